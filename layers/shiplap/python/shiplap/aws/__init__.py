@@ -1,0 +1,1 @@
+"""Floor 4: the AWS adapters behind the ports; they translate and decide nothing."""

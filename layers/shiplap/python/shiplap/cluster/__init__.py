@@ -1,0 +1,1 @@
+"""Floor 4: the Kubernetes API client behind the ClusterApi port."""

@@ -1,0 +1,134 @@
+"""Every error Shiplap raises on purpose, so that callers can tell what is worth retrying.
+
+ShiplapError
+├── InvalidInput                 what a person wrote or sent is wrong; never retried
+│   └── InvalidMessage           a queue message or an event that cannot be read
+├── UnknownCluster               an event names a cluster that is not configured
+├── ClusterError                 the Kubernetes API answered with a refusal
+│   ├── ClusterUnreachable       no answer, or a 5xx: worth another try later
+│   ├── ClusterDenied            401 or 403: RBAC or the access entry needs mending
+│   ├── ObjectNotFound           404
+│   ├── ObjectConflict           409: somebody else changed the object first
+│   ├── TooManyRequests          429: throttled, or an eviction that a PDB forbids
+│   └── ResourceVersionGone      410: the watch must start again from a fresh list
+├── StoreError                   the state could not be read or written
+│   ├── EpochMoved               another decision was committed first: plan again
+│   ├── ConditionFailed          the item is not in the state the caller expected
+│   └── StoreThrottled           worth another try later
+└── AwsError                     EC2, SSM or another AWS service refused
+    ├── NodeClassNotReady        the EC2NodeClass cannot be launched from as written
+    └── AwsThrottled             worth another try later
+"""
+
+from __future__ import annotations
+
+
+class ShiplapError(Exception):
+    """Base of all deliberate errors; `str()` of it is one line a user can act on."""
+
+
+class InvalidInput(ShiplapError):
+    """Something a person wrote is wrong.
+
+    Attributes:
+        source: file, argument or queue the input came from.
+        document: which document in it, for example `NodePool/default` or `document 2`; may be empty.
+        field: path of the field, for example `spec.template.spec.requirements[0].operator`; may be empty.
+        reason: what is wrong and what would be right.
+    """
+
+    def __init__(self, source: str, reason: str, *, document: str = "", field: str = "") -> None:
+        self.source = source
+        self.document = document
+        self.field = field
+        self.reason = reason
+        super().__init__(": ".join(part for part in (source, document, field, reason) if part))
+
+
+class InvalidMessage(InvalidInput):
+    """A queue message or event that cannot be read; it belongs in the dead-letter queue."""
+
+
+class UnknownCluster(ShiplapError):
+    """An event names a cluster that this install does not serve."""
+
+    def __init__(self, cluster: str) -> None:
+        self.cluster = cluster
+        super().__init__(f"cluster {cluster!r} is not configured in this install")
+
+
+class ClusterError(ShiplapError):
+    """The Kubernetes API refused a request.
+
+    Attributes:
+        status: HTTP status, or 0 when there was no answer.
+    """
+
+    def __init__(self, message: str, *, status: int = 0) -> None:
+        self.status = status
+        super().__init__(message)
+
+
+class ClusterUnreachable(ClusterError):
+    """No answer from the API server, or a 5xx."""
+
+
+class ClusterDenied(ClusterError):
+    """401 or 403: the access entry or the RBAC manifest lacks something."""
+
+
+class ObjectNotFound(ClusterError):
+    """404."""
+
+
+class ObjectConflict(ClusterError):
+    """409: the object changed since it was read."""
+
+
+class TooManyRequests(ClusterError):
+    """429: client throttled, or an eviction that a PodDisruptionBudget forbids now."""
+
+
+class ResourceVersionGone(ClusterError):
+    """410: the resourceVersion is too old; list again."""
+
+
+class StoreError(ShiplapError):
+    """The state store could not do what was asked."""
+
+
+class EpochMoved(StoreError):
+    """Another function committed a decision for this cluster first; plan again on fresh state."""
+
+    def __init__(self, cluster: str, expected: int) -> None:
+        self.cluster = cluster
+        self.expected = expected
+        super().__init__(f"cluster {cluster}: epoch {expected} is no longer current")
+
+
+class ConditionFailed(StoreError):
+    """The item was not in the expected state, so nothing was written."""
+
+
+class StoreThrottled(StoreError):
+    """The store asked to slow down."""
+
+
+class AwsError(ShiplapError):
+    """An AWS service refused a request.
+
+    Attributes:
+        code: the service's error code, for example `UnauthorizedOperation`.
+    """
+
+    def __init__(self, message: str, *, code: str = "") -> None:
+        self.code = code
+        super().__init__(message)
+
+
+class NodeClassNotReady(AwsError):
+    """An EC2NodeClass cannot be launched from; `code` holds the condition's reason (AMINotFound, …)."""
+
+
+class AwsThrottled(AwsError):
+    """The service asked to slow down."""

@@ -1,0 +1,77 @@
+"""The catalogue as the planner sees it: instance types, their offerings and where each number comes from."""
+
+from __future__ import annotations
+
+import msgspec
+
+from shiplap.kubernetes.requirements import Requirement
+
+
+class Offering(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One way to buy an instance type: zone × capacity type (× reservation); price in USD per hour."""
+
+    zone: str
+    capacity_type: str
+    price: float
+    available: bool = True
+    zone_id: str = ""
+    reservation_id: str = ""
+    reservation_capacity: int = 0
+    price_estimated: bool = False
+
+
+class InstanceType(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An instance type under one EC2NodeClass. Resources are canonical integers (see `kubernetes.quantity`).
+
+    `capacity` is the best estimate and `overhead` what kubelet keeps back. While `verified` is false no node of this
+    (AMI, type, kubelet settings) has been seen, and only one node at a time may rely on more than `careful`, a lower
+    bound of `capacity` that is not expected to be undercut. `sources` names, per resource, where the number came from:
+    `override`, `learned`, `sibling`, `formula` or `catalog`.
+    """
+
+    name: str
+    requirements: tuple[Requirement, ...]
+    capacity: dict[str, int]
+    overhead: dict[str, int]
+    offerings: tuple[Offering, ...]
+    careful: dict[str, int] = {}
+    verified: bool = True
+    sources: dict[str, str] = {}
+    ami: str = ""
+    kubelet_hash: str = ""
+
+    @property
+    def allocatable(self) -> dict[str, int]:
+        """`capacity − overhead` per resource, canonical units; may be negative on tiny types."""
+        return {name: amount - self.overhead.get(name, 0) for name, amount in self.capacity.items()}
+
+
+class Observation(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What one kubelet reported for (AMI, instance type, kubelet settings), canonical units.
+
+    `capacity` and `allocatable` are the node's own; `predicted` is the allocatable the plan relied on.
+    """
+
+    ami: str
+    instance_type: str
+    kubelet_hash: str
+    capacity: dict[str, int]
+    allocatable: dict[str, int]
+    observed_at: float
+    cluster: str
+    node: str
+    predicted: dict[str, int] = {}
+
+
+class LearnedCapacity(msgspec.Struct, frozen=True, omit_defaults=True):
+    """All that is remembered of one (AMI, instance type, kubelet settings).
+
+    `recent` holds the newest observations, oldest first; the value used per resource is the smallest among them.
+    """
+
+    ami: str
+    instance_type: str
+    kubelet_hash: str
+    recent: tuple[Observation, ...] = ()
+    count: int = 0
+    version: int = 0

@@ -1,0 +1,84 @@
+"""Names of labels, annotations and taints that carry meaning, and the older spellings of them."""
+
+from __future__ import annotations
+
+INSTANCE_TYPE = "node.kubernetes.io/instance-type"
+ARCH = "kubernetes.io/arch"
+OS = "kubernetes.io/os"
+HOSTNAME = "kubernetes.io/hostname"
+ZONE = "topology.kubernetes.io/zone"
+REGION = "topology.kubernetes.io/region"
+ZONE_ID = "topology.k8s.aws/zone-id"
+WINDOWS_BUILD = "node.kubernetes.io/windows-build"
+CAPACITY_TYPE = "karpenter.sh/capacity-type"
+NODE_POOL = "karpenter.sh/nodepool"
+NODE_CLAIM = "karpenter.sh/nodeclaim"
+NODE_CLASS = "karpenter.k8s.aws/ec2nodeclass"
+REGISTERED = "karpenter.sh/registered"
+INITIALIZED = "karpenter.sh/initialized"
+DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
+DO_NOT_SYNC_TAINTS = "karpenter.sh/do-not-sync-taints"
+UNREGISTERED_TAINT = "karpenter.sh/unregistered"
+DISRUPTED_TAINT = "karpenter.sh/disrupted"
+AWS_PREFIX = "karpenter.k8s.aws/"
+
+ON_DEMAND = "on-demand"
+SPOT = "spot"
+RESERVED = "reserved"
+
+NORMALIZED = {
+    "failure-domain.beta.kubernetes.io/zone": ZONE,
+    "failure-domain.beta.kubernetes.io/region": REGION,
+    "beta.kubernetes.io/arch": ARCH,
+    "beta.kubernetes.io/os": OS,
+    "beta.kubernetes.io/instance-type": INSTANCE_TYPE,
+    "topology.ebs.csi.aws.com/zone": ZONE,
+}
+"""Older or driver-specific keys that mean the same as a stable one."""
+
+AWS_WELL_KNOWN = frozenset(
+    AWS_PREFIX + name
+    for name in (
+        "capacity-reservation-id",
+        "capacity-reservation-interruptible",
+        "capacity-reservation-type",
+        "instance-accelerator-count",
+        "instance-accelerator-manufacturer",
+        "instance-accelerator-name",
+        "instance-capability-flex",
+        "instance-category",
+        "instance-cpu",
+        "instance-cpu-manufacturer",
+        "instance-cpu-sustained-clock-speed-mhz",
+        "instance-ebs-bandwidth",
+        "instance-encryption-in-transit-supported",
+        "instance-family",
+        "instance-generation",
+        "instance-gpu-count",
+        "instance-gpu-manufacturer",
+        "instance-gpu-memory",
+        "instance-gpu-name",
+        "instance-hypervisor",
+        "instance-local-nvme",
+        "instance-memory",
+        "instance-network-bandwidth",
+        "instance-size",
+        "instance-tenancy",
+        "nitro-sandbox",
+        "placement-group-id",
+        "placement-group-partition",
+    )
+)
+
+WELL_KNOWN = AWS_WELL_KNOWN | {
+    NODE_POOL,
+    CAPACITY_TYPE,
+    ZONE,
+    ZONE_ID,
+    REGION,
+    INSTANCE_TYPE,
+    ARCH,
+    OS,
+    WINDOWS_BUILD,
+}
+"""Labels a pod may ask for although its NodePool does not mention them: the instance type decides."""

@@ -1,0 +1,208 @@
+"""The algebra of node requirements: what a set of `In`, `NotIn`, `Exists`, `Gt` … leaves possible for each label.
+
+A requirement is a set of label values, written either as the values themselves or, when `complement`, as everything
+but them, with optional inclusive integer bounds. The empty concrete set is `DoesNotExist`, the complement of the empty
+set `Exists`. The rules are Karpenter's (requirement.go, requirements.go), so that manifests mean here what they mean
+there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Protocol
+
+import msgspec
+
+from shiplap.kubernetes.labels import NORMALIZED
+
+OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Gte", "Lte")
+
+
+class RequirementLike(Protocol):
+    """A requirement as it is written: a NodeSelectorRequirement, a RequirementSpec."""
+
+    @property
+    def key(self) -> str: ...
+    @property
+    def operator(self) -> str: ...
+    @property
+    def values(self) -> tuple[str, ...]: ...
+
+
+class Requirement(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The values one label may take. `at_least`/`at_most` are inclusive; `min_values` counts distinct values wanted."""
+
+    key: str
+    complement: bool = False
+    values: frozenset[str] = frozenset()
+    at_least: int | None = None
+    at_most: int | None = None
+    min_values: int | None = None
+
+    @property
+    def operator(self) -> str:
+        """The operator this set would be written with, bounds aside."""
+        if self.complement:
+            return "NotIn" if self.values else "Exists"
+        return "In" if self.values else "DoesNotExist"
+
+    @property
+    def forbids_nothing_defined(self) -> bool:
+        """True for NotIn and DoesNotExist, which a node without the label satisfies."""
+        return self.operator in ("NotIn", "DoesNotExist")
+
+    def has(self, value: str) -> bool:
+        """Whether the label may have this value."""
+        if (value in self.values) == self.complement:
+            return False
+        return self._within_bounds(value)
+
+    def _within_bounds(self, value: str) -> bool:
+        if self.at_least is None and self.at_most is None:
+            return True
+        number = _integer(value)
+        if number is None:
+            return False
+        return (self.at_least is None or number >= self.at_least) and (self.at_most is None or number <= self.at_most)
+
+    def intersection(self, other: Requirement) -> Requirement:
+        """What both allow; the larger `min_values` is kept."""
+        at_least = _extreme(max, self.at_least, other.at_least)
+        at_most = _extreme(min, self.at_most, other.at_most)
+        min_values = _extreme(max, self.min_values, other.min_values)
+        if at_least is not None and at_most is not None and at_least > at_most:
+            return Requirement(self.key, min_values=min_values)
+        if self.complement and other.complement:
+            return Requirement(self.key, True, self.values | other.values, at_least, at_most, min_values)
+        if self.complement:
+            survivors: Iterable[str] = other.values - self.values
+        elif other.complement:
+            survivors = self.values - other.values
+        else:
+            survivors = self.values & other.values
+        bounded = Requirement(self.key, True, frozenset(), at_least, at_most)
+        return Requirement(self.key, False, frozenset(v for v in survivors if bounded.has(v)), min_values=min_values)
+
+    def intersects(self, other: Requirement) -> bool:
+        """Whether some value satisfies both."""
+        merged = self.intersection(other)
+        return merged.complement or bool(merged.values)
+
+    def __str__(self) -> str:
+        bounds = [f"{sign}{n}" for sign, n in ((">=", self.at_least), ("<=", self.at_most)) if n is not None]
+        listed = f" [{', '.join(sorted(self.values))}]" if self.values else ""
+        return " ".join([f"{self.key} {self.operator}{listed}", *bounds])
+
+
+def requirement(key: str, operator: str, values: Collection[str] = (), min_values: int | None = None) -> Requirement:
+    """Build a requirement from its written form; older label spellings become the stable ones.
+
+    Raises:
+        ValueError: unknown operator, or values that do not suit it.
+    """
+    key = NORMALIZED.get(key, key)
+    if operator in ("In", "NotIn"):
+        if operator == "In" and not values:
+            raise ValueError(f"{key}: operator In needs at least one value")
+        return Requirement(key, operator == "NotIn", frozenset(values), min_values=min_values)
+    if operator in ("Exists", "DoesNotExist"):
+        if values:
+            raise ValueError(f"{key}: operator {operator} takes no values")
+        return Requirement(key, operator == "Exists", min_values=min_values)
+    if operator in ("Gt", "Lt", "Gte", "Lte"):
+        number = _integer(next(iter(values))) if len(values) == 1 else None
+        if number is None:
+            raise ValueError(f"{key}: operator {operator} needs exactly one integer value")
+        if operator in ("Gt", "Gte"):
+            return Requirement(key, True, at_least=number + (operator == "Gt"), min_values=min_values)
+        return Requirement(key, True, at_most=number - (operator == "Lt"), min_values=min_values)
+    raise ValueError(f"{key}: unknown operator {operator!r}; known are {', '.join(OPERATORS)}")
+
+
+def written(item: Requirement) -> list[tuple[str, str, tuple[str, ...]]]:
+    """The (key, operator, values) lines that express a requirement; two when it has both bounds."""
+    lines: list[tuple[str, str, tuple[str, ...]]] = []
+    if item.at_least is not None:
+        lines.append((item.key, "Gte", (str(item.at_least),)))
+    if item.at_most is not None:
+        lines.append((item.key, "Lte", (str(item.at_most),)))
+    if not lines or item.values or not item.complement:
+        lines.append((item.key, item.operator, tuple(sorted(item.values))))
+    return lines
+
+
+class Requirements(Mapping[str, Requirement]):
+    """An immutable conjunction of requirements, one per label."""
+
+    __slots__ = ("_by_key",)
+
+    def __init__(self, items: Iterable[Requirement] = ()) -> None:
+        by_key: dict[str, Requirement] = {}
+        for item in items:
+            known = by_key.get(item.key)
+            by_key[item.key] = item if known is None else known.intersection(item)
+        self._by_key = by_key
+
+    @classmethod
+    def of(cls, written_items: Iterable[RequirementLike]) -> Requirements:
+        """From written requirements. Raises ValueError as `requirement` does."""
+        return cls(
+            requirement(item.key, item.operator, item.values, getattr(item, "min_values", None))
+            for item in written_items
+        )
+
+    @classmethod
+    def of_labels(cls, labels: Mapping[str, str]) -> Requirements:
+        """Each label as `In [value]`."""
+        return cls(requirement(key, "In", (value,)) for key, value in labels.items())
+
+    def __getitem__(self, key: str) -> Requirement:
+        return self._by_key[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._by_key)
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    def and_(self, other: Iterable[Requirement]) -> Requirements:
+        """The conjunction of both."""
+        return Requirements([*self._by_key.values(), *other])
+
+    def conflict(self, incoming: Mapping[str, Requirement], allow_undefined: Collection[str] = ()) -> str | None:
+        """Why a node with these requirements cannot satisfy `incoming`, or None when it can.
+
+        A label the node side does not define satisfies only NotIn and DoesNotExist, unless it is in `allow_undefined`.
+        """
+        for key, wanted in incoming.items():
+            mine = self._by_key.get(key)
+            if mine is None:
+                if key not in allow_undefined and not wanted.forbids_nothing_defined:
+                    return f'label "{key}" does not have known values'
+            elif not mine.intersects(wanted) and not (mine.forbids_nothing_defined and wanted.forbids_nothing_defined):
+                return f"{wanted} does not meet {mine}"
+        return None
+
+    def compatible(self, incoming: Mapping[str, Requirement], allow_undefined: Collection[str] = ()) -> bool:
+        """Whether `conflict` finds nothing."""
+        return self.conflict(incoming, allow_undefined) is None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Requirements) and self._by_key == other._by_key
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._by_key.values()))
+
+    def __repr__(self) -> str:
+        return f"Requirements({', '.join(str(self._by_key[key]) for key in sorted(self._by_key))})"
+
+
+def _integer(text: str) -> int | None:
+    digits = text[1:] if text[:1] in "+-" else text
+    return int(text) if digits.isdigit() and digits.isascii() else None
+
+
+def _extreme(choose: Callable[..., int], left: int | None, right: int | None) -> int | None:
+    if left is None or right is None:
+        return left if right is None else right
+    return choose(left, right)

@@ -1,0 +1,1 @@
+"""Floor 6: the embedded runtime: AWS emulators, a simulated cluster, scenarios."""

@@ -1,0 +1,335 @@
+"""Floor 3: what the flows need from the world, as Protocols.
+
+Each port has an adapter (floor 4) and an in-memory twin (`shiplap.twins`), held to one contract test-suite under
+tests/integration/contracts. Adapters translate; they decide nothing. All of them raise only `shiplap.errors`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from shiplap.api.nodeclaim import ClaimState, NodeClaim
+from shiplap.api.types import EC2NodeClass
+from shiplap.instances.catalog import Catalog
+from shiplap.instances.types import LearnedCapacity, Observation
+from shiplap.kubernetes.objects import Event, Node, Pod, Taint
+from shiplap.scheduling.plan import Plan
+from shiplap.scheduling.snapshot import ClusterView, Snapshot
+
+
+class Clock(Protocol):
+    """Time, so that nothing below the handlers reads a clock."""
+
+    def now(self) -> float:
+        """Epoch seconds."""
+        ...
+
+
+class WatchEvent(msgspec.Struct, frozen=True):
+    """`type` is ADDED, MODIFIED, DELETED or BOOKMARK; a bookmark's object carries only the resourceVersion."""
+
+    type: str
+    object: Pod | Node
+    resource_version: str
+
+
+class ClusterApi(Protocol):
+    """The Kubernetes API of one cluster."""
+
+    def view(self) -> ClusterView:
+        """Everything a scheduling decision reads; pending pods are listed fresh, in pages."""
+        ...
+
+    def pending_pods(self) -> tuple[Pod, ...]:
+        """Pods without a node, listed fresh (fieldSelector `spec.nodeName=`)."""
+        ...
+
+    def nodes(self) -> tuple[Node, ...]: ...
+
+    def node(self, name: str) -> Node:
+        """Raises ObjectNotFound."""
+        ...
+
+    def watch(self, kind: str, resource_version: str, timeout_s: float) -> Iterator[WatchEvent]:
+        """Changes of `pods` or `nodes` since a resourceVersion; ends at the timeout. Raises ResourceVersionGone."""
+        ...
+
+    def list_for_watch(self, kind: str) -> tuple[tuple[Pod, ...] | tuple[Node, ...], str]:
+        """Pending `pods` or all `nodes`, with the resourceVersion to watch from."""
+        ...
+
+    def register_node(
+        self,
+        name: str,
+        *,
+        labels: Mapping[str, str],
+        annotations: Mapping[str, str],
+        taints: Sequence[Taint],
+        resource_version: str,
+    ) -> None:
+        """Merge labels and annotations and replace the taints; refused with ObjectConflict if the node changed."""
+        ...
+
+    def nominate(self, pod: Pod, node: str) -> None:
+        """Set `status.nominatedNodeName`."""
+        ...
+
+    def publish(self, event: Event) -> None:
+        """Write a Kubernetes Event; failures to do so are never worth failing a flow, so callers log and go on."""
+        ...
+
+
+class Subnet(msgspec.Struct, frozen=True):
+    id: str
+    zone: str
+    zone_id: str = ""
+    free_ips: int = 0
+
+
+class Ami(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`requirements` are written as (key, operator, values); `created` RFC 3339, newest sorts last."""
+
+    id: str
+    name: str
+    created: str
+    deprecated: bool = False
+    requirements: tuple[tuple[str, str, tuple[str, ...]], ...] = ()
+
+
+class ResolvedNodeClass(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An EC2NodeClass with its selectors answered by AWS. `amis` in order of preference."""
+
+    name: str
+    family: str
+    amis: tuple[Ami, ...]
+    subnets: tuple[Subnet, ...]
+    security_groups: tuple[str, ...]
+    instance_profile: str
+    cluster_endpoint: str = ""
+    cluster_ca: str = ""
+    service_cidr: str = ""
+    cluster_dns: str = ""
+    kubernetes_version: str = ""
+
+
+class FleetOverride(msgspec.Struct, frozen=True, order=True):
+    """One offering a fleet may take. `price` in USD per hour orders prioritized strategies."""
+
+    price: float
+    instance_type: str
+    zone: str
+    ami: str
+    max_pods: int
+    kubelet_hash: str = ""
+
+
+class FleetRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Launch one instance for one claim. `token` makes repeats return the same instance."""
+
+    claim: NodeClaim
+    node_class: EC2NodeClass
+    resolved: ResolvedNodeClass
+    capacity_type: str
+    overrides: tuple[FleetOverride, ...]
+    token: str
+
+
+class Instance(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An EC2 instance. `state` as EC2 names it; `claim`, `cluster` and `node_pool` come from its tags."""
+
+    id: str
+    instance_type: str
+    zone: str
+    capacity_type: str
+    ami: str
+    state: str
+    launched_at: float = 0.0
+    cluster: str = ""
+    claim: str = ""
+    node_pool: str = ""
+    private_dns: str = ""
+
+    @property
+    def provider_id(self) -> str:
+        return f"aws:///{self.zone}/{self.id}"
+
+
+class OfferingFailure(msgspec.Struct, frozen=True, order=True):
+    """An offering EC2 refused. `kind`: capacity, subnet, quota, configuration, throttled or unknown."""
+
+    instance_type: str
+    zone: str
+    capacity_type: str
+    code: str
+    kind: str = "capacity"
+    message: str = ""
+
+
+class FleetResult(msgspec.Struct, frozen=True):
+    """Either `instance`, or none and why; failures may accompany a success."""
+
+    instance: Instance | None
+    failures: tuple[OfferingFailure, ...] = ()
+
+
+class Compute(Protocol):
+    """EC2, as far as launching and ending nodes goes."""
+
+    def resolve(self, node_class: EC2NodeClass) -> ResolvedNodeClass:
+        """Answer the selectors. Raises NodeClassNotReady, AwsThrottled, AwsError."""
+        ...
+
+    def launch(self, request: FleetRequest) -> FleetResult:
+        """One instant fleet for one instance. Raises AwsThrottled, NodeClassNotReady, AwsError."""
+        ...
+
+    def instances(self, cluster: str) -> tuple[Instance, ...]:
+        """Instances tagged as ours for this cluster that are not terminated."""
+        ...
+
+    def find(self, cluster: str, claim: str) -> Instance | None:
+        """The instance launched for a claim, by tag, unless terminated."""
+        ...
+
+    def terminate(self, cluster: str, instance_id: str) -> None:
+        """End an instance if it is ours; already gone is not an error."""
+        ...
+
+
+class UnavailableOffering(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An offering not to try before `until` (epoch seconds); `failures` in a row lengthen the wait, 3 min to 1 h."""
+
+    instance_type: str
+    zone: str
+    capacity_type: str
+    until: float
+    failures: int = 1
+    code: str = ""
+
+
+class PodLedger(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How often nodes were launched for a pod and whether one of them was too small."""
+
+    uid: str
+    launches: int = 0
+    missed: bool = False
+
+
+class DecisionState(msgspec.Struct, frozen=True):
+    """What the store knows when a decision starts, read after the epoch."""
+
+    epoch: int
+    claims: tuple[NodeClaim, ...] = ()
+    unavailable: tuple[UnavailableOffering, ...] = ()
+    missed_pods: frozenset[str] = frozenset()
+
+
+class StateStore(Protocol):
+    """Table `state`: the epoch, claims, unavailable offerings and the launch ledger. All writes are conditional."""
+
+    def read(self, cluster: str, now: float) -> DecisionState:
+        """The epoch first, then claims in flight, offerings unavailable at `now` and missed pods; consistent reads."""
+        ...
+
+    def commit(self, cluster: str, epoch: int, claims: Sequence[NodeClaim]) -> int:
+        """Write the claims as Planned, count their pods' launches and advance the epoch, atomically in groups of 99.
+
+        Returns the new epoch. Raises EpochMoved; when it does, groups written before stay and are resumed as theirs.
+        """
+        ...
+
+    def claim(self, cluster: str, name: str) -> NodeClaim | None: ...
+
+    def claim_of_instance(self, instance_id: str) -> NodeClaim | None:
+        """By the index on instance ids; the index may lag behind a launch by a moment."""
+        ...
+
+    def claims(self, cluster: str) -> tuple[NodeClaim, ...]:
+        """All claims that are not Gone."""
+        ...
+
+    def advance(self, claim: NodeClaim, to: ClaimState, **changes: Any) -> NodeClaim:
+        """Move a claim to a state if it is unchanged since it was read. Raises ConditionFailed."""
+        ...
+
+    def mark_unavailable(self, cluster: str, failure: OfferingFailure, now: float) -> UnavailableOffering:
+        """Remember that an offering failed; the wait doubles from 3 minutes to 1 hour while failures repeat."""
+        ...
+
+    def mark_missed(self, cluster: str, pod_uids: Sequence[str], now: float) -> None: ...
+
+
+class CapacityStore(Protocol):
+    """Table `capacity`: learned capacity, shared by all clusters of the account."""
+
+    def learned(self, amis: Sequence[str]) -> tuple[LearnedCapacity, ...]:
+        """Everything known about these AMIs; consistent."""
+        ...
+
+    def all(self) -> tuple[LearnedCapacity, ...]: ...
+
+    def observe(self, observation: Observation) -> LearnedCapacity:
+        """Add an observation; concurrent observers lose nothing."""
+        ...
+
+    def forget(self, ami: str, instance_type: str = "", kubelet_hash: str = "") -> int:
+        """Remove entries; returns how many."""
+        ...
+
+    def acquire_pilot(self, ami: str, instance_type: str, kubelet_hash: str, holder: str, now: float) -> bool:
+        """Claim the right to launch the one node that relies on an unverified estimate; False if another holds it.
+
+        Re-acquiring as the same holder succeeds. A lease lapses after 15 minutes.
+        """
+        ...
+
+    def release_pilot(self, ami: str, instance_type: str, kubelet_hash: str, holder: str) -> None: ...
+
+    def pilots(self, amis: Sequence[str], now: float) -> frozenset[str]:
+        """`ami/instance type#kubelet hash` keys that are being explored."""
+        ...
+
+
+class CatalogStore(Protocol):
+    """The instance-type catalogue in the bucket."""
+
+    def load(self) -> Catalog:
+        """Raises StoreError when there is none."""
+        ...
+
+    def save(self, catalog: Catalog) -> None: ...
+
+
+class BusEvent(msgspec.Struct, frozen=True, rename="camel"):
+    """One event for the bus. `detail` always holds cluster, id and time."""
+
+    detail_type: str
+    detail: dict[str, Any]
+    source: str = "shiplap.functions"
+
+
+class EventBus(Protocol):
+    def publish(self, events: Sequence[BusEvent]) -> None:
+        """Raises StoreError when any event was not accepted."""
+        ...
+
+
+class Timers(Protocol):
+    def remind(self, cluster: str, claim: str, step: str, delay_s: int) -> None:
+        """Have the lifecycle function look at a claim again after at most 900 s."""
+        ...
+
+
+class FlightRecorder(Protocol):
+    def record(self, snapshot: Snapshot, plan: Plan) -> str:
+        """Store a decision; returns its record id."""
+        ...
+
+
+class Meter(Protocol):
+    def count(self, name: str, value: float = 1.0, unit: str = "Count") -> None:
+        """Add to a metric."""
+        ...

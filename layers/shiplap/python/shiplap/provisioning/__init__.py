@@ -1,0 +1,1 @@
+"""Floor 5: the effects, one module per flow."""

@@ -1,0 +1,84 @@
+"""The plan: what one scheduling decision concluded, in the fixed output format of `shiplap plan -o json`."""
+
+from __future__ import annotations
+
+import msgspec
+
+from shiplap.api.nodeclaim import PodReference
+from shiplap.api.types import RequirementSpec
+from shiplap.kubernetes.objects import Taint
+
+
+class _Part(msgspec.Struct, frozen=True, rename="camel"):
+    """Base: camelCase on the wire, every field always present."""
+
+
+class LaunchChoice(_Part, frozen=True):
+    """The cheapest available offering of the claim; price in USD per hour."""
+
+    instance_type: str
+    zone: str
+    capacity_type: str
+    price: float
+
+
+class PlannedClaim(_Part, frozen=True, kw_only=True):
+    """A node to launch. Resources are canonical; `shiplap plan` prints them as quantities.
+
+    `allocatable` is the smallest allocatable over `instance_types`; `relies_on_estimate` see NodeClaim.
+    """
+
+    name: str
+    node_pool: str
+    node_class: str
+    tier: int
+    requirements: tuple[RequirementSpec, ...]
+    taints: tuple[Taint, ...]
+    startup_taints: tuple[Taint, ...] = ()
+    labels: dict[str, str]
+    annotations: dict[str, str] = {}
+    instance_types: tuple[str, ...]
+    launch: LaunchChoice
+    requests: dict[str, int]
+    pods: tuple[PodReference, ...]
+    reasons: tuple[str, ...] = ()
+    allocatable: dict[str, int] = {}
+    relies_on_estimate: tuple[str, ...] = ()
+
+
+class Placement(_Part, frozen=True):
+    """Pods that fit on a node which exists or is in flight; `name` is the Node's or the NodeClaim's."""
+
+    name: str
+    pods: tuple[PodReference, ...]
+
+
+class NearestMiss(_Part, frozen=True):
+    """What came closest to holding a pod; `short` is a canonical amount of `resource`, 0 when not about resources."""
+
+    instance_type: str = ""
+    node_pool: str = ""
+    resource: str = ""
+    short: int = 0
+
+
+class Unschedulable(_Part, frozen=True):
+    pod: PodReference
+    message: str
+    nearest: NearestMiss | None = None
+
+
+class PlanStats(_Part, frozen=True):
+    pods: int = 0
+    classes: int = 0
+
+
+class Plan(_Part, frozen=True):
+    """`ignored` are pods left alone, with the reason. Everything is sorted; equal snapshots give equal plans."""
+
+    node_claims: tuple[PlannedClaim, ...] = ()
+    existing_nodes: tuple[Placement, ...] = ()
+    unschedulable: tuple[Unschedulable, ...] = ()
+    ignored: tuple[Unschedulable, ...] = ()
+    hourly: float = 0.0
+    stats: PlanStats = PlanStats()

@@ -1,0 +1,65 @@
+"""The snapshot: everything one scheduling decision looks at, so that the decision can be recorded and replayed.
+
+A snapshot is plain data and encodes with msgspec. `scheduling.planner.plan(snapshot)` reads nothing else.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from shiplap.api.nodeclaim import NodeClaim
+from shiplap.api.types import Manifests
+from shiplap.instances.types import InstanceType
+from shiplap.kubernetes.objects import DaemonSet, Event, Node, Pod
+
+
+class NodeClassCatalog(msgspec.Struct, frozen=True):
+    """The instance types one EC2NodeClass can launch, sorted by name; empty with `not_ready` when it cannot launch."""
+
+    node_class: str
+    instance_types: tuple[InstanceType, ...] = ()
+    not_ready: str = ""
+
+
+class SchedulingSettings(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Knobs of a decision. `preference_policy` Respect|Ignore, `min_values_policy` Strict|BestEffort.
+
+    `max_instance_types` caps a claim's launch list; `improve_s` is the time budget of the cost search (0: first-fit
+    decreasing only); `explore` allows claims that rely on estimates nobody has verified yet.
+    """
+
+    preference_policy: str = "Respect"
+    min_values_policy: str = "Strict"
+    max_instance_types: int = 60
+    improve_s: float = 0.0
+    explore: bool = True
+
+
+class ClusterView(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The cluster's objects as listed. `pods` holds bound and pending ones; `events` only Cluster Autoscaler's."""
+
+    pods: tuple[Pod, ...] = ()
+    nodes: tuple[Node, ...] = ()
+    daemon_sets: tuple[DaemonSet, ...] = ()
+    events: tuple[Event, ...] = ()
+    version: str = ""
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One decision's world. `now` is epoch seconds; `claims` are those in flight.
+
+    `catalogs` already leave out offerings that are unavailable now (their `available` is false). `missed_pods` are the
+    uids of pods whose node turned out too small: they are planned with learned or careful capacity only.
+    `piloted` holds `ami/instance type#kubelet hash` keys that another claim in flight is exploring.
+    """
+
+    cluster: str
+    now: float
+    view: ClusterView = ClusterView()
+    claims: tuple[NodeClaim, ...] = ()
+    manifests: Manifests = Manifests()
+    catalogs: tuple[NodeClassCatalog, ...] = ()
+    missed_pods: frozenset[str] = frozenset()
+    piloted: frozenset[str] = frozenset()
+    settings: SchedulingSettings = SchedulingSettings()
+    epoch: int = 0
