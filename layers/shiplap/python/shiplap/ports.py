@@ -14,6 +14,7 @@ import msgspec
 from shiplap.api.nodeclaim import ClaimState, NodeClaim
 from shiplap.api.types import EC2NodeClass
 from shiplap.instances.catalog import Catalog
+from shiplap.instances.nodeclass import ResolvedNodeClass
 from shiplap.instances.types import LearnedCapacity, Observation
 from shiplap.kubernetes.objects import Event, Node, Pod, Taint
 from shiplap.scheduling.plan import Plan
@@ -80,39 +81,6 @@ class ClusterApi(Protocol):
     def publish(self, event: Event) -> None:
         """Write a Kubernetes Event; failures to do so are never worth failing a flow, so callers log and go on."""
         ...
-
-
-class Subnet(msgspec.Struct, frozen=True):
-    id: str
-    zone: str
-    zone_id: str = ""
-    free_ips: int = 0
-
-
-class Ami(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`requirements` are written as (key, operator, values); `created` RFC 3339, newest sorts last."""
-
-    id: str
-    name: str
-    created: str
-    deprecated: bool = False
-    requirements: tuple[tuple[str, str, tuple[str, ...]], ...] = ()
-
-
-class ResolvedNodeClass(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An EC2NodeClass with its selectors answered by AWS. `amis` in order of preference."""
-
-    name: str
-    family: str
-    amis: tuple[Ami, ...]
-    subnets: tuple[Subnet, ...]
-    security_groups: tuple[str, ...]
-    instance_profile: str
-    cluster_endpoint: str = ""
-    cluster_ca: str = ""
-    service_cidr: str = ""
-    cluster_dns: str = ""
-    kubernetes_version: str = ""
 
 
 class FleetOverride(msgspec.Struct, frozen=True, order=True):

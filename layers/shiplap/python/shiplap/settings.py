@@ -1,0 +1,84 @@
+"""What an install is told at deploy time: its clusters and their manifests, and the names of its AWS resources.
+
+The stack compiles this into the package `shiplap_settings` (a layer of its own, one file `settings.json`); resource
+names arrive as environment variables. Handlers read both once per cold start and pass them down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import resources
+
+import msgspec
+
+from shiplap.api.types import Manifests
+from shiplap.errors import InvalidInput, UnknownCluster
+
+
+class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One cluster. Without `endpoint` the API server is looked up by EKS DescribeCluster and entered with an IAM token.
+
+    `vm_memory_overhead_percent` is a fraction (0.075); `reserved_enis` as upstream; `prefix_delegation` is `auto`
+    (read from the VPC CNI's DaemonSet), `on` or `off`; `join_timeout_s` bounds launch → registered.
+    """
+
+    name: str
+    region: str
+    endpoint: str = ""
+    certificate_authority: str = ""
+    token: str = ""
+    kubernetes_version: str = ""
+    manifests: Manifests = Manifests()
+    vm_memory_overhead_percent: float = 0.075
+    reserved_enis: int = 0
+    prefix_delegation: str = "auto"
+    preference_policy: str = "Respect"
+    min_values_policy: str = "Strict"
+    placement: str = "none"
+    join_timeout_s: int = 900
+
+
+class Settings(msgspec.Struct, frozen=True, omit_defaults=True):
+    """All clusters this install serves, sorted by name."""
+
+    clusters: tuple[ClusterSettings, ...] = ()
+
+    def cluster(self, name: str) -> ClusterSettings:
+        """Raises UnknownCluster."""
+        for cluster in self.clusters:
+            if cluster.name == name:
+                return cluster
+        raise UnknownCluster(name)
+
+
+class ResourceNames(msgspec.Struct, frozen=True):
+    """The stack's own resources, by the environment variable that names each."""
+
+    state_table: str
+    capacity_table: str
+    bucket: str
+    bus: str
+    lifecycle_queue_url: str
+
+    @classmethod
+    def of(cls, environment: Mapping[str, str]) -> ResourceNames:
+        """From SHIPLAP_STATE_TABLE, SHIPLAP_CAPACITY_TABLE, SHIPLAP_BUCKET, SHIPLAP_BUS, SHIPLAP_LIFECYCLE_QUEUE_URL.
+
+        A variable that a function was not given leaves its name empty. Nothing is read from the process here.
+        """
+        return cls(*(environment.get(f"SHIPLAP_{field.upper()}", "") for field in cls.__struct_fields__))
+
+
+def load() -> Settings:
+    """The settings compiled into the deployment.
+
+    Raises:
+        InvalidInput: the package is missing or does not hold valid settings.
+    """
+    try:
+        document = resources.files("shiplap_settings").joinpath("settings.json").read_bytes()
+        return msgspec.json.decode(document, type=Settings)
+    except (ModuleNotFoundError, FileNotFoundError) as error:
+        raise InvalidInput("shiplap_settings", f"the settings layer is missing: {error}") from error
+    except msgspec.DecodeError as error:
+        raise InvalidInput("shiplap_settings/settings.json", str(error)) from error
