@@ -1,0 +1,98 @@
+"""The `shiplap` command: finds the subcommand and turns errors into exit codes.
+
+0 is success, 1 a negative answer, 2 bad input. Each command lives in a module of its own that is imported only when it
+is used, so that `shiplap validate` does not wait for numpy.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import typer
+
+from shiplap import __version__
+from shiplap.cli.output import fail
+from shiplap.errors import InvalidInput, ShiplapError
+
+_UsageError = typer.BadParameter.__mro__[2]
+"""Typer's base of all complaints about the command line, which it does not export by name."""
+
+_COMMANDS = {
+    "capacity": ("shiplap.cli.capacity", "app", "The learned capacity: list, show, import, export, forget."),
+    "dev": ("shiplap.cli.dev", "dev", "The whole system on this machine: a scenario plays and nodes appear, live."),
+    "instance-types": ("shiplap.cli.instance_types", "instance_types", "What each instance type yields, and why."),
+    "plan": ("shiplap.cli.plan", "plan", "What would be launched for this cluster state and these manifests."),
+    "validate": ("shiplap.cli.validate", "validate", "Check manifests: file, line, field, reason."),
+}
+
+
+def main() -> None:
+    """Entry point; never prints a traceback for an error a user can mend."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command line and return its exit code."""
+    name = arguments[0] if arguments else "--help"
+    if name == "--version":
+        sys.stdout.write(f"{__version__}\n")
+        return 0
+    if name in ("-h", "--help", "help"):
+        sys.stdout.write(_overview())
+        return 0
+    if name not in _COMMANDS:
+        fail(f"no such command {name!r}; known are {', '.join(_COMMANDS)}")
+        return 2
+    try:
+        return _invoke(name, arguments[1:])
+    except InvalidInput as error:
+        fail(str(error))
+        return 2
+    except ShiplapError as error:
+        fail(str(error))
+        return 1
+    except BrokenPipeError:  # the reader, for example `head`, has seen enough
+        sys.stderr.close()
+        return 0
+
+
+def _invoke(name: str, arguments: list[str]) -> int:
+    try:
+        result = _application(name)(args=arguments, prog_name=f"shiplap {name}", standalone_mode=False)
+    except typer.Exit as stop:
+        return stop.exit_code
+    except typer.Abort:
+        fail("interrupted")
+        return 130
+    except _UsageError as error:
+        fail(str(error))
+        return 2
+    return result if isinstance(result, int) else 0
+
+
+def _application(name: str) -> typer.Typer:
+    module, attribute, _ = _COMMANDS[name]
+    found = getattr(importlib.import_module(module), attribute)
+    if isinstance(found, typer.Typer):
+        return found
+    application = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    application.command(name=name)(found)
+    return application
+
+
+def _overview() -> str:
+    lines = [f"  {name:<16}{summary}" for name, (_, _, summary) in _COMMANDS.items()]
+    return "\n".join(
+        [
+            "Usage: shiplap COMMAND [OPTIONS]",
+            "",
+            "Event-driven, serverless nodes for Kubernetes on AWS.",
+            "",
+            "Commands:",
+            *lines,
+            "",
+            "`shiplap COMMAND --help` explains a command; `shiplap --version` prints the version.",
+            "",
+        ]
+    )

@@ -1,0 +1,42 @@
+"""How every command prints: a table for people, JSON or YAML for programs, errors on one line of stderr."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.console import Console, RenderableType
+
+
+class Format(StrEnum):
+    """Output formats every command offers."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+
+
+Output = Annotated[Format, typer.Option("-o", "--output", help="Output format.", case_sensitive=False)]
+"""The `-o` option, for use in a command's signature: `output: Output = Format.TABLE`."""
+
+
+def emit(value: object, output: Format, table: Callable[[], RenderableType]) -> None:
+    """Print `value` (anything msgspec encodes) as JSON or YAML, or what `table` draws, to stdout."""
+    if output is Format.JSON:
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(value, order=None), indent=2).decode() + "\n")
+    elif output is Format.YAML:
+        sys.stdout.write(msgspec.yaml.encode(msgspec.to_builtins(value)).decode())
+    else:
+        console = Console()
+        if not console.is_terminal:
+            console = Console(width=160)
+        console.print(table())
+
+
+def fail(message: str) -> None:
+    """One line on stderr."""
+    sys.stderr.write("shiplap: " + " ".join(message.split()) + "\n")
