@@ -15,9 +15,6 @@ from shiplap import __version__
 from shiplap.cli.output import fail
 from shiplap.errors import InvalidInput, ShiplapError
 
-_UsageError = typer.BadParameter.__mro__[2]
-"""Typer's base of all complaints about the command line, which it does not export by name."""
-
 _COMMANDS = {
     "capacity": ("shiplap.cli.capacity", "app", "The learned capacity: list, show, import, export, forget."),
     "dev": ("shiplap.cli.dev", "dev", "The whole system on this machine: a scenario plays and nodes appear, live."),
@@ -46,12 +43,9 @@ def run(arguments: list[str]) -> int:
         return 2
     try:
         return _invoke(name, arguments[1:])
-    except InvalidInput as error:
-        fail(str(error))
-        return 2
     except ShiplapError as error:
         fail(str(error))
-        return 1
+        return 2 if isinstance(error, InvalidInput) else 1
     except BrokenPipeError:  # the reader, for example `head`, has seen enough
         sys.stderr.close()
         return 0
@@ -65,8 +59,8 @@ def _invoke(name: str, arguments: list[str]) -> int:
     except typer.Abort:
         fail("interrupted")
         return 130
-    except _UsageError as error:
-        fail(str(error))
+    except typer.TyperException as error:
+        fail(error.format_message())
         return 2
     return result if isinstance(result, int) else 0
 

@@ -1,0 +1,64 @@
+# Two targets are all a newcomer needs: `make demo` and `make test`. Everything else they call themselves.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+# Bytecode makes every start twice as fast; some environments switch it off.
+unexport PYTHONDONTWRITEBYTECODE
+
+BIN := .venv/bin
+CATALOG := layers/shiplap/python/shiplap/instances/data/.built
+CODE := layers functions infra tests benchmarks tools
+
+.PHONY: help setup demo test check bench format clean lock
+
+help: ## Show this help
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+setup: .venv/.ready node_modules/.ready $(CATALOG) ## Install everything into .venv and node_modules (idempotent)
+
+.venv/.ready: requirements/dev.txt requirements/bootstrap.txt pyproject.toml tools/find-python
+	@python=$$(tools/find-python) && echo "setup: using $$python" && \
+	  { [ -x $(BIN)/python ] && $(BIN)/python -c '' || "$$python" -m venv --clear .venv; }
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/bootstrap.txt
+	@$(BIN)/uv pip sync --quiet --require-hashes --compile-bytecode --python $(BIN)/python requirements/dev.txt
+	@$(BIN)/uv pip install --quiet --no-deps --no-build-isolation --python $(BIN)/python --editable .
+	@touch $@
+
+node_modules/.ready: package.json package-lock.json .venv/.ready
+	@PATH="$$PATH:$(CURDIR)/$(BIN)" npm ci --no-audit --no-fund --loglevel=error
+	@touch $@
+
+$(CATALOG): .venv/.ready tools/build_catalog.py layers/shiplap/python/shiplap/instances/catalog.py
+	@$(BIN)/python tools/build_catalog.py
+	@touch $@
+
+demo: setup ## The whole system on this machine: pods pending in, nodes out, live
+	@$(BIN)/shiplap dev --scenario flex-first
+
+test: setup ## All tests
+	@$(BIN)/pytest -n auto --dist loadfile
+
+check: setup ## What CI checks beside the tests: style, types, floors
+	@$(BIN)/ruff check $(CODE)
+	@$(BIN)/ruff format --check --quiet $(CODE)
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-timing
+
+bench: setup ## Benchmarks, as tables
+	@for file in benchmarks/*.py; do echo; echo "== $$file"; $(BIN)/python "$$file"; done
+
+format: .venv/.ready ## Format the code
+	@$(BIN)/ruff check --quiet --fix $(CODE) || true
+	@$(BIN)/ruff format --quiet $(CODE)
+
+lock: .venv/.ready ## Lock the newest versions of all dependencies, with hashes and without addresses
+	@for name in dev lambda bootstrap; do \
+	  constraint=$$([ $$name = dev ] || echo "-c requirements/dev.txt"); \
+	  $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+	    $$constraint requirements/$$name.in -o requirements/$$name.txt; done
+
+clean: ## Remove everything that make built
+	@rm -rf .venv node_modules build cdk.out .mypy_cache .ruff_cache .pytest_cache .hypothesis $(dir $(CATALOG))
