@@ -2,6 +2,7 @@
 
 ShiplapError
 ├── InvalidInput                 what a person wrote or sent is wrong; never retried
+│   ├── InvalidManifests         manifests with one problem or several
 │   └── InvalidMessage           a queue message or an event that cannot be read
 ├── UnknownCluster               an event names a cluster that is not configured
 ├── ClusterError                 the Kubernetes API answered with a refusal
@@ -22,6 +23,8 @@ ShiplapError
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class ShiplapError(Exception):
     """Base of all deliberate errors; `str()` of it is one line a user can act on."""
@@ -35,14 +38,30 @@ class InvalidInput(ShiplapError):
         document: which document in it, for example `NodePool/default` or `document 2`; may be empty.
         field: path of the field, for example `spec.template.spec.requirements[0].operator`; may be empty.
         reason: what is wrong and what would be right.
+        line: line of the source, counted from 1, or 0 when it is not known.
     """
 
-    def __init__(self, source: str, reason: str, *, document: str = "", field: str = "") -> None:
+    def __init__(self, source: str, reason: str, *, document: str = "", field: str = "", line: int = 0) -> None:
         self.source = source
         self.document = document
         self.field = field
         self.reason = reason
-        super().__init__(": ".join(part for part in (source, document, field, reason) if part))
+        self.line = line
+        where = f"{source}:{line}" if source and line else source
+        super().__init__(": ".join(part for part in (where, document, field, reason) if part))
+
+
+class InvalidManifests(InvalidInput):
+    """Manifests with problems: `problems` holds all of them, in the order of files and lines; there is at least one.
+
+    As an InvalidInput it speaks of the first problem and says how many more there are.
+    """
+
+    def __init__(self, problems: Sequence[InvalidInput]) -> None:
+        first = problems[0]
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        super().__init__(first.source, first.reason + more, document=first.document, field=first.field, line=first.line)
+        self.problems = tuple(problems)
 
 
 class InvalidMessage(InvalidInput):

@@ -211,6 +211,7 @@ class PodStatus(_Object, frozen=True):
     start_time: str = ""
     conditions: tuple[PodCondition, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
     resources: ResourceRequirements | None = None
     allocated_resources: dict[str, str | int | float] = {}
 

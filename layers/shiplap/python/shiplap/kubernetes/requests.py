@@ -1,0 +1,117 @@
+"""What a pod asks of a node, by the rule kube-scheduler applies to containers, sidecars and init containers.
+
+Most pods have plain containers and nothing else; they take a short way, because a decision converts every pod of the
+cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from shiplap.kubernetes.objects import Container, ContainerStatus, Pod, PodSpec, PodStatus, ResourceRequirements
+from shiplap.kubernetes.quantity import PODS, add_resources, parse_amount, parse_resources
+
+_NO_RESOURCES = ResourceRequirements()
+
+
+def pod_requests(pod: Pod) -> dict[str, int]:
+    """The resources to set aside for a pod, in canonical units, `pods: 1` included and zero amounts left out.
+
+    The rule is Kubernetes' (component-helpers, resource.PodRequests): the containers and sidecars together, or the
+    largest step of the init sequence if that is more (each init container next to the sidecars started before it);
+    pod-level resources replace that sum per resource; RuntimeClass overhead comes on top. While a resize is under way
+    the larger of what is wanted and what the kubelet still holds counts. A limit without a request is a request.
+
+    Raises:
+        ValueError: a quantity is malformed; the message names the resource.
+    """
+    spec, status = pod.spec, pod.status
+    if len(spec.containers) == 1 and _is_plain(spec, status):
+        total = _declared(spec.containers[0].resources)
+    else:
+        total = _effective(spec, status)
+    for resource in [resource for resource, amount in total.items() if amount == 0]:
+        del total[resource]
+    total[PODS] = 1
+    return total
+
+
+def _is_plain(spec: PodSpec, status: PodStatus) -> bool:
+    """Nothing but containers whose status says nothing of resources."""
+    if spec.init_containers or spec.overhead or spec.resources is not None:
+        return False
+    return not any(known.allocated_resources or known.resources is not None for known in status.container_statuses)
+
+
+def _effective(spec: PodSpec, status: PodStatus) -> dict[str, int]:
+    total = _container_total(spec, status)
+    if spec.resources is not None:
+        total |= _pod_level(spec.resources, status, total)
+    return add_resources(total, parse_resources(spec.overhead)) if spec.overhead else total
+
+
+def _container_total(spec: PodSpec, status: PodStatus) -> dict[str, int]:
+    """The running sum or the largest init step, whichever is more, per resource."""
+    running: dict[str, int] = {}
+    known = {container.name: container for container in status.container_statuses}
+    for container in spec.containers:
+        running = add_resources(running, _held(container, known))
+    if not spec.init_containers:
+        return running
+    known = {container.name: container for container in status.init_container_statuses}
+    sidecars: dict[str, int] = {}
+    peak: dict[str, int] = {}
+    for container in spec.init_containers:
+        wanted = _held(container, known)
+        if container.restart_policy == "Always":
+            sidecars = add_resources(sidecars, wanted)
+            peak = _larger((peak, sidecars))
+        else:
+            peak = _larger((peak, add_resources(sidecars, wanted)))
+    return _larger((add_resources(running, sidecars), peak))
+
+
+def _pod_level(resources: ResourceRequirements, status: PodStatus, containers: Mapping[str, int]) -> dict[str, int]:
+    """What the pod's own resources say; a bare limit counts only for what no container asks for."""
+    wanted = parse_resources(resources.requests)
+    for resource, amount in parse_resources(resources.limits).items():
+        if resource not in containers:
+            wanted.setdefault(resource, amount)
+    if not status.allocated_resources and status.resources is None:
+        return wanted
+    actual = parse_resources((status.resources or _NO_RESOURCES).requests)
+    held = _larger((parse_resources(status.allocated_resources), actual))
+    return _larger((wanted, {resource: amount for resource, amount in held.items() if resource in wanted}))
+
+
+def _held(container: Container, known: Mapping[str, ContainerStatus]) -> dict[str, int]:
+    """A container's requests, or what its kubelet still holds for it if that is more."""
+    wanted = _declared(container.resources)
+    status = known.get(container.name)
+    if status is None or not (status.allocated_resources or status.resources is not None):
+        return wanted
+    actual = parse_resources((status.resources or _NO_RESOURCES).requests)
+    return _larger((wanted, parse_resources(status.allocated_resources), actual))
+
+
+def _declared(resources: ResourceRequirements) -> dict[str, int]:
+    """Requests in canonical units, with limits standing in for requests that are absent."""
+    try:
+        amounts = {resource: parse_amount(resource, text) for resource, text in resources.requests.items()}
+        for resource, text in resources.limits.items():
+            if resource not in amounts:
+                amounts[resource] = parse_amount(resource, text)
+    except ValueError:
+        # Parsed again by the slower function, whose message names the resource.
+        return parse_resources({**resources.limits, **resources.requests})
+    return amounts
+
+
+def _larger(lists: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """The maximum per resource."""
+    largest: dict[str, int] = {}
+    for amounts in lists:
+        for resource, amount in amounts.items():
+            if amount > largest.get(resource, -1):
+                largest[resource] = amount
+    return largest
