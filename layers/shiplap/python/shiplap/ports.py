@@ -16,9 +16,22 @@ from shiplap.api.types import EC2NodeClass
 from shiplap.instances.catalog import Catalog
 from shiplap.instances.nodeclass import ResolvedNodeClass
 from shiplap.instances.types import LearnedCapacity, Observation
+from shiplap.instances.unavailability import after_failure
 from shiplap.kubernetes.objects import Event, Node, Pod, Taint
 from shiplap.scheduling.plan import Plan
 from shiplap.scheduling.snapshot import ClusterView, Snapshot
+
+COMMIT_GROUP = 99
+"""Claims one transaction can hold beside the epoch: DynamoDB allows 100 actions."""
+
+MISSED_FOR_S = 30 * 24 * 3600
+"""How long a pod is remembered as one whose node turned out too small, in seconds."""
+
+PILOT_LEASE_S = 15 * 60
+"""How long the right to explore an unverified estimate is held without a sign of life, in seconds."""
+
+LONGEST_DELAY_S = 900
+"""The longest delay of a timer, in seconds: what SQS allows."""
 
 
 class Clock(Protocol):
@@ -177,13 +190,14 @@ class UnavailableOffering(msgspec.Struct, frozen=True, omit_defaults=True):
     failures: int = 1
     code: str = ""
 
-
-class PodLedger(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How often nodes were launched for a pod and whether one of them was too small."""
-
-    uid: str
-    launches: int = 0
-    missed: bool = False
+    @classmethod
+    def after(cls, known: UnavailableOffering | None, failure: OfferingFailure, now: float) -> UnavailableOffering:
+        """What is known once `failure` was seen at `now`; `known` itself while that still rests."""
+        if known is not None and now < known.until:
+            return known
+        past = (known.failures, known.until) if known is not None else (0, 0.0)
+        failures, until = after_failure(*past, now)
+        return cls(failure.instance_type, failure.zone, failure.capacity_type, until, failures, failure.code)
 
 
 class DecisionState(msgspec.Struct, frozen=True):
@@ -199,13 +213,21 @@ class StateStore(Protocol):
     """Table `state`: the epoch, claims, unavailable offerings and the launch ledger. All writes are conditional."""
 
     def read(self, cluster: str, now: float) -> DecisionState:
-        """The epoch first, then claims in flight, offerings unavailable at `now` and missed pods; consistent reads."""
+        """The epoch first, then claims in flight, offerings unavailable at `now` and missed pods; consistent reads.
+
+        Everything is sorted by name. A cluster never written to is at epoch 0.
+        """
         ...
 
     def commit(self, cluster: str, epoch: int, claims: Sequence[NodeClaim]) -> int:
-        """Write the claims as Planned, count their pods' launches and advance the epoch, atomically in groups of 99.
+        """Write Planned claims exactly as given and advance the epoch, atomically in groups of at most 99.
 
-        Returns the new epoch. Raises EpochMoved; when it does, groups written before stay and are resumed as theirs.
+        Returns the new epoch; without claims nothing is written and the epoch stays. The claims are also the launch
+        ledger: how many nodes were launched for a pod is how many claims list it.
+
+        Raises:
+            EpochMoved: somebody decided meanwhile. Groups written before stay and are resumed as theirs.
+            ConditionFailed: a claim is not Planned, or its name is taken.
         """
         ...
 
@@ -216,18 +238,27 @@ class StateStore(Protocol):
         ...
 
     def claims(self, cluster: str) -> tuple[NodeClaim, ...]:
-        """All claims that are not Gone."""
+        """All claims that are not Gone, sorted by name; Failed ones as long as they are remembered."""
         ...
 
     def advance(self, claim: NodeClaim, to: ClaimState, **changes: Any) -> NodeClaim:
-        """Move a claim to a state if it is unchanged since it was read. Raises ConditionFailed."""
+        """Move a claim to a state if it is unchanged since it was read (see `api.nodeclaim.moved`); returns it anew.
+
+        `changes` are fields of NodeClaim; `changed_at` belongs among them, for an ended claim is forgotten by it.
+        Raises ConditionFailed.
+        """
         ...
 
     def mark_unavailable(self, cluster: str, failure: OfferingFailure, now: float) -> UnavailableOffering:
-        """Remember that an offering failed; the wait doubles from 3 minutes to 1 hour while failures repeat."""
+        """Remember that an offering failed; the wait doubles from 3 minutes to 1 hour while failures repeat.
+
+        An offering that is already unavailable at `now` is left as it is (see `instances.unavailability`).
+        """
         ...
 
-    def mark_missed(self, cluster: str, pod_uids: Sequence[str], now: float) -> None: ...
+    def mark_missed(self, cluster: str, pod_uids: Sequence[str], now: float) -> None:
+        """Remember pods whose node turned out too small, for 30 days."""
+        ...
 
 
 class CapacityStore(Protocol):
@@ -287,13 +318,13 @@ class EventBus(Protocol):
 
 class Timers(Protocol):
     def remind(self, cluster: str, claim: str, step: str, delay_s: int) -> None:
-        """Have the lifecycle function look at a claim again after at most 900 s."""
+        """Have the lifecycle function look at a claim again after the delay, at most LONGEST_DELAY_S."""
         ...
 
 
 class FlightRecorder(Protocol):
     def record(self, snapshot: Snapshot, plan: Plan) -> str:
-        """Store a decision; returns its record id."""
+        """Store a decision; returns its record id. The same decision recorded twice is one record."""
         ...
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
+from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from shiplap.api.types import RequirementSpec
+from shiplap.errors import ConditionFailed
 from shiplap.kubernetes.objects import Taint
 
 
@@ -28,8 +32,31 @@ class ClaimState(StrEnum):
     FAILED = "Failed"
 
 
-IN_FLIGHT = frozenset({ClaimState.PLANNED, ClaimState.LAUNCHING, ClaimState.LAUNCHED})
-"""States in which the cluster shows no initialised Node yet, so planning must read the claim itself."""
+IN_FLIGHT = frozenset({ClaimState.PLANNED, ClaimState.LAUNCHING, ClaimState.LAUNCHED, ClaimState.REGISTERED})
+"""States in which the cluster shows no initialised Node yet, so planning must read the claim itself.
+
+A Registered claim has a Node, which may still lack extended resources and carry startup taints.
+"""
+
+FINAL = frozenset({ClaimState.GONE, ClaimState.FAILED})
+"""States nothing follows; the record is kept for a while and then forgotten."""
+
+FORGET_AFTER_S = 7 * 24 * 3600
+"""How long a claim is remembered after it ended, in seconds."""
+
+_ENDING = frozenset({ClaimState.DISRUPTING, ClaimState.DRAINING, ClaimState.TERMINATING, ClaimState.GONE})
+
+_ARROWS: dict[ClaimState, frozenset[ClaimState]] = {
+    ClaimState.PLANNED: frozenset({ClaimState.LAUNCHING, ClaimState.FAILED}),
+    ClaimState.LAUNCHING: frozenset({ClaimState.LAUNCHED, ClaimState.FAILED}),
+    ClaimState.LAUNCHED: frozenset({ClaimState.REGISTERED, ClaimState.FAILED}) | _ENDING - {ClaimState.DISRUPTING},
+    ClaimState.REGISTERED: frozenset({ClaimState.INITIALIZED}) | _ENDING,
+    ClaimState.INITIALIZED: _ENDING,
+    # A disruption command that is given up returns its nodes to service.
+    ClaimState.DISRUPTING: frozenset({ClaimState.INITIALIZED}) | _ENDING,
+    ClaimState.DRAINING: frozenset({ClaimState.TERMINATING, ClaimState.GONE}),
+    ClaimState.TERMINATING: frozenset({ClaimState.GONE}),
+}
 
 
 class PodReference(msgspec.Struct, frozen=True, order=True):
@@ -80,3 +107,21 @@ class NodeClaim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     missed: bool = False
     first_event_at: float = 0.0
     version: int = 0
+
+
+def moved(claim: NodeClaim, to: ClaimState, changes: Mapping[str, Any]) -> NodeClaim:
+    """The claim after one conditional write: in state `to`, with `changes` applied and its version one higher.
+
+    Staying in a state (a new owner, a later deadline) is a move too, except in the final ones: nothing follows those.
+
+    Raises:
+        ConditionFailed: no arrow leads from the claim's state to `to`.
+    """
+    if claim.state in FINAL or (to is not claim.state and to not in _ARROWS[claim.state]):
+        raise ConditionFailed(f"claim {claim.name}: no way leads from {claim.state} to {to}")
+    return replace(claim, **{**changes, "state": to, "version": claim.version + 1})
+
+
+def forgotten_at(claim: NodeClaim) -> float | None:
+    """Epoch seconds after which an ended claim may be forgotten, counted from `changed_at`; None while it has not."""
+    return claim.changed_at + FORGET_AFTER_S if claim.state in FINAL else None

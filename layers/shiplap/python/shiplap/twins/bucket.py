@@ -1,0 +1,51 @@
+"""What the bucket holds, in memory: the instance-type catalogue and the recorded decisions."""
+
+from __future__ import annotations
+
+from shiplap.errors import StoreError
+from shiplap.instances.catalog import Catalog
+from shiplap.scheduling import record as records
+from shiplap.scheduling.plan import Plan
+from shiplap.scheduling.record import Record
+from shiplap.scheduling.snapshot import Snapshot
+from shiplap.twins.faults import Faults
+
+
+class TwinCatalog:
+    """A CatalogStore."""
+
+    def __init__(self, catalog: Catalog | None = None, faults: Faults | None = None) -> None:
+        self.faults = faults or Faults()
+        self._catalog = catalog
+
+    def load(self) -> Catalog:
+        with self.faults.effect("catalog.load"):
+            if self._catalog is None:
+                raise StoreError("there is no catalogue yet")
+            return self._catalog
+
+    def save(self, catalog: Catalog) -> None:
+        with self.faults.effect("catalog.save"):
+            self._catalog = catalog
+
+
+class TwinRecorder:
+    """A FlightRecorder that keeps what it was given, encoded, by record id."""
+
+    def __init__(self, faults: Faults | None = None) -> None:
+        self.faults = faults or Faults()
+        self.records: dict[str, bytes] = {}
+
+    def record(self, snapshot: Snapshot, plan: Plan) -> str:
+        record = Record(snapshot, plan)
+        document = records.encode(record)
+        name = records.record_id(record, document)
+        with self.faults.effect("recorder.record"):
+            self.records[name] = document
+        return name
+
+    def replay(self, record_id: str) -> Record:
+        """A decision recorded before. Raises StoreError when there is none of this id."""
+        if record_id not in self.records:
+            raise StoreError(f"no decision is recorded under {record_id!r}")
+        return records.decode(self.records[record_id], record_id)

@@ -1,0 +1,32 @@
+"""Time that moves only when it is told to, and a meter that remembers."""
+
+from __future__ import annotations
+
+
+class TwinClock:
+    """A Clock set by hand, in epoch seconds."""
+
+    def __init__(self, now: float = 1_700_000_000.0) -> None:
+        self._now = now
+
+    def now(self) -> float:
+        return self._now
+
+    def set(self, now: float) -> None:
+        """Jump to a moment; it may lie in the past, as clocks of different machines do."""
+        self._now = now
+
+    def advance(self, seconds: float) -> float:
+        """Let time pass; returns the new moment."""
+        self._now += seconds
+        return self._now
+
+
+class TwinMeter:
+    """A Meter that adds up. `counts` maps a metric to its sum."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, float] = {}
+
+    def count(self, name: str, value: float = 1.0, unit: str = "Count") -> None:  # noqa: ARG002 - sums need no unit
+        self.counts[name] = self.counts.get(name, 0.0) + value

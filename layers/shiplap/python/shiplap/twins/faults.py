@@ -1,0 +1,89 @@
+"""Faults on purpose: every effect of every twin passes through here before and after it happens.
+
+A test lets a run die between any two effects, lets one effect fail, or slips another actor in between:
+
+    faults.on("before", "state.commit", lambda: rival.commit(...))   # interleave
+    faults.on("after", "compute.launch", Crash())                    # die once the instance exists
+    faults.on("before", "cluster.nodes", ClusterUnreachable("…"))    # fail
+    faults.crash_at(17)                                              # die at the 17th point, whatever it is
+
+A run without faults tells how many points there are (`faults.points`), so that a test can crash at each in turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+import msgspec
+
+When = Literal["before", "after"]
+Action = Callable[[], object] | BaseException
+
+
+class Crash(BaseException):
+    """The process dies here. Not an Exception, so that no handler in the code under test can survive it."""
+
+
+class _Rule(msgspec.Struct):
+    when: When
+    effect: str
+    action: Action
+    countdown: int
+
+
+class Faults:
+    """Shared by all twins of a test. `points` lists `before NAME` and `after NAME` in the order they were passed."""
+
+    def __init__(self) -> None:
+        self.points: list[str] = []
+        self._rules: list[_Rule] = []
+        self._crash_at: int | None = None
+
+    def on(self, when: When, effect: str, action: Action, *, nth: int = 1) -> None:
+        """At the nth coming time `effect` is passed, raise `action` or call it; once."""
+        self._rules.append(_Rule(when, effect, action, nth))
+
+    def crash_at(self, point: int) -> None:
+        """Raise Crash at the point of this number, counted from 0 since the start or the last `clear`."""
+        self._crash_at = point
+
+    def clear(self) -> None:
+        """Forget faults that have not happened and start counting points anew."""
+        self.points.clear()
+        self._rules.clear()
+        self._crash_at = None
+
+    def before(self, effect: str) -> None:
+        """Called by a twin when an effect is about to happen."""
+        self._pass("before", effect)
+
+    def after(self, effect: str) -> None:
+        """Called by a twin when an effect has happened and its caller does not know yet."""
+        self._pass("after", effect)
+
+    @contextmanager
+    def effect(self, name: str) -> Iterator[None]:
+        """`before`, the body, and, unless it raised, `after`."""
+        self.before(name)
+        yield
+        self.after(name)
+
+    def _pass(self, when: When, effect: str) -> None:
+        number = len(self.points)
+        self.points.append(f"{when} {effect}")
+        if number == self._crash_at:
+            raise Crash(f"{when} {effect}")
+        due = []
+        for rule in self._rules:
+            if (rule.when, rule.effect) == (when, effect):
+                rule.countdown -= 1
+                if rule.countdown == 0:
+                    due.append(rule)
+        for rule in due:  # removed first: an action may pass the same point again
+            self._rules.remove(rule)
+        for rule in due:
+            if isinstance(rule.action, BaseException):
+                raise rule.action
+            rule.action()
