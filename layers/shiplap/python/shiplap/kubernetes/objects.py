@@ -2,7 +2,8 @@
 
 Only the fields a decision looks at are declared: msgspec skips the rest while it decodes, which keeps a list of
 10,000 pods smaller than its JSON. Structs are frozen and decoded straight from the API server's bytes; quantities stay
-text until they are needed (see `quantity`). Timestamps stay RFC 3339 text in UTC, which sorts as time.
+text until they are needed (see `quantity`). Timestamps stay RFC 3339 text in UTC, which sorts as time; those that the
+API server writes as null when unset (in pod templates and events) are None there.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class ObjectMeta(_Object, frozen=True):
     generation: int = 0
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
-    creation_timestamp: str = ""
+    creation_timestamp: str | None = ""
     deletion_timestamp: str = ""
     finalizers: tuple[str, ...] = ()
     owner_references: tuple[OwnerReference, ...] = ()
@@ -196,7 +197,7 @@ class PodCondition(_Object, frozen=True):
     status: str = ""
     reason: str = ""
     message: str = ""
-    last_transition_time: str = ""
+    last_transition_time: str | None = ""
 
 
 class ContainerStatus(_Object, frozen=True):
@@ -244,7 +245,7 @@ class NodeCondition(_Object, frozen=True):
     status: str = ""
     reason: str = ""
     message: str = ""
-    last_transition_time: str = ""
+    last_transition_time: str | None = ""
 
 
 class NodeStatus(_Object, frozen=True):
@@ -296,6 +297,6 @@ class Event(_Object, frozen=True):
     type: str = ""
     source: EventSource = EventSource()
     reporting_component: str = ""
-    last_timestamp: str = ""
+    last_timestamp: str | None = ""
     event_time: str | None = None
     count: int = 0

@@ -1,0 +1,65 @@
+"""What Shiplap says to the Kubernetes API: selectors of its lists and bodies of its writes.
+
+The adapter and the in-memory twin both use these, so that the twin receives exactly what an API server would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from hashlib import blake2s
+from typing import Any
+
+import msgspec
+
+from shiplap.kubernetes.objects import Event, Pod, Taint
+
+_NOT_FINISHED = "status.phase!=Succeeded,status.phase!=Failed"
+
+PENDING_PODS = f"spec.nodeName=,{_NOT_FINISHED}"
+"""Field selector of pods that wait for a node; finished pods hold no resources and are left out."""
+
+BOUND_PODS = f"spec.nodeName!=,{_NOT_FINISHED}"
+"""Field selector of pods that hold a node's resources."""
+
+SCALE_UP_EVENTS = "reason=TriggeredScaleUp"
+"""Field selector of Cluster Autoscaler's events about pods it has just scaled up for."""
+
+
+def registration_patch(
+    labels: Mapping[str, str], annotations: Mapping[str, str], taints: Sequence[Taint], resource_version: str
+) -> dict[str, Any]:
+    """A JSON merge patch of a Node: labels and annotations are merged, taints replaced.
+
+    The resourceVersion makes the API server refuse the patch when the node changed since it was read; without it, a
+    taint added in between would be lost.
+    """
+    return {
+        "metadata": {
+            "resourceVersion": resource_version,
+            "labels": dict(labels),
+            "annotations": dict(annotations),
+        },
+        "spec": {"taints": msgspec.to_builtins(tuple(taints))},
+    }
+
+
+def nomination_patch(pod: Pod, node: str) -> dict[str, Any]:
+    """A JSON merge patch of a pod's status; the uid keeps it from a pod recreated under the same name."""
+    return {"metadata": {"uid": pod.metadata.uid}, "status": {"nominatedNodeName": node}}
+
+
+def event_body(event: Event) -> dict[str, Any]:
+    """An Event ready to be created: named after its object and content, in its object's namespace.
+
+    The name is a digest, so that writing the same event twice creates it once.
+    """
+    involved = event.involved_object
+    namespace = event.metadata.namespace or involved.namespace or "default"
+    body: dict[str, Any] = msgspec.to_builtins(event)
+    digest = blake2s(msgspec.json.encode(event), digest_size=8).hexdigest()
+    body["metadata"] = {
+        **body.get("metadata", {}),
+        "name": event.metadata.name or f"{involved.name}.{digest}",
+        "namespace": namespace,
+    }
+    return body
