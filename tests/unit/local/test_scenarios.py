@@ -1,0 +1,47 @@
+"""The bundled scenarios are readable, and a wrong one is refused with its file and the reason."""
+
+from pathlib import Path
+
+import pytest
+
+from shiplap.errors import InvalidInput
+from shiplap.local import scenario
+
+
+def test_the_promised_scenarios_are_bundled() -> None:
+    assert set(scenario.names()) >= {
+        "flex-first",
+        "bottlerocket-four-amis",
+        "trino-r5a",
+        "prefix-delegation",
+        "autoscaler-neighbour",
+        "scale-from-zero",
+    }
+
+
+@pytest.mark.parametrize("name", scenario.names())
+def test_every_bundled_scenario_loads_and_expects_something(name: str) -> None:
+    folder = scenario.folder_of(name)
+    loaded = scenario.load(folder)
+    assert any(step.expect for step in loaded.steps)
+    assert all((folder / cluster.manifests).is_dir() for cluster in loaded.clusters)
+
+
+def test_an_unknown_scenario_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(InvalidInput, match=r"bundled are .*flex-first"):
+        scenario.folder_of("no-such")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("about: x\nclusters: []\nsteps: [{say: hi, cluster: nowhere}]", "no cluster 'nowhere'"),
+        ("about: x\nclusters: []\nsteps: []\nspeed: 3", "unknown field `speed`"),
+        ("about: [", "scenario.yaml"),
+    ],
+)
+def test_a_wrong_scenario_names_file_and_reason(tmp_path: Path, text: str, reason: str) -> None:
+    (tmp_path / "scenario.yaml").write_text(text)
+    with pytest.raises(InvalidInput, match=reason) as refusal:
+        scenario.load(scenario.folder_of(str(tmp_path)))
+    assert "scenario.yaml" in str(refusal.value)
