@@ -1,0 +1,152 @@
+"""Reading YAML and JSON files as the Kubernetes tools do, with the line of every document and field.
+
+The reading is stricter than a YAML library's: a key written twice is an error, timestamps and clock times stay text
+and keys become strings, as they do on their way to an API server. JSON goes through a fast decoder, because a dumped
+cluster state can be large. Only command lines and builds read files; PyYAML is imported when the first YAML is met.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from shiplap.api.decoding import kind_of
+from shiplap.errors import InvalidInput
+
+SUFFIXES = (".yaml", ".yml", ".json")
+STDIN = Path("-")
+
+
+class Document(msgspec.Struct, frozen=True):
+    """One Kubernetes object as it was written.
+
+    `source` is the file, `index` counts the objects of that file from 0, `line` is where the YAML document or JSON
+    value begins (from 1) and `name` is `Kind/name` as far as the object says so, else `document N`. `text` is the whole
+    file and `path` leads to the object from the top of the file's `position`th document; they serve to find lines.
+    """
+
+    source: str
+    index: int
+    line: int
+    name: str
+    data: dict[str, Any]
+    text: str = ""
+    position: int = 0
+    path: tuple[str | int, ...] = ()
+
+    def line_of(self, path: tuple[str | int, ...]) -> int:
+        """The line of a field, or of the deepest part of its path that is written."""
+        from shiplap.api import yaml_reader  # noqa: PLC0415 - PyYAML is loaded only when a line is asked for
+
+        return yaml_reader.line_of(self.text, self.position, self.path + path) or self.line
+
+
+def files_of(path: Path) -> tuple[Path, ...]:
+    """The path itself, or what a folder holds below it, in order of names.
+
+    Raises:
+        InvalidInput: a folder without manifest files.
+    """
+    if path == STDIN or not path.is_dir():
+        return (path,)
+    files = tuple(sorted(found for found in path.rglob("*") if found.suffix in SUFFIXES and found.is_file()))
+    if not files:
+        raise InvalidInput(str(path), f"the folder holds no {', '.join(SUFFIXES)} file")
+    return files
+
+
+def read_documents(path: Path) -> tuple[Document, ...]:
+    """All objects of a file, of `-` (standard input) or of a folder with everything below it, in order of names.
+
+    `kind: List` and typed lists (`PodList`) are flattened; empty documents are skipped.
+
+    Raises:
+        InvalidInput: the path cannot be read, holds no manifest file, or is not YAML or JSON mappings.
+    """
+    return tuple(document for file in files_of(path) for document in read_file(file))
+
+
+def read_file(path: Path) -> tuple[Document, ...]:
+    """All objects of one file, or of `-`. Raises InvalidInput."""
+    if path == STDIN:
+        return read_text("stdin", sys.stdin.read())
+    return read_text(str(path), _text_of(path))
+
+
+def read_text(source: str, text: str) -> tuple[Document, ...]:
+    """All objects of one text, JSON or YAML by its first character. Raises InvalidInput."""
+    if text.lstrip().startswith("{"):
+        parsed = list(_json(source, text))
+    else:
+        from shiplap.api import yaml_reader  # noqa: PLC0415 - JSON, the large case, does without PyYAML
+
+        parsed = list(yaml_reader.read(source, text))
+    documents: list[Document] = []
+    for position, (line, value) in enumerate(parsed):
+        if value is None:
+            continue
+        for path, data in _objects(value, ()):
+            number = len(documents)
+            if not isinstance(data, dict):
+                where = f"document {number + 1}"
+                raise InvalidInput(source, f"expected a mapping, got {kind_of(data)}", document=where, line=line)
+            documents.append(Document(source, number, line, _name(data, number), data, text, position, path))
+    return tuple(documents)
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InvalidInput(str(path), f"not UTF-8 text: byte {error.start} cannot be decoded") from error
+    except OSError as error:
+        raise InvalidInput(str(path), f"cannot be read: {error.strerror or error}") from error
+
+
+def _json(source: str, text: str) -> Iterator[tuple[int, Any]]:
+    """One JSON value, or several one after the other as `jq` prints them."""
+    try:
+        yield 1, msgspec.json.decode(text)
+        return
+    except msgspec.DecodeError:
+        pass  # several values, or an error whose line the slower decoder knows
+    decoder = json.JSONDecoder()
+    at, end = 0, len(text)
+    while at < end:
+        if text[at].isspace():
+            at += 1
+            continue
+        try:
+            value, after = decoder.raw_decode(text, at)
+        except json.JSONDecodeError as error:
+            raise InvalidInput(source, f"not JSON: {error.msg} at column {error.colno}", line=error.lineno) from error
+        yield text.count("\n", 0, at) + 1, value
+        at = after
+
+
+def _objects(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], Any]]:
+    """The object itself, or the items of a list object; items of a typed list take its kind and version."""
+    kind = value.get("kind") if isinstance(value, dict) else None
+    kind = kind if isinstance(kind, str) else ""
+    items = value.get("items") if kind.endswith("List") else None
+    if not isinstance(items, list):
+        yield path, value
+        return
+    for number, item in enumerate(items):
+        typed = isinstance(item, dict) and kind != "List"
+        implied = {"apiVersion": value.get("apiVersion", ""), "kind": kind.removesuffix("List")} if typed else {}
+        yield from _objects({**implied, **item} if typed else item, (*path, "items", number))
+
+
+def _name(data: dict[str, Any], number: int) -> str:
+    metadata = data.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    kind = data.get("kind")
+    if isinstance(kind, str) and kind:
+        return f"{kind}/{name}" if isinstance(name, str) and name else kind
+    return f"document {number + 1}"

@@ -1,0 +1,145 @@
+"""YAML as an API server comes to see it, on PyYAML's parser, and the lines of fields."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any, ClassVar
+
+import yaml
+
+from shiplap.errors import InvalidInput
+
+_TAG = "tag:yaml.org,2002:"
+_LoaderBase: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _Loader(_LoaderBase):  # type: ignore[misc]
+    """Takes plain scalars for whole numbers, decimals, truth values and null, and for nothing else.
+
+    YAML 1.1 also knows dates, and reads `12:30` as a number of minutes; an API server sees text.
+    """
+
+    yaml_implicit_resolvers: ClassVar[dict[str, list[tuple[str, Any]]]] = {}
+
+
+for _name, _pattern, _first in (
+    ("bool", r"^(?:true|True|TRUE|false|False|FALSE|yes|Yes|YES|no|No|NO|on|On|ON|off|Off|OFF)$", "tTfFyYnNoO"),
+    ("int", r"^[-+]?(?:0b[01_]+|0x[0-9a-fA-F_]+|0[0-7_]*|[1-9][0-9_]*)$", "-+0123456789"),
+    (
+        "float",
+        r"^[-+]?(?:(?:[0-9][0-9_]*\.?[0-9_]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|\.(?:inf|Inf|INF))$|^\.(?:nan|NaN|NAN)$",
+        "-+.0123456789",
+    ),
+    ("null", r"^(?:~|null|Null|NULL|)$", "~nN\0"),
+    ("merge", r"^<<$", "<"),
+):
+    _Loader.add_implicit_resolver(_TAG + _name, re.compile(_pattern), [*_first.replace("\0", ""), ""])
+
+
+def read(source: str, text: str) -> Iterator[tuple[int, Any]]:
+    """Each document's first line and value; null for an empty document.
+
+    Raises:
+        InvalidInput: not YAML, a tag other than YAML's own, a key written twice, an alias inside of what it names.
+    """
+    loader = _Loader(text)
+    try:
+        while loader.check_node():
+            node = loader.get_node()
+            yield node.start_mark.line + 1, _Builder(source, loader).value(node)
+    except yaml.YAMLError as error:
+        raise _refusal(source, error) from error
+    finally:
+        loader.dispose()
+
+
+@lru_cache(maxsize=8)
+def _nodes(text: str) -> tuple[Any, ...]:
+    """The node tree of every document; empty when the text is not YAML (JSON may be indented by tabs)."""
+    try:
+        return tuple(yaml.compose_all(text, Loader=_Loader))
+    except yaml.YAMLError:
+        return ()
+
+
+def line_of(text: str, position: int, path: tuple[str | int, ...]) -> int:
+    """The line, from 1, of the deepest written part of `path` in a document of the text; 0 when there is none."""
+    nodes = _nodes(text)
+    if position >= len(nodes):
+        return 0
+    node, line = nodes[position], nodes[position].start_mark.line + 1
+    for step in path:
+        if isinstance(node, yaml.MappingNode):
+            found = [(key, value) for key, value in node.value if key.value == step]
+            if not found:
+                break
+            line, node = found[0][0].start_mark.line + 1, found[0][1]
+        elif isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
+            node = node.value[step]
+            line = node.start_mark.line + 1
+        else:
+            break
+    return int(line)
+
+
+class _Builder:
+    """Turns one document's nodes into dicts, lists and scalars."""
+
+    def __init__(self, source: str, loader: Any) -> None:
+        self._source = source
+        self._loader = loader
+        self._open: set[int] = set()
+
+    def value(self, node: Any) -> Any:
+        if isinstance(node, yaml.ScalarNode):
+            return self._scalar(node)
+        if id(node) in self._open:
+            raise self._refusal(node, "an alias stands inside of what it names")
+        self._open.add(id(node))
+        try:
+            if isinstance(node, yaml.MappingNode):
+                return self._mapping(node)
+            return [self.value(item) for item in node.value]
+        finally:
+            self._open.remove(id(node))
+
+    def _scalar(self, node: Any) -> Any:
+        try:
+            return self._loader.construct_object(node)
+        except ValueError as error:  # for example `0x_`, which looks like a number
+            raise self._refusal(node, f"{node.value!r} is not a number: {error}") from error
+
+    def _mapping(self, node: Any) -> dict[str, Any]:
+        built: dict[str, Any] = {}
+        merged: list[Any] = []
+        for key_node, value_node in node.value:
+            if key_node.tag == _TAG + "merge":
+                merged += value_node.value if isinstance(value_node, yaml.SequenceNode) else [value_node]
+                continue
+            key = self._key(key_node)
+            if key in built:
+                raise self._refusal(key_node, f"the key {key!r} is written twice")
+            built[key] = self.value(value_node)
+        for part in merged:
+            if not isinstance(part, yaml.MappingNode):
+                raise self._refusal(part, "<< takes a mapping or a list of mappings")
+            for key, value in self.value(part).items():
+                built.setdefault(key, value)
+        return built
+
+    def _key(self, node: Any) -> str:
+        if not isinstance(node, yaml.ScalarNode):
+            raise self._refusal(node, "a key must be plain text")
+        value = self._scalar(node)
+        return str(value).lower() if isinstance(value, bool) else str(node.value)
+
+    def _refusal(self, node: Any, reason: str) -> InvalidInput:
+        return InvalidInput(self._source, reason, line=node.start_mark.line + 1)
+
+
+def _refusal(source: str, error: yaml.YAMLError) -> InvalidInput:
+    mark = getattr(error, "problem_mark", None)
+    problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
+    return InvalidInput(source, f"not YAML: {problem}", line=mark.line + 1 if mark else 0)
