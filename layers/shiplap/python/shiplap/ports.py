@@ -332,3 +332,11 @@ class Meter(Protocol):
     def count(self, name: str, value: float = 1.0, unit: str = "Count") -> None:
         """Add to a metric."""
         ...
+
+
+class DeadLetters(Protocol):
+    """Where messages go that nobody can read, at once and with the reason, instead of after every retry."""
+
+    def send(self, body: str, reason: str) -> None:
+        """Keep a malformed message as it came. Raises StoreError."""
+        ...
