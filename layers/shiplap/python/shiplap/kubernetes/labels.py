@@ -20,6 +20,8 @@ DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
 DO_NOT_SYNC_TAINTS = "karpenter.sh/do-not-sync-taints"
 UNREGISTERED_TAINT = "karpenter.sh/unregistered"
 DISRUPTED_TAINT = "karpenter.sh/disrupted"
+NOT_READY_TAINT = "node.kubernetes.io/not-ready"
+UNREACHABLE_TAINT = "node.kubernetes.io/unreachable"
 AWS_PREFIX = "karpenter.k8s.aws/"
 
 ON_DEMAND = "on-demand"

@@ -1,0 +1,132 @@
+"""ClusterApi in memory: the port over an API server's store, without HTTP, with faults before and after each effect.
+
+A watch yields what has happened and ends: in a test or a simulation nothing can happen while somebody reads, and time
+moves only when it is told to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from shiplap.errors import ObjectConflict
+from shiplap.kubernetes.objects import DaemonSet, Event, Node, ObjectMeta, Pod, Taint
+from shiplap.kubernetes.wire import (
+    BOUND_PODS,
+    PENDING_PODS,
+    SCALE_UP_EVENTS,
+    event_body,
+    nomination_patch,
+    registration_patch,
+)
+from shiplap.ports import WatchEvent
+from shiplap.scheduling.snapshot import ClusterView
+from shiplap.twins.faults import Faults
+from shiplap.twins.kube.server import EVERYTHING, ApiServer, Selection
+
+__all__ = ["ApiServer", "Selection", "TwinCluster"]
+
+Typed = TypeVar("Typed", bound=Pod | Node | DaemonSet | Event)
+
+_PENDING = Selection(field_selector=PENDING_PODS)
+_WATCHED: dict[str, tuple[type[Pod | Node], Selection]] = {"pods": (Pod, _PENDING), "nodes": (Node, EVERYTHING)}
+
+
+class TwinCluster:
+    """The port ClusterApi over `server`. Effects are named `cluster.<method>` for `faults`."""
+
+    def __init__(self, server: ApiServer, *, faults: Faults | None = None) -> None:
+        self.server = server
+        self._faults = faults or Faults()
+        self._decoded: dict[str, tuple[str, Any]] = {}
+
+    def view(self) -> ClusterView:
+        """Everything a scheduling decision reads, at one moment."""
+        with self._faults.effect("cluster.view"):
+            return ClusterView(
+                pods=(
+                    *self._list("pods", Pod, _PENDING),
+                    *self._list("pods", Pod, Selection(field_selector=BOUND_PODS)),
+                ),
+                nodes=self._list("nodes", Node),
+                daemon_sets=self._list("daemonsets", DaemonSet),
+                events=self._list("events", Event, Selection(field_selector=SCALE_UP_EVENTS)),
+                version=self.server.resource_version,
+            )
+
+    def pending_pods(self) -> tuple[Pod, ...]:
+        """Unfinished pods without a node, sorted by namespace and name."""
+        with self._faults.effect("cluster.pending_pods"):
+            return self._list("pods", Pod, _PENDING)
+
+    def nodes(self) -> tuple[Node, ...]:
+        """All nodes, sorted by name."""
+        with self._faults.effect("cluster.nodes"):
+            return self._list("nodes", Node)
+
+    def node(self, name: str) -> Node:
+        """One node. Raises ObjectNotFound."""
+        with self._faults.effect("cluster.node"):
+            return self._typed(self.server.get("nodes", name), Node)
+
+    def watch(self, kind: str, resource_version: str, timeout_s: float) -> Iterator[WatchEvent]:  # noqa: ARG002 - time does not pass
+        """Changes since a version and a bookmark that tells how far they went. Raises ResourceVersionGone."""
+        self._faults.before("cluster.watch")
+        typed, selection = _WATCHED[kind]
+        changes, newest = self.server.changes(kind, resource_version, selection)
+        for change in changes:
+            yield WatchEvent(change.type, msgspec.convert(change.object, typed), str(change.resource_version))
+        yield WatchEvent("BOOKMARK", typed(metadata=ObjectMeta(resource_version=newest)), newest)
+        self._faults.after("cluster.watch")
+
+    def list_for_watch(self, kind: str) -> tuple[tuple[Pod, ...] | tuple[Node, ...], str]:
+        """Pending pods or all nodes, and the version they stand for."""
+        with self._faults.effect("cluster.list_for_watch"):
+            version = self.server.resource_version
+            if kind == "pods":
+                return self._list(kind, Pod, _PENDING), version
+            return self._list(kind, Node), version
+
+    def register_node(
+        self,
+        name: str,
+        *,
+        labels: Mapping[str, str],
+        annotations: Mapping[str, str],
+        taints: Sequence[Taint],
+        resource_version: str,
+    ) -> None:
+        """Merge labels and annotations, replace taints. Raises ObjectNotFound, ObjectConflict."""
+        with self._faults.effect("cluster.register_node"):
+            self.server.patch("nodes", name, registration_patch(labels, annotations, taints, resource_version))
+
+    def nominate(self, pod: Pod, node: str) -> None:
+        """Set `status.nominatedNodeName`. Raises ObjectNotFound, ObjectConflict when the pod was recreated."""
+        with self._faults.effect("cluster.nominate"):
+            metadata = pod.metadata
+            patch = nomination_patch(pod, node)
+            self.server.patch("pods", metadata.name, patch, metadata.namespace, subresource="status")
+
+    def publish(self, event: Event) -> None:
+        """Write an event; one that was written before stays as it is."""
+        with self._faults.effect("cluster.publish"):
+            body = event_body(event)
+            try:
+                self.server.create("events", body, body["metadata"]["namespace"])
+            except ObjectConflict:
+                pass  # the name is a digest of the event: it is there already
+
+    def _list(self, plural: str, typed: type[Typed], selection: Selection = EVERYTHING) -> tuple[Typed, ...]:
+        return tuple(self._typed(item, typed) for item in self.server.list(plural, selection).items)
+
+    def _typed(self, item: dict[str, Any], typed: type[Typed]) -> Typed:
+        """The typed view of a stored object, kept while its version is current: most objects rarely change."""
+        metadata = item["metadata"]
+        known = self._decoded.get(metadata["uid"])
+        if known is None or known[0] != metadata["resourceVersion"]:
+            known = (metadata["resourceVersion"], msgspec.convert(item, typed))
+            self._decoded[metadata["uid"]] = known
+        found: Typed = known[1]
+        return found

@@ -1,0 +1,139 @@
+"""What the API server does to pods beyond storing them: defaults, binding and eviction."""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import Any
+
+import msgspec
+
+from shiplap.errors import ClusterError, ObjectConflict, TooManyRequests
+from shiplap.kubernetes.labels import NOT_READY_TAINT, UNREACHABLE_TAINT
+from shiplap.kubernetes.objects import LabelSelector
+from shiplap.kubernetes.selectors import matches
+
+Object = dict[str, Any]
+
+_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+_FINISHED = ("Succeeded", "Failed")
+
+
+def defaulted(pod: Object, now: str) -> Object:
+    """A pod as admission leaves it: Pending, with a grace period, a scheduler, a priority and node tolerations."""
+    spec = {
+        "schedulerName": "default-scheduler",
+        "restartPolicy": "Always",
+        "terminationGracePeriodSeconds": 30,
+        **pod.get("spec", {}),
+    }
+    if "priority" not in spec and spec.get("priorityClassName") in _PRIORITIES:
+        spec["priority"] = _PRIORITIES[spec["priorityClassName"]]
+    tolerations = list(spec.get("tolerations") or [])
+    for key in (NOT_READY_TAINT, UNREACHABLE_TAINT):
+        if not any(t.get("key") in (key, None) and t.get("effect") in ("NoExecute", None) for t in tolerations):
+            tolerations.append({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300})
+    spec["tolerations"] = tolerations
+    status = {"phase": "Pending", **pod.get("status", {})}
+    if spec.get("schedulingGates"):
+        gated = condition(
+            "PodScheduled", "False", now, "SchedulingGated", "Scheduling is blocked due to non-empty gates"
+        )
+        status["conditions"] = [*status.get("conditions", []), gated]
+    return {**pod, "spec": spec, "status": status}
+
+
+def condition(kind: str, status: str, now: str, reason: str = "", message: str = "") -> Object:
+    """A pod or node condition; `now` in RFC 3339."""
+    built = {"type": kind, "status": status, "lastTransitionTime": now}
+    if reason:
+        built |= {"reason": reason, "message": message}
+    return built
+
+
+def bound(pod: Object, node: str, now: str) -> Object:
+    """The pod once its binding to a node is accepted; a nomination has served its purpose then.
+
+    Raises:
+        ObjectConflict: it is bound already, being deleted, or held by scheduling gates.
+    """
+    key = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+    if pod["spec"].get("nodeName"):
+        raise ObjectConflict(f"pod {key} is already assigned to node {pod['spec']['nodeName']!r}", status=409)
+    if pod["metadata"].get("deletionTimestamp"):
+        raise ObjectConflict(f"pod {key} is being deleted, cannot be assigned to a host", status=409)
+    if pod["spec"].get("schedulingGates"):
+        raise ObjectConflict(f"pod {key} has non-empty .spec.schedulingGates", status=409)
+    if not node:
+        raise ClusterError("target.name: Required value", status=422)
+    others = [known for known in pod["status"].get("conditions", []) if known["type"] != "PodScheduled"]
+    status = {**pod["status"], "conditions": [*others, condition("PodScheduled", "True", now)]}
+    status.pop("nominatedNodeName", None)
+    return {**pod, "spec": {**pod["spec"], "nodeName": node}, "status": status}
+
+
+def deletion_grace_s(pod: Object) -> int:
+    """Seconds a deleted pod is given: none unless it has reached a node and still runs."""
+    if not pod["spec"].get("nodeName") or pod["status"].get("phase") in _FINISHED:
+        return 0
+    return int(pod["spec"].get("terminationGracePeriodSeconds", 30))
+
+
+def check_eviction(pod: Object, pods: list[Object], budgets: list[Object]) -> None:
+    """Whether the namespace's PodDisruptionBudgets allow the pod to go now.
+
+    Pods that are not running, and unready ones of a budget that is met without them, may always go. The number of
+    pods a percentage refers to is that of the pods the budget selects.
+
+    Raises:
+        TooManyRequests: a budget forbids it for now.
+        ClusterError: status 500, more than one budget selects the pod.
+    """
+    if pod["status"].get("phase") != "Running" or pod["metadata"].get("deletionTimestamp"):
+        return
+    selecting = [budget for budget in budgets if _selects(budget, pod)]
+    if not selecting:
+        return
+    if len(selecting) > 1:
+        raise ClusterError(
+            "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
+            status=500,
+        )
+    budget = selecting[0]
+    covered = [other for other in pods if _selects(budget, other) and other["status"].get("phase") not in _FINISHED]
+    healthy = sum(_is_healthy(other) for other in covered)
+    desired = _desired_healthy(budget["spec"], len(covered))
+    if not _is_healthy(pod):
+        always = budget["spec"].get("unhealthyPodEvictionPolicy") == "AlwaysAllow"
+        if always or healthy >= desired > 0:
+            return
+    if healthy - 1 < desired:
+        raise TooManyRequests(
+            "Cannot evict pod as it would violate the pod's disruption budget: "
+            f"{budget['metadata']['name']} needs {desired} healthy pods and has {healthy} currently",
+            status=429,
+        )
+
+
+def _selects(budget: Object, pod: Object) -> bool:
+    selector = budget["spec"].get("selector")
+    if selector is None:
+        return False
+    return matches(msgspec.convert(selector, LabelSelector), pod["metadata"].get("labels") or {})
+
+
+def _is_healthy(pod: Object) -> bool:
+    if pod["metadata"].get("deletionTimestamp"):
+        return False
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in pod["status"].get("conditions", []))
+
+
+def _desired_healthy(spec: Object, expected: int) -> int:
+    if "maxUnavailable" in spec:
+        return max(0, expected - _scaled(spec["maxUnavailable"], expected))
+    return _scaled(spec.get("minAvailable", 1), expected)
+
+
+def _scaled(value: int | str, total: int) -> int:
+    if isinstance(value, str) and value.endswith("%"):
+        return ceil(total * int(value[:-1]) / 100)
+    return int(value)

@@ -1,0 +1,67 @@
+"""The kinds of objects the in-memory API server knows, and the field selectors each of them supports."""
+
+from __future__ import annotations
+
+import msgspec
+
+_ANY = frozenset({"metadata.name", "metadata.namespace"})
+
+
+class Resource(msgspec.Struct, frozen=True):
+    """One kind. `fields` are those a field selector may name; `has_status` when status is a subresource."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool = True
+    has_status: bool = False
+    fields: frozenset[str] = _ANY
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+
+_POD_FIELDS = _ANY | {
+    "spec.nodeName",
+    "spec.restartPolicy",
+    "spec.schedulerName",
+    "spec.serviceAccountName",
+    "spec.hostNetwork",
+    "status.phase",
+    "status.podIP",
+    "status.nominatedNodeName",
+}
+_EVENT_FIELDS = _ANY | {
+    "involvedObject.kind",
+    "involvedObject.namespace",
+    "involvedObject.name",
+    "involvedObject.uid",
+    "involvedObject.apiVersion",
+    "involvedObject.resourceVersion",
+    "involvedObject.fieldPath",
+    "reason",
+    "reportingComponent",
+    "source",
+    "type",
+}
+
+RESOURCES = {
+    resource.plural: resource
+    for resource in (
+        Resource("", "v1", "pods", "Pod", has_status=True, fields=_POD_FIELDS),
+        Resource("", "v1", "nodes", "Node", False, True, _ANY | {"spec.unschedulable"}),
+        Resource("", "v1", "events", "Event", fields=_EVENT_FIELDS),
+        Resource("", "v1", "namespaces", "Namespace", False, True, _ANY | {"status.phase"}),
+        Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", has_status=True),
+        Resource("", "v1", "persistentvolumes", "PersistentVolume", False, True),
+        Resource("", "v1", "configmaps", "ConfigMap"),
+        Resource("apps", "v1", "daemonsets", "DaemonSet", has_status=True),
+        Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", has_status=True),
+        Resource("storage.k8s.io", "v1", "storageclasses", "StorageClass", False),
+        Resource("storage.k8s.io", "v1", "csinodes", "CSINode", False),
+        Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False),
+    )
+}
+"""By plural name, as it stands in a URL."""
