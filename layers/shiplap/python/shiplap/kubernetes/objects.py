@@ -266,8 +266,38 @@ class PodTemplateSpec(_Object, frozen=True):
     spec: PodSpec = PodSpec()
 
 
+CNI_VARIABLES = frozenset({"ENABLE_PREFIX_DELEGATION", "AWS_VPC_K8S_CNI_CUSTOM_NETWORK_CFG", "MAX_ENI"})
+"""Environment variables whose values are kept: how the VPC CNI gives out addresses."""
+
+
+class EnvVar(_Object, frozen=True):
+    """An environment variable. Other values than the CNI's may be secrets and are dropped as they are decoded."""
+
+    name: str = ""
+    value: str = ""
+
+    def __post_init__(self) -> None:
+        if self.value and self.name not in CNI_VARIABLES:
+            msgspec.structs.force_setattr(self, "value", "")
+
+
+class DaemonContainer(Container, frozen=True):
+    """A container with what the VPC CNI is configured by; kept out of pods, where `env` would double their memory."""
+
+    image: str = ""
+    env: tuple[EnvVar, ...] = ()
+
+
+class DaemonPodSpec(PodSpec, frozen=True):
+    containers: tuple[DaemonContainer, ...] = ()
+
+
+class DaemonTemplateSpec(PodTemplateSpec, frozen=True):
+    spec: DaemonPodSpec = DaemonPodSpec()
+
+
 class DaemonSetSpec(_Object, frozen=True):
-    template: PodTemplateSpec = PodTemplateSpec()
+    template: DaemonTemplateSpec = DaemonTemplateSpec()
 
 
 class DaemonSet(_Object, frozen=True):
