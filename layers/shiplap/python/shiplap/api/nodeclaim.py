@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -107,6 +107,15 @@ class NodeClaim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     missed: bool = False
     first_event_at: float = 0.0
     version: int = 0
+
+
+def check_new(cluster: str, claims: Sequence[NodeClaim]) -> None:
+    """Claims can be committed together: all of one cluster, Planned, of different names. Raises ConditionFailed."""
+    if len({claim.name for claim in claims}) < len(claims):
+        raise ConditionFailed(f"cluster {cluster}: two claims have one name")
+    for claim in claims:
+        if claim.state is not ClaimState.PLANNED or claim.cluster != cluster:
+            raise ConditionFailed(f"cluster {cluster}: claim {claim.name} is {claim.state} in cluster {claim.cluster}")
 
 
 def moved(claim: NodeClaim, to: ClaimState, changes: Mapping[str, Any]) -> NodeClaim:

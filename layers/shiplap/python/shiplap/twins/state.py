@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from shiplap.api.nodeclaim import IN_FLIGHT, ClaimState, NodeClaim, forgotten_at, moved
+from shiplap.api.nodeclaim import IN_FLIGHT, ClaimState, NodeClaim, check_new, forgotten_at, moved
 from shiplap.errors import ConditionFailed, EpochMoved
 from shiplap.ports import COMMIT_GROUP, MISSED_FOR_S, DecisionState, OfferingFailure, UnavailableOffering
 from shiplap.twins.faults import Faults
@@ -42,6 +42,7 @@ class TwinState:
             )
 
     def commit(self, cluster: str, epoch: int, claims: Sequence[NodeClaim]) -> int:
+        check_new(cluster, claims)
         for start in range(0, len(claims), COMMIT_GROUP):
             with self._effect("state.commit"):
                 self._commit_group(cluster, epoch, claims[start : start + COMMIT_GROUP])
@@ -51,11 +52,8 @@ class TwinState:
     def _commit_group(self, cluster: str, epoch: int, claims: Sequence[NodeClaim]) -> None:
         if self._epochs.get(cluster, 0) != epoch:
             raise EpochMoved(cluster, epoch)
-        names = {(cluster, claim.name) for claim in claims}
-        if len(names) < len(claims) or names & self._claims.keys():
+        if any((cluster, claim.name) in self._claims for claim in claims):
             raise ConditionFailed(f"cluster {cluster}: a claim of that name exists")
-        if any(claim.state is not ClaimState.PLANNED or claim.cluster != cluster for claim in claims):
-            raise ConditionFailed(f"cluster {cluster}: only its own Planned claims can be committed")
         self._epochs[cluster] = epoch + 1
         for claim in claims:
             self._put(claim)

@@ -1,0 +1,94 @@
+"""The bucket: the instance-type catalogue and the recorded decisions."""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from typing import TYPE_CHECKING
+
+import msgspec
+from botocore.exceptions import ClientError
+
+from shiplap.aws.failures import code_of, store_errors
+from shiplap.errors import StoreError
+from shiplap.instances.catalog import Catalog
+from shiplap.scheduling import record as records
+from shiplap.scheduling.plan import Plan
+from shiplap.scheduling.record import Record
+from shiplap.scheduling.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from types_boto3_s3 import S3Client
+
+CATALOG_PREFIX = "catalog/"
+RECORDS_PREFIX = "records/"
+
+_DECODER = msgspec.msgpack.Decoder(Catalog)
+
+
+class BucketCatalog:
+    """A CatalogStore for one region: `catalog/<region>/<digest>` and, in `catalog/<region>/latest`, the digest in use.
+
+    The document is written before the pointer, so that a reader finds either the old catalogue or the new one, whole.
+    A catalogue once loaded is kept for as long as the pointer names it: a warm function reads a few bytes.
+    """
+
+    def __init__(self, client: S3Client, bucket: str, region: str) -> None:
+        self._client = client
+        self._bucket = bucket
+        self._prefix = f"{CATALOG_PREFIX}{region}/"
+        self._loaded: tuple[str, Catalog] | None = None
+
+    def load(self) -> Catalog:
+        digest = _read(self._client, self._bucket, f"{self._prefix}latest").decode()
+        if self._loaded is None or self._loaded[0] != digest:
+            document = _read(self._client, self._bucket, self._prefix + digest)
+            self._loaded = digest, _decode(document, self._prefix + digest)
+        return self._loaded[1]
+
+    def save(self, catalog: Catalog) -> None:
+        document = zlib.compress(msgspec.msgpack.encode(catalog, order="deterministic"), level=6)
+        digest = hashlib.sha256(document).hexdigest()[:32]
+        _write(self._client, self._bucket, self._prefix + digest, document)
+        _write(self._client, self._bucket, f"{self._prefix}latest", digest.encode())
+
+
+class BucketRecorder:
+    """A FlightRecorder: `records/<cluster>/<date>/<id>`, each a compressed snapshot with its plan."""
+
+    def __init__(self, client: S3Client, bucket: str) -> None:
+        self._client = client
+        self._bucket = bucket
+
+    def record(self, snapshot: Snapshot, plan: Plan) -> str:
+        record = Record(snapshot, plan)
+        document = records.encode(record)
+        name = records.record_id(record, document)
+        _write(self._client, self._bucket, RECORDS_PREFIX + name, document)
+        return name
+
+    def replay(self, record_id: str) -> Record:
+        """A decision recorded before. Raises StoreError when there is none of this id, InvalidInput if unreadable."""
+        return records.decode(_read(self._client, self._bucket, RECORDS_PREFIX + record_id), record_id)
+
+
+def _decode(document: bytes, key: str) -> Catalog:
+    try:
+        return _DECODER.decode(zlib.decompress(document))
+    except (zlib.error, msgspec.DecodeError) as error:
+        raise StoreError(f"{key} is not a catalogue: {error}") from error
+
+
+def _read(client: S3Client, bucket: str, key: str) -> bytes:
+    with store_errors(f"read s3://{bucket}/{key}"):
+        try:
+            return client.get_object(Bucket=bucket, Key=key)["Body"].read()
+        except ClientError as error:
+            if code_of(error) != "NoSuchKey":
+                raise
+            raise StoreError(f"s3://{bucket}/{key} does not exist yet") from error
+
+
+def _write(client: S3Client, bucket: str, key: str, document: bytes) -> None:
+    with store_errors(f"write s3://{bucket}/{key}"):
+        client.put_object(Bucket=bucket, Key=key, Body=document)

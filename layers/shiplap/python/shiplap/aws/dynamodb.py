@@ -1,0 +1,141 @@
+"""The few things about DynamoDB that both tables need: attribute values, whole queries, and writes with a condition.
+
+A conditional write whose answer is lost on the way is sent again by botocore, and its condition then fails because of
+itself. So every write here leaves a mark of its own in `write`; a write that finds its own mark has happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from botocore.exceptions import ClientError
+
+from shiplap.aws.failures import CONDITION_FAILED, code_of, store_errors
+
+if TYPE_CHECKING:
+    from types_boto3_dynamodb import DynamoDBClient
+
+Value = Mapping[str, Any]
+"""One attribute value in DynamoDB's own notation, `{"S": …}` or `{"N": …}`."""
+
+Item = Mapping[str, Value]
+
+
+def text(value: str) -> Value:
+    """A string attribute."""
+    return {"S": value}
+
+
+def number(value: float) -> Value:
+    """A number attribute; floats keep every digit."""
+    return {"N": repr(value)}
+
+
+def float_of(item: Item, name: str) -> float:
+    """A number attribute of an item."""
+    return float(item[name]["N"])
+
+
+def expiry(at: float) -> Value:
+    """The value of a time-to-live attribute: whole epoch seconds, never earlier than `at`."""
+    return {"N": str(int(at) + 1)}
+
+
+def placeholders(names: Iterable[str]) -> dict[str, str]:
+    """`#name` for each name: half of all sensible names are reserved words of DynamoDB's expressions."""
+    return {f"#{name}": name for name in names}
+
+
+def query(
+    client: DynamoDBClient,
+    table: str,
+    equals: tuple[str, str],
+    begins_with: tuple[str, str] | None = None,
+    *,
+    index: str = "",
+    consistent: bool = True,
+) -> Iterator[Item]:
+    """All pages of a query on string keys.
+
+    Args:
+        client: of DynamoDB.
+        table: the table's name.
+        equals: the partition key and its value.
+        begins_with: the sort key and a prefix of its values; None for all.
+        index: the index to read; empty for the table.
+        consistent: must be False on a global index, which knows no consistent reads.
+
+    Raises:
+        StoreThrottled, StoreError.
+    """
+    keys = [equals] if begins_with is None else [equals, begins_with]
+    request: dict[str, Any] = {
+        "TableName": table,
+        "ConsistentRead": consistent,
+        "KeyConditionExpression": " AND ".join(["#0 = :0", "begins_with(#1, :1)"][: len(keys)]),
+        "ExpressionAttributeNames": {f"#{place}": name for place, (name, _) in enumerate(keys)},
+        "ExpressionAttributeValues": {f":{place}": text(value) for place, (_, value) in enumerate(keys)},
+    }
+    if index:
+        request["IndexName"] = index
+    return _pages(client.query, f"read table {table}", request)
+
+
+def scan(client: DynamoDBClient, table: str) -> Iterator[Item]:
+    """Every item of a table, read consistently. Raises StoreThrottled, StoreError."""
+    return _pages(client.scan, f"read table {table}", {"TableName": table, "ConsistentRead": True})
+
+
+def _pages(call: Any, action: str, request: dict[str, Any]) -> Iterator[Item]:
+    while True:
+        with store_errors(action):
+            page = call(**request)
+        yield from page["Items"]
+        if "LastEvaluatedKey" not in page:
+            return
+        request["ExclusiveStartKey"] = page["LastEvaluatedKey"]
+
+
+def get(client: DynamoDBClient, table: str, key: Item) -> Item | None:
+    """One item, read consistently. Raises StoreThrottled, StoreError."""
+    with store_errors(f"read table {table}"):
+        return client.get_item(TableName=table, Key=key, ConsistentRead=True).get("Item")
+
+
+def put_if(
+    client: DynamoDBClient, table: str, item: Item, condition: str, names: Iterable[str], values: Item | None = None
+) -> bool:
+    """Write an item if the condition holds for what is stored under its key; whether it was written.
+
+    Args:
+        client: of DynamoDB.
+        table: the table's name.
+        item: the whole item; a mark of this write is added to it.
+        condition: over `#name` placeholders of `names` and the keys of `values`.
+        names: the attributes the condition mentions.
+        values: what the condition compares them with, each key beginning with a colon.
+
+    Raises:
+        StoreThrottled, StoreError.
+    """
+    mark = text(uuid4().hex)
+    request: dict[str, Any] = {
+        "TableName": table,
+        "Item": {**item, "write": mark},
+        "ConditionExpression": condition,
+        "ExpressionAttributeNames": placeholders(names),
+        "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+    }
+    if values:
+        request["ExpressionAttributeValues"] = values
+    with store_errors(f"write table {table}"):
+        try:
+            client.put_item(**request)
+        except ClientError as error:
+            if code_of(error) != CONDITION_FAILED:
+                raise
+            stored: Any = error.response.get("Item", {})
+            return bool(stored.get("write") == mark)
+    return True

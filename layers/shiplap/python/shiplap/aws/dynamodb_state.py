@@ -1,0 +1,277 @@
+"""Table `state`: the epoch, the claims, the offerings that failed and the pods that were let down.
+
+`tables` describes the layout and why it is so. The epoch is read before the claims: if it is unchanged when a decision
+commits, nobody has decided since, and the claims that were read were all there were.
+"""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import msgspec
+from botocore.exceptions import ClientError
+
+from shiplap.api.nodeclaim import IN_FLIGHT, ClaimState, NodeClaim, check_new, forgotten_at, moved
+from shiplap.aws.dynamodb import Item, Value, expiry, float_of, get, number, placeholders, put_if, query, text
+from shiplap.aws.failures import TRANSACTION_CANCELED, code_of, store_errors
+from shiplap.aws.retries import Sleep, attempts
+from shiplap.aws.tables import EXPIRY, INSTANCE_ID_INDEX, STAGE_INDEX
+from shiplap.errors import ConditionFailed, EpochMoved, StoreError, StoreThrottled
+from shiplap.instances.unavailability import remembered_until
+from shiplap.ports import COMMIT_GROUP, MISSED_FOR_S, DecisionState, OfferingFailure, UnavailableOffering
+
+if TYPE_CHECKING:
+    from types_boto3_dynamodb import DynamoDBClient
+
+SHARDS = 8
+"""Partitions a cluster's claims are spread over. Never change it: claims would be looked for where they are not."""
+
+EPOCH, CLAIM, OFFERING, POD = "EPOCH", "CLAIM", "OFFERING", "POD"
+"""What sort keys begin with; a `#` and the rest of the key follow, except after EPOCH."""
+
+IN_FLIGHT_STAGE, SETTLED_STAGE, FAILED_STAGE = "InFlight", "Settled", "Failed"
+"""What keys of the stage index begin with; `#` and the claim's name follow."""
+
+_TRANSACTION_BYTES = 3_000_000
+"""DynamoDB takes 4 MB in one transaction; attribute names and keys need some of it."""
+
+_BATCH = 25
+_TRIES = 8
+_DECODER = msgspec.json.Decoder(NodeClaim)
+
+
+class DynamoState:
+    """A StateStore on DynamoDB."""
+
+    def __init__(self, client: DynamoDBClient, table: str, *, sleep: Sleep = time.sleep) -> None:
+        self._client = client
+        self._table = table
+        self._sleep = sleep
+
+    def read(self, cluster: str, now: float) -> DecisionState:
+        epoch = 0
+        unavailable: list[UnavailableOffering] = []
+        missed: set[str] = set()
+        for item in query(self._client, self._table, ("cluster", cluster)):
+            kind, _, rest = item["item"]["S"].partition("#")
+            if kind == EPOCH:
+                epoch = int(item["epoch"]["N"])
+            elif kind == OFFERING and float_of(item, "until") > now:
+                unavailable.append(_offering(item))
+            elif kind == POD and float_of(item, EXPIRY) > now:
+                missed.add(rest)
+        return DecisionState(
+            epoch=epoch,
+            claims=self._claims(cluster, f"{IN_FLIGHT_STAGE}#"),
+            unavailable=tuple(sorted(unavailable, key=_offering_key)),
+            missed_pods=frozenset(missed),
+        )
+
+    def commit(self, cluster: str, epoch: int, claims: Sequence[NodeClaim]) -> int:
+        check_new(cluster, claims)
+        for group in _groups([_claim_item(claim) for claim in claims]):
+            self._commit_group(cluster, epoch, group)
+            epoch += 1
+        return epoch
+
+    def _commit_group(self, cluster: str, epoch: int, items: Sequence[Item]) -> None:
+        absent = "attribute_not_exists(#epoch) OR " if epoch == 0 else ""
+        advance_epoch = {
+            "TableName": self._table,
+            "Key": _key(cluster, EPOCH),
+            "UpdateExpression": "SET #epoch = :next",
+            "ConditionExpression": f"{absent}#epoch = :expected",
+            "ExpressionAttributeNames": placeholders(["epoch"]),
+            "ExpressionAttributeValues": {":expected": number(epoch), ":next": number(epoch + 1)},
+        }
+        new = {"ConditionExpression": "attribute_not_exists(#item)", "ExpressionAttributeNames": placeholders(["item"])}
+        request: dict[str, Any] = {
+            # Repeats of this one call are one transaction. Not derived from the claims: two deciders may well arrive at
+            # the same claims, and then only one of them may be told that it has won.
+            "ClientRequestToken": uuid4().hex,
+            "TransactItems": [
+                {"Update": advance_epoch},
+                *({"Put": {"TableName": self._table, "Item": item, **new}} for item in items),
+            ],
+        }
+        for _ in attempts(_TRIES, sleep=self._sleep):
+            with store_errors(f"write table {self._table}"):
+                try:
+                    self._client.transact_write_items(**request)
+                except ClientError as error:
+                    if code_of(error) != TRANSACTION_CANCELED:
+                        raise
+                    _explain(error, cluster, epoch)
+                    continue
+                return
+        raise StoreThrottled(f"cluster {cluster}: the claims are being written by too many at once")
+
+    def claim(self, cluster: str, name: str) -> NodeClaim | None:
+        item = get(self._client, self._table, _claim_key(cluster, name))
+        return None if item is None else _claim(item)
+
+    def claim_of_instance(self, instance_id: str) -> NodeClaim | None:
+        if not instance_id:  # no key of an index is empty
+            return None
+        by_instance = (INSTANCE_ID_INDEX.partition_key, instance_id)
+        for key in query(self._client, self._table, by_instance, index=INSTANCE_ID_INDEX.name, consistent=False):
+            item = get(self._client, self._table, {"cluster": key["cluster"], "item": key["item"]})
+            if item is not None and (claim := _claim(item)).instance_id == instance_id:
+                return claim
+        return None
+
+    def claims(self, cluster: str) -> tuple[NodeClaim, ...]:
+        return self._claims(cluster, "")
+
+    def _claims(self, cluster: str, stage: str) -> tuple[NodeClaim, ...]:
+        """Those in the stage index whose key there begins with `stage`, sorted by name."""
+        claims = [
+            _claim(item)
+            for shard in range(SHARDS)
+            for item in query(
+                self._client,
+                self._table,
+                ("cluster", _partition_key(cluster, shard)),
+                (STAGE_INDEX.sort_key, stage) if stage else None,
+                index=STAGE_INDEX.name,
+            )
+        ]
+        return tuple(sorted(claims, key=_name))
+
+    def advance(self, claim: NodeClaim, to: ClaimState, **changes: Any) -> NodeClaim:
+        after = moved(claim, to, changes)
+        unchanged = put_if(
+            self._client,
+            self._table,
+            _claim_item(after),
+            "#version = :version",
+            ["version"],
+            {":version": number(claim.version)},
+        )
+        if not unchanged:
+            raise ConditionFailed(f"claim {claim.name} is no longer at version {claim.version}")
+        return after
+
+    def mark_unavailable(self, cluster: str, failure: OfferingFailure, now: float) -> UnavailableOffering:
+        key = _key(cluster, "#".join((OFFERING, failure.instance_type, failure.zone, failure.capacity_type)))
+        for _ in attempts(_TRIES, sleep=self._sleep):
+            stored = get(self._client, self._table, key)
+            known = None if stored is None else _offering(stored)
+            marked = UnavailableOffering.after(known, failure, now)
+            if marked == known:
+                return known
+            item = {
+                **key,
+                "until": number(marked.until),
+                "failures": number(marked.failures),
+                "code": text(marked.code),
+                EXPIRY: expiry(remembered_until(marked.failures, marked.until)),
+            }
+            if stored is None:
+                written = put_if(self._client, self._table, item, "attribute_not_exists(#item)", ["item"])
+            else:
+                past = {":until": stored["until"]}
+                written = put_if(self._client, self._table, item, "#until = :until", ["until"], past)
+            if written:
+                return marked
+        raise StoreThrottled(f"cluster {cluster}: {failure.instance_type} is being marked by too many at once")
+
+    def mark_missed(self, cluster: str, pod_uids: Sequence[str], now: float) -> None:
+        items = [{**_key(cluster, f"{POD}#{uid}"), EXPIRY: expiry(now + MISSED_FOR_S)} for uid in sorted(set(pod_uids))]
+        for start in range(0, len(items), _BATCH):
+            unwritten: Any = [{"PutRequest": {"Item": item}} for item in items[start : start + _BATCH]]
+            for _ in attempts(_TRIES, sleep=self._sleep):
+                with store_errors(f"write table {self._table}"):
+                    answer = self._client.batch_write_item(RequestItems={self._table: unwritten})
+                unwritten = answer.get("UnprocessedItems", {}).get(self._table, [])
+                if not unwritten:
+                    break
+            else:
+                raise StoreThrottled(f"cluster {cluster}: {len(unwritten)} missed pods could not be written")
+
+
+def _explain(error: ClientError, cluster: str, epoch: int) -> None:
+    """Raise what a cancelled transaction means; return when it only ran into another one and may be tried again."""
+    reasons: Any = error.response.get("CancellationReasons", [])
+    codes = [reason.get("Code", "None") for reason in reasons]
+    if codes and codes[0] == "ConditionalCheckFailed":
+        raise EpochMoved(cluster, epoch) from error
+    if "ConditionalCheckFailed" in codes:
+        raise ConditionFailed(f"cluster {cluster}: a claim of that name exists") from error
+    if set(codes) - {"None", "TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"} or not codes:
+        raise StoreError(f"cluster {cluster}: the claims could not be written: {error}") from error
+
+
+def _groups(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
+    """Runs of items that fit into one transaction beside the epoch, by count and by size."""
+    group: list[Item] = []
+    size = 0
+    for item in items:
+        length = len(item["claim"]["S"].encode())
+        if group and (len(group) == COMMIT_GROUP or size + length > _TRANSACTION_BYTES):
+            yield group
+            group, size = [], 0
+        group.append(item)
+        size += length
+    if group:
+        yield group
+
+
+def _partition_key(cluster: str, shard: int) -> str:
+    return f"{cluster}#{shard}"
+
+
+def _key(partition: str, item: str) -> dict[str, Value]:
+    return {"cluster": text(partition), "item": text(item)}
+
+
+def _claim_key(cluster: str, name: str) -> dict[str, Value]:
+    return _key(_partition_key(cluster, zlib.crc32(name.encode()) % SHARDS), f"{CLAIM}#{name}")
+
+
+def _claim_item(claim: NodeClaim) -> Item:
+    item = {
+        **_claim_key(claim.cluster, claim.name),
+        "claim": text(msgspec.json.encode(claim).decode()),
+        "state": text(claim.state),
+        "version": number(claim.version),
+    }
+    if claim.state is not ClaimState.GONE:
+        item[STAGE_INDEX.sort_key] = text(f"{_stage(claim.state)}#{claim.name}")
+    if claim.instance_id:
+        item[INSTANCE_ID_INDEX.partition_key] = text(claim.instance_id)
+    end = forgotten_at(claim)
+    if end is not None:
+        item[EXPIRY] = expiry(end)
+    return item
+
+
+def _stage(state: ClaimState) -> str:
+    if state in IN_FLIGHT:
+        return IN_FLIGHT_STAGE
+    return FAILED_STAGE if state is ClaimState.FAILED else SETTLED_STAGE
+
+
+def _claim(item: Item) -> NodeClaim:
+    try:
+        return _DECODER.decode(item["claim"]["S"])
+    except msgspec.DecodeError as error:
+        raise StoreError(f"{item['item']['S']} cannot be read as a NodeClaim: {error}") from error
+
+
+def _name(claim: NodeClaim) -> str:
+    return claim.name
+
+
+def _offering(item: Item) -> UnavailableOffering:
+    _, instance_type, zone, capacity_type = item["item"]["S"].split("#")
+    failures = int(item["failures"]["N"])
+    return UnavailableOffering(instance_type, zone, capacity_type, float_of(item, "until"), failures, item["code"]["S"])
+
+
+def _offering_key(offering: UnavailableOffering) -> tuple[str, str, str]:
+    return offering.instance_type, offering.zone, offering.capacity_type

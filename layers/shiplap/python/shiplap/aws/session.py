@@ -1,0 +1,88 @@
+"""boto3 clients: made when first used, kept for the life of the process, all configured alike.
+
+boto3 is imported here and nowhere else, inside the function: a Lambda function that never calls AWS does not pay for
+it, and one that calls DynamoDB only does not load the model of EC2.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+if TYPE_CHECKING:
+    from botocore.config import Config
+    from types_boto3_dynamodb import DynamoDBClient
+    from types_boto3_ec2 import EC2Client
+    from types_boto3_eks import EKSClient
+    from types_boto3_events import EventBridgeClient
+    from types_boto3_pricing import PricingClient
+    from types_boto3_s3 import S3Client
+    from types_boto3_sqs import SQSClient
+    from types_boto3_ssm import SSMClient
+    from types_boto3_sts import STSClient
+
+_LOCK = Lock()  # boto3's default session must not be used by two threads at once
+_CLIENTS: dict[tuple[str, str], Any] = {}
+
+
+@overload
+def client(service: Literal["dynamodb"], region: str = "") -> DynamoDBClient: ...
+@overload
+def client(service: Literal["ec2"], region: str = "") -> EC2Client: ...
+@overload
+def client(service: Literal["eks"], region: str = "") -> EKSClient: ...
+@overload
+def client(service: Literal["events"], region: str = "") -> EventBridgeClient: ...
+@overload
+def client(service: Literal["pricing"], region: str = "") -> PricingClient: ...
+@overload
+def client(service: Literal["s3"], region: str = "") -> S3Client: ...
+@overload
+def client(service: Literal["sqs"], region: str = "") -> SQSClient: ...
+@overload
+def client(service: Literal["ssm"], region: str = "") -> SSMClient: ...
+@overload
+def client(service: Literal["sts"], region: str = "") -> STSClient: ...
+
+
+def client(service: str, region: str = "") -> Any:
+    """The process's client of an AWS service; without a region, in the region of the environment.
+
+    Raises:
+        AwsError: no region is configured.
+    """
+    with _LOCK:
+        known = _CLIENTS.get((service, region))
+        if known is None:
+            known = _CLIENTS[service, region] = _make(service, region)
+        return known
+
+
+def _make(service: str, region: str) -> Any:
+    import boto3  # noqa: PLC0415 - see the module's docstring
+    from botocore.exceptions import NoRegionError  # noqa: PLC0415
+
+    from shiplap.errors import AwsError  # noqa: PLC0415
+
+    try:
+        return boto3.client(service, region_name=region or None, config=config())  # type: ignore[call-overload]
+    except NoRegionError as error:
+        raise AwsError("no AWS region is configured; set AWS_REGION or AWS_DEFAULT_REGION", code="NoRegion") from error
+
+
+@cache
+def config() -> Config:
+    """Standard retries, and time-outs that leave a function time to say what went wrong.
+
+    Parameters are not validated before they are sent: the service does that, and it costs a tenth of a call.
+    """
+    from botocore.config import Config  # noqa: PLC0415
+
+    return Config(
+        retries={"mode": "standard", "total_max_attempts": 5},
+        connect_timeout=3,
+        read_timeout=15,
+        parameter_validation=False,
+        tcp_keepalive=True,
+    )

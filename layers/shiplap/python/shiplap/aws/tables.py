@@ -1,0 +1,52 @@
+"""The DynamoDB tables: their keys, indexes and expiry, for the adapters that use them and the stack that makes them.
+
+Table `state`, by `cluster` and `item`:
+
+| `cluster` | `item` | holds |
+|---|---|---|
+| `<cluster>` | `EPOCH` | `epoch` |
+| `<cluster>` | `OFFERING#<type>#<zone>#<capacity type>` | an unavailable offering: `until`, `failures`, `code` |
+| `<cluster>` | `POD#<uid>` | a pod whose node turned out too small |
+| `<cluster>#<shard>` | `CLAIM#<name>` | a NodeClaim: JSON in `claim`, and `state`, `version`, `instanceId`, `stage` |
+
+Claims are spread over shards because a partition takes 1,000 writes a second. Planning needs those in flight, read
+consistently, without paying for the thousands that have become Nodes, and the sweep those that are not Gone. Hence
+`stage` (`InFlight#<name>`, `Settled#<name>`, `Failed#<name>`, absent when Gone), the key of a *local* index, which,
+unlike a global one, answers consistent reads. Local indexes bind two things for the life of a table: they are made with
+it, and one partition key (a shard) holds at most 10 GB.
+
+Table `capacity`, by `ami` and `item`: `<type>#<kubelet hash>` is learned capacity, as JSON in `learned` with its
+`version`; `PILOT#<type>#<kubelet hash>` is the lease of whoever explores an unverified estimate.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Index(NamedTuple):
+    """A secondary index over all attributes of the items that have its keys; all keys are strings."""
+
+    name: str
+    partition_key: str
+    sort_key: str = ""
+    local: bool = False
+    keys_only: bool = False
+
+
+class Table(NamedTuple):
+    """Keys are strings; `expiry` is the attribute of DynamoDB's time to live, epoch seconds."""
+
+    partition_key: str
+    sort_key: str
+    expiry: str
+    indexes: tuple[Index, ...] = ()
+
+
+EXPIRY = "expiresAt"
+
+STAGE_INDEX = Index("stage-index", "cluster", "stage", local=True)
+INSTANCE_ID_INDEX = Index("instance-id-index", "instanceId", keys_only=True)
+
+STATE = Table("cluster", "item", EXPIRY, (STAGE_INDEX, INSTANCE_ID_INDEX))
+CAPACITY = Table("ami", "item", EXPIRY)
