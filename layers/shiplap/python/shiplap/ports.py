@@ -302,6 +302,14 @@ class CatalogStore(Protocol):
     def save(self, catalog: Catalog) -> None: ...
 
 
+class CatalogSource(Protocol):
+    """Where the catalogue comes from: EC2's types and offerings, its spot prices, the Pricing API."""
+
+    def fetch(self, previous: Catalog | None) -> Catalog:
+        """A fresh catalogue; prices that cannot be had are kept from `previous`. Raises AwsThrottled, AwsError."""
+        ...
+
+
 class BusEvent(msgspec.Struct, frozen=True, rename="camel"):
     """One event for the bus. `detail` always holds cluster, id and time."""
 

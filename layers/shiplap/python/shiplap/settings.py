@@ -18,6 +18,9 @@ from shiplap.errors import InvalidInput, UnknownCluster
 class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One cluster. Without `endpoint` the API server is looked up by EKS DescribeCluster and entered with an IAM token.
 
+    With `endpoint`, what DescribeCluster would say is taken from here: `certificate_authority` (base64),
+    `kubernetes_version` (minor) and `service_cidr`, which nodes derive the address of the cluster's DNS from.
+
     `vm_memory_overhead_percent` is a fraction (0.075); `reserved_enis` as upstream; `prefix_delegation` is `auto`
     (read from the VPC CNI's DaemonSet), `on` or `off`; `join_timeout_s` bounds launch → registered.
     """
@@ -28,6 +31,7 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     certificate_authority: str = ""
     token: str = ""
     kubernetes_version: str = ""
+    service_cidr: str = ""
     manifests: Manifests = Manifests()
     vm_memory_overhead_percent: float = 0.075
     reserved_enis: int = 0
