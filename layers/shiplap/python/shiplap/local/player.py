@@ -1,0 +1,136 @@
+"""Plays a scenario step by step on a stage and reports what came of it.
+
+The stage is whatever lets the world live: the emulated AWS with simulated clusters in real time, or twins in virtual
+time. The player only pushes, looks and judges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from shiplap.local.checks import unmet
+from shiplap.local.invariants import judge
+from shiplap.local.observation import Observation
+from shiplap.local.report import Report, summarize
+from shiplap.local.scenario import Expectation, Outage, PodGroup, Scenario, Step, Truth
+
+_STEP_LIMIT_S = 100.0
+_HOLD_S = 1.0
+_HELD_BACK_S = 6.0
+"""Nothing happening must be watched for longer than something having happened."""
+
+
+class Stage(Protocol):
+    """A world to play in. `let_time_pass` returns after a moment of that world's time; `now` is its clock."""
+
+    def now(self) -> float: ...
+
+    def let_time_pass(self) -> None: ...
+
+    def observe(self) -> Observation: ...
+
+    def outage(self, outage: Outage) -> None: ...
+
+    def truth(self, rules: Sequence[Truth]) -> None: ...
+
+    def apply(self, cluster: str, item: dict[str, Any]) -> None: ...
+
+
+Show = Callable[[str, Observation], None]
+"""Called with the step's text and the newest observation, as often as there is something new to look at."""
+
+
+def play(name: str, scenario: Scenario, stage: Stage, show: Show) -> Report:
+    """Play every step; each expectation and each promise becomes a verdict of the report."""
+    verdicts: dict[str, bool] = {}
+    ends_at = stage.now() + scenario.time_limit_s
+    world = stage.observe()
+    for step in scenario.steps:
+        _move(step, scenario, stage)
+        if not step.settle:
+            show(step.say, stage.observe())
+            continue
+        missing, world = _settle(step, stage, show, min(ends_at, stage.now() + _STEP_LIMIT_S))
+        verdicts.update({expectation.name: not reasons for expectation, reasons in missing})
+    return summarize(name, world, {**verdicts, **judge(world, may_wait=_may_wait(scenario))})
+
+
+def _move(step: Step, scenario: Scenario, stage: Stage) -> None:
+    for outage in step.outages:
+        stage.outage(outage)
+    if step.truth:
+        stage.truth((*scenario.truth, *(rule for past in _until(step, scenario) for rule in past.truth)))
+    for item in step.objects:
+        stage.apply(step.cluster, item)
+    for group in step.pods:
+        for index in range(group.count):
+            stage.apply(step.cluster, pod_of(group, index))
+
+
+def _until(step: Step, scenario: Scenario) -> Sequence[Step]:
+    return scenario.steps[: scenario.steps.index(step) + 1]
+
+
+def _settle(
+    step: Step, stage: Stage, show: Show, ends_at: float
+) -> tuple[list[tuple[Expectation, tuple[str, ...]]], Observation]:
+    """Look until every expectation has held for a while, or time is up."""
+    hold_s = _HELD_BACK_S if any(item.held_back for item in step.expect) else _HOLD_S
+    met_since: float | None = None
+    while True:
+        world = stage.observe()
+        missing = [(item, unmet(item, world, step.cluster)) for item in step.expect]
+        show(_text(step, missing), world)
+        if any(reasons for _, reasons in missing):
+            met_since = None
+        elif met_since is None:
+            met_since = stage.now()
+        if met_since is not None and stage.now() - met_since >= hold_s:
+            return missing, world
+        if stage.now() >= ends_at:
+            return missing, world
+        stage.let_time_pass()
+
+
+def _text(step: Step, missing: list[tuple[Expectation, tuple[str, ...]]]) -> str:
+    waits = [f"{item.name}: {reasons[0]}" for item, reasons in missing if reasons]
+    return f"{step.say}  [{waits[0]}]" if waits else step.say
+
+
+def _may_wait(scenario: Scenario) -> frozenset[str]:
+    """Pods whose newest expectation is to stay pending."""
+    newest: dict[tuple[str, str], bool] = {}
+    for step in scenario.steps:
+        for expectation in step.expect:
+            newest[step.cluster, expectation.pods] = bool(expectation.unschedulable or expectation.held_back)
+    return frozenset(
+        f"{step.cluster}/{group.namespace}/{group.name}-{index}"
+        for step in scenario.steps
+        for group in step.pods
+        for index in range(group.count)
+        if newest.get((step.cluster, group.name))
+    )
+
+
+def pod_of(group: PodGroup, index: int) -> dict[str, Any]:
+    """The Kubernetes object of one pod of a group."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": f"{group.name}-{index}",
+            "namespace": group.namespace,
+            "labels": {"app": group.name, **group.labels},
+        },
+        "spec": {
+            "containers": [
+                {
+                    "name": "main",
+                    "image": "example/app:v1",
+                    "resources": {"requests": {"cpu": group.cpu, "memory": group.memory, **group.requests}},
+                }
+            ],
+            **group.spec,
+        },
+    }
