@@ -46,8 +46,10 @@ def play(name: str, scenario: Scenario, stage: Stage, show: Show) -> Report:
     verdicts: dict[str, bool] = {}
     ends_at = stage.now() + scenario.time_limit_s
     world = stage.observe()
+    truth = scenario.truth
     for step in scenario.steps:
-        _move(step, scenario, stage)
+        truth = (*truth, *step.truth)
+        _move(step, truth, stage)
         if not step.settle:
             show(step.say, stage.observe())
             continue
@@ -56,20 +58,15 @@ def play(name: str, scenario: Scenario, stage: Stage, show: Show) -> Report:
     return summarize(name, world, {**verdicts, **judge(world, may_wait=_may_wait(scenario))})
 
 
-def _move(step: Step, scenario: Scenario, stage: Stage) -> None:
+def _move(step: Step, truth: Sequence[Truth], stage: Stage) -> None:
     for outage in step.outages:
         stage.outage(outage)
-    if step.truth:
-        stage.truth((*scenario.truth, *(rule for past in _until(step, scenario) for rule in past.truth)))
+    stage.truth(truth)
     for item in step.objects:
         stage.apply(step.cluster, item)
     for group in step.pods:
         for index in range(group.count):
             stage.apply(step.cluster, pod_of(group, index))
-
-
-def _until(step: Step, scenario: Scenario) -> Sequence[Step]:
-    return scenario.steps[: scenario.steps.index(step) + 1]
 
 
 def _settle(
