@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+import zlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
 import msgspec
+
+from shiplap.errors import InvalidInput
+
+ARCHITECTURES = {"x86_64": "amd64", "arm64": "arm64"}
+"""EC2's names of the architectures a node may have, and Kubernetes' names for them."""
 
 
 class _Raw(msgspec.Struct, frozen=True, rename="pascal", omit_defaults=True, gc=False):
@@ -151,3 +160,41 @@ class Catalog(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     prices: dict[str, TypePrices] = {}
     refreshed_at: float = 0.0
     version: str = ""
+
+
+def of_describe(records: Iterable[Mapping[str, Any]]) -> tuple[Ec2InstanceType, ...]:
+    """DescribeInstanceTypes records, as botocore returns them, as typed ones: only types a node can run on, by name.
+
+    A node needs hardware virtualization and an architecture Kubernetes images are built for.
+
+    Raises:
+        InvalidInput: a record lacks a field every instance type has.
+    """
+    kept = []
+    for record in records:
+        try:
+            kind = msgspec.convert(record, Ec2InstanceType)
+        except msgspec.ValidationError as error:
+            name = str(record.get("InstanceType", "?"))
+            raise InvalidInput("DescribeInstanceTypes", str(error), document=name) from error
+        architectures = kind.processor_info.supported_architectures
+        if "hvm" in kind.supported_virtualization_types and not ARCHITECTURES.keys().isdisjoint(architectures):
+            kept.append(kind)
+    return tuple(sorted(kept, key=lambda kind: kind.instance_type))
+
+
+def encode(catalog: Catalog) -> bytes:
+    """A catalogue as compressed MessagePack; equal catalogues give equal bytes."""
+    return zlib.compress(msgspec.msgpack.encode(catalog, order="deterministic"), 9)
+
+
+def decode(data: bytes, source: str = "catalogue") -> Catalog:
+    """The inverse of `encode`.
+
+    Raises:
+        InvalidInput: the bytes are no catalogue; `source` names them.
+    """
+    try:
+        return msgspec.msgpack.decode(zlib.decompress(data), type=Catalog)
+    except (zlib.error, msgspec.DecodeError) as error:
+        raise InvalidInput(source, f"not a catalogue: {error}") from error

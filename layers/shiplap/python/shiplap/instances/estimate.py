@@ -1,0 +1,83 @@
+"""What a node of one type yields, by the best source there is, and how far that can be trusted."""
+
+from __future__ import annotations
+
+import msgspec
+
+from shiplap.api.types import EC2NodeClass
+from shiplap.instances.capacity import capacity, careful, nominal_memory
+from shiplap.instances.catalog import Ec2InstanceType
+from shiplap.instances.families import Family
+from shiplap.instances.kubelet import KubeletSettings
+from shiplap.instances.learning import Knowledge
+from shiplap.instances.max_pods import eni_limited
+from shiplap.instances.overhead import overhead
+from shiplap.instances.setting import CapacitySetting
+from shiplap.kubernetes.quantity import EPHEMERAL_STORAGE, MEMORY, PODS
+
+_FORMULA = (EPHEMERAL_STORAGE, MEMORY, PODS)
+"""Resources whose amount a formula gives; EC2 states the others as they are."""
+
+
+class Figures(msgspec.Struct, frozen=True):
+    """The part of an InstanceType that is about amounts; see there."""
+
+    capacity: dict[str, int]
+    overhead: dict[str, int]
+    careful: dict[str, int]
+    verified: bool
+    sources: dict[str, str]
+
+
+class Estimator:
+    """Estimates type after type under one EC2NodeClass."""
+
+    def __init__(
+        self,
+        node_class: EC2NodeClass,
+        family: Family,
+        kubelet: KubeletSettings,
+        setting: CapacitySetting,
+        knowledge: Knowledge,
+    ) -> None:
+        self._spec = node_class.spec
+        self._family = family
+        self._kubelet = kubelet
+        self._setting = setting
+        self._knowledge = knowledge
+
+    def figures(self, kind: Ec2InstanceType, ami: str, kubelet_hash: str, pods: int) -> Figures:
+        """The figures of a type that boots `ami` and is told to take `pods` pods."""
+        percent = self._setting.overhead_percent(kind.instance_type)
+        formula = capacity(kind, self._family, self._spec, pods=pods, overhead_percent=percent)
+        sources = {resource: "formula" if resource in _FORMULA else "catalog" for resource in formula}
+        learned = self._knowledge.exact(ami, kind.instance_type, kubelet_hash)
+        if learned is not None:
+            return self._learned(kind, formula, sources, learned)
+        nominal = nominal_memory(kind)
+        inferred = self._knowledge.inferred_memory(ami, kind.instance_type, nominal, formula[MEMORY])
+        if inferred is not None:
+            formula[MEMORY] = inferred
+            sources[MEMORY] = "sibling"
+        bound = careful(kind, formula, self._knowledge.worst_overhead_ratio(ami))
+        return Figures(formula, self._overhead(kind, formula), bound, verified=False, sources=sources)
+
+    def _learned(
+        self,
+        kind: Ec2InstanceType,
+        formula: dict[str, int],
+        sources: dict[str, str],
+        learned: tuple[dict[str, int], dict[str, int]],
+    ) -> Figures:
+        """Reported figures replace computed ones; what kubelet keeps back is the difference it reported."""
+        reported, allocatable = learned
+        amounts = formula | reported
+        kept = self._overhead(kind, amounts)
+        for resource in kept.keys() & reported.keys() & allocatable.keys():
+            kept[resource] = reported[resource] - allocatable[resource]
+        known = sources | dict.fromkeys(reported, "learned")
+        return Figures(amounts, kept, {}, verified=True, sources=known)
+
+    def _overhead(self, kind: Ec2InstanceType, amounts: dict[str, int]) -> dict[str, int]:
+        counted = eni_limited(kind) if self._family.eni_limited_overhead else amounts[PODS]
+        return overhead(amounts, kind.v_cpu_info.default_v_cpus, counted, self._kubelet)

@@ -1,0 +1,116 @@
+"""The instance types an EC2NodeClass can launch, each with the best known figures of what a node of it yields.
+
+Sources, best first: what a node of exactly this AMI, type and kubelet settings reported; what siblings on the AMI
+reported; Karpenter's formulas. Users' NodeOverlays come on top per NodePool (see `overlays`). While a type is
+unverified, `careful` holds the lower bound that all but one node must be planned with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from shiplap.api.types import EC2NodeClass
+from shiplap.instances import labels as type_labels
+from shiplap.instances.amis import AmiChooser
+from shiplap.instances.capacity import nominal_memory
+from shiplap.instances.catalog import Catalog, Ec2InstanceType
+from shiplap.instances.estimate import Estimator
+from shiplap.instances.families import family_of
+from shiplap.instances.kubelet import kubelet_hash, read
+from shiplap.instances.learning import Knowledge
+from shiplap.instances.max_pods import max_pods
+from shiplap.instances.nodeclass import ResolvedNodeClass
+from shiplap.instances.offerings import incompatibility, offerings, subnet_zones
+from shiplap.instances.setting import CapacitySetting, for_node_class
+from shiplap.instances.types import InstanceType, LearnedCapacity
+from shiplap.kubernetes.requirements import Requirement
+
+
+def instance_types(
+    catalog: Catalog,
+    node_class: EC2NodeClass,
+    setting: CapacitySetting,
+    *,
+    resolved: ResolvedNodeClass | None,
+    learned: Sequence[LearnedCapacity],
+    unavailable: Collection[tuple[str, str, str]],
+) -> tuple[InstanceType, ...]:
+    """Every type of the catalogue that has an AMI under this EC2NodeClass, sorted by name.
+
+    Args:
+        catalog: what EC2 sells in the region.
+        node_class: as written; its annotations may change the setting.
+        setting: what holds for the cluster.
+        resolved: AMIs and subnets of the EC2NodeClass, or None when planning from files: then every type is kept,
+            in all zones, with an unknown AMI.
+        learned: learned capacity of these AMIs, in any order.
+        unavailable: (type, zone, capacity type) that EC2 refused lately.
+
+    Raises:
+        InvalidInput: the EC2NodeClass names no known AMI family, or its kubelet settings cannot be read.
+    """
+    builder = _Builder(catalog, node_class, setting, resolved, learned, unavailable)
+    return tuple(built for kind in catalog.types if (built := builder.build(kind)) is not None)
+
+
+class _Builder:
+    """What is the same for all types of one call."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        node_class: EC2NodeClass,
+        setting: CapacitySetting,
+        resolved: ResolvedNodeClass | None,
+        learned: Sequence[LearnedCapacity],
+        unavailable: Collection[tuple[str, str, str]],
+    ) -> None:
+        self._catalog = catalog
+        self._node_class = node_class
+        self._setting = for_node_class(setting, node_class)
+        self._family = family_of(node_class)
+        self._kubelet = read(node_class)
+        self._amis = None if resolved is None else AmiChooser(resolved.amis)
+        self._zones = subnet_zones(resolved)
+        self._unavailable = frozenset(unavailable)
+        nominal = {kind.instance_type: nominal_memory(kind) for kind in catalog.types}
+        self._estimator = Estimator(node_class, self._family, self._kubelet, self._setting, Knowledge(learned, nominal))
+        self._pool = type_labels.RequirementPool()
+        self._hashes: dict[int, str] = {}
+
+    def build(self, kind: Ec2InstanceType) -> InstanceType | None:
+        """The type under the EC2NodeClass, or None when no AMI fits it."""
+        spec = self._node_class.spec
+        compatible = incompatibility(kind, self._family, spec) is None
+        offered = offerings(
+            self._catalog, kind, compatible=compatible, zones=self._zones, unavailable=self._unavailable
+        )
+        found = type_labels.hardware(kind, self._family, self._setting.region) | type_labels.of_offerings(offered)
+        requirements = {key: self._pool.get(key, value) for key, value in found.items()}
+        ami = self._ami(requirements)
+        if ami is None or (self._family.os == "windows" and type_labels.architecture(kind) != "amd64"):
+            return None
+        pods = max_pods(kind, self._family, self._kubelet, self._setting, spec.network_interfaces)
+        kubelet = self._hash(pods)
+        figures = self._estimator.figures(kind, ami, kubelet, pods)
+        return InstanceType(
+            name=kind.instance_type,
+            requirements=tuple(requirements.values()),
+            capacity=figures.capacity,
+            overhead=figures.overhead,
+            offerings=offered,
+            careful=figures.careful,
+            verified=figures.verified,
+            sources=figures.sources,
+            ami=ami,
+            kubelet_hash=kubelet,
+        )
+
+    def _ami(self, requirements: Mapping[str, Requirement]) -> str | None:
+        return "" if self._amis is None else self._amis.choose(requirements)
+
+    def _hash(self, pods: int) -> str:
+        found = self._hashes.get(pods)
+        if found is None:
+            found = self._hashes[pods] = kubelet_hash(self._node_class, pods)
+        return found
