@@ -65,3 +65,6 @@ RESOURCES = {
     )
 }
 """By plural name, as it stands in a URL."""
+
+PLURALS = {resource.kind: plural for plural, resource in RESOURCES.items()}
+"""The plural name of each kind."""

@@ -20,7 +20,7 @@ from shiplap.twins.kube import pods
 from shiplap.twins.kube.changelog import Change, ChangeLog, Object, as_seen
 from shiplap.twins.kube.patches import json_merge, strategic_merge
 from shiplap.twins.kube.queries import Test, field_test, label_test
-from shiplap.twins.kube.resources import RESOURCES, Resource
+from shiplap.twins.kube.resources import PLURALS, RESOURCES, Resource
 
 _KEPT_LISTS = 256
 """Paged lists that are remembered at a time; the oldest expires first."""
@@ -144,6 +144,18 @@ class ApiServer:
         with self._lock:
             current = self.get(plural, metadata["name"], namespace or metadata.get("namespace", ""))
             return self._update(plural, current, body, subresource)
+
+    def apply(self, body: Object) -> Object:
+        """Create an object, or put it, status included, in the place of the one of its kind and name."""
+        plural = PLURALS.get(body.get("kind", ""), "")
+        with self._lock:
+            try:
+                namespace = body["metadata"].get("namespace", "")
+                current = self.get(plural, body["metadata"]["name"], namespace)
+            except ObjectNotFound:
+                return self.create(plural, body)
+            result = self._update(plural, current, body, "")
+            return self._update(plural, result, body, "status") if "status" in body else result
 
     def patch(
         self,

@@ -1,0 +1,220 @@
+"""The port ClusterApi over HTTP: only the requests docs/rbac.yaml permits, decoded straight into typed objects."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Generic, TypeVar
+
+import msgspec
+
+from shiplap.cluster.transport import MERGE_PATCH, Transport, error_of
+from shiplap.errors import ClusterError, ObjectConflict, ResourceVersionGone
+from shiplap.kubernetes.objects import DaemonSet, Event, Node, ObjectMeta, Pod, Taint
+from shiplap.kubernetes.wire import (
+    BOUND_PODS,
+    PENDING_PODS,
+    SCALE_UP_EVENTS,
+    event_body,
+    nomination_patch,
+    registration_patch,
+)
+from shiplap.ports import WatchEvent
+from shiplap.scheduling.snapshot import ClusterView
+
+_PAGE = 500
+_PODS = "/api/v1/pods"
+_NODES = "/api/v1/nodes"
+_WATCHED: dict[str, tuple[str, str]] = {"pods": (_PODS, PENDING_PODS), "nodes": (_NODES, "")}
+
+Item = TypeVar("Item", Pod, Node, DaemonSet, Event)
+Decoded = TypeVar("Decoded")
+
+
+class _ListMeta(msgspec.Struct, frozen=True, rename={"resource_version": "resourceVersion", "token": "continue"}):
+    resource_version: str = ""
+    token: str = ""
+
+
+class _Page(msgspec.Struct, Generic[Item], frozen=True):
+    """One page of a list; Go encodes an empty list as null."""
+
+    metadata: _ListMeta = _ListMeta()
+    items: tuple[Item, ...] | None = None
+
+
+class _Frame(msgspec.Struct, frozen=True):
+    """One line of a watch, its object still encoded: bookmarks and errors do not have the shape of the kind."""
+
+    type: str
+    object: msgspec.Raw
+
+
+class _Marker(msgspec.Struct, frozen=True):
+    """What a bookmark or an error carries."""
+
+    metadata: _ListMeta = _ListMeta()
+    message: str = ""
+    code: int = 0
+
+
+_PODS_PAGE = msgspec.json.Decoder(_Page[Pod])
+_NODES_PAGE = msgspec.json.Decoder(_Page[Node])
+_DAEMON_SETS_PAGE = msgspec.json.Decoder(_Page[DaemonSet])
+_EVENTS_PAGE = msgspec.json.Decoder(_Page[Event])
+_FRAME = msgspec.json.Decoder(_Frame)
+_MARKER = msgspec.json.Decoder(_Marker)
+_POD = msgspec.json.Decoder(Pod)
+_NODE = msgspec.json.Decoder(Node)
+
+
+class KubernetesClient:
+    """ClusterApi of one cluster. Every method raises ClusterError or one of its kinds."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def view(self) -> ClusterView:
+        """Nodes, pending and bound pods, DaemonSets and Cluster Autoscaler's scale-ups, listed one after the other.
+
+        Pending pods are listed before bound ones, so that a pod bound in between is seen twice and counts as bound,
+        rather than not at all; nodes come first, so that no node appears without the pods bound to it.
+        """
+        nodes = self.nodes()
+        pending, version = self._pods(PENDING_PODS)
+        bound, _ = self._pods(BOUND_PODS)
+        seen = {pod.metadata.uid for pod in bound}
+        daemon_sets, _ = self._list(_DAEMON_SETS_PAGE, "/apis/apps/v1/daemonsets", "")
+        events, _ = self._list(_EVENTS_PAGE, "/api/v1/events", SCALE_UP_EVENTS)
+        return ClusterView(
+            pods=(*(pod for pod in pending if pod.metadata.uid not in seen), *bound),
+            nodes=nodes,
+            daemon_sets=daemon_sets,
+            events=events,
+            version=version,
+        )
+
+    def pending_pods(self) -> tuple[Pod, ...]:
+        """Unfinished pods without a node, sorted by namespace and name."""
+        return self._pods(PENDING_PODS)[0]
+
+    def nodes(self) -> tuple[Node, ...]:
+        """All nodes, sorted by name."""
+        return self._list(_NODES_PAGE, _NODES, "")[0]
+
+    def node(self, name: str) -> Node:
+        """One node. Raises ObjectNotFound."""
+        path = f"{_NODES}/{name}"
+        return _decode(_NODE, self._transport.get(path), path)
+
+    def list_for_watch(self, kind: str) -> tuple[tuple[Pod, ...] | tuple[Node, ...], str]:
+        """Pending pods or all nodes, and the version they stand for."""
+        return self._pods(PENDING_PODS) if kind == "pods" else self._list(_NODES_PAGE, _NODES, "")
+
+    def watch(self, kind: str, resource_version: str, timeout_s: float) -> Iterator[WatchEvent]:
+        """Changes as they happen, bookmarks included, for `timeout_s` seconds.
+
+        Raises:
+            ResourceVersionGone: the version is too old; list again.
+            ClusterUnreachable: the connection broke; watch again from the last version.
+        """
+        path, selector = _WATCHED[kind]
+        query: dict[str, str | int] = {
+            "watch": 1,
+            "allowWatchBookmarks": "true",
+            "resourceVersion": resource_version,
+            "timeoutSeconds": max(1, int(timeout_s)),
+        }
+        if selector:
+            query["fieldSelector"] = selector
+        for line in self._transport.lines(path, query, timeout_s):
+            yield _watch_event(kind, line)
+
+    def register_node(
+        self,
+        name: str,
+        *,
+        labels: Mapping[str, str],
+        annotations: Mapping[str, str],
+        taints: Sequence[Taint],
+        resource_version: str,
+    ) -> None:
+        """Merge labels and annotations, replace taints. Raises ObjectNotFound, ObjectConflict."""
+        body = registration_patch(labels, annotations, taints, resource_version)
+        self._transport.send("PATCH", f"{_NODES}/{name}", body, MERGE_PATCH)
+
+    def nominate(self, pod: Pod, node: str) -> None:
+        """Set `status.nominatedNodeName`. Raises ObjectNotFound, ObjectConflict when the pod was recreated."""
+        metadata = pod.metadata
+        path = f"/api/v1/namespaces/{metadata.namespace}/pods/{metadata.name}/status"
+        self._transport.send("PATCH", path, nomination_patch(pod, node), MERGE_PATCH)
+
+    def publish(self, event: Event) -> None:
+        """Write an event; one that was written before stays as it is."""
+        body = event_body(event)
+        try:
+            self._transport.send("POST", f"/api/v1/namespaces/{body['metadata']['namespace']}/events", body)
+        except ObjectConflict:
+            pass  # the name is a digest of the event: it is there already
+
+    def _pods(self, selector: str) -> tuple[tuple[Pod, ...], str]:
+        return self._list(_PODS_PAGE, _PODS, selector)
+
+    def _list(
+        self, decoder: msgspec.json.Decoder[_Page[Item]], path: str, selector: str
+    ) -> tuple[tuple[Item, ...], str]:
+        """All pages of a list, begun anew once when the server forgets it half way."""
+        try:
+            return self._pages(decoder, path, selector)
+        except ResourceVersionGone:
+            return self._pages(decoder, path, selector)
+
+    def _pages(
+        self, decoder: msgspec.json.Decoder[_Page[Item]], path: str, selector: str
+    ) -> tuple[tuple[Item, ...], str]:
+        query: dict[str, str | int] = {"limit": _PAGE}
+        if selector:
+            query["fieldSelector"] = selector
+        items: list[Item] = []
+        while True:
+            body = self._transport.get(path, query)
+            with _garbage_collection_paused():
+                page = _decode(decoder, body, path)
+            items.extend(page.items or ())
+            if not page.metadata.token:
+                return tuple(items), page.metadata.resource_version
+            query["continue"] = page.metadata.token
+
+
+def _watch_event(kind: str, line: bytes) -> WatchEvent:
+    what = f"watch of {kind}"
+    frame = _decode(_FRAME, line, what)
+    if frame.type == "ERROR":
+        marker = _decode(_MARKER, frame.object, what)
+        raise error_of(marker.code, f"{what}: {marker.message}")
+    if frame.type == "BOOKMARK":
+        version = _decode(_MARKER, frame.object, what).metadata.resource_version
+        metadata = ObjectMeta(resource_version=version)
+        return WatchEvent(frame.type, Pod(metadata) if kind == "pods" else Node(metadata), version)
+    item = _decode(_POD, frame.object, what) if kind == "pods" else _decode(_NODE, frame.object, what)
+    return WatchEvent(frame.type, item, item.metadata.resource_version)
+
+
+def _decode(decoder: msgspec.json.Decoder[Decoded], body: bytes | msgspec.Raw, what: str) -> Decoded:
+    try:
+        return decoder.decode(body)
+    except msgspec.DecodeError as error:
+        raise ClusterError(f"{what}: the answer is not what an API server sends: {error}") from error
+
+
+@contextmanager
+def _garbage_collection_paused() -> Iterator[None]:
+    """Decoding allocates without making garbage; the collector would look through all of it again and again."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

@@ -1,0 +1,83 @@
+"""From a cluster's settings to a client of its API server."""
+
+from __future__ import annotations
+
+import ssl
+from base64 import b64decode
+from binascii import Error as Base64Error
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+import urllib3
+
+from shiplap.cluster.client import KubernetesClient
+from shiplap.cluster.transport import StaticToken, TokenSource, Transport
+from shiplap.errors import InvalidInput
+from shiplap.ports import Clock
+from shiplap.settings import ClusterSettings
+
+if TYPE_CHECKING:
+    from botocore.credentials import Credentials
+
+
+class ApiEndpoint(msgspec.Struct, frozen=True):
+    """Where an API server is, and the PEM certificate authority that vouches for it, in base64 as EKS returns it."""
+
+    endpoint: str
+    certificate_authority: str = ""
+
+
+def connect(
+    settings: ClusterSettings,
+    *,
+    describe_cluster: Callable[[str], ApiEndpoint],
+    credentials: Callable[[], Credentials],
+    clock: Clock,
+    sleep: Callable[[float], None],
+    back_off_s: Sequence[float] = (0.1, 0.5, 2.0),
+) -> KubernetesClient:
+    """A client for the cluster; nothing is sent to it yet.
+
+    The endpoint comes from the settings or else from `describe_cluster`; a cluster without a token of its own is
+    entered with an EKS token of `credentials`.
+
+    Raises:
+        InvalidInput: the endpoint or the certificate authority is unusable.
+    """
+    found = ApiEndpoint(settings.endpoint, settings.certificate_authority)
+    if not found.endpoint:
+        found = describe_cluster(settings.name)
+    source = f"settings of cluster {settings.name}"
+    scheme = urllib3.util.parse_url(found.endpoint).scheme
+    if scheme not in ("http", "https"):
+        raise InvalidInput(source, f"{found.endpoint!r} is not an http or https URL", field="endpoint")
+    tls = {"ssl_context": _tls(found.certificate_authority, source)} if scheme == "https" else {}
+    pool = urllib3.connection_from_url(found.endpoint, maxsize=4, **tls)
+    token = _token(settings, credentials, clock)
+    return KubernetesClient(Transport(found.endpoint, token, pool=pool, sleep=sleep, back_off_s=back_off_s))
+
+
+def _token(settings: ClusterSettings, credentials: Callable[[], Credentials], clock: Clock) -> TokenSource:
+    if settings.token:
+        return StaticToken(settings.token)
+    from shiplap.cluster.eks_token import EksToken  # noqa: PLC0415 - botocore's signer costs time where no one needs it
+
+    return EksToken(settings.name, settings.region, credentials, clock)
+
+
+def _tls(certificate_authority: str, source: str) -> ssl.SSLContext:
+    """Verifies certificate and host name, against the cluster's own authority when it has one.
+
+    Not ssl.create_default_context: since Python 3.13 that refuses authorities without an Authority Key Identifier, and
+    those of EKS have none.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if not certificate_authority:
+        context.load_default_certs()
+        return context
+    try:
+        context.load_verify_locations(cadata=b64decode(certificate_authority, validate=True).decode("ascii"))
+    except (Base64Error, UnicodeDecodeError, ssl.SSLError) as error:
+        raise InvalidInput(source, f"not a PEM certificate in base64: {error}", field="certificateAuthority") from error
+    return context

@@ -1,0 +1,185 @@
+"""Requests to one API server: a kept-alive connection, the token, bounded retries of reads, errors by their status."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+from urllib.parse import urlencode, urlsplit
+
+import msgspec
+import urllib3
+from urllib3.exceptions import HTTPError
+
+from shiplap.errors import (
+    ClusterDenied,
+    ClusterError,
+    ClusterUnreachable,
+    ObjectConflict,
+    ObjectNotFound,
+    ResourceVersionGone,
+    TooManyRequests,
+)
+
+MERGE_PATCH = "application/merge-patch+json"
+
+_CONNECT_TIMEOUT_S = 3.0
+_READ_TIMEOUT_S = 30.0
+_SILENCE_S = 120.0
+"""API servers send a bookmark about once a minute; a watch that is silent twice as long has lost its connection."""
+
+_ERRORS = {
+    401: ClusterDenied,
+    403: ClusterDenied,
+    404: ObjectNotFound,
+    409: ObjectConflict,
+    410: ResourceVersionGone,
+    429: TooManyRequests,
+}
+
+
+class TokenSource(Protocol):
+    """Bearer tokens for an API server."""
+
+    def token(self) -> str:
+        """A token that is valid now, or "" to send none."""
+        ...
+
+    def discard(self) -> None:
+        """Forget a token that was refused, so that the next one is new."""
+        ...
+
+
+class StaticToken:
+    """One token that never changes."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    def token(self) -> str:
+        return self._token
+
+    def discard(self) -> None:
+        """There is no other."""
+
+
+class _Status(msgspec.Struct, frozen=True):
+    """metav1.Status, as far as errors need it."""
+
+    message: str = ""
+    code: int = 0
+
+
+class Transport:
+    """Sends requests to `endpoint`.
+
+    `back_off_s` are the pauses before each repetition of a failed read; writes are never repeated, because the first
+    may have happened. `sleep` makes the pauses.
+    """
+
+    def __init__(
+        self,
+        endpoint: str,
+        token: TokenSource,
+        *,
+        pool: urllib3.HTTPConnectionPool,
+        sleep: Callable[[float], None],
+        back_off_s: Sequence[float] = (0.1, 0.5, 2.0),
+    ) -> None:
+        self._host = endpoint
+        self._prefix = urlsplit(endpoint).path.rstrip("/")
+        self._token = token
+        self._pool = pool
+        self._sleep = sleep
+        self._back_off_s = tuple(back_off_s)
+
+    def get(self, path: str, query: Mapping[str, str | int] | None = None) -> bytes:
+        """The body of a GET, repeated while the server is unreachable or asks to slow down.
+
+        Raises:
+            ClusterError: or one of its kinds, by the status.
+        """
+        for pause in self._back_off_s:
+            try:
+                return self._request("GET", path, query).data
+            except (ClusterUnreachable, TooManyRequests):
+                self._sleep(pause)
+        return self._request("GET", path, query).data
+
+    def send(self, method: str, path: str, body: Any, content_type: str = "application/json") -> None:
+        """A write, sent once. Raises ClusterError or one of its kinds."""
+        self._request(method, path, body=msgspec.json.encode(body), content_type=content_type)
+
+    def lines(self, path: str, query: Mapping[str, str | int], timeout_s: float) -> Iterator[bytes]:
+        """The lines of a streamed answer as they arrive, until the server ends it.
+
+        Raises:
+            ClusterUnreachable: the connection broke or fell silent.
+            ClusterError: or one of its kinds, by the status.
+        """
+        silence_s = min(timeout_s + _CONNECT_TIMEOUT_S, _SILENCE_S)
+        response = self._request("GET", path, query, stream_timeout_s=silence_s)
+        unfinished = b""
+        try:
+            for chunk in response.stream():
+                *lines, unfinished = (unfinished + chunk).split(b"\n")
+                yield from filter(None, lines)
+        except HTTPError as error:
+            raise ClusterUnreachable(f"watch of {path} at {self._host} broke: {error}") from error
+        finally:
+            response.close()  # a stream left early leaves the connection unusable
+
+    def _request(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str | int] | None = None,
+        *,
+        body: bytes | None = None,
+        content_type: str = "",
+        stream_timeout_s: float | None = None,
+    ) -> urllib3.BaseHTTPResponse:
+        url = f"{self._prefix}{path}?{urlencode(query)}" if query else f"{self._prefix}{path}"
+        response = self._once(method, url, body, content_type, stream_timeout_s)
+        if response.status == 401:
+            response.drain_conn()
+            self._token.discard()
+            response = self._once(method, url, body, content_type, stream_timeout_s)
+        if response.status >= 300:
+            raise self._error(f"{method} {path}", response)
+        return response
+
+    def _once(
+        self, method: str, url: str, body: bytes | None, content_type: str, stream_timeout_s: float | None
+    ) -> urllib3.BaseHTTPResponse:
+        headers = {"Accept": "application/json"}
+        if token := self._token.token():
+            headers["Authorization"] = f"Bearer {token}"
+        if content_type:
+            headers["Content-Type"] = content_type
+        if stream_timeout_s is None:
+            headers["Accept-Encoding"] = "gzip"  # lists shrink to a tenth; a compressed watch would arrive late
+        try:
+            return self._pool.request(
+                method,
+                url,
+                body=body,
+                headers=headers,
+                retries=False,
+                preload_content=stream_timeout_s is None,
+                timeout=urllib3.Timeout(connect=_CONNECT_TIMEOUT_S, read=stream_timeout_s or _READ_TIMEOUT_S),
+            )
+        except HTTPError as error:
+            raise ClusterUnreachable(f"{method} {url} at {self._host}: {error}") from error
+
+    def _error(self, what: str, response: urllib3.BaseHTTPResponse) -> ClusterError:
+        try:
+            detail = msgspec.json.decode(response.data, type=_Status).message
+        except (msgspec.DecodeError, HTTPError):
+            detail = ""  # not from an API server but from something in between; the status says enough
+        return error_of(response.status, f"{what} at {self._host}: {detail or f'status {response.status}'}")
+
+
+def error_of(status: int, message: str) -> ClusterError:
+    """The error an HTTP status stands for."""
+    kind = ClusterUnreachable if status >= 500 else _ERRORS.get(status, ClusterError)
+    return kind(message, status=status)

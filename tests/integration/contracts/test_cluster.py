@@ -1,0 +1,379 @@
+"""One suite for every implementation of ClusterApi: the in-memory twin, and the HTTP client against the local server.
+
+The HTTP client enters with exactly the permissions of docs/rbac.yaml.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+import yaml
+
+from shiplap.cluster.connect import ApiEndpoint, connect
+from shiplap.errors import (
+    ClusterDenied,
+    ClusterError,
+    ClusterUnreachable,
+    ObjectConflict,
+    ObjectNotFound,
+    ResourceVersionGone,
+    TooManyRequests,
+)
+from shiplap.kubernetes.objects import Event, ObjectMeta, ObjectReference, Taint
+from shiplap.local.kube.access import READ_ONLY, PolicyRule
+from shiplap.local.kube.http_server import KubeHttpServer
+from shiplap.ports import ClusterApi, WatchEvent
+from shiplap.settings import ClusterSettings
+from shiplap.twins.clock import TwinClock
+from shiplap.twins.cluster import ApiServer, TwinCluster
+
+RBAC = Path(__file__).parents[3] / "docs" / "rbac.yaml"
+
+
+def shiplap_rules() -> tuple[PolicyRule, ...]:
+    role = next(doc for doc in yaml.safe_load_all(RBAC.read_text()) if doc["kind"] == "ClusterRole")
+    return msgspec.convert(role["rules"], tuple[PolicyRule, ...])
+
+
+def no_sleep(seconds: float) -> None:
+    assert seconds > 0
+
+
+def client_of(endpoint: str, token: str = "shiplap") -> ClusterApi:  # noqa: S107 - no secret
+    def unused(*_: object) -> ApiEndpoint:
+        raise AssertionError("endpoint and token are given")
+
+    settings = ClusterSettings(name="test", region="eu-west-1", endpoint=endpoint, token=token)
+    return connect(
+        settings, describe_cluster=unused, credentials=unused, clock=TwinClock(), sleep=no_sleep, back_off_s=(0.1, 0.2)
+    )
+
+
+@pytest.fixture
+def server() -> ApiServer:
+    return ApiServer(TwinClock())
+
+
+@pytest.fixture
+def http(server: ApiServer) -> Iterator[KubeHttpServer]:
+    with KubeHttpServer(server, access={"shiplap": shiplap_rules(), "reader": READ_ONLY}, bookmark_s=0.05) as running:
+        yield running
+
+
+@pytest.fixture(params=["twin", "http"])
+def api(request: pytest.FixtureRequest, server: ApiServer) -> ClusterApi:
+    if request.param == "twin":
+        return TwinCluster(server)
+    return client_of(request.getfixturevalue("http").endpoint)
+
+
+def pod(name: str, **spec: object) -> dict:
+    return {"metadata": {"name": name, "namespace": "default"}, "spec": {"containers": [{"name": "main"}], **spec}}
+
+
+def node(name: str, **spec: object) -> dict:
+    return {"metadata": {"name": name, "labels": {"kept": "yes", "changed": "no"}}, "spec": spec}
+
+
+def scale_up(name: str, reason: str = "TriggeredScaleUp") -> dict:
+    return {
+        "metadata": {"name": name},
+        "involvedObject": {"kind": "Pod", "name": "pending", "namespace": "default"},
+        "reason": reason,
+        "source": {"component": "cluster-autoscaler"},
+        "lastTimestamp": None,
+    }
+
+
+def watched(api: ClusterApi, server: ApiServer, kind: str, version: str) -> list[WatchEvent]:
+    """What a watch says until a bookmark shows that it has caught up."""
+    events = []
+    for event in api.watch(kind, version, 10.0):
+        events.append(event)
+        if event.type == "BOOKMARK" and event.resource_version == server.resource_version:
+            return events
+    raise AssertionError("the watch ended before it had caught up")
+
+
+def test_view_holds_pending_and_bound_pods_nodes_daemon_sets_and_scale_ups(api: ClusterApi, server: ApiServer) -> None:
+    for name in ("bound", "pending", "finished", "finished-early"):
+        server.create("pods", pod(name))
+    for name in ("bound", "finished"):
+        server.bind(name, "n1")
+    for name in ("finished", "finished-early"):
+        server.patch("pods", name, {"status": {"phase": "Failed"}}, subresource="status")
+    server.create("nodes", node("n1"))
+    template = {"metadata": {"creationTimestamp": None}, "spec": {"containers": [{"name": "agent"}]}}
+    server.create("daemonsets", {"metadata": {"name": "agent"}, "spec": {"template": template}})
+    server.create("events", scale_up("a"))
+    server.create("events", scale_up("b", "NotTriggerScaleUp"))
+    view = api.view()
+    assert [(p.key, p.spec.node_name) for p in view.pods] == [("default/pending", ""), ("default/bound", "n1")]
+    assert [n.metadata.name for n in view.nodes] == ["n1"]
+    assert [d.spec.template.spec.containers[0].name for d in view.daemon_sets] == ["agent"]
+    assert [(e.reason, e.involved_object.name) for e in view.events] == [("TriggeredScaleUp", "pending")]
+    assert view.version == server.resource_version
+
+
+def test_lists_longer_than_a_page_are_complete_and_sorted(api: ClusterApi, server: ApiServer) -> None:
+    names = [f"p{number:04d}" for number in range(1203)]
+    for name in reversed(names):
+        server.create("pods", pod(name))
+    assert [p.metadata.name for p in api.pending_pods()] == names
+
+
+def test_an_empty_cluster_is_an_empty_view(api: ClusterApi) -> None:
+    view = api.view()
+    assert (view.pods, view.nodes, view.daemon_sets, view.events) == ((), (), (), ())
+    assert api.nodes() == ()
+
+
+def test_node_is_found_by_name_or_not_at_all(api: ClusterApi, server: ApiServer) -> None:
+    server.create("nodes", node("n1", providerID="aws:///eu-west-1a/i-1"))
+    assert api.node("n1").spec.provider_id == "aws:///eu-west-1a/i-1"
+    with pytest.raises(ObjectNotFound, match="n2") as caught:
+        api.node("n2")
+    assert caught.value.status == 404
+
+
+def test_registration_merges_labels_and_annotations_and_replaces_taints(api: ClusterApi, server: ApiServer) -> None:
+    server.create("nodes", node("n1", taints=[{"key": "karpenter.sh/unregistered", "effect": "NoExecute"}]))
+    before = api.node("n1")
+    api.register_node(
+        "n1",
+        labels={"changed": "yes", "added": "yes"},
+        annotations={"note": "1"},
+        taints=(Taint("dedicated", "NoSchedule", "web"),),
+        resource_version=before.metadata.resource_version,
+    )
+    after = api.node("n1")
+    assert after.metadata.labels == {"kept": "yes", "changed": "yes", "added": "yes"}
+    assert after.metadata.annotations == {"note": "1"}
+    assert after.spec.taints == (Taint("dedicated", "NoSchedule", "web"),)
+
+
+def test_registration_of_a_node_that_changed_is_refused(api: ClusterApi, server: ApiServer) -> None:
+    server.create("nodes", node("n1"))
+    stale = api.node("n1").metadata.resource_version
+    server.patch("nodes", "n1", {"spec": {"taints": [{"key": "pressure", "effect": "NoSchedule"}]}})
+    with pytest.raises(ObjectConflict) as caught:
+        api.register_node("n1", labels={}, annotations={}, taints=(), resource_version=stale)
+    assert caught.value.status == 409
+    assert [taint.key for taint in api.node("n1").spec.taints] == ["pressure"]
+    with pytest.raises(ObjectNotFound):
+        api.register_node("gone", labels={}, annotations={}, taints=(), resource_version=stale)
+
+
+def test_nomination_sets_the_status_and_nothing_else(api: ClusterApi, server: ApiServer) -> None:
+    server.create("pods", pod("p"))
+    (pending,) = api.pending_pods()
+    api.nominate(pending, "n1")
+    (nominated,) = api.pending_pods()
+    assert nominated.status.nominated_node_name == "n1"
+    assert (nominated.spec, nominated.status.phase) == (pending.spec, "Pending")
+
+
+def test_nomination_of_a_recreated_pod_is_refused(api: ClusterApi, server: ApiServer) -> None:
+    server.create("pods", pod("p"))
+    (first,) = api.pending_pods()
+    server.delete("pods", "p")
+    with pytest.raises(ObjectNotFound):
+        api.nominate(first, "n1")
+    server.create("pods", pod("p"))
+    with pytest.raises(ObjectConflict):
+        api.nominate(first, "n1")
+    assert api.pending_pods()[0].status.nominated_node_name == ""
+
+
+def test_an_event_is_written_once(api: ClusterApi, server: ApiServer) -> None:
+    event = Event(
+        involved_object=ObjectReference(kind="Pod", namespace="shop", name="web-1", uid="u"),
+        reason="FailedScheduling",
+        message="no pool fits",
+        type="Warning",
+        reporting_component="shiplap",
+        last_timestamp="2026-01-01T00:00:00Z",
+    )
+    api.publish(event)
+    api.publish(event)
+    api.publish(msgspec.structs.replace(event, metadata=ObjectMeta(name="named")))
+    written = server.list("events").items
+    assert len(written) == 2
+    assert {item["metadata"]["namespace"] for item in written} == {"shop"}
+    assert written[0]["metadata"]["name"] == "named"
+    assert written[1]["metadata"]["name"].startswith("web-1.")
+    assert written[1]["involvedObject"] == {"kind": "Pod", "namespace": "shop", "name": "web-1", "uid": "u"}
+    assert written[1]["message"] == "no pool fits"
+
+
+def test_a_watch_continues_where_its_list_ended(api: ClusterApi, server: ApiServer) -> None:
+    server.create("nodes", node("n1"))
+    listed, version = api.list_for_watch("nodes")
+    assert [item.metadata.name for item in listed] == ["n1"]
+    server.create("nodes", node("n2"))
+    server.patch("nodes", "n1", {"metadata": {"labels": {"changed": "yes"}}})
+    server.delete("nodes", "n2")
+    server.create("pods", pod("not-a-node"))
+    events = watched(api, server, "nodes", version)
+    changes = [event for event in events if event.type != "BOOKMARK"]
+    assert [(event.type, event.object.metadata.name) for event in changes] == [
+        ("ADDED", "n2"),
+        ("MODIFIED", "n1"),
+        ("DELETED", "n2"),
+    ]
+    assert changes[1].object.metadata.labels["changed"] == "yes"
+    assert [int(event.resource_version) for event in changes] == [int(version) + n for n in (1, 2, 3)]
+
+
+@pytest.mark.parametrize("kind", ["pods", "nodes"])
+def test_a_bookmark_tells_how_far_a_watch_has_come(api: ClusterApi, server: ApiServer, kind: str) -> None:
+    _, version = api.list_for_watch(kind)
+    server.create("configmaps", {"metadata": {"name": "unrelated"}})
+    events = watched(api, server, kind, version)
+    assert {event.type for event in events} == {"BOOKMARK"}
+    assert {event.resource_version for event in events} == {server.resource_version}
+    assert events[-1].object.metadata.resource_version == server.resource_version
+
+
+def test_a_pod_leaves_the_watch_of_pending_pods_when_it_is_bound(api: ClusterApi, server: ApiServer) -> None:
+    server.create("pods", pod("p"))
+    listed, version = api.list_for_watch("pods")
+    assert [item.metadata.name for item in listed] == ["p"]
+    server.create("pods", pod("late"))
+    server.bind("p", "n1")
+    server.patch("pods", "p", {"status": {"phase": "Running"}}, subresource="status")
+    changes = [event for event in watched(api, server, "pods", version) if event.type != "BOOKMARK"]
+    assert [(event.type, event.object.metadata.name) for event in changes] == [("ADDED", "late"), ("DELETED", "p")]
+    assert changes[1].object.spec.node_name == ""
+    assert changes[1].object.metadata.resource_version == changes[1].resource_version
+
+
+def test_a_watch_from_a_forgotten_version_must_list_again(api: ClusterApi, server: ApiServer) -> None:
+    _, version = api.list_for_watch("nodes")
+    server.create("nodes", node("n1"))
+    server.compact()
+    with pytest.raises(ResourceVersionGone) as caught:
+        list(api.watch("nodes", version, 1.0))
+    assert caught.value.status == 410
+    _, fresh = api.list_for_watch("nodes")
+    assert all(event.type == "BOOKMARK" for event in watched(api, server, "nodes", fresh))
+
+
+class TestHttp:
+    """What only a connection can do."""
+
+    def test_a_watch_delivers_while_it_is_open_and_may_be_left_early(
+        self, http: KubeHttpServer, server: ApiServer
+    ) -> None:
+        api = client_of(http.endpoint)
+        _, version = api.list_for_watch("nodes")
+        watch = api.watch("nodes", version, 60.0)
+        assert next(watch).type == "BOOKMARK"
+        server.create("nodes", node("late"))
+        assert next(event for event in watch if event.type == "ADDED").object.metadata.name == "late"
+        watch.close()
+        assert [n.metadata.name for n in api.nodes()] == ["late"]
+
+    def test_compaction_ends_an_open_watch_that_fell_behind(self, http: KubeHttpServer, server: ApiServer) -> None:
+        server.create("nodes", node("n1"))
+        server.compact()
+        with pytest.raises(ResourceVersionGone):
+            list(client_of(http.endpoint).watch("nodes", "1", 5.0))
+
+    def test_a_watch_whose_connection_breaks_is_an_error(self, http: KubeHttpServer, server: ApiServer) -> None:
+        watch = client_of(http.endpoint).watch("nodes", server.resource_version, 60.0)
+        next(watch)
+        http.drop_connections()
+        with pytest.raises(ClusterUnreachable):
+            list(watch)
+
+    def test_stopping_the_server_ends_a_watch(self, server: ApiServer) -> None:
+        with KubeHttpServer(server, bookmark_s=0.01) as running:
+            watch = client_of(running.endpoint).watch("nodes", server.resource_version, 60.0)
+            next(watch)
+        assert all(event.type == "BOOKMARK" for event in watch)
+
+    def test_a_list_whose_pages_expire_is_begun_anew(self, http: KubeHttpServer, server: ApiServer) -> None:
+        for number in range(600):
+            server.create("pods", pod(f"p{number:03d}"))
+        api = client_of(http.endpoint)
+        listing = server.list
+
+        def forgetful(plural: str, *args: object, continue_token: str = "", **rest: object) -> object:
+            if continue_token and server.list is forgetful:
+                del server.list  # type: ignore[attr-defined]
+                server.compact()
+            return listing(plural, *args, continue_token=continue_token, **rest)
+
+        server.list = forgetful  # type: ignore[method-assign, assignment]
+        assert len(api.pending_pods()) == 600
+
+    def test_writes_without_permission_are_denied(self, http: KubeHttpServer, server: ApiServer) -> None:
+        server.create("nodes", node("n1"))
+        api = client_of(http.endpoint, token="reader")
+        found = api.node("n1")
+        with pytest.raises(ClusterDenied, match="cannot patch resource") as caught:
+            api.register_node(
+                "n1", labels={}, annotations={}, taints=(), resource_version=found.metadata.resource_version
+            )
+        assert caught.value.status == 403
+
+    def test_an_unknown_token_is_denied(self, http: KubeHttpServer) -> None:
+        with pytest.raises(ClusterDenied) as caught:
+            client_of(http.endpoint, token="stranger").nodes()
+        assert caught.value.status == 401
+
+    def test_a_server_that_is_not_there_is_unreachable(self, server: ApiServer) -> None:
+        with KubeHttpServer(server) as running:
+            endpoint = running.endpoint
+        with pytest.raises(ClusterUnreachable):
+            client_of(endpoint).view()
+        with pytest.raises(ClusterUnreachable):
+            list(client_of(endpoint).watch("nodes", "1", 1.0))
+
+    def test_reads_are_repeated_and_writes_are_not(self, http: KubeHttpServer, server: ApiServer) -> None:
+        server.create("nodes", node("n1"))
+        api = client_of(http.endpoint)
+        http.refusals.extend([ClusterUnreachable("starting", status=503), TooManyRequests("slow down", status=429)])
+        found = api.node("n1")
+        http.refusals.extend([ClusterUnreachable("starting", status=500)])
+        with pytest.raises(ClusterUnreachable, match="starting"):
+            api.register_node(
+                "n1", labels={"a": "b"}, annotations={}, taints=(), resource_version=found.metadata.resource_version
+            )
+        assert "a" not in api.node("n1").metadata.labels
+        http.refusals.extend([TooManyRequests("slow down", status=429)] * 3)
+        with pytest.raises(TooManyRequests):
+            api.node("n1")
+
+    def test_any_other_refusal_keeps_its_status(self, http: KubeHttpServer) -> None:
+        http.refusals.append(ClusterError("a teapot", status=418))
+        with pytest.raises(ClusterError, match="a teapot") as caught:
+            client_of(http.endpoint).nodes()
+        assert caught.value.status == 418
+
+    def test_the_role_permits_exactly_what_the_client_asks_for(self, http: KubeHttpServer, server: ApiServer) -> None:
+        server.create("nodes", node("n1"))
+        server.create("pods", pod("p"))
+        api = client_of(http.endpoint)
+        view = api.view()
+        api.pending_pods()
+        api.nodes()
+        found = api.node("n1")
+        for kind in ("pods", "nodes"):
+            _, version = api.list_for_watch(kind)
+            next(api.watch(kind, version, 1.0))
+        api.register_node("n1", labels={}, annotations={}, taints=(), resource_version=found.metadata.resource_version)
+        api.nominate(view.pods[0], "n1")
+        api.publish(Event(involved_object=ObjectReference(kind="Pod", name="p", namespace="default")))
+        granted = {
+            (verb, group, resource)
+            for rule in shiplap_rules()
+            for verb in rule.verbs
+            for group in rule.api_groups
+            for resource in rule.resources
+        }
+        assert set(http.seen) == granted
