@@ -1,0 +1,90 @@
+"""The CDK app: `cdk deploy`, or `python -m infra.app`.
+
+Context: `settings` is the path of shiplap.yaml; `stage=local` builds the layers for this machine, because the local
+emulator runs the functions with this interpreter; `endpoints` (local stage) is a JSON object from AWS service ids to
+addresses. Apart from these layers and addresses the local template is the deployed one.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from aws_cdk import Annotations, App, Environment, Validations
+from cdk_nag import AwsSolutionsChecks
+
+from infra import layers
+from infra.functions import LayerSet
+from infra.settings import Install, read
+from infra.stack import ShiplapStack
+from shiplap.errors import InvalidManifests, ShiplapError
+
+DEFAULT_SETTINGS = "shiplap.yaml"
+
+# Behaviour of the CDK that new apps are advised to choose; set here so that tests see what is deployed.
+FLAGS: Mapping[str, Any] = {
+    "@aws-cdk/aws-iam:minimizePolicies": True,
+    "@aws-cdk/aws-lambda:recognizeLayerVersion": True,
+    "@aws-cdk/aws-lambda:recognizeVersionProps": True,
+    "@aws-cdk/core:checkSecretUsage": True,
+    "@aws-cdk/core:enablePartitionLiterals": True,
+    "@aws-cdk/core:stackRelativeExports": True,
+}
+
+
+def build(settings: Path, *, local: bool = False, endpoints: Mapping[str, str] | None = None, **app: Any) -> App:
+    """The app of one install, not yet synthesised.
+
+    Raises:
+        InvalidInput: shiplap.yaml or a manifest says something wrong.
+        ShiplapError: a layer cannot be built.
+    """
+    install = read(settings)
+    target = layers.HERE if local else layers.LAMBDA
+    layer_set = LayerSet(layers.dependencies(target), layers.library(target), layers.settings(install.settings()))
+    tree = App(analytics_reporting=False, post_cli_context=dict(FLAGS), **app)
+    stack = ShiplapStack(
+        tree,
+        install.document.name.title(),
+        install=install,
+        layer_set=layer_set,
+        environment={f"AWS_ENDPOINT_URL_{service}": url for service, url in (endpoints or {}).items()},
+        env=_environment(install),
+    )
+    if not local:
+        Validations.of(tree).add_plugins(AwsSolutionsChecks(tree))
+    if not target.bytecode:
+        Annotations.of(stack).add_warning_v2(
+            "shiplap:bytecode",
+            f"Python {target.python} is needed to compile bytecode for the functions; without it they start slower.",
+        )
+    return tree
+
+
+def _environment(install: Install) -> Environment:
+    return Environment(region=install.document.region, account=install.document.account or None)
+
+
+def main() -> int:
+    """Synthesise by the context that the CDK's command line passes; exit code 2 for bad input."""
+    context = App().node
+    settings = Path(context.try_get_context("settings") or DEFAULT_SETTINGS)
+    local = context.try_get_context("stage") == "local"
+    endpoints = context.try_get_context("endpoints") if local else None
+    try:
+        build(settings, local=local, endpoints=json.loads(endpoints) if endpoints else None).synth()
+    except InvalidManifests as error:
+        for problem in error.problems:
+            print(problem, file=sys.stderr)  # noqa: T201
+        return 2
+    except ShiplapError as error:
+        print(error, file=sys.stderr)  # noqa: T201
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

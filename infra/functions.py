@@ -1,0 +1,180 @@
+"""The Lambda functions: code, layers, limits, and what feeds them.
+
+A function's own package is its folder under `functions/` and nothing else; everything shared comes from the layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from aws_cdk import Duration, RemovalPolicy
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_lambda_event_sources as sources
+from aws_cdk import aws_logs as logs
+from constructs import Construct
+
+from infra import layers
+from infra.access import CLUSTER_FUNCTIONS
+from infra.acknowledged import acknowledge
+from infra.events import WorkQueue
+from infra.settings import Network
+
+RUNTIME = lambda_.Runtime.PYTHON_3_13
+FUNCTIONS_FOLDER = layers.ROOT / "functions"
+
+
+class Specification(NamedTuple):
+    """Limits of one function. 1,769 MiB buy one whole processor."""
+
+    name: str
+    description: str
+    memory_mib: int
+    timeout_s: int
+
+
+SCHEDULE = Specification("schedule", "Packs pending pods onto new nodes and launches them", 1769, 300)
+LIFECYCLE = Specification("lifecycle", "Follows instances until they are nodes and learns from them", 512, 60)
+CATALOG = Specification("catalog", "Refreshes what EC2 sells and its prices", 1024, 300)
+WATCH = Specification("watch", "Watches pods and nodes and tells the bus", 512, 900)
+
+
+class Feed(NamedTuple):
+    """How a queue feeds a function. A window collects a burst into one invocation."""
+
+    queue: WorkQueue
+    batch_size: int
+    window_s: int
+    most_at_once: int
+
+
+class LayerSet(NamedTuple):
+    """Dependencies, library and settings, as built."""
+
+    dependencies: layers.Layer
+    library: layers.Layer
+    settings: layers.Layer
+
+
+class Functions(Construct):
+    """The functions by name, in `functions`."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        install: str,
+        roles: Mapping[str, iam.Role],
+        layer_set: LayerSet,
+        environment: Mapping[str, str],
+        feeds: Mapping[str, Feed],
+        network: Network | None,
+        log_retention_days: int,
+    ) -> None:
+        super().__init__(scope, id_)
+        self._install = install
+        self._environment = environment
+        self._log_retention_days = log_retention_days
+        self._layers = [
+            self._layer("Dependencies", layer_set.dependencies, "Third-party packages"),
+            self._layer("Library", layer_set.library, "The package shiplap"),
+            self._layer("Settings", layer_set.settings, "Clusters and their manifests"),
+        ]
+        self._network = _Network(self, network) if network else None
+        self.functions = {
+            specification.name: self._function(specification, roles[specification.name], feeds.get(specification.name))
+            for specification in (SCHEDULE, LIFECYCLE, CATALOG, WATCH)
+        }
+
+    def _layer(self, id_: str, layer: layers.Layer, description: str) -> lambda_.LayerVersion:
+        return lambda_.LayerVersion(
+            self,
+            id_,
+            code=lambda_.Code.from_asset(str(layer.path), asset_hash=layer.digest),
+            compatible_runtimes=[RUNTIME],
+            compatible_architectures=[lambda_.Architecture.ARM_64],
+            description=description,
+            # An earlier version of a function keeps working as long as its layers exist.
+            removal_policy=RemovalPolicy.RETAIN,
+        )
+
+    def _function(self, specification: Specification, role: iam.Role, feed: Feed | None) -> lambda_.Function:
+        id_ = specification.name.capitalize()
+        log_group = logs.LogGroup(
+            self,
+            f"{id_}Log",
+            log_group_name=f"/{self._install}/{specification.name}",
+            retention=_retention(self._log_retention_days),
+            removal_policy=RemovalPolicy.DESTROY,
+        )
+        log_group.grant_write(role)
+        network = self._network if specification.name in CLUSTER_FUNCTIONS else None
+        function = lambda_.Function(
+            self,
+            id_,
+            function_name=f"{self._install}-{specification.name}",
+            description=specification.description,
+            runtime=RUNTIME,
+            architecture=lambda_.Architecture.ARM_64,
+            handler="handler.handle",
+            code=lambda_.Code.from_asset(str(FUNCTIONS_FOLDER / specification.name), exclude=["__pycache__", "*.pyc"]),
+            layers=self._layers,
+            role=role.without_policy_updates(),
+            environment=dict(self._environment),
+            memory_size=specification.memory_mib,
+            timeout=Duration.seconds(specification.timeout_s),
+            log_group=log_group,
+            # What starts these anew is the next message or the next minute, never a retry of the same invocation.
+            retry_attempts=0,
+            vpc=network.vpc if network else None,
+            vpc_subnets=network.subnets if network else None,
+            security_groups=network.security_groups if network else None,
+        )
+        acknowledge(
+            function, "AwsSolutions-L1", "Python 3.13 is the version all locked wheels are built and tested for."
+        )
+        # The policy must be there before the first message is received.
+        function.node.add_dependency(role)
+        if feed:
+            function.add_event_source(
+                sources.SqsEventSource(
+                    feed.queue.queue,
+                    batch_size=feed.batch_size,
+                    max_batching_window=Duration.seconds(feed.window_s) if feed.window_s else None,
+                    max_concurrency=feed.most_at_once,
+                    report_batch_item_failures=True,
+                )
+            )
+        return function
+
+
+class _Network(Construct):
+    """Subnets and security groups that exist already, by their ids; nothing is looked up."""
+
+    def __init__(self, scope: Construct, network: Network) -> None:
+        super().__init__(scope, "Network")
+        self.vpc = ec2.Vpc.from_vpc_attributes(
+            self,
+            "Vpc",
+            vpc_id=network.id,
+            availability_zones=list(network.availability_zones),
+            private_subnet_ids=list(network.subnets),
+        )
+        self.subnets = ec2.SubnetSelection(
+            subnets=[ec2.Subnet.from_subnet_id(self, subnet, subnet) for subnet in network.subnets]
+        )
+        self.security_groups = [
+            ec2.SecurityGroup.from_security_group_id(self, group, group, mutable=False)
+            for group in network.security_groups
+        ]
+
+
+def _retention(days: int) -> logs.RetentionDays:
+    """The CDK names each number of days by hand."""
+    names = {1: "ONE_DAY", 3: "THREE_DAYS", 5: "FIVE_DAYS", 7: "ONE_WEEK", 14: "TWO_WEEKS", 30: "ONE_MONTH"}
+    names |= {60: "TWO_MONTHS", 90: "THREE_MONTHS", 120: "FOUR_MONTHS", 150: "FIVE_MONTHS", 180: "SIX_MONTHS"}
+    names |= {365: "ONE_YEAR", 400: "THIRTEEN_MONTHS", 545: "EIGHTEEN_MONTHS", 731: "TWO_YEARS"}
+    return logs.RetentionDays[names[days]]

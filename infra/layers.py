@@ -1,0 +1,211 @@
+"""Builds the Lambda layers without Docker: same inputs, same bytes.
+
+Three layers, by how often they change: third-party packages for the function's platform, installed by uv from the
+locked hashes; the library; the settings. Each is a zip made here rather than by the CDK, so that order, dates and modes
+are ours, and is kept under `build/layers` by a hash of its inputs: an unchanged layer costs nothing.
+
+Bytecode is shipped because it halves a cold start. It is marked `unchecked-hash`: unpacking changes the dates of source
+files, and bytecode checked by date would be compiled anew in every cold start.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from shiplap.errors import ShiplapError
+from shiplap.settings import Settings
+
+ROOT = Path(__file__).resolve().parents[1]
+BUILD = ROOT / "build" / "layers"
+REQUIREMENTS = ROOT / "requirements" / "lambda.txt"
+LIBRARY = ROOT / "layers" / "shiplap" / "python" / "shiplap"
+
+# Zip knows no earlier date.
+_DATE = (1980, 1, 1, 0, 0, 0)
+
+# The services whose models are shipped; botocore carries 400 of them, which are most of its size.
+SERVICES = ("dynamodb", "ec2", "eks", "events", "pricing", "s3", "sqs", "ssm", "sts")
+
+# Parts of the library that only a person's machine runs: they would bring in packages that the layers do not hold.
+LOCAL_PARTS = ("cli", "local", "twins")
+
+# Folders of third-party packages that nothing imports at run time.
+_UNUSED_FOLDERS = ("tests", "f2py", "include", "examples", "__pycache__", "bin")
+_UNUSED_SUFFIXES = (".pyi", ".pyx", ".pxd", ".a", ".h", ".c", ".exe")
+_KEPT_METADATA = ("METADATA", "LICENSE", "LICENSE.txt", "NOTICE")
+
+
+class Target(NamedTuple):
+    """What a layer is built for: uv's name of the platform (empty: this machine) and the Python version."""
+
+    platform: str
+    python: str
+
+    @property
+    def bytecode(self) -> bool:
+        """Whether this interpreter writes bytecode that the target's can read."""
+        return self.python == f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+LAMBDA = Target("aarch64-manylinux_2_28", "3.13")
+HERE = Target("", f"{sys.version_info.major}.{sys.version_info.minor}")
+
+
+class Layer(NamedTuple):
+    """A built layer. `digest` is of the unpacked content, so that it does not depend on how zlib was compiled."""
+
+    path: Path
+    digest: str
+
+
+def dependencies(target: Target, build: Path = BUILD) -> Layer:
+    """Third-party packages by `requirements/lambda.txt`. Raises ShiplapError when uv cannot install them."""
+    inputs = [REQUIREMENTS.read_bytes(), Path(__file__).read_bytes()]
+    return _built("dependencies", target, inputs, build, lambda folder: _install(folder, target))
+
+
+def library(target: Target, build: Path = BUILD) -> Layer:
+    """The package `shiplap`, without what only a person's machine runs; the same for every platform."""
+    files = list(_library_files())
+    inputs = [part for path in files for part in (str(path.relative_to(LIBRARY)).encode(), path.read_bytes())]
+
+    def fill(folder: Path) -> None:
+        for path in files:
+            copy = folder / "shiplap" / path.relative_to(LIBRARY)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, copy)
+
+    return _built("library", Target("any", target.python), [*inputs, Path(__file__).read_bytes()], build, fill)
+
+
+def settings(compiled: Settings, build: Path = BUILD) -> Layer:
+    """The package `shiplap_settings` with one JSON document; the same for every platform."""
+    document = msgspec.json.format(msgspec.json.encode(compiled, order="deterministic"), indent=1)
+
+    def fill(folder: Path) -> None:
+        package = folder / "shiplap_settings"
+        package.mkdir()
+        (package / "__init__.py").write_text('"""The settings of this install, compiled by its stack."""\n')
+        (package / "settings.json").write_bytes(document)
+
+    return _built("settings", Target("any", ""), [document, Path(__file__).read_bytes()], build, fill)
+
+
+def unpack(layer: Layer, folder: Path) -> Path:
+    """Unpack a layer as a function sees it below /opt; returns the folder that goes on `sys.path`."""
+    with zipfile.ZipFile(layer.path) as archive:
+        archive.extractall(folder)
+    return folder / "python"
+
+
+def _library_files() -> Iterator[Path]:
+    for path in sorted(LIBRARY.rglob("*")):
+        parts = path.relative_to(LIBRARY).parts
+        if path.is_file() and parts[0] not in LOCAL_PARTS and not {"__pycache__", "data"} & set(parts):
+            yield path
+
+
+def _built(name: str, target: Target, inputs: Iterable[bytes], build: Path, fill: Callable[[Path], None]) -> Layer:
+    """The layer from `build`, or made by filling an empty folder; safe when several processes build it at once."""
+    key = hashlib.sha256(repr((target, importlib.util.MAGIC_NUMBER)).encode())
+    for part in inputs:
+        key.update(hashlib.sha256(part).digest())
+    archive = build / f"{name}-{target.platform or sys.platform}-{key.hexdigest()[:16]}.zip"
+    digest = archive.with_suffix(".sha256")
+    if not (archive.exists() and digest.exists()):
+        build.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=build) as work:
+            folder = Path(work) / "python"
+            folder.mkdir()
+            fill(folder)
+            if target.bytecode:
+                _compile(folder)
+            content = _zip(folder, Path(work) / "layer.zip")
+            (Path(work) / "digest").write_text(content)
+            # The digest appears last: it says that the archive is whole.
+            Path(work, "layer.zip").replace(archive)
+            Path(work, "digest").replace(digest)
+    return Layer(archive, digest.read_text())
+
+
+def _install(folder: Path, target: Target) -> None:
+    command = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--no-deps", "--require-hashes"]
+    command += ["--only-binary", ":all:", "--target", str(folder), "--requirements", str(REQUIREMENTS)]
+    command += ["--python", sys.executable]
+    if target.platform:
+        command += ["--python-platform", target.platform, "--python-version", target.python]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own arguments
+    if done.returncode:
+        raise ShiplapError(f"layer dependencies: uv could not install {REQUIREMENTS.name}: {done.stderr.strip()}")
+    for path in sorted(folder.rglob("*"), reverse=True):  # children before their folder
+        if path.is_dir():
+            if not any(path.iterdir()):
+                path.rmdir()
+        elif _is_unused(path.relative_to(folder)):
+            path.unlink()
+
+
+def _is_unused(path: Path) -> bool:
+    parts = path.parts
+    if parts[0].endswith(".dist-info"):
+        return path.name not in _KEPT_METADATA
+    if parts[:2] == ("botocore", "data") and len(parts) > 3:
+        return parts[2] not in SERVICES
+    if set(parts[:-1]) & set(_UNUSED_FOLDERS):
+        return True
+    return path.suffix in _UNUSED_SUFFIXES or path.name == ".lock"
+
+
+def _compile(folder: Path) -> None:
+    """Bytecode beside every source, naming it as the function will see it.
+
+    One process of its own with a fixed hash seed: the order of sets, and which strings are shared, show in bytecode.
+    """
+    command = [sys.executable, "-m", "compileall", "-q", "-j", "1", "--invalidation-mode", "unchecked-hash"]
+    command += ["-s", str(folder), "-p", "/opt/python", str(folder)]
+    environment = {**os.environ, "PYTHONHASHSEED": "0"}
+    done = subprocess.run(  # noqa: S603 - our own arguments
+        command, capture_output=True, text=True, check=False, env=environment
+    )
+    if done.returncode:
+        raise ShiplapError(f"a layer's source does not compile: {(done.stdout + done.stderr).strip()}")
+
+
+def _zip(folder: Path, archive: Path) -> str:
+    """Pack a folder under its own name; returns the digest of names and contents."""
+    content = hashlib.sha256()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as out:
+        for path in sorted(folder.rglob("*")):
+            if not path.is_file():
+                continue
+            entry = zipfile.ZipInfo(path.relative_to(folder.parent).as_posix(), _DATE)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            # Libraries are mapped, not run; nothing in a layer needs to be executable or writable.
+            entry.external_attr = 0o100644 << 16
+            data = path.read_bytes()
+            content.update(entry.filename.encode() + b"\0" + hashlib.sha256(data).digest())
+            out.writestr(entry, data)
+    return content.hexdigest()
+
+
+def main() -> None:
+    """Build the layers of the library and its dependencies ahead of a synth, and say how large they are."""
+    for target in (LAMBDA, HERE):
+        for layer in (dependencies(target), library(target)):
+            print(f"{layer.path.stat().st_size / 2**20:6.1f} MiB  {layer.path.name}")  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,221 @@
+"""What each function may do, and on what. Only `schedule` may launch; only `lifecycle` may end an instance.
+
+The conditions follow Karpenter's controller policies, with one tag more (`ownership.MANAGED_BY`), so that neither
+touches what the other launched. A test compares these lists with what the functions call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from aws_cdk import Aws
+from aws_cdk import aws_iam as iam
+
+from infra.events import WorkQueue
+from infra.storage import Storage
+from shiplap.aws import ownership, tables
+from shiplap.aws.bucket import CATALOG_PREFIX, RECORDS_PREFIX
+
+_EC2 = f"arn:{Aws.PARTITION}:ec2:{Aws.REGION}"
+_OURS = f"{_EC2}:{Aws.ACCOUNT_ID}"
+# What a launch makes. All of it is tagged in the launch itself.
+_MADE_BY_FLEET = ("fleet", "instance", "volume", "network-interface", "spot-instances-request")
+# What a launch only refers to; images and snapshots belong to any account.
+_REFERRED = (
+    f"{_EC2}::image/*",
+    f"{_EC2}::snapshot/*",
+    *(f"{_OURS}:{kind}/*" for kind in ("security-group", "subnet", "capacity-reservation", "placement-group")),
+)
+
+
+class Reach(NamedTuple):
+    """What the statements refer to. Role ARNs are those of nodes."""
+
+    storage: Storage
+    bus_arn: str
+    provisioning: WorkQueue
+    lifecycle: WorkQueue
+    clusters: tuple[str, ...]
+    node_role_arns: tuple[str, ...]
+
+
+Statements = list[iam.PolicyStatement]
+
+
+def schedule(reach: Reach) -> Statements:
+    """Reads the world, commits decisions, launches."""
+    return [
+        *consume(reach.provisioning),
+        _allow("Remind", ["sqs:SendMessage"], [reach.lifecycle.queue.queue_arn]),
+        *_launch(reach),
+        *_state(reach),
+        *_capacity(reach),
+        _allow("ReadCatalog", ["s3:GetObject"], [_objects(reach, CATALOG_PREFIX)]),
+        _allow("Record", ["s3:PutObject"], [_objects(reach, RECORDS_PREFIX)]),
+        _publish(reach),
+        _clusters(reach),
+    ]
+
+
+def lifecycle(reach: Reach) -> Statements:
+    """Follows instances until they are nodes, learns from them, and ends what did not join."""
+    return [
+        *consume(reach.lifecycle),
+        _allow("Remind", ["sqs:SendMessage"], [reach.lifecycle.queue.queue_arn]),
+        _allow(
+            "EndOurInstances",
+            ["ec2:TerminateInstances"],
+            [f"{_OURS}:instance/*"],
+            {"StringEquals": _tags("aws:ResourceTag", reach), "StringLike": _node_pool("aws:ResourceTag")},
+        ),
+        _describe("DescribeInstances"),
+        *_state(reach),
+        *_capacity(reach),
+        _allow("ReadCatalog", ["s3:GetObject"], [_objects(reach, CATALOG_PREFIX)]),
+        _publish(reach),
+        _clusters(reach),
+    ]
+
+
+def catalog(reach: Reach) -> Statements:
+    """Asks EC2 what it sells and at what price, and writes it down."""
+    return [
+        _describe("DescribeInstanceTypes", "DescribeInstanceTypeOfferings", "DescribeSpotPriceHistory"),
+        _allow("ReadPrices", ["pricing:GetProducts"], ["*"]),
+        _allow("WriteCatalog", ["s3:GetObject", "s3:PutObject"], [_objects(reach, CATALOG_PREFIX)]),
+    ]
+
+
+def watch(reach: Reach) -> Statements:
+    """Watches the clusters and tells the bus."""
+    return [_publish(reach), _clusters(reach)]
+
+
+def consume(queue: WorkQueue) -> Statements:
+    """What an event source mapping needs, and moving what cannot be read to the dead letters at once."""
+    return [
+        _allow(
+            "Consume",
+            ["sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ChangeMessageVisibility"],
+            [queue.queue.queue_arn],
+        ),
+        _allow("SetAside", ["sqs:SendMessage"], [queue.dead_letters.queue_arn]),
+    ]
+
+
+def inside_network() -> Statements:
+    """What Lambda needs to put a function into a VPC; the service calls it, so EC2 can name no resources."""
+    actions = ("Create", "Describe", "Delete")
+    return [
+        _allow(
+            "JoinNetwork",
+            [
+                *(f"ec2:{action}NetworkInterface{'s' if action == 'Describe' else ''}" for action in actions),
+                "ec2:DescribeSubnets",
+                "ec2:AssignPrivateIpAddresses",
+                "ec2:UnassignPrivateIpAddresses",
+            ],
+            ["*"],
+        )
+    ]
+
+
+def _launch(reach: Reach) -> Statements:
+    launch = ["ec2:RunInstances", "ec2:CreateFleet"]
+    requested = {"StringEquals": _tags("aws:RequestTag", reach), "StringLike": _node_pool("aws:RequestTag")}
+    template = f"{_OURS}:launch-template/*"
+    made = [f"{_OURS}:{kind}/*" for kind in _MADE_BY_FLEET]
+    statements = [
+        _allow("LaunchFrom", launch, _REFERRED),
+        _allow("LaunchFromOurTemplates", launch, [template], {"StringEquals": _tags("aws:ResourceTag", reach)}),
+        _allow("LaunchWithOurTags", launch, made, requested),
+        _allow(
+            "MakeOurTemplates",
+            ["ec2:CreateLaunchTemplate"],
+            [template],
+            {"StringEquals": _tags("aws:RequestTag", reach)},
+        ),
+        _allow(
+            "TagWhatIsMade",
+            ["ec2:CreateTags"],
+            [*made, template],
+            {
+                "StringEquals": {
+                    **_tags("aws:RequestTag", reach),
+                    "ec2:CreateAction": ["RunInstances", "CreateFleet", "CreateLaunchTemplate"],
+                }
+            },
+        ),
+        _describe(
+            "DescribeCapacityReservations",
+            "DescribeImages",
+            "DescribeInstances",
+            "DescribeLaunchTemplates",
+            "DescribePlacementGroups",
+            "DescribeSecurityGroups",
+            "DescribeSubnets",
+        ),
+        _allow("FindImages", ["ssm:GetParameter"], [f"arn:{Aws.PARTITION}:ssm:{Aws.REGION}::parameter/aws/service/*"]),
+    ]
+    if reach.node_role_arns:
+        statements.append(
+            _allow(
+                "GiveNodesTheirRole",
+                ["iam:PassRole"],
+                reach.node_role_arns,
+                {"StringEquals": {"iam:PassedToService": ["ec2.amazonaws.com", "ec2.amazonaws.com.cn"]}},
+            )
+        )
+    return statements
+
+
+def _state(reach: Reach) -> Statements:
+    actions = ("GetItem", "BatchGetItem", "Query", "PutItem", "UpdateItem", "DeleteItem", "ConditionCheckItem")
+    table = reach.storage.state
+    indexes = [f"{table.table_arn}/index/{index.name}" for index in tables.STATE.indexes]
+    return [
+        _allow("State", [f"dynamodb:{action}" for action in actions], [table.table_arn]),
+        _allow("StateIndexes", ["dynamodb:Query"], indexes),
+    ]
+
+
+def _capacity(reach: Reach) -> Statements:
+    actions = ("GetItem", "BatchGetItem", "Query", "PutItem", "UpdateItem", "DeleteItem")
+    return [_allow("Capacity", [f"dynamodb:{action}" for action in actions], [reach.storage.capacity.table_arn])]
+
+
+def _publish(reach: Reach) -> iam.PolicyStatement:
+    return _allow("Publish", ["events:PutEvents"], [reach.bus_arn])
+
+
+def _clusters(reach: Reach) -> iam.PolicyStatement:
+    names = [f"arn:{Aws.PARTITION}:eks:{Aws.REGION}:{Aws.ACCOUNT_ID}:cluster/{name}" for name in reach.clusters]
+    return _allow("FindApiServers", ["eks:DescribeCluster"], names)
+
+
+def _describe(*actions: str) -> iam.PolicyStatement:
+    """EC2 knows no resources for its Describe actions."""
+    condition = {"StringEquals": {"aws:RequestedRegion": Aws.REGION}}
+    return _allow("Look", [f"ec2:{action}" for action in actions], ["*"], condition)
+
+
+def _objects(reach: Reach, prefix: str) -> str:
+    return reach.storage.bucket.arn_for_objects(f"{prefix}*")
+
+
+def _tags(context: str, reach: Reach) -> dict[str, Any]:
+    return {
+        f"{context}/{ownership.MANAGED_BY_TAG}": ownership.MANAGED_BY,
+        f"{context}/{ownership.CLUSTER_NAME_TAG}": list(reach.clusters),
+    }
+
+
+def _node_pool(context: str) -> dict[str, Any]:
+    return {f"{context}/{ownership.NODE_POOL_TAG}": "*"}
+
+
+def _allow(
+    sid: str, actions: Sequence[str], resources: Sequence[str], conditions: dict[str, Any] | None = None
+) -> iam.PolicyStatement:
+    return iam.PolicyStatement(sid=sid, actions=list(actions), resources=list(resources), conditions=conditions)

@@ -1,0 +1,86 @@
+"""What time starts: the sweep that makes every lost message harmless, fresh catalogues, and watches that never end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from aws_cdk import Aws, Stack
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_scheduler as scheduler
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from infra.settings import Cluster
+
+SWEEP = "rate(1 minute)"
+CATALOG = "rate(1 hour)"
+# A watch lives for up to 14 minutes of its function's 15: its successor starts before it ends.
+WATCH = "rate(13 minutes)"
+
+
+class Schedules(Construct):
+    """One schedule group; per cluster a sweep and, unless switched off, a watch; one refresh of the catalogue."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        name: str,
+        clusters: Sequence[Cluster],
+        provisioning: sqs.Queue,
+        catalog: lambda_.Function,
+        watch: lambda_.Function,
+    ) -> None:
+        super().__init__(scope, id_)
+        self._group = scheduler.CfnScheduleGroup(self, "Group", name=name)
+        group_arn = Stack.of(self).format_arn(service="scheduler", resource="schedule", resource_name=f"{name}/*")
+        self._role = iam.Role(
+            self,
+            "Role",
+            description="Starts what time starts in Shiplap",
+            assumed_by=iam.ServicePrincipal(
+                "scheduler.amazonaws.com",
+                conditions={
+                    "StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID},
+                    "ArnLike": {"aws:SourceArn": group_arn},
+                },
+            ),
+        )
+        self._role.add_to_policy(
+            iam.PolicyStatement(sid="Sweep", actions=["sqs:SendMessage"], resources=[provisioning.queue_arn])
+        )
+        self._role.add_to_policy(
+            iam.PolicyStatement(
+                sid="Invoke",
+                actions=["lambda:InvokeFunction"],
+                resources=[catalog.function_arn, watch.function_arn],
+            )
+        )
+        self._schedule("Catalog", CATALOG, catalog.function_arn, {}, retries=2)
+        for cluster in clusters:
+            sweep = {"kind": "sweep", "cluster": cluster.name}
+            self._schedule(f"Sweep-{cluster.name}", SWEEP, provisioning.queue_arn, sweep, retries=0)
+            if cluster.document.watch:
+                self._schedule(f"Watch-{cluster.name}", WATCH, watch.function_arn, {"cluster": cluster.name}, retries=2)
+
+    def _schedule(self, id_: str, rate: str, target_arn: str, message: dict[str, str], *, retries: int) -> None:
+        schedule = scheduler.CfnSchedule(
+            self,
+            id_,
+            group_name=self._group.ref,
+            schedule_expression=rate,
+            flexible_time_window=scheduler.CfnSchedule.FlexibleTimeWindowProperty(mode="OFF"),
+            target=scheduler.CfnSchedule.TargetProperty(
+                arn=target_arn,
+                role_arn=self._role.role_arn,
+                input=json.dumps(message),
+                retry_policy=scheduler.CfnSchedule.RetryPolicyProperty(
+                    maximum_event_age_in_seconds=60, maximum_retry_attempts=retries
+                ),
+            ),
+        )
+        # The first invocation may come at once; before the policy is attached it would be refused.
+        schedule.node.add_dependency(self._role)

@@ -1,0 +1,250 @@
+"""Reads `shiplap.yaml`, the one file a platform team writes, and everything it refers to.
+
+Mistakes stop the synth with file, line, field and reason. What the functions need is compiled to `shiplap.settings`;
+the rest (network, access, retention) shapes the stack.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from shiplap.api.documents import Document, read_documents
+from shiplap.api.manifests import load as load_manifests
+from shiplap.api.types import Manifests
+from shiplap.errors import InvalidInput, InvalidManifests
+from shiplap.settings import ClusterSettings, Settings
+
+# The retentions CloudWatch Logs knows that make sense for a function's log.
+LOG_RETENTION_DAYS = (1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731)
+
+_NAME = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]{0,99}")
+_INSTALL_NAME = re.compile(r"[a-z][a-z0-9-]{0,30}")
+_REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-\d")
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """Base of everything in shiplap.yaml."""
+
+
+class Network(_Part, frozen=True):
+    """Where functions that talk to a private API endpoint sit: ids of subnets and security groups of one VPC."""
+
+    id: str
+    subnets: tuple[str, ...]
+    availability_zones: tuple[str, ...]
+    security_groups: tuple[str, ...]
+
+
+class ClusterDocument(_Part, frozen=True):
+    """One cluster as written. `access` is `entry` (an EKS access entry made by the stack) or `none` (mapped by others).
+
+    `manifests` is a file or folder, relative to shiplap.yaml. `node_roles` names roles, beside those of the
+    EC2NodeClasses, that instance profiles of this cluster carry.
+    """
+
+    name: str
+    manifests: str
+    access: str = ""
+    vpc: Network | None = None
+    watch: bool = True
+    node_roles: tuple[str, ...] = ()
+    endpoint: str = ""
+    certificate_authority: str = ""
+    token: str = ""
+    kubernetes_version: str = ""
+    vm_memory_overhead_percent: float = 0.075
+    reserved_enis: int = msgspec.field(default=0, name="reservedENIs")
+    prefix_delegation: str = "auto"
+    preference_policy: str = "Respect"
+    min_values_policy: str = "Strict"
+    placement: str = "none"
+    join_timeout_s: int = msgspec.field(default=900, name="joinTimeoutSeconds")
+
+
+class InstallDocument(_Part, frozen=True):
+    """The whole of shiplap.yaml. `name` tells several installs of one account and Region apart."""
+
+    region: str
+    clusters: tuple[ClusterDocument, ...]
+    name: str = "shiplap"
+    account: str = ""
+    log_retention_days: int = 30
+    record_retention_days: int = 30
+
+
+class Cluster(msgspec.Struct, frozen=True):
+    """A cluster the stack serves: what was written, and what the functions are told."""
+
+    document: ClusterDocument
+    settings: ClusterSettings
+
+    @property
+    def name(self) -> str:
+        """The cluster's name."""
+        return self.document.name
+
+    @property
+    def access_entry(self) -> bool:
+        """Whether the stack makes EKS access entries for this cluster."""
+        return self.document.access == "entry"
+
+    @property
+    def own_node_role(self) -> str:
+        """Name of the node role that the stack makes when an EC2NodeClass of this cluster names it."""
+        return f"shiplap-node-{self.name}"
+
+    @property
+    def roles_in_manifests(self) -> frozenset[str]:
+        """Roles named by EC2NodeClasses; the stack makes an instance profile for each."""
+        return frozenset({node_class.spec.role for node_class in self.settings.manifests.node_classes} - {""})
+
+    @property
+    def node_roles(self) -> tuple[str, ...]:
+        """All roles nodes of this cluster may carry, sorted."""
+        return tuple(sorted(self.roles_in_manifests | set(self.document.node_roles)))
+
+
+class Install(msgspec.Struct, frozen=True):
+    """Everything the stack is built from; clusters sorted by name."""
+
+    document: InstallDocument
+    clusters: tuple[Cluster, ...]
+
+    @property
+    def network(self) -> Network | None:
+        """The network of the functions that talk to the Kubernetes API; None when all endpoints are public."""
+        return self.clusters[0].document.vpc
+
+    def settings(self) -> Settings:
+        """What is compiled into the settings layer."""
+        return Settings(clusters=tuple(cluster.settings for cluster in self.clusters))
+
+
+def read(path: Path) -> Install:
+    """Read shiplap.yaml and the manifests of its clusters.
+
+    Raises:
+        InvalidInput: the file, or a manifest it refers to, cannot be read or says something wrong.
+        InvalidManifests: several manifests do.
+    """
+    documents = read_documents(path)
+    if len(documents) != 1:
+        raise InvalidInput(str(path), f"expected one document, found {len(documents)}")
+    source = documents[0]
+    install = _convert(source)
+    problems = [
+        InvalidInput(source.source, reason, field=_text(where), line=source.line_of(where))
+        for where, reason in _problems(install)
+    ]
+    if problems:
+        raise problems[0] if len(problems) == 1 else InvalidManifests(problems)
+    clusters = [_cluster(source, index, install, path.parent) for index in range(len(install.clusters))]
+    return Install(install, tuple(sorted(clusters, key=lambda cluster: cluster.name)))
+
+
+def _cluster(source: Document, index: int, install: InstallDocument, folder: Path) -> Cluster:
+    document = install.clusters[index]
+    manifests_path = folder / document.manifests
+    if not manifests_path.exists():
+        where = ("clusters", index, "manifests")
+        raise InvalidInput(
+            source.source, f"{manifests_path} does not exist", field=_text(where), line=source.line_of(where)
+        )
+    shared = set(ClusterSettings.__struct_fields__) & set(ClusterDocument.__struct_fields__)
+    values: dict[str, Any] = {field: getattr(document, field) for field in shared}
+    manifests: Manifests = load_manifests([manifests_path])
+    values |= {"region": install.region, "manifests": manifests}
+    default_access = "none" if document.endpoint else "entry"
+    written = msgspec.structs.replace(document, access=document.access or default_access)
+    return Cluster(written, ClusterSettings(**values))
+
+
+def _convert(source: Document) -> InstallDocument:
+    try:
+        return msgspec.convert(source.data, InstallDocument)
+    except msgspec.ValidationError as error:
+        reason, _, where = str(error).partition(" - at `$")
+        path = _path(where.rstrip("`"))
+        unknown = re.search(r"unknown field `(.+)`", reason)
+        if unknown:
+            path = (*path, unknown.group(1))
+            reason = "unknown field"
+        raise InvalidInput(source.source, reason, field=_text(path), line=source.line_of(path)) from error
+
+
+def _path(text: str) -> tuple[str | int, ...]:
+    """`.clusters[0].name` as a path; `[...]`, which msgspec writes for an unknown key, ends it."""
+    steps = re.findall(r"\.(\w+)|\[(\d+)\]", text)
+    return tuple(name or int(number) for name, number in steps)
+
+
+def _text(path: tuple[str | int, ...]) -> str:
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).removeprefix(".")
+
+
+_Problem = tuple[tuple[str | int, ...], str]
+
+
+def _problems(install: InstallDocument) -> Iterator[_Problem]:
+    if not _INSTALL_NAME.fullmatch(install.name):
+        yield ("name",), f"{install.name!r} must be lower-case letters, digits and dashes, at most 31"
+    if not _REGION.fullmatch(install.region):
+        yield ("region",), f"{install.region!r} is not the name of a Region, for example eu-west-1"
+    if install.account and not re.fullmatch(r"\d{12}", install.account):
+        yield ("account",), f"{install.account!r} is not 12 digits; write it in quotes"
+    if install.log_retention_days not in LOG_RETENTION_DAYS:
+        yield ("logRetentionDays",), f"must be one of {', '.join(map(str, LOG_RETENTION_DAYS))}"
+    if install.record_retention_days < 1:
+        yield ("recordRetentionDays",), "must be at least 1"
+    if not install.clusters:
+        yield ("clusters",), "must name at least one cluster"
+    for index, cluster in enumerate(install.clusters):
+        where = ("clusters", index)
+        if cluster.name in [other.name for other in install.clusters[:index]]:
+            yield (*where, "name"), f"{cluster.name!r} is named twice"
+        if cluster.vpc != install.clusters[0].vpc:
+            yield (*where, "vpc"), "all clusters of an install share one network; use an install of its own"
+        yield from (((*where, field), reason) for field, reason in _cluster_problems(cluster))
+
+
+def _one_of(*values: str) -> tuple[Callable[[Any], bool], str]:
+    return lambda value: value in values, f"must be {', '.join(values[:-1])} or {values[-1]}"
+
+
+_CHECKS: tuple[tuple[str, str, tuple[Callable[[Any], bool], str]], ...] = (
+    ("name", "name", (lambda value: bool(_NAME.fullmatch(value)), "must be the name of an EKS cluster")),
+    ("access", "access", (lambda value: value in ("", "entry", "none"), "must be entry or none")),
+    ("prefixDelegation", "prefix_delegation", _one_of("auto", "on", "off")),
+    ("preferencePolicy", "preference_policy", _one_of("Respect", "Ignore")),
+    ("minValuesPolicy", "min_values_policy", _one_of("Strict", "BestEffort")),
+    ("placement", "placement", _one_of("none", "nominate", "bind")),
+    (
+        "vmMemoryOverheadPercent",
+        "vm_memory_overhead_percent",
+        (lambda value: 0 <= value < 1, "must be a fraction from 0 to less than 1, for example 0.075"),
+    ),
+    ("reservedENIs", "reserved_enis", (lambda value: value >= 0, "must not be negative")),
+    ("joinTimeoutSeconds", "join_timeout_s", (lambda value: 60 <= value <= 3600, "must be from 60 to 3600")),
+)
+
+
+def _cluster_problems(cluster: ClusterDocument) -> Iterator[tuple[str, str]]:
+    for written, field, (holds, reason) in _CHECKS:
+        if not holds(getattr(cluster, field)):
+            yield written, f"{getattr(cluster, field)!r} {reason}"
+    endpoint = urlsplit(cluster.endpoint)
+    if cluster.endpoint and (endpoint.scheme not in ("https", "http") or not endpoint.hostname):
+        yield "endpoint", f"{cluster.endpoint!r} is not an address, for example https://10.0.0.10"
+    elif endpoint.scheme == "http" and endpoint.hostname not in _LOOPBACK:
+        yield "endpoint", "must be https, unless the cluster runs on this machine"
+    if cluster.token and endpoint.hostname not in _LOOPBACK:
+        yield "token", "a token in a file is readable by many; it is only for a cluster on this machine"
+    if cluster.vpc and not (cluster.vpc.subnets and cluster.vpc.security_groups):
+        yield "vpc", "must name subnets and securityGroups"

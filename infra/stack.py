@@ -1,0 +1,126 @@
+"""The stack: one construct per concern, wired together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from aws_cdk import CfnOutput, Stack, Tags
+from constructs import Construct
+
+from infra import functions as specifications
+from infra.access import Access
+from infra.events import Events
+from infra.functions import Feed, Functions, LayerSet
+from infra.schedules import Schedules
+from infra.settings import Install
+from infra.storage import Storage
+
+# A burst of a thousand events is one invocation; Lambda cuts a batch where its payload would pass 6 MB.
+_LARGEST_BATCH = 1000
+# Lambda allows no less than two. Decisions of one cluster are serialised by its epoch anyway.
+_LEAST_CONCURRENCY = 2
+
+
+class Shiplap(Construct):
+    """All of Shiplap for the clusters of one account and Region, for use in anybody's stack."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        install: Install,
+        layer_set: LayerSet,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """`environment` is added to every function's own."""
+        super().__init__(scope, id_)
+        document = install.document
+        self.storage = Storage(self, "Storage", record_retention_days=document.record_retention_days)
+        self.events = Events(
+            self,
+            "Events",
+            name=document.name,
+            provisioning_timeout_s=specifications.SCHEDULE.timeout_s,
+            lifecycle_timeout_s=specifications.LIFECYCLE.timeout_s,
+        )
+        self.access = Access(
+            self,
+            "Access",
+            region=document.region,
+            clusters=install.clusters,
+            storage=self.storage,
+            events=self.events,
+            in_network=install.network is not None,
+        )
+        self.functions = Functions(
+            self,
+            "Functions",
+            install=document.name,
+            roles=self.access.roles,
+            layer_set=layer_set,
+            environment={**self._resource_names(), **(environment or {})},
+            feeds={
+                "schedule": Feed(
+                    self.events.provisioning,
+                    batch_size=_LARGEST_BATCH,
+                    window_s=1,
+                    most_at_once=max(_LEAST_CONCURRENCY, len(install.clusters)),
+                ),
+                "lifecycle": Feed(self.events.lifecycle, batch_size=10, window_s=0, most_at_once=10),
+            },
+            network=install.network,
+            log_retention_days=document.log_retention_days,
+        ).functions
+        self.schedules = Schedules(
+            self,
+            "Schedules",
+            name=document.name,
+            clusters=install.clusters,
+            provisioning=self.events.provisioning.queue,
+            catalog=self.functions["catalog"],
+            watch=self.functions["watch"],
+        )
+
+    def _resource_names(self) -> dict[str, str]:
+        """The environment variables of `shiplap.settings.ResourceNames`."""
+        return {
+            "SHIPLAP_STATE_TABLE": self.storage.state.table_name,
+            "SHIPLAP_CAPACITY_TABLE": self.storage.capacity.table_name,
+            "SHIPLAP_BUCKET": self.storage.bucket.bucket_name,
+            "SHIPLAP_BUS": self.events.bus.event_bus_name,
+            "SHIPLAP_LIFECYCLE_QUEUE_URL": self.events.lifecycle.queue.queue_url,
+        }
+
+
+class ShiplapStack(Stack):
+    """Shiplap as a stack of its own, with the names of its resources as outputs."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        install: Install,
+        layer_set: LayerSet,
+        environment: Mapping[str, str] | None = None,
+        **stack: Any,
+    ) -> None:
+        super().__init__(scope, id_, description="Shiplap: nodes for pending pods", **stack)
+        self.shiplap = Shiplap(self, "Shiplap", install=install, layer_set=layer_set, environment=environment)
+        Tags.of(self).add("app.kubernetes.io/part-of", install.document.name)
+        made = self.shiplap
+        outputs = {
+            "Bus": made.events.bus.event_bus_name,
+            "ProvisioningQueueUrl": made.events.provisioning.queue.queue_url,
+            "ProvisioningDeadLettersUrl": made.events.provisioning.dead_letters.queue_url,
+            "LifecycleQueueUrl": made.events.lifecycle.queue.queue_url,
+            "LifecycleDeadLettersUrl": made.events.lifecycle.dead_letters.queue_url,
+            "StateTable": made.storage.state.table_name,
+            "CapacityTable": made.storage.capacity.table_name,
+            "Bucket": made.storage.bucket.bucket_name,
+        }
+        outputs |= {f"{name.capitalize()}Function": function.function_name for name, function in made.functions.items()}
+        for name, value in outputs.items():
+            CfnOutput(self, name, value=value)

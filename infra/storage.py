@@ -1,0 +1,87 @@
+"""What outlives every function: the tables `state` and `capacity`, and the bucket."""
+
+from __future__ import annotations
+
+from aws_cdk import Duration, RemovalPolicy
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_s3 as s3
+from constructs import Construct
+
+from infra.acknowledged import acknowledge
+from shiplap.aws import tables
+
+
+class Storage(Construct):
+    """Both tables and the bucket. They stay when the stack is deleted: learned capacity took real nodes to learn."""
+
+    def __init__(self, scope: Construct, id_: str, *, record_retention_days: int) -> None:
+        super().__init__(scope, id_)
+        self.state = self._table("State", tables.STATE)
+        self.capacity = self._table("Capacity", tables.CAPACITY)
+        self.bucket = s3.Bucket(
+            self,
+            "Bucket",
+            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
+            encryption=s3.BucketEncryption.S3_MANAGED,
+            enforce_ssl=True,
+            minimum_tls_version=1.2,
+            object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
+            versioned=True,
+            removal_policy=RemovalPolicy.RETAIN,
+            lifecycle_rules=[
+                s3.LifecycleRule(id="records", prefix="records/", expiration=Duration.days(record_retention_days)),
+                s3.LifecycleRule(
+                    id="earlier-versions",
+                    noncurrent_version_expiration=Duration.days(7),
+                    abort_incomplete_multipart_upload_after=Duration.days(1),
+                ),
+            ],
+        )
+        acknowledge(
+            self.bucket,
+            "AwsSolutions-S1",
+            "Only the functions of this stack read and write the bucket, and each of them logs what it does; access "
+            "logs would need a second bucket that costs more than they tell.",
+        )
+
+    def _table(self, id_: str, table: tables.Table) -> dynamodb.TableV2:
+        return dynamodb.TableV2(
+            self,
+            id_,
+            partition_key=_key(table.partition_key),
+            sort_key=_key(table.sort_key),
+            time_to_live_attribute=table.expiry,
+            billing=dynamodb.Billing.on_demand(),
+            encryption=dynamodb.TableEncryptionV2.dynamo_owned_key(),
+            point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
+                point_in_time_recovery_enabled=True
+            ),
+            local_secondary_indexes=[
+                dynamodb.LocalSecondaryIndexProps(
+                    index_name=index.name, sort_key=_key(index.sort_key), projection_type=_projection(index)
+                )
+                for index in table.indexes
+                if index.local
+            ]
+            or None,
+            global_secondary_indexes=[
+                dynamodb.GlobalSecondaryIndexPropsV2(
+                    index_name=index.name,
+                    partition_key=_key(index.partition_key),
+                    sort_key=_key(index.sort_key) if index.sort_key else None,
+                    projection_type=_projection(index),
+                )
+                for index in table.indexes
+                if not index.local
+            ]
+            or None,
+            removal_policy=RemovalPolicy.RETAIN,
+        )
+
+
+def _key(name: str) -> dynamodb.Attribute:
+    return dynamodb.Attribute(name=name, type=dynamodb.AttributeType.STRING)
+
+
+def _projection(index: tables.Index) -> dynamodb.ProjectionType:
+    return dynamodb.ProjectionType.KEYS_ONLY if index.keys_only else dynamodb.ProjectionType.ALL
