@@ -1,0 +1,57 @@
+"""Everything a flow can reach, in one bundle: a flow whose signature takes the world has effects, others have none."""
+
+from __future__ import annotations
+
+import logging
+
+import msgspec
+
+from shiplap.errors import ShiplapError
+from shiplap.ports import (
+    BusEvent,
+    CapacityStore,
+    CatalogSource,
+    CatalogStore,
+    Clock,
+    ClusterApi,
+    Compute,
+    EventBus,
+    FlightRecorder,
+    Meter,
+    StateStore,
+    Timers,
+)
+
+_LOG = logging.getLogger(__name__)
+
+
+class World(msgspec.Struct, frozen=True, kw_only=True):
+    """The ports of one cluster's flows. `source` refreshes the catalogue; None where a function may not ask for it."""
+
+    clock: Clock
+    cluster: ClusterApi
+    compute: Compute
+    state: StateStore
+    capacity: CapacityStore
+    catalog: CatalogStore
+    bus: EventBus
+    timers: Timers
+    recorder: FlightRecorder
+    meter: Meter
+    source: CatalogSource | None = None
+
+    def tell(self, *events: BusEvent) -> None:
+        """Publish, but go on when the bus refuses: events inform others, and the sweep makes up for a lost hint."""
+        try:
+            self.bus.publish(events)
+        except ShiplapError as error:
+            self.meter.count("EventsNotPublished", len(events))
+            _LOG.warning("events not published: %s", error, extra={"events": [event.detail_type for event in events]})
+
+    def remind(self, cluster: str, claim: str, step: str, delay_s: float) -> None:
+        """Set a timer, but go on when that fails: the sweep finds overdue claims."""
+        try:
+            self.timers.remind(cluster, claim, step, max(0, int(delay_s)))
+        except ShiplapError as error:
+            self.meter.count("TimersNotSet")
+            _LOG.warning("timer not set: %s", error, extra={"cluster": cluster, "claim": claim, "step": step})

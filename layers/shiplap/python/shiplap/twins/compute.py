@@ -1,0 +1,183 @@
+"""EC2 in memory: enough of instant fleets, tags and their delays to try the flows against every refusal.
+
+Capacity is counted per offering, so that a fleet can run dry in one zone and succeed in the next. A client token
+answers a repeated request as before, and a token reused for a different request is refused, as EC2 does. Describing is
+eventually consistent when `describe_lag_s` is set: an instance becomes visible that long after its launch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from shiplap.api.types import EC2NodeClass
+from shiplap.errors import AwsError, NodeClassNotReady
+from shiplap.instances.nodeclass import Ami, ResolvedNodeClass, Subnet
+from shiplap.ports import Clock, FleetOverride, FleetRequest, FleetResult, Instance, OfferingFailure
+from shiplap.twins.faults import Faults
+
+Offering = tuple[str, str, str]
+"""Instance type, zone, capacity type."""
+
+_GONE = ("terminated",)
+
+
+class _Answered(msgspec.Struct, frozen=True):
+    """What a client token was used for and what the answer was."""
+
+    fingerprint: bytes
+    result: FleetResult
+
+
+class TwinCompute:
+    """The port Compute in memory.
+
+    Attributes:
+        capacity: instances each offering still has; offerings not named here never run dry.
+        refusals: an error per NodeClass that `launch` raises, until removed.
+        not_ready: an error per NodeClass that `resolve` raises, until removed.
+        describe_lag_s: seconds until `instances` and `find` see a launch or a termination.
+        on_launch: called with each new instance, its request and the override that was taken.
+        launches: every instance ever started, in order.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        faults: Faults | None = None,
+        zones: tuple[str, ...] = ("eu-west-1a", "eu-west-1b", "eu-west-1c"),
+        amis: Mapping[str, tuple[Ami, ...]] | None = None,
+    ) -> None:
+        self.capacity: dict[Offering, int] = {}
+        self.refusals: dict[str, AwsError] = {}
+        self.not_ready: dict[str, NodeClassNotReady] = {}
+        self.describe_lag_s = 0.0
+        self.on_launch: list[Callable[[Instance, FleetRequest, FleetOverride], None]] = []
+        self.launches: list[Instance] = []
+        self._clock = clock
+        self._faults = faults or Faults()
+        self._zones = zones
+        self._amis = dict(amis or {})
+        self._instances: dict[str, Instance] = {}
+        self._visible_at: dict[str, float] = {}
+        self._ended_at: dict[str, float] = {}
+        self._answers: dict[str, _Answered] = {}
+
+    def resolve(self, node_class: EC2NodeClass) -> ResolvedNodeClass:
+        """One subnet per zone, and the AMIs given for this class or one AMI for every architecture."""
+        with self._faults.effect("compute.resolve"):
+            name = node_class.metadata.name
+            if name in self.not_ready:
+                raise self.not_ready[name]
+            return ResolvedNodeClass(
+                name=name,
+                family=node_class.spec.ami_family or "AL2023",
+                amis=self._amis.get(name, (Ami("ami-twin", "twin", "2026-01-01T00:00:00Z"),)),
+                subnets=tuple(Subnet(f"subnet-{zone}", zone, free_ips=4000) for zone in self._zones),
+                security_groups=("sg-twin",),
+                instance_profile="twin",
+            )
+
+    def launch(self, request: FleetRequest) -> FleetResult:
+        """The cheapest override with capacity; each one that was dry is reported, whether or not another succeeded."""
+        with self._faults.effect("compute.launch"):
+            fingerprint = _fingerprint(request)
+            answered = self._answers.get(request.token)
+            if answered is not None:
+                if answered.fingerprint != fingerprint:
+                    raise AwsError(
+                        f"client token {request.token} was used for another request", code="IdempotentParameterMismatch"
+                    )
+                return answered.result
+            refusal = self.refusals.get(request.node_class.metadata.name)
+            if refusal is not None:
+                raise refusal
+            result = self._fulfil(request)
+            self._answers[request.token] = _Answered(fingerprint, result)
+            return result
+
+    def instances(self, cluster: str) -> tuple[Instance, ...]:
+        """Instances of the cluster that describing shows, oldest first."""
+        with self._faults.effect("compute.instances"):
+            return tuple(found for found in self._described() if found.cluster == cluster)
+
+    def find(self, cluster: str, claim: str) -> Instance | None:
+        """The instance that carries the claim's tag."""
+        with self._faults.effect("compute.find"):
+            return next((i for i in self._described() if i.cluster == cluster and i.claim == claim), None)
+
+    def terminate(self, cluster: str, instance_id: str) -> None:
+        """End the instance at once; an instance of another cluster, or an unknown one, is left alone."""
+        with self._faults.effect("compute.terminate"):
+            found = self._instances.get(instance_id)
+            if found is None or found.cluster != cluster or found.state in _GONE:
+                return
+            self._instances[instance_id] = msgspec.structs.replace(found, state="terminated")
+            self._ended_at[instance_id] = self._clock.now()
+
+    def alive(self) -> tuple[Instance, ...]:
+        """Every instance that has not ended, whether or not describing shows it yet."""
+        return tuple(found for found in self._instances.values() if found.state not in _GONE)
+
+    def add(self, instance: Instance) -> None:
+        """Put an instance there that no launch of this twin made."""
+        self._instances[instance.id] = instance
+
+    def lose(self, instance_id: str) -> None:
+        """End an instance from outside, as EC2 or a person would."""
+        self._instances[instance_id] = msgspec.structs.replace(self._instances[instance_id], state="terminated")
+
+    def _described(self) -> list[Instance]:
+        now = self._clock.now()
+        shown = []
+        for found in self._instances.values():
+            if now < self._visible_at.get(found.id, 0.0):
+                continue
+            lags = now < self._ended_at.get(found.id, float("-inf")) + self.describe_lag_s
+            if found.state not in _GONE:
+                shown.append(found)
+            elif lags:
+                shown.append(msgspec.structs.replace(found, state="running"))
+        return shown
+
+    def _fulfil(self, request: FleetRequest) -> FleetResult:
+        failures = []
+        for override in sorted(request.overrides):
+            offering = (override.instance_type, override.zone, request.capacity_type)
+            left = self.capacity.get(offering)
+            if left is not None and left <= 0:
+                failures.append(OfferingFailure(*offering, code="InsufficientInstanceCapacity"))
+                continue
+            if left is not None:
+                self.capacity[offering] = left - 1
+            return FleetResult(self._start(request, override), tuple(failures))
+        return FleetResult(None, tuple(failures))
+
+    def _start(self, request: FleetRequest, override: FleetOverride) -> Instance:
+        number = len(self.launches) + 1
+        instance = Instance(
+            id=f"i-{number:017x}",
+            instance_type=override.instance_type,
+            zone=override.zone,
+            capacity_type=request.capacity_type,
+            ami=override.ami,
+            state="running",
+            launched_at=self._clock.now(),
+            cluster=request.claim.cluster,
+            claim=request.claim.name,
+            node_pool=request.claim.node_pool,
+            private_dns=f"ip-10-0-{number // 256}-{number % 256}.internal",
+        )
+        self._instances[instance.id] = instance
+        self._visible_at[instance.id] = instance.launched_at + self.describe_lag_s
+        self.launches.append(instance)
+        for listener in self.on_launch:
+            listener(instance, request, override)
+        return instance
+
+
+def _fingerprint(request: FleetRequest) -> bytes:
+    """What EC2 compares when a token is repeated: the request, without the claim's bookkeeping."""
+    return msgspec.json.encode((request.claim.name, request.capacity_type, sorted(request.overrides)))
