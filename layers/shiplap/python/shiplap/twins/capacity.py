@@ -1,0 +1,85 @@
+"""Table `capacity` in memory, held to the same contract as the DynamoDB adapter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from threading import Lock
+
+import msgspec
+
+from shiplap.instances.learning import observe
+from shiplap.instances.types import LearnedCapacity, Observation
+from shiplap.ports import PILOT_LEASE_S
+from shiplap.twins.faults import Faults
+
+_DECODER = msgspec.json.Decoder(LearnedCapacity)
+_Key = tuple[str, str, str]
+
+
+class TwinCapacity:
+    """A CapacityStore; keys are (AMI, instance type, kubelet hash)."""
+
+    def __init__(self, faults: Faults | None = None) -> None:
+        self.faults = faults or Faults()
+        self._lock = Lock()
+        self._learned: dict[_Key, bytes] = {}
+        self._pilots: dict[_Key, tuple[str, float]] = {}
+
+    def learned(self, amis: Sequence[str]) -> tuple[LearnedCapacity, ...]:
+        with self._effect("capacity.learned"):
+            return tuple(_DECODER.decode(item) for key, item in sorted(self._learned.items()) if key[0] in amis)
+
+    def all(self) -> tuple[LearnedCapacity, ...]:
+        with self._effect("capacity.all"):
+            return tuple(_DECODER.decode(item) for _, item in sorted(self._learned.items()))
+
+    def observe(self, observation: Observation) -> LearnedCapacity:
+        key = (observation.ami, observation.instance_type, observation.kubelet_hash)
+        with self._effect("capacity.observe"):
+            item = self._learned.get(key)
+            learned = observe(None if item is None else _DECODER.decode(item), observation)
+            self._learned[key] = msgspec.json.encode(learned)
+        return learned
+
+    def forget(self, ami: str, instance_type: str = "", kubelet_hash: str = "") -> int:
+        with self._effect("capacity.forget"):
+            doomed = [
+                key
+                for key in self._learned
+                if key[0] == ami and instance_type in ("", key[1]) and kubelet_hash in ("", key[2])
+            ]
+            for key in doomed:
+                del self._learned[key]
+        return len(doomed)
+
+    def acquire_pilot(self, ami: str, instance_type: str, kubelet_hash: str, holder: str, now: float) -> bool:
+        key = (ami, instance_type, kubelet_hash)
+        with self._effect("capacity.acquire_pilot"):
+            held_by, until = self._pilots.get(key, ("", 0.0))
+            if until > now and held_by != holder:
+                return False
+            self._pilots[key] = (holder, now + PILOT_LEASE_S)
+        return True
+
+    def release_pilot(self, ami: str, instance_type: str, kubelet_hash: str, holder: str) -> None:
+        key = (ami, instance_type, kubelet_hash)
+        with self._effect("capacity.release_pilot"):
+            if key in self._pilots and self._pilots[key][0] == holder:
+                del self._pilots[key]
+
+    def pilots(self, amis: Sequence[str], now: float) -> frozenset[str]:
+        with self._effect("capacity.pilots"):
+            return frozenset(
+                f"{ami}/{instance_type}#{kubelet_hash}"
+                for (ami, instance_type, kubelet_hash), (_, until) in self._pilots.items()
+                if ami in amis and until > now
+            )
+
+    @contextmanager
+    def _effect(self, name: str) -> Iterator[None]:
+        """The lock is held only during the effect itself: what a fault calls may use this twin."""
+        self.faults.before(name)
+        with self._lock:
+            yield
+        self.faults.after(name)

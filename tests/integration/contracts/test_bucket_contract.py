@@ -1,0 +1,269 @@
+"""The contracts of CatalogStore and FlightRecorder, held by the in-memory twins and by the S3 adapters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+
+from shiplap.api.nodeclaim import NodeClaim, PodReference
+from shiplap.api.types import (
+    EC2NodeClass,
+    EC2NodeClassSpec,
+    Manifests,
+    NodeClaimTemplate,
+    NodeClaimTemplateSpec,
+    NodeClassReference,
+    NodePool,
+    NodePoolSpec,
+    RequirementSpec,
+)
+from shiplap.aws.bucket import BucketCatalog, BucketRecorder
+from shiplap.errors import InvalidInput, StoreError
+from shiplap.instances.catalog import (
+    Catalog,
+    Ec2InstanceType,
+    MemoryInfo,
+    NetworkCard,
+    NetworkInfo,
+    TypePrices,
+    VCpuInfo,
+    ZonePrice,
+)
+from shiplap.instances.types import InstanceType, Offering
+from shiplap.kubernetes.objects import (
+    Affinity,
+    Container,
+    Event,
+    Node,
+    NodeAffinity,
+    NodeSelector,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    ObjectMeta,
+    Pod,
+    PodSpec,
+    ResourceRequirements,
+    Taint,
+    Toleration,
+)
+from shiplap.kubernetes.requirements import Requirement
+from shiplap.ports import CatalogStore
+from shiplap.scheduling import record as records
+from shiplap.scheduling.plan import (
+    LaunchChoice,
+    NearestMiss,
+    Placement,
+    Plan,
+    PlannedClaim,
+    PlanStats,
+    Unschedulable,
+)
+from shiplap.scheduling.record import Record
+from shiplap.scheduling.snapshot import ClusterView, NodeClassCatalog, Snapshot
+from shiplap.twins.bucket import TwinCatalog, TwinRecorder
+from tests.integration.contracts.in_process_aws import aws_in_process, make_client
+
+NOW = 1_700_000_000.5
+
+
+def instance_type(name: str, memory_mib: int) -> Ec2InstanceType:
+    return Ec2InstanceType(
+        name,
+        VCpuInfo(2),
+        MemoryInfo(memory_mib),
+        NetworkInfo(10, 3, network_cards=(NetworkCard(3, 0.75, 12.5),)),
+        supported_usage_classes=("on-demand", "spot"),
+    )
+
+
+CATALOG = Catalog(
+    region="eu-west-1",
+    types=(instance_type("c7i-flex.large", 4096), instance_type("m5.large", 8192)),
+    zones={"m5.large": ("eu-west-1a", "eu-west-1b")},
+    zone_ids={"eu-west-1a": "euw1-az1"},
+    prices={"m5.large": TypePrices(0.107, (ZonePrice("eu-west-1a", 0.0412),)), "c7i-flex.large": TypePrices()},
+    refreshed_at=NOW,
+)
+
+POD = Pod(
+    metadata=ObjectMeta(name="a", namespace="default", uid="uid-a", labels={"app": "a"}),
+    spec=PodSpec(
+        node_selector={"zone": "a"},
+        affinity=Affinity(
+            node_affinity=NodeAffinity(
+                NodeSelector((NodeSelectorTerm((NodeSelectorRequirement("arch", "In", ("arm64",)),)),))
+            )
+        ),
+        tolerations=(Toleration("dedicated", "Exists"),),
+        containers=(Container("main", ResourceRequirements({"cpu": "500m", "memory": 1024, "example.com/f": 0.5})),),
+        priority=-10,
+    ),
+)
+
+SNAPSHOT = Snapshot(
+    cluster="blue",
+    now=NOW,
+    view=ClusterView((POD,), (Node(metadata=ObjectMeta(name="node-1")),), (), (Event(reason="TriggeredScaleUp"),), "7"),
+    claims=(
+        NodeClaim(
+            cluster="blue",
+            name="flight-1",
+            node_pool="default",
+            node_class="default",
+            taints=(Taint("a", "NoSchedule"),),
+            pods=(PodReference("default", "b"),),
+        ),
+    ),
+    manifests=Manifests(
+        (
+            NodePool(
+                ObjectMeta(name="default"),
+                NodePoolSpec(
+                    NodeClaimTemplate(
+                        NodeClaimTemplateSpec(
+                            NodeClassReference("default"), (RequirementSpec("arch", "In", ("arm64",), 1),)
+                        )
+                    ),
+                    limits={"cpu": 1000, "memory": "1Ti"},
+                ),
+            ),
+        ),
+        (EC2NodeClass(ObjectMeta(name="default"), EC2NodeClassSpec(kubelet={"maxPods": 110})),),
+    ),
+    catalogs=(
+        NodeClassCatalog(
+            "default",
+            (
+                InstanceType(
+                    "m5.large",
+                    (Requirement("zone", False, frozenset({"b", "a", "c"})), Requirement("cpu", True, at_least=3)),
+                    {"cpu": 2000},
+                    {"cpu": 70},
+                    (Offering("a", "spot", 0.04),),
+                    verified=False,
+                ),
+            ),
+        ),
+        NodeClassCatalog("broken", not_ready="AMINotFound"),
+    ),
+    missed_pods=frozenset({"uid-b", "uid-a"}),
+    piloted=frozenset({"ami-1/m5.large#k1"}),
+    epoch=41,
+)
+
+PLAN = Plan(
+    node_claims=(
+        PlannedClaim(
+            name="blue-1",
+            node_pool="default",
+            node_class="default",
+            tier=0,
+            requirements=(RequirementSpec("zone", "In", ("a",)),),
+            taints=(Taint("a", "NoSchedule", "b"),),
+            labels={"a": "b"},
+            instance_types=("m5.large",),
+            launch=LaunchChoice("m5.large", "a", "spot", 0.04),
+            requests={"cpu": 500, "memory": 1 << 40},
+            pods=(PodReference("default", "a", "uid-a"),),
+        ),
+    ),
+    existing_nodes=(Placement("node-1", (PodReference("default", "c"),)),),
+    unschedulable=(
+        Unschedulable(PodReference("default", "d"), "too big", NearestMiss("m5.large", "default", "memory", 7)),
+        Unschedulable(PodReference("default", "e"), "no pool"),
+    ),
+    hourly=0.04,
+    stats=PlanStats(4, 4),
+)
+
+
+@pytest.fixture
+def s3() -> Iterator[object]:
+    with aws_in_process():
+        client = make_client("s3")
+        client.create_bucket(Bucket="bucket", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
+        yield client
+
+
+@pytest.fixture(params=["twin", "s3"])
+def catalog_store(request: pytest.FixtureRequest) -> CatalogStore:
+    if request.param == "twin":
+        return TwinCatalog()
+    return BucketCatalog(request.getfixturevalue("s3"), "bucket", "eu-west-1")
+
+
+@pytest.fixture(params=["twin", "s3"])
+def recorder(request: pytest.FixtureRequest) -> TwinRecorder | BucketRecorder:
+    return TwinRecorder() if request.param == "twin" else BucketRecorder(request.getfixturevalue("s3"), "bucket")
+
+
+def test_without_a_catalogue_loading_says_so(catalog_store: CatalogStore) -> None:
+    with pytest.raises(StoreError, match="yet"):
+        catalog_store.load()
+
+
+def test_a_catalogue_is_read_back_exactly(catalog_store: CatalogStore) -> None:
+    catalog_store.save(CATALOG)
+    assert catalog_store.load() == CATALOG
+
+
+def test_the_newest_catalogue_is_loaded(catalog_store: CatalogStore) -> None:
+    newer = msgspec.structs.replace(CATALOG, refreshed_at=NOW + 3600)
+    catalog_store.save(CATALOG)
+    assert catalog_store.load() == CATALOG
+    catalog_store.save(newer)
+    assert catalog_store.load() == newer
+
+
+def test_a_decision_is_replayed_exactly(recorder: TwinRecorder | BucketRecorder) -> None:
+    record_id = recorder.record(SNAPSHOT, PLAN)
+    assert record_id.startswith("blue/2023-11-14/221320-41-")
+    assert recorder.replay(record_id) == Record(SNAPSHOT, PLAN)
+
+
+def test_one_decision_is_one_record_and_others_are_others(recorder: TwinRecorder | BucketRecorder) -> None:
+    again = recorder.record(msgspec.structs.replace(SNAPSHOT, missed_pods=frozenset({"uid-a", "uid-b"})), PLAN)
+    other = recorder.record(msgspec.structs.replace(SNAPSHOT, missed_pods=frozenset()), PLAN)
+    assert recorder.record(SNAPSHOT, PLAN) == again != other
+    assert recorder.replay(other).snapshot.missed_pods == frozenset()
+
+
+def test_an_unknown_record_is_a_store_error(recorder: TwinRecorder | BucketRecorder) -> None:
+    with pytest.raises(StoreError, match="blue/none"):
+        recorder.replay("blue/none")
+
+
+def test_a_record_survives_json_too() -> None:
+    document = msgspec.json.encode(Record(SNAPSHOT, PLAN))
+    assert msgspec.json.decode(document, type=Record) == Record(SNAPSHOT, PLAN)
+
+
+def test_what_is_no_record_is_refused_by_name() -> None:
+    with pytest.raises(InvalidInput, match="somewhere: not a recorded decision"):
+        records.decode(b"not compressed", "somewhere")
+
+
+def test_the_pointer_names_the_catalogue_and_is_written_last(s3: object) -> None:
+    store = BucketCatalog(s3, "bucket", "eu-west-1")
+    store.save(CATALOG)
+    keys = [item["Key"] for item in s3.list_objects_v2(Bucket="bucket")["Contents"]]
+    digest = s3.get_object(Bucket="bucket", Key="catalog/eu-west-1/latest")["Body"].read().decode()
+    assert sorted(keys) == sorted([f"catalog/eu-west-1/{digest}", "catalog/eu-west-1/latest"])
+    store.save(CATALOG)
+    assert s3.list_objects_v2(Bucket="bucket")["KeyCount"] == 2
+
+
+def test_a_broken_catalogue_is_a_store_error(s3: object) -> None:
+    s3.put_object(Bucket="bucket", Key="catalog/eu-west-1/latest", Body=b"digest")
+    s3.put_object(Bucket="bucket", Key="catalog/eu-west-1/digest", Body=b"rubbish")
+    with pytest.raises(StoreError, match="catalog/eu-west-1/digest is not a catalogue"):
+        BucketCatalog(s3, "bucket", "eu-west-1").load()
+
+
+def test_a_bucket_that_does_not_exist_is_a_store_error(s3: object) -> None:
+    with pytest.raises(StoreError, match="NoSuchBucket"):
+        BucketCatalog(s3, "elsewhere", "eu-west-1").load()
+    with pytest.raises(StoreError, match="NoSuchBucket"):
+        BucketRecorder(s3, "elsewhere").record(SNAPSHOT, PLAN)

@@ -1,0 +1,367 @@
+"""The contract of StateStore, held by the in-memory twin and by the DynamoDB adapter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import pytest
+
+from shiplap.api.nodeclaim import FORGET_AFTER_S, ClaimState, NodeClaim, PodReference
+from shiplap.api.types import RequirementSpec
+from shiplap.aws import tables
+from shiplap.aws.dynamodb_state import DynamoState
+from shiplap.errors import ConditionFailed, EpochMoved, StoreThrottled
+from shiplap.kubernetes.objects import Taint
+from shiplap.ports import MISSED_FOR_S, OfferingFailure, StateStore, UnavailableOffering
+from shiplap.twins.faults import Faults
+from shiplap.twins.state import TwinState
+from tests.integration.contracts.in_process_aws import HookedClient, aws_in_process, create_table, make_client
+
+NOW = 1_700_000_000.0
+CLUSTER = "blue"
+S = ClaimState
+
+
+@dataclass(frozen=True)
+class World:
+    """Two functions on one table; `commit`, `advance` and `mark` name their effects in `faults`."""
+
+    store: StateStore
+    rival: StateStore
+    faults: Faults
+    commit: str
+    advance: str
+    mark: str
+
+
+@pytest.fixture(params=["twin", "dynamodb"])
+def world(request: pytest.FixtureRequest) -> Iterator[World]:
+    faults = Faults()
+    if request.param == "twin":
+        twin = TwinState(faults)
+        yield World(twin, twin, faults, "state.commit", "state.advance", "state.mark_unavailable")
+        return
+    with aws_in_process():
+        client = make_client("dynamodb")
+        create_table(client, "state", tables.STATE)
+        hooked = HookedClient(client, faults)
+        first, second = (DynamoState(hooked, "state", sleep=lambda _: None) for _ in range(2))
+        yield World(first, second, faults, "transact_write_items", "put_item", "put_item")
+
+
+def claim(name: str, **changes: object) -> NodeClaim:
+    return NodeClaim(cluster=CLUSTER, name=name, node_pool="default", node_class="default", **changes)
+
+
+def in_flight(store: StateStore) -> list[str]:
+    return [item.name for item in store.read(CLUSTER, NOW).claims]
+
+
+def advance_to(store: StateStore, item: NodeClaim, *states: ClaimState) -> NodeClaim:
+    for state in states:
+        item = store.advance(item, state, changed_at=NOW)
+    return item
+
+
+def test_a_cluster_never_written_to_is_at_epoch_0_and_empty(world: World) -> None:
+    state = world.store.read(CLUSTER, NOW)
+    assert (state.epoch, state.claims, state.unavailable, state.missed_pods) == (0, (), (), frozenset())
+    assert world.store.claims(CLUSTER) == ()
+    assert world.store.claim(CLUSTER, "none") is None
+
+
+def test_a_committed_claim_is_read_back_exactly(world: World) -> None:
+    full = claim(
+        "full",
+        tier=1,
+        created_at=NOW + 0.125,
+        requirements=(RequirementSpec("karpenter.sh/capacity-type", "In", ("spot",), 1),),
+        labels={"team": "blue # 1"},
+        taints=(Taint("dedicated", "NoSchedule", "gpu"),),
+        instance_types=("c7i-flex.large", "m5.large"),
+        relies_on_estimate=("m5.large",),
+        requests={"cpu": 1930, "memory": 3 * 1024**3, "nvidia.com/gpu": 1},
+        pods=(PodReference("default", "a", "uid-a"),),
+        reasons=("Grüße",),
+        token="t",
+        hourly=0.1,
+    )
+    assert world.store.commit(CLUSTER, 0, [full]) == 1
+    assert world.rival.read(CLUSTER, NOW).claims == (full,)
+    assert world.rival.claim(CLUSTER, "full") == full
+    assert world.rival.claims(CLUSTER) == (full,)
+
+
+def test_each_decision_advances_the_epoch_and_claims_come_sorted(world: World) -> None:
+    assert world.store.commit(CLUSTER, 0, [claim("c"), claim("a")]) == 1
+    assert world.store.commit(CLUSTER, 1, [claim("b")]) == 2
+    assert world.store.read(CLUSTER, NOW).epoch == 2
+    assert in_flight(world.store) == ["a", "b", "c"]
+
+
+def test_a_decision_without_claims_writes_nothing(world: World) -> None:
+    assert world.store.commit(CLUSTER, 0, []) == 0
+    assert world.store.read(CLUSTER, NOW).epoch == 0
+
+
+def test_many_claims_go_in_groups_and_each_advances_the_epoch(world: World) -> None:
+    names = [f"claim-{number:03}" for number in range(200)]
+    assert world.store.commit(CLUSTER, 0, [claim(name) for name in names]) == 3
+    assert in_flight(world.store) == names
+    assert world.store.read(CLUSTER, NOW).epoch == 3
+
+
+def test_of_two_decisions_on_one_epoch_the_second_writes_nothing(world: World) -> None:
+    world.rival.commit(CLUSTER, 0, [claim("theirs")])
+    with pytest.raises(EpochMoved, match="epoch 0"):
+        world.store.commit(CLUSTER, 0, [claim("ours")])
+    assert in_flight(world.store) == ["theirs"]
+    assert world.store.read(CLUSTER, NOW).epoch == 1
+
+
+def test_two_deciders_with_the_same_claims_do_not_both_win(world: World) -> None:
+    world.rival.commit(CLUSTER, 0, [claim("same", token="t")])
+    with pytest.raises(EpochMoved):
+        world.store.commit(CLUSTER, 0, [claim("same", token="t")])
+
+
+def test_a_decision_from_the_future_is_refused(world: World) -> None:
+    with pytest.raises(EpochMoved):
+        world.store.commit(CLUSTER, 5, [claim("a")])
+    assert in_flight(world.store) == []
+
+
+def test_a_rival_that_slips_in_just_before_the_write_wins(world: World) -> None:
+    world.faults.on("before", world.commit, lambda: world.rival.commit(CLUSTER, 0, [claim("theirs")]))
+    with pytest.raises(EpochMoved):
+        world.store.commit(CLUSTER, 0, [claim("ours")])
+    assert in_flight(world.store) == ["theirs"]
+
+
+def test_groups_written_before_a_rival_stay(world: World) -> None:
+    world.faults.on("after", world.commit, lambda: world.rival.commit(CLUSTER, 1, [claim("theirs")]))
+    with pytest.raises(EpochMoved, match="epoch 1"):
+        world.store.commit(CLUSTER, 0, [claim(f"ours-{number:03}") for number in range(120)])
+    names = in_flight(world.store)
+    assert "theirs" in names
+    assert len(names) == 100
+    assert world.store.read(CLUSTER, NOW).epoch == 2
+
+
+def test_of_many_concurrent_deciders_exactly_one_wins(world: World) -> None:
+    def decide(number: int) -> bool:
+        store = world.rival if number % 2 else world.store
+        try:
+            store.commit(CLUSTER, 0, [claim(f"claim-{number}")])
+        except EpochMoved:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        won = list(pool.map(decide, range(8)))
+    assert won.count(True) == 1
+    assert in_flight(world.store) == [f"claim-{won.index(True)}"]
+
+
+def test_a_taken_name_refuses_the_whole_decision(world: World) -> None:
+    world.store.commit(CLUSTER, 0, [claim("taken")])
+    with pytest.raises(ConditionFailed, match="exists"):
+        world.store.commit(CLUSTER, 1, [claim("new"), claim("taken")])
+    assert in_flight(world.store) == ["taken"]
+    assert world.store.read(CLUSTER, NOW).epoch == 1
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [
+        pytest.param([claim("a"), claim("a")], id="one name twice"),
+        pytest.param([claim("a", state=S.LAUNCHED)], id="not Planned"),
+        pytest.param(
+            [NodeClaim(cluster="green", name="a", node_pool="default", node_class="default")], id="another cluster"
+        ),
+    ],
+)
+def test_claims_that_cannot_be_committed_together_are_refused(world: World, claims: list[NodeClaim]) -> None:
+    with pytest.raises(ConditionFailed):
+        world.store.commit(CLUSTER, 0, claims)
+    assert world.store.read(CLUSTER, NOW).epoch == 0
+    assert world.store.claims(CLUSTER) == ()
+
+
+def test_clusters_know_nothing_of_each_other(world: World) -> None:
+    world.store.commit(CLUSTER, 0, [claim("a")])
+    world.store.mark_missed(CLUSTER, ["uid"], NOW)
+    world.store.mark_unavailable(CLUSTER, OfferingFailure("m5.large", "a", "spot", "ICE"), NOW)
+    green = world.store.read("green", NOW)
+    assert (green.epoch, green.claims, green.unavailable, green.missed_pods) == (0, (), (), frozenset())
+    assert world.store.claims("green") == ()
+    assert world.store.claim("green", "a") is None
+
+
+def test_claims_are_in_flight_until_they_are_initialized(world: World) -> None:
+    world.store.commit(CLUSTER, 0, [claim("a")])
+    item = claim("a")
+    for state in (S.LAUNCHING, S.LAUNCHED, S.REGISTERED):
+        item = world.store.advance(item, state)
+        assert world.store.read(CLUSTER, NOW).claims == (item,)
+    for state in (S.INITIALIZED, S.DRAINING, S.TERMINATING):
+        item = world.store.advance(item, state)
+        assert in_flight(world.store) == []
+        assert world.store.claims(CLUSTER) == (item,)
+    item = world.store.advance(item, S.GONE, changed_at=NOW)
+    assert world.store.claims(CLUSTER) == ()
+    assert world.store.claim(CLUSTER, "a") == item
+
+
+def test_a_failed_claim_is_remembered_but_not_in_flight(world: World) -> None:
+    world.store.commit(CLUSTER, 0, [claim("a")])
+    failed = world.store.advance(claim("a"), S.FAILED, failure="no capacity", changed_at=NOW)
+    assert in_flight(world.store) == []
+    assert world.store.claims(CLUSTER) == (failed,)
+    assert failed.failure == "no capacity"
+
+
+def test_a_claim_stays_in_its_state_with_a_new_owner(world: World) -> None:
+    world.store.commit(CLUSTER, 0, [claim("a")])
+    owned = world.store.advance(claim("a"), S.PLANNED, owner="request-1")
+    assert world.store.claim(CLUSTER, "a") == owned
+    assert (owned.owner, owned.state, owned.version) == ("request-1", S.PLANNED, 1)
+
+
+@pytest.mark.parametrize(
+    ("states", "to"),
+    [
+        ((), S.LAUNCHED),
+        ((), S.GONE),
+        ((S.LAUNCHING,), S.PLANNED),
+        ((S.LAUNCHING, S.LAUNCHED), S.INITIALIZED),
+        ((S.LAUNCHING, S.LAUNCHED, S.REGISTERED), S.FAILED),
+        ((S.LAUNCHING, S.LAUNCHED, S.REGISTERED, S.INITIALIZED), S.REGISTERED),
+        ((S.FAILED,), S.FAILED),
+        ((S.LAUNCHING, S.LAUNCHED, S.TERMINATING, S.GONE), S.TERMINATING),
+    ],
+)
+def test_states_are_not_skipped_nor_walked_back(world: World, states: tuple[ClaimState, ...], to: ClaimState) -> None:
+    world.store.commit(CLUSTER, 0, [claim("a")])
+    item = advance_to(world.store, claim("a"), *states)
+    with pytest.raises(ConditionFailed, match="no way leads"):
+        world.store.advance(item, to)
+    assert world.store.claim(CLUSTER, "a") == item
+
+
+def test_a_claim_that_changed_meanwhile_is_not_overwritten(world: World) -> None:
+    world.store.commit(CLUSTER, 0, [claim("a")])
+    theirs = world.rival.advance(claim("a"), S.LAUNCHING, owner="them")
+    with pytest.raises(ConditionFailed, match="version 0"):
+        world.store.advance(claim("a"), S.LAUNCHING, owner="us")
+    assert world.store.claim(CLUSTER, "a") == theirs
+
+
+def test_of_two_identical_moves_one_wins(world: World) -> None:
+    world.store.commit(CLUSTER, 0, [claim("a")])
+    world.faults.on("before", world.advance, lambda: world.rival.advance(claim("a"), S.LAUNCHING))
+    with pytest.raises(ConditionFailed):
+        world.store.advance(claim("a"), S.LAUNCHING)
+
+
+def test_a_claim_that_does_not_exist_cannot_move(world: World) -> None:
+    with pytest.raises(ConditionFailed):
+        world.store.advance(claim("ghost"), S.LAUNCHING)
+    assert world.store.claim(CLUSTER, "ghost") is None
+
+
+def test_a_claim_is_found_by_its_instance(world: World) -> None:
+    world.store.commit(CLUSTER, 0, [claim("a"), claim("b")])
+    launched = [
+        world.store.advance(
+            world.store.advance(claim(name), S.LAUNCHING), S.LAUNCHED, instance_id=f"i-{name}", instance_type="m5.large"
+        )
+        for name in ("a", "b")
+    ]
+    assert world.store.claim_of_instance("i-b") == launched[1]
+    registered = world.store.advance(launched[1], S.REGISTERED, node_name="node-b")
+    assert world.store.claim_of_instance("i-b") == registered
+    assert world.store.claim_of_instance("i-c") is None
+    assert world.store.claim_of_instance("") is None
+
+
+ICE = OfferingFailure("m5.large", "eu-west-1a", "spot", "InsufficientInstanceCapacity")
+
+
+def test_a_failed_offering_rests_three_minutes(world: World) -> None:
+    marked = world.store.mark_unavailable(CLUSTER, ICE, NOW)
+    assert marked == UnavailableOffering("m5.large", "eu-west-1a", "spot", NOW + 180, 1, "InsufficientInstanceCapacity")
+    assert world.store.read(CLUSTER, NOW + 179).unavailable == (marked,)
+    assert world.store.read(CLUSTER, NOW + 180).unavailable == ()
+
+
+def test_the_rest_doubles_while_failures_repeat_and_is_capped_at_an_hour(world: World) -> None:
+    now, waits = NOW, []
+    for _ in range(7):
+        marked = world.store.mark_unavailable(CLUSTER, ICE, now)
+        waits.append(marked.until - now)
+        now = marked.until
+    assert waits == [180, 360, 720, 1440, 2880, 3600, 3600]
+
+
+def test_a_failure_long_after_the_last_rest_starts_anew(world: World) -> None:
+    first = world.store.mark_unavailable(CLUSTER, ICE, NOW)
+    again = world.store.mark_unavailable(CLUSTER, ICE, first.until + 180)
+    assert again.failures == 2
+    assert world.store.mark_unavailable(CLUSTER, ICE, again.until + 361).failures == 1
+
+
+def test_one_outage_seen_by_two_counts_once(world: World) -> None:
+    first = world.store.mark_unavailable(CLUSTER, ICE, NOW)
+    assert world.rival.mark_unavailable(CLUSTER, ICE, NOW + 30) == first
+    world.faults.on("before", world.mark, lambda: world.rival.mark_unavailable(CLUSTER, ICE, first.until + 1))
+    second = world.store.mark_unavailable(CLUSTER, ICE, first.until + 2)
+    assert second.failures == 2
+    assert second.until == first.until + 1 + 360
+
+
+def test_one_first_outage_seen_by_two_counts_once(world: World) -> None:
+    world.faults.on("before", world.mark, lambda: world.rival.mark_unavailable(CLUSTER, ICE, NOW))
+    assert world.store.mark_unavailable(CLUSTER, ICE, NOW + 1) == UnavailableOffering(
+        "m5.large", "eu-west-1a", "spot", NOW + 180, 1, "InsufficientInstanceCapacity"
+    )
+
+
+def test_offerings_are_kept_apart_and_sorted(world: World) -> None:
+    offerings = [("m5.large", "b", "spot"), ("m5.large", "a", "spot"), ("c5.large", "b", "on-demand")]
+    for instance_type, zone, capacity_type in offerings:
+        world.store.mark_unavailable(CLUSTER, OfferingFailure(instance_type, zone, capacity_type, "ICE"), NOW)
+    read = world.store.read(CLUSTER, NOW).unavailable
+    assert [(item.instance_type, item.zone, item.capacity_type) for item in read] == sorted(offerings)
+
+
+def test_missed_pods_are_remembered_for_thirty_days(world: World) -> None:
+    uids = [f"uid-{number}" for number in range(60)]
+    world.store.mark_missed(CLUSTER, [*uids, "uid-0"], NOW)
+    world.store.mark_missed(CLUSTER, [], NOW)
+    assert world.store.read(CLUSTER, NOW + MISSED_FOR_S - 1).missed_pods == frozenset(uids)
+    assert world.store.read(CLUSTER, NOW + MISSED_FOR_S + 1).missed_pods == frozenset()
+
+
+def test_ended_claims_carry_the_moment_from_which_they_may_be_forgotten(world: World) -> None:
+    world.store.commit(CLUSTER, 0, [claim("a"), claim("b")])
+    world.store.advance(claim("a"), S.FAILED, changed_at=NOW)
+    if isinstance(world.store, TwinState):
+        world.store.expire(NOW + FORGET_AFTER_S - 1)
+        assert world.store.claim(CLUSTER, "a") is not None
+        world.store.expire(NOW + FORGET_AFTER_S)
+        assert world.store.claim(CLUSTER, "a") is None
+        assert world.store.claim(CLUSTER, "b") is not None
+    else:
+        items = {item["item"]["S"]: item for item in make_client("dynamodb").scan(TableName="state")["Items"]}
+        assert items["CLAIM#a"][tables.EXPIRY] == {"N": str(int(NOW) + FORGET_AFTER_S + 1)}
+        assert tables.EXPIRY not in items["CLAIM#b"]
+
+
+def test_faults_reach_the_caller_as_store_errors(world: World) -> None:
+    world.faults.on("before", world.commit, StoreThrottled("slow down"))
+    with pytest.raises(StoreThrottled):
+        world.store.commit(CLUSTER, 0, [claim("a")])
+    assert world.store.read(CLUSTER, NOW).epoch == 0
