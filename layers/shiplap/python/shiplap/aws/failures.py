@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
+from botocore.exceptions import ConnectionError as NoConnection
 
 from shiplap.errors import ConditionFailed, StoreError, StoreThrottled
 
@@ -51,7 +52,7 @@ def store_error(action: str, error: ClientError | BotoCoreError) -> StoreError:
             return ConditionFailed(message)
         status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
         return StoreThrottled(message) if code in _TRY_LATER or status >= 500 else StoreError(message)
-    return StoreThrottled(message) if isinstance(error, HTTPClientError) else StoreError(message)
+    return StoreThrottled(message) if isinstance(error, HTTPClientError | NoConnection) else StoreError(message)
 
 
 @contextmanager

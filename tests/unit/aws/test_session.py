@@ -1,0 +1,46 @@
+"""boto3 clients: lazily made, one of each, configured alike."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from shiplap.aws import session
+from shiplap.errors import AwsError
+
+
+@pytest.fixture(autouse=True)
+def _own_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "_CLIENTS", {})
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
+
+
+def test_a_client_is_made_once_per_service_and_region() -> None:
+    assert session.client("sqs") is session.client("sqs")
+    assert session.client("sqs") is not session.client("sqs", "us-east-1")
+    assert session.client("sqs", "us-east-1").meta.region_name == "us-east-1"
+    assert session.client("sqs").meta.region_name == "eu-west-1"
+
+
+def test_clients_retry_in_standard_mode_with_short_time_outs() -> None:
+    config = session.client("sqs").meta.config
+    assert config.retries == {"mode": "standard", "total_max_attempts": 5}
+    assert (config.connect_timeout, config.read_timeout) == (3, 15)
+
+
+def test_without_a_region_the_error_says_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_DEFAULT_REGION")
+    monkeypatch.delenv("AWS_REGION", raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
+    with pytest.raises(AwsError, match="AWS_DEFAULT_REGION"):
+        session.client("dynamodb")
+
+
+def test_importing_the_session_does_not_import_boto3() -> None:
+    program = "import sys, shiplap.aws.session; print('boto3' in sys.modules, 'botocore' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)  # noqa: S603
+    assert done.stdout.strip() == "False False"

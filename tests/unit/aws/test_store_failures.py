@@ -1,0 +1,62 @@
+"""What botocore raises, in the words of shiplap.errors."""
+
+from __future__ import annotations
+
+import pytest
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    EndpointConnectionError,
+    NoCredentialsError,
+    ReadTimeoutError,
+)
+
+from shiplap.aws.failures import code_of, store_error, store_errors
+from shiplap.errors import ConditionFailed, StoreError, StoreThrottled
+
+
+def client_error(code: str, status: int = 400) -> ClientError:
+    response = {"Error": {"Code": code, "Message": "why"}, "ResponseMetadata": {"HTTPStatusCode": status}}
+    return ClientError(response, "PutItem")
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (client_error("ConditionalCheckFailedException"), ConditionFailed),
+        (client_error("ProvisionedThroughputExceededException"), StoreThrottled),
+        (client_error("ThrottlingException"), StoreThrottled),
+        (client_error("TransactionConflictException"), StoreThrottled),
+        (client_error("TransactionInProgressException"), StoreThrottled),
+        (client_error("SlowDown", 503), StoreThrottled),
+        (client_error("SomethingNew", 500), StoreThrottled),
+        (client_error("AccessDeniedException"), StoreError),
+        (client_error("ValidationException"), StoreError),
+        (EndpointConnectionError(endpoint_url="https://dynamodb"), StoreThrottled),
+        (ReadTimeoutError(endpoint_url="https://dynamodb"), StoreThrottled),
+        (NoCredentialsError(), StoreError),
+    ],
+)
+def test_every_refusal_becomes_the_store_error_that_says_what_to_do(
+    error: ClientError | BotoCoreError, kind: type[StoreError]
+) -> None:
+    translated = store_error("read table state", error)
+    assert type(translated) is kind
+    assert str(translated).startswith("could not read table state: ")
+
+
+def test_the_original_error_stays_the_cause() -> None:
+    original = client_error("ValidationException")
+    with pytest.raises(StoreError, match="could not try") as caught, store_errors("try"):
+        raise original
+    assert caught.value.__cause__ is original
+
+
+def test_what_is_not_of_botocore_passes() -> None:
+    with pytest.raises(KeyError), store_errors("try"):
+        raise KeyError("a bug")
+
+
+def test_an_answer_without_a_code_has_none() -> None:
+    assert code_of(ClientError({}, "PutItem")) == ""
+    assert type(store_error("try", ClientError({}, "PutItem"))) is StoreError

@@ -1,0 +1,93 @@
+"""The arrows between the states of a NodeClaim."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from shiplap.api.nodeclaim import FINAL, FORGET_AFTER_S, ClaimState, NodeClaim, check_new, forgotten_at, moved
+from shiplap.errors import ConditionFailed
+
+S = ClaimState
+ORDER = [
+    S.PLANNED,
+    S.LAUNCHING,
+    S.LAUNCHED,
+    S.REGISTERED,
+    S.INITIALIZED,
+    S.DISRUPTING,
+    S.DRAINING,
+    S.TERMINATING,
+    S.GONE,
+]
+
+
+def claim(state: ClaimState = S.PLANNED, **changes: object) -> NodeClaim:
+    return NodeClaim(cluster="blue", name="a", node_pool="p", node_class="c", state=state, **changes)
+
+
+def allowed(start: ClaimState) -> set[ClaimState]:
+    found = set()
+    for to in ClaimState:
+        try:
+            moved(claim(start), to, {})
+        except ConditionFailed:
+            continue
+        found.add(to)
+    return found
+
+
+def test_the_way_of_a_node_leads_from_planned_to_gone() -> None:
+    for start, to in pairwise(ORDER):
+        assert to in allowed(start), f"{start} → {to}"
+
+
+def test_only_the_first_three_states_fail() -> None:
+    assert {start for start in ClaimState if S.FAILED in allowed(start)} == {S.PLANNED, S.LAUNCHING, S.LAUNCHED}
+
+
+def test_whatever_may_have_an_instance_can_be_ended_at_any_time() -> None:
+    for start in ORDER[2:7]:
+        assert S.TERMINATING in allowed(start)
+        assert S.GONE in allowed(start)
+
+
+def test_before_a_launch_nothing_is_terminated() -> None:
+    assert allowed(S.PLANNED) == {S.PLANNED, S.LAUNCHING, S.FAILED}
+    assert allowed(S.LAUNCHING) == {S.LAUNCHING, S.LAUNCHED, S.FAILED}
+
+
+def test_nothing_follows_the_final_states() -> None:
+    assert all(allowed(state) == set() for state in FINAL)
+
+
+def test_only_a_disruption_that_is_given_up_walks_back() -> None:
+    back = {(start, to) for i, start in enumerate(ORDER) for to in ORDER[:i] if to in allowed(start)}
+    assert back == {(S.DISRUPTING, S.INITIALIZED)}
+
+
+def test_a_move_raises_the_version_and_changes_what_it_is_told() -> None:
+    after = moved(claim(version=4), S.LAUNCHING, {"owner": "request-1", "changed_at": 5.0})
+    assert after == claim(S.LAUNCHING, version=5, owner="request-1", changed_at=5.0)
+
+
+def test_an_unknown_field_is_a_bug_of_the_caller() -> None:
+    with pytest.raises(TypeError):
+        moved(claim(), S.LAUNCHING, {"colour": "blue"})
+
+
+def test_ended_claims_are_forgotten_a_week_after_their_last_change() -> None:
+    assert forgotten_at(claim(S.GONE, changed_at=100.0)) == 100.0 + FORGET_AFTER_S
+    assert forgotten_at(claim(S.TERMINATING, changed_at=100.0)) is None
+
+
+def test_what_can_be_committed_together() -> None:
+    check_new("blue", [])
+    check_new("blue", [claim()])
+    with pytest.raises(ConditionFailed, match="one name"):
+        check_new("blue", [claim(), claim()])
+    with pytest.raises(ConditionFailed, match="green"):
+        check_new("green", [claim()])
+    with pytest.raises(ConditionFailed, match="Launching"):
+        check_new("blue", [claim(S.LAUNCHING)])
