@@ -77,6 +77,8 @@ class _Reader:
                 self._is(bool, value, path)
             case inspect.IntType():
                 self._is(int, value, path)
+            case inspect.FloatType() if not isinstance(value, int):
+                self._is(float, value, path)
         return value
 
     def _read_union(self, types: tuple[inspect.Type, ...], value: Any, path: Path) -> Any:

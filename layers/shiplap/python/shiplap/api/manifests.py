@@ -76,16 +76,23 @@ def inspect(paths: Iterable[Path]) -> Report:
 def check(documents: Sequence[Document]) -> Report:
     """Check objects that were read, each by itself and against the others."""
     ours = [document for document in documents if not _is_foreign(document)]
-    problems: list[InvalidInput] = []
+    wrong: list[tuple[Document, Problem]] = []
     found: list[tuple[Document, Manifest]] = []
     for document in ours:
-        manifest, wrong = _check_one(document)
-        problems += [_located(document, problem) for problem in wrong]
+        manifest, problems = _check_one(document)
+        wrong += [(document, problem) for problem in problems]
         if manifest is not None:
             found.append((document, manifest))
-    for document, problem in (*_duplicates(found), *_missing_node_classes(found)):
-        problems.append(_located(document, problem))
-    return Report(_sorted(manifest for _, manifest in found), tuple(problems), len(ours), len(documents) - len(ours))
+    wrong += [*_duplicates(found), *_missing_node_classes(found)]
+    place = {id(document): number for number, document in enumerate(ours)}
+    located = [(place[id(document)], _located(document, problem)) for document, problem in wrong]
+    located.sort(key=lambda item: (item[0], item[1].line))
+    return Report(
+        manifests=_sorted(manifest for _, manifest in found),
+        problems=tuple(problem for _, problem in located),
+        checked=len(ours),
+        skipped=len(documents) - len(ours),
+    )
 
 
 def _group_and_version(document: Document) -> tuple[str, str]:

@@ -1,15 +1,176 @@
-"""What a NodePool must satisfy beyond its shape."""
+"""What a NodePool must satisfy beyond its shape: the rules of Karpenter's CRD and of its checks at run time."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from shiplap.api.decoding import Problem
+from shiplap.api import cron, durations, own_annotations, requirement_rules
+from shiplap.api.common_rules import absent, attempt, name_problems, quantity_problems
+from shiplap.api.decoding import Path, Problem
 from shiplap.api.types import NodePool
+from shiplap.kubernetes.names import label_key_problem, label_value_problem
+from shiplap.kubernetes.objects import Taint
+
+_SPEC: Path = ("spec",)
+_TEMPLATE: Path = ("spec", "template")
+_CLAIM: Path = ("spec", "template", "spec")
+_DISRUPTION: Path = ("spec", "disruption")
+_REFERENCE: Path = (*_CLAIM, "nodeClassRef")
+
+CONSOLIDATION_POLICIES = ("WhenEmpty", "WhenEmptyOrUnderutilized", "Balanced")
+BUDGET_REASONS = ("Underutilized", "Empty", "Drifted")
+TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+
+_BUDGET_NODES = re.compile(r"(?:100|[0-9]{1,2})%|[0-9]+", re.ASCII)
 
 
 def problems_of(pool: NodePool, data: Mapping[str, Any]) -> Iterator[Problem]:
-    """Every rule a NodePool breaks."""
-    del pool, data  # the rules follow
-    yield from ()
+    """Every rule the pool breaks. `data` is the pool as it was written, where absent and zero differ."""
+    for rule in _RULES:
+        yield from rule(pool)
+    yield from _required(data)
+    yield from _written_weight(pool, data)
+
+
+def _names(pool: NodePool) -> Iterator[Problem]:
+    yield from name_problems(pool.metadata, is_label=True)
+
+
+def _annotations(pool: NodePool) -> Iterator[Problem]:
+    yield from own_annotations.unsupported(pool.metadata.annotations, ("metadata", "annotations"))
+    template = pool.spec.template.metadata.annotations
+    yield from own_annotations.unsupported(template, (*_TEMPLATE, "metadata", "annotations"))
+
+
+def _required(data: Mapping[str, Any]) -> Iterator[Problem]:
+    for path in (*((*_REFERENCE, field) for field in ("group", "kind")), (*_CLAIM, "requirements")):
+        if absent(data, path):
+            yield path, "required field is missing"
+
+
+def _written_weight(pool: NodePool, data: Mapping[str, Any]) -> Iterator[Problem]:
+    path = (*_SPEC, "weight")
+    if absent(data, path):
+        return
+    if not 1 <= pool.spec.weight <= 100:
+        yield path, f"must be from 1 to 100, is {pool.spec.weight}"
+    if pool.spec.replicas is not None:
+        yield path, "a pool with replicas takes no weight"
+
+
+def _replicas_and_limits(pool: NodePool) -> Iterator[Problem]:
+    yield from quantity_problems(pool.spec.limits, (*_SPEC, "limits"))
+    if pool.spec.replicas is None:
+        return
+    if pool.spec.replicas < 0:
+        yield (*_SPEC, "replicas"), f"must not be negative, is {pool.spec.replicas}"
+    for resource in pool.spec.limits:
+        if resource != "nodes":
+            yield (*_SPEC, "limits", resource), "a pool with replicas may limit only nodes"
+
+
+def _labels(pool: NodePool) -> Iterator[Problem]:
+    path = (*_TEMPLATE, "metadata", "labels")
+    written = pool.spec.template.metadata.labels
+    if len(written) > 100:
+        yield path, f"at most 100 labels are allowed, there are {len(written)}"
+    for key, value in written.items():
+        wrong = requirement_rules.key_problem(key) or label_value_problem(value)
+        if wrong:
+            yield (*path, key), wrong
+
+
+def _requirements(pool: NodePool) -> Iterator[Problem]:
+    yield from requirement_rules.list_problems(pool.spec.template.spec.requirements, (*_CLAIM, "requirements"))
+
+
+def _taints(pool: NodePool) -> Iterator[Problem]:
+    spec = pool.spec.template.spec
+    seen: set[tuple[str, str]] = set()
+    for field, taints in (("taints", spec.taints), ("startupTaints", spec.startup_taints)):
+        for number, taint in enumerate(taints):
+            path = (*_CLAIM, field, number)
+            yield from _taint(taint, path)
+            if (taint.key, taint.effect) in seen:
+                yield path, f"there is already a taint {taint.key}:{taint.effect} among taints and startupTaints"
+            seen.add((taint.key, taint.effect))
+
+
+def _taint(taint: Taint, path: Path) -> Iterator[Problem]:
+    if wrong := label_key_problem(taint.key):
+        yield (*path, "key"), wrong
+    if wrong := label_value_problem(taint.value):
+        yield (*path, "value"), wrong
+    if taint.effect not in TAINT_EFFECTS:
+        yield (*path, "effect"), f"must be one of {', '.join(TAINT_EFFECTS)}, is {taint.effect!r}"
+
+
+def _node_class_reference(pool: NodePool) -> Iterator[Problem]:
+    reference = pool.spec.template.spec.node_class_ref
+    if not reference.name:
+        yield (*_REFERENCE, "name"), "must not be empty"
+    for field, value, known in (
+        ("group", reference.group, "karpenter.k8s.aws"),
+        ("kind", reference.kind, "EC2NodeClass"),
+    ):
+        if value != known:
+            yield (*_REFERENCE, field), f"must be {known}, is {value!r}"
+
+
+def _lifetimes(pool: NodePool) -> Iterator[Problem]:
+    spec = pool.spec.template.spec
+    yield from attempt(durations.seconds_or_never, spec.expire_after, (*_CLAIM, "expireAfter"))
+    if spec.termination_grace_period is not None:
+        yield from attempt(durations.seconds, spec.termination_grace_period, (*_CLAIM, "terminationGracePeriod"))
+
+
+def _consolidation(pool: NodePool) -> Iterator[Problem]:
+    disruption = pool.spec.disruption
+    yield from attempt(durations.seconds_or_never, disruption.consolidate_after, (*_DISRUPTION, "consolidateAfter"))
+    if disruption.consolidation_policy not in CONSOLIDATION_POLICIES:
+        reason = f"must be one of {', '.join(CONSOLIDATION_POLICIES)}, is {disruption.consolidation_policy!r}"
+        yield (*_DISRUPTION, "consolidationPolicy"), reason
+
+
+def _budgets(pool: NodePool) -> Iterator[Problem]:
+    path = (*_DISRUPTION, "budgets")
+    budgets = pool.spec.disruption.budgets
+    if len(budgets) > 50:
+        yield path, f"at most 50 budgets are allowed, there are {len(budgets)}"
+    for number, budget in enumerate(budgets):
+        here = (*path, number)
+        if not _BUDGET_NODES.fullmatch(budget.nodes):
+            yield (*here, "nodes"), f"{budget.nodes!r} is neither a whole number nor a percentage from 0% to 100%"
+        if (budget.schedule is None) != (budget.duration is None):
+            yield here, "schedule and duration must be set together"
+        if budget.schedule is not None:
+            yield from attempt(cron.parse_cron, budget.schedule, (*here, "schedule"))
+        if budget.duration is not None:
+            yield from attempt(durations.budget_seconds, budget.duration, (*here, "duration"))
+        yield from _budget_reasons(budget.reasons or (), (*here, "reasons"))
+
+
+def _budget_reasons(reasons: tuple[str, ...], path: Path) -> Iterator[Problem]:
+    if len(reasons) > 50:
+        yield path, f"at most 50 reasons are allowed, there are {len(reasons)}"
+    for number, reason in enumerate(reasons):
+        if reason not in BUDGET_REASONS:
+            yield (*path, number), f"must be one of {', '.join(BUDGET_REASONS)}, is {reason!r}"
+        elif reason in reasons[:number]:
+            yield (*path, number), f"{reason} is listed twice"
+
+
+_RULES: tuple[Callable[[NodePool], Iterator[Problem]], ...] = (
+    _names,
+    _annotations,
+    _replicas_and_limits,
+    _labels,
+    _requirements,
+    _taints,
+    _node_class_reference,
+    _lifetimes,
+    _consolidation,
+    _budgets,
+)

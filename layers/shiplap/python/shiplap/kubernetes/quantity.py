@@ -6,8 +6,9 @@ bytes for memory and storage, plain counts for the rest. Fractions round up, as 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from functools import lru_cache
 from math import ceil
 
@@ -17,18 +18,16 @@ PODS = "pods"
 EPHEMERAL_STORAGE = "ephemeral-storage"
 
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60}
-_DECIMAL = {
+_DECIMAL = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "E": 10**18}
+_FACTORS = {
     "n": Decimal("1e-9"),
     "u": Decimal("1e-6"),
     "m": Decimal("1e-3"),
     "": Decimal(1),
-    "k": Decimal(10**3),
-    "M": Decimal(10**6),
-    "G": Decimal(10**9),
-    "T": Decimal(10**12),
-    "P": Decimal(10**15),
-    "E": Decimal(10**18),
+    **{suffix: Decimal(factor) for suffix, factor in (_BINARY | _DECIMAL).items()},
 }
+# An exponent or a suffix, never both.
+_QUANTITY = re.compile(r"([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d{1,2}(?![A-Za-z]))?)([numkMGTPE]|[KMGTPE]i)?", re.ASCII)
 _BYTES = (MEMORY, EPHEMERAL_STORAGE, "storage")
 
 
@@ -38,26 +37,11 @@ def parse_quantity(text: str | int | float) -> Decimal:
     Raises:
         ValueError: the text is not a Kubernetes quantity.
     """
-    if not isinstance(text, str):
-        return Decimal(str(text))
-    for suffix, factor in _BINARY.items():
-        if text.endswith(suffix):
-            return _number(text, text[: -len(suffix)]) * factor
-    if text and text[-1] in _DECIMAL and not text[-1].isdigit():
-        return _number(text, text[:-1]) * _DECIMAL[text[-1]]
-    return _number(text, text)
-
-
-def _number(whole: str, digits: str) -> Decimal:
-    try:
-        value = Decimal(digits)
-    except InvalidOperation:
-        raise ValueError(
-            f"{whole!r} is not a quantity: expected digits and an optional suffix such as m, k, Mi, Gi"
-        ) from None
-    if not value.is_finite() or digits != digits.strip() or "_" in digits:
-        raise ValueError(f"{whole!r} is not a quantity: expected digits and an optional suffix such as m, k, Mi, Gi")
-    return value
+    found = _QUANTITY.fullmatch(text if isinstance(text, str) else str(text))
+    if found is None:
+        raise ValueError(f"{text!r} is not a quantity: expected digits and an optional suffix such as m, k, Mi, Gi")
+    number, suffix = found.groups()
+    return Decimal(number) * _FACTORS[suffix or ""]
 
 
 @lru_cache(maxsize=65536)
@@ -94,9 +78,9 @@ def format_amount(resource: str, amount: int) -> str:
         for suffix, factor in reversed(_BINARY.items()):
             if amount % factor == 0:
                 return f"{amount // factor}{suffix}"
-        for suffix in ("E", "P", "T", "G", "M", "k"):
-            if amount % int(_DECIMAL[suffix]) == 0:
-                return f"{amount // int(_DECIMAL[suffix])}{suffix}"
+        for suffix, factor in reversed(_DECIMAL.items()):
+            if amount % factor == 0:
+                return f"{amount // factor}{suffix}"
     return str(amount)
 
 

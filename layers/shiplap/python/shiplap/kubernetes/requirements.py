@@ -15,6 +15,8 @@ import msgspec
 
 from shiplap.kubernetes.labels import NORMALIZED
 
+_LARGEST = 2**63 - 1
+
 OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Gte", "Lte")
 
 
@@ -48,8 +50,8 @@ class Requirement(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def forbids_nothing_defined(self) -> bool:
-        """True for NotIn and DoesNotExist, which a node without the label satisfies."""
-        return self.operator in ("NotIn", "DoesNotExist")
+        """True for NotIn and DoesNotExist, which a node without the label satisfies; bounds need a value to compare."""
+        return self.operator in ("NotIn", "DoesNotExist") and self.at_least is None and self.at_most is None
 
     def has(self, value: str) -> bool:
         """Whether the label may have this value."""
@@ -113,6 +115,8 @@ def requirement(key: str, operator: str, values: Collection[str] = (), min_value
         number = _integer(next(iter(values))) if len(values) == 1 else None
         if number is None:
             raise ValueError(f"{key}: operator {operator} needs exactly one integer value")
+        if (operator == "Gt" and number == _LARGEST) or (operator == "Lt" and number == -_LARGEST - 1):
+            return Requirement(key, min_values=min_values)
         if operator in ("Gt", "Gte"):
             return Requirement(key, True, at_least=number + (operator == "Gt"), min_values=min_values)
         return Requirement(key, True, at_most=number - (operator == "Lt"), min_values=min_values)
@@ -174,18 +178,27 @@ class Requirements(Mapping[str, Requirement]):
 
         A label the node side does not define satisfies only NotIn and DoesNotExist, unless it is in `allow_undefined`.
         """
+        key = self._conflicting_key(incoming, allow_undefined)
+        if key is None:
+            return None
+        if key in self._by_key:
+            return f"{incoming[key]} does not meet {self._by_key[key]}"
+        hint = _typo_hint(key, allow_undefined) or _typo_hint(key, self._by_key)
+        return f'label "{key}" does not have known values{hint}'
+
+    def compatible(self, incoming: Mapping[str, Requirement], allow_undefined: Collection[str] = ()) -> bool:
+        """Whether `conflict` finds nothing."""
+        return self._conflicting_key(incoming, allow_undefined) is None
+
+    def _conflicting_key(self, incoming: Mapping[str, Requirement], allow_undefined: Collection[str]) -> str | None:
         for key, wanted in incoming.items():
             mine = self._by_key.get(key)
             if mine is None:
                 if key not in allow_undefined and not wanted.forbids_nothing_defined:
-                    return f'label "{key}" does not have known values'
+                    return key
             elif not mine.intersects(wanted) and not (mine.forbids_nothing_defined and wanted.forbids_nothing_defined):
-                return f"{wanted} does not meet {mine}"
+                return key
         return None
-
-    def compatible(self, incoming: Mapping[str, Requirement], allow_undefined: Collection[str] = ()) -> bool:
-        """Whether `conflict` finds nothing."""
-        return self.conflict(incoming, allow_undefined) is None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Requirements) and self._by_key == other._by_key
@@ -197,9 +210,22 @@ class Requirements(Mapping[str, Requirement]):
         return f"Requirements({', '.join(str(self._by_key[key]) for key in sorted(self._by_key))})"
 
 
+def _typo_hint(key: str, known: Iterable[str]) -> str:
+    """The first known label that holds the key, or ends like it."""
+    ending = key.rpartition("/")[2]
+    for label in sorted(known):
+        if key in label or label.endswith(ending):
+            return f' (typo of "{label}"?)'
+    return ""
+
+
 def _integer(text: str) -> int | None:
-    digits = text[1:] if text[:1] in "+-" else text
-    return int(text) if digits.isdigit() and digits.isascii() else None
+    """The number a label value spells; None for other text and for what does not fit 64 bits, as on a cluster."""
+    digits = text[1:] if text[:1] in ("+", "-") else text
+    if not (digits.isascii() and digits.isdigit()) or len(digits) > 32:
+        return None
+    number = int(text)
+    return number if -_LARGEST - 1 <= number <= _LARGEST else None
 
 
 def _extreme(choose: Callable[..., int], left: int | None, right: int | None) -> int | None:

@@ -1,0 +1,55 @@
+"""Small checks that the rules of several kinds share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
+
+from shiplap.api.decoding import Path, Problem
+from shiplap.kubernetes.names import subdomain_problem
+from shiplap.kubernetes.objects import ObjectMeta
+from shiplap.kubernetes.quantity import parse_amount
+
+
+def attempt(parse: Callable[[str], object], text: str, path: Path) -> Iterator[Problem]:
+    """What `parse` finds wrong with a text."""
+    try:
+        parse(text)
+    except ValueError as error:
+        yield path, str(error)
+
+
+def one_of(value: str | None, known: Collection[str], path: Path) -> Iterator[Problem]:
+    """An optional field with a closed set of values."""
+    if value is not None and value not in known:
+        yield path, f"must be one of {', '.join(known)}, is {value!r}"
+
+
+def within(value: int | None, lowest: int, highest: int, path: Path) -> Iterator[Problem]:
+    """An optional number with bounds."""
+    if value is not None and not lowest <= value <= highest:
+        yield path, f"must be from {lowest} to {highest}, is {value}"
+
+
+def absent(data: Mapping[str, Any], path: Path) -> bool:
+    """Whether a field was not written; a null was not."""
+    value: Any = data
+    for step in path:
+        value = value.get(step) if isinstance(value, Mapping) else None
+    return value is None
+
+
+def name_problems(metadata: ObjectMeta, *, is_label: bool) -> Iterator[Problem]:
+    """Of an object's name; one that becomes the value of a node's label is shorter."""
+    if wrong := subdomain_problem(metadata.name, 63 if is_label else 253):
+        yield ("metadata", "name"), wrong
+
+
+def quantity_problems(amounts: Mapping[str, str | int | float], path: Path) -> Iterator[Problem]:
+    """Of a resource list: every amount is a quantity and not negative."""
+    for resource, text in amounts.items():
+        try:
+            if parse_amount(resource, text) < 0:
+                yield (*path, resource), f"must not be negative, is {text!r}"
+        except ValueError as error:
+            yield (*path, resource), str(error)

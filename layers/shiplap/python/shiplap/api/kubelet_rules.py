@@ -1,0 +1,161 @@
+"""What the open `kubelet` map of an EC2NodeClass must satisfy.
+
+Its fields are the kubelet's own, checked for spelling and type at every depth. Expressions in place of quantities,
+which Karpenter has behind a gate that is off, are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from shiplap.api import durations
+from shiplap.api.ami_rules import CUSTOM, ami_family
+from shiplap.api.common_rules import absent, attempt, within
+from shiplap.api.decoding import Path, Problem, decode
+from shiplap.api.kubelet_fields import DURATIONS, NESTED_DURATIONS, KubeletConfiguration
+from shiplap.api.types import EC2NodeClass
+from shiplap.kubernetes.quantity import CPU, EPHEMERAL_STORAGE, MEMORY, parse_quantity
+
+_KUBELET: Path = ("spec", "kubelet")
+_SIGNALS = (
+    "memory.available",
+    "nodefs.available",
+    "nodefs.inodesFree",
+    "imagefs.available",
+    "imagefs.inodesFree",
+    "pid.available",
+)
+_RESERVABLE = (CPU, MEMORY, EPHEMERAL_STORAGE, "pid")
+_EVERY_FAMILY = (
+    "clusterDNS",
+    "maxPods",
+    "podsPerCore",
+    "systemReserved",
+    "kubeReserved",
+    "evictionHard",
+    "evictionSoft",
+    "evictionSoftGracePeriod",
+    "evictionMaxPodGracePeriod",
+    "imageGCHighThresholdPercent",
+    "imageGCLowThresholdPercent",
+    "cpuCFSQuota",
+)
+_MOST_PODS = 2**31 - 1
+_NO_EXPRESSIONS = "expressions are not supported"
+
+
+def kubelet_problems(node_class: EC2NodeClass) -> Iterator[Problem]:
+    """Of the kubelet map, by itself and for the AMI family it is for."""
+    shaped, problems = decode(node_class.spec.kubelet, KubeletConfiguration)
+    yield from (((*_KUBELET, *path), reason) for path, reason in problems)
+    if "registerWithTaints" in node_class.spec.kubelet:
+        yield (*_KUBELET, "registerWithTaints"), "write taints or startupTaints in the NodePool instead"
+    if shaped is not None:
+        kubelet = {field: value for field, value in msgspec.to_builtins(shaped).items() if value is not None}
+        yield from _durations(kubelet)
+        yield from _numbers(kubelet)
+        yield from _reserved(kubelet)
+        yield from _evictions(kubelet)
+        yield from _family_limits(kubelet, ami_family(node_class.spec))
+
+
+def _durations(kubelet: Mapping[str, Any]) -> Iterator[Problem]:
+    for path in (*((name,) for name in DURATIONS.split()), *NESTED_DURATIONS):
+        if not absent(kubelet, path):
+            value: Any = kubelet
+            for step in path:
+                value = value[step]
+            yield from attempt(durations.go_seconds, value, (*_KUBELET, *path))
+
+
+def _numbers(kubelet: Mapping[str, Any]) -> Iterator[Problem]:
+    for field in ("podsPerCore", "evictionMaxPodGracePeriod"):
+        yield from within(kubelet.get(field), 0, _MOST_PODS, (*_KUBELET, field))
+    max_pods = kubelet.get("maxPods")
+    if isinstance(max_pods, str):
+        if max_pods.isascii() and max_pods.isdigit():
+            max_pods = int(max_pods)
+        else:
+            yield (*_KUBELET, "maxPods"), f"{max_pods!r} is not a whole number; {_NO_EXPRESSIONS}"
+            max_pods = None
+    yield from within(max_pods, 0, _MOST_PODS, (*_KUBELET, "maxPods"))
+    high, low = (kubelet.get(f"imageGC{which}ThresholdPercent") for which in ("High", "Low"))
+    yield from within(high, 0, 100, (*_KUBELET, "imageGCHighThresholdPercent"))
+    yield from within(low, 0, 100, (*_KUBELET, "imageGCLowThresholdPercent"))
+    if high is not None and low is not None and high <= low:
+        yield (*_KUBELET, "imageGCHighThresholdPercent"), f"must be above imageGCLowThresholdPercent ({low}), is {high}"
+
+
+def _reserved(kubelet: Mapping[str, Any]) -> Iterator[Problem]:
+    for field in ("kubeReserved", "systemReserved"):
+        for resource, text in (kubelet.get(field) or {}).items():
+            path = (*_KUBELET, field, resource)
+            if resource not in _RESERVABLE:
+                yield path, f"cannot be reserved; {', '.join(_RESERVABLE)} can"
+            elif text.startswith("-"):
+                yield path, f"must not be negative, is {text!r}"
+            else:
+                yield from _quantity(text, path)
+
+
+def _evictions(kubelet: Mapping[str, Any]) -> Iterator[Problem]:
+    for field in ("evictionHard", "evictionSoft"):
+        for signal, text in (kubelet.get(field) or {}).items():
+            yield from _signal(signal, (*_KUBELET, field, signal))
+            yield from _threshold(text, (*_KUBELET, field, signal))
+    soft = kubelet.get("evictionSoft") or {}
+    grace = kubelet.get("evictionSoftGracePeriod") or {}
+    for signal, text in grace.items():
+        path = (*_KUBELET, "evictionSoftGracePeriod", signal)
+        yield from _signal(signal, path)
+        yield from attempt(durations.go_seconds, text, path)
+        if text.startswith("-"):
+            yield path, f"must not be negative, is {text!r}"
+        if signal not in soft:
+            yield path, "evictionSoft has no threshold for this signal"
+    for signal in soft:
+        if signal not in grace:
+            yield (*_KUBELET, "evictionSoft", signal), "evictionSoftGracePeriod has no period for this signal"
+
+
+def _signal(signal: str, path: Path) -> Iterator[Problem]:
+    if signal not in _SIGNALS:
+        yield path, f"unknown eviction signal; known are {', '.join(_SIGNALS)}"
+
+
+def _threshold(text: str, path: Path) -> Iterator[Problem]:
+    if not text.endswith("%"):
+        if text.startswith("-"):
+            yield path, f"must not be negative, is {text!r}"
+        else:
+            yield from _quantity(text, path)
+        return
+    try:
+        valid = 0 <= float(text[:-1]) <= 100
+    except ValueError:
+        valid = False
+    if not valid:
+        yield path, f"{text!r} is not a percentage from 0% to 100%"
+
+
+def _quantity(text: str, path: Path) -> Iterator[Problem]:
+    try:
+        parse_quantity(text)
+    except ValueError as error:
+        yield path, f"{error}; {_NO_EXPRESSIONS}"
+
+
+def _family_limits(kubelet: Mapping[str, Any], family: str) -> Iterator[Problem]:
+    """What the bootstrap of a family can hand to its kubelet. Users of Custom write their own."""
+    if family in ("", "AL2023", CUSTOM):
+        return
+    for field in kubelet:
+        if field not in _EVERY_FAMILY:
+            yield (*_KUBELET, field), f"AMIs of family {family} cannot be given this setting; AL2023 can"
+    if family == "Bottlerocket" and kubelet.get("podsPerCore") is not None:
+        yield (*_KUBELET, "podsPerCore"), "Bottlerocket has no podsPerCore"
+    if len(kubelet.get("clusterDNS") or ()) > 1:
+        yield (*_KUBELET, "clusterDNS"), f"AMIs of family {family} take one address"
