@@ -25,7 +25,8 @@ class SchedulingSettings(msgspec.Struct, frozen=True, omit_defaults=True):
     """Knobs of a decision. `preference_policy` Respect|Ignore, `min_values_policy` Strict|BestEffort.
 
     `max_instance_types` caps a claim's launch list; `improve_s` is the time budget of the cost search (0: first-fit
-    decreasing only); `explore` allows claims that rely on estimates nobody has verified yet.
+    decreasing only); `explore` allows claims that rely on estimates nobody has verified yet; `autoscaler_hold_s` is how
+    long a pod is left alone after Cluster Autoscaler launched a node for it.
     """
 
     preference_policy: str = "Respect"
@@ -33,6 +34,7 @@ class SchedulingSettings(msgspec.Struct, frozen=True, omit_defaults=True):
     max_instance_types: int = 60
     improve_s: float = 0.0
     explore: bool = True
+    autoscaler_hold_s: float = 600.0
 
 
 class ClusterView(msgspec.Struct, frozen=True, omit_defaults=True):

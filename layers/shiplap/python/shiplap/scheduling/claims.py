@@ -1,0 +1,221 @@
+"""From a packed claim to the node claim of a plan: its list of types, labels, requirements, launch choice and name."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from shiplap.api.nodeclaim import PodReference
+from shiplap.api.types import RequirementSpec
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.objects import Pod
+from shiplap.kubernetes.requirements import Requirement, Requirements, written
+from shiplap.scheduling.groups import Group
+from shiplap.scheduling.pack import OpenClaim
+from shiplap.scheduling.plan import LaunchChoice, PlannedClaim
+from shiplap.scheduling.resources import Ints
+from shiplap.scheduling.universe import careful_allocatable
+
+RELAXED = "karpenter.sh/nodeclaim-min-values-relaxed"
+_MARKS = (labels.REGISTERED, labels.INITIALIZED)
+_NAME_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+_SUFFIX = 8
+_LABEL_MAX = 63
+
+
+@dataclass(frozen=True, slots=True)
+class TypeList:
+    """The types a claim may launch, cheapest first, as rows of its catalogue: one row per type."""
+
+    rows: Ints
+    names: tuple[str, ...]
+    estimated: tuple[str, ...]
+
+
+def reference(pod: Pod) -> PodReference:
+    """How plans name a pod."""
+    return PodReference(pod.metadata.namespace or "default", pod.metadata.name, pod.metadata.uid)
+
+
+class ClaimWriter:
+    """Writes the claims of one plan; names are unique within it and among `taken`."""
+
+    def __init__(self, cluster: str, epoch: int, max_instance_types: int, taken: Collection[str]) -> None:
+        self._seed = f"{cluster}\0{epoch}"
+        self._max_types = max_instance_types
+        self._taken = set(taken)
+        self._lists: dict[tuple[int, bytes], TypeList | None] = {}
+
+    def write(self, claim: OpenClaim, used: Ints, reasons: Sequence[str]) -> PlannedClaim | None:
+        """The planned claim for a load of `used` [resources]; None when no list short enough keeps minValues."""
+        types = self._type_list(claim.group, used)
+        if types is None:
+            return None
+        group = claim.group
+        lane, template = group.lane, group.lane.pool.spec.template
+        pods = tuple(sorted(reference(pod) for _, members in claim.pods for pod in members))
+        requirements = _narrowed(group, types)
+        annotations = dict(template.metadata.annotations)
+        if claim.relaxed:
+            annotations[RELAXED] = "true"
+        return PlannedClaim(
+            name=self._name(lane.pool.metadata.name, pods),
+            node_pool=lane.pool.metadata.name,
+            node_class=template.spec.node_class_ref.name,
+            tier=lane.tier.index,
+            requirements=_written(requirements, group),
+            taints=template.spec.taints,
+            startup_taints=template.spec.startup_taints,
+            labels=_labels(requirements, group),
+            annotations=annotations,
+            instance_types=types.names,
+            launch=_launch(group, types),
+            requests=lane.table.axis.amounts(used + lane.daemons.overhead[lane.table.row_type[types.rows]].min(axis=0)),
+            pods=pods,
+            reasons=tuple(reasons),
+            allocatable=_smallest_allocatable(group, types),
+            relies_on_estimate=types.estimated,
+        )
+
+    def _name(self, pool: str, pods: Sequence[PodReference]) -> str:
+        """`<pool>-<digest>`: a DNS label that depends on cluster, epoch and content only."""
+        content = f"{self._seed}\0{pool}\0" + "\0".join(f"{pod.namespace}/{pod.name}/{pod.uid}" for pod in pods)
+        stem = pool.replace(".", "-")[: _LABEL_MAX - _SUFFIX - 1].rstrip("-")
+        for attempt in range(len(self._taken) + 1):
+            digest = int.from_bytes(hashlib.sha256(f"{content}\0{attempt}".encode()).digest()[:16])
+            suffix = "".join(
+                _NAME_ALPHABET[digest // len(_NAME_ALPHABET) ** place % len(_NAME_ALPHABET)] for place in range(_SUFFIX)
+            )
+            name = f"{stem}-{suffix}"
+            if name not in self._taken:
+                break
+        self._taken.add(name)
+        return name
+
+    def _type_list(self, group: Group, used: Ints) -> TypeList | None:
+        holds = group.holding(used)
+        key = (group.index, holds.tobytes())
+        if key not in self._lists:
+            self._lists[key] = _choose(group, np.flatnonzero(holds), self._max_types)
+        return self._lists[key]
+
+
+def _choose(group: Group, columns: Ints, most: int) -> TypeList | None:
+    """Cheapest first, at most `most` types; types that minValues needs go before cheaper ones it does not."""
+    table = group.lane.table
+    best: dict[int, int] = {}
+    for column in columns.tolist():
+        place = int(table.row_type[group.rows[column]])
+        known = best.get(place)
+        # Of a type's two rows the careful one is preferred: the list then relies on no estimate.
+        if known is None or table.row_estimate[group.rows[known]]:
+            best[place] = column
+    chosen = sorted(best.values())
+    if len(chosen) > most:
+        needed = _needed_for_minimums(group, chosen)
+        needed += [column for column in chosen if column not in set(needed)]
+        chosen = sorted(needed[:most])
+    for key, least in group.minimums.items():
+        if int(group.values(key)[:, chosen].any(axis=1).sum()) < least:
+            return None
+    chosen.sort(key=lambda column: (group.price[column], table.names[table.row_type[group.rows[column]]]))
+    rows = group.rows[chosen]
+    names = tuple(table.names[place] for place in table.row_type[rows].tolist())
+    estimated = tuple(name for name, guess in zip(names, table.row_estimate[rows].tolist(), strict=True) if guess)
+    return TypeList(rows, names, estimated)
+
+
+def _needed_for_minimums(group: Group, columns: Sequence[int]) -> list[int]:
+    """The cheapest types that together keep every minValues; greedy, by price."""
+    needed: list[int] = []
+    for key, least in group.minimums.items():
+        has = group.values(key)
+        seen = has[:, needed].any(axis=1) if needed else np.zeros(len(has), np.bool_)
+        for column in columns:
+            if int(seen.sum()) >= least:
+                break
+            if bool((has[:, column] & ~seen).any()):
+                seen |= has[:, column]
+                if column not in needed:
+                    needed.append(column)
+    return needed
+
+
+def _narrowed(group: Group, types: TypeList) -> Requirements:
+    """The claim's requirements with type, zone and capacity type reduced to what can be bought now."""
+    table = group.lane.table
+    places = table.row_type[types.rows]
+    buyable = np.isfinite(table.prices[places]) & table.cells(group.requirements)
+    zones = [zone for zone, has in zip(table.zones, buyable.any(axis=(0, 2)), strict=True) if has]
+    kinds = [kind for kind, has in zip(table.capacity_types, buyable.any(axis=(0, 1)), strict=True) if has]
+    return group.requirements.and_(
+        (
+            Requirement(labels.INSTANCE_TYPE, False, frozenset(types.names)),
+            Requirement(labels.ZONE, False, frozenset(zones)),
+            Requirement(labels.CAPACITY_TYPE, False, frozenset(kinds)),
+        )
+    )
+
+
+def _written(requirements: Requirements, group: Group) -> tuple[RequirementSpec, ...]:
+    return tuple(
+        RequirementSpec(key, operator, values, group.minimums.get(key))
+        for name in sorted(requirements)
+        if name not in _MARKS and name != labels.HOSTNAME
+        for key, operator, values in written(requirements[name])
+    )
+
+
+def _labels(requirements: Requirements, group: Group) -> dict[str, str]:
+    """Labels the node is certain to carry: the pool's, one per custom key, and well-known keys left with one value."""
+    result = {}
+    for key in sorted(requirements):
+        entry = requirements[key]
+        if key in _MARKS or key == labels.HOSTNAME:
+            continue
+        if key in group.lane.allow_undefined and key not in group.lane.given:
+            if not entry.complement and len(entry.values) == 1:
+                result[key] = next(iter(entry.values))
+            continue
+        value = any_value(entry)
+        if value is not None:
+            result[key] = value
+    return result
+
+
+def any_value(entry: Requirement) -> str | None:
+    """The value a custom label gets on the node: the smallest by name, or the smallest number an open set allows."""
+    if not entry.complement:
+        return min(entry.values, default=None)
+    if entry.at_least is None and entry.at_most is not None:
+        number, step = entry.at_most, -1
+    else:
+        number, step = max(entry.at_least or 0, 0), 1
+    while str(number) in entry.values:
+        number += step
+    return str(number) if entry.has(str(number)) else None
+
+
+def _launch(group: Group, types: TypeList) -> LaunchChoice:
+    """The cheapest available offering of the cheapest type; ties go to the capacity type and zone first by name."""
+    table = group.lane.table
+    place = int(table.row_type[types.rows[0]])
+    prices = np.where(table.cells(group.requirements)[0], table.prices[place], np.inf)
+    kind, zone = divmod(int(np.argmin(prices.T)), len(table.zones))
+    return LaunchChoice(table.names[place], table.zones[zone], table.capacity_types[kind], float(prices[zone, kind]))
+
+
+def _smallest_allocatable(group: Group, types: TypeList) -> dict[str, int]:
+    """Per resource the least that the plan counts on over the list."""
+    table = group.lane.table
+    smallest: dict[str, int] = {}
+    lists = []
+    for row in types.rows.tolist():
+        item = table.types[table.row_type[row]]
+        lists.append(item.allocatable if table.row_estimate[row] or item.verified else careful_allocatable(item))
+    for resource in sorted(set().union(*lists)):
+        smallest[resource] = min(amounts.get(resource, 0) for amounts in lists)
+    return {resource: amount for resource, amount in smallest.items() if amount > 0}

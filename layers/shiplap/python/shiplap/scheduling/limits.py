@@ -1,0 +1,56 @@
+"""The limits of NodePools, kept exactly.
+
+A claim is charged with the largest instance type left in its list, per resource, because any of them may be launched;
+so the sum of charges never exceeds a limit, whatever EC2 picks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from shiplap.kubernetes.quantity import parse_amount
+from shiplap.scheduling.resources import PLENTY, Axis, Bools, Ints
+
+NODES = "nodes"
+
+
+class Budget:
+    """What a NodePool may still launch: `left` [resources] and `nodes_left`; `PLENTY` where there is no limit."""
+
+    def __init__(self, limits: Mapping[str, str | int | float], axis: Axis) -> None:
+        """Raises ValueError for a malformed quantity."""
+        amounts = {name: parse_amount(name, text) for name, text in limits.items()}
+        self.axis = axis
+        self.limits = amounts
+        self.left: Ints = axis.vector(amounts, PLENTY)
+        self.nodes_left: int = amounts.get(NODES, PLENTY)
+        self.columns: Ints = np.flatnonzero(self.left < PLENTY)
+        self.limited = bool(amounts)
+
+    def copy(self) -> Budget:
+        """An independent budget in the same state."""
+        twin = Budget.__new__(Budget)
+        twin.__dict__.update(self.__dict__)
+        twin.left = self.left.copy()
+        return twin
+
+    def charge(self, capacity: Ints, nodes: int = 1) -> None:
+        """Take the capacity [resources] of each of `nodes` nodes."""
+        self.left[self.columns] -= capacity[self.columns] * nodes
+        self.nodes_left -= nodes
+
+    def allowed(self, capacity: Ints) -> Bools:
+        """Which of these capacities [n, resources] one more node may have."""
+        return (capacity[:, self.columns] <= np.maximum(self.left[self.columns], 0)).all(axis=1)
+
+    def openable(self, charge: Ints) -> int:
+        """How many nodes of this capacity [resources] may be launched."""
+        columns = self.columns[charge[self.columns] > 0]
+        fits = min((self.left[columns] // charge[columns]).tolist(), default=PLENTY)
+        return max(min(fits, self.nodes_left), 0)
+
+    def resources(self) -> Iterable[str]:
+        """The limited resources other than `nodes`."""
+        return [self.axis.names[column] for column in self.columns.tolist()]

@@ -1,0 +1,95 @@
+"""The decision: a snapshot in, a plan out.
+
+A pure function of the snapshot: equal snapshots give equal plans, and the order of its lists does not matter.
+"""
+
+from __future__ import annotations
+
+from shiplap.errors import InvalidInput
+from shiplap.scheduling.claims import ClaimWriter, reference
+from shiplap.scheduling.classes import PodClass
+from shiplap.scheduling.explain import Explainer
+from shiplap.scheduling.groups import Groups
+from shiplap.scheduling.pack import Packer, Packing
+from shiplap.scheduling.plan import Placement, Plan, PlannedClaim, PlanStats, Unschedulable
+from shiplap.scheduling.snapshot import Snapshot
+from shiplap.scheduling.world import World, compile_world
+
+
+def plan(snapshot: Snapshot) -> Plan:
+    """Decide where every pending pod goes.
+
+    Raises:
+        InvalidInput: a quantity, requirement or timestamp of a NodePool, Node or event is malformed. Validated
+            manifests and objects of an API server never are; a malformed pod is reported as unschedulable instead.
+    """
+    try:
+        world = compile_world(snapshot)
+    except ValueError as error:
+        raise InvalidInput("snapshot", str(error)) from error
+    plannable = [item for item in world.classes if not item.problem and not item.keeps_off]
+    return _write(snapshot, world, _pack(snapshot, world, plannable))
+
+
+def _pack(snapshot: Snapshot, world: World, plannable: list[PodClass]) -> Packing:
+    """Largest first; by priority only if that leaves out a pod which a less important one could have made room for."""
+    packing = _run(snapshot, world, plannable)
+    if not packing.unplaced:
+        return packing
+    alone = _run_alone(snapshot, world, [item for item in plannable if item.index in packing.unplaced])
+    placed = [item for item in plannable if len(packing.unplaced.get(item.index, ())) < len(item.members)]
+    lowest = min((item.priority for item in placed), default=0)
+    if not any(item.priority > lowest for item in alone):
+        return packing
+    return _run(snapshot, world, sorted(plannable, key=lambda item: (-item.priority, item.index)))
+
+
+def _run(snapshot: Snapshot, world: World, ordered: list[PodClass]) -> Packing:
+    best_effort = snapshot.settings.min_values_policy == "BestEffort"
+    return Packer(world.lanes, world.nodes, world.axis, best_effort=best_effort, groups=Groups()).run(ordered)
+
+
+def _run_alone(snapshot: Snapshot, world: World, items: list[PodClass]) -> list[PodClass]:
+    """The classes of which at least one more pod would be placed if there were no others."""
+    return [
+        item for item in items if len(_run(snapshot, world, [item]).unplaced.get(item.index, ())) < len(item.members)
+    ]
+
+
+def _write(snapshot: Snapshot, world: World, packing: Packing) -> Plan:
+    explainer = Explainer(world, packing)
+    writer = ClaimWriter(snapshot.cluster, snapshot.epoch, max(snapshot.settings.max_instance_types, 1), world.taken)
+    planned: list[PlannedClaim] = []
+    unschedulable = []
+    for claim, used in zip(packing.claims, packing.used, strict=True):
+        written = writer.write(claim, used, explainer.reasons(claim))
+        if written is not None:
+            planned.append(written)
+        else:
+            message = explainer.truncated(claim, snapshot.settings.max_instance_types)
+            unschedulable += [Unschedulable(reference(pod), message) for _, pods in claim.pods for pod in pods]
+    ignored = [Unschedulable(reference(pod), reason) for pod, reason in world.pods.ignored]
+    for item in world.classes:
+        if item.keeps_off:
+            reason = "asks to stay off provisioned nodes"
+            ignored += [Unschedulable(reference(pod), reason) for pod in item.members]
+            continue
+        left = item.members if item.problem else packing.unplaced.get(item.index, ())
+        if left:
+            message, nearest = explainer.unschedulable(item)
+            unschedulable += [Unschedulable(reference(pod), message, nearest) for pod in left]
+    planned.sort(key=lambda claim: claim.name)
+    return Plan(
+        node_claims=tuple(planned),
+        existing_nodes=tuple(
+            Placement(room.name, tuple(sorted(map(reference, pods))))
+            for room, pods in sorted(
+                zip(packing.nodes.rooms, packing.nodes.placed, strict=True), key=lambda pair: pair[0].name
+            )
+            if pods
+        ),
+        unschedulable=tuple(sorted(unschedulable, key=lambda entry: entry.pod)),
+        ignored=tuple(sorted(ignored, key=lambda entry: entry.pod)),
+        hourly=round(sum(claim.launch.price for claim in planned), 6),
+        stats=PlanStats(sum(len(item.members) for item in world.classes), len(world.classes)),
+    )

@@ -1,0 +1,126 @@
+"""Which pods a decision plans, which it leaves alone, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.objects import Event, Pod
+from shiplap.kubernetes.timestamps import epoch
+
+_AUTOSCALER = "cluster-autoscaler"
+_TERMINAL = ("Succeeded", "Failed")
+_NODE_BOUND_OWNERS = {"DaemonSet": "belongs to a DaemonSet", "Node": "is a static pod"}
+
+
+@dataclass(slots=True)
+class Sorted:
+    """The pods of a cluster by what a decision does with them.
+
+    `bound` maps a node's name to the pods that use it, `nominated` to the pods that kube-scheduler promised it.
+    """
+
+    pending: list[Pod] = field(default_factory=list)
+    ignored: list[tuple[Pod, str]] = field(default_factory=list)
+    bound: dict[str, list[Pod]] = field(default_factory=dict)
+    nominated: dict[str, list[Pod]] = field(default_factory=dict)
+
+
+def sort(
+    pods: Sequence[Pod],
+    *,
+    nodes: Collection[str],
+    leaving: Collection[str],
+    held: Collection[str] = (),
+) -> Sorted:
+    """Sort pods into planned, ignored and bound.
+
+    A pod without a node is planned when kube-scheduler found it unschedulable, or has said nothing about it at all (as
+    in a manifest from a file). Pods on nodes that are being deleted are planned too, if they would be evicted and
+    recreated.
+
+    Args:
+        pods: all pods of the cluster.
+        nodes: names of the nodes that exist; a nomination to any other counts for nothing.
+        leaving: names of the nodes that are being deleted.
+        held: `namespace/name` of pods another autoscaler has just launched for.
+    """
+    result = Sorted()
+    for pod in pods:
+        status = pod.status
+        if status.phase in _TERMINAL:
+            continue
+        node = pod.spec.node_name
+        if node:
+            on_node = result.bound.get(node)
+            if on_node is None:
+                result.bound[node] = [pod]
+            else:
+                on_node.append(pod)
+            if node in leaving and _returns(pod):
+                result.pending.append(pod)
+            continue
+        if pod.metadata.deletion_timestamp:
+            continue
+        if status.nominated_node_name in nodes and status.nominated_node_name not in leaving:
+            result.nominated.setdefault(status.nominated_node_name, []).append(pod)
+            result.ignored.append((pod, f"waits for node {status.nominated_node_name}, which it is nominated to"))
+            continue
+        reason = _reason_to_ignore(pod)
+        if not reason and held and pod.key in held:
+            reason = "Cluster Autoscaler has just launched a node for it (TriggeredScaleUp)"
+        if reason:
+            result.ignored.append((pod, reason))
+        else:
+            result.pending.append(pod)
+    return result
+
+
+def held_back(events: Sequence[Event], now: float, hold_s: float) -> frozenset[str]:
+    """`namespace/name` of the pods that Cluster Autoscaler launched a node for less than `hold_s` seconds ago."""
+    held = set()
+    for event in events:
+        if event.reason != "TriggeredScaleUp" or event.involved_object.kind not in ("", "Pod"):
+            continue
+        if _AUTOSCALER not in (event.source.component, event.reporting_component):
+            continue
+        said_at = event.last_timestamp or event.event_time or event.metadata.creation_timestamp
+        if said_at and now - epoch(said_at) < hold_s:
+            held.add(f"{event.involved_object.namespace or 'default'}/{event.involved_object.name}")
+    return frozenset(held)
+
+
+def owner_kind(pod: Pod) -> str:
+    """The kind of the controller that owns a pod, or of its first owner, or nothing."""
+    owners = pod.metadata.owner_references
+    if not owners:
+        return ""
+    return next((owner.kind for owner in owners if owner.controller), owners[0].kind)
+
+
+def _reason_to_ignore(pod: Pod) -> str:
+    if pod.spec.scheduling_gates:
+        return f"scheduling gate {pod.spec.scheduling_gates[0].name}"
+    if pod.metadata.owner_references:
+        kind = owner_kind(pod)
+        if kind in _NODE_BOUND_OWNERS:
+            return _NODE_BOUND_OWNERS[kind]
+    if not pod.status.conditions:
+        return ""
+    for condition in pod.status.conditions:
+        if condition.type == "PodScheduled":
+            if condition.status == "False" and condition.reason == "Unschedulable":
+                return ""
+            return f"not unschedulable: PodScheduled is {condition.status} {condition.reason}".rstrip()
+    return "kube-scheduler has not looked at it yet"
+
+
+def _returns(pod: Pod) -> bool:
+    """Whether a pod of a leaving node will need room elsewhere."""
+    kind = owner_kind(pod)
+    if kind in _NODE_BOUND_OWNERS:
+        return False
+    if pod.metadata.deletion_timestamp and kind != "StatefulSet":
+        return False
+    return pod.metadata.annotations.get(labels.DO_NOT_DISRUPT) != "true"

@@ -1,0 +1,62 @@
+"""The resource axis of a decision: which resource stands in which column of every array.
+
+Fixing the columns once lets fits be numpy comparisons over all instance types or all open nodes at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shiplap.kubernetes.quantity import CPU, MEMORY, PODS
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+PLENTY = 1 << 60
+"""Stands for "no limit"; far above any real amount, and sums of it still fit 64 bits."""
+
+
+class Axis:
+    """The resources a decision looks at: cpu, memory and pods first, then the others by name."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        leading = (CPU, MEMORY, PODS)
+        self.names: tuple[str, ...] = (*leading, *sorted(set(names).difference(leading)))
+        self._column = {name: column for column, name in enumerate(self.names)}
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def vector(self, amounts: Mapping[str, int], missing: int = 0) -> Ints:
+        """Canonical amounts in column order; resources outside the axis are left out."""
+        return np.array([amounts.get(name, missing) for name in self.names], np.int64)
+
+    def matrix(self, lists: Sequence[Mapping[str, int]]) -> Ints:
+        """One row per resource list, shape [len(lists), len(axis)]."""
+        names = self.names
+        flat = [amounts.get(name, 0) for amounts in lists for name in names]
+        return np.array(flat, np.int64).reshape(len(lists), len(names))
+
+    def amounts(self, row: Ints) -> dict[str, int]:
+        """The non-zero entries of a row as a resource list."""
+        return {name: amount for name, amount in zip(self.names, row.tolist(), strict=True) if amount}
+
+
+def pareto_front(rows: Ints) -> Ints:
+    """The rows that no other row equals or exceeds in every column, shape [front, columns].
+
+    Whether anything fits some row can be answered on the front alone, and the front of a thousand types is a few dozen
+    rows.
+    """
+    scale = np.maximum(rows.max(axis=0, initial=1), 1)
+    left = rows
+    front = []
+    while len(left):
+        best = left[int(np.argmax((left / scale).sum(axis=1)))]
+        front.append(best)
+        left = left[(left > best).any(axis=1)]
+    return np.array(front, np.int64).reshape(len(front), rows.shape[1])

@@ -1,0 +1,226 @@
+"""The instance types of one catalogue as arrays: what each yields, costs and is labelled.
+
+Requirements are evaluated once per distinct requirement against all types at a time, offerings once per distinct set of
+requirements; both are remembered for the decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from shiplap.instances.types import InstanceType
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.requirements import Requirement, Requirements
+from shiplap.scheduling.resources import Axis, Bools, Floats, Ints
+
+_OFFERING_KEYS = frozenset({labels.ZONE, labels.ZONE_ID, labels.CAPACITY_TYPE})
+
+_ALWAYS_PRESENT = frozenset({labels.ARCH, labels.OS, labels.REGION, labels.NODE_POOL, labels.HOSTNAME})
+"""Labels every node has; a type that does not mention one may have any value of it."""
+
+
+def pilot_key(item: InstanceType) -> str:
+    """Names an (AMI, instance type, kubelet settings), as `Snapshot.piloted` does."""
+    return f"{item.ami}/{item.name}#{item.kubelet_hash}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Offered:
+    """What a set of requirements leaves of a catalogue.
+
+    `suits` [types] meets the requirements by its labels; `price` [types] is the cheapest available offering in USD per
+    hour, infinite where there is none; `sold` [types] tells whether there is an offering at all, available or not.
+    """
+
+    suits: Bools
+    price: Floats
+    sold: Bools
+
+
+class TypeTable:
+    """One catalogue compiled.
+
+    A type has one row, or two while it is unverified: the careful row everybody may count on, and an estimate row that
+    one claim may. Arrays over rows: `row_type`, `row_estimate`, `allocatable` [rows, resources]; over types: `capacity`
+    [types, resources], which limits are charged with.
+    """
+
+    def __init__(
+        self, instance_types: Sequence[InstanceType], axis: Axis, *, explore: bool, piloted: Collection[str]
+    ) -> None:
+        self.types = tuple(sorted(instance_types, key=lambda item: item.name))
+        self.names = tuple(item.name for item in self.types)
+        self.index = {name: place for place, name in enumerate(self.names)}
+        self.axis = axis
+        self.capacity = axis.matrix([item.capacity for item in self.types])
+        self._compile_rows(explore=explore, piloted=piloted)
+        self._compile_offerings()
+        self._labels: list[dict[str, Requirement]] = [
+            {entry.key: entry for entry in item.requirements} for item in self.types
+        ]
+        self.label_keys: frozenset[str] = frozenset().union(*map(frozenset, self._labels))
+        self._masks: dict[Requirement, Bools] = {}
+        self._offered: dict[tuple[Requirements, frozenset[str]], Offered] = {}
+        self._known: dict[str, tuple[list[Requirement | None], Ints]] = {}
+
+    def _compile_rows(self, *, explore: bool, piloted: Collection[str]) -> None:
+        owners: list[int] = []
+        estimates: list[bool] = []
+        lists: list[Mapping[str, int]] = []
+        self.row_key: list[str] = []
+        for place, item in enumerate(self.types):
+            estimate = item.allocatable
+            owners.append(place)
+            estimates.append(False)
+            self.row_key.append("")
+            if item.verified:
+                lists.append(estimate)
+                continue
+            careful = careful_allocatable(item)
+            lists.append(careful)
+            key = pilot_key(item)
+            if explore and key not in piloted and any(estimate[r] > careful[r] for r in estimate):
+                owners.append(place)
+                estimates.append(True)
+                lists.append(estimate)
+                self.row_key.append(key)
+        self.row_type: Ints = np.array(owners, np.int64)
+        self.row_estimate: Bools = np.array(estimates, np.bool_)
+        self.allocatable = self.axis.matrix(lists)
+        self.explores = bool(self.row_estimate.any())
+        self.careful_rows: Bools = ~self.row_estimate
+
+    def _compile_offerings(self) -> None:
+        self.zones = tuple(sorted({o.zone for item in self.types for o in item.offerings}))
+        self.capacity_types = tuple(sorted({o.capacity_type for item in self.types for o in item.offerings}))
+        zone_of = {zone: place for place, zone in enumerate(self.zones)}
+        kind_of = {kind: place for place, kind in enumerate(self.capacity_types)}
+        shape = (len(self.types), len(self.zones), len(self.capacity_types))
+        self.prices: Floats = np.full(shape, np.inf)
+        self.sold: Bools = np.zeros(shape, np.bool_)
+        self.zone_ids: dict[str, str] = {}
+        width, depth = shape[1], shape[2]
+        prices, sold = self.prices.reshape(-1), self.sold.reshape(-1)
+        for place, item in enumerate(self.types):
+            for offering in item.offerings:
+                cell = (place * width + zone_of[offering.zone]) * depth + kind_of[offering.capacity_type]
+                sold[cell] = True
+                if offering.available and offering.price < prices[cell]:
+                    prices[cell] = offering.price
+                if offering.zone_id:
+                    self.zone_ids[offering.zone] = offering.zone_id
+
+    def values_of(self, key: str) -> frozenset[str]:
+        """All values that a label takes in this catalogue."""
+        if key == labels.ZONE:
+            return frozenset(self.zones)
+        if key == labels.ZONE_ID:
+            return frozenset(self.zone_ids.values())
+        if key == labels.CAPACITY_TYPE:
+            return frozenset(self.capacity_types)
+        if key == labels.INSTANCE_TYPE:
+            return frozenset(self.names)
+        return frozenset(
+            value for known in self._labels if key in known and not known[key].complement for value in known[key].values
+        )
+
+    def label(self, place: int, key: str) -> Requirement | None:
+        """What a type says about a label, None when nothing."""
+        if key == labels.INSTANCE_TYPE:
+            return Requirement(key, False, frozenset((self.names[place],)))
+        found = self._labels[place].get(key)
+        if found is None and key == labels.ZONE:
+            sold = self.sold[place].any(axis=1)
+            return Requirement(key, False, frozenset(zone for zone, has in zip(self.zones, sold, strict=True) if has))
+        if found is None and key == labels.CAPACITY_TYPE:
+            sold = self.sold[place].any(axis=0)
+            kinds = zip(self.capacity_types, sold, strict=True)
+            return Requirement(key, False, frozenset(kind for kind, has in kinds if has))
+        return found
+
+    def requirement_mask(self, wanted: Requirement) -> Bools:
+        """Which types [types] a requirement on one of their labels leaves."""
+        mask = self._masks.get(wanted)
+        if mask is None:
+            mask = self._masks[wanted] = self._evaluate(wanted)
+        return mask
+
+    def _evaluate(self, wanted: Requirement) -> Bools:
+        if wanted.key == labels.INSTANCE_TYPE:
+            return np.array([wanted.has(name) for name in self.names], np.bool_)
+        distinct, place = self._distinct(wanted.key)
+        undefined = wanted.key in _ALWAYS_PRESENT or wanted.forbids_nothing_defined
+        verdicts = [
+            undefined
+            if known is None
+            else known.intersects(wanted) or (known.forbids_nothing_defined and wanted.forbids_nothing_defined)
+            for known in distinct
+        ]
+        return np.array(verdicts, np.bool_)[place]
+
+    def _distinct(self, key: str) -> tuple[list[Requirement | None], Ints]:
+        """The different things types say about a label, and which of them each type says."""
+        known = self._known.get(key)
+        if known is None:
+            numbers: dict[Requirement | None, int] = {}
+            place = [numbers.setdefault(entry.get(key), len(numbers)) for entry in self._labels]
+            known = self._known[key] = (list(numbers), np.array(place, np.int64))
+        return known
+
+    def offered(self, wanted: Requirements, given: frozenset[str] = frozenset()) -> Offered:
+        """What `wanted` leaves of the catalogue.
+
+        Args:
+            wanted: accumulated requirements of a claim.
+            given: labels the NodePool sets on the node itself, which no type needs to promise.
+        """
+        key = (wanted, given)
+        found = self._offered.get(key)
+        if found is None:
+            found = self._offered[key] = self._filter(wanted, given)
+        return found
+
+    def _filter(self, wanted: Requirements, given: frozenset[str]) -> Offered:
+        suits = np.ones(len(self.types), np.bool_)
+        for name, entry in wanted.items():
+            if name in _OFFERING_KEYS:
+                continue
+            if name in self.label_keys:
+                if name in given:
+                    distinct, place = self._distinct(name)
+                    suits &= np.array([k is None or k.intersects(entry) for k in distinct], np.bool_)[place]
+                else:
+                    suits &= self.requirement_mask(entry)
+            elif name == labels.INSTANCE_TYPE:
+                suits &= self.requirement_mask(entry)
+        cells = self.cells(wanted)
+        price = np.where(cells, self.prices, np.inf).min(axis=(1, 2), initial=np.inf)
+        return Offered(suits, price, (self.sold & cells).any(axis=(1, 2)))
+
+    def cells(self, wanted: Requirements) -> Bools:
+        """Which zones and capacity types [1, zones, capacity types] the requirements allow."""
+        zone_ok = np.array(
+            [
+                _allows(wanted, labels.ZONE, zone) and _allows(wanted, labels.ZONE_ID, self.zone_ids.get(zone))
+                for zone in self.zones
+            ],
+            np.bool_,
+        )
+        kind_ok = np.array([_allows(wanted, labels.CAPACITY_TYPE, kind) for kind in self.capacity_types], np.bool_)
+        return zone_ok[None, :, None] & kind_ok[None, None, :]
+
+
+def careful_allocatable(item: InstanceType) -> dict[str, int]:
+    """Allocatable by the bound that is not expected to be undercut, canonical units."""
+    return {
+        resource: min(amount, item.careful.get(resource, amount)) - item.overhead.get(resource, 0)
+        for resource, amount in item.capacity.items()
+    }
+
+
+def _allows(wanted: Requirements, key: str, value: str | None) -> bool:
+    entry = wanted.get(key)
+    return entry is None or (entry.forbids_nothing_defined if value is None else entry.has(value))

@@ -1,0 +1,152 @@
+"""A snapshot compiled to what the packer works on."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from shiplap.api.nodeclaim import NodeClaim
+from shiplap.api.types import NodePool
+from shiplap.instances.types import InstanceType
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.objects import Node, Pod
+from shiplap.kubernetes.quantity import parse_resources
+from shiplap.scheduling import classes, pods
+from shiplap.scheduling.classes import PodClass
+from shiplap.scheduling.daemons import Daemon, daemons_of
+from shiplap.scheduling.lanes import Catalogue, Lane, lanes_of, usable
+from shiplap.scheduling.limits import NODES, Budget
+from shiplap.scheduling.nodes import NodeTable, leaving, pair, rooms_of
+from shiplap.scheduling.resources import Axis, Ints
+from shiplap.scheduling.snapshot import NodeClassCatalog, Snapshot
+from shiplap.scheduling.universe import TypeTable
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class World:
+    """Everything a packing needs, none of it changed by one. `taken` are claim names that exist."""
+
+    axis: Axis
+    lanes: tuple[Lane, ...]
+    nodes: NodeTable
+    classes: list[PodClass]
+    pods: pods.Sorted
+    taken: frozenset[str]
+
+
+def compile_world(snapshot: Snapshot) -> World:
+    """Compile a snapshot.
+
+    Raises:
+        ValueError: a quantity, requirement or timestamp is malformed; the message names it.
+    """
+    view, settings = snapshot.view, snapshot.settings
+    paired, waiting = pair(view.nodes, snapshot.claims)
+    gone = leaving(view.nodes, paired)
+    pools = usable(snapshot.manifests.node_pools)
+    sorted_pods = pods.sort(
+        view.pods,
+        nodes=frozenset(node.metadata.name for node in view.nodes),
+        leaving=gone,
+        held=pods.held_back(view.events, snapshot.now, settings.autoscaler_hold_s),
+    )
+    pod_classes = classes.group(sorted_pods.pending, snapshot.missed_pods)
+    daemons = daemons_of(view.daemon_sets, (pod for on_node in sorted_pods.bound.values() for pod in on_node))
+    axis = _axis(pod_classes, daemons, pools)
+    catalogues = _catalogues(snapshot, pools, axis)
+    tables = {name: catalogue.table for name, catalogue in catalogues.items()}
+    budgets = {pool.metadata.name: Budget(pool.spec.limits, axis) for pool in pools}
+    _charge_existing(budgets, tables, [node for node in view.nodes if node.metadata.name not in gone], paired, waiting)
+    rooms = rooms_of(view.nodes, paired, waiting, _on_nodes(sorted_pods), snapshot.now, tables)
+    return World(
+        axis,
+        lanes_of(pools, catalogues, daemons, budgets),
+        NodeTable(rooms, daemons, axis),
+        pod_classes,
+        sorted_pods,
+        frozenset(claim.name for claim in snapshot.claims)
+        | {node.metadata.labels.get(labels.NODE_CLAIM, "") for node in view.nodes},
+    )
+
+
+def _axis(pod_classes: Iterable[PodClass], daemons: Iterable[Daemon], pools: Iterable[NodePool]) -> Axis:
+    names: set[str] = set()
+    for item in pod_classes:
+        names.update(item.requests)
+    for daemon in daemons:
+        names.update(daemon.requests)
+    for pool in pools:
+        names.update(pool.spec.limits)
+    return Axis(names - {NODES})
+
+
+def _on_nodes(sorted_pods: pods.Sorted) -> dict[str, list[Pod]]:
+    """Pods by node, those promised a place by kube-scheduler included."""
+    result = dict(sorted_pods.bound)
+    for node, promised in sorted_pods.nominated.items():
+        result[node] = [*result.get(node, ()), *promised]
+    return result
+
+
+def _catalogues(snapshot: Snapshot, pools: Sequence[NodePool], axis: Axis) -> dict[str, Catalogue]:
+    """The catalogue of each pool. Pools of one node class share it unless an overlay sets them apart."""
+    by_class = {catalog.node_class: catalog for catalog in snapshot.catalogs}
+    shared: dict[str, Catalogue] = {}
+    result = {}
+    for pool in pools:
+        name = pool.spec.template.spec.node_class_ref.name
+        catalog = by_class.get(name, NodeClassCatalog(name, not_ready="there is no such EC2NodeClass"))
+        not_ready = f"EC2NodeClass {name} is not ready: {catalog.not_ready}" if catalog.not_ready else ""
+        if snapshot.manifests.node_overlays:
+            types = _overlaid(catalog, pool, snapshot)
+            result[pool.metadata.name] = Catalogue(_table(types, snapshot, axis), not_ready)
+            continue
+        if name not in shared:
+            shared[name] = Catalogue(_table(catalog.instance_types, snapshot, axis), not_ready)
+        result[pool.metadata.name] = shared[name]
+    return result
+
+
+def _overlaid(catalog: NodeClassCatalog, pool: NodePool, snapshot: Snapshot) -> Sequence[InstanceType]:
+    # Few installs have overlays; the others need not load the code for them.
+    overlays = importlib.import_module("shiplap.instances.overlays")
+    types: Sequence[InstanceType] = overlays.apply(catalog.instance_types, pool, snapshot.manifests.node_overlays)
+    return types
+
+
+def _table(types: Sequence[InstanceType], snapshot: Snapshot, axis: Axis) -> TypeTable:
+    return TypeTable(types, axis, explore=snapshot.settings.explore, piloted=snapshot.piloted)
+
+
+def _charge_existing(
+    budgets: Mapping[str, Budget],
+    tables: Mapping[str, TypeTable],
+    nodes: Sequence[Node],
+    paired: Mapping[str, NodeClaim],
+    waiting: Sequence[NodeClaim],
+) -> None:
+    """Take what exists and what is in flight off the limits; nodes that are leaving are expected to be replaced."""
+    for node in nodes:
+        claim = paired.get(node.metadata.name)
+        pool = node.metadata.labels.get(labels.NODE_POOL) or (claim.node_pool if claim is not None else "")
+        if pool in budgets:
+            capacity = parse_resources(node.status.capacity)
+            if claim is not None:
+                table = tables[pool]
+                expected = table.axis.amounts(_capacity_of(claim, table))
+                capacity |= {name: amount for name, amount in expected.items() if not capacity.get(name)}
+            budgets[pool].charge(budgets[pool].axis.vector(capacity))
+    for claim in waiting:
+        if claim.node_pool in budgets:
+            budgets[claim.node_pool].charge(_capacity_of(claim, tables[claim.node_pool]))
+
+
+def _capacity_of(claim: NodeClaim, table: TypeTable) -> Ints:
+    """The largest capacity a claim in flight may turn out with; what it was to yield when its types are gone."""
+    candidates = (claim.instance_type,) if claim.instance_type else claim.instance_types
+    places = [table.index[name] for name in candidates if name in table.index]
+    if not places:
+        return table.axis.vector(claim.allocatable)
+    largest: Ints = table.capacity[places].max(axis=0)
+    return largest

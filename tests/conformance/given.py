@@ -1,0 +1,284 @@
+"""A small language for scheduling cases: given pools, pods, nodes and types, expect a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from shiplap.api.nodeclaim import NodeClaim
+from shiplap.api.types import Manifests, NodePool, RequirementSpec
+from shiplap.instances.types import InstanceType
+from shiplap.kubernetes.objects import DaemonSet, Event, Node, Pod
+from shiplap.kubernetes.quantity import parse_amount
+from shiplap.scheduling.plan import Plan, PlannedClaim, Unschedulable
+from shiplap.scheduling.planner import plan
+from shiplap.scheduling.snapshot import ClusterView, NodeClassCatalog, SchedulingSettings, Snapshot
+from tests.conformance.catalogues import default_types
+
+UNSCHEDULABLE = {
+    "phase": "Pending",
+    "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}],
+}
+KINDS = {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot", "on-demand", "reserved"]}
+NOW = 1_800_000_000.0
+
+
+def rule(key: str, operator: str, *values: str, min_values: int | None = None) -> dict[str, Any]:
+    """One requirement, as pools and affinity terms write it."""
+    written: dict[str, Any] = {"key": key, "operator": operator}
+    if values:
+        written["values"] = list(values)
+    if min_values is not None:
+        written["minValues"] = min_values
+    return written
+
+
+def pool(
+    name: str = "default",
+    *rules: Mapping[str, Any],
+    labels: Mapping[str, str] | None = None,
+    taints: Sequence[Mapping[str, str]] = (),
+    startup_taints: Sequence[Mapping[str, str]] = (),
+    limits: Mapping[str, str] | None = None,
+    weight: int = 0,
+    node_class: str = "default",
+    deleting: bool = False,
+    replicas: int | None = None,
+) -> NodePool:
+    """A NodePool; without rules it takes spot, on-demand and reserved capacity, limited to 2000 cpu."""
+    spec: dict[str, Any] = {
+        "template": {
+            "metadata": {"labels": dict(labels or {})},
+            "spec": {
+                "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": node_class},
+                "requirements": [KINDS, *rules],
+                "taints": list(taints),
+                "startupTaints": list(startup_taints),
+            },
+        },
+        "limits": dict(limits) if limits is not None else {"cpu": "2000"},
+        "weight": weight,
+    }
+    if replicas is not None:
+        spec["replicas"] = replicas
+        spec["limits"] = {}
+    metadata = {"name": name, **({"deletionTimestamp": "2026-01-01T00:00:00Z"} if deleting else {})}
+    return msgspec.convert({"metadata": metadata, "spec": spec}, NodePool)
+
+
+def pod(
+    name: str = "pod",
+    *,
+    cpu: str = "",
+    memory: str = "",
+    selector: Mapping[str, str] | None = None,
+    requires: Sequence[Sequence[Mapping[str, Any]]] = (),
+    prefers: Sequence[Sequence[Mapping[str, Any]]] = (),
+    tolerations: Sequence[Mapping[str, str]] = (),
+    ports: Sequence[int] = (),
+    node: str = "",
+    owner: str = "",
+    priority: int = 0,
+    requests: Mapping[str, str] | None = None,
+    spec: Mapping[str, Any] | None = None,
+    status: Mapping[str, Any] | None = None,
+    metadata: Mapping[str, Any] | None = None,
+) -> Pod:
+    """A pod; pending and unschedulable unless it is on a `node`. `requires` holds OR'd terms of AND'd rules."""
+    wanted = dict(requests or {}) | ({"cpu": cpu} if cpu else {}) | ({"memory": memory} if memory else {})
+    body: dict[str, Any] = {
+        "containers": [
+            {
+                "name": "main",
+                "resources": {"requests": wanted},
+                "ports": [{"containerPort": port, "hostPort": port} for port in ports],
+            }
+        ],
+        "nodeSelector": dict(selector or {}),
+        "tolerations": list(tolerations),
+        "priority": priority,
+        "nodeName": node,
+    }
+    affinity: dict[str, Any] = {}
+    if requires:
+        affinity["requiredDuringSchedulingIgnoredDuringExecution"] = {
+            "nodeSelectorTerms": [{"matchExpressions": list(term)} for term in requires]
+        }
+    if prefers:
+        affinity["preferredDuringSchedulingIgnoredDuringExecution"] = [
+            {"weight": 1, "preference": {"matchExpressions": list(term)}} for term in prefers
+        ]
+    if affinity:
+        body["affinity"] = {"nodeAffinity": affinity}
+    meta: dict[str, Any] = {"name": name, "namespace": "default", "uid": f"uid-{name}", **(metadata or {})}
+    if owner:
+        meta["ownerReferences"] = [{"kind": "DaemonSet", "name": owner, "uid": owner, "controller": True}]
+    state = status if status is not None else ({"phase": "Running"} if node else UNSCHEDULABLE)
+    return msgspec.convert({"metadata": meta, "spec": body | dict(spec or {}), "status": state}, Pod)
+
+
+def pods(number: int, name: str = "pod", **fields: Any) -> list[Pod]:
+    """Several equal pods."""
+    return [pod(f"{name}-{place}", **fields) for place in range(number)]
+
+
+def daemon_set(name: str = "daemon", *, cpu: str = "", memory: str = "", **fields: Any) -> DaemonSet:
+    """A DaemonSet whose template is a pod of these fields."""
+    template = pod(name, cpu=cpu, memory=memory, **fields)
+    return msgspec.convert(
+        {
+            "metadata": {"name": name, "namespace": "default", "uid": name},
+            "spec": {"template": {"spec": msgspec.to_builtins(template.spec)}},
+        },
+        DaemonSet,
+    )
+
+
+def node(
+    name: str = "node",
+    *,
+    cpu: str = "4",
+    memory: str = "4Gi",
+    pods: str = "110",
+    labels: Mapping[str, str] | None = None,
+    taints: Sequence[Mapping[str, str]] = (),
+    ready: bool = True,
+    pool: str = "",
+    initialized: bool = True,
+    cordoned: bool = False,
+    deleting: bool = False,
+    born: str = "2026-01-01T00:00:00Z",
+    capacity: Mapping[str, str] | None = None,
+) -> Node:
+    """A node, of a NodePool when `pool` is given."""
+    known = {"kubernetes.io/hostname": name, **(labels or {})}
+    if pool:
+        known |= {"karpenter.sh/nodepool": pool, "karpenter.sh/registered": "true"}
+        known |= {"karpenter.sh/initialized": "true"} if initialized else {}
+    amounts = {"cpu": cpu, "memory": memory, "pods": pods}
+    metadata: dict[str, Any] = {"name": name, "labels": known, "creationTimestamp": born}
+    if deleting:
+        metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    return msgspec.convert(
+        {
+            "metadata": metadata,
+            "spec": {"taints": list(taints), "unschedulable": cordoned},
+            "status": {
+                "capacity": dict(capacity) if capacity is not None else amounts,
+                "allocatable": {key: amount for key, amount in amounts.items() if amount},
+                "conditions": [{"type": "Ready", "status": "True" if ready else "False"}],
+            },
+        },
+        Node,
+    )
+
+
+def in_flight(claim: PlannedClaim, **changes: Any) -> NodeClaim:
+    """A planned claim as the record that a flow writes for it."""
+    record = NodeClaim(
+        cluster="test",
+        name=claim.name,
+        node_pool=claim.node_pool,
+        node_class=claim.node_class,
+        tier=claim.tier,
+        requirements=claim.requirements,
+        labels=claim.labels,
+        annotations=claim.annotations,
+        taints=claim.taints,
+        startup_taints=claim.startup_taints,
+        instance_types=claim.instance_types,
+        relies_on_estimate=claim.relies_on_estimate,
+        requests=claim.requests,
+        pods=claim.pods,
+        allocatable=claim.allocatable,
+    )
+    return msgspec.structs.replace(record, **changes)
+
+
+@dataclass
+class Outcome:
+    """A plan with the questions cases ask of it."""
+
+    plan: Plan
+    snapshot: Snapshot
+
+    @property
+    def claims(self) -> tuple[PlannedClaim, ...]:
+        return self.plan.node_claims
+
+    @property
+    def claim(self) -> PlannedClaim:
+        """The only claim."""
+        assert len(self.claims) == 1, [claim.pods for claim in self.claims]
+        return self.claims[0]
+
+    def home(self, name: str) -> str:
+        """The claim or node a pod was put on; empty when it was put nowhere."""
+        homes = [
+            *((claim.name, claim.pods) for claim in self.plan.node_claims),
+            *((place.name, place.pods) for place in self.plan.existing_nodes),
+        ]
+        return next((home for home, held in homes if any(entry.name == name for entry in held)), "")
+
+    def claim_of(self, name: str) -> PlannedClaim:
+        return next(claim for claim in self.claims if claim.name == self.home(name))
+
+    def left(self, name: str) -> Unschedulable:
+        """The record of a pod that was left out."""
+        return next(entry for entry in self.plan.unschedulable if entry.pod.name == name)
+
+    def ignored(self, name: str) -> Unschedulable:
+        return next(entry for entry in self.plan.ignored if entry.pod.name == name)
+
+    @property
+    def scheduled(self) -> bool:
+        """Whether everything was placed and something was."""
+        placed = any(self.plan.node_claims) or any(self.plan.existing_nodes)
+        return placed and not self.plan.unschedulable and not self.plan.ignored
+
+
+def given(
+    *waiting: Pod,
+    pools: Sequence[NodePool] | None = None,
+    types: Sequence[InstanceType] | Mapping[str, Sequence[InstanceType]] | None = None,
+    nodes: Sequence[Node] = (),
+    daemon_sets: Sequence[DaemonSet] = (),
+    claims: Sequence[NodeClaim] = (),
+    events: Sequence[Event] = (),
+    missed: Sequence[str] = (),
+    piloted: Sequence[str] = (),
+    now: float = NOW,
+    epoch: int = 7,
+    **settings: Any,
+) -> Outcome:
+    """Plan these pods. Without more words: one pool named default over Karpenter's default fake catalogue."""
+    catalogs = types if isinstance(types, Mapping) else {"default": default_types() if types is None else types}
+    snapshot = Snapshot(
+        cluster="test",
+        now=now,
+        view=ClusterView(tuple(waiting), tuple(nodes), tuple(daemon_sets), tuple(events)),
+        claims=tuple(claims),
+        manifests=Manifests(node_pools=tuple(pools) if pools is not None else (pool(),)),
+        catalogs=tuple(NodeClassCatalog(name, tuple(items)) for name, items in catalogs.items()),
+        missed_pods=frozenset(missed),
+        piloted=frozenset(piloted),
+        settings=SchedulingSettings(**settings),
+        epoch=epoch,
+    )
+    return Outcome(plan(snapshot), snapshot)
+
+
+def amount(claim: PlannedClaim, resource: str) -> str | int:
+    return claim.requests.get(resource, 0)
+
+
+def wanted(claim: PlannedClaim, key: str) -> RequirementSpec | None:
+    """The requirement a claim carries for a label."""
+    return next((entry for entry in claim.requirements if entry.key == key), None)
+
+
+def quantity(resource: str, text: str) -> int:
+    return parse_amount(resource, text)
