@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from shiplap.errors import AwsError
 from shiplap.local.ec2.allocation import Pool
 from shiplap.local.ec2.prices import Prices
 
@@ -54,10 +55,6 @@ class Timing(msgspec.Struct, frozen=True, rename="camel"):
     pending_s: float = 0.0
     terminating_s: float = 0.0
     describe_lag_s: float = 0.0
-
-
-class TokenMismatch(Exception):
-    """A client token was used again with other parameters."""
 
 
 class Behaviour:
@@ -111,7 +108,7 @@ class Behaviour:
         """The answer given before for a client token, else a new one.
 
         Raises:
-            TokenMismatch: the token was used with other parameters.
+            AwsError: IdempotentParameterMismatch, the token was used with other parameters.
         """
         if not token:
             return produce()
@@ -122,7 +119,9 @@ class Behaviour:
                 known = (digest, produce())
                 self._answers[action, token] = known
             if known[0] != digest:
-                raise TokenMismatch(token)
+                raise AwsError(
+                    "The client token has already been used with other parameters.", code="IdempotentParameterMismatch"
+                )
             return known[1]
 
     def fault(self, action: str, *, after: bool) -> Fault | None:

@@ -19,8 +19,9 @@ from moto.ec2.models.instances import Reservation
 from moto.ec2.responses import EC2Response
 from moto.ec2.utils import convert_tag_spec, random_ami_id
 
+from shiplap.errors import AwsError
 from shiplap.local.ec2.allocation import Pool
-from shiplap.local.ec2.behaviour import Behaviour, TokenMismatch
+from shiplap.local.ec2.behaviour import Behaviour
 from shiplap.local.ec2.fleets import create_instant
 from shiplap.local.ec2.launching import begin, end, no_capacity, refusal_of_pool, settle
 
@@ -126,11 +127,8 @@ def _once(self: Any, behaviour: Behaviour, parameters: Any, produce: Callable[[]
     action = f"{self.current_account}/{self.region}/{self._get_action()}"
     try:
         return behaviour.once(action, self._get_param("ClientToken") or "", parameters, produce)
-    except TokenMismatch as error:
-        raise EC2ClientError(
-            "IdempotentParameterMismatch",
-            "The client token has already been used with other parameters.",
-        ) from error
+    except AwsError as error:
+        raise EC2ClientError(error.code, str(error)) from error
 
 
 def _run_instances(behaviour: Behaviour, original: _Answer) -> _Answer:

@@ -1,4 +1,4 @@
-"""Prices of the emulated region: on demand from the embedded catalogue's estimates, spot a stable fraction of them."""
+"""Prices of the emulated region: on demand as estimated from hardware, spot a stable fraction of that."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from zlib import crc32
 
 from shiplap.instances.catalog import Catalog
+from shiplap.instances.prices import on_demand
 
 
 class Prices:
@@ -16,8 +17,9 @@ class Prices:
 
     @classmethod
     def of(cls, catalog: Catalog) -> Prices:
-        """Prices of all types that the catalogue has one for."""
-        return cls({name: price.on_demand for name, price in catalog.prices.items() if price.on_demand is not None})
+        """Prices of all types: the catalogue's, else what they are estimated at."""
+        listed = {name: price.on_demand for name, price in catalog.prices.items() if price.on_demand is not None}
+        return cls({kind.instance_type: on_demand(kind) for kind in catalog.types} | listed)
 
     def set(self, instance_type: str, price: float) -> None:
         """Change an on-demand price; spot follows."""

@@ -84,7 +84,7 @@ class Ec2Emulator:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.region = region
-        self.behaviour = Behaviour(prices or _embedded_prices(), clock)
+        self.behaviour = Behaviour(prices or _embedded_prices(region), clock)
         self._server = make_server(
             "127.0.0.1", port, _Application(self.behaviour, region), threaded=True, request_handler=_QuietHandler
         )
@@ -125,7 +125,7 @@ class Ec2Emulator:
         self.stop()
 
 
-def _embedded_prices() -> Prices:
-    from shiplap.instances import embedded  # noqa: PLC0415 - a megabyte that emulators with their own prices do without
+def _embedded_prices(region: str) -> Prices:
+    from shiplap.instances import embedded  # noqa: PLC0415 - not needed by emulators with prices of their own
 
-    return Prices.of(embedded.load())
+    return Prices.of(embedded.load(region))

@@ -1,0 +1,240 @@
+"""The port Compute on EC2: selectors answered, fleets launched, instances found and ended, for one cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+from botocore.exceptions import BotoCoreError, ClientError
+
+from shiplap.api.types import EC2NodeClass
+from shiplap.aws import fleet, network, tags
+from shiplap.aws.amis import AmiResolver
+from shiplap.aws.ec2_errors import (
+    CAPACITY,
+    CONFIGURATION,
+    INSTANCE_GONE,
+    QUOTA,
+    SUBNET,
+    TEMPLATE_GONE,
+    TOKEN_REUSED,
+    aws_error,
+    aws_errors,
+    classify,
+)
+from shiplap.aws.eks import ControlPlane, control_plane
+from shiplap.aws.expiring import Expiring
+from shiplap.aws.failures import code_of
+from shiplap.aws.launch_templates import LaunchTemplates
+from shiplap.errors import InvalidInput, NodeClassNotReady
+from shiplap.instances.families import family_of
+from shiplap.instances.nodeclass import Ami, ResolvedNodeClass, Subnet
+from shiplap.kubernetes import labels
+from shiplap.ports import FleetRequest, FleetResult, Instance
+from shiplap.settings import ClusterSettings
+
+if TYPE_CHECKING:
+    from types_boto3_ec2 import EC2Client
+    from types_boto3_ec2.type_defs import CreateFleetResultTypeDef, FilterTypeDef, InstanceTypeDef
+    from types_boto3_eks import EKSClient
+    from types_boto3_ssm import SSMClient
+
+ALIVE = ("pending", "running", "shutting-down", "stopping", "stopped")
+"""Every state but terminated."""
+
+_SELECTORS_S = 60.0
+_PARAMETERS_S = 300.0
+_CONTROL_PLANE_S = 300.0
+
+
+class Ec2Compute:
+    """EC2 for one cluster. `clock` gives epoch seconds; SSM and EKS clients are made when they are first needed."""
+
+    def __init__(
+        self,
+        settings: ClusterSettings,
+        *,
+        ec2: EC2Client,
+        ssm: Callable[[], SSMClient],
+        eks: Callable[[], EKSClient],
+        clock: Callable[[], float],
+    ) -> None:
+        self._settings = settings
+        self._ec2 = ec2
+        self._eks = eks
+        self._clock = clock
+        self._templates = LaunchTemplates(ec2)
+        self._resolver = AmiResolver(ec2, ssm, clock, Expiring(_PARAMETERS_S, clock))
+        self._control_plane: Expiring[ControlPlane] = Expiring(_CONTROL_PLANE_S, clock)
+        self._amis: Expiring[tuple[Ami, ...]] = Expiring(_SELECTORS_S, clock)
+        self._subnets: Expiring[tuple[Subnet, ...]] = Expiring(_SELECTORS_S, clock)
+        self._groups: Expiring[tuple[str, ...]] = Expiring(_SELECTORS_S, clock)
+
+    def resolve(self, node_class: EC2NodeClass) -> ResolvedNodeClass:
+        """Answer the selectors, from memory when they were answered within the last minute.
+
+        Raises:
+            NodeClassNotReady: a selector matches nothing, or the node class contradicts itself.
+            AwsThrottled, AwsError: AWS refused.
+        """
+        try:
+            family = family_of(node_class).name
+        except InvalidInput as error:
+            raise NodeClassNotReady(str(error), code="AMIFamilyUnknown") from error
+        name, spec = node_class.metadata.name, node_class.spec
+        plane = self._control_plane.get(self._settings.name, lambda: control_plane(self._settings, self._eks))
+        return ResolvedNodeClass(
+            name=name,
+            family=family,
+            amis=self._amis.get(
+                _key(name, spec.ami_selector_terms, plane.version),
+                lambda: self._resolver.resolve(node_class, plane.version),
+            ),
+            subnets=self._subnets.get(
+                _key(name, spec.subnet_selector_terms), lambda: network.subnets(self._ec2, node_class)
+            ),
+            security_groups=self._groups.get(
+                _key(name, spec.security_group_selector_terms), lambda: network.security_groups(self._ec2, node_class)
+            ),
+            instance_profile=instance_profile(node_class),
+            cluster_endpoint=plane.endpoint,
+            cluster_ca=plane.ca,
+            service_cidr=plane.service_cidr,
+            cluster_dns=plane.dns,
+            kubernetes_version=plane.version,
+        )
+
+    def launch(self, request: FleetRequest) -> FleetResult:
+        """One instant fleet for one instance; the same token gives the same instance again.
+
+        EC2 refuses a token that comes back with other parameters, which happens when a launch is resumed after subnets
+        or templates changed. The instance of the first attempt is looked for then; while it cannot be seen, the
+        outcome stays unknown and the error says so by its code.
+
+        Raises:
+            NodeClassNotReady: EC2 refuses what the EC2NodeClass asks for.
+            AwsThrottled: worth another try later.
+            AwsError: EC2 refused, or the outcome is unknown.
+        """
+        prepared = fleet.prepare(request, request.resolved.subnets)
+        if not prepared.templates:
+            reason = "no subnet with free addresses in the zones asked for"
+            return FleetResult(None, fleet.all_failed(prepared, "InsufficientFreeAddressesInSubnet", SUBNET, reason))
+        try:
+            answer = self._create_fleet(prepared, request.token)
+            if fleet.template_is_gone(answer):
+                # The answer proves that nothing was launched and keeps the token for itself.
+                self._templates.forget(template.name for template in prepared.templates)
+                answer = self._create_fleet(prepared, f"{request.token}-again")
+        except ClientError as error:
+            return self._refused(prepared, error)
+        except BotoCoreError as error:
+            raise aws_error("create a fleet", error) from error
+        return FleetResult(fleet.instance_of(prepared, answer, self._clock()), fleet.failures_of(prepared, answer))
+
+    def _create_fleet(self, prepared: fleet.Launch, token: str) -> CreateFleetResultTypeDef:
+        """Raises ClientError and BotoCoreError as they come."""
+        self._templates.ensure(prepared.templates)
+        parameters = fleet.parameters(prepared, token)
+        try:
+            return self._ec2.create_fleet(**parameters)
+        except ClientError as error:
+            if code_of(error) not in TEMPLATE_GONE:
+                raise
+        self._templates.forget(template.name for template in prepared.templates)
+        self._templates.ensure(prepared.templates)
+        return self._ec2.create_fleet(**parameters)
+
+    def _refused(self, prepared: fleet.Launch, error: ClientError) -> FleetResult:
+        """What a refusal of the whole fleet means: another offering may do, or an error."""
+        code = code_of(error)
+        claim = prepared.request.claim
+        if code == TOKEN_REUSED:
+            found = self.find(claim.cluster, claim.name)
+            if found is not None:
+                return FleetResult(found)
+        translated = aws_error(f"create a fleet for claim {claim.name}", error)
+        kind = classify(translated.code, str(translated))
+        if kind in (CAPACITY, SUBNET, QUOTA):
+            return FleetResult(None, fleet.all_failed(prepared, code, kind, str(translated)))
+        if kind == CONFIGURATION:
+            raise NodeClassNotReady(str(translated), code=code) from error
+        raise translated from error
+
+    def instances(self, cluster: str) -> tuple[Instance, ...]:
+        """Instances tagged as this cluster's that are not terminated, oldest first.
+
+        Raises:
+            AwsThrottled, AwsError: EC2 refused.
+        """
+        return tuple(sorted(self._described(cluster, []), key=lambda found: (found.launched_at, found.id)))
+
+    def find(self, cluster: str, claim: str) -> Instance | None:
+        """The instance that carries a claim's tag; one that is ending only when there is no other.
+
+        EC2 shows new instances with a delay, so None does not prove that there is none.
+
+        Raises:
+            AwsThrottled, AwsError: EC2 refused.
+        """
+        found = self._described(cluster, [{"Name": f"tag:{labels.NODE_CLAIM}", "Values": [claim]}])
+        best = sorted(found, key=lambda item: (item.state not in ("pending", "running"), item.launched_at, item.id))
+        return best[0] if best else None
+
+    def terminate(self, cluster: str, instance_id: str) -> None:
+        """End an instance that carries this cluster's tags; others, and those that are gone, are left alone.
+
+        Raises:
+            AwsThrottled, AwsError: EC2 refused.
+        """
+        if not self._is_ours(cluster, instance_id):
+            return
+        try:
+            self._ec2.terminate_instances(InstanceIds=[instance_id])
+        except ClientError as error:
+            if code_of(error) not in INSTANCE_GONE:
+                raise aws_error(f"terminate {instance_id}", error) from error
+        except BotoCoreError as error:
+            raise aws_error(f"terminate {instance_id}", error) from error
+
+    def _is_ours(self, cluster: str, instance_id: str) -> bool:
+        # The id is a filter, not a parameter: an id that does not exist then is an empty answer and no error.
+        return any(self._described(cluster, [{"Name": "instance-id", "Values": [instance_id]}]))
+
+    def _described(self, cluster: str, filters: list[FilterTypeDef]) -> Iterator[Instance]:
+        states: FilterTypeDef = {"Name": "instance-state-name", "Values": list(ALIVE)}
+        pages = self._ec2.get_paginator("describe_instances").paginate(
+            Filters=[*tags.owned_by(cluster), states, *filters], PaginationConfig={"PageSize": 1000}
+        )
+        with aws_errors("describe instances"):
+            for page in pages:
+                for reservation in page["Reservations"]:
+                    yield from (_instance(seen) for seen in reservation["Instances"])
+
+
+def _key(name: str, terms: object, version: str = "") -> bytes:
+    return msgspec.json.encode((name, terms, version), order="deterministic")
+
+
+def instance_profile(node_class: EC2NodeClass) -> str:
+    """Name of the instance profile: as written, else that of the role, for which the stack makes one of that name."""
+    spec = node_class.spec
+    return spec.instance_profile or spec.role.rpartition("/")[2]
+
+
+def _instance(seen: InstanceTypeDef) -> Instance:
+    own = tags.read(seen.get("Tags", []))
+    return Instance(
+        id=seen["InstanceId"],
+        instance_type=seen["InstanceType"],
+        zone=seen.get("Placement", {}).get("AvailabilityZone", ""),
+        capacity_type=labels.SPOT if seen.get("InstanceLifecycle") == "spot" else labels.ON_DEMAND,
+        ami=seen.get("ImageId", ""),
+        state=seen["State"]["Name"],
+        launched_at=seen["LaunchTime"].timestamp(),
+        cluster=own.get(tags.EKS_CLUSTER, ""),
+        claim=own.get(labels.NODE_CLAIM, ""),
+        node_pool=own.get(labels.NODE_POOL, ""),
+        private_dns=seen.get("PrivateDnsName", ""),
+    )

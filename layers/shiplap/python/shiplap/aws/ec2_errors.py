@@ -1,0 +1,151 @@
+"""What EC2's error codes mean for a launch, and botocore's exceptions in the words of `shiplap.errors`.
+
+EC2 has hundreds of codes; what matters is what to do next: try another offering (capacity), another subnet, nothing
+until a limit is raised (quota), nothing until a manifest is mended (configuration), or the same again later
+(throttled).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from shiplap.aws.failures import code_of
+from shiplap.errors import AwsError, AwsThrottled, NodeClassNotReady
+
+CAPACITY = "capacity"
+SUBNET = "subnet"
+QUOTA = "quota"
+CONFIGURATION = "configuration"
+THROTTLED = "throttled"
+UNKNOWN = "unknown"
+
+TOKEN_REUSED = "IdempotentParameterMismatch"  # noqa: S105 - an error code
+TEMPLATE_GONE = ("InvalidLaunchTemplateName.NotFoundException", "InvalidLaunchTemplateId.NotFound")
+TEMPLATE_EXISTS = "InvalidLaunchTemplateName.AlreadyExistsException"
+INSTANCE_GONE = ("InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed")
+
+_KINDS: dict[str, tuple[str, ...]] = {
+    CAPACITY: (
+        "InsufficientCapacity",
+        "InsufficientCapacityOnHost",
+        "InsufficientHostCapacity",
+        "InsufficientInstanceCapacity",
+        "InsufficientReservedInstanceCapacity",
+        "InvalidInstanceType",
+        "ReservationCapacityExceeded",
+        "SpotMaxPriceTooLow",
+        "UnfulfillableCapacity",
+        "Unsupported",
+        "UnsupportedOperation",
+    ),
+    SUBNET: ("InsufficientFreeAddressesInSubnet",),
+    QUOTA: (
+        "AuthFailure.ServiceLinkedRoleCreationNotPermitted",
+        "FleetQuotaExceeded",
+        "InstanceLimitExceeded",
+        "MaxFleetCountExceeded",
+        "MaxSpotFleetRequestCountExceeded",
+        "MaxSpotInstanceCountExceeded",
+        "PendingVerification",
+        "VcpuLimitExceeded",
+        "VolumeLimitExceeded",
+    ),
+    CONFIGURATION: (
+        "AuthFailure",
+        "InvalidAMIID",
+        "InvalidBlockDeviceMapping",
+        "InvalidFleetConfiguration",
+        "InvalidFleetConfig",
+        "InvalidGroup",
+        "InvalidKeyPair",
+        "InvalidLaunchTemplateId",
+        "InvalidLaunchTemplateName",
+        "InvalidNetworkInterface",
+        "InvalidParameter",
+        "InvalidParameterCombination",
+        "InvalidParameterValue",
+        "InvalidPlacementGroup",
+        "InvalidSecurityGroupID",
+        "InvalidSnapshot",
+        "InvalidSubnet",
+        "InvalidSubnetID",
+        "InvalidUserData",
+        "MissingParameter",
+        "UnauthorizedOperation",
+        "VPCIdNotSpecified",
+        "ValidationError",
+    ),
+    THROTTLED: (
+        "EC2ThrottledException",
+        "RequestLimitExceeded",
+        "RequestThrottled",
+        "RequestThrottledException",
+        "Throttling",
+        "ThrottlingException",
+        "TooManyRequestsException",
+    ),
+}
+_KIND_OF = {code: kind for kind, codes in _KINDS.items() for code in codes}
+
+_OFFERING_PHRASES = (
+    "not supported in your requested Availability Zone",
+    "for InstanceType",
+    "instance types do not exist",
+    "is not supported in this Region",
+)
+"""Codes of the configuration kind that blame one instance type or zone say so only in their text."""
+
+
+def classify(code: str, message: str = "") -> str:
+    """The kind of a failure: capacity, subnet, quota, configuration, throttled or unknown.
+
+    A code that is not listed is judged by the part before its first dot (`InvalidAMIID.NotFound`). A type that does
+    not exist or is not sold in the zone counts as missing capacity: another offering may do.
+    """
+    kind = _KIND_OF.get(code) or _KIND_OF.get(code.partition(".")[0], UNKNOWN)
+    if kind == CONFIGURATION and any(phrase in message for phrase in _OFFERING_PHRASES):
+        return CAPACITY
+    return kind
+
+
+def aws_error(action: str, error: ClientError | BotoCoreError) -> AwsError:
+    """The AwsError for what botocore raised; `action` says what was tried, for example `describe subnets`.
+
+    Without an answer, or when the service failed, the effect may have happened: the code then is empty or
+    `ServiceUnavailable`.
+    """
+    if not isinstance(error, ClientError):
+        return AwsError(f"could not {action}: {error}")
+    code = code_of(error)
+    text = str(error.response.get("Error", {}).get("Message", ""))
+    message = f"could not {action}: {code}: {text}"
+    kind = classify(code, text)
+    if kind == THROTTLED:
+        return AwsThrottled(message, code=code)
+    if int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)) >= 500:
+        return AwsError(message, code="ServiceUnavailable")
+    return AwsError(message, code=code)
+
+
+@contextmanager
+def aws_errors(action: str) -> Iterator[None]:
+    """Translate what botocore raises in the body. Raises AwsThrottled or AwsError."""
+    try:
+        yield
+    except (ClientError, BotoCoreError) as error:
+        raise aws_error(action, error) from error
+
+
+@contextmanager
+def launch_errors(action: str) -> Iterator[None]:
+    """Like `aws_errors`, but what only a changed manifest can mend is a NodeClassNotReady."""
+    try:
+        yield
+    except (ClientError, BotoCoreError) as error:
+        translated = aws_error(action, error)
+        if classify(translated.code, str(translated)) == CONFIGURATION:
+            raise NodeClassNotReady(str(translated), code=translated.code) from error
+        raise translated from error

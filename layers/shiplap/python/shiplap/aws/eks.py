@@ -1,0 +1,54 @@
+"""The control plane as nodes must know it: endpoint, certificate authority, version and service addresses."""
+
+from __future__ import annotations
+
+from ipaddress import ip_network
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from shiplap.aws.ec2_errors import aws_errors
+from shiplap.errors import AwsError
+from shiplap.settings import ClusterSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from types_boto3_eks import EKSClient
+
+
+class ControlPlane(msgspec.Struct, frozen=True):
+    """`ca` is base64; `version` the minor such as `1.34`; `service_cidr` may be empty outside EKS."""
+
+    endpoint: str
+    ca: str
+    version: str
+    service_cidr: str
+
+    @property
+    def dns(self) -> str:
+        """Address of the cluster's DNS: the tenth of the service range, as EKS assigns it; empty when unknown."""
+        return str(ip_network(self.service_cidr)[10]) if self.service_cidr else ""
+
+
+def control_plane(settings: ClusterSettings, eks: Callable[[], EKSClient]) -> ControlPlane:
+    """From the settings when they name an endpoint, else from EKS.
+
+    Raises:
+        AwsThrottled, AwsError: EKS does not answer, or the cluster is not active.
+    """
+    if settings.endpoint:
+        return ControlPlane(
+            settings.endpoint, settings.certificate_authority, settings.kubernetes_version, settings.service_cidr
+        )
+    with aws_errors(f"describe EKS cluster {settings.name}"):
+        cluster = eks().describe_cluster(name=settings.name)["cluster"]
+    if not cluster.get("endpoint"):
+        raise AwsError(f"EKS cluster {settings.name} is {cluster.get('status', 'unknown')}: no endpoint yet")
+    network = cluster.get("kubernetesNetworkConfig", {})
+    return ControlPlane(
+        cluster["endpoint"],
+        cluster.get("certificateAuthority", {}).get("data", ""),
+        cluster.get("version", ""),
+        network.get("serviceIpv4Cidr") or network.get("serviceIpv6Cidr", ""),
+    )

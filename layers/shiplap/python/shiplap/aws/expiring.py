@@ -1,0 +1,30 @@
+"""What AWS said a moment ago, kept for as long as it may be believed, so that warm functions ask less."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
+
+Value = TypeVar("Value")
+
+
+class Expiring(Generic[Value]):
+    """Values by key, each for `lifetime_s` seconds of the given clock. Errors are not kept."""
+
+    def __init__(self, lifetime_s: float, clock: Callable[[], float]) -> None:
+        self._lifetime_s = lifetime_s
+        self._clock = clock
+        self._known: dict[Hashable, tuple[float, Value]] = {}
+
+    def get(self, key: Hashable, fetch: Callable[[], Value]) -> Value:
+        """The value of a key, fetched when it is unknown or too old."""
+        now = self._clock()
+        known = self._known.get(key)
+        if known is None or now >= known[0]:
+            known = (now + self._lifetime_s, fetch())
+            self._known[key] = known
+        return known[1]
+
+    def forget(self, key: Hashable) -> None:
+        """Fetch a key again next time."""
+        self._known.pop(key, None)

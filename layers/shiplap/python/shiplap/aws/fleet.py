@@ -1,0 +1,190 @@
+"""CreateFleet: one instant fleet for one claim, and what its answer means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from shiplap.aws import tags
+from shiplap.aws.ec2_errors import TEMPLATE_GONE, classify
+from shiplap.aws.launch_templates import Template, template
+from shiplap.instances.nodeclass import Subnet
+from shiplap.kubernetes import labels
+from shiplap.ports import FleetOverride, FleetRequest, Instance, OfferingFailure
+
+if TYPE_CHECKING:
+    from types_boto3_ec2.type_defs import (
+        CreateFleetResultTypeDef,
+        FleetLaunchTemplateConfigRequestTypeDef,
+        FleetLaunchTemplateOverridesRequestTypeDef,
+    )
+
+MAX_TYPES = 60
+MAX_OVERRIDES = 300
+
+_MAX_TOKEN = 64
+_STRATEGY = {labels.ON_DEMAND: "lowest-price", labels.SPOT: "price-capacity-optimized"}
+
+
+class Launch(msgspec.Struct, frozen=True):
+    """A fleet request worked out: overrides by launch template, and the subnet each zone's instances go to."""
+
+    request: FleetRequest
+    templates: tuple[Template, ...]
+    overrides: tuple[tuple[FleetOverride, ...], ...]
+    subnets: dict[str, str]
+
+
+def prepare(request: FleetRequest, subnets: Iterable[Subnet]) -> Launch:
+    """Choose types, subnets and launch templates.
+
+    The cheapest 60 types are kept, in each zone the subnet with most free addresses, and one template per AMI,
+    number of pods and kubelet settings. Offerings in zones without a subnet are left out.
+
+    Raises:
+        NodeClassNotReady: the launch templates cannot be made.
+    """
+    best = best_subnets(subnets)
+    kept = cheapest_types([override for override in sorted(request.overrides) if override.zone in best])
+    groups: dict[tuple[str, int, str], list[FleetOverride]] = {}
+    for override in kept[:MAX_OVERRIDES]:
+        groups.setdefault((override.ami, override.max_pods, override.kubelet_hash), []).append(override)
+    by_name: dict[str, tuple[Template, list[FleetOverride]]] = {}
+    for ami, max_pods, kubelet_hash in sorted(groups):
+        made = template(request, ami, max_pods)
+        _, overrides = by_name.setdefault(made.name, (made, []))
+        overrides += groups[ami, max_pods, kubelet_hash]
+    return Launch(
+        request,
+        tuple(made for made, _ in by_name.values()),
+        tuple(tuple(overrides) for _, overrides in by_name.values()),
+        {zone: subnet.id for zone, subnet in best.items()},
+    )
+
+
+def best_subnets(subnets: Iterable[Subnet]) -> dict[str, Subnet]:
+    """For each zone the subnet with most free addresses; ties go to the smaller id, full subnets are left out."""
+    best: dict[str, Subnet] = {}
+    for subnet in sorted(subnets, key=lambda subnet: (-subnet.free_ips, subnet.id)):
+        if subnet.free_ips > 0:
+            best.setdefault(subnet.zone, subnet)
+    return best
+
+
+def cheapest_types(overrides: Sequence[FleetOverride]) -> list[FleetOverride]:
+    """The overrides of the first 60 types, each (type, zone) once; `overrides` come cheapest first."""
+    types: dict[str, None] = {}
+    kept: dict[tuple[str, str], FleetOverride] = {}
+    for override in overrides:
+        if override.instance_type in types or len(types) < MAX_TYPES:
+            types[override.instance_type] = None
+            kept.setdefault((override.instance_type, override.zone), override)
+    return list(kept.values())
+
+
+def parameters(launch: Launch, token: str) -> dict[str, Any]:
+    """CreateFleet's parameters. They depend on nothing but the launch, so that a repeated token matches."""
+    request = launch.request
+    capacity_type = request.capacity_type
+    claim_tags = tags.written(tags.of_claim(request.claim, request.node_class))
+    options = "SpotOptions" if capacity_type == labels.SPOT else "OnDemandOptions"
+    wanted: dict[str, Any] = {
+        "Type": "instant",
+        "ClientToken": client_token(token),
+        "TargetCapacitySpecification": {"TotalTargetCapacity": 1, "DefaultTargetCapacityType": capacity_type},
+        options: {"AllocationStrategy": _STRATEGY[capacity_type]},
+        "LaunchTemplateConfigs": [
+            _config(made, overrides, launch.subnets)
+            for made, overrides in zip(launch.templates, launch.overrides, strict=True)
+        ],
+        "TagSpecifications": [
+            {"ResourceType": resource, "Tags": claim_tags} for resource in ("instance", "volume", "fleet")
+        ],
+    }
+    if request.node_class.spec.context:
+        wanted["Context"] = request.node_class.spec.context
+    return wanted
+
+
+def client_token(token: str) -> str:
+    """The token as EC2 takes it: at most 64 characters."""
+    return token if len(token) <= _MAX_TOKEN else sha256(token.encode()).hexdigest()
+
+
+def _config(
+    made: Template, overrides: Iterable[FleetOverride], subnets: Mapping[str, str]
+) -> FleetLaunchTemplateConfigRequestTypeDef:
+    return {
+        "LaunchTemplateSpecification": {"LaunchTemplateName": made.name, "Version": "$Latest"},
+        "Overrides": [_override(override, subnets[override.zone]) for override in overrides],
+    }
+
+
+def _override(override: FleetOverride, subnet_id: str) -> FleetLaunchTemplateOverridesRequestTypeDef:
+    return {
+        "InstanceType": override.instance_type,  # type: ignore[typeddict-item]  # EC2 knows more types than its stubs
+        "SubnetId": subnet_id,
+        "AvailabilityZone": override.zone,
+        "ImageId": override.ami,
+        "Priority": override.price,
+    }
+
+
+def instance_of(launch: Launch, answer: CreateFleetResultTypeDef, launched_at: float) -> Instance | None:
+    """The instance a fleet gave, None when it gave none."""
+    claim = launch.request.claim
+    for group in answer.get("Instances", ()):
+        override = group.get("LaunchTemplateAndOverrides", {}).get("Overrides", {})
+        for instance_id in group.get("InstanceIds", ()):
+            return Instance(
+                id=instance_id,
+                instance_type=str(group.get("InstanceType") or override.get("InstanceType", "")),
+                zone=override.get("AvailabilityZone") or _zone(launch, override.get("SubnetId", "")),
+                capacity_type=group.get("Lifecycle") or launch.request.capacity_type,
+                ami=override.get("ImageId", ""),
+                state="pending",
+                launched_at=launched_at,
+                cluster=claim.cluster,
+                claim=claim.name,
+                node_pool=claim.node_pool,
+            )
+    return None
+
+
+def failures_of(launch: Launch, answer: CreateFleetResultTypeDef) -> tuple[OfferingFailure, ...]:
+    """Why offerings were refused, one failure per offering and code, sorted."""
+    found: dict[tuple[str, str, str], OfferingFailure] = {}
+    for error in answer.get("Errors", ()):
+        override = error.get("LaunchTemplateAndOverrides", {}).get("Overrides", {})
+        code, message = error.get("ErrorCode", ""), error.get("ErrorMessage", "")
+        failure = OfferingFailure(
+            str(override.get("InstanceType", "")),
+            override.get("AvailabilityZone") or _zone(launch, override.get("SubnetId", "")),
+            launch.request.capacity_type,
+            code,
+            classify(code, message),
+            message,
+        )
+        found.setdefault((failure.instance_type, failure.zone, code), failure)
+    return tuple(sorted(found.values()))
+
+
+def all_failed(launch: Launch, code: str, kind: str, message: str) -> tuple[OfferingFailure, ...]:
+    """One failure for each offering that was asked for, when EC2 refused the request as a whole."""
+    overrides = [override for group in launch.overrides for override in group] or launch.request.overrides
+    offerings = {(override.instance_type, override.zone) for override in overrides}
+    capacity_type = launch.request.capacity_type
+    return tuple(OfferingFailure(name, zone, capacity_type, code, kind, message) for name, zone in sorted(offerings))
+
+
+def template_is_gone(answer: CreateFleetResultTypeDef) -> bool:
+    """Whether a fleet gave nothing because a launch template was deleted."""
+    codes = {error.get("ErrorCode", "") for error in answer.get("Errors", ())}
+    return not answer.get("Instances") and bool(codes) and codes <= set(TEMPLATE_GONE)
+
+
+def _zone(launch: Launch, subnet_id: str) -> str:
+    return next((zone for zone, known in launch.subnets.items() if known == subnet_id), "")

@@ -1,0 +1,72 @@
+"""The subnets and security groups an EC2NodeClass selects: terms are alternatives, tags in a term must all match."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from shiplap.api.types import EC2NodeClass
+from shiplap.aws.ec2_errors import aws_errors
+from shiplap.aws.filters import of_tags
+from shiplap.errors import NodeClassNotReady
+from shiplap.instances.nodeclass import Subnet
+
+if TYPE_CHECKING:
+    from types_boto3_ec2 import EC2Client
+    from types_boto3_ec2.type_defs import FilterTypeDef, SubnetTypeDef
+
+
+def subnets(ec2: EC2Client, node_class: EC2NodeClass) -> tuple[Subnet, ...]:
+    """The subnets, those with most free addresses first.
+
+    Raises:
+        NodeClassNotReady: nothing matches.
+        AwsThrottled, AwsError: EC2 refused.
+    """
+    terms = node_class.spec.subnet_selector_terms
+    queries = _queries([(term.id, of_tags(term.tags)) for term in terms], "subnet-id")
+    found: dict[str, SubnetTypeDef] = {}
+    for query in queries:
+        with aws_errors("describe subnets"):
+            for page in ec2.get_paginator("describe_subnets").paginate(Filters=query):
+                found |= {subnet["SubnetId"]: subnet for subnet in page["Subnets"]}
+    if not found:
+        raise NodeClassNotReady(
+            f"EC2NodeClass {node_class.metadata.name}: subnetSelectorTerms match no subnet", code="SubnetsNotFound"
+        )
+    answered = [
+        Subnet(subnet_id, seen["AvailabilityZone"], seen.get("AvailabilityZoneId", ""), seen["AvailableIpAddressCount"])
+        for subnet_id, seen in found.items()
+    ]
+    return tuple(sorted(answered, key=lambda subnet: (-subnet.free_ips, subnet.id)))
+
+
+def security_groups(ec2: EC2Client, node_class: EC2NodeClass) -> tuple[str, ...]:
+    """Ids of the security groups, sorted.
+
+    Raises:
+        NodeClassNotReady: nothing matches.
+        AwsThrottled, AwsError: EC2 refused.
+    """
+    terms = node_class.spec.security_group_selector_terms
+    queries = _queries([(term.id, of_tags(term.tags)) for term in terms], "group-id")
+    names = sorted({term.name for term in terms if term.name})
+    if names:
+        queries.append([{"Name": "group-name", "Values": names}])
+    found: set[str] = set()
+    for query in queries:
+        with aws_errors("describe security groups"):
+            for page in ec2.get_paginator("describe_security_groups").paginate(Filters=query):
+                found |= {group["GroupId"] for group in page["SecurityGroups"]}
+    if not found:
+        raise NodeClassNotReady(
+            f"EC2NodeClass {node_class.metadata.name}: securityGroupSelectorTerms match no security group",
+            code="SecurityGroupsNotFound",
+        )
+    return tuple(sorted(found))
+
+
+def _queries(terms: list[tuple[str, list[FilterTypeDef]]], id_filter: str) -> list[list[FilterTypeDef]]:
+    """One query for all terms with an id, one for each term with tags."""
+    ids = sorted({term_id for term_id, _ in terms if term_id})
+    queries: list[list[FilterTypeDef]] = [[{"Name": id_filter, "Values": ids}]] if ids else []
+    return queries + [tags for _, tags in terms if tags]

@@ -1,0 +1,104 @@
+"""On-demand prices from the Pricing API, which lives in a few regions and knows all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from shiplap.aws.ec2_errors import aws_errors
+from shiplap.errors import AwsError
+
+if TYPE_CHECKING:
+    from types_boto3_pricing import PricingClient
+    from types_boto3_pricing.type_defs import FilterTypeDef
+
+_ENDPOINTS = (("ap-", "ap-south-1"), ("cn-", "cn-northwest-1"), ("eu-", "eu-central-1"))
+_KINDS = (("Shared", "Compute Instance"), ("Dedicated", "Compute Instance (bare metal)"))
+
+
+class _Attributes(msgspec.Struct, rename="camel"):
+    instance_type: str = ""
+
+
+class _Product(msgspec.Struct):
+    attributes: _Attributes
+
+
+class _Dimension(msgspec.Struct, rename="camel"):
+    unit: str
+    price_per_unit: dict[str, str]
+
+
+class _Term(msgspec.Struct, rename="camel"):
+    price_dimensions: dict[str, _Dimension]
+
+
+class _Terms(msgspec.Struct):
+    on_demand: dict[str, _Term] = msgspec.field(name="OnDemand", default={})
+
+
+class _Offer(msgspec.Struct):
+    """One entry of a price list; the fields that are not needed are skipped."""
+
+    product: _Product
+    terms: _Terms
+
+
+def endpoint_region(region: str) -> str:
+    """The region whose Pricing API to ask about a region; empty where there is none (GovCloud)."""
+    if region.startswith("us-gov-"):
+        return ""
+    return next((endpoint for prefix, endpoint in _ENDPOINTS if region.startswith(prefix)), "us-east-1")
+
+
+def on_demand_prices(pricing: PricingClient, region: str) -> dict[str, float]:
+    """USD (in China CNY) per hour of Linux on shared hardware, and of bare metal, by instance type.
+
+    Raises:
+        AwsThrottled, AwsError: the service refused, or answered with nothing.
+    """
+    currency = "CNY" if region.startswith("cn-") else "USD"
+    prices: dict[str, float] = {}
+    for tenancy, family in _KINDS:
+        found = dict(_prices(_offers(pricing, region, tenancy, family), currency))
+        if not found:
+            raise AwsError(f"the price list of {region} holds nothing for {family}")
+        prices |= found
+    return prices
+
+
+def _offers(pricing: PricingClient, region: str, tenancy: str, family: str) -> Iterable[str | bytes]:
+    wanted = {
+        "capacitystatus": "Used",
+        "marketoption": "OnDemand",
+        "operatingSystem": "Linux",
+        "preInstalledSw": "NA",
+        "productFamily": family,
+        "regionCode": region,
+        "serviceCode": "AmazonEC2",
+        "tenancy": tenancy,
+    }
+    filters: list[FilterTypeDef] = [
+        {"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in wanted.items()
+    ]
+    with aws_errors(f"read the price list of {region}"):
+        pages = pricing.get_paginator("get_products").paginate(ServiceCode="AmazonEC2", Filters=filters)
+        for page in pages:
+            offers: list[Any] = page["PriceList"]
+            yield from offers
+
+
+def _prices(offers: Iterable[str | bytes], currency: str) -> Iterable[tuple[str, float]]:
+    decoder = msgspec.json.Decoder(_Offer)
+    for text in offers:
+        try:
+            offer = decoder.decode(text)
+        except msgspec.DecodeError as error:
+            raise AwsError(f"a price list entry cannot be read: {error}") from error
+        for term in offer.terms.on_demand.values():
+            for dimension in term.price_dimensions.values():
+                price = float(dimension.price_per_unit.get(currency, 0))
+                if dimension.unit == "Hrs" and price > 0:
+                    yield offer.product.attributes.instance_type, price

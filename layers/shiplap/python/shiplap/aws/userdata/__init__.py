@@ -1,0 +1,1 @@
+"""User data: what makes a booting instance a node of the cluster, per AMI family."""

@@ -1,0 +1,36 @@
+"""AL2: a call of the AMI's bootstrap script, after whatever the user brings."""
+
+from __future__ import annotations
+
+from shlex import quote
+
+from shiplap.aws.userdata import mime
+from shiplap.aws.userdata.bootstrap import Bootstrap
+from shiplap.aws.userdata.flags import kubelet_flags
+
+
+def render(wanted: Bootstrap) -> str:
+    """The MIME document.
+
+    Raises:
+        NodeClassNotReady: the user's document is broken.
+    """
+    custom: list[mime.Part] = []
+    if wanted.custom.strip():
+        archive = mime.is_archive(wanted.custom)
+        custom = mime.parts(wanted.custom) if archive else [mime.Part.of(mime.SHELL, wanted.custom)]
+    return mime.archive([*custom, mime.Part.of(mime.SHELL, _script(wanted))])
+
+
+def _script(wanted: Bootstrap) -> str:
+    words = ["/etc/eks/bootstrap.sh", quote(wanted.cluster)]
+    words += ["--apiserver-endpoint", quote(wanted.endpoint), "--b64-cluster-ca", quote(wanted.ca)]
+    if wanted.dns:
+        words += ["--dns-cluster-ip", quote(wanted.dns)]
+        if ":" in wanted.dns:
+            words += ["--ip-family", "ipv6"]
+    words += ["--use-max-pods", "false"]
+    if wanted.raid0:
+        words += ["--local-disks", "raid0"]
+    words += ["--kubelet-extra-args", quote(" ".join(kubelet_flags(wanted)))]
+    return "\n".join(("#!/bin/bash", "set -euo pipefail", " ".join(words)))

@@ -1,0 +1,116 @@
+"""What every family's user data is made of: where the cluster is, and how its kubelet must register."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from shiplap.api.nodeclaim import NodeClaim
+from shiplap.api.types import EC2NodeClass
+from shiplap.instances.nodeclass import ResolvedNodeClass
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.objects import Taint
+
+UNREGISTERED = Taint(labels.UNREGISTERED_TAINT, "NoExecute")
+"""Keeps pods off a node until the lifecycle flow has seen it."""
+
+_RESERVED_DOMAINS = ("kubernetes.io", "k8s.io")
+_KUBELET_MAY_SET = frozenset(
+    {
+        "beta.kubernetes.io/arch",
+        "beta.kubernetes.io/instance-type",
+        "beta.kubernetes.io/os",
+        "failure-domain.beta.kubernetes.io/region",
+        "failure-domain.beta.kubernetes.io/zone",
+        "failure-domain.kubernetes.io/region",
+        "failure-domain.kubernetes.io/zone",
+        "kubernetes.io/arch",
+        "kubernetes.io/hostname",
+        "kubernetes.io/os",
+        "node.kubernetes.io/instance-type",
+        "topology.kubernetes.io/region",
+        "topology.kubernetes.io/zone",
+    }
+)
+_KUBELET_MAY_SET_UNDER = ("kubelet.kubernetes.io", "node.kubernetes.io")
+
+
+class Bootstrap(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Everything user data says. `ca` is base64, `max_pods` 0 leaves the number to the node, `kubelet` is the open map.
+
+    `release` is the version in the alias, by which Bottlerocket's abilities are judged; empty when unknown.
+    """
+
+    cluster: str
+    endpoint: str
+    ca: str
+    family: str
+    service_cidr: str = ""
+    dns: str = ""
+    labels: dict[str, str] = {}
+    taints: tuple[Taint, ...] = ()
+    kubelet: dict[str, Any] = {}
+    max_pods: int = 0
+    raid0: bool = False
+    release: str = ""
+    custom: str = ""
+
+
+def of_claim(
+    claim: NodeClaim, node_class: EC2NodeClass, resolved: ResolvedNodeClass, capacity_type: str, max_pods: int
+) -> Bootstrap:
+    """What nodes of a claim's pool need. It says nothing of the single claim, so that claims share launch templates."""
+    wanted = {
+        **claim.labels,
+        labels.NODE_POOL: claim.node_pool,
+        labels.NODE_CLASS: claim.node_class,
+        labels.CAPACITY_TYPE: capacity_type,
+        labels.DO_NOT_SYNC_TAINTS: "true",
+    }
+    return Bootstrap(
+        cluster=claim.cluster,
+        endpoint=resolved.cluster_endpoint,
+        ca=resolved.cluster_ca,
+        family=resolved.family,
+        service_cidr=resolved.service_cidr,
+        dns=_dns(node_class.spec.kubelet, resolved),
+        labels=settable(wanted),
+        taints=(*claim.taints, *claim.startup_taints, UNREGISTERED),
+        kubelet=node_class.spec.kubelet,
+        max_pods=max_pods,
+        raid0=node_class.spec.instance_store_policy == "RAID0",
+        release=_release(node_class),
+        custom=node_class.spec.user_data or "",
+    )
+
+
+def settable(wanted: Mapping[str, str]) -> dict[str, str]:
+    """The labels a kubelet may give itself, sorted; the NodeRestriction admission refuses the node otherwise.
+
+    The others are set through the API once the node is there.
+    """
+    return {key: wanted[key] for key in sorted(wanted) if _settable(key)}
+
+
+def _settable(key: str) -> bool:
+    domain, slash, _ = key.rpartition("/")
+    if not slash or not any(domain == reserved or domain.endswith(f".{reserved}") for reserved in _RESERVED_DOMAINS):
+        return True
+    under = any(domain == free or domain.endswith(f".{free}") for free in _KUBELET_MAY_SET_UNDER)
+    return key in _KUBELET_MAY_SET or under
+
+
+def _dns(kubelet: Mapping[str, Any], resolved: ResolvedNodeClass) -> str:
+    written = kubelet.get("clusterDNS") or ()
+    return str(written[0]) if written else resolved.cluster_dns
+
+
+def _release(node_class: EC2NodeClass) -> str:
+    return next((term.alias.partition("@")[2] for term in node_class.spec.ami_selector_terms if term.alias), "")
+
+
+def taint_text(taint: Taint) -> str:
+    """A taint as kubelet's flag wants it: `key=value:Effect`, without the equals sign when there is no value."""
+    return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"

@@ -1,0 +1,67 @@
+"""Multi-part user data: taking a user's archive apart and putting parts together."""
+
+from __future__ import annotations
+
+from email import message_from_string
+
+import msgspec
+
+from shiplap.errors import NodeClassNotReady
+
+SHELL = 'text/x-shellscript; charset="us-ascii"'
+
+
+def invalid(reason: str) -> NodeClassNotReady:
+    """The error for user data that cannot be merged."""
+    return NodeClassNotReady(reason, code="UserDataInvalid")
+
+
+class Part(msgspec.Struct, frozen=True):
+    """One part: its headers as they are written, without a closing empty line, and its body."""
+
+    headers: str
+    body: str
+
+    @classmethod
+    def of(cls, content_type: str, body: str) -> Part:
+        """A part with nothing but a content type."""
+        return cls(f"Content-Type: {content_type}", body)
+
+
+def is_archive(text: str) -> bool:
+    """Whether user data is a MIME document, whichever of its headers comes first."""
+    start = text.lstrip().lower()
+    return start.startswith(("mime-version:", "content-type:"))
+
+
+def parts(text: str) -> list[Part]:
+    """The parts of a MIME document, unaltered; a document of one part is that part.
+
+    Raises:
+        NodeClassNotReady: it calls itself multi-part but holds no parts.
+    """
+    message = message_from_string(text.lstrip())
+    if message.get_content_maintype() != "multipart":
+        return [_part(text.lstrip())]
+    payload = message.get_payload()
+    if not isinstance(payload, list) or message.defects:
+        why = type(message.defects[0]).__name__ if message.defects else "no parts"
+        raise invalid(f"userData is not a well-formed MIME document: {why}")
+    return [_part(inner.as_string()) for inner in payload if not isinstance(inner, str)]
+
+
+def _part(text: str) -> Part:
+    headers, _, body = text.replace("\r\n", "\n").partition("\n\n")
+    kept = [line for line in headers.splitlines() if not line.lower().startswith("mime-version:")]
+    return Part("\n".join(kept), body)
+
+
+def archive(contents: list[Part]) -> str:
+    """A MIME document of several parts, the same for the same parts."""
+    boundary = "//"
+    while any(f"--{boundary}" in part.body for part in contents):
+        boundary += "/"
+    lines = ["MIME-Version: 1.0", f'Content-Type: multipart/mixed; boundary="{boundary}"', ""]
+    for part in contents:
+        lines += [f"--{boundary}", part.headers, "", part.body.rstrip("\n"), ""]
+    return "\n".join([*lines, f"--{boundary}--", ""])
