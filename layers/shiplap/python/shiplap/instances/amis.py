@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from shiplap.errors import InvalidInput
+from shiplap.instances.labels import meets
 from shiplap.instances.nodeclass import Ami
 from shiplap.kubernetes.requirements import Requirement, Requirements, requirement
 
@@ -23,7 +24,7 @@ class AmiChooser:
     def choose(self, type_requirements: Mapping[str, Requirement]) -> str | None:
         """The id of the AMI for a type with these labels, or None when no AMI fits."""
         for ami, wanted in self._candidates:
-            if all(_met(item, type_requirements.get(item.key)) for item in wanted):
+            if all(meets(item, type_requirements.get(item.key)) for item in wanted):
                 return ami
         return None
 
@@ -33,9 +34,3 @@ def _requirements(ami: Ami) -> Requirements:
         return Requirements(requirement(key, operator, values) for key, operator, values in ami.requirements)
     except ValueError as error:
         raise InvalidInput(f"AMI {ami.id}", str(error), field="requirements") from error
-
-
-def _met(wanted: Requirement, given: Requirement | None) -> bool:
-    if given is None or not given.values:
-        return wanted.forbids_nothing_defined
-    return any(wanted.has(value) for value in given.values)

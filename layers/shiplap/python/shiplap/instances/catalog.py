@@ -65,7 +65,10 @@ class GpuDeviceInfo(_Raw, frozen=True):
 
 
 class GpuInfo(_Raw, frozen=True):
+    """`total_gpu_memory_in_mi_b` also covers types that own a fraction of one GPU and state a count of 0."""
+
     gpus: tuple[GpuDeviceInfo, ...] = ()
+    total_gpu_memory_in_mi_b: int = msgspec.field(name="TotalGpuMemoryInMiB", default=0)
 
 
 class NeuronCoreInfo(_Raw, frozen=True):
@@ -92,7 +95,12 @@ class InferenceAcceleratorInfo(_Raw, frozen=True):
     accelerators: tuple[InferenceDeviceInfo, ...] = ()
 
 
+class DiskInfo(_Raw, frozen=True):
+    type: str = ""
+
+
 class InstanceStorageInfo(_Raw, frozen=True):
+    disks: tuple[DiskInfo, ...] = ()
     total_size_in_gb: int = msgspec.field(name="TotalSizeInGB", default=0)
     nvme_support: str = ""
 

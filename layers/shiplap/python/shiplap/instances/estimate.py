@@ -11,7 +11,7 @@ from shiplap.instances.families import Family
 from shiplap.instances.kubelet import KubeletSettings
 from shiplap.instances.learning import Knowledge
 from shiplap.instances.max_pods import eni_limited
-from shiplap.instances.overhead import overhead
+from shiplap.instances.overhead import overhead, overhead_fraction
 from shiplap.instances.setting import CapacitySetting
 from shiplap.kubernetes.quantity import EPHEMERAL_STORAGE, MEMORY, PODS
 
@@ -27,6 +27,7 @@ class Figures(msgspec.Struct, frozen=True):
     careful: dict[str, int]
     verified: bool
     sources: dict[str, str]
+    overhead_fraction: dict[str, float]
 
 
 class Estimator:
@@ -45,6 +46,7 @@ class Estimator:
         self._kubelet = kubelet
         self._setting = setting
         self._knowledge = knowledge
+        self._fraction = overhead_fraction(kubelet)
 
     def figures(self, kind: Ec2InstanceType, ami: str, kubelet_hash: str, pods: int) -> Figures:
         """The figures of a type that boots `ami` and is told to take `pods` pods."""
@@ -60,7 +62,14 @@ class Estimator:
             formula[MEMORY] = inferred
             sources[MEMORY] = "sibling"
         bound = careful(kind, formula, self._knowledge.worst_overhead_ratio(ami))
-        return Figures(formula, self._overhead(kind, formula), bound, verified=False, sources=sources)
+        return Figures(
+            formula,
+            self._overhead(kind, formula),
+            bound,
+            verified=False,
+            sources=sources,
+            overhead_fraction=self._fraction,
+        )
 
     def _learned(
         self,
@@ -76,7 +85,7 @@ class Estimator:
         for resource in kept.keys() & reported.keys() & allocatable.keys():
             kept[resource] = reported[resource] - allocatable[resource]
         known = sources | dict.fromkeys(reported, "learned")
-        return Figures(amounts, kept, {}, verified=True, sources=known)
+        return Figures(amounts, kept, {}, verified=True, sources=known, overhead_fraction=self._fraction)
 
     def _overhead(self, kind: Ec2InstanceType, amounts: dict[str, int]) -> dict[str, int]:
         counted = eni_limited(kind) if self._family.eni_limited_overhead else amounts[PODS]

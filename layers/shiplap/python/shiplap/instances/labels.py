@@ -111,6 +111,13 @@ def of_offerings(offerings: Iterable[Offering]) -> dict[str, tuple[str, ...]]:
     }
 
 
+def meets(wanted: Requirement, given: Requirement | None) -> bool:
+    """Whether a node with the label values `given` satisfies `wanted`, strictly: an undefined label is no wildcard."""
+    if given is None or not given.values:
+        return wanted.forbids_nothing_defined
+    return any(wanted.has(value) for value in given.values)
+
+
 def single_valued(instance_type: InstanceType) -> dict[str, str]:
     """The labels every node of the type has, sorted by key: those with exactly one possible value."""
     return {

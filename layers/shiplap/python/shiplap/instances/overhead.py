@@ -56,6 +56,16 @@ def overhead(capacity: Mapping[str, int], v_cpus: int, counted_pods: int, kubele
     return kept
 
 
+def overhead_fraction(kubelet: KubeletSettings) -> dict[str, float]:
+    """The share of further capacity that is kept back too, per resource: eviction thresholds written in per cent."""
+    thresholds = {resource: kubelet.eviction.get(resource, default) for resource, default in _DEFAULT_EVICTION.items()}
+    return {
+        resource: threshold.percent / 100
+        for resource, threshold in thresholds.items()
+        if threshold.percent is not None and 0 < threshold.percent < 100
+    }
+
+
 def evicted(threshold: Threshold, capacity: int) -> int:
     """Bytes below which kubelet evicts. 100 % means that the signal is off."""
     if threshold.percent is None:

@@ -104,6 +104,7 @@ class _Builder:
             sources=figures.sources,
             ami=ami,
             kubelet_hash=kubelet,
+            overhead_fraction=figures.overhead_fraction,
         )
 
     def _ami(self, requirements: Mapping[str, Requirement]) -> str | None:

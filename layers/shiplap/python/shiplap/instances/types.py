@@ -26,7 +26,8 @@ class InstanceType(msgspec.Struct, frozen=True, omit_defaults=True):
     `capacity` is the best estimate and `overhead` what kubelet keeps back. While `verified` is false no node of this
     (AMI, type, kubelet settings) has been seen, and only one node at a time may rely on more than `careful`, a lower
     bound of `capacity` that is not expected to be undercut. `sources` names, per resource, where the number came from:
-    `override`, `learned`, `sibling`, `formula` or `catalog`.
+    `override`, `learned`, `sibling`, `formula` or `catalog`. `overhead_fraction` is the part of an overhead that grows
+    with the capacity (eviction thresholds in per cent).
     """
 
     name: str
@@ -39,6 +40,7 @@ class InstanceType(msgspec.Struct, frozen=True, omit_defaults=True):
     sources: dict[str, str] = {}
     ami: str = ""
     kubelet_hash: str = ""
+    overhead_fraction: dict[str, float] = {}
 
     @property
     def allocatable(self) -> dict[str, int]:
