@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from shiplap.errors import InvalidMessage, ShiplapError, StoreError, UnknownCluster
 from shiplap.ports import DeadLetters, Meter
-from shiplap.provisioning.messages import Message, decode
+from shiplap.provisioning.messages import Message
 from shiplap.settings import ClusterSettings, Settings
 
 _LOG = logging.getLogger(__name__)
@@ -22,7 +22,7 @@ Hint = TypeVar("Hint", bound=Message)
 
 def run(
     records: Iterable[Mapping[str, Any]],
-    kinds: tuple[type[Hint], ...],
+    read: Callable[[str, str], Hint],
     flow: Callable[[ClusterSettings, Sequence[Hint]], str],
     *,
     settings: Settings,
@@ -33,7 +33,7 @@ def run(
 
     Args:
         records: the event's `Records`; `messageId`, `body` and `eventSourceARN` are read.
-        kinds: what may arrive on this queue.
+        read: decodes a body, given also the name of its queue; raises InvalidMessage.
         flow: handles all messages of one cluster; returns what is left to do, empty when nothing is.
         settings: the clusters of this install.
         dead_letters: takes malformed messages.
@@ -47,7 +47,7 @@ def run(
     for record in records:
         message_id, body = str(record["messageId"]), str(record["body"])
         try:
-            hint = _read(body, str(record.get("eventSourceARN", "")).rpartition(":")[2], kinds)
+            hint = read(body, str(record.get("eventSourceARN", "")).rpartition(":")[2] or "queue")
             hints.setdefault(hint.cluster, []).append((message_id, hint))
         except InvalidMessage as error:
             if not _bury(body, error, dead_letters, meter):
@@ -56,13 +56,6 @@ def run(
         if not _serve(cluster, [hint for _, hint in hints[cluster]], flow, settings, meter):
             failed += [message_id for message_id, _ in hints[cluster]]
     return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in failed]}
-
-
-def _read(body: str, queue: str, kinds: tuple[type[Hint], ...]) -> Hint:
-    hint = decode(body, queue or "queue")
-    if not isinstance(hint, kinds):
-        raise InvalidMessage(queue or "queue", f"{type(hint).__name__} does not belong in this queue")
-    return hint
 
 
 def _bury(body: str, error: InvalidMessage, dead_letters: DeadLetters, meter: Meter) -> bool:

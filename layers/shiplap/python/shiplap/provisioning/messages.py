@@ -101,6 +101,22 @@ _pod_pending = msgspec.json.Decoder(_PodPendingDetail)
 _node = msgspec.json.Decoder(_NodeDetail)
 
 
+def for_schedule(body: str | bytes, source: str) -> PodsPending | Sweep:
+    """Read a message of the queue `provisioning`. Raises as `decode` does, also for what belongs in another queue."""
+    message = decode(body, source)
+    if isinstance(message, PodsPending | Sweep):
+        return message
+    raise InvalidMessage(source, f"{type(message).__name__} does not belong in this queue")
+
+
+def for_lifecycle(body: str | bytes, source: str) -> NodeSeen | Timer:
+    """Read a message of the queue `lifecycle`. Raises as `decode` does, also for what belongs in another queue."""
+    message = decode(body, source)
+    if isinstance(message, NodeSeen | Timer):
+        return message
+    raise InvalidMessage(source, f"{type(message).__name__} does not belong in this queue")
+
+
 def decode(body: str | bytes, source: str) -> Message:
     """Read one queue message.
 

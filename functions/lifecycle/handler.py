@@ -1,0 +1,41 @@
+"""From launched to in service: the queue `lifecycle`, fed by nodes that were seen and by timers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from shiplap.provisioning import batch
+from shiplap.provisioning.lifecycle import attend
+from shiplap.provisioning.messages import NodeSeen, Timer, for_lifecycle
+from shiplap.provisioning.wiring import Install
+from shiplap.settings import ClusterSettings
+
+if TYPE_CHECKING:
+    from aws_lambda_powertools.utilities.typing import LambdaContext
+
+
+@cache
+def install() -> Install:
+    """What this function has, made at the first invocation and kept."""
+    return Install.of_environment("lifecycle")
+
+
+def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+    """Lambda's entry point: a batch of SQS records in, the messages to deliver again out."""
+    own = install()
+
+    def flow(cluster: ClusterSettings, hints: Sequence[NodeSeen | Timer]) -> str:
+        attend(cluster, hints, own.world(cluster))
+        return ""
+
+    with own.reporting(context.aws_request_id):
+        return batch.run(
+            event["Records"],
+            for_lifecycle,
+            flow,
+            settings=own.settings,
+            dead_letters=own.dead_letters,
+            meter=own.meter,
+        )

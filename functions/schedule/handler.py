@@ -1,0 +1,42 @@
+"""Pending pods in, instances out: the queue `provisioning`, one flow per cluster for a whole batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from shiplap.provisioning import batch
+from shiplap.provisioning.messages import PodsPending, Sweep, for_schedule
+from shiplap.provisioning.schedule import schedule
+from shiplap.provisioning.wiring import Install
+from shiplap.settings import ClusterSettings
+
+if TYPE_CHECKING:
+    from aws_lambda_powertools.utilities.typing import LambdaContext
+
+
+@cache
+def install() -> Install:
+    """What this function has, made at the first invocation and kept."""
+    return Install.of_environment("schedule")
+
+
+def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+    """Lambda's entry point: a batch of SQS records in, the messages to deliver again out."""
+    own = install()
+    deadline = own.clock.now() + context.get_remaining_time_in_millis() / 1000
+
+    def flow(cluster: ClusterSettings, hints: Sequence[PodsPending | Sweep]) -> str:
+        world = own.world(cluster)
+        return schedule(cluster, hints, world, owner=context.aws_request_id, deadline=deadline).unfinished
+
+    with own.reporting(context.aws_request_id):
+        return batch.run(
+            event["Records"],
+            for_schedule,
+            flow,
+            settings=own.settings,
+            dead_letters=own.dead_letters,
+            meter=own.meter,
+        )

@@ -1,0 +1,140 @@
+"""Which offerings a claim's fleet may take: the filters of the launch path, as one pure function.
+
+The order is Karpenter's: what is compatible and available, no exotic hardware where plain will do, no spot dearer than
+on-demand, then one capacity type: spot where any is left, else on-demand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from shiplap.api.nodeclaim import NodeClaim
+from shiplap.instances.types import InstanceType, Offering
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.quantity import PODS
+from shiplap.kubernetes.requirements import Requirements
+from shiplap.ports import FleetOverride
+from shiplap.scheduling.universe import careful_allocatable
+
+_EXOTIC_RESOURCES = (
+    "nvidia.com/gpu",
+    "amd.com/gpu",
+    "habana.ai/gaudi",
+    "aws.amazon.com/neuron",
+    "aws.amazon.com/neuroncore",
+)
+
+
+class FleetOptions(msgspec.Struct, frozen=True):
+    """One capacity type and its offerings, cheapest first; without overrides nothing can be launched."""
+
+    capacity_type: str = ""
+    overrides: tuple[FleetOverride, ...] = ()
+
+
+class _Candidate(msgspec.Struct, frozen=True):
+    type: InstanceType
+    offering: Offering
+
+
+def fleet_options(claim: NodeClaim, types: Mapping[str, InstanceType], zones: Iterable[str]) -> FleetOptions:
+    """The offerings of the claim's launch list that can be asked for now.
+
+    Args:
+        claim: its requirements choose zones and capacity types, its launch list the types.
+        types: the NodeClass's instance types by name, with current availability.
+        zones: zones in which the NodeClass has a subnet.
+    """
+    wanted = Requirements.of(claim.requirements)
+    zones = frozenset(zones)
+    candidates = [
+        _Candidate(types[name], offering)
+        for name in claim.instance_types
+        if name in types and _fits(claim, types[name])
+        for offering in types[name].offerings
+        if offering.available and offering.zone in zones and _allowed(offering, wanted)
+    ]
+    if has_min_values(claim):
+        candidates = candidates if _diverse(claim, candidates) else []
+    else:
+        candidates = _without_dear_spot(_without_exotic(candidates))
+    spot = any(item.offering.capacity_type == labels.SPOT for item in candidates)
+    capacity_type = labels.SPOT if spot else labels.ON_DEMAND
+    overrides = sorted(_override(item) for item in candidates if item.offering.capacity_type == capacity_type)
+    return FleetOptions(capacity_type, tuple(overrides))
+
+
+def has_min_values(claim: NodeClaim) -> bool:
+    """Whether the claim must keep a choice of values, which forbids narrowing its launch list."""
+    return any(item.min_values for item in claim.requirements)
+
+
+def _diverse(claim: NodeClaim, candidates: list[_Candidate]) -> bool:
+    """Whether the types left still offer as many values as the claim must have."""
+    for wanted in claim.requirements:
+        values: set[str] = set()
+        for item in candidates:
+            for own in item.type.requirements:
+                if own.key == wanted.key and not own.complement:
+                    values |= own.values
+        if wanted.min_values is not None and len(values) < wanted.min_values:
+            return False
+    return True
+
+
+def _fits(claim: NodeClaim, instance_type: InstanceType) -> bool:
+    """What is known by now may be less than what the plan relied on, when a claim is resumed later."""
+    room = counted_on(instance_type, claim)
+    return all(amount <= room.get(resource, 0) for resource, amount in claim.requests.items())
+
+
+def _allowed(offering: Offering, wanted: Requirements) -> bool:
+    """Zone and capacity type suit; reservations are not launched into."""
+    if offering.capacity_type not in (labels.SPOT, labels.ON_DEMAND):
+        return False
+    facts = {labels.ZONE: offering.zone, labels.CAPACITY_TYPE: offering.capacity_type, labels.ZONE_ID: offering.zone_id}
+    return all(wanted[key].has(value) for key, value in facts.items() if key in wanted)
+
+
+def _without_exotic(candidates: list[_Candidate]) -> list[_Candidate]:
+    plain = [item for item in candidates if not _exotic(item.type)]
+    return plain or candidates
+
+
+def _exotic(instance_type: InstanceType) -> bool:
+    """Bare metal and accelerators: more than a claim needs that other types satisfy too."""
+    return "metal" in instance_type.name.partition(".")[2] or any(
+        instance_type.capacity.get(resource, 0) > 0 for resource in _EXOTIC_RESOURCES
+    )
+
+
+def _without_dear_spot(candidates: list[_Candidate]) -> list[_Candidate]:
+    """Drop spot offerings that cost more than the cheapest on-demand one of all types."""
+    on_demand = [item.offering.price for item in candidates if item.offering.capacity_type == labels.ON_DEMAND]
+    if not on_demand:
+        return candidates
+    return [c for c in candidates if c.offering.capacity_type != labels.SPOT or c.offering.price <= min(on_demand)]
+
+
+def _override(item: _Candidate) -> FleetOverride:
+    return FleetOverride(
+        price=item.offering.price,
+        instance_type=item.type.name,
+        zone=item.offering.zone,
+        ami=item.type.ami,
+        max_pods=item.type.capacity.get(PODS, 0),
+        kubelet_hash=item.type.kubelet_hash,
+    )
+
+
+def counted_on(instance_type: InstanceType, claim: NodeClaim) -> dict[str, int]:
+    """What a claim's plan relied on for a type: the estimate where it was allowed to, else the careful bound.
+
+    Returns:
+        Allocatable in canonical units.
+    """
+    if instance_type.verified or instance_type.name in claim.relies_on_estimate:
+        return instance_type.allocatable
+    return careful_allocatable(instance_type)

@@ -1,0 +1,204 @@
+"""The schedule flow: hints that pods are pending in, instances out, in one invocation per cluster.
+
+A round looks at everything afresh, plans, commits and launches. What could not be launched is planned again in the
+next round, on what is still available, until nothing is left to launch or the invocation runs out of rounds or time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Sequence
+
+import msgspec
+
+from shiplap.api.nodeclaim import NodeClaim
+from shiplap.errors import EpochMoved, ShiplapError
+from shiplap.provisioning.launch import LEASE_S, Attempt, Ending, Outcome, launch
+from shiplap.provisioning.messages import PodsPending, Sweep
+from shiplap.provisioning.recover import orphans, resume, sweep
+from shiplap.provisioning.snapshot import Sight, Supply, look, supply_of
+from shiplap.provisioning.world import World
+from shiplap.scheduling.plan import Plan, PlannedClaim
+from shiplap.scheduling.planner import plan
+from shiplap.settings import ClusterSettings
+
+_LOG = logging.getLogger(__name__)
+
+MAX_ROUNDS = 12
+"""Rounds of one invocation. Each one either launches, learns of unavailable offerings, or lost a race somebody won."""
+
+LAUNCH_ALLOWANCE_S = 10.0
+"""No launch begins with less time than this left, in seconds: it should end before the invocation does."""
+
+
+_TOKEN_LENGTH = 32
+"""Characters of a launch token; EC2 takes up to 64 in ASCII."""
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What one invocation did. `unfinished` says what is left for another try; empty when nothing is."""
+
+    launched: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+    unschedulable: int = 0
+    rounds: int = 0
+    unfinished: str = ""
+
+
+def schedule(
+    settings: ClusterSettings, hints: Sequence[PodsPending | Sweep], world: World, *, owner: str, deadline: float
+) -> Report:
+    """Give every pending pod of a cluster a node.
+
+    Args:
+        settings: the cluster.
+        hints: what called for this; only their times and whether a sweep is among them matter.
+        world: the ports.
+        owner: names this invocation; written into the claims it works on.
+        deadline: epoch seconds at which this invocation ends at the latest.
+
+    Raises:
+        ClusterError: the cluster cannot be read; nothing was launched.
+        StoreError, AwsError: the state or EC2 cannot be used; what was begun is resumed by a later invocation.
+    """
+    attempt = Attempt(owner=owner, deadline=deadline, join_timeout_s=settings.join_timeout_s)
+    first_event_at = min((hint.time for hint in hints if hint.time), default=0.0)
+    run = _Run(settings, supply_of(settings, world), attempt, first_event_at, world)
+    return run.until_done(sweeping=any(isinstance(hint, Sweep) for hint in hints))
+
+
+class _Run:
+    """The rounds of one invocation and what they have come to so far."""
+
+    def __init__(
+        self, settings: ClusterSettings, supply: Supply, attempt: Attempt, first_event_at: float, world: World
+    ) -> None:
+        self._settings = settings
+        self._supply = supply
+        self._attempt = attempt
+        self._first_event_at = first_event_at
+        self._world = world
+        self._launched: list[str] = []
+        self._failed: list[str] = []
+        self._pending: set[str] = set()
+        self._throttled = False
+        self._unschedulable = 0
+
+    def until_done(self, *, sweeping: bool) -> Report:
+        for number in range(MAX_ROUNDS):
+            if self._out_of_time():
+                return self._report(number, "out of time")
+            sight = look(self._settings, self._supply, self._world)
+            if sweeping and number == 0:
+                sweep(self._settings.name, sight.snapshot.view.nodes, self._world)
+            done = not self._resume(sight) and self._decide(sight)
+            if self._throttled:
+                return self._report(number + 1, "EC2 asked to slow down")
+            if done:
+                return self._report(number + 1, "launches are pending" if self._pending else "")
+        return self._report(MAX_ROUNDS, f"not done after {MAX_ROUNDS} rounds")
+
+    def _out_of_time(self) -> bool:
+        return self._world.clock.now() + LAUNCH_ALLOWANCE_S > self._attempt.deadline
+
+    def _resume(self, sight: Sight) -> bool:
+        """Finish orphaned claims; whether there were any, so that planning needs another look."""
+        waiting = orphans(sight.snapshot.claims, self._attempt.owner, self._world.clock.now())
+        waiting = [claim for claim in waiting if claim.name not in self._pending]
+        for claim in waiting:
+            if self._throttled or self._out_of_time():
+                break
+            supply = self._supply.node_classes.get(claim.node_class)
+            self._note(resume(claim, supply, sight.types_for(claim), self._attempt, self._world))
+        return bool(waiting)
+
+    def _decide(self, sight: Sight) -> bool:
+        """Plan, commit and launch; whether nothing is left to plan again."""
+        decision = plan(sight.snapshot)
+        self._unschedulable = len(decision.unschedulable)
+        if not decision.node_claims:
+            return True
+        now = self._world.clock.now()
+        claims = [self._claim(planned, sight, now) for planned in decision.node_claims]
+        try:
+            self._world.state.commit(self._settings.name, sight.snapshot.epoch, claims)
+        except EpochMoved as moved:
+            self._world.meter.count("EpochsMoved")
+            _LOG.info("somebody decided first: %s", moved, extra={"cluster": self._settings.name})
+            return False
+        self._record(sight, decision)
+        endings = [self._launch(claim, sight) for claim in claims]
+        return all(ending in (Ending.LAUNCHED, Ending.PENDING) for ending in endings)
+
+    def _launch(self, claim: NodeClaim, sight: Sight) -> Ending:
+        if self._throttled or self._out_of_time():  # it stays Planned, and is resumed once its lease is over
+            self._pending.add(claim.name)
+            return Ending.PENDING
+        supply = self._supply.node_classes[claim.node_class]
+        return self._note(launch(claim, supply, sight.types_for(claim), self._attempt, self._world))
+
+    def _note(self, outcome: Outcome) -> Ending:
+        name = outcome.claim.name
+        if outcome.ending is Ending.LAUNCHED:
+            self._launched.append(name)
+        elif outcome.ending is Ending.FAILED:
+            self._failed.append(name)
+        elif outcome.ending is Ending.PENDING:
+            self._pending.add(name)
+        if outcome.broken:
+            self._supply = self._supply.without(outcome.claim.node_class, outcome.broken)
+        self._throttled |= outcome.throttled
+        return outcome.ending
+
+    def _claim(self, planned: PlannedClaim, sight: Sight, now: float) -> NodeClaim:
+        """The planned claim as it is committed: with an owner, and a token that will never be another claim's."""
+        identity = f"{self._settings.name}/{planned.name}/{sight.snapshot.epoch}/{now}"
+        return NodeClaim(
+            cluster=self._settings.name,
+            name=planned.name,
+            node_pool=planned.node_pool,
+            node_class=planned.node_class,
+            tier=planned.tier,
+            created_at=now,
+            changed_at=now,
+            deadline_at=now + LEASE_S,
+            requirements=planned.requirements,
+            labels=planned.labels,
+            annotations=planned.annotations,
+            taints=planned.taints,
+            startup_taints=planned.startup_taints,
+            instance_types=planned.instance_types,
+            relies_on_estimate=planned.relies_on_estimate,
+            requests=planned.requests,
+            pods=planned.pods,
+            reasons=planned.reasons,
+            token=hashlib.sha256(identity.encode()).hexdigest()[:_TOKEN_LENGTH],
+            owner=self._attempt.owner,
+            hourly=planned.launch.price,
+            allocatable=planned.allocatable,
+            first_event_at=self._first_event_at,
+        )
+
+    def _record(self, sight: Sight, decision: Plan) -> None:
+        """Keep the decision for replay; it holds whether or not it can be kept."""
+        facts = {"cluster": self._settings.name, "claims": [claim.name for claim in decision.node_claims]}
+        try:
+            record_id = self._world.recorder.record(sight.snapshot, decision)
+        except ShiplapError as error:
+            self._world.meter.count("DecisionsNotRecorded")
+            _LOG.warning("decision not recorded: %s", error, extra=facts)
+            return
+        _LOG.info("decided", extra={**facts, "record_id": record_id})
+
+    def _report(self, rounds: int, unfinished: str) -> Report:
+        report = Report(
+            launched=tuple(self._launched),
+            failed=tuple(self._failed),
+            unschedulable=self._unschedulable,
+            rounds=rounds,
+            unfinished=unfinished,
+        )
+        self._world.meter.count("PodsUnschedulable", self._unschedulable)
+        _LOG.info("scheduled", extra={"cluster": self._settings.name, "report": msgspec.to_builtins(report)})
+        return report

@@ -1,0 +1,210 @@
+"""Gathers what a decision looks at, in the order that keeps the decision sound.
+
+The epoch is read before the state and the state before the cluster, so that whatever leaves the state for the cluster
+meanwhile is seen at least once. Pilot leases are read before learned capacity: a lease is given up only after its
+node's truth is stored, so a key can never look both unexplored and unlearned.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+import msgspec
+
+from shiplap.api.nodeclaim import ClaimState, NodeClaim
+from shiplap.api.types import EC2NodeClass
+from shiplap.errors import AwsError, AwsThrottled, InvalidInput, StoreError, StoreThrottled
+from shiplap.instances.catalog import Catalog
+from shiplap.instances.nodeclass import ResolvedNodeClass
+from shiplap.instances.overlays import apply as apply_overlays
+from shiplap.instances.resolve import instance_types
+from shiplap.instances.setting import from_cluster
+from shiplap.instances.types import InstanceType
+from shiplap.kubernetes.objects import Node
+from shiplap.ports import DecisionState
+from shiplap.provisioning.learn import has_reported, instance_of, learn
+from shiplap.provisioning.world import World
+from shiplap.scheduling.snapshot import ClusterView, NodeClassCatalog, SchedulingSettings, Snapshot
+from shiplap.settings import ClusterSettings
+
+_LOG = logging.getLogger(__name__)
+
+
+class NodeClassSupply(msgspec.Struct, frozen=True):
+    """An EC2NodeClass with its selectors answered, or why that is not possible."""
+
+    node_class: EC2NodeClass
+    resolved: ResolvedNodeClass | None = None
+    not_ready: str = ""
+
+
+class Supply(msgspec.Struct, frozen=True):
+    """What can be bought, looked up once per invocation; NodeClasses by name."""
+
+    catalog: Catalog
+    node_classes: dict[str, NodeClassSupply]
+
+    @property
+    def amis(self) -> tuple[str, ...]:
+        """The ids of all AMIs that may be launched, sorted."""
+        known = (supply.resolved for supply in self.node_classes.values())
+        return tuple(sorted({ami.id for resolved in known if resolved is not None for ami in resolved.amis}))
+
+    def without(self, node_class: str, reason: str) -> Supply:
+        """The same with one NodeClass that cannot be launched from after all."""
+        changed = msgspec.structs.replace(self.node_classes[node_class], not_ready=reason)
+        return msgspec.structs.replace(self, node_classes={**self.node_classes, node_class: changed})
+
+
+class Sight(msgspec.Struct, frozen=True):
+    """One look at everything: the snapshot to decide on, and its instance types by NodeClass."""
+
+    snapshot: Snapshot
+    sold: dict[str, tuple[InstanceType, ...]]
+
+    def types_for(self, claim: NodeClaim) -> dict[str, InstanceType]:
+        """By name, what the claim's NodeClass sells as the claim's NodePool sees it: overlays applied."""
+        sold = self.sold.get(claim.node_class, ())
+        manifests = self.snapshot.manifests
+        pool = next((pool for pool in manifests.node_pools if pool.metadata.name == claim.node_pool), None)
+        if pool is not None and manifests.node_overlays:
+            sold = apply_overlays(sold, pool, manifests.node_overlays)
+        return {instance_type.name: instance_type for instance_type in sold}
+
+
+def supply_of(settings: ClusterSettings, world: World) -> Supply:
+    """Load the catalogue and answer the selectors of every EC2NodeClass that a NodePool uses.
+
+    Raises:
+        StoreError: there is no catalogue and none can be fetched.
+        AwsThrottled: worth another try later.
+    """
+    used = {pool.spec.template.spec.node_class_ref.name for pool in settings.manifests.node_pools}
+    node_classes = {}
+    for node_class in settings.manifests.node_classes:
+        name = node_class.metadata.name
+        if name in used:
+            node_classes[name] = _resolve(settings.name, node_class, world)
+    return Supply(_catalog(world), node_classes)
+
+
+def _resolve(cluster: str, node_class: EC2NodeClass, world: World) -> NodeClassSupply:
+    try:
+        return NodeClassSupply(node_class, world.compute.resolve(node_class))
+    except AwsThrottled:
+        raise
+    except AwsError as error:  # the pools of the other NodeClasses go on
+        world.meter.count("NodeClassNotReady")
+        _LOG.warning("node class is not ready: %s", error, extra={"cluster": cluster, "code": error.code})
+        return NodeClassSupply(node_class, not_ready=str(error))
+
+
+def _catalog(world: World) -> Catalog:
+    """The stored catalogue. Before the first refresh there is none: then it is fetched here, once, and stored."""
+    try:
+        return world.catalog.load()
+    except StoreThrottled:
+        raise
+    except StoreError:
+        if world.source is None:
+            raise
+    catalog = world.source.fetch(None)
+    world.catalog.save(catalog)
+    return catalog
+
+
+def look(settings: ClusterSettings, supply: Supply, world: World) -> Sight:
+    """Take a fresh snapshot.
+
+    Raises:
+        ClusterError: the cluster cannot be read.
+        StoreError: the state cannot be read, or a joined node's truth cannot be stored.
+    """
+    now = world.clock.now()
+    state = world.state.read(settings.name, now)
+    view = world.cluster.view()
+    reported = {pod.uid for claim in state.claims if claim.missed for pod in claim.pods if pod.uid}
+    missed_pods = state.missed_pods | reported | _learn_from_joined(state, view, world)
+    leased = world.capacity.pilots(supply.amis, now)
+    catalogs = _catalogs(settings, supply, state, view, world)
+    sold = {catalog.node_class: catalog.instance_types for catalog in catalogs}
+    snapshot = Snapshot(
+        cluster=settings.name,
+        now=now,
+        view=view,
+        claims=state.claims,
+        manifests=settings.manifests,
+        catalogs=catalogs,
+        missed_pods=missed_pods,
+        piloted=leased | exploring(state.claims, sold),
+        settings=SchedulingSettings(
+            preference_policy=settings.preference_policy, min_values_policy=settings.min_values_policy
+        ),
+        epoch=state.epoch,
+    )
+    return Sight(snapshot, sold)
+
+
+def exploring(claims: tuple[NodeClaim, ...], sold: Mapping[str, tuple[InstanceType, ...]]) -> frozenset[str]:
+    """`ami/instance type#kubelet hash` of every estimate that claims in flight rely on, whether leased yet or not."""
+    keys = set()
+    for claim in claims:
+        if claim.state is ClaimState.LAUNCHED:
+            if claim.instance_type in claim.relies_on_estimate:
+                keys.add(f"{claim.ami}/{claim.instance_type}#{claim.kubelet_hash}")
+        elif claim.state in (ClaimState.PLANNED, ClaimState.LAUNCHING):
+            relied_on = [item for item in sold.get(claim.node_class, ()) if item.name in claim.relies_on_estimate]
+            keys.update(f"{item.ami}/{item.name}#{item.kubelet_hash}" for item in relied_on)
+    return frozenset(keys)
+
+
+def joined_nodes(claims: tuple[NodeClaim, ...], view: ClusterView) -> list[tuple[NodeClaim, Node]]:
+    """Launched claims whose Node is in the view."""
+    nodes = {instance_of(node.spec.provider_id): node for node in view.nodes}
+    return [
+        (claim, nodes[claim.instance_id])
+        for claim in claims
+        if claim.state is ClaimState.LAUNCHED and claim.instance_id in nodes
+    ]
+
+
+def _learn_from_joined(state: DecisionState, view: ClusterView, world: World) -> frozenset[str]:
+    """Learn from nodes that joined but were not registered yet: their event may be late or lost.
+
+    Returns the uids of pods whose node turned out too small.
+    """
+    missed_pods: set[str] = set()
+    for claim, node in joined_nodes(state.claims, view):
+        if has_reported(node) and learn(world, claim, node):
+            missed_pods.update(pod.uid for pod in claim.pods if pod.uid)
+    return frozenset(missed_pods)
+
+
+def _catalogs(
+    settings: ClusterSettings, supply: Supply, state: DecisionState, view: ClusterView, world: World
+) -> tuple[NodeClassCatalog, ...]:
+    learned = world.capacity.learned(supply.amis)
+    unavailable = frozenset((item.instance_type, item.zone, item.capacity_type) for item in state.unavailable)
+    setting = from_cluster(settings, view.daemon_sets)
+    catalogs = []
+    for name, item in sorted(supply.node_classes.items()):
+        if item.resolved is None or item.not_ready:
+            catalogs.append(NodeClassCatalog(name, not_ready=item.not_ready))
+            continue
+        try:
+            sold = instance_types(
+                supply.catalog,
+                item.node_class,
+                setting,
+                resolved=item.resolved,
+                learned=learned,
+                unavailable=unavailable,
+            )
+        except InvalidInput as error:
+            world.meter.count("NodeClassNotReady")
+            _LOG.warning("node class cannot be read: %s", error, extra={"cluster": settings.name})
+            catalogs.append(NodeClassCatalog(name, not_ready=str(error)))
+        else:
+            catalogs.append(NodeClassCatalog(name, sold))
+    return tuple(catalogs)

@@ -1,0 +1,213 @@
+"""Puts the real adapters behind the ports, once per process, each when it is first used.
+
+A function that finds nothing to launch never makes a client of SQS or EventBridge, and one that only reads the cluster
+never loads the model of EC2.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any, cast
+
+from aws_lambda_powertools import Logger, Metrics
+
+from shiplap import settings as settings_module
+from shiplap.aws.session import client
+from shiplap.errors import AwsError
+from shiplap.ports import CatalogSource, CatalogStore, ClusterApi, DeadLetters, Meter
+from shiplap.provisioning.world import World
+from shiplap.settings import ClusterSettings, ResourceNames, Settings
+
+if TYPE_CHECKING:
+    import botocore.session
+    from botocore.credentials import Credentials
+
+NAMESPACE = "Shiplap"
+"""CloudWatch namespace of all metrics."""
+
+
+class SystemClock:
+    """The Clock of the machine."""
+
+    def now(self) -> float:
+        return time.time()
+
+
+class EmfMeter:
+    """A Meter that writes metrics into the log in CloudWatch's embedded metric format; without calls, nothing."""
+
+    def __init__(self, service: str) -> None:
+        self._metrics = Metrics(namespace=NAMESPACE, service=service)
+        self._counted = False
+
+    def count(self, name: str, value: float = 1.0, unit: str = "Count") -> None:
+        self._metrics.add_metric(name=name, unit=unit, value=value)
+        self._counted = True
+
+    def flush(self) -> None:
+        """Write what was counted since the last time."""
+        if self._counted:
+            self._metrics.flush_metrics()
+            self._counted = False
+
+
+class Lazy:
+    """Stands in for an object that is made when the first of its attributes is asked for."""
+
+    def __init__(self, make: Callable[[], object]) -> None:
+        self._make = make
+        self._made: Any = None
+
+    def __getattr__(self, name: str) -> Any:
+        if self._made is None:
+            self._made = self._make()
+        return getattr(self._made, name)
+
+
+class Install:
+    """What one Lambda function has: its settings, its log, its meter, and a world per cluster.
+
+    Args:
+        service: the function's name in logs and metrics.
+        settings: the clusters of this install.
+        names: the stack's resources.
+    """
+
+    def __init__(self, service: str, settings: Settings, names: ResourceNames) -> None:
+        self.settings = settings
+        self.clock = SystemClock()
+        self.meter = EmfMeter(service)
+        # Named like the package: what its modules log reaches this logger's handler and is written as JSON.
+        self.logger = Logger(service=service, name="shiplap")
+        self._names = names
+        self._worlds: dict[str, World] = {}
+
+    @classmethod
+    def of_environment(cls, service: str) -> Install:
+        """From the settings layer and the function's environment variables. Raises InvalidInput."""
+        return cls(service, settings_module.load(), ResourceNames.of(os.environ))
+
+    @contextmanager
+    def reporting(self, request_id: str) -> Iterator[None]:
+        """Log lines of the body carry the invocation's id; its metrics are written at the end, whatever happens."""
+        self.logger.append_keys(request_id=request_id)
+        try:
+            yield
+        finally:
+            self.meter.flush()
+
+    @cached_property
+    def dead_letters(self) -> DeadLetters:
+        return cast("DeadLetters", Lazy(self._dead_letters))
+
+    def world(self, cluster: ClusterSettings) -> World:
+        """The ports of a cluster; kept, so that its connections and caches are."""
+        known = self._worlds.get(cluster.name)
+        if known is None:
+            known = self._worlds[cluster.name] = self._world(cluster)
+        return known
+
+    def catalog_store(self, region: str) -> CatalogStore:
+        """The catalogue of a region."""
+        from shiplap.aws.bucket import BucketCatalog  # noqa: PLC0415 - see the module's docstring
+
+        return BucketCatalog(client("s3"), self._names.bucket, region)
+
+    def catalog_source(self, region: str) -> CatalogSource:
+        """Where the catalogue of a region comes from."""
+        from shiplap.aws.catalog_source import Ec2CatalogSource  # noqa: PLC0415
+
+        return Ec2CatalogSource(
+            region,
+            ec2=client("ec2", region),
+            price_list=lambda endpoint: client("pricing", endpoint),
+            clock=self.clock.now,
+        )
+
+    def _world(self, cluster: ClusterSettings) -> World:
+        made: dict[str, Callable[[], object]] = {
+            "cluster": lambda: self._cluster(cluster),
+            "compute": lambda: self._compute(cluster),
+            "state": self._state,
+            "capacity": self._capacity,
+            "catalog": lambda: self.catalog_store(cluster.region),
+            "source": lambda: self.catalog_source(cluster.region),
+            "bus": self._bus,
+            "timers": self._timers,
+            "recorder": self._recorder,
+        }
+        ports: dict[str, Any] = {port: Lazy(make) for port, make in made.items()}
+        return World(clock=self.clock, meter=cast("Meter", self.meter), **ports)
+
+    def _cluster(self, cluster: ClusterSettings) -> ClusterApi:
+        from shiplap.cluster.connect import ApiEndpoint, connect  # noqa: PLC0415
+
+        def described(_: str) -> ApiEndpoint:
+            from shiplap.aws.eks import control_plane  # noqa: PLC0415
+
+            plane = control_plane(cluster, lambda: client("eks", cluster.region))
+            return ApiEndpoint(plane.endpoint, plane.ca)
+
+        return connect(
+            cluster, describe_cluster=described, credentials=_credentials, clock=self.clock, sleep=time.sleep
+        )
+
+    def _compute(self, cluster: ClusterSettings) -> object:
+        from shiplap.aws.ec2 import Ec2Compute  # noqa: PLC0415
+
+        return Ec2Compute(
+            cluster,
+            ec2=client("ec2", cluster.region),
+            ssm=lambda: client("ssm", cluster.region),
+            eks=lambda: client("eks", cluster.region),
+            clock=self.clock.now,
+        )
+
+    def _state(self) -> object:
+        from shiplap.aws.dynamodb_state import DynamoState  # noqa: PLC0415
+
+        return DynamoState(client("dynamodb"), self._names.state_table)
+
+    def _capacity(self) -> object:
+        from shiplap.aws.dynamodb_capacity import DynamoCapacity  # noqa: PLC0415
+
+        return DynamoCapacity(client("dynamodb"), self._names.capacity_table)
+
+    def _bus(self) -> object:
+        from shiplap.aws.bus import EventBridgeBus  # noqa: PLC0415
+
+        return EventBridgeBus(client("events"), self._names.bus)
+
+    def _timers(self) -> object:
+        from shiplap.aws.timers import SqsTimers  # noqa: PLC0415
+
+        return SqsTimers(client("sqs"), self._names.lifecycle_queue_url)
+
+    def _recorder(self) -> object:
+        from shiplap.aws.bucket import BucketRecorder  # noqa: PLC0415
+
+        return BucketRecorder(client("s3"), self._names.bucket)
+
+    def _dead_letters(self) -> object:
+        from shiplap.aws.dead_letters import SqsDeadLetters  # noqa: PLC0415
+
+        return SqsDeadLetters(client("sqs"), self._names.dead_letter_queue_url)
+
+
+@cache
+def _session() -> botocore.session.Session:
+    import botocore.session  # noqa: PLC0415
+
+    return botocore.session.get_session()
+
+
+def _credentials() -> Credentials:
+    """The function's own, refreshed by botocore when they expire. Raises AwsError when there are none."""
+    found = _session().get_credentials()
+    if found is None:
+        raise AwsError("no AWS credentials are configured", code="NoCredentials")
+    return found
