@@ -60,6 +60,7 @@ class Access(Construct):
             events.lifecycle,
             tuple(cluster.name for cluster in clusters),
             tuple(dict.fromkeys(node_roles)),
+            tuple(sorted({name for cluster in clusters for name in cluster.image_parameters})),
         )
         self.roles = {name: self._role(name, reach, in_network=in_network) for name in _PERMISSIONS}
         for cluster in clusters:

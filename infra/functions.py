@@ -6,6 +6,7 @@ A function's own package is its folder under `functions/` and nothing else; ever
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 from aws_cdk import Duration, RemovalPolicy
@@ -23,7 +24,7 @@ from infra.events import WorkQueue
 from infra.settings import Network
 
 RUNTIME = lambda_.Runtime.PYTHON_3_13
-FUNCTIONS_FOLDER = layers.ROOT / "functions"
+CODE = layers.ROOT / "functions"
 
 
 class Specification(NamedTuple):
@@ -50,12 +51,13 @@ class Feed(NamedTuple):
     most_at_once: int
 
 
-class LayerSet(NamedTuple):
-    """Dependencies, library and settings, as built."""
+class Artifacts(NamedTuple):
+    """The layers as built, and the folder that holds one folder of code for each function."""
 
     dependencies: layers.Layer
     library: layers.Layer
     settings: layers.Layer
+    code: Path = CODE
 
 
 class Functions(Construct):
@@ -68,20 +70,21 @@ class Functions(Construct):
         *,
         install: str,
         roles: Mapping[str, iam.Role],
-        layer_set: LayerSet,
+        artifacts: Artifacts,
         environment: Mapping[str, str],
         feeds: Mapping[str, Feed],
         network: Network | None,
         log_retention_days: int,
     ) -> None:
         super().__init__(scope, id_)
+        self._code = artifacts.code
         self._install = install
         self._environment = environment
         self._log_retention_days = log_retention_days
         self._layers = [
-            self._layer("Dependencies", layer_set.dependencies, "Third-party packages"),
-            self._layer("Library", layer_set.library, "The package shiplap"),
-            self._layer("Settings", layer_set.settings, "Clusters and their manifests"),
+            self._layer("Dependencies", artifacts.dependencies, "Third-party packages"),
+            self._layer("Library", artifacts.library, "The package shiplap"),
+            self._layer("Settings", artifacts.settings, "Clusters and their manifests"),
         ]
         self._network = _Network(self, network) if network else None
         self.functions = {
@@ -120,10 +123,10 @@ class Functions(Construct):
             runtime=RUNTIME,
             architecture=lambda_.Architecture.ARM_64,
             handler="handler.handle",
-            code=lambda_.Code.from_asset(str(FUNCTIONS_FOLDER / specification.name), exclude=["__pycache__", "*.pyc"]),
+            code=lambda_.Code.from_asset(str(self._code / specification.name), exclude=["__pycache__", "*.pyc"]),
             layers=self._layers,
             role=role.without_policy_updates(),
-            environment=dict(self._environment),
+            environment=dict(self._environment) | _dead_letters(feed),
             memory_size=specification.memory_mib,
             timeout=Duration.seconds(specification.timeout_s),
             log_group=log_group,
@@ -170,6 +173,10 @@ class _Network(Construct):
             ec2.SecurityGroup.from_security_group_id(self, group, group, mutable=False)
             for group in network.security_groups
         ]
+
+
+def _dead_letters(feed: Feed | None) -> dict[str, str]:
+    return {"SHIPLAP_DEAD_LETTER_QUEUE_URL": feed.queue.dead_letters.queue_url} if feed else {}
 
 
 def _retention(days: int) -> logs.RetentionDays:

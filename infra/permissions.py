@@ -30,7 +30,7 @@ _REFERRED = (
 
 
 class Reach(NamedTuple):
-    """What the statements refer to. Role ARNs are those of nodes."""
+    """What the statements refer to. Role ARNs are those of nodes; parameters are those that name images."""
 
     storage: Storage
     bus_arn: str
@@ -38,6 +38,7 @@ class Reach(NamedTuple):
     lifecycle: WorkQueue
     clusters: tuple[str, ...]
     node_role_arns: tuple[str, ...]
+    image_parameters: tuple[str, ...] = ()
 
 
 Statements = list[iam.PolicyStatement]
@@ -81,7 +82,12 @@ def lifecycle(reach: Reach) -> Statements:
 def catalog(reach: Reach) -> Statements:
     """Asks EC2 what it sells and at what price, and writes it down."""
     return [
-        _describe("DescribeInstanceTypes", "DescribeInstanceTypeOfferings", "DescribeSpotPriceHistory"),
+        _describe(
+            "DescribeAvailabilityZones",
+            "DescribeInstanceTypeOfferings",
+            "DescribeInstanceTypes",
+            "DescribeSpotPriceHistory",
+        ),
         _allow("ReadPrices", ["pricing:GetProducts"], ["*"]),
         _allow("WriteCatalog", ["s3:GetObject", "s3:PutObject"], [_objects(reach, CATALOG_PREFIX)]),
     ]
@@ -156,7 +162,17 @@ def _launch(reach: Reach) -> Statements:
             "DescribeSecurityGroups",
             "DescribeSubnets",
         ),
-        _allow("FindImages", ["ssm:GetParameter"], [f"arn:{Aws.PARTITION}:ssm:{Aws.REGION}::parameter/aws/service/*"]),
+        _allow(
+            "FindImages",
+            ["ssm:GetParameters"],
+            [
+                f"arn:{Aws.PARTITION}:ssm:{Aws.REGION}::parameter/aws/service/*",
+                *(
+                    f"arn:{Aws.PARTITION}:ssm:{Aws.REGION}:{Aws.ACCOUNT_ID}:parameter/{name}"
+                    for name in reach.image_parameters
+                ),
+            ],
+        ),
     ]
     if reach.node_role_arns:
         statements.append(

@@ -110,6 +110,13 @@ class Cluster(msgspec.Struct, frozen=True):
         """All roles nodes of this cluster may carry, sorted."""
         return tuple(sorted(self.roles_in_manifests | set(self.document.node_roles)))
 
+    @property
+    def image_parameters(self) -> frozenset[str]:
+        """SSM parameters of this account that EC2NodeClasses find images by, without a leading slash."""
+        terms = [term for item in self.settings.manifests.node_classes for term in item.spec.ami_selector_terms]
+        names = {term.ssm_parameter.removeprefix("/") for term in terms}
+        return frozenset(name for name in names if name and not name.startswith(("aws/service/", "arn:")))
+
 
 class Install(msgspec.Struct, frozen=True):
     """Everything the stack is built from; clusters sorted by name."""

@@ -11,7 +11,7 @@ from constructs import Construct
 from infra import functions as specifications
 from infra.access import Access
 from infra.events import Events
-from infra.functions import Feed, Functions, LayerSet
+from infra.functions import Artifacts, Feed, Functions
 from infra.schedules import Schedules
 from infra.settings import Install
 from infra.storage import Storage
@@ -31,7 +31,7 @@ class Shiplap(Construct):
         id_: str,
         *,
         install: Install,
-        layer_set: LayerSet,
+        artifacts: Artifacts,
         environment: Mapping[str, str] | None = None,
     ) -> None:
         """`environment` is added to every function's own."""
@@ -59,7 +59,7 @@ class Shiplap(Construct):
             "Functions",
             install=document.name,
             roles=self.access.roles,
-            layer_set=layer_set,
+            artifacts=artifacts,
             environment={**self._resource_names(), **(environment or {})},
             feeds={
                 "schedule": Feed(
@@ -103,12 +103,12 @@ class ShiplapStack(Stack):
         id_: str,
         *,
         install: Install,
-        layer_set: LayerSet,
+        artifacts: Artifacts,
         environment: Mapping[str, str] | None = None,
         **stack: Any,
     ) -> None:
         super().__init__(scope, id_, description="Shiplap: nodes for pending pods", **stack)
-        self.shiplap = Shiplap(self, "Shiplap", install=install, layer_set=layer_set, environment=environment)
+        self.shiplap = Shiplap(self, "Shiplap", install=install, artifacts=artifacts, environment=environment)
         Tags.of(self).add("app.kubernetes.io/part-of", install.document.name)
         made = self.shiplap
         outputs = {

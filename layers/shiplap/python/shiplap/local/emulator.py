@@ -103,12 +103,13 @@ class AwsEmulator:
         self._bootstrap = self._running.enter_context(self._cdk.bootstrap())
         return self
 
-    def deploy(self, settings: Path, endpoints: Mapping[str, str]) -> Deployed:
+    def deploy(self, settings: Path, endpoints: Mapping[str, str], *, functions: Path | None = None) -> Deployed:
         """Deploy the stack for a `shiplap.yaml`.
 
         Args:
             settings: the settings file.
             endpoints: addresses of what functions find elsewhere, by service id (`EC2`, `SSM`, `PRICING`).
+            functions: a folder with code for each function in place of the project's own.
 
         Raises:
             ShiplapError: a step failed; the text holds the end of its output.
@@ -116,7 +117,7 @@ class AwsEmulator:
         began = time.monotonic()
         if self._bootstrap is None:
             raise ShiplapError("the emulator is not started")
-        finish(self._cdk.synth(settings.resolve(), endpoints), "synthesising the stack")
+        finish(self._cdk.synth(settings.resolve(), endpoints, functions), "synthesising the stack")
         self.phases["synth"] = time.monotonic() - began
         finish(self._bootstrap, "cdk bootstrap")
         self.phases["synth and bootstrap"] = time.monotonic() - began
