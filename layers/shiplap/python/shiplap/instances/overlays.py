@@ -96,7 +96,8 @@ class _Changes:
         found = {kind.name: self._matching(kind, overlay) for kind in self._types}
         prices = [(name, index) for name, indexes in found.items() for index in indexes if overlay.adjustment]
         resources = [(name, resource) for name, indexes in found.items() if indexes for resource in overlay.capacity]
-        touched = {(overlay.weight, *change) for change in (*prices, *resources)}
+        touched: set[tuple[int, str, int | str]] = {(overlay.weight, *change) for change in prices}
+        touched.update((overlay.weight, *change) for change in resources)
         if not touched.isdisjoint(self._touched):
             return False
         self._touched |= touched
