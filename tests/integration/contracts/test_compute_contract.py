@@ -1,0 +1,262 @@
+"""The contract of Compute, held by the in-memory twin and by the adapter on the emulated EC2."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+import pytest
+
+from shiplap.api.nodeclaim import NodeClaim
+from shiplap.api.types import (
+    AmiSelectorTerm,
+    EC2NodeClass,
+    EC2NodeClassSpec,
+    SecurityGroupSelectorTerm,
+    SubnetSelectorTerm,
+)
+from shiplap.errors import AwsError
+from shiplap.kubernetes.objects import ObjectMeta
+from shiplap.ports import Compute, FleetOverride, FleetRequest, FleetResult, Instance
+from shiplap.twins.clock import TwinClock
+from shiplap.twins.compute import TwinCompute
+from tests.integration.contracts.emulated_ec2 import ZONES, Region, emulated_region
+
+DISCOVERY = {"karpenter.sh/discovery": "*"}
+NODE_CLASS = EC2NodeClass(
+    ObjectMeta(name="default"),
+    EC2NodeClassSpec(
+        subnet_selector_terms=(SubnetSelectorTerm(tags=DISCOVERY),),
+        security_group_selector_terms=(SecurityGroupSelectorTerm(tags=DISCOVERY),),
+        ami_selector_terms=(AmiSelectorTerm(alias="al2023@latest"),),
+        role="node-role",
+    ),
+)
+
+
+class Bench(Protocol):
+    """An implementation with its levers. Both clusters share one account."""
+
+    def compute(self, cluster: str = "demo") -> Compute: ...
+    def leave(self, count: int, instance_type: str, zone: str, capacity_type: str = "on-demand") -> None: ...
+    def lag(self, seconds: float) -> None: ...
+    def advance(self, seconds: float) -> None: ...
+
+
+class TwinBench:
+    def __init__(self) -> None:
+        self._clock = TwinClock(1_700_000_000.0)
+        self._twin = TwinCompute(self._clock, zones=ZONES)
+
+    def compute(self, cluster: str = "demo") -> Compute:
+        return self._twin
+
+    def leave(self, count: int, instance_type: str, zone: str, capacity_type: str = "on-demand") -> None:
+        self._twin.capacity[instance_type, zone, capacity_type] = count
+
+    def lag(self, seconds: float) -> None:
+        self._twin.describe_lag_s = seconds
+
+    def advance(self, seconds: float) -> None:
+        self._clock.advance(seconds)
+
+
+class EmulatorBench:
+    def __init__(self, region: Region) -> None:
+        self._region = region
+        region.empty()
+        region.seed("demo")
+
+    def compute(self, cluster: str = "demo") -> Compute:
+        return self._region.compute(cluster)
+
+    def leave(self, count: int, instance_type: str, zone: str, capacity_type: str = "on-demand") -> None:
+        self._region.control.capacity(instance_type, zone, capacity_type, available=count)
+
+    def lag(self, seconds: float) -> None:
+        self._region.control.timing(describe_lag_s=seconds)
+
+    def advance(self, seconds: float) -> None:
+        self._region.control.advance(seconds)
+
+
+@pytest.fixture(scope="module")
+def region() -> Iterator[Region]:
+    with emulated_region() as running:
+        yield running
+
+
+@pytest.fixture(params=["twin", "emulator"])
+def bench(request: pytest.FixtureRequest) -> Bench:
+    return TwinBench() if request.param == "twin" else EmulatorBench(request.getfixturevalue("region"))
+
+
+def request_for(
+    compute: Compute,
+    claim: str = "default-1",
+    *,
+    cluster: str = "demo",
+    offerings: tuple[tuple[float, str, str], ...] = ((0.096, "m5.large", ZONES[0]),),
+    capacity_type: str = "on-demand",
+    token: str = "",
+) -> FleetRequest:
+    resolved = compute.resolve(NODE_CLASS)
+    ami = next(ami.id for ami in resolved.amis if _runs_amd64(ami.requirements))
+    return FleetRequest(
+        claim=NodeClaim(cluster=cluster, name=claim, node_pool="default", node_class="default"),
+        node_class=NODE_CLASS,
+        resolved=resolved,
+        capacity_type=capacity_type,
+        overrides=tuple(FleetOverride(price, name, zone, ami, 29) for price, name, zone in offerings),
+        token=token or f"token-{cluster}-{claim}",
+    )
+
+
+def _runs_amd64(requirements: tuple[tuple[str, str, tuple[str, ...]], ...]) -> bool:
+    standard = all(operator != "Exists" for _, operator, _ in requirements)
+    return standard and all("arm64" not in values for _, _, values in requirements)
+
+
+def launched(result: FleetResult) -> Instance:
+    assert result.instance is not None, result.failures
+    return result.instance
+
+
+def test_selectors_are_answered(bench: Bench) -> None:
+    resolved = bench.compute().resolve(NODE_CLASS)
+    assert resolved.name == "default"
+    assert resolved.amis
+    assert {subnet.zone for subnet in resolved.subnets} == set(ZONES)
+    assert all(subnet.free_ips > 0 for subnet in resolved.subnets)
+    assert resolved.security_groups
+    assert resolved.instance_profile
+
+
+def test_a_launch_gives_one_instance_that_says_whose_it_is(bench: Bench) -> None:
+    compute = bench.compute()
+    request = request_for(compute)
+    result = compute.launch(request)
+    instance = launched(result)
+    assert (instance.instance_type, instance.zone, instance.capacity_type) == ("m5.large", ZONES[0], "on-demand")
+    assert instance.ami == request.overrides[0].ami
+    assert (instance.cluster, instance.claim, instance.node_pool) == ("demo", "default-1", "default")
+    assert instance.provider_id == f"aws:///{ZONES[0]}/{instance.id}"
+    assert result.failures == ()
+    assert [seen.id for seen in compute.instances("demo")] == [instance.id]
+
+
+def test_the_cheapest_offering_is_taken_whatever_the_order(bench: Bench) -> None:
+    compute = bench.compute()
+    offerings = ((0.192, "m5.xlarge", ZONES[0]), (0.096, "m5.large", ZONES[1]))
+    assert launched(compute.launch(request_for(compute, offerings=offerings))).instance_type == "m5.large"
+
+
+def test_spot_is_launched_as_spot(bench: Bench) -> None:
+    compute = bench.compute()
+    instance = launched(compute.launch(request_for(compute, capacity_type="spot")))
+    assert instance.capacity_type == "spot"
+    assert [seen.capacity_type for seen in compute.instances("demo")] == ["spot"]
+
+
+def test_the_same_token_gives_the_same_instance(bench: Bench) -> None:
+    compute = bench.compute()
+    first = launched(compute.launch(request_for(compute)))
+    again = launched(compute.launch(request_for(compute)))
+    assert again.id == first.id
+    assert len(compute.instances("demo")) == 1
+
+
+def test_a_token_used_for_something_else_never_makes_a_second_instance(bench: Bench) -> None:
+    compute = bench.compute()
+    first = launched(compute.launch(request_for(compute)))
+    other = request_for(compute, offerings=((0.192, "m5.xlarge", ZONES[1]),))
+    try:
+        assert launched(compute.launch(other)).id == first.id
+    except AwsError as error:
+        assert error.code == "IdempotentParameterMismatch"
+    assert [seen.id for seen in compute.instances("demo")] == [first.id]
+
+
+def test_a_dry_offering_is_reported_and_the_next_one_taken(bench: Bench) -> None:
+    compute = bench.compute()
+    bench.leave(0, "m5.large", ZONES[0])
+    offerings = ((0.096, "m5.large", ZONES[0]), (0.096, "m5.large", ZONES[1]), (0.192, "m5.xlarge", ZONES[0]))
+    result = compute.launch(request_for(compute, offerings=offerings))
+    assert (launched(result).instance_type, launched(result).zone) == ("m5.large", ZONES[1])
+    [failure] = result.failures
+    assert (failure.instance_type, failure.zone, failure.capacity_type) == ("m5.large", ZONES[0], "on-demand")
+    assert (failure.code, failure.kind) == ("InsufficientInstanceCapacity", "capacity")
+
+
+def test_when_everything_is_dry_there_is_no_instance_and_every_offering_is_reported(bench: Bench) -> None:
+    compute = bench.compute()
+    offerings = tuple((0.1, "m5.large", zone) for zone in ZONES)
+    for zone in ZONES:
+        bench.leave(0, "m5.large", zone)
+    result = compute.launch(request_for(compute, offerings=offerings))
+    assert result.instance is None
+    assert [(failure.zone, failure.kind) for failure in result.failures] == [(zone, "capacity") for zone in ZONES]
+    assert compute.instances("demo") == ()
+
+
+def test_capacity_is_used_up_one_by_one(bench: Bench) -> None:
+    compute = bench.compute()
+    bench.leave(1, "m5.large", ZONES[0])
+    assert compute.launch(request_for(compute, "a")).instance is not None
+    assert compute.launch(request_for(compute, "b")).instance is None
+
+
+def test_an_instance_is_found_by_its_claim(bench: Bench) -> None:
+    compute = bench.compute()
+    instance = launched(compute.launch(request_for(compute)))
+    found = compute.find("demo", "default-1")
+    assert found is not None
+    assert (found.id, found.claim, found.cluster, found.zone) == (instance.id, "default-1", "demo", ZONES[0])
+    assert compute.find("demo", "default-2") is None
+    assert compute.find("other", "default-1") is None
+
+
+def test_a_launch_may_stay_invisible_for_a_while(bench: Bench) -> None:
+    compute = bench.compute()
+    bench.lag(10)
+    request = request_for(compute)
+    instance = launched(compute.launch(request))
+    assert compute.find("demo", "default-1") is None
+    assert launched(compute.launch(request)).id == instance.id
+    bench.advance(11)
+    found = compute.find("demo", "default-1")
+    assert found is not None
+    assert found.id == instance.id
+
+
+def test_clusters_see_only_their_own(bench: Bench) -> None:
+    mine, theirs = bench.compute("demo"), bench.compute("other")
+    one = launched(mine.launch(request_for(mine)))
+    two = launched(theirs.launch(request_for(theirs, cluster="other")))
+    assert [seen.id for seen in mine.instances("demo")] == [one.id]
+    assert [seen.id for seen in theirs.instances("other")] == [two.id]
+
+
+def test_a_terminated_instance_is_gone(bench: Bench) -> None:
+    compute = bench.compute()
+    instance = launched(compute.launch(request_for(compute)))
+    compute.terminate("demo", instance.id)
+    bench.advance(1)
+    assert compute.instances("demo") == ()
+    assert compute.find("demo", "default-1") is None
+
+
+def test_terminating_twice_or_what_never_was_is_no_error(bench: Bench) -> None:
+    compute = bench.compute()
+    instance = launched(compute.launch(request_for(compute)))
+    compute.terminate("demo", instance.id)
+    compute.terminate("demo", instance.id)
+    compute.terminate("demo", "i-0123456789abcdef0")
+    assert compute.instances("demo") == ()
+
+
+def test_an_instance_of_another_cluster_is_never_ended(bench: Bench) -> None:
+    compute = bench.compute("other")
+    instance = launched(compute.launch(request_for(compute, cluster="other")))
+    bench.compute("demo").terminate("demo", instance.id)
+    assert [seen.id for seen in compute.instances("other")] == [instance.id]
