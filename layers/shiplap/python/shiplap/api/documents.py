@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -74,8 +74,8 @@ def read_documents(path: Path) -> tuple[Document, ...]:
 def read_file(path: Path) -> tuple[Document, ...]:
     """All objects of one file, or of `-`. Raises InvalidInput."""
     if path == STDIN:
-        return read_text("stdin", sys.stdin.read())
-    return read_text(str(path), _text_of(path))
+        return read_text("stdin", _text_of("stdin", sys.stdin.read))
+    return read_text(str(path), _text_of(str(path), lambda: path.read_text(encoding="utf-8-sig")))
 
 
 def read_text(source: str, text: str) -> tuple[Document, ...]:
@@ -99,13 +99,13 @@ def read_text(source: str, text: str) -> tuple[Document, ...]:
     return tuple(documents)
 
 
-def _text_of(path: Path) -> str:
+def _text_of(source: str, read: Callable[[], str]) -> str:
     try:
-        return path.read_text(encoding="utf-8-sig")
+        return read()
     except UnicodeDecodeError as error:
-        raise InvalidInput(str(path), f"not UTF-8 text: byte {error.start} cannot be decoded") from error
+        raise InvalidInput(source, f"not UTF-8 text: byte {error.start} cannot be decoded") from error
     except OSError as error:
-        raise InvalidInput(str(path), f"cannot be read: {error.strerror or error}") from error
+        raise InvalidInput(source, f"cannot be read: {error.strerror or error}") from error
 
 
 def _json(source: str, text: str) -> Iterator[tuple[int, Any]]:

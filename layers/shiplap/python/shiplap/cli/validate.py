@@ -1,0 +1,68 @@
+"""`shiplap validate`: every problem of the manifests, by file, line, document and field."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from shiplap.api.manifests import Report, inspect
+from shiplap.cli.output import Format, Output, emit, fail
+from shiplap.errors import InvalidInput
+
+
+class _Problem(msgspec.Struct, frozen=True):
+    file: str
+    line: int
+    document: str
+    field: str
+    reason: str
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    valid: bool
+    documents: int
+    problems: list[_Problem]
+
+
+def validate(
+    paths: Annotated[list[Path], typer.Argument(help="Files or folders of manifests; - reads standard input.")],
+    output: Output = Format.TABLE,
+) -> int:
+    """Check manifests: file, line, field, reason of every problem. Exit code 0 when valid, 2 when not."""
+    report = inspect(paths)
+    if report.problems and not report.checked and output is Format.TABLE:
+        raise report.problems[0]
+    problems = [_shown(problem) for problem in report.problems]
+    emit(_Answer(not problems, report.checked, problems), output, lambda: _table(report, problems))
+    if problems:
+        fail(f"{_counted(len(problems), 'problem')} in {_counted(report.checked, 'manifest')}")
+        return 2
+    return 0
+
+
+def _shown(problem: InvalidInput) -> _Problem:
+    return _Problem(problem.source, problem.line, problem.document, problem.field, problem.reason)
+
+
+def _table(report: Report, problems: list[_Problem]) -> RenderableType:
+    if not problems:
+        skipped = f"; passed over {_counted(report.skipped, 'object')} of other kinds" if report.skipped else ""
+        return Text(f"{_counted(report.checked, 'manifest')} valid{skipped}")
+    table = Table("where", "document", "field", "reason")
+    for problem in problems:
+        where = f"{problem.file}:{problem.line}" if problem.line else problem.file
+        # As Text, because the brackets of a field would be taken for markup.
+        table.add_row(
+            *(Text(cell, overflow="fold") for cell in (where, problem.document, problem.field, problem.reason))
+        )
+    return table
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
