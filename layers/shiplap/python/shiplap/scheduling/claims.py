@@ -180,7 +180,8 @@ def _labels(requirements: Requirements, group: Group) -> dict[str, str]:
             if not entry.complement and len(entry.values) == 1:
                 result[key] = next(iter(entry.values))
             continue
-        value = any_value(entry)
+        # A label that only a pod mentions (NotIn, DoesNotExist) is met by its absence.
+        value = any_value(entry) if key in group.lane.template else None
         if value is not None:
             result[key] = value
     return result

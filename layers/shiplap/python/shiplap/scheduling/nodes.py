@@ -248,6 +248,12 @@ class NodeTable:
                 many[place] = 0 if ports_collide(item.ports, self._ports[place]) else 1
         return many
 
+    def takes(self, item: PodClass, place: int, requests: Ints) -> bool:
+        """Whether one node has room and free host ports for one pod of a class that suits it."""
+        return bool((self.free[place] >= requests)[requests > 0].all()) and not (
+            item.ports and ports_collide(item.ports, self._ports[place])
+        )
+
     def place(self, item: PodClass, place: int, pods: Sequence[Pod], requests: Ints) -> None:
         """Put pods of a class on a node."""
         self.free[place] -= requests * len(pods)

@@ -113,14 +113,42 @@ class Packer:
         self._entries: dict[tuple[int, int], Requirements | Kind] = {}
 
     def run(self, classes: Iterable[PodClass]) -> Packing:
-        """Place the members of each class, in this order."""
+        """Place the members of each class, in this order; pods promised a claim in flight come first."""
+        classes = list(classes)
+        kept = self._keep_promises(classes)
         unplaced: dict[int, list[Pod]] = {}
         for item in classes:
-            left = self._place(item, list(item.members))
+            members = [pod for pod in item.members if id(pod) not in kept] if kept else list(item.members)
+            left = self._place(item, members)
             if left:
                 unplaced[item.index] = left
         used = self.used[: len(self.claims)]
         return Packing(self.claims, used, self.nodes, unplaced, self.budgets)
+
+    def _keep_promises(self, classes: Sequence[PodClass]) -> set[int]:
+        """Put pods on the claims in flight that were opened for them; returns the identities of those that still fit.
+
+        Otherwise a newcomer could take their room, and they would be launched for a second time.
+        """
+        kept: set[int] = set()
+        if not any(room.promised for room in self.nodes.rooms):
+            return kept
+        waiting = {
+            token: (item, pod) for item in classes for pod in item.members for token in (pod.key, pod.metadata.uid)
+        }
+        suits: dict[int, Bools] = {}
+        for place, room in enumerate(self.nodes.rooms):
+            for token in sorted(room.promised):
+                item, pod = waiting.get(token, (None, None))
+                if item is None or pod is None or id(pod) in kept:
+                    continue
+                if item.index not in suits:
+                    suits[item.index] = self.nodes.fits(item, soft=True)
+                requests = self.axis.vector(item.requests)
+                if suits[item.index][place] and self.nodes.takes(item, place, requests):
+                    self.nodes.place(item, place, [pod], requests)
+                    kept.add(id(pod))
+        return kept
 
     def wants(self, item: PodClass) -> list[Want]:
         """The attempts to place a class: each term in turn, then the last with PreferNoSchedule tolerated."""
