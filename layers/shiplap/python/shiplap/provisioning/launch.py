@@ -29,8 +29,8 @@ _LOG = logging.getLogger(__name__)
 LEASE_S = 60.0
 """How long a claim belongs to the invocation that last wrote it, in seconds.
 
-Shorter than an invocation may live, so that a dead one is not waited for. If claims are taken from one that lives and is
-merely slow, its next conditional write fails, and the token keeps both to one instance.
+Shorter than an invocation may live, so that a dead one is not waited for. If claims are taken from one that lives and
+is merely slow, its next conditional write fails, and the token keeps both to one instance.
 """
 
 _OUTCOME_UNKNOWN = frozenset({"", "IdempotentParameterMismatch", "ServiceUnavailable"})

@@ -17,7 +17,6 @@ from shiplap.api.types import EC2NodeClass
 from shiplap.errors import AwsError, AwsThrottled, InvalidInput, StoreError, StoreThrottled
 from shiplap.instances.catalog import Catalog
 from shiplap.instances.nodeclass import ResolvedNodeClass
-from shiplap.instances.overlays import apply as apply_overlays
 from shiplap.instances.resolve import instance_types
 from shiplap.instances.setting import from_cluster
 from shiplap.instances.types import InstanceType
@@ -69,6 +68,8 @@ class Sight(msgspec.Struct, frozen=True):
         manifests = self.snapshot.manifests
         pool = next((pool for pool in manifests.node_pools if pool.metadata.name == claim.node_pool), None)
         if pool is not None and manifests.node_overlays:
+            from shiplap.instances.overlays import apply as apply_overlays  # noqa: PLC0415 - few installs have any
+
             sold = apply_overlays(sold, pool, manifests.node_overlays)
         return {instance_type.name: instance_type for instance_type in sold}
 

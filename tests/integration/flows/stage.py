@@ -1,0 +1,294 @@
+"""A stage for the flows: all twins on one clock, kubelets and a kube-scheduler played by hand, queues in between.
+
+Nothing happens by itself: a test says when nodes join, when messages are delivered and how far the clock moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from shiplap.api.nodeclaim import NodeClaim
+from shiplap.api.types import EC2NodeClass, Manifests, NodePool
+from shiplap.instances.catalog import (
+    Catalog,
+    Ec2InstanceType,
+    MemoryInfo,
+    NetworkCard,
+    NetworkInfo,
+    ProcessorInfo,
+    TypePrices,
+    VCpuInfo,
+)
+from shiplap.instances.resolve import instance_types
+from shiplap.instances.setting import from_cluster
+from shiplap.instances.types import InstanceType
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.quantity import MEMORY, format_resources, parse_resources
+from shiplap.kubernetes.requests import pod_requests
+from shiplap.ports import Instance
+from shiplap.provisioning import lifecycle, messages
+from shiplap.provisioning.messages import NodeSeen, PodsPending, Sweep, Timer
+from shiplap.provisioning.schedule import Report, schedule
+from shiplap.provisioning.world import World
+from shiplap.settings import ClusterSettings
+from shiplap.twins.bucket import TwinCatalog, TwinRecorder
+from shiplap.twins.bus import TwinBus, TwinTimers
+from shiplap.twins.capacity import TwinCapacity
+from shiplap.twins.clock import TwinClock, TwinMeter
+from shiplap.twins.cluster import ApiServer, TwinCluster
+from shiplap.twins.compute import TwinCompute
+from shiplap.twins.faults import Crash, Faults
+from shiplap.twins.state import TwinState
+
+CLUSTER = "demo"
+ZONES = ("eu-west-1a", "eu-west-1b", "eu-west-1c")
+MIB = 2**20
+
+_SIZES = {"large": (2, 3, 10), "xlarge": (4, 4, 15), "2xlarge": (8, 4, 15)}
+_GIB_PER_CPU = {"c7i-flex": 2, "c7i": 2, "m6i": 4, "r6i": 8}
+_PRICE_PER_CPU = {"c7i-flex": 0.040, "c7i": 0.042, "m6i": 0.048, "r6i": 0.063}
+
+
+def catalog(*, spot: bool = False) -> Catalog:
+    """Four families in three sizes, in three zones."""
+    types, prices = [], {}
+    for family in sorted(_GIB_PER_CPU):
+        for size, (cpus, interfaces, addresses) in sorted(_SIZES.items()):
+            name = f"{family}.{size}"
+            types.append(
+                Ec2InstanceType(
+                    instance_type=name,
+                    v_cpu_info=VCpuInfo(cpus),
+                    memory_info=MemoryInfo(cpus * _GIB_PER_CPU[family] * 1024),
+                    network_info=NetworkInfo(addresses, interfaces, 0, (NetworkCard(interfaces),)),
+                    processor_info=ProcessorInfo(("x86_64",), 3.2, "Intel"),
+                    hypervisor="nitro",
+                    supported_usage_classes=("on-demand", "spot") if spot else ("on-demand",),
+                    supported_virtualization_types=("hvm",),
+                )
+            )
+            prices[name] = TypePrices(round(cpus * _PRICE_PER_CPU[family], 4))
+    zones = {item.instance_type: ZONES for item in types}
+    return Catalog(region="eu-west-1", types=tuple(types), zones=zones, prices=prices)
+
+
+def pool(
+    name: str, families: Sequence[str], *, weight: int = 0, capacity_types: Sequence[str] = ("on-demand",)
+) -> NodePool:
+    """A NodePool of some families."""
+    rules = [
+        {"key": "karpenter.k8s.aws/instance-family", "operator": "In", "values": list(families)},
+        {"key": labels.CAPACITY_TYPE, "operator": "In", "values": list(capacity_types)},
+    ]
+    spec = {"nodeClassRef": {"name": "default"}, "requirements": rules}
+    document = {"metadata": {"name": name}, "spec": {"weight": weight, "template": {"spec": spec}}}
+    return msgspec.convert(document, NodePool)
+
+
+FLEX_FIRST = (pool("fallback", ("c7i", "m6i"), weight=1), pool("flex", ("c7i-flex",), weight=10))
+NODE_CLASS = msgspec.convert({"metadata": {"name": "default"}, "spec": {"amiFamily": "AL2023"}}, EC2NodeClass)
+
+
+def share(fraction: float) -> Callable[[InstanceType, int], int]:
+    """Nodes whose memory is this fraction of what EC2 states."""
+    return lambda _, nominal: int(nominal * fraction)
+
+
+USUAL_MEMORY = share(0.95)
+
+
+class Stage:
+    """Attributes are the twins; `nominal` maps a type to the memory EC2 states, bytes."""
+
+    def __init__(
+        self,
+        pools: Sequence[NodePool] = FLEX_FIRST,
+        *,
+        spot: bool = False,
+        true_memory: Callable[[InstanceType, int], int] = USUAL_MEMORY,
+    ) -> None:
+        sold = catalog(spot=spot)
+        manifests = Manifests(node_pools=tuple(pools), node_classes=(NODE_CLASS,))
+        self.settings = ClusterSettings(name=CLUSTER, region="eu-west-1", manifests=manifests)
+        self.clock = TwinClock()
+        self.faults = Faults()
+        self.server = ApiServer(self.clock)
+        self.cluster = TwinCluster(self.server, faults=self.faults)
+        self.compute = TwinCompute(self.clock, faults=self.faults, zones=ZONES)
+        self.state = TwinState(self.faults)
+        self.capacity = TwinCapacity(self.faults)
+        self.bus = TwinBus(self.faults)
+        self.timers = TwinTimers(self.clock, self.faults)
+        self.recorder = TwinRecorder(self.faults)
+        self.meter = TwinMeter()
+        self.world = World(
+            clock=self.clock,
+            cluster=self.cluster,
+            compute=self.compute,
+            state=self.state,
+            capacity=self.capacity,
+            catalog=TwinCatalog(sold, self.faults),
+            bus=self.bus,
+            timers=self.timers,
+            recorder=self.recorder,
+            meter=self.meter,
+        )
+        self.nominal = {item.instance_type: item.memory_info.size_in_mi_b * MIB for item in sold.types}
+        self._true_memory = true_memory
+        self.launched: dict[str, NodeClaim] = {}
+        self.compute.on_launch.append(lambda instance, request, _: self.launched.update({instance.id: request.claim}))
+        self._spectator = TwinCluster(self.server)  # sees the cluster without passing through faults
+        self._invocations = 0
+        self._told = 0
+        formula = instance_types(
+            sold, NODE_CLASS, from_cluster(self.settings, ()), resolved=None, learned=(), unavailable=()
+        )
+        self.types = {item.name: item for item in formula}
+
+    # What users do
+
+    def add_pods(self, count: int, *, cpu: str = "1", memory: str = "1Gi", prefix: str = "web") -> None:
+        """Pods that kube-scheduler has found no node for."""
+        pending = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+        for number in range(count):
+            container = {"name": "main", "resources": {"requests": {"cpu": cpu, "memory": memory}}}
+            self.server.create(
+                "pods",
+                {
+                    "metadata": {"name": f"{prefix}-{number:03d}", "uid": f"uid-{prefix}-{number:03d}"},
+                    "spec": {"containers": [container]},
+                    "status": {"phase": "Pending", "conditions": [pending]},
+                },
+            )
+
+    # What kubelets and kube-scheduler do
+
+    def true_capacity(self, name: str) -> dict[str, int]:
+        """What a node of a type really has, canonical units."""
+        known = self.types[name]
+        return {**known.capacity, MEMORY: self._true_memory(known, self.nominal[name])}
+
+    def join(self, *instances: Instance, ready: bool = True) -> None:
+        """Kubelets of instances register their Nodes; without arguments, those of all that have none yet."""
+        present = {node.spec.provider_id for node in self._spectator.nodes()}
+        for instance in instances or self.compute.alive():
+            if instance.provider_id not in present:
+                self._join(instance, ready=ready)
+
+    def _join(self, instance: Instance, *, ready: bool) -> None:
+        claim = self.launched[instance.id]
+        capacity = self.true_capacity(instance.instance_type)
+        overhead = self.types[instance.instance_type].overhead
+        allocatable = {name: amount - overhead.get(name, 0) for name, amount in capacity.items()}
+        unregistered = {"key": labels.UNREGISTERED_TAINT, "effect": "NoExecute"}
+        self.server.create(
+            "nodes",
+            {
+                "metadata": {"name": instance.private_dns, "labels": dict(claim.labels)},
+                "spec": {"providerID": instance.provider_id, "taints": [unregistered]},
+                "status": {
+                    "capacity": format_resources(capacity),
+                    "allocatable": format_resources(allocatable),
+                    "conditions": [{"type": "Ready", "status": "True" if ready else "False"}],
+                },
+            },
+        )
+
+    def bind(self) -> int:
+        """Kube-scheduler: pending pods go to the first node, by name, that is open and has room; returns how many."""
+        view = self._spectator.view()
+        room = {
+            node.metadata.name: parse_resources(node.status.allocatable) for node in view.nodes if not node.spec.taints
+        }
+        for pod in view.pods:
+            if pod.spec.node_name in room:
+                _take(room[pod.spec.node_name], pod_requests(pod))
+        bound = 0
+        for pod in view.pods:
+            if pod.spec.node_name:
+                continue
+            wanted = pod_requests(pod)
+            name = next((n for n in sorted(room) if all(room[n].get(r, 0) >= a for r, a in wanted.items())), None)
+            if name is not None:
+                _take(room[name], wanted)
+                self.server.bind(pod.metadata.name, name, pod.metadata.namespace)
+                bound += 1
+        return bound
+
+    # What the queues do
+
+    def schedule(self, *hints: PodsPending | Sweep, world: World | None = None, seconds: float = 300.0) -> Report:
+        """One invocation of the schedule function."""
+        self._invocations += 1
+        hints = hints or (PodsPending(CLUSTER, self.clock.now()),)
+        owner = f"invocation-{self._invocations}"
+        deadline = self.clock.now() + seconds
+        return schedule(self.settings, hints, world or self.world, owner=owner, deadline=deadline)
+
+    def sweep(self) -> Report:
+        """One invocation for a sweep."""
+        return self.schedule(Sweep(CLUSTER, self.clock.now()))
+
+    def attend(self, *hints: NodeSeen | Timer) -> lifecycle.Report:
+        """One invocation of the lifecycle function; without hints, for every Node there is."""
+        seen = hints or tuple(
+            NodeSeen(CLUSTER, node.metadata.name, node.spec.provider_id) for node in self._spectator.nodes()
+        )
+        return lifecycle.attend(self.settings, seen, self.world)
+
+    def due(self) -> list[Timer]:
+        """Take the timers that are due."""
+        return [Timer(item.cluster, item.claim, item.step) for item in self.timers.take_due(self.clock.now())]
+
+    def told(self) -> list[messages.Message]:
+        """Take the hints published since the last time, in the envelope EventBridge would deliver them in."""
+        fresh, self._told = self.bus.events[self._told :], len(self.bus.events)
+        bodies = [{"detail-type": event.detail_type, "source": event.source, "detail": event.detail} for event in fresh]
+        known = (messages.POD_PENDING, messages.NODE_JOINED, messages.NODE_READY)
+        return [messages.decode(msgspec.json.encode(body), "queue") for body in bodies if body["detail-type"] in known]
+
+    def play_on(self, minutes: int = 30) -> None:
+        """Sweep every minute, deliver timers, let nodes join and pods bind, until all is quiet."""
+        for _ in range(minutes):
+            self.sweep()
+            self.join()
+            self.attend(*self.due())
+            self.bind()
+            if self.quiet():
+                return
+            self.clock.advance(60)
+        raise AssertionError(f"not quiet after {minutes} minutes: {self.summary()}")
+
+    @staticmethod
+    def dies(act: Callable[[], object]) -> bool:
+        """Run one invocation; True when it died of an injected crash."""
+        try:
+            act()
+        except Crash:
+            return True
+        return False
+
+    # What can be asserted
+
+    def pending(self) -> int:
+        """Pods without a node."""
+        return len(self._spectator.pending_pods())
+
+    def claims(self) -> tuple[NodeClaim, ...]:
+        """All that are not Gone, by name."""
+        return self.state.claims(CLUSTER)
+
+    def quiet(self) -> bool:
+        """All pods are bound, and every claim that has not ended is in service."""
+        return not self.pending() and all(c.state in ("Initialized", "Failed") for c in self.claims())
+
+    def summary(self) -> str:
+        states = [f"{c.name}:{c.state}" for c in self.claims()]
+        return f"{self.pending()} pending, claims {states}, {len(self.compute.alive())} instances"
+
+
+def _take(room: dict[str, int], wanted: Mapping[str, int]) -> None:
+    for resource, amount in wanted.items():
+        room[resource] = room.get(resource, 0) - amount

@@ -1,0 +1,381 @@
+"""The lifecycle flow: nodes that join, are too small, come late, or never come."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from shiplap.api.nodeclaim import ClaimState, NodeClaim
+from shiplap.api.types import NodePool
+from shiplap.errors import ConditionFailed, ObjectConflict
+from shiplap.instances.types import InstanceType
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.objects import Taint
+from shiplap.ports import Instance
+from shiplap.provisioning import events
+from shiplap.provisioning.lifecycle import Report
+from shiplap.provisioning.messages import NodeSeen, PodsPending, Timer
+from tests.integration.flows.stage import CLUSTER, Stage, pool, share
+
+TINY = share(0.88)
+"""Less than the formula's 92.5 %, more than the careful 87.5 % less 128 MiB."""
+
+
+def launched(stage: Stage, **pods: str) -> NodeClaim:
+    stage.add_pods(1, **pods)
+    stage.schedule()
+    (claim,) = stage.claims()
+    return claim
+
+
+def with_startup_taint(base: NodePool) -> NodePool:
+    """The pool with a startup taint."""
+    taint = Taint("example.com/agent", "NoExecute")
+    spec = msgspec.structs.replace(base.spec.template.spec, startup_taints=(taint,))
+    template = msgspec.structs.replace(base.spec.template, spec=spec)
+    return msgspec.structs.replace(base, spec=msgspec.structs.replace(base.spec, template=template))
+
+
+def test_registration_opens_the_node_and_learns_its_capacity() -> None:
+    stage = Stage()
+    claim = launched(stage)
+    stage.join()
+    report = stage.attend()
+    assert report.registered == report.initialized == (claim.name,)
+    (node,) = stage.cluster.nodes()
+    assert node.spec.taints == ()
+    expected = {
+        labels.REGISTERED: "true",
+        labels.INITIALIZED: "true",
+        labels.NODE_POOL: "flex",
+        labels.NODE_CLAIM: claim.name,
+        labels.CAPACITY_TYPE: "on-demand",
+        labels.INSTANCE_TYPE: claim.instance_type,
+        labels.ZONE: claim.zone,
+        "karpenter.k8s.aws/instance-family": "c7i-flex",
+        "karpenter.k8s.aws/instance-size": claim.instance_type.partition(".")[2],
+    }
+    assert expected.items() <= node.metadata.labels.items()
+    (learned,) = stage.capacity.all()
+    assert (learned.ami, learned.instance_type) == (claim.ami, claim.instance_type)
+    assert learned.recent[-1].capacity == stage.true_capacity(claim.instance_type)
+    assert learned.recent[-1].predicted == claim.allocatable
+    (claim,) = stage.claims()
+    assert (claim.state, claim.node_name, claim.missed) == (ClaimState.INITIALIZED, node.metadata.name, False)
+    assert [e.detail_type for e in stage.bus.events] == [events.LAUNCHED, events.REGISTERED, events.INITIALIZED]
+
+
+def test_the_truth_is_stored_before_the_claim_advances_and_before_the_node_is_opened() -> None:
+    stage = Stage()
+    launched(stage)
+    stage.join()
+    stage.faults.clear()
+    stage.attend()
+    effects = [point.removeprefix("after ") for point in stage.faults.points if point.startswith("after ")]
+    first = {name: effects.index(name) for name in ("capacity.observe", "state.advance", "cluster.register_node")}
+    assert first["capacity.observe"] < first["state.advance"] < first["cluster.register_node"]
+
+
+def test_repeated_hints_change_nothing() -> None:
+    stage = Stage()
+    launched(stage)
+    stage.join()
+    stage.attend()
+    before = stage.claims(), stage.cluster.nodes(), stage.capacity.all()
+    for _ in range(3):
+        report = stage.attend()
+        assert (report.registered, report.initialized, report.ended) == ((), (), ())
+    assert (stage.claims(), stage.cluster.nodes(), stage.capacity.all()) == before
+
+
+def test_a_node_that_is_not_ready_is_registered_and_initialized_later() -> None:
+    stage = Stage()
+    claim = launched(stage)
+    stage.join(ready=False)
+    report = stage.attend()
+    assert (report.registered, report.initialized) == ((claim.name,), ())
+    (node,) = stage.cluster.nodes()
+    ready = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+    stage.server.patch("nodes", node.metadata.name, ready, subresource="status")
+    assert stage.attend().initialized == (claim.name,)
+
+
+def test_a_node_whose_kubelet_has_not_reported_is_looked_at_again() -> None:
+    stage = Stage()
+    claim = launched(stage)
+    stage.join()
+    (node,) = stage.cluster.nodes()
+    empty = {"status": {"capacity": None, "allocatable": None}}
+    stage.server.patch("nodes", node.metadata.name, empty, subresource="status")
+    stage.timers.reminders.clear()
+    assert stage.attend().registered == ()
+    assert stage.capacity.all() == ()
+    (timer,) = stage.timers.reminders
+    assert (timer.claim, timer.delay_s) == (claim.name, 15)
+
+
+def test_startup_taints_are_set_and_hold_back_initialization_until_they_are_gone() -> None:
+    stage = Stage((with_startup_taint(pool("any", ("m6i",))),))
+    claim = launched(stage)
+    stage.join()
+    report = stage.attend()
+    assert (report.registered, report.initialized) == ((claim.name,), ())
+    (node,) = stage.cluster.nodes()
+    assert [taint.key for taint in node.spec.taints] == ["example.com/agent"]
+    stage.server.patch("nodes", node.metadata.name, {"spec": {"taints": []}})
+    assert stage.attend().initialized == (claim.name,)
+    assert stage.cluster.nodes()[0].spec.taints == ()
+
+
+def test_conflicts_with_other_controllers_are_answered_with_a_fresh_read() -> None:
+    stage = Stage()
+    launched(stage)
+    stage.join()
+
+    def interfere() -> None:
+        stage.server.patch("nodes", stage.cluster.nodes()[0].metadata.name, {"metadata": {"labels": {"x": "y"}}})
+
+    stage.faults.on("before", "cluster.register_node", interfere)
+    assert stage.attend().registered
+    (node,) = stage.cluster.nodes()
+    assert node.metadata.labels["x"] == "y"
+    assert node.metadata.labels[labels.REGISTERED] == "true"
+
+
+def test_a_node_that_keeps_changing_is_tried_again_later() -> None:
+    stage = Stage()
+    launched(stage)
+    stage.join()
+    for number in range(5):
+        conflict = ObjectConflict("changed", status=409)
+        stage.faults.on("before", "cluster.register_node", conflict, nth=number + 1)
+    with pytest.raises(ObjectConflict):
+        stage.attend()
+    stage.attend()
+    assert stage.cluster.nodes()[0].metadata.labels[labels.REGISTERED] == "true"
+
+
+def test_a_node_smaller_than_planned_is_a_miss_and_the_retry_does_not_miss() -> None:
+    stage = Stage((pool("any", ("c7i", "m6i", "r6i")),), true_memory=TINY)
+    stage.add_pods(1, cpu="500m", memory=f"{_between(stage.types['c7i.large'], stage)}")
+    stage.schedule()
+    (claim,) = stage.claims()
+    assert claim.instance_type == "c7i.large"
+    assert claim.instance_type in claim.relies_on_estimate
+    stage.join()
+    stage.attend()
+    assert stage.claims()[0].missed
+    assert stage.meter.counts["NodeClaimsMissed"] == 1
+    assert len(stage.bus.of_type(events.MISSED)) == 1
+    hints = [hint for hint in stage.told() if isinstance(hint, PodsPending)]
+    assert [pod.uid for pod in hints[0].pods] == ["uid-web-000"]
+    stage.bind()
+    assert stage.pending() == 1
+    stage.schedule(*hints)
+    second = next(c for c in stage.claims() if c.name != claim.name)
+    assert second.relies_on_estimate == ()
+    stage.play_on()
+    assert stage.meter.counts["NodeClaimsMissed"] == 1
+    assert len(stage.compute.launches) == 2
+
+
+def test_a_miss_is_known_to_the_next_plan_even_when_its_node_was_never_registered() -> None:
+    stage = Stage((pool("any", ("c7i", "m6i", "r6i")),), true_memory=TINY)
+    stage.add_pods(1, cpu="500m", memory=f"{_between(stage.types['c7i.large'], stage)}")
+    (first,) = stage.schedule().launched
+    stage.join()
+    stage.sweep()  # every event of the node was lost
+    (second,) = [claim for claim in stage.claims() if claim.name != first]
+    assert second.relies_on_estimate == ()
+    assert "uid-web-000" in stage.state.read(CLUSTER, stage.clock.now()).missed_pods
+    stage.play_on()
+    assert stage.pending() == 0
+    assert len([claim for claim in stage.claims() if claim.missed]) == 1
+
+
+def _between(kind: InstanceType, stage: Stage) -> int:
+    """A request that fits the estimate but not the tiny node, bytes."""
+    really = stage.true_capacity(kind.name)["memory"] - kind.overhead["memory"]
+    return (kind.allocatable["memory"] + really) // 2
+
+
+def test_an_instance_that_never_joins_is_ended_and_its_pods_get_another() -> None:
+    stage = Stage()
+    claim = launched(stage)
+    (timer,) = stage.timers.reminders
+    assert timer.delay_s == 900
+    stage.clock.advance(899)
+    assert stage.attend(Timer(CLUSTER, claim.name, "join")).ended == ()
+    assert len(stage.compute.alive()) == 1
+    stage.clock.advance(2)
+    assert stage.attend(Timer(CLUSTER, claim.name, "join")).ended == (claim.name,)
+    assert stage.compute.alive() == ()
+    assert stage.claims() == ()
+    assert stage.state.claim(CLUSTER, claim.name).failure == "did not join within 901 s"
+    hints = [hint for hint in stage.told() if isinstance(hint, PodsPending)]
+    assert stage.schedule(*hints).launched
+    stage.play_on()
+
+
+def test_a_node_that_joins_at_the_last_moment_is_kept() -> None:
+    stage = Stage()
+    claim = launched(stage)
+    stage.clock.advance(1000)
+    stage.join()
+    assert stage.attend(Timer(CLUSTER, claim.name, "join")).registered == (claim.name,)
+    assert len(stage.compute.alive()) == 1
+
+
+def test_a_node_that_joins_while_its_claim_is_given_up_is_never_opened_to_pods() -> None:
+    stage = Stage()
+    claim = launched(stage)
+    stage.clock.advance(1000)
+    (instance,) = stage.compute.alive()
+    stage.faults.on("before", "compute.terminate", lambda: (stage.join(instance), stage.attend()))
+    stage.attend(Timer(CLUSTER, claim.name, "join"))
+    (node,) = stage.cluster.nodes()
+    assert [taint.key for taint in node.spec.taints] == [labels.UNREGISTERED_TAINT]
+    assert stage.compute.alive() == ()
+
+
+def test_an_instance_that_vanishes_before_it_joins_fails_its_claim() -> None:
+    stage = Stage()
+    claim = launched(stage)
+    stage.compute.lose(claim.instance_id)
+    stage.clock.advance(130)
+    stage.sweep()
+    assert stage.attend(*stage.due()).ended == (claim.name,)
+    (failed,) = stage.claims()
+    assert (failed.state, failed.failure) == (ClaimState.FAILED, f"instance {claim.instance_id} is gone")
+    stage.play_on()
+
+
+def test_describing_that_lags_behind_a_launch_ends_nothing() -> None:
+    stage = Stage()
+    stage.compute.describe_lag_s = 90
+    claim = launched(stage)
+    stage.clock.advance(60)
+    stage.sweep()
+    assert stage.attend(Timer(CLUSTER, claim.name, "vanished")).ended == ()
+    stage.play_on()
+    assert len(stage.compute.launches) == 1
+
+
+def test_an_instance_in_service_that_vanishes_takes_its_claim_with_it() -> None:
+    stage = Stage()
+    claim = launched(stage)
+    stage.play_on()
+    stage.compute.lose(claim.instance_id)
+    stage.server.delete("nodes", stage.cluster.nodes()[0].metadata.name)
+    stage.clock.advance(200)
+    stage.sweep()
+    assert stage.attend(*stage.due()).ended == (claim.name,)
+    assert stage.claims() == ()
+    assert len(stage.bus.of_type(events.TERMINATED)) == 1
+
+
+def test_an_unready_node_of_an_instance_that_exists_is_left_alone() -> None:
+    stage = Stage()
+    claim = launched(stage)
+    stage.play_on()
+    (node,) = stage.cluster.nodes()
+    unready = {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}
+    stage.server.patch("nodes", node.metadata.name, unready, subresource="status")
+    stage.clock.advance(500)
+    assert stage.attend().ended == ()
+    assert stage.state.claim(CLUSTER, claim.name).state is ClaimState.INITIALIZED
+
+
+def test_an_instance_without_a_claim_is_ended_after_a_grace_and_two_looks() -> None:
+    stage = Stage()
+    now = stage.clock.now()
+    stage.compute.add(Instance("i-stray", "m6i.large", "eu-west-1a", "on-demand", "ami", "running", now, CLUSTER, "x"))
+    stage.sweep()
+    assert stage.due() == []
+    stage.clock.advance(130)
+    stage.sweep()
+    assert stage.meter.counts["InstancesWithoutClaim"] == 1
+    assert len(stage.compute.alive()) == 1
+    assert stage.attend(*stage.due()).ended == ("x",)
+    assert stage.compute.alive() == ()
+
+
+def test_an_instance_without_a_claim_whose_node_is_in_service_is_only_reported() -> None:
+    stage = Stage()
+    now = stage.clock.now()
+    stray = Instance("i-stray", "m6i.large", "eu-west-1a", "on-demand", "ami", "running", now, CLUSTER, "x")
+    stage.compute.add(stray)
+    stage.server.create("nodes", {"metadata": {"name": "stray"}, "spec": {"providerID": stray.provider_id}})
+    stage.clock.advance(500)
+    stage.sweep()
+    assert stage.attend(*stage.due()).ended == ()
+    assert len(stage.compute.alive()) == 1
+    assert stage.meter.counts["NodesWithoutClaim"] == 1
+
+
+def test_instances_of_others_are_never_touched() -> None:
+    stage = Stage()
+    stage.compute.add(Instance("i-other", "m6i.large", "eu-west-1a", "on-demand", "ami", "running", 0.0, "prod", "x"))
+    stage.compute.add(Instance("i-plain", "m6i.large", "eu-west-1a", "on-demand", "ami", "running", 0.0))
+    stage.sweep()
+    stage.attend(Timer(CLUSTER, "x", "garbage"))
+    assert len(stage.compute.alive()) == 2
+
+
+def test_nodes_of_others_are_counted_and_left_alone() -> None:
+    stage = Stage()
+    stage.server.create("nodes", {"metadata": {"name": "theirs"}, "spec": {"providerID": "aws:///eu-west-1a/i-0abc"}})
+    stage.server.create("nodes", {"metadata": {"name": "fargate"}, "spec": {"providerID": "aws:///z/abc/fargate-x"}})
+    before = stage.cluster.nodes()
+    assert stage.attend().strangers == 2
+    assert stage.cluster.nodes() == before
+    assert stage.meter.counts["NodesNotOurs"] == 2
+
+
+def test_a_node_seen_before_its_launch_is_written_down_is_looked_at_again() -> None:
+    stage = Stage()
+    stage.add_pods(1)
+    seen: list[Report] = []
+
+    def join_at_once() -> None:
+        stage.join()
+        seen.append(stage.attend())
+
+    stage.faults.on("after", "compute.launch", join_at_once)
+    stage.schedule()
+    assert seen[0].registered == ()
+    assert [timer.delay_s for timer in stage.timers.reminders] == [15, 900]
+    stage.clock.advance(15)
+    assert len(stage.attend(*stage.due()).registered) == 1
+
+
+def test_a_hint_for_a_node_that_is_gone_finds_its_claim_by_the_instance() -> None:
+    stage = Stage()
+    claim = launched(stage)
+    provider_id = f"aws:///{claim.zone}/{claim.instance_id}"
+    report = stage.attend(NodeSeen(CLUSTER, "ip-gone", provider_id))
+    assert (report.registered, report.ended, report.strangers) == ((), (), 0)
+
+
+def test_two_lifecycle_functions_at_once_register_once() -> None:
+    stage = Stage()
+    launched(stage)
+    stage.join()
+    stage.faults.on("before", "state.advance", stage.attend)
+    stage.attend()
+    assert len(stage.bus.of_type(events.REGISTERED)) == 1
+    assert stage.meter.counts["ClaimsLost"] == 1
+    assert stage.claims()[0].state is ClaimState.INITIALIZED
+
+
+def test_a_registered_claim_whose_node_was_not_opened_is_opened_by_the_next_hint() -> None:
+    stage = Stage()
+    launched(stage)
+    stage.join()
+    stage.faults.on("before", "cluster.register_node", ConditionFailed("stands for any end in between"))
+    stage.attend()
+    assert stage.cluster.nodes()[0].spec.taints
+    assert stage.claims()[0].state is ClaimState.REGISTERED
+    stage.attend()
+    assert stage.cluster.nodes()[0].spec.taints == ()
+    assert stage.claims()[0].state is ClaimState.INITIALIZED

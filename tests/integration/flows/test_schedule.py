@@ -1,0 +1,193 @@
+"""One invocation of the schedule flow: pods pending in, instances out."""
+
+from __future__ import annotations
+
+import pytest
+
+from shiplap.api.nodeclaim import ClaimState
+from shiplap.errors import AwsError, AwsThrottled, ClusterUnreachable, NodeClassNotReady, StoreError
+from shiplap.provisioning import events
+from shiplap.provisioning.messages import PodsPending
+from tests.integration.flows.stage import CLUSTER, ZONES, Stage, pool
+
+
+def test_pods_get_nodes_of_the_preferred_pool_and_are_in_service_in_the_end() -> None:
+    stage = Stage()
+    stage.add_pods(6)
+    report = stage.schedule()
+    assert report.unfinished == ""
+    assert report.unschedulable == 0
+    launched = stage.compute.alive()
+    assert len(launched) == len(report.launched) > 0
+    assert all(instance.instance_type.startswith("c7i-flex.") for instance in launched)
+    claims = {claim.name: claim for claim in stage.claims()}
+    for instance in launched:
+        claim = claims[instance.claim]
+        assert claim.state is ClaimState.LAUNCHED
+        assert (claim.instance_id, claim.zone, claim.ami) == (instance.id, instance.zone, instance.ami)
+        assert claim.instance_type == instance.instance_type
+        assert claim.hourly > 0
+        assert all(claim.allocatable[resource] >= amount for resource, amount in claim.requests.items())
+    assert sorted(pod.name for claim in claims.values() for pod in claim.pods) == [f"web-{n:03d}" for n in range(6)]
+    assert len(stage.bus.of_type(events.LAUNCHED)) == len(launched)
+    assert len(stage.timers.reminders) == len(launched)
+    assert len(stage.recorder.records) == 1
+    stage.play_on()
+    assert stage.pending() == 0
+    assert len(stage.compute.launches) == len(launched)
+    assert {claim.state for claim in stage.claims()} == {ClaimState.INITIALIZED}
+    assert "NodeClaimsMissed" not in stage.meter.counts
+
+
+def test_nothing_pending_changes_and_records_nothing() -> None:
+    stage = Stage()
+    report = stage.schedule()
+    assert (report.launched, report.unfinished, report.rounds) == ((), "", 1)
+    assert stage.claims() == ()
+    assert stage.recorder.records == {}
+    assert not any(point.startswith("before catalog.save") for point in stage.faults.points)
+
+
+def test_a_second_hint_for_the_same_pods_launches_nothing() -> None:
+    stage = Stage()
+    stage.add_pods(6)
+    stage.schedule()
+    before = len(stage.compute.launches)
+    for _ in range(3):
+        assert stage.schedule().launched == ()
+    assert len(stage.compute.launches) == before
+
+
+def test_the_time_from_the_oldest_event_to_the_launch_is_measured() -> None:
+    stage = Stage()
+    stage.add_pods(1)
+    now = stage.clock.now()
+    stage.schedule(PodsPending(CLUSTER, now - 1.5), PodsPending(CLUSTER, now - 4.0), PodsPending(CLUSTER, 0.0))
+    assert stage.meter.counts["EventToLaunch"] == pytest.approx(4.0)
+    assert stage.claims()[0].first_event_at == now - 4.0
+
+
+def test_capacity_that_has_run_out_falls_back_in_the_same_invocation() -> None:
+    stage = Stage()
+    stage.add_pods(3, cpu="1500m")
+    for name in stage.types:
+        if name.startswith("c7i-flex."):
+            stage.compute.capacity.update({(name, zone, "on-demand"): 0 for zone in ZONES})
+    report = stage.schedule()
+    assert report.unfinished == ""
+    assert report.failed
+    launched = stage.compute.alive()
+    assert launched
+    assert all(not instance.instance_type.startswith("c7i-flex.") for instance in launched)
+    assert {claim.node_pool for claim in stage.claims() if claim.state is ClaimState.LAUNCHED} == {"fallback"}
+    assert stage.meter.counts["OfferingFailures"] >= len(ZONES)
+    stage.play_on()
+    assert stage.pending() == 0
+
+
+def test_one_instance_of_capacity_left_is_used_before_the_fallback() -> None:
+    stage = Stage()
+    stage.add_pods(4, cpu="1500m", memory="1Gi")
+    for name in stage.types:
+        if name.startswith("c7i-flex."):
+            stage.compute.capacity.update({(name, zone, "on-demand"): 0 for zone in ZONES})
+    stage.compute.capacity["c7i-flex.large", ZONES[1], "on-demand"] = 1
+    stage.schedule()
+    flex = [instance for instance in stage.compute.alive() if instance.instance_type.startswith("c7i-flex.")]
+    assert [(instance.instance_type, instance.zone) for instance in flex] == [("c7i-flex.large", ZONES[1])]
+    stage.play_on()
+    assert stage.pending() == 0
+
+
+def test_spot_is_taken_where_it_is_allowed_and_on_demand_when_it_has_run_out() -> None:
+    both = (pool("any", ("m6i",), capacity_types=("spot", "on-demand")),)
+    stage = Stage(both, spot=True)
+    stage.add_pods(1)
+    stage.schedule()
+    assert {instance.capacity_type for instance in stage.compute.alive()} == {"spot"}
+    dry = Stage(both, spot=True)
+    dry.add_pods(1)
+    dry.compute.capacity.update({(name, zone, "spot"): 0 for name in dry.types for zone in ZONES})
+    dry.schedule()
+    assert {instance.capacity_type for instance in dry.compute.alive()} == {"on-demand"}
+
+
+def test_a_node_class_that_is_not_ready_is_named_and_nothing_is_launched_from_it() -> None:
+    stage = Stage()
+    stage.add_pods(1)
+    stage.compute.not_ready["default"] = NodeClassNotReady("no AMI matches", code="AMINotFound")
+    report = stage.schedule()
+    assert (report.launched, report.unschedulable, report.unfinished) == ((), 1, "")
+    assert stage.meter.counts["NodeClassNotReady"] == 1
+
+
+def test_a_launch_that_ec2_refuses_for_the_node_class_is_not_asked_for_again_in_this_invocation() -> None:
+    stage = Stage()
+    stage.add_pods(1)
+    stage.compute.refusals["default"] = AwsError("not allowed to pass the role", code="UnauthorizedOperation")
+    report = stage.schedule()
+    assert len(report.failed) == 1
+    assert report.unschedulable == 1
+    assert stage.faults.points.count("before compute.launch") == 1
+    del stage.compute.refusals["default"]
+    assert len(stage.schedule().launched) == 1
+
+
+def test_throttled_launches_are_resumed_by_the_next_invocation() -> None:
+    stage = Stage()
+    stage.add_pods(1)
+    stage.faults.on("before", "compute.launch", AwsThrottled("slow down", code="RequestLimitExceeded"))
+    report = stage.schedule()
+    assert report.unfinished
+    assert stage.compute.alive() == ()
+    second = stage.schedule()
+    assert len(second.launched) == 1
+    assert len(stage.claims()) == 1
+
+
+def test_a_launch_without_an_answer_is_found_again_by_its_tag() -> None:
+    stage = Stage()
+    stage.add_pods(1)
+    stage.faults.on("after", "compute.launch", AwsError("connection reset"))
+    assert stage.schedule().unfinished
+    assert len(stage.compute.alive()) == 1
+    stage.schedule()
+    assert len(stage.compute.launches) == 1
+    assert stage.claims()[0].instance_id == stage.compute.launches[0].id
+
+
+def test_an_unreachable_cluster_launches_nothing_and_says_so() -> None:
+    stage = Stage()
+    stage.add_pods(1)
+    stage.faults.on("before", "cluster.view", ClusterUnreachable("no route to host"))
+    with pytest.raises(ClusterUnreachable):
+        stage.schedule()
+    assert stage.compute.launches == []
+    assert stage.claims() == ()
+
+
+def test_a_decision_that_cannot_be_recorded_holds_all_the_same() -> None:
+    stage = Stage()
+    stage.add_pods(1)
+    stage.faults.on("before", "recorder.record", StoreError("bucket is gone"))
+    assert len(stage.schedule().launched) == 1
+    assert stage.meter.counts["DecisionsNotRecorded"] == 1
+
+
+def test_a_bus_and_timers_that_refuse_are_counted_and_made_up_for() -> None:
+    stage = Stage()
+    stage.add_pods(1)
+    stage.faults.on("before", "bus.publish", StoreError("bus is gone"))
+    stage.faults.on("before", "timers.remind", StoreError("queue is gone"))
+    assert len(stage.schedule().launched) == 1
+    assert stage.meter.counts["EventsNotPublished"] == 1
+    assert stage.meter.counts["TimersNotSet"] == 1
+    stage.play_on()
+
+
+def test_without_time_left_nothing_is_begun() -> None:
+    stage = Stage()
+    stage.add_pods(1)
+    report = stage.schedule(seconds=5)
+    assert report.unfinished == "out of time"
+    assert stage.claims() == ()
