@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Lock
 
@@ -20,10 +20,13 @@ _Key = tuple[str, str, str]
 class TwinCapacity:
     """A CapacityStore; keys are (AMI, instance type, kubelet hash)."""
 
-    def __init__(self, faults: Faults | None = None) -> None:
+    def __init__(self, faults: Faults | None = None, *, learned: Iterable[LearnedCapacity] = ()) -> None:
+        """`learned`: what is known from the start."""
         self.faults = faults or Faults()
         self._lock = Lock()
-        self._learned: dict[_Key, bytes] = {}
+        self._learned: dict[_Key, bytes] = {
+            (entry.ami, entry.instance_type, entry.kubelet_hash): msgspec.json.encode(entry) for entry in learned
+        }
         self._pilots: dict[_Key, tuple[str, float]] = {}
 
     def learned(self, amis: Sequence[str]) -> tuple[LearnedCapacity, ...]:

@@ -1,0 +1,212 @@
+"""`shiplap capacity` on a file and on a table, which must answer alike."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from shiplap.aws import session, tables
+from shiplap.cli.main import run
+from shiplap.instances import learned_file
+from shiplap.instances.types import LearnedCapacity, Observation
+from shiplap.twins.capacity import TwinCapacity
+from tests.integration.contracts.in_process_aws import aws_in_process, create_table, make_client
+
+MI = 1024**2
+NOW = 1_700_000_000.0
+
+
+def seen(node: str, instance_type: str = "m5.large", kubelet_hash: str = "k1", ami: str = "ami-1") -> Observation:
+    capacity = {"cpu": 2000, "memory": 7800 * MI, "pods": 29}
+    allocatable = {"cpu": 1930, "memory": 7100 * MI, "pods": 29}
+    return Observation(
+        ami, instance_type, kubelet_hash, capacity, allocatable, NOW, "blue", node, {"memory": 7200 * MI}
+    )
+
+
+OBSERVATIONS = (seen("a"), seen("b"), seen("c", kubelet_hash="k2"), seen("d", "c7i-flex.large"), seen("e", ami="ami-2"))
+
+
+def learned(*observations: Observation) -> tuple[LearnedCapacity, ...]:
+    store = TwinCapacity()
+    for observation in observations:
+        store.observe(observation)
+    return store.all()
+
+
+class Command:
+    """Runs `shiplap capacity`, with the options that name where."""
+
+    def __init__(self, where: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+        self.where = where
+        self._capsys = capsys
+
+    def __call__(self, *arguments: str, code: int = 0) -> str:
+        """What it prints to stdout, or, when it is to fail, its one line on stderr."""
+        assert run(["capacity", *arguments, *self.where]) == code
+        output = self._capsys.readouterr()
+        if code:
+            assert output.out == ""
+            assert output.err.count("\n") == 1
+            return output.err
+        assert output.err == ""
+        return output.out
+
+    def json(self, *arguments: str) -> Any:
+        return json.loads(self(*arguments, "-o", "json"))
+
+
+@pytest.fixture(params=["file", "table"])
+def capacity(
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Command]:
+    if request.param == "file":
+        file = tmp_path / "learned.json"
+        file.write_bytes(learned_file.dump(()))
+        yield Command(["--file", str(file)], capsys)
+        return
+    monkeypatch.setattr(session, "_CLIENTS", {})
+    with aws_in_process():
+        create_table(make_client("dynamodb"), "capacity", tables.CAPACITY)
+        yield Command(["--table", "capacity"], capsys)
+
+
+@pytest.fixture
+def exported(tmp_path: Path) -> Callable[..., str]:
+    def write(*observations: Observation) -> str:
+        file = tmp_path / f"export-{len(observations)}.json"
+        file.write_bytes(learned_file.dump(learned(*observations)))
+        return str(file)
+
+    return write
+
+
+def test_at_first_nothing_is_known(capacity: Command) -> None:
+    assert capacity.json("list") == []
+    assert "nothing learned yet" in capacity("list")
+    assert json.loads(capacity("export")) == {"entries": []}
+    assert capacity.json("forget", "ami-1") == {"forgotten": 0}
+
+
+def test_list_has_a_row_per_ami_type_and_kubelet_settings(capacity: Command, exported: Callable[..., str]) -> None:
+    capacity("import", exported(*OBSERVATIONS))
+    rows = capacity.json("list")
+    assert [(row["ami"], row["instanceType"], row["kubeletHash"], row["count"]) for row in rows] == [
+        ("ami-1", "c7i-flex.large", "k1", 1),
+        ("ami-1", "m5.large", "k1", 2),
+        ("ami-1", "m5.large", "k2", 1),
+        ("ami-2", "m5.large", "k1", 1),
+    ]
+    assert rows[0]["memory"] == {"learned": "7100Mi", "predicted": "7200Mi"}
+    assert rows[0]["lastSeen"] == "2023-11-14T22:13:20Z"
+
+
+def test_list_as_table_and_yaml(capacity: Command, exported: Callable[..., str]) -> None:
+    capacity("import", exported(seen("a")))
+    table = capacity("list")
+    for cell in ("ami-1", "m5.large", "k1", "7100Mi", "7200Mi", "2023-11-14T22:13:20Z"):
+        assert cell in table
+    assert msgspec.yaml.decode(capacity("list", "-o", "yaml")) == capacity.json("list")
+
+
+def test_show_has_every_resource_and_observation(capacity: Command, exported: Callable[..., str]) -> None:
+    capacity("import", exported(*OBSERVATIONS))
+    (entry,) = capacity.json("show", "ami-1", "m5.large", "k1")
+    assert entry["allocatable"] == {"cpu": "1930m", "memory": "7100Mi", "pods": "29"}
+    assert entry["capacity"] == {"cpu": "2", "memory": "7800Mi", "pods": "29"}
+    assert [(each["cluster"], each["node"]) for each in entry["observations"]] == [("blue", "a"), ("blue", "b")]
+    assert entry["observations"][0]["predicted"] == {"memory": "7200Mi"}
+    assert len(capacity.json("show", "ami-1")) == 3
+    assert len(capacity.json("show", "ami-1", "m5.large")) == 2
+    table = capacity("show", "ami-1", "m5.large")
+    assert "ami-1 m5.large k1: 2 nodes seen" in table
+    assert "1930m" in table
+
+
+def test_showing_what_is_not_known_is_a_negative_answer(capacity: Command) -> None:
+    assert "nothing is known of ami-1 m5.large" in capacity("show", "ami-1", "m5.large", code=1)
+
+
+def test_import_merges_and_does_not_count_twice(capacity: Command, exported: Callable[..., str]) -> None:
+    assert capacity.json("import", exported(seen("a"))) == {"entries": 1, "added": 1, "known": 0}
+    assert capacity.json("import", exported(seen("a"), seen("b"))) == {"entries": 1, "added": 1, "known": 1}
+    assert capacity.json("list")[0]["count"] == 2
+    before = capacity("export")
+    assert "2 were known already" in capacity("import", exported(seen("a"), seen("b")))
+    assert capacity("export") == before
+
+
+def test_an_export_can_be_imported(capacity: Command, exported: Callable[..., str], tmp_path: Path) -> None:
+    capacity("import", exported(*OBSERVATIONS))
+    file = tmp_path / "out.json"
+    file.write_text(capacity("export"))
+    assert learned_file.read(file) == learned(*OBSERVATIONS)
+
+
+def test_forget_says_how_many(capacity: Command, exported: Callable[..., str]) -> None:
+    capacity("import", exported(*OBSERVATIONS))
+    assert capacity.json("forget", "ami-1", "m5.large", "k2") == {"forgotten": 1}
+    assert "forgot 2 entries" in capacity("forget", "ami-1")
+    assert [row["ami"] for row in capacity.json("list")] == ["ami-2"]
+
+
+def test_what_is_no_export_is_bad_input_and_changes_nothing(capacity: Command, tmp_path: Path) -> None:
+    file = tmp_path / "rubbish.json"
+    file.write_text('{"entries": [{"ami": 7}]}')
+    assert "rubbish.json: not an export" in capacity("import", str(file), code=2)
+    assert "No such file" in capacity("import", str(tmp_path / "none.json"), code=2)
+    assert capacity.json("list") == []
+
+
+def test_an_observation_under_another_entry_is_bad_input(capacity: Command, tmp_path: Path) -> None:
+    file = tmp_path / "mixed.json"
+    file.write_bytes(learned_file.dump([LearnedCapacity("ami-9", "m5.large", "k1", (seen("a"),), 1, 1)]))
+    assert "ami-9 m5.large k1 holds an observation of ami-1" in capacity("import", str(file), code=2)
+    assert capacity.json("list") == []
+
+
+def test_a_table_or_a_file_must_be_named(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SHIPLAP_CAPACITY_TABLE", raising=False)
+    assert "--table" in Command([], capsys)("list", code=2)
+
+
+def test_a_file_that_cannot_be_read_is_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "No such file" in Command(["--file", str(tmp_path / "none.json")], capsys)("list", code=2)
+    assert "Is a directory" in Command(["--file", str(tmp_path)], capsys)("export", code=2)
+
+
+def test_importing_into_a_file_that_does_not_exist_makes_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], exported: Callable[..., str]
+) -> None:
+    command = Command(["--file", str(tmp_path / "new.json")], capsys)
+    command("import", exported(seen("a")))
+    assert len(command.json("list")) == 1
+    elsewhere = Command(["--file", str(tmp_path / "none" / "new.json")], capsys)
+    assert "No such file" in elsewhere("import", exported(seen("a")), code=2)
+
+
+def test_a_table_that_does_not_exist_is_bad_input(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "_CLIENTS", {})
+    with aws_in_process():
+        assert "table elsewhere: could not read table elsewhere" in Command(["--table", "elsewhere"], capsys)(
+            "list", code=2
+        )
+
+
+def test_the_file_wins_over_the_environment(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHIPLAP_CAPACITY_TABLE", "capacity")
+    file = tmp_path / "learned.json"
+    file.write_bytes(learned_file.dump(learned(seen("a"))))
+    assert len(Command(["--file", str(file)], capsys).json("list")) == 1
