@@ -59,6 +59,7 @@ class ClusterDocument(_Part, frozen=True):
     certificate_authority: str = ""
     token: str = ""
     kubernetes_version: str = ""
+    service_cidr: str = msgspec.field(default="", name="serviceCIDR")
     vm_memory_overhead_percent: float = 0.075
     reserved_enis: int = msgspec.field(default=0, name="reservedENIs")
     prefix_delegation: str = "auto"
