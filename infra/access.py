@@ -14,7 +14,7 @@ from infra.acknowledged import acknowledge
 from infra.events import Events
 from infra.settings import Cluster
 from infra.storage import Storage
-from shiplap.aws.ownership import instance_profile_name
+from shiplap.aws.instance_profiles import profile_name, role_name
 
 # The Kubernetes group that docs/rbac.yaml binds.
 KUBERNETES_GROUP = "shiplap"
@@ -99,15 +99,15 @@ class Access(Construct):
     def _nodes_of(self, cluster: Cluster, region: str) -> list[str]:
         """ARNs of the roles a cluster's nodes may carry; makes the instance profiles of those that manifests name."""
         arns = []
-        for role_name in cluster.node_roles:
-            made = self._make_node_role(cluster) if role_name == cluster.own_node_role else None
-            arns.append(made.role_arn if made else f"arn:{Aws.PARTITION}:iam::{Aws.ACCOUNT_ID}:role/{role_name}")
-            if role_name in cluster.roles_in_manifests:
+        for role in cluster.node_roles:
+            made = self._make_node_role(cluster) if role == cluster.own_node_role else None
+            arns.append(made.role_arn if made else f"arn:{Aws.PARTITION}:iam::{Aws.ACCOUNT_ID}:role/{role.lstrip('/')}")
+            if role in cluster.roles_in_manifests:
                 iam.CfnInstanceProfile(
                     self,
-                    f"Profile-{cluster.name}-{role_name}",
-                    roles=[made.role_name if made else role_name],
-                    instance_profile_name=instance_profile_name(region, cluster.name, role_name),
+                    f"Profile-{cluster.name}-{role_name(role)}",
+                    roles=[made.role_name if made else role_name(role)],
+                    instance_profile_name=profile_name(region, cluster.name, role),
                 )
         return arns
 

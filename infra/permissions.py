@@ -1,7 +1,7 @@
 """What each function may do, and on what. Only `schedule` may launch; only `lifecycle` may end an instance.
 
-The conditions follow Karpenter's controller policies, with one tag more (`ownership.MANAGED_BY`), so that neither
-touches what the other launched. A test compares these lists with what the functions call.
+The conditions follow Karpenter's controller policies, with a tag of our own (`tags.CLUSTER`) in the place of theirs, so
+that neither touches what the other launched. A test compares these lists with what the functions call.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from aws_cdk import aws_iam as iam
 
 from infra.events import WorkQueue
 from infra.storage import Storage
-from shiplap.aws import ownership, tables
+from shiplap.aws import tables, tags
 from shiplap.aws.bucket import CATALOG_PREFIX, RECORDS_PREFIX
+from shiplap.kubernetes import labels
 
 _EC2 = f"arn:{Aws.PARTITION}:ec2:{Aws.REGION}"
 _OURS = f"{_EC2}:{Aws.ACCOUNT_ID}"
@@ -52,7 +53,8 @@ def schedule(reach: Reach) -> Statements:
         *_launch(reach),
         *_state(reach),
         *_capacity(reach),
-        _allow("ReadCatalog", ["s3:GetObject"], [_objects(reach, CATALOG_PREFIX)]),
+        # Before the first refresh of a new install, the first decision asks for the catalogue itself.
+        *catalog(reach),
         _allow("Record", ["s3:PutObject"], [_objects(reach, RECORDS_PREFIX)]),
         _publish(reach),
         _clusters(reach),
@@ -68,9 +70,9 @@ def lifecycle(reach: Reach) -> Statements:
             "EndOurInstances",
             ["ec2:TerminateInstances"],
             [f"{_OURS}:instance/*"],
-            {"StringEquals": _tags("aws:ResourceTag", reach), "StringLike": _node_pool("aws:ResourceTag")},
+            {"StringEquals": _ours("aws:ResourceTag", reach), "StringLike": _pooled("aws:ResourceTag")},
         ),
-        _describe("DescribeInstances"),
+        _describe("LookAtInstances", "DescribeInstances"),
         *_state(reach),
         *_capacity(reach),
         _allow("ReadCatalog", ["s3:GetObject"], [_objects(reach, CATALOG_PREFIX)]),
@@ -83,13 +85,14 @@ def catalog(reach: Reach) -> Statements:
     """Asks EC2 what it sells and at what price, and writes it down."""
     return [
         _describe(
+            "LookAtTheMarket",
             "DescribeAvailabilityZones",
             "DescribeInstanceTypeOfferings",
             "DescribeInstanceTypes",
             "DescribeSpotPriceHistory",
         ),
         _allow("ReadPrices", ["pricing:GetProducts"], ["*"]),
-        _allow("WriteCatalog", ["s3:GetObject", "s3:PutObject"], [_objects(reach, CATALOG_PREFIX)]),
+        _allow("KeepCatalog", ["s3:GetObject", "s3:PutObject"], [_objects(reach, CATALOG_PREFIX)]),
     ]
 
 
@@ -129,18 +132,18 @@ def inside_network() -> Statements:
 
 def _launch(reach: Reach) -> Statements:
     launch = ["ec2:RunInstances", "ec2:CreateFleet"]
-    requested = {"StringEquals": _tags("aws:RequestTag", reach), "StringLike": _node_pool("aws:RequestTag")}
+    requested = {"StringEquals": _ours("aws:RequestTag", reach), "StringLike": _pooled("aws:RequestTag")}
     template = f"{_OURS}:launch-template/*"
     made = [f"{_OURS}:{kind}/*" for kind in _MADE_BY_FLEET]
     statements = [
         _allow("LaunchFrom", launch, _REFERRED),
-        _allow("LaunchFromOurTemplates", launch, [template], {"StringEquals": _tags("aws:ResourceTag", reach)}),
+        _allow("LaunchFromOurTemplates", launch, [template], {"StringEquals": _ours("aws:ResourceTag", reach)}),
         _allow("LaunchWithOurTags", launch, made, requested),
         _allow(
             "MakeOurTemplates",
             ["ec2:CreateLaunchTemplate"],
             [template],
-            {"StringEquals": _tags("aws:RequestTag", reach)},
+            {"StringEquals": _ours("aws:RequestTag", reach)},
         ),
         _allow(
             "TagWhatIsMade",
@@ -148,17 +151,16 @@ def _launch(reach: Reach) -> Statements:
             [*made, template],
             {
                 "StringEquals": {
-                    **_tags("aws:RequestTag", reach),
+                    **_ours("aws:RequestTag", reach),
                     "ec2:CreateAction": ["RunInstances", "CreateFleet", "CreateLaunchTemplate"],
                 }
             },
         ),
         _describe(
-            "DescribeCapacityReservations",
+            "LookBeforeLaunch",
             "DescribeImages",
             "DescribeInstances",
             "DescribeLaunchTemplates",
-            "DescribePlacementGroups",
             "DescribeSecurityGroups",
             "DescribeSubnets",
         ),
@@ -210,25 +212,22 @@ def _clusters(reach: Reach) -> iam.PolicyStatement:
     return _allow("FindApiServers", ["eks:DescribeCluster"], names)
 
 
-def _describe(*actions: str) -> iam.PolicyStatement:
+def _describe(sid: str, *actions: str) -> iam.PolicyStatement:
     """EC2 knows no resources for its Describe actions."""
     condition = {"StringEquals": {"aws:RequestedRegion": Aws.REGION}}
-    return _allow("Look", [f"ec2:{action}" for action in actions], ["*"], condition)
+    return _allow(sid, [f"ec2:{action}" for action in actions], ["*"], condition)
 
 
 def _objects(reach: Reach, prefix: str) -> str:
     return reach.storage.bucket.arn_for_objects(f"{prefix}*")
 
 
-def _tags(context: str, reach: Reach) -> dict[str, Any]:
-    return {
-        f"{context}/{ownership.MANAGED_BY_TAG}": ownership.MANAGED_BY,
-        f"{context}/{ownership.CLUSTER_NAME_TAG}": list(reach.clusters),
-    }
+def _ours(context: str, reach: Reach) -> dict[str, Any]:
+    return {f"{context}/{tags.CLUSTER}": list(reach.clusters)}
 
 
-def _node_pool(context: str) -> dict[str, Any]:
-    return {f"{context}/{ownership.NODE_POOL_TAG}": "*"}
+def _pooled(context: str) -> dict[str, Any]:
+    return {f"{context}/{labels.NODE_POOL}": "*"}
 
 
 def _allow(

@@ -26,6 +26,7 @@ from shiplap.aws.ec2_errors import (
 from shiplap.aws.eks import ControlPlane, control_plane
 from shiplap.aws.expiring import Expiring
 from shiplap.aws.failures import code_of
+from shiplap.aws.instance_profiles import profile_name
 from shiplap.aws.launch_templates import LaunchTemplates
 from shiplap.errors import InvalidInput, NodeClassNotReady
 from shiplap.instances.families import family_of
@@ -97,7 +98,7 @@ class Ec2Compute:
             security_groups=self._groups.get(
                 _key(name, spec.security_group_selector_terms), lambda: network.security_groups(self._ec2, node_class)
             ),
-            instance_profile=instance_profile(node_class),
+            instance_profile=self._instance_profile(node_class),
             cluster_endpoint=plane.endpoint,
             cluster_ca=plane.ca,
             service_cidr=plane.service_cidr,
@@ -198,6 +199,11 @@ class Ec2Compute:
         except BotoCoreError as error:
             raise aws_error(f"terminate {instance_id}", error) from error
 
+    def _instance_profile(self, node_class: EC2NodeClass) -> str:
+        """As written, else the one that the stack makes for the role."""
+        spec = node_class.spec
+        return spec.instance_profile or profile_name(self._settings.region, self._settings.name, spec.role)
+
     def _is_ours(self, cluster: str, instance_id: str) -> bool:
         # The id is a filter, not a parameter: an id that does not exist then is an empty answer and no error.
         return any(self._described(cluster, [{"Name": "instance-id", "Values": [instance_id]}]))
@@ -217,12 +223,6 @@ def _key(name: str, terms: object, version: str = "") -> bytes:
     return msgspec.json.encode((name, terms, version), order="deterministic")
 
 
-def instance_profile(node_class: EC2NodeClass) -> str:
-    """Name of the instance profile: as written, else that of the role, for which the stack makes one of that name."""
-    spec = node_class.spec
-    return spec.instance_profile or spec.role.rpartition("/")[2]
-
-
 def _instance(seen: InstanceTypeDef) -> Instance:
     own = tags.read(seen.get("Tags", []))
     return Instance(
@@ -233,7 +233,7 @@ def _instance(seen: InstanceTypeDef) -> Instance:
         ami=seen.get("ImageId", ""),
         state=seen["State"]["Name"],
         launched_at=seen["LaunchTime"].timestamp(),
-        cluster=own.get(tags.EKS_CLUSTER, ""),
+        cluster=own.get(tags.CLUSTER, ""),
         claim=own.get(labels.NODE_CLAIM, ""),
         node_pool=own.get(labels.NODE_POOL, ""),
         private_dns=seen.get("PrivateDnsName", ""),

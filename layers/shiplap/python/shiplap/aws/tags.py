@@ -12,6 +12,9 @@ from shiplap.kubernetes import labels
 if TYPE_CHECKING:
     from types_boto3_ec2.type_defs import FilterTypeDef, TagTypeDef
 
+CLUSTER = "shiplap.dev/cluster"
+"""Ours alone: Karpenter, which may run beside us while a team migrates, writes all the other keys too."""
+
 EKS_CLUSTER = "eks:eks-cluster-name"
 NAME = "Name"
 OWNED = "owned"
@@ -26,6 +29,7 @@ def of_pool(claim: NodeClaim, node_class: EC2NodeClass) -> dict[str, str]:
     """Tags of everything made for a claim's pool. The user's own never replace those we find our resources by."""
     return {
         **node_class.spec.tags,
+        CLUSTER: claim.cluster,
         cluster_tag(claim.cluster): OWNED,
         EKS_CLUSTER: claim.cluster,
         labels.NODE_POOL: claim.node_pool,
@@ -52,6 +56,6 @@ def owned_by(cluster: str) -> list[FilterTypeDef]:
     """Filters for what this cluster's pools own."""
     return [
         {"Name": f"tag:{cluster_tag(cluster)}", "Values": [OWNED]},
-        {"Name": f"tag:{EKS_CLUSTER}", "Values": [cluster]},
+        {"Name": f"tag:{CLUSTER}", "Values": [cluster]},
         {"Name": "tag-key", "Values": [labels.NODE_POOL]},
     ]

@@ -182,6 +182,8 @@ class AwsEmulator:
                 "MINISTACK_REGION": self.region,
                 "MINISTACK_ACCOUNT_ID": ACCOUNT,
                 "LAMBDA_WARM_TTL_SECONDS": "3600",
+                # Listens on a port of its own, which is not free a second time.
+                "IOT_MTLS_ENABLED": "0",
                 "STATE_DIR": str(self.state / "tmp"),
                 "TMPDIR": str(self.state / "tmp"),
                 "PYTHONUNBUFFERED": "1",

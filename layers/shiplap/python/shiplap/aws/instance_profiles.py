@@ -1,0 +1,28 @@
+"""The names of instance profiles, for the stack that makes them and the launches that refer to them.
+
+An EC2NodeClass names a role; EC2 takes an instance profile. The stack makes one for each role, under a name of our own:
+a role often has a profile already, for example one of the same name, that others look after.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+_LONGEST = 128
+_DIGEST = 16
+
+
+def profile_name(region: str, cluster: str, role: str) -> str:
+    """The instance profile for a role, which may be written with its path; at most 128 characters.
+
+    IAM knows no Regions, so the name carries it. A name that is too long ends in a digest of the whole.
+    """
+    name = f"shiplap-{region}-{cluster}-{role_name(role)}"
+    if len(name) <= _LONGEST:
+        return name
+    return f"{name[: _LONGEST - _DIGEST - 1]}-{hashlib.sha256(name.encode()).hexdigest()[:_DIGEST]}"
+
+
+def role_name(role: str) -> str:
+    """A role's name without its path."""
+    return role.rpartition("/")[2]
