@@ -17,9 +17,6 @@ _TRY_LATER = frozenset(
     {
         "InternalFailure",
         "InternalServerError",
-        "ItemCollectionSizeLimitExceededException",
-        "LimitExceededException",
-        "OverLimit",
         "ProvisionedThroughputExceededException",
         "RequestLimitExceeded",
         "RequestThrottled",

@@ -10,6 +10,8 @@ from functools import cache
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from shiplap.errors import AwsError
+
 if TYPE_CHECKING:
     from botocore.config import Config
     from types_boto3_dynamodb import DynamoDBClient
@@ -62,8 +64,6 @@ def client(service: str, region: str = "") -> Any:
 def _make(service: str, region: str) -> Any:
     import boto3  # noqa: PLC0415 - see the module's docstring
     from botocore.exceptions import NoRegionError  # noqa: PLC0415
-
-    from shiplap.errors import AwsError  # noqa: PLC0415
 
     try:
         return boto3.client(service, region_name=region or None, config=config())  # type: ignore[call-overload]
