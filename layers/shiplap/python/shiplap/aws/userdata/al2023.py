@@ -13,7 +13,7 @@ from shiplap.kubernetes.objects import Taint
 
 NODE_CONFIG = "application/node.eks.aws"
 
-_IS_NODE_CONFIG = re.compile(r"""^\s*["']?apiVersion["']?\s*:\s*["']?node\.eks\.aws/""", re.MULTILINE)
+_IS_NODE_CONFIG = re.compile(r"""(?:^|[{,])\s*["']?apiVersion["']?\s*:\s*["']?node\.eks\.aws/""", re.MULTILINE)
 
 
 def render(wanted: Bootstrap) -> str:
