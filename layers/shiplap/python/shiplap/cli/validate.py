@@ -7,8 +7,6 @@ from typing import Annotated
 
 import msgspec
 import typer
-from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from shiplap.api.manifests import Report, inspect
@@ -39,7 +37,7 @@ def validate(
     if report.problems and not report.checked and output is Format.TABLE:
         raise report.problems[0]
     problems = [_shown(problem) for problem in report.problems]
-    emit(_Answer(not problems, report.checked, problems), output, lambda: _table(report, problems))
+    emit(_Answer(not problems, report.checked, problems), output, lambda: _lines(report))
     if problems:
         fail(f"{_counted(len(problems), 'problem')} in {_counted(report.checked, 'manifest')}")
         return 2
@@ -50,18 +48,12 @@ def _shown(problem: InvalidInput) -> _Problem:
     return _Problem(problem.source, problem.line, problem.document, problem.field, problem.reason)
 
 
-def _table(report: Report, problems: list[_Problem]) -> RenderableType:
-    if not problems:
-        skipped = f"; passed over {_counted(report.skipped, 'object')} of other kinds" if report.skipped else ""
-        return Text(f"{_counted(report.checked, 'manifest')} valid{skipped}")
-    table = Table("where", "document", "field", "reason")
-    for problem in problems:
-        where = f"{problem.file}:{problem.line}" if problem.line else problem.file
-        # As Text, because the brackets of a field would be taken for markup.
-        table.add_row(
-            *(Text(cell, overflow="fold") for cell in (where, problem.document, problem.field, problem.reason))
-        )
-    return table
+def _lines(report: Report) -> Text:
+    """One line per problem, `file:line: document: field: reason`, as compilers print theirs and editors follow."""
+    if report.problems:
+        return Text("\n".join(map(str, report.problems)))
+    skipped = f"; passed over {_counted(report.skipped, 'object')} of other kinds" if report.skipped else ""
+    return Text(f"{_counted(report.checked, 'manifest')} valid{skipped}")
 
 
 def _counted(number: int, noun: str) -> str:
