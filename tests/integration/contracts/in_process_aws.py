@@ -20,6 +20,7 @@ _ENVIRONMENT = {
     "AWS_ACCESS_KEY_ID": "testing",
     "AWS_SECRET_ACCESS_KEY": "testing",
     "AWS_DEFAULT_REGION": REGION,
+    "AWS_REGION": REGION,
     "AWS_EC2_METADATA_DISABLED": "true",
 }
 

@@ -15,6 +15,7 @@ from shiplap.errors import AwsError
 def _own_clients(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "_CLIENTS", {})
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+    monkeypatch.delenv("AWS_REGION", raising=False)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
 
@@ -26,6 +27,11 @@ def test_a_client_is_made_once_per_service_and_region() -> None:
     assert session.client("sqs").meta.region_name == "eu-west-1"
 
 
+def test_aws_region_goes_before_the_default_region(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_REGION", "eu-north-1")
+    assert session.client("sqs").meta.region_name == "eu-north-1"
+
+
 def test_clients_retry_in_standard_mode_with_short_time_outs() -> None:
     config = session.client("sqs").meta.config
     assert config.retries == {"mode": "standard", "total_max_attempts": 5}
@@ -34,7 +40,6 @@ def test_clients_retry_in_standard_mode_with_short_time_outs() -> None:
 
 def test_without_a_region_the_error_says_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_DEFAULT_REGION")
-    monkeypatch.delenv("AWS_REGION", raising=False)
     monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
     with pytest.raises(AwsError, match="AWS_DEFAULT_REGION"):
         session.client("dynamodb")

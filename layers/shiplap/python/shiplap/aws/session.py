@@ -6,6 +6,7 @@ it, and one that calls DynamoDB only does not load the model of EC2.
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -65,6 +66,8 @@ def _make(service: str, region: str) -> Any:
     import boto3  # noqa: PLC0415 - see the module's docstring
     from botocore.exceptions import NoRegionError  # noqa: PLC0415
 
+    # The variable that Lambda and every other SDK use; boto3 by itself reads only AWS_DEFAULT_REGION.
+    region = region or os.environ.get("AWS_REGION", "")
     try:
         return boto3.client(service, region_name=region or None, config=config())  # type: ignore[call-overload]
     except NoRegionError as error:

@@ -35,9 +35,7 @@ app = typer.Typer(
 
 TableName = Annotated[
     str,
-    typer.Option(
-        "--table", envvar="SHIPLAP_CAPACITY_TABLE", help="DynamoDB table, in the region of AWS_DEFAULT_REGION."
-    ),
+    typer.Option("--table", envvar="SHIPLAP_CAPACITY_TABLE", help="DynamoDB table, in the region of AWS_REGION."),
 ]
 File = Annotated[Path | None, typer.Option("--file", help="An exported file to work on instead of the table.")]
 Ami = Annotated[str, typer.Argument(help="AMI id.")]
