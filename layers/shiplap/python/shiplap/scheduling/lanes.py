@@ -9,7 +9,6 @@ import numpy as np
 
 from shiplap.api.tiers import Tier, expand
 from shiplap.api.types import NodePool
-from shiplap.instances.types import InstanceType
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.requirements import Requirements
 from shiplap.scheduling.daemons import Daemon, DaemonLoad, load_of
@@ -120,8 +119,3 @@ def _nothing_left(template: Requirements, given: frozenset[str], table: TypeTabl
     if bool((offered.suits & np.isfinite(offered.price)).any()):
         return ""
     return FILTERED_OUT
-
-
-def pool_types(pool: NodePool, by_class: Mapping[str, Sequence[InstanceType]]) -> Sequence[InstanceType]:
-    """The instance types of a pool's node class; none when it has no catalogue."""
-    return by_class.get(pool.spec.template.spec.node_class_ref.name, ())

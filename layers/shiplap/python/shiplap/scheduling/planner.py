@@ -90,6 +90,6 @@ def _write(snapshot: Snapshot, world: World, packing: Packing) -> Plan:
         ),
         unschedulable=tuple(sorted(unschedulable, key=lambda entry: entry.pod)),
         ignored=tuple(sorted(ignored, key=lambda entry: entry.pod)),
-        hourly=round(sum(claim.launch.price for claim in planned), 6),
+        hourly=round(sum((claim.launch.price for claim in planned), 0.0), 6),
         stats=PlanStats(sum(len(item.members) for item in world.classes), len(world.classes)),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -90,17 +89,17 @@ def _on_nodes(sorted_pods: pods.Sorted) -> dict[str, list[Pod]]:
 
 
 def _catalogues(snapshot: Snapshot, pools: Sequence[NodePool], axis: Axis) -> dict[str, Catalogue]:
-    """The catalogue of each pool. Pools of one node class share it unless an overlay sets them apart."""
+    """The catalogue of each pool. Pools of one node class share it unless overlays set them apart."""
     by_class = {catalog.node_class: catalog for catalog in snapshot.catalogs}
+    overlaid = _overlaid(snapshot, pools, by_class) if snapshot.manifests.node_overlays else {}
     shared: dict[str, Catalogue] = {}
     result = {}
     for pool in pools:
         name = pool.spec.template.spec.node_class_ref.name
         catalog = by_class.get(name, NodeClassCatalog(name, not_ready="there is no such EC2NodeClass"))
         not_ready = f"EC2NodeClass {name} is not ready: {catalog.not_ready}" if catalog.not_ready else ""
-        if snapshot.manifests.node_overlays:
-            types = _overlaid(catalog, pool, snapshot)
-            result[pool.metadata.name] = Catalogue(_table(types, snapshot, axis), not_ready)
+        if overlaid:
+            result[pool.metadata.name] = Catalogue(_table(overlaid[pool.metadata.name], snapshot, axis), not_ready)
             continue
         if name not in shared:
             shared[name] = Catalogue(_table(catalog.instance_types, snapshot, axis), not_ready)
@@ -108,11 +107,19 @@ def _catalogues(snapshot: Snapshot, pools: Sequence[NodePool], axis: Axis) -> di
     return result
 
 
-def _overlaid(catalog: NodeClassCatalog, pool: NodePool, snapshot: Snapshot) -> Sequence[InstanceType]:
-    # Few installs have overlays; the others need not load the code for them.
-    overlays = importlib.import_module("shiplap.instances.overlays")
-    types: Sequence[InstanceType] = overlays.apply(catalog.instance_types, pool, snapshot.manifests.node_overlays)
-    return types
+def _overlaid(
+    snapshot: Snapshot, pools: Sequence[NodePool], by_class: Mapping[str, NodeClassCatalog]
+) -> dict[str, Sequence[InstanceType]]:
+    """Instance types by pool with overlays applied; an overlay that conflicts anywhere is applied nowhere."""
+    from shiplap.instances import overlays  # noqa: PLC0415 - few installs have overlays; others need not load it
+
+    seen = [
+        (pool, by_class[name].instance_types if name in by_class else ())
+        for pool in pools
+        for name in (pool.spec.template.spec.node_class_ref.name,)
+    ]
+    accepted = overlays.without_conflicts(seen, snapshot.manifests.node_overlays)
+    return {pool.metadata.name: overlays.apply(types, pool, accepted) for pool, types in seen}
 
 
 def _table(types: Sequence[InstanceType], snapshot: Snapshot, axis: Axis) -> TypeTable:

@@ -1,0 +1,321 @@
+"""Files that stand for a cluster: its objects as kubectl prints them, and a catalogue of instance types.
+
+What a decision does not read is passed over; what it reads must be sound, or the file, object and field are named.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from shiplap.api.documents import Document, read_documents
+from shiplap.api.nodeclaim import ClaimState, NodeClaim, PodReference
+from shiplap.api.types import NodeClassReference, RequirementSpec
+from shiplap.errors import InvalidInput
+from shiplap.instances.types import InstanceType, LearnedCapacity, Offering
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.objects import DaemonSet, Event, Node, ObjectMeta, Pod, ResourceRequirements, Taint
+from shiplap.kubernetes.quantity import PODS, parse_resources
+from shiplap.kubernetes.requests import pod_requests
+from shiplap.kubernetes.requirements import Requirement, Requirements, requirement
+from shiplap.scheduling.snapshot import ClusterView
+
+T = TypeVar("T")
+DEFAULT_PODS = 110
+"""Pods per node where a catalogue file says nothing, kubelet's own default."""
+
+
+class ClusterState(msgspec.Struct, frozen=True):
+    """The part of a cluster that a decision reads."""
+
+    view: ClusterView
+    claims: tuple[NodeClaim, ...] = ()
+
+
+class _Fields(msgspec.Struct, frozen=True, rename="camel"):
+    pass
+
+
+class _ClaimSpec(_Fields, frozen=True):
+    node_class_ref: NodeClassReference = NodeClassReference("")
+    requirements: tuple[RequirementSpec, ...] = ()
+    taints: tuple[Taint, ...] = ()
+    startup_taints: tuple[Taint, ...] = ()
+    resources: ResourceRequirements = ResourceRequirements()
+
+
+class _Condition(_Fields, frozen=True):
+    type: str = ""
+    status: str = ""
+
+
+class _ClaimStatus(_Fields, frozen=True):
+    node_name: str = ""
+    provider_id: str = msgspec.field(default="", name="providerID")
+    image_id: str = msgspec.field(default="", name="imageID")
+    allocatable: dict[str, str | int | float] = {}
+    conditions: tuple[_Condition, ...] = ()
+
+
+class _ClaimObject(_Fields, frozen=True):
+    """A karpenter.sh/v1 NodeClaim as the API has it."""
+
+    metadata: ObjectMeta
+    spec: _ClaimSpec = _ClaimSpec()
+    status: _ClaimStatus = _ClaimStatus()
+
+
+class _OfferingEntry(_Fields, frozen=True, forbid_unknown_fields=True):
+    zone: str
+    capacity_type: str
+    price: float
+    available: bool = True
+    zone_id: str = ""
+    reservation_id: str = ""
+    reservation_capacity: int = 0
+
+
+class _TypeEntry(_Fields, frozen=True, forbid_unknown_fields=True):
+    name: str
+    capacity: dict[str, str | int | float]
+    overhead: dict[str, str | int | float] = {}
+    requirements: tuple[RequirementSpec, ...] = ()
+    offerings: tuple[_OfferingEntry, ...] = ()
+
+
+class _CatalogFile(_Fields, frozen=True, forbid_unknown_fields=True):
+    instance_types: tuple[_TypeEntry, ...]
+
+
+def read_cluster_state(paths: Sequence[Path]) -> ClusterState:
+    """Read Pods, Nodes, DaemonSets, Events and NodeClaims from files, folders or `-`; other kinds are passed over.
+
+    Raises:
+        InvalidInput: something cannot be read, has a malformed field, or is there twice.
+    """
+    found: dict[str, list[Any]] = {kind: [] for kind in _READERS}
+    seen: dict[tuple[str, str, str], Document] = {}
+    for document in (document for path in paths for document in read_documents(path)):
+        kind = document.data.get("kind")
+        if not isinstance(kind, str):
+            raise InvalidInput(document.source, "kind is missing", document=document.name, line=document.line)
+        if kind not in found:
+            continue
+        item = _READERS[kind](document)
+        key = (kind, item.metadata.namespace or "default", item.metadata.name)
+        if key in seen and kind != "Event":
+            first = seen[key]
+            reason = f"is there twice, first in {first.source} line {first.line}"
+            raise InvalidInput(document.source, reason, document=document.name, line=document.line)
+        seen[key] = document
+        found[kind].append(item)
+    view = ClusterView(
+        pods=tuple(found["Pod"]),
+        nodes=tuple(found["Node"]),
+        daemon_sets=tuple(found["DaemonSet"]),
+        events=tuple(found["Event"]),
+    )
+    return ClusterState(view, tuple(_claim(item, found["Pod"]) for item in found["NodeClaim"]))
+
+
+def read_catalog(path: Path) -> tuple[InstanceType, ...]:
+    """The instance types of a catalogue file, JSON or YAML, its figures taken as given; sorted by name.
+
+    Raises:
+        InvalidInput: the file cannot be read, a field is unknown, missing or malformed, or a type is there twice.
+    """
+    documents = read_documents(path)
+    if len(documents) != 1:
+        raise InvalidInput(str(path), f"expected one document with instanceTypes, found {len(documents)}")
+    entries = _convert(documents[0], documents[0].data, _CatalogFile).instance_types
+    types: dict[str, InstanceType] = {}
+    for place, entry in enumerate(entries):
+        where = f"instanceTypes[{place}]"
+        if entry.name in types:
+            raise InvalidInput(str(path), f"{entry.name} is there twice", field=f"{where}.name")
+        types[entry.name] = _instance_type(str(path), where, entry)
+    return tuple(types[name] for name in sorted(types))
+
+
+def for_unknown_ami(learned: Iterable[LearnedCapacity], amis: Sequence[str]) -> tuple[LearnedCapacity, ...]:
+    """Learned capacity as it applies when manifests alone are planned and no AMI is resolved.
+
+    Entries of the AMIs that the EC2NodeClass names by id count, or of all AMIs when it names none; of several for one
+    type and kubelet settings the one observed last.
+    """
+    latest: dict[tuple[str, str], LearnedCapacity] = {}
+    for entry in sorted(learned, key=lambda entry: (_observed_at(entry), entry.ami)):
+        if not amis or entry.ami in amis:
+            latest[entry.instance_type, entry.kubelet_hash] = msgspec.structs.replace(entry, ami="")
+    return tuple(latest[key] for key in sorted(latest))
+
+
+def _observed_at(entry: LearnedCapacity) -> float:
+    return max((observation.observed_at for observation in entry.recent), default=0.0)
+
+
+def _instance_type(source: str, where: str, entry: _TypeEntry) -> InstanceType:
+    capacity = {PODS: DEFAULT_PODS} | _amounts(source, f"{where}.capacity", entry.capacity)
+    return InstanceType(
+        name=entry.name,
+        requirements=_requirements(source, where, entry),
+        capacity=capacity,
+        overhead=_amounts(source, f"{where}.overhead", entry.overhead),
+        offerings=tuple(
+            Offering(
+                offering.zone,
+                offering.capacity_type,
+                offering.price,
+                offering.available,
+                offering.zone_id,
+                offering.reservation_id,
+                offering.reservation_capacity,
+            )
+            for offering in entry.offerings
+        ),
+        sources=dict.fromkeys(capacity, "catalog"),
+    )
+
+
+def _requirements(source: str, where: str, entry: _TypeEntry) -> tuple[Requirement, ...]:
+    parsed = []
+    for place, item in enumerate(entry.requirements):
+        try:
+            parsed.append(requirement(item.key, item.operator, item.values, item.min_values))
+        except ValueError as error:
+            raise InvalidInput(source, str(error), field=f"{where}.requirements[{place}]") from error
+    return tuple(Requirements(parsed).values())
+
+
+def _amounts(source: str, field: str, quantities: dict[str, str | int | float]) -> dict[str, int]:
+    try:
+        return parse_resources(quantities)
+    except ValueError as error:
+        raise InvalidInput(source, str(error), field=field) from error
+
+
+def _pod(document: Document) -> Pod:
+    pod = _object(document, Pod)
+    try:
+        pod_requests(pod)
+    except ValueError as error:
+        raise _refused(document, "spec.containers", str(error)) from error
+    return pod
+
+
+def _node(document: Document) -> Node:
+    node = _object(document, Node)
+    for field, quantities in (("capacity", node.status.capacity), ("allocatable", node.status.allocatable)):
+        try:
+            parse_resources(quantities)
+        except ValueError as error:
+            raise _refused(document, f"status.{field}", str(error)) from error
+    return node
+
+
+def _claim_object(document: Document) -> _ClaimObject:
+    item = _object(document, _ClaimObject)
+    for field, check in (
+        ("status.allocatable", lambda: parse_resources(item.status.allocatable)),
+        ("spec.resources.requests", lambda: parse_resources(item.spec.resources.requests)),
+        ("spec.requirements", lambda: Requirements.of(item.spec.requirements)),
+    ):
+        try:
+            check()
+        except ValueError as error:
+            raise _refused(document, field, str(error)) from error
+    return item
+
+
+_READERS: dict[str, Callable[[Document], Any]] = {
+    "Pod": _pod,
+    "Node": _node,
+    "DaemonSet": lambda document: _object(document, DaemonSet),
+    "Event": lambda document: _object(document, Event),
+    "NodeClaim": _claim_object,
+}
+
+
+def _claim(item: _ClaimObject, pods: Iterable[Pod]) -> NodeClaim:
+    """The record of a claim. Pods that kube-scheduler nominated to its node are those it was launched for."""
+    known, status = item.metadata.labels, item.status
+    listed = next(
+        (r.values for r in item.spec.requirements if r.key == labels.INSTANCE_TYPE and r.operator == "In"), ()
+    )
+    promised = [pod for pod in pods if pod.status.nominated_node_name == item.metadata.name]
+    return NodeClaim(
+        cluster="",
+        name=item.metadata.name,
+        node_pool=known.get(labels.NODE_POOL, ""),
+        node_class=item.spec.node_class_ref.name,
+        state=_state(item),
+        requirements=item.spec.requirements,
+        labels=known,
+        annotations=item.metadata.annotations,
+        taints=item.spec.taints,
+        startup_taints=item.spec.startup_taints,
+        instance_types=listed,
+        requests=parse_resources(item.spec.resources.requests),
+        pods=tuple(PodReference(pod.metadata.namespace or "default", pod.metadata.name) for pod in promised),
+        instance_id=status.provider_id.rpartition("/")[2],
+        instance_type=known.get(labels.INSTANCE_TYPE, ""),
+        zone=known.get(labels.ZONE, ""),
+        capacity_type=known.get(labels.CAPACITY_TYPE, ""),
+        ami=status.image_id,
+        allocatable=parse_resources(status.allocatable),
+        node_name=status.node_name,
+    )
+
+
+def _state(item: _ClaimObject) -> ClaimState:
+    if item.metadata.deletion_timestamp:
+        return ClaimState.TERMINATING
+    true = {condition.type for condition in item.status.conditions if condition.status == "True"}
+    for condition, state in (
+        ("Initialized", ClaimState.INITIALIZED),
+        ("Registered", ClaimState.REGISTERED),
+        ("Launched", ClaimState.LAUNCHED),
+    ):
+        if condition in true:
+            return state
+    return ClaimState.LAUNCHED if item.status.provider_id else ClaimState.PLANNED
+
+
+def _object(document: Document, kind: type[T]) -> T:
+    item = _convert(document, _without_nulls(document.data), kind)
+    name = getattr(item, "metadata").name  # noqa: B009 - every kind read here has metadata
+    if not name:
+        raise _refused(document, "metadata.name", "is missing; objects need a name of their own (not generateName)")
+    return item
+
+
+def _without_nulls(value: Any) -> Any:
+    """A null field counts as absent, as on an API server."""
+    if isinstance(value, dict):
+        return {key: _without_nulls(entry) for key, entry in value.items() if entry is not None}
+    if isinstance(value, list):
+        return [_without_nulls(entry) for entry in value]
+    return value
+
+
+def _convert(document: Document, data: Any, kind: type[T]) -> T:
+    try:
+        return msgspec.convert(data, kind)
+    except msgspec.ValidationError as error:
+        reason, field = _reason_and_field(str(error))
+        raise _refused(document, field, reason) from error
+
+
+def _reason_and_field(text: str) -> tuple[str, str]:
+    """Take msgspec's "Expected `int`, got `str` - at `$.spec.x[0]`" apart."""
+    found = re.fullmatch(r"(.*?)(?: - at `(?:key in )?\$\.?(.*)`)?", text, re.DOTALL)
+    return (found[1].replace("`", ""), (found[2] or "").replace("[...]", "")) if found else (text, "")
+
+
+def _refused(document: Document, field: str, reason: str) -> InvalidInput:
+    path = tuple(int(step) if step.isdigit() else step for step in re.findall(r"[^.\[\]]+", field))
+    return InvalidInput(document.source, reason, document=document.name, field=field, line=document.line_of(path))
