@@ -1,0 +1,45 @@
+"""Holds a cluster's watches for a while and tells the bus what they show."""
+
+from __future__ import annotations
+
+import time
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from shiplap.errors import ClusterError, UnknownCluster
+from shiplap.provisioning.watch import watch
+from shiplap.provisioning.wiring import Install
+
+if TYPE_CHECKING:
+    from aws_lambda_powertools.utilities.typing import LambdaContext
+
+LONGEST_S = 14 * 60
+"""One invocation watches no longer, in seconds: the next one has begun by then."""
+
+RESERVE_S = 5.0
+"""Time left for the end of the invocation, in seconds."""
+
+
+@cache
+def install() -> Install:
+    """What this function has, made at the first invocation and kept."""
+    return Install.of_environment("watch")
+
+
+def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
+    """Lambda's entry point: `{"cluster": name}` in, the number of events told out."""
+    own = install()
+    name = str(event.get("cluster", ""))
+    lasts_s = min(LONGEST_S, context.get_remaining_time_in_millis() / 1000 - RESERVE_S)
+    with own.reporting(context.aws_request_id):
+        try:
+            world = own.world(own.settings.cluster(name))
+            return {"told": watch(name, world, deadline=own.clock.now() + lasts_s, pause=time.sleep)}
+        except UnknownCluster as error:
+            own.meter.count("UnknownClusters")
+            own.logger.warning("dropped: %s", error)
+            return {"told": 0}
+        except ClusterError as error:  # shown as a failed invocation too; the sweep goes on without watches
+            own.meter.count(type(error).__name__)
+            own.logger.error("watch ended: %s", error, extra={"cluster": name})
+            raise
