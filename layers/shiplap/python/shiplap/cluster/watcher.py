@@ -1,0 +1,249 @@
+"""Watches a cluster for what may need a decision: pods that become unschedulable, nodes that join or become ready.
+
+What is seen is only a hint that makes things fast; whatever a watch misses, the sweep finds. So nothing here is kept
+beyond the iteration, and a watch that breaks is simply begun anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from queue import Empty, Queue
+from threading import Event, Thread
+from typing import TypeVar
+
+import msgspec
+
+from shiplap.cluster.pending import is_unschedulable
+from shiplap.errors import ClusterUnreachable, ResourceVersionGone, TooManyRequests
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.objects import Node, Pod
+from shiplap.ports import Clock, ClusterApi, WatchEvent
+
+KINDS = ("nodes", "pods")
+
+_WINDOW_S = 60.0
+"""One watch request lasts no longer, so that an iteration that was left does not keep a connection for long."""
+
+_PAUSES_S = (0.5, 1.0, 2.0, 4.0, 8.0)
+"""Before each new try after a failure; as many failures in a row are borne."""
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """What is new: pods that became unschedulable, nodes that appeared, nodes that became ready; sorted by name."""
+
+    pods: tuple[Pod, ...] = ()
+    joined: tuple[Node, ...] = ()
+    ready: tuple[Node, ...] = ()
+
+    def __bool__(self) -> bool:
+        """Whether there is anything in it."""
+        return bool(self.pods or self.joined or self.ready)
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """All pending pods or all nodes, at the start of a watch or when it had to begin anew."""
+
+    kind: str
+    objects: tuple[Pod, ...] | tuple[Node, ...]
+
+
+Seen = Listed | WatchEvent
+
+
+class Tracker:
+    """Remembers what was reported, so that each pod and node is reported once per change that matters.
+
+    Of the nodes there from the start only those are reported that were launched for a NodePool and are not initialised:
+    a watch that takes over from another must not report every node of the cluster.
+    """
+
+    def __init__(self) -> None:
+        self._unschedulable: set[str] = set()
+        self._nodes: dict[str, bool] | None = None
+        self._pods: dict[str, Pod] = {}
+        self._joined: dict[str, Node] = {}
+        self._ready: dict[str, Node] = {}
+
+    def see(self, seen: Seen) -> None:
+        """Take note of a list or a change."""
+        if isinstance(seen, Listed):
+            if seen.kind == "pods":
+                self._list_pods(seen.objects)
+            else:
+                self._list_nodes(seen.objects)
+        elif seen.type != "BOOKMARK":
+            if isinstance(seen.object, Pod):
+                self._see_pod(seen.object, gone=seen.type == "DELETED")
+            else:
+                self._see_node(seen.object, gone=seen.type == "DELETED")
+
+    @property
+    def has_news(self) -> bool:
+        """Whether `take` would return anything."""
+        return bool(self._pods or self._joined or self._ready)
+
+    def take(self) -> Batch:
+        """What became new since the last call."""
+        batch = Batch(_sorted(self._pods), _sorted(self._joined), _sorted(self._ready))
+        self._pods, self._joined, self._ready = {}, {}, {}
+        return batch
+
+    def _list_pods(self, pods: Sequence[Pod | Node]) -> None:
+        self._unschedulable &= {pod.metadata.uid for pod in pods}
+        for pod in pods:
+            if isinstance(pod, Pod):
+                self._see_pod(pod, gone=False)
+
+    def _list_nodes(self, nodes: Sequence[Pod | Node]) -> None:
+        listed = [node for node in nodes if isinstance(node, Node)]
+        if self._nodes is None:
+            self._nodes = {node.metadata.uid: _is_ready(node) for node in listed if not _is_unfinished(node)}
+        present = {node.metadata.uid for node in listed}
+        self._nodes = {uid: ready for uid, ready in self._nodes.items() if uid in present}
+        for node in listed:
+            self._see_node(node, gone=False)
+
+    def _see_pod(self, pod: Pod, *, gone: bool) -> None:
+        uid = pod.metadata.uid
+        if gone or not is_unschedulable(pod):
+            self._unschedulable.discard(uid)
+            self._pods.pop(uid, None)
+        elif uid not in self._unschedulable:
+            self._unschedulable.add(uid)
+            self._pods[uid] = pod
+
+    def _see_node(self, node: Node, *, gone: bool) -> None:
+        known = self._nodes = {} if self._nodes is None else self._nodes
+        uid, ready = node.metadata.uid, _is_ready(node)
+        if gone:
+            for nodes in (known, self._joined, self._ready):
+                nodes.pop(uid, None)
+            return
+        if uid not in known:
+            self._joined[uid] = node
+        if ready and not known.get(uid):
+            self._ready[uid] = node
+        known[uid] = ready
+
+
+class KindWatch:
+    """One kind of object, listed first and then watched from where the list ended."""
+
+    def __init__(self, api: ClusterApi, kind: str) -> None:
+        self.kind = kind
+        self._api = api
+        self._version = ""
+
+    def poll(self, timeout_s: float) -> Iterator[Seen]:
+        """One round: a list if there is nothing to continue from, then changes for `timeout_s` seconds.
+
+        Raises:
+            ClusterError: or one of its kinds; the next round continues or begins anew, whichever is possible.
+        """
+        if not self._version:
+            objects, version = self._api.list_for_watch(self.kind)
+            yield Listed(self.kind, objects)
+            self._version = version
+        try:
+            for event in self._api.watch(self.kind, self._version, timeout_s):
+                self._version = event.resource_version
+                yield event
+        except ResourceVersionGone:
+            self._version = ""
+
+
+def look(watches: Sequence[KindWatch], tracker: Tracker) -> Batch:
+    """One round of every watch without waiting: for a simulation, in which nothing happens meanwhile."""
+    for watch in watches:
+        for seen in watch.poll(0.0):
+            tracker.see(seen)
+    return tracker.take()
+
+
+def batches(
+    api: ClusterApi, *, clock: Clock, deadline_at: float, pause: Callable[[float], None], gather_s: float = 0.2
+) -> Iterator[Batch]:
+    """What is new, as it happens, until `deadline_at` (epoch seconds).
+
+    Whatever follows within `gather_s` seconds of a first change is part of its batch. Lost connections and throttling
+    are borne for a while, with pauses.
+
+    Raises:
+        ClusterError: the API server refuses, or stays unreachable.
+    """
+    queue: Queue[Seen | Exception] = Queue()
+    stop = Event()
+    for kind in KINDS:
+        arguments = (KindWatch(api, kind), clock, deadline_at, pause, stop, queue)
+        Thread(target=_read, args=arguments, name=f"watch-{kind}", daemon=True).start()
+    tracker = Tracker()
+    due_at = deadline_at
+    try:
+        while (now := clock.now()) < deadline_at:
+            if now >= due_at:
+                due_at = deadline_at
+                if batch := tracker.take():  # empty when a pod was bound meanwhile
+                    yield batch
+            try:
+                seen = queue.get(timeout=max(0.001, min(1.0, due_at - now)))
+            except Empty:
+                continue
+            if isinstance(seen, Exception):
+                raise seen
+            tracker.see(seen)
+            if tracker.has_news and due_at == deadline_at:
+                due_at = min(deadline_at, clock.now() + gather_s)
+        if batch := tracker.take():
+            yield batch
+    finally:
+        stop.set()
+
+
+def _read(
+    watch: KindWatch,
+    clock: Clock,
+    deadline_at: float,
+    pause: Callable[[float], None],
+    stop: Event,
+    queue: Queue[Seen | Exception],
+) -> None:
+    """The body of a reading thread: rounds of one watch until the deadline, a lasting failure or `stop`."""
+    failures = 0
+    while not stop.is_set() and (now := clock.now()) < deadline_at:
+        try:
+            for seen in watch.poll(min(_WINDOW_S, deadline_at - now)):
+                if stop.is_set():
+                    return
+                queue.put(seen)
+                failures = 0
+        except (ClusterUnreachable, TooManyRequests) as error:
+            if failures == len(_PAUSES_S):
+                queue.put(error)
+                return
+            pause(_PAUSES_S[failures])
+            failures += 1
+        except Exception as error:  # noqa: BLE001 - handed to the iteration, which raises it: a thread has no caller
+            queue.put(error)
+            return
+        else:
+            if clock.now() - now < _PAUSES_S[0]:
+                pause(_PAUSES_S[0])  # a server that ends watches at once must not be asked in a tight loop
+
+
+Found = TypeVar("Found", Pod, Node)
+
+
+def _sorted(found: dict[str, Found]) -> tuple[Found, ...]:
+    return tuple(sorted(found.values(), key=lambda item: (item.metadata.namespace, item.metadata.name)))
+
+
+def _is_ready(node: Node) -> bool:
+    return any(condition.type == "Ready" and condition.status == "True" for condition in node.status.conditions)
+
+
+def _is_unfinished(node: Node) -> bool:
+    """Launched for a NodePool, and not yet registered and initialised."""
+    ours = labels.NODE_POOL in node.metadata.labels or any(
+        taint.key == labels.UNREGISTERED_TAINT for taint in node.spec.taints
+    )
+    return ours and node.metadata.labels.get(labels.INITIALIZED) != "true"
