@@ -98,3 +98,20 @@ def _totals(world: Observation) -> Text:
         f"{result.misses} misses; {result.hourly:.4f} USD/h (estimated prices); "
         f"event to launch p50 {latency.p50:.2f} s, max {latency.max:.2f} s"
     )
+
+
+def remember(happened: list[str], world: Observation) -> None:
+    """Add a line for everything that is new in an observation: launches, joins, misses, bindings per node."""
+    lines = []
+    for cluster in world.clusters:
+        for claim in cluster.claims:
+            what = f"{cluster.name}: {claim.name}"
+            if claim.instance_id:
+                lines.append(f"{what}: {claim.instance_type} in {claim.zone} launched, tier {claim.tier}")
+            if claim.node_name:
+                lines.append(f"{what}: joined as {claim.node_name}")
+            if claim.missed:
+                lines.append(f"{what}: MISSED, {claim.instance_type} on {claim.ami} has less than predicted")
+            if claim.failure:
+                lines.append(f"{what}: {claim.failure}")
+    happened.extend(line for line in lines if line not in happened)

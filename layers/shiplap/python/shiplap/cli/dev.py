@@ -1,0 +1,65 @@
+"""`shiplap dev`: the whole system on this machine, while a scenario plays."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.live import Live
+
+from shiplap.cli.output import Format, Output, emit
+from shiplap.local import report, scenario, screen
+from shiplap.local.observation import Observation
+from shiplap.local.player import play
+from shiplap.local.stage import LocalStage
+
+
+def dev(
+    name: Annotated[
+        str, typer.Option("--scenario", help="A bundled scenario, or a folder with a scenario.yaml.")
+    ] = "flex-first",
+    once: Annotated[bool, typer.Option("--once", help="Print only the report, and end when it is done.")] = False,
+    output: Output = Format.TABLE,
+) -> int:
+    """Play a scenario on an emulated AWS and a simulated cluster, with the deployed functions.
+
+    Exit code 0 when every expectation of the scenario and every promise held, else 1.
+    """
+    folder = scenario.folder_of(name)
+    loaded = scenario.load(folder)
+    live = not once and output is Format.TABLE
+    result = _live(name, loaded, folder) if live else _quiet(name, loaded, folder)
+    emit(result, output, lambda: report.table(result))
+    return 0 if all(result.invariants.values()) else 1
+
+
+def _quiet(name: str, loaded: scenario.Scenario, folder: Path) -> report.Report:
+    """Lines on stderr, so that stdout holds the report alone."""
+    started = time.monotonic()
+    said: list[str] = []
+
+    def tell(line: str) -> None:
+        if said[-1:] != [line]:
+            said.append(line)
+            sys.stderr.write(f"{time.monotonic() - started:6.1f} s  {line}\n")
+
+    with LocalStage(loaded, folder, tell) as stage:
+        return play(name, loaded, stage, lambda say, _world: tell(say))
+
+
+def _live(name: str, loaded: scenario.Scenario, folder: Path) -> report.Report:
+    console = Console()
+    happened: list[str] = []
+    with console.status("setting up") as status, LocalStage(loaded, folder, status.update) as stage:
+        status.stop()
+        with Live(console=console, refresh_per_second=4, transient=True) as picture:
+
+            def show(say: str, world: Observation) -> None:
+                screen.remember(happened, world)
+                picture.update(screen.frame(loaded.about, say, world, happened))
+
+            return play(name, loaded, stage, show)
