@@ -1,0 +1,278 @@
+"""Capacity, overhead and allocatable, by Karpenter's published figures and those its own tests assert."""
+
+from __future__ import annotations
+
+import pytest
+
+from shiplap.instances.capacity import careful, estimated_memory
+from shiplap.instances.max_pods import recommended
+from shiplap.instances.overhead import reserved_cpu
+from shiplap.instances.setting import CapacitySetting, VpcCni
+from tests.unit.instances.given_instances import GIB, MIB, disk, kind, node_class, yields
+
+# type: vCPU, MiB of EC2, capacity, pods, kube-reserved, allocatable Mi, allocatable cpu m, Bottlerocket with prefixes Mi
+WORKED = {
+    "t4g.nano": (2, 512, 414, 4, 299, 15, 1930, -315),
+    "t3.micro": (2, 1024, 947, 4, 299, 548, 1930, 218),
+    "t3.medium": (2, 4096, 3788, 17, 442, 3246, 1930, 2223),
+    "t3.large": (2, 8192, 7577, 35, 640, 6837, 1930, 6012),
+    "c6g.medium": (1, 2048, 1835, 8, 343, 1392, 940, 402),
+    "r8gd.medium": (1, 8192, 7518, 8, 343, 7075, 940, 6085),
+    "m5.large": (2, 8192, 7577, 29, 574, 6903, 1930, 6012),
+    "m7g.large": (2, 8192, 7518, 29, 574, 6844, 1930, 5953),
+    "c7i-flex.large": (2, 4096, 3788, 29, 574, 3114, 1930, 2223),
+    "c5.large": (2, 4096, 3788, 29, 574, 3114, 1930, 2223),
+    "c5.xlarge": (4, 8192, 7577, 58, 893, 6584, 3920, 6012),
+    "m5.xlarge": (4, 16384, 15155, 58, 893, 14162, 3920, 13590),
+    "g4dn.xlarge": (4, 16384, 15155, 29, 574, 14481, 3920, 13590),
+    "inf2.xlarge": (4, 16384, 15155, 58, 893, 14162, 3920, 13590),
+    "m7a.4xlarge": (16, 65536, 60620, 234, 2829, 57691, 15890, 59055),
+    "m7i-flex.8xlarge": (32, 131072, 121241, 234, 2829, 118312, 31850, 118136),
+    "r5a.8xlarge": (32, 262144, 242483, 234, 2829, 239554, 31850, 239378),
+    "r5.12xlarge": (48, 393216, 363724, 234, 2829, 360795, 47810, 360619),
+    "m5.24xlarge": (96, 393216, 363724, 737, 8362, 355262, 95690, 360619),
+    "m5.metal": (96, 393216, 363724, 737, 8362, 355262, 95690, 360619),
+    "i3.large": (2, 15616, 14444, 29, 574, 13770, 1930, 13770),
+    "c4.large": (2, 3840, 3552, 29, 574, 2878, 1930, 2878),
+    "i4i.32xlarge": (128, 1048576, 969932, 737, 8362, 961470, 127610, 966827),
+    "m6idn.32xlarge": (128, 524288, 484966, 394, 4589, 480277, 127610, 481861),
+    "g5.48xlarge": (192, 786432, 727449, 345, 4050, 723299, 191450, 724344),
+    "p4d.24xlarge": (96, 1179648, 1091174, 737, 8362, 1082712, 95690, 1088069),
+    "p5.48xlarge": (192, 2097152, 1939865, 100, 1355, 1938410, 191450, 1936760),
+    "trn1.32xlarge": (128, 524288, 484966, 247, 2972, 481894, 127610, 481861),
+    "u-6tb1.112xlarge": (448, 6291456, 5819596, 737, 8362, 5811134, 446810, 5816491),
+}
+
+# r5a.8xlarge: overhead fraction, MiB deducted, capacity, allocatable
+R5A = {
+    0.0: (0, 262144, 259215),
+    0.02: (5243, 256901, 253972),
+    0.04: (10486, 251658, 248729),
+    0.045: (11797, 250347, 247418),
+    0.048: (12583, 249561, 246632),
+    0.0488: (12793, 249351, 246422),
+    0.0489: (12819, 249325, 246396),
+    0.05: (13108, 249036, 246107),
+    0.06: (15729, 246415, 243486),
+    0.07: (18351, 243793, 240864),
+    0.075: (19661, 242483, 239554),
+    0.08: (20972, 241172, 238243),
+    0.1: (26215, 235929, 233000),
+}
+
+
+@pytest.mark.parametrize("name", WORKED)
+def test_worked_examples(name: str) -> None:
+    v_cpus, stated, capacity, pods, reserved, memory, cpu, _ = WORKED[name]
+    made = yields(name)
+    assert kind(name).memory_info.size_in_mi_b == stated
+    assert made.capacity["cpu"] == v_cpus * 1000
+    assert made.capacity["memory"] == capacity * MIB
+    assert made.capacity["pods"] == pods
+    assert made.overhead["memory"] == (reserved + 100) * MIB
+    assert made.allocatable["memory"] == memory * MIB
+    assert made.allocatable["cpu"] == cpu
+    assert made.allocatable["ephemeral-storage"] == 17 * GIB
+
+
+@pytest.mark.parametrize("name", WORKED)
+def test_bottlerocket_reserves_by_the_pods_it_is_told(name: str) -> None:
+    prefixes = VpcCni(prefix_delegation=True)
+    made = yields(name, node_class("Bottlerocket"), CapacitySetting(cni=prefixes))
+    assert made.capacity["pods"] == recommended(kind(name), prefixes)
+    assert made.allocatable["memory"] == WORKED[name][-1] * MIB
+
+
+@pytest.mark.parametrize("fraction", R5A)
+def test_memory_overhead_of_r5a_8xlarge(fraction: float) -> None:
+    deducted, capacity, allocatable = R5A[fraction]
+    assert capacity == 262144 - deducted
+    made = yields("r5a.8xlarge", setting=CapacitySetting(vm_memory_overhead_percent=fraction))
+    assert made.capacity["memory"] == capacity * MIB
+    assert made.allocatable["memory"] == allocatable * MIB
+
+
+@pytest.mark.parametrize(
+    ("family", "reserved"),
+    [("AL2", 640), ("AL2023", 640), ("Custom", 640), ("Bottlerocket", 365), ("Windows2022", 365)],
+)
+def test_memory_reserved_with_ten_pods(family: str, reserved: int) -> None:
+    made = yields("t3.large", node_class(family, kubelet={"maxPods": 10}))
+    assert made.capacity["pods"] == 10
+    assert made.overhead["memory"] == (reserved + 100) * MIB
+
+
+@pytest.mark.parametrize(
+    ("family", "pods", "reserved"),
+    [
+        ("AL2", 24, 640),
+        ("AL2023", 24, 640),
+        ("Custom", 24, 640),
+        ("Bottlerocket", 24, 519),
+        ("Windows2019", 110, 1465),
+        ("Windows2022", 110, 1465),
+        ("Windows2025", 110, 1465),
+    ],
+)
+def test_memory_reserved_with_a_reserved_interface(family: str, pods: int, reserved: int) -> None:
+    made = yields("t3.large", node_class(family), CapacitySetting(reserved_enis=1))
+    assert made.capacity["pods"] == pods
+    assert made.overhead["memory"] == (reserved + 100) * MIB
+
+
+def test_no_interface_left_means_no_pods() -> None:
+    assert yields("t3.large", setting=CapacitySetting(reserved_enis=1_000_000)).capacity["pods"] == 0
+
+
+@pytest.mark.parametrize(
+    ("v_cpus", "millicores"),
+    [
+        (1, 60),
+        (2, 70),
+        (4, 80),
+        (8, 90),
+        (16, 110),
+        (32, 150),
+        (48, 190),
+        (64, 230),
+        (96, 310),
+        (128, 390),
+        (192, 550),
+        (448, 1190),
+    ],
+)
+def test_reserved_cpu(v_cpus: int, millicores: int) -> None:
+    assert reserved_cpu(v_cpus) == millicores
+
+
+def test_reserved_by_default() -> None:
+    made = yields("m5.xlarge")
+    assert made.overhead == {"cpu": 80, "memory": (893 + 100) * MIB, "ephemeral-storage": 3 * GIB}
+
+
+def test_kube_reserved_replaces_only_what_it_names_and_system_reserved_is_added() -> None:
+    kubelet = {
+        "kubeReserved": {"memory": "10Gi", "cpu": "2", "ephemeral-storage": "2Gi"},
+        "systemReserved": {"cpu": "100m", "memory": "1Gi"},
+    }
+    made = yields("m5.24xlarge", node_class(kubelet=kubelet))
+    assert made.overhead == {"cpu": 2100, "memory": 11 * GIB + 100 * MIB, "ephemeral-storage": 4 * GIB}
+    partly = yields("m5.xlarge", node_class(kubelet={"kubeReserved": {"memory": "1Gi"}}))
+    assert partly.overhead["cpu"] == 80
+    assert partly.overhead["memory"] == GIB + 100 * MIB
+
+
+@pytest.mark.parametrize(
+    ("threshold", "evicted"),
+    [("500Mi", 500 * MIB), ("10%", 794_506_036), ("100%", 0), ("0%", 0)],
+)
+def test_eviction_threshold_of_memory(threshold: str, evicted: int) -> None:
+    made = yields("m5.large", node_class(kubelet={"evictionHard": {"memory.available": threshold}}))
+    assert made.overhead["memory"] == 574 * MIB + evicted
+
+
+def test_soft_eviction_does_not_matter() -> None:
+    soft = {"evictionSoft": {"memory.available": "5Gi"}, "evictionSoftGracePeriod": {"memory.available": "1m"}}
+    assert yields("m5.large", node_class(kubelet=soft)).overhead == yields("m5.large").overhead
+
+
+def test_eviction_threshold_of_the_disk() -> None:
+    made = yields("m5.large", node_class(kubelet={"evictionHard": {"nodefs.available": "5%"}}))
+    assert made.overhead["ephemeral-storage"] == 2 * GIB
+
+
+@pytest.mark.parametrize(
+    ("name", "allocatable_ki"),
+    [("t4g.small", 1408312), ("t4g.medium", 3377496), ("t4g.xlarge", 15136012), ("m5.large", 7220184)],
+)
+def test_never_more_than_kubelets_really_report(name: str, allocatable_ki: int) -> None:
+    assert yields(name).allocatable["memory"] <= allocatable_ki * 1024
+
+
+@pytest.mark.parametrize(
+    ("name", "capacity_ki"),
+    [
+        ("c7g.medium", 1873556),  # the formula promises 1835Mi, 5Mi more than there are
+        ("m7a.4xlarge", 64422252),
+        ("m5.large", 7220184 + 674 * 1024),
+        ("t4g.small", 1408312 + 476 * 1024),
+    ],
+)
+def test_the_careful_bound_is_below_what_was_seen_in_the_field(name: str, capacity_ki: int) -> None:
+    made = yields(name)
+    assert not made.verified
+    assert made.careful["memory"] < capacity_ki * 1024
+    assert made.careful["memory"] <= made.capacity["memory"]
+    assert made.careful["ephemeral-storage"] < made.capacity["ephemeral-storage"]
+    assert made.careful["cpu"] == made.capacity["cpu"]
+    assert made.careful["pods"] == made.capacity["pods"]
+
+
+def test_the_careful_bound_follows_the_worst_overhead_seen_on_the_ami() -> None:
+    kind_ = kind("m5.large")
+    estimate = {"memory": 7577 * MIB, "ephemeral-storage": 20 * GIB}
+    assert careful(kind_, estimate)["memory"] == (8192 - 1024 - 128) * MIB
+    assert careful(kind_, estimate, 0.1)["memory"] == pytest.approx((8192 * 0.8 - 128) * MIB, abs=1)
+    assert careful(kind_, estimate, 0.6)["memory"] == 0
+    assert careful(kind_, {**estimate, "memory": 5 * GIB})["memory"] == 5 * GIB, "never above the estimate"
+
+
+def test_arm_loses_its_contiguous_memory_first() -> None:
+    assert estimated_memory(kind("t4g.nano"), 0.0) == 448 * MIB
+    assert estimated_memory(kind("t3.nano"), 0.0) == 512 * MIB
+
+
+@pytest.mark.parametrize(
+    ("family", "mappings", "size"),
+    [
+        ("AL2023", (), 20 * GIB),
+        ("Bottlerocket", (), 20 * GIB),
+        ("Windows2022", (), 50 * GIB),
+        ("Custom", (), 20 * GIB),
+        ("AL2023", (disk("/dev/xvda", "100Gi"),), 100 * GIB),
+        ("AL2023", (disk("/dev/xvda", None),), 20 * GIB),
+        ("AL2023", (disk("/dev/sdf", "100Gi"),), 20 * GIB),
+        ("Windows2022", (disk("/dev/sdf", "100Gi"),), 50 * GIB),
+        ("AL2023", (disk("/dev/sdf", "100Gi"), disk("/dev/sdg", "30G", root=True)), 30 * 10**9),
+        ("Bottlerocket", (disk("/dev/xvda", "8Gi"), disk("/dev/xvdb", "80Gi")), 80 * GIB),
+        ("Custom", (disk("/dev/sda", "8Gi"), disk("/dev/sdb", "1Ti")), 2**40),
+        ("Custom", (disk("/dev/sda", "8Gi"), disk("/dev/sdb", None)), 20 * GIB),
+    ],
+)
+def test_ephemeral_storage(family: str, mappings: tuple[object, ...], size: int) -> None:
+    made = yields("m5.large", node_class(family, block_device_mappings=mappings))
+    assert made.capacity["ephemeral-storage"] == size
+
+
+def test_ephemeral_storage_on_the_instance_store() -> None:
+    raid = node_class(instance_store_policy="RAID0")
+    assert yields("m6idn.32xlarge", raid).capacity["ephemeral-storage"] == 7600 * 10**9
+    assert yields("m5.large", raid).capacity["ephemeral-storage"] == 20 * GIB
+
+
+@pytest.mark.parametrize(
+    ("name", "devices"),
+    [
+        ("g5.48xlarge", {"nvidia.com/gpu": 8, "vpc.amazonaws.com/efa": 1}),
+        ("g6f.xlarge", {}),
+        ("inf2.24xlarge", {"aws.amazon.com/neuron": 6, "aws.amazon.com/neuroncore": 12}),
+        ("trn1.32xlarge", {"aws.amazon.com/neuron": 16, "aws.amazon.com/neuroncore": 32, "vpc.amazonaws.com/efa": 8}),
+        ("p5.48xlarge", {"nvidia.com/gpu": 8, "vpc.amazonaws.com/efa": 32}),
+        ("m5.large", {}),
+    ],
+)
+def test_devices(name: str, devices: dict[str, int]) -> None:
+    made = yields(name)
+    assert {name: amount for name, amount in made.capacity.items() if "/" in name} == devices
+
+
+def test_windows_nodes_give_out_addresses() -> None:
+    assert yields("m5.large", node_class("Windows2022")).capacity["vpc.amazonaws.com/PrivateIPv4Address"] == 9
+
+
+def test_overhead_percent_per_node_class_family_and_type() -> None:
+    key = "shiplap.dev/vm-memory-overhead-percent"
+    made = node_class(annotations={key: "0.06", f"{key}.r5a": "0.05", f"{key}.r5a.8xlarge": "0.048"})
+    assert yields("m5.large", made).capacity["memory"] == (8192 - 492) * MIB
+    assert yields("r5a.8xlarge", made).capacity["memory"] == 249561 * MIB
+    assert yields("r5a.large", made).capacity["memory"] == (16384 - 820) * MIB

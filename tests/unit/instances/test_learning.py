@@ -1,0 +1,138 @@
+"""Merging what nodes reported, and what it teaches about other types."""
+
+from __future__ import annotations
+
+import itertools
+
+from shiplap.instances.learning import MAX_AGE_S, RECENT, Knowledge, allocatable, capacity, missed, observe
+from shiplap.instances.types import LearnedCapacity
+from tests.unit.instances.given_instances import GIB, MIB, known, seen
+
+
+def test_the_first_observation() -> None:
+    first = seen("m5.large", 7700 * MIB, cpu=2000)
+    assert observe(None, first) == LearnedCapacity("ami-amd", "m5.large", "h", (first,), 1, 1)
+
+
+def test_the_smallest_of_the_recent_counts_per_resource() -> None:
+    learned = observe(None, seen("m5.large", 7700 * MIB, node="a", at=1, pods=29))
+    learned = observe(learned, seen("m5.large", 7690 * MIB, node="b", at=2, pods=110))
+    learned = observe(learned, seen("m5.large", 7710 * MIB, node="c", at=3, pods=110))
+    assert capacity(learned) == {"memory": 7690 * MIB, "pods": 29}
+    assert allocatable(learned)["memory"] == (7690 - 674) * MIB
+    assert (learned.count, learned.version) == (3, 3)
+
+
+def test_it_may_move_up_again() -> None:
+    learned = observe(None, seen("m5.large", 7000 * MIB, node="small", at=0))
+    for index in range(RECENT):
+        learned = observe(learned, seen("m5.large", 7700 * MIB, node=f"n{index}", at=1 + index))
+    assert capacity(learned)["memory"] == 7700 * MIB
+    assert len(learned.recent) == RECENT
+    assert learned.count == RECENT + 1
+
+
+def test_old_observations_are_forgotten() -> None:
+    learned = observe(None, seen("m5.large", 7000 * MIB, node="old", at=0))
+    learned = observe(learned, seen("m5.large", 7700 * MIB, node="new", at=MAX_AGE_S + 1))
+    assert capacity(learned)["memory"] == 7700 * MIB
+    assert observe(learned, seen("m5.large", 6000 * MIB, node="older", at=0)).recent == learned.recent
+
+
+def test_a_repeated_message_counts_once() -> None:
+    first = observe(None, seen("m5.large", 7700 * MIB))
+    again = observe(first, seen("m5.large", 7700 * MIB))
+    assert again.recent == first.recent
+    assert again.count == 1
+    later = observe(again, seen("m5.large", 7600 * MIB, at=2000))
+    assert capacity(later)["memory"] == 7600 * MIB
+    stale = observe(later, seen("m5.large", 7700 * MIB, at=1500))
+    assert capacity(stale)["memory"] == 7600 * MIB, "an older report of the same node arrives late"
+
+
+def test_the_order_of_arrival_does_not_matter() -> None:
+    reports = [seen("m5.large", (7700 - at) * MIB, node=f"n{at % 3}", at=at) for at in range(5)]
+    merged = set()
+    for order in itertools.permutations(reports):
+        learned: LearnedCapacity | None = None
+        for report in order:
+            learned = observe(learned, report)
+        assert learned is not None
+        merged.add((tuple(each.observed_at for each in learned.recent), learned.count))
+    assert merged == {((2.0, 3.0, 4.0), 3)}
+
+
+def test_zeroes_of_device_plugins_are_not_learned() -> None:
+    learned = observe(None, seen("g5.xlarge", 15 * GIB, **{"nvidia.com/gpu": 0, "hugepages-1Gi": 0}))
+    assert capacity(learned) == {"memory": 15 * GIB}
+    learned = observe(learned, seen("g5.xlarge", 15 * GIB, node="b", **{"nvidia.com/gpu": 1}))
+    assert capacity(learned)["nvidia.com/gpu"] == 1
+
+
+def test_a_miss_says_how_much_is_short() -> None:
+    relied_on = {"cpu": 1000, "memory": 6800 * MIB, "pods": 3}
+    assert missed(relied_on, {"cpu": 1930, "memory": 6760 * MIB, "pods": 29}) == {"memory": 40 * MIB}
+    assert missed(relied_on, {"cpu": 1930, "memory": 6837 * MIB, "pods": 29}) == {}
+    assert missed(relied_on, {"cpu": 1930, "pods": 2}) == {"memory": 6800 * MIB, "pods": 1}
+
+
+def test_a_device_that_is_not_up_yet_is_no_miss_but_too_few_are() -> None:
+    assert missed({"nvidia.com/gpu": 2}, {}) == {}
+    assert missed({"nvidia.com/gpu": 2}, {"nvidia.com/gpu": 0}) == {}
+    assert missed({"nvidia.com/gpu": 2}, {"nvidia.com/gpu": 1}) == {"nvidia.com/gpu": 1}
+
+
+NOMINAL = {
+    "m5.large": 8 * GIB,
+    "m5.xlarge": 16 * GIB,
+    "m5.24xlarge": 384 * GIB,
+    "r5.large": 16 * GIB,
+    "t3.nano": GIB // 2,
+}
+
+
+def witness(name: str, share: float, **more: str) -> LearnedCapacity:
+    return known(seen(name, int(NOMINAL[name] * share), **more))  # type: ignore[arg-type]
+
+
+def inferred(name: str, *learned: LearnedCapacity, ami: str = "ami-amd", formula: int = 0) -> int | None:
+    return Knowledge(learned, NOMINAL).inferred_memory(ami, name, NOMINAL[name], formula)
+
+
+def test_nothing_to_infer_from() -> None:
+    assert inferred("m5.large") is None
+    assert inferred("m5.large", witness("m5.large", 0.9, ami="ami-other")) is None
+
+
+def test_the_same_type_under_other_settings_is_the_best_witness() -> None:
+    found = inferred("m5.xlarge", witness("m5.large", 0.90), witness("m5.xlarge", 0.95, kubelet="other"))
+    assert found == int(16 * GIB * 0.95)
+
+
+def test_the_smallest_share_of_the_family_counts() -> None:
+    found = inferred("m5.24xlarge", witness("m5.large", 0.90), witness("m5.xlarge", 0.95), witness("r5.large", 0.5))
+    assert found == 384 * GIB * int(8 * GIB * 0.90) // (8 * GIB)
+
+
+def test_other_families_are_better_than_nothing() -> None:
+    assert inferred("m5.24xlarge", witness("r5.large", 0.5)) == 192 * GIB
+
+
+def test_larger_witnesses_never_raise_a_small_type_above_the_formula() -> None:
+    assert inferred("m5.large", witness("m5.24xlarge", 0.98), formula=7 * GIB) == 7 * GIB
+    assert inferred("m5.large", witness("m5.24xlarge", 0.50), formula=7 * GIB) == 4 * GIB
+
+
+def test_the_worst_overhead_is_what_exceeds_the_fixed_part() -> None:
+    assert Knowledge([], NOMINAL).worst_overhead_ratio("ami-amd") == 0.0
+    tiny = Knowledge([known(seen("t3.nano", 400 * MIB))], NOMINAL)
+    assert tiny.worst_overhead_ratio("ami-amd") == 0.0
+    worse = Knowledge([known(seen("m5.large", 7 * GIB)), known(seen("m5.xlarge", 15 * GIB))], NOMINAL)
+    assert worse.worst_overhead_ratio("ami-amd") == (1024 - 128) / 8192
+
+
+def test_what_cannot_be_placed_teaches_nothing() -> None:
+    empty = LearnedCapacity("ami-amd", "m5.large", "h")
+    knowledge = Knowledge([empty, known(seen("x99.large", GIB))], NOMINAL)
+    assert knowledge.exact("ami-amd", "m5.large", "h") is None
+    assert knowledge.inferred_memory("ami-amd", "m5.large", 8 * GIB, 0) is None

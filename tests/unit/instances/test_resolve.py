@@ -1,0 +1,244 @@
+"""Instance types under an EC2NodeClass: AMIs, offerings, and the best figures there are."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from shiplap.api.types import ConnectionTracking, CpuOptions, NetworkInterface
+from shiplap.errors import InvalidInput
+from shiplap.instances.catalog import TypePrices, ZonePrice
+from shiplap.instances.families import FAMILIES
+from shiplap.instances.nodeclass import Ami
+from shiplap.instances.offerings import incompatibility
+from shiplap.instances.prices import SPOT_FRACTION
+from shiplap.instances.resolve import instance_types
+from shiplap.instances.setting import CapacitySetting
+from shiplap.instances.types import InstanceType, LearnedCapacity
+from tests.unit.instances.given_instances import (
+    AMD,
+    ARM,
+    GIB,
+    MIB,
+    kind,
+    known,
+    node_class,
+    only,
+    resolved,
+    seen,
+    yields,
+)
+
+GPU = "karpenter.k8s.aws/instance-gpu-count"
+ACCELERATOR = "karpenter.k8s.aws/instance-accelerator-count"
+
+
+def ami(name: str, arch: str, *more: tuple[str, str], created: str = "2025-03-01", deprecated: bool = False) -> Ami:
+    requirements = (("kubernetes.io/arch", "In", (arch,)), *((key, operator, ()) for key, operator in more))
+    return Ami(name, name, created, deprecated, requirements)
+
+
+# In the order EC2 lists the images of one Bottlerocket release: the GPU image of each architecture first.
+BOTTLEROCKET = (
+    ami("nvidia-amd64", "amd64", (GPU, "Exists")),
+    ami("nvidia-arm64", "arm64", (GPU, "Exists")),
+    ami("standard-amd64", "amd64", (GPU, "DoesNotExist"), (ACCELERATOR, "DoesNotExist")),
+    ami("standard-arm64", "arm64", (GPU, "DoesNotExist"), (ACCELERATOR, "DoesNotExist")),
+    ami("neuron-amd64", "amd64", (ACCELERATOR, "Exists")),
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("t3.large", "standard-amd64"),
+        ("t4g.large", "standard-arm64"),
+        ("g5.xlarge", "nvidia-amd64"),
+        ("g5g.xlarge", "nvidia-arm64"),
+        ("inf2.xlarge", "neuron-amd64"),
+    ],
+)
+def test_each_type_boots_the_ami_its_full_labels_meet(name: str, expected: str) -> None:
+    assert yields(name, answered=resolved(*BOTTLEROCKET)).ami == expected
+
+
+def test_deprecated_amis_come_last_and_order_decides_otherwise() -> None:
+    first, second = ami("a", "amd64", deprecated=True), ami("b", "amd64")
+    assert yields("t3.large", answered=resolved(first, second)).ami == "b"
+    assert yields("t3.large", answered=resolved(first)).ami == "a"
+    assert yields("t3.large", answered=resolved(ami("c", "amd64"), second)).ami == "c"
+
+
+def test_a_type_without_an_ami_is_dropped() -> None:
+    assert names(resolved(AMD)) == ["m5.large"]
+    assert names(resolved(ARM)) == ["t4g.small"]
+    assert names(None) == ["m5.large", "t4g.small"]
+
+
+def names(answered: object, **spec: object) -> list[str]:
+    found = instance_types(
+        only("m5.large", "t4g.small"),
+        node_class(**spec),  # type: ignore[arg-type]
+        CapacitySetting(),
+        resolved=answered,  # type: ignore[arg-type]
+        learned=(),
+        unavailable=(),
+    )
+    return [each.name for each in found]
+
+
+def test_windows_runs_on_amd64_alone() -> None:
+    assert names(None, family="Windows2022") == ["m5.large"]
+
+
+def test_an_ami_with_unreadable_requirements() -> None:
+    broken = Ami("ami-1", "x", "2026", requirements=(("kubernetes.io/arch", "Like", ("amd64",)),))
+    with pytest.raises(InvalidInput, match="ami-1"):
+        yields("m5.large", answered=resolved(broken))
+
+
+def learned_of(made: InstanceType, memory: int, **more: int) -> LearnedCapacity:
+    return known(seen(made.name, memory, ami=made.ami, kubelet=made.kubelet_hash, **more))
+
+
+def test_learned_capacity_replaces_the_formula_even_upwards() -> None:
+    answered = resolved()
+    before = yields("m5.large", answered=answered)
+    for memory in (7500 * MIB, 7800 * MIB):
+        after = yields("m5.large", answered=answered, learned=(learned_of(before, memory, pods=29, cpu=2000),))
+        assert after.verified
+        assert after.careful == {}
+        assert after.capacity["memory"] == memory
+        assert after.allocatable["memory"] == memory - 674 * MIB
+        assert after.sources["memory"] == "learned"
+        assert after.sources["ephemeral-storage"] == "formula"
+        assert after.allocatable["ephemeral-storage"] == 17 * GIB
+
+
+def test_what_kubelet_keeps_back_is_learned_too() -> None:
+    before = yields("m5.large", answered=resolved())
+    report = known(seen("m5.large", 7800 * MIB, ami="ami-amd", kubelet=before.kubelet_hash, allocatable=7000 * MIB))
+    after = yields("m5.large", answered=resolved(), learned=(report,))
+    assert after.overhead["memory"] == 800 * MIB
+    assert after.overhead["cpu"] == 70
+
+
+def test_learned_under_other_kubelet_settings_is_a_sibling() -> None:
+    report = known(seen("m5.large", 7800 * MIB, kubelet="other"))
+    after = yields("m5.large", answered=resolved(), learned=(report,))
+    assert not after.verified
+    assert after.sources["memory"] == "sibling"
+    assert after.capacity["memory"] == 7800 * MIB
+    assert after.careful["memory"] == (8192 - 1024 - 128) * MIB
+
+
+def test_learned_on_another_ami_teaches_nothing() -> None:
+    report = known(seen("m5.large", 7800 * MIB, ami="ami-old"))
+    assert yields("m5.large", answered=resolved(), learned=(report,)) == yields("m5.large", answered=resolved())
+
+
+def test_a_sibling_moves_the_estimate_and_the_careful_bound() -> None:
+    report = known(seen("m5.large", 7000 * MIB))
+    after = yields("m5.xlarge", answered=resolved(), learned=(report,), beside=("m5.large",))
+    assert after.capacity["memory"] == 14000 * MIB
+    ratio = (8192 - 7000 - 128) / 8192
+    assert after.careful["memory"] == pytest.approx(16 * GIB * (1 - 2 * ratio) - 128 * MIB, abs=2)
+    assert after.sources == {
+        "cpu": "catalog",
+        "memory": "sibling",
+        "ephemeral-storage": "formula",
+        "pods": "formula",
+    }
+
+
+def test_percentages_of_kubelet_follow_a_better_estimate() -> None:
+    made = node_class(kubelet={"evictionHard": {"memory.available": "10%"}})
+    report = known(seen("m5.large", 7000 * MIB, kubelet="other"))
+    after = yields("m5.large", made, answered=resolved(), learned=(report,))
+    assert after.overhead["memory"] == 574 * MIB + 700 * MIB
+    assert after.overhead_fraction == {"memory": 0.1, "ephemeral-storage": 0.1}
+
+
+def test_planning_from_files_counts_what_any_ami_gave() -> None:
+    before = yields("m5.large")
+    assert before.ami == ""
+    reports = tuple(
+        known(seen("m5.large", memory * MIB, ami=name, kubelet=before.kubelet_hash))
+        for name, memory in (("ami-1", 7800), ("ami-2", 7600))
+    )
+    after = yields("m5.large", learned=reports)
+    assert after.verified
+    assert after.capacity["memory"] == 7600 * MIB
+
+
+def test_offerings_are_zones_with_a_subnet_times_usage_classes() -> None:
+    made = yields("m5.large", answered=resolved(zones=("us-east-1b", "us-east-1e", "us-east-1a")))
+    assert [(each.zone, each.capacity_type, each.zone_id, each.available) for each in made.offerings] == [
+        ("us-east-1a", "on-demand", "use1-az6", True),
+        ("us-east-1a", "spot", "use1-az6", True),
+        ("us-east-1b", "on-demand", "use1-az1", True),
+        ("us-east-1b", "spot", "use1-az1", True),
+    ], "m5.large is not sold in us-east-1e"
+
+
+def test_offerings_that_ec2_refused_are_not_available() -> None:
+    found = instance_types(
+        only("m5.large"),
+        node_class(),
+        CapacitySetting(),
+        resolved=resolved(),
+        learned=(),
+        unavailable=[("m5.large", "us-east-1a", "spot")],
+    )
+    gone = [(each.zone, each.capacity_type) for each in found[0].offerings if not each.available]
+    assert gone == [("us-east-1a", "spot")]
+
+
+def test_prices_are_aws_own_where_known_and_marked_where_not() -> None:
+    prices = {"m5.large": TypePrices(on_demand=0.1, spot=(ZonePrice("us-east-1a", 0.03),))}
+    catalog = msgspec.structs.replace(only("m5.large", "t3.large"), prices=prices)
+    found = instance_types(catalog, node_class(), CapacitySetting(), resolved=resolved(), learned=(), unavailable=())
+    m5 = {(each.zone, each.capacity_type): (each.price, each.price_estimated) for each in found[0].offerings}
+    assert m5 == {
+        ("us-east-1a", "on-demand"): (0.1, False),
+        ("us-east-1a", "spot"): (0.03, False),
+        ("us-east-1b", "on-demand"): (0.1, False),
+        ("us-east-1b", "spot"): (0.1 * SPOT_FRACTION, True),
+    }
+    assert all(each.price_estimated and each.price > 0 for each in found[1].offerings)
+
+
+@pytest.mark.parametrize(
+    ("name", "family", "spec", "reason"),
+    [
+        ("a1.large", "AL2023", {}, "Graviton"),
+        ("a1.large", "Bottlerocket", {}, None),
+        ("c4.large", "AL2", {"connection_tracking": ConnectionTracking(udp_timeout="60s")}, "Nitro"),
+        ("m5.metal", "AL2", {"connection_tracking": ConnectionTracking(udp_timeout="60s")}, "Nitro"),
+        ("m5.large", "AL2", {"connection_tracking": ConnectionTracking(udp_timeout="60s")}, None),
+        ("m5.large", "AL2", {"cpu_options": CpuOptions("enabled")}, "nested"),
+        ("m5.large", "AL2", {"cpu_options": CpuOptions("disabled")}, None),
+        ("c8i.large", "AL2", {"cpu_options": CpuOptions("enabled")}, None),
+        ("m5.large", "AL2", {"network_interfaces": (NetworkInterface(1, 0),)}, "card 1"),
+        ("m5.large", "AL2", {"network_interfaces": (NetworkInterface(0, 3),)}, "device 3"),
+        ("m5.large", "AL2", {"network_interfaces": (NetworkInterface(0, 1, "efa-only"),)}, "adapters"),
+        ("g5.48xlarge", "AL2", {"network_interfaces": (NetworkInterface(0, 1, "efa-only"),)}, None),
+    ],
+)
+def test_what_cannot_run_under_a_node_class(
+    name: str, family: str, spec: dict[str, object], reason: str | None
+) -> None:
+    made = node_class(family, **spec)
+    found = incompatibility(kind(name), FAMILIES[family], made.spec)
+    assert (found is None) if reason is None else (found is not None and reason in found)
+    offered = yields(name, made).offerings
+    assert any(each.available for each in offered) is (reason is None)
+
+
+def test_efa_adapters_as_written() -> None:
+    made = node_class(network_interfaces=(NetworkInterface(0, 0), NetworkInterface(0, 1, "efa-only")))
+    assert yields("g5.48xlarge", made).capacity["vpc.amazonaws.com/efa"] == 1
+    assert (
+        "vpc.amazonaws.com/efa"
+        not in yields("g5.48xlarge", node_class(network_interfaces=(NetworkInterface(),))).capacity
+    )
