@@ -1,0 +1,109 @@
+"""The catalogue made of EC2's and the Pricing API's answers, and what is kept when they fail."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+
+from shiplap.aws.catalog_source import Ec2CatalogSource
+from shiplap.aws.pricing import endpoint_region, on_demand_prices
+from shiplap.errors import AwsError, AwsThrottled
+from shiplap.instances.catalog import Catalog, TypePrices
+from tests.integration.contracts.emulated_ec2 import PRICES, REGION, START, Region, emulated_region
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Region]:
+    with emulated_region() as region:
+        yield region
+
+
+@pytest.fixture(scope="module")
+def fresh(running: Region) -> Catalog:
+    return source(running).fetch(None)
+
+
+def source(region: Region, name: str = REGION) -> Ec2CatalogSource:
+    return Ec2CatalogSource(
+        name, ec2=region.client("ec2"), price_list=lambda _: region.client("pricing"), clock=lambda: START
+    )
+
+
+def test_types_zones_and_ids(fresh: Catalog) -> None:
+    names = [kind.instance_type for kind in fresh.types]
+    assert names == sorted(names)
+    assert len(names) > 1000
+    assert "us-east-1a" in fresh.zones["m5.large"]
+    assert "us-east-1e" not in fresh.zones["c7i-flex.large"]
+    assert fresh.zone_ids["us-east-1a"].startswith("use1-az")
+    assert fresh.refreshed_at == START
+
+
+def test_prices_of_virtual_and_metal_types(fresh: Catalog) -> None:
+    assert fresh.prices["m5.large"].on_demand == PRICES["m5.large"]
+    assert fresh.prices["m5.metal"].on_demand == PRICES["m5.metal"]
+    spot = {quote.zone: quote.price for quote in fresh.prices["m5.large"].spot}
+    assert set(spot) == set(fresh.zones["m5.large"])
+    assert all(0 < price < PRICES["m5.large"] for price in spot.values())
+    assert "t3.micro" not in fresh.prices
+
+
+def test_the_version_follows_the_content(running: Region, fresh: Catalog) -> None:
+    running.control.price("m5.large", 1.0)
+    try:
+        assert source(running).fetch(fresh).version != fresh.version
+    finally:
+        running.control.price("m5.large", PRICES["m5.large"])
+
+
+def test_prices_that_cannot_be_had_stay(running: Region, fresh: Catalog) -> None:
+    before = msgspec.structs.replace(fresh, prices={**fresh.prices, "t3.micro": TypePrices(on_demand=0.5)})
+    running.control.fault("DescribeSpotPriceHistory", "UnauthorizedOperation")
+    isolated = Ec2CatalogSource(
+        "us-gov-west-1", ec2=running.client("ec2"), price_list=_never, clock=lambda: START
+    ).fetch(before)
+    assert isolated.prices == before.prices
+    assert isolated.prices["t3.micro"].on_demand == 0.5
+
+
+def _never(region: str) -> None:
+    raise AssertionError(f"the Pricing API of {region} was asked")
+
+
+def test_without_types_there_is_no_catalogue(running: Region) -> None:
+    running.control.fault("DescribeInstanceTypes", "RequestLimitExceeded")
+    with pytest.raises(AwsThrottled):
+        source(running).fetch(None)
+
+
+class Prices:
+    """A Pricing client with given entries."""
+
+    def __init__(self, *entries: str) -> None:
+        self._entries = entries
+
+    def get_paginator(self, operation: str) -> Prices:
+        return self
+
+    def paginate(self, **parameters: object) -> list[dict[str, list[str]]]:
+        return [{"PriceList": list(self._entries)}]
+
+
+def test_an_empty_or_broken_price_list_changes_nothing() -> None:
+    with pytest.raises(AwsError, match="holds nothing"):
+        on_demand_prices(Prices(), REGION)  # type: ignore[arg-type]
+    with pytest.raises(AwsError, match="cannot be read"):
+        on_demand_prices(Prices("{}"), REGION)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("region", "endpoint"),
+    [
+        ("us-east-1", "us-east-1"), ("sa-east-1", "us-east-1"), ("ap-northeast-1", "ap-south-1"),
+        ("eu-west-1", "eu-central-1"), ("cn-north-1", "cn-northwest-1"), ("us-gov-west-1", ""),
+    ],
+)  # fmt: skip
+def test_where_prices_are_asked_for(region: str, endpoint: str) -> None:
+    assert endpoint_region(region) == endpoint

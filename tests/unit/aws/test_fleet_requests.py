@@ -1,0 +1,215 @@
+"""CreateFleet's parameters: types, subnets, templates, tokens, strategies; and what its answers mean."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from shiplap.api.nodeclaim import NodeClaim
+from shiplap.api.types import BlockDevice, BlockDeviceMapping, EC2NodeClass, EC2NodeClassSpec
+from shiplap.aws import fleet
+from shiplap.aws.block_devices import block_devices, size_gib
+from shiplap.aws.expiring import Expiring
+from shiplap.errors import NodeClassNotReady
+from shiplap.instances.nodeclass import ResolvedNodeClass, Subnet
+from shiplap.kubernetes.objects import ObjectMeta
+from shiplap.ports import FleetOverride, FleetRequest, OfferingFailure
+
+SUBNETS = (
+    Subnet("subnet-a1", "a", free_ips=10),
+    Subnet("subnet-a2", "a", free_ips=200),
+    Subnet("subnet-b", "b", free_ips=10),
+    Subnet("subnet-c", "c", free_ips=0),
+)
+RESOLVED = ResolvedNodeClass("default", "AL2023", (), SUBNETS, ("sg-1",), "profile", "https://e", "Q0E=", "10.0.0.0/16")
+
+
+def override(name: str = "m5.large", zone: str = "a", price: float = 1, **changes: Any) -> FleetOverride:
+    return msgspec.structs.replace(FleetOverride(price, name, zone, "ami-1", 29, "h"), **changes)
+
+
+def request(*overrides: FleetOverride, **changes: Any) -> FleetRequest:
+    wanted = FleetRequest(
+        claim=NodeClaim(cluster="demo", name="default-1", node_pool="default", node_class="default"),
+        node_class=EC2NodeClass(ObjectMeta(name="default"), EC2NodeClassSpec()),
+        resolved=RESOLVED,
+        capacity_type="on-demand",
+        overrides=overrides or (override(),),
+        token="t",
+    )
+    return msgspec.structs.replace(wanted, **changes)
+
+
+def shown(wanted: FleetRequest) -> list[tuple[str, str, str]]:
+    """(type, zone, subnet) of all overrides."""
+    parameters = fleet.parameters(fleet.prepare(wanted, SUBNETS), wanted.token)
+    return [
+        (item["InstanceType"], item["AvailabilityZone"], item["SubnetId"])
+        for config in parameters["LaunchTemplateConfigs"]
+        for item in config["Overrides"]
+    ]
+
+
+def test_the_fullest_choice_of_addresses_per_zone() -> None:
+    wanted = request(override(zone="a"), override(zone="b"), override(zone="c"), override(zone="d"))
+    assert shown(wanted) == [("m5.large", "a", "subnet-a2"), ("m5.large", "b", "subnet-b")]
+
+
+def test_at_most_sixty_types_the_cheapest() -> None:
+    overrides = [override(f"t{n:03d}.large", zone, 100 - n) for n in range(80) for zone in "ab"]
+    types = {name for name, _, _ in shown(request(*overrides))}
+    assert types == {f"t{n:03d}.large" for n in range(20, 80)}
+
+
+def test_an_offering_is_asked_for_once() -> None:
+    assert len(shown(request(override(price=2), override(price=1)))) == 1
+
+
+def test_one_template_per_image_and_number_of_pods() -> None:
+    prepared = fleet.prepare(
+        request(
+            override("a.large"),
+            override("b.large", max_pods=58),
+            override("c.large", ami="ami-2"),
+            override("d.large", kubelet_hash="other"),  # nothing of it is in this template
+        ),
+        SUBNETS,
+    )
+    assert len(prepared.templates) == 3
+    assert sorted(len(group) for group in prepared.overrides) == [1, 1, 2]
+    assert {template.data["ImageId"] for template in prepared.templates} == {"ami-1", "ami-2"}
+
+
+def test_templates_are_named_after_their_content() -> None:
+    def name(**changes: Any) -> str:
+        return fleet.prepare(request(**changes), SUBNETS).templates[0].name
+
+    claim = request().claim
+    assert name() == name()
+    assert name().startswith("shiplap/demo/")
+    assert name(claim=msgspec.structs.replace(claim, name="default-2")) == name()
+    assert name(claim=msgspec.structs.replace(claim, node_pool="other")) != name()
+    assert name(claim=msgspec.structs.replace(claim, labels={"a": "b"})) != name()
+    assert name(capacity_type="spot") != name()
+    assert name(resolved=msgspec.structs.replace(RESOLVED, security_groups=("sg-2",))) != name()
+
+
+@pytest.mark.parametrize(
+    ("capacity_type", "options", "strategy"),
+    [
+        ("on-demand", "OnDemandOptions", "lowest-price"),
+        ("spot", "SpotOptions", "price-capacity-optimized"),
+    ],
+)
+def test_strategy_by_capacity_type(capacity_type: str, options: str, strategy: str) -> None:
+    wanted = request(capacity_type=capacity_type)
+    parameters = fleet.parameters(fleet.prepare(wanted, SUBNETS), "t")
+    assert parameters[options] == {"AllocationStrategy": strategy}
+    assert ("OnDemandOptions" in parameters) != ("SpotOptions" in parameters)
+    assert parameters["TargetCapacitySpecification"] == {
+        "TotalTargetCapacity": 1,
+        "DefaultTargetCapacityType": capacity_type,
+    }
+    assert parameters["Type"] == "instant"
+
+
+def test_tokens_fit_into_what_ec2_takes() -> None:
+    assert fleet.client_token("short") == "short"
+    long = fleet.client_token("x" * 65)
+    assert len(long) == 64
+    assert long != fleet.client_token("x" * 66)
+
+
+def test_tags_of_instances_volumes_and_the_fleet() -> None:
+    wanted = request()
+    parameters = fleet.parameters(fleet.prepare(wanted, SUBNETS), "t")
+    specifications = {item["ResourceType"]: item["Tags"] for item in parameters["TagSpecifications"]}
+    assert set(specifications) == {"instance", "volume", "fleet"}
+    assert {"Key": "karpenter.sh/nodeclaim", "Value": "default-1"} in specifications["instance"]
+
+
+def error(code: str, name: str = "m5.large", **where: str) -> dict[str, Any]:
+    overrides = {"InstanceType": name, **(where or {"SubnetId": "subnet-a2"})}
+    return {"ErrorCode": code, "ErrorMessage": "m", "LaunchTemplateAndOverrides": {"Overrides": overrides}}
+
+
+def test_failures_are_listed_once_per_offering_and_code() -> None:
+    prepared = fleet.prepare(request(), SUBNETS)
+    answer: Any = {
+        "Errors": [
+            error("InsufficientInstanceCapacity"),
+            error("InsufficientInstanceCapacity"),
+            error("UnfulfillableCapacity", AvailabilityZone="b"),
+            error("InsufficientFreeAddressesInSubnet", "a.large"),
+        ]
+    }
+    assert fleet.failures_of(prepared, answer) == (
+        OfferingFailure("a.large", "a", "on-demand", "InsufficientFreeAddressesInSubnet", "subnet", "m"),
+        OfferingFailure("m5.large", "a", "on-demand", "InsufficientInstanceCapacity", "capacity", "m"),
+        OfferingFailure("m5.large", "b", "on-demand", "UnfulfillableCapacity", "capacity", "m"),
+    )
+    assert fleet.instance_of(prepared, answer, 1.0) is None
+
+
+def test_only_a_fleet_that_failed_for_its_templates_alone_is_repeated() -> None:
+    gone: Any = {"Errors": [error("InvalidLaunchTemplateName.NotFoundException")]}
+    assert fleet.template_is_gone(gone)
+    assert not fleet.template_is_gone({**gone, "Instances": [{"InstanceIds": ["i-1"]}]})
+    mixed: Any = {"Errors": [*gone["Errors"], error("InsufficientInstanceCapacity")]}
+    assert not fleet.template_is_gone(mixed)
+    nothing: Any = {"Errors": []}
+    assert not fleet.template_is_gone(nothing)
+
+
+@pytest.mark.parametrize(("size", "gib"), [("20Gi", 20), ("4G", 4), ("2T", 1863), ("1Ti", 1024), ("1.5Gi", 2)])
+def test_volume_sizes_round_up(size: str, gib: int) -> None:
+    assert size_gib(size) == gib
+
+
+def test_a_volume_size_that_is_none() -> None:
+    with pytest.raises(NodeClassNotReady, match="volumeSize"):
+        size_gib("large")
+
+
+@pytest.mark.parametrize(
+    ("family", "devices"),
+    [
+        ("AL2", [("/dev/xvda", 20)]),
+        ("AL2023", [("/dev/xvda", 20)]),
+        ("Bottlerocket", [("/dev/xvda", 4), ("/dev/xvdb", 20)]),
+        ("Windows2022", [("/dev/sda1", 50)]),
+        ("Custom", []),
+    ],
+)
+def test_devices_of_a_family(family: str, devices: list[tuple[str, int]]) -> None:
+    plain = EC2NodeClass(ObjectMeta(name="default"), EC2NodeClassSpec())
+    found = block_devices(plain, family)
+    assert [(item["DeviceName"], item["Ebs"]["VolumeSize"]) for item in found] == devices
+    assert all(item["Ebs"]["Encrypted"] and item["Ebs"]["VolumeType"] == "gp3" for item in found)
+
+
+def test_own_devices_replace_those_of_the_family() -> None:
+    device = BlockDeviceMapping("/dev/xvdz", ebs=BlockDevice(snapshot_id="snap-1", kms_key_id="key"))
+    own = EC2NodeClass(ObjectMeta(name="default"), EC2NodeClassSpec(block_device_mappings=(device,)))
+    assert block_devices(own, "AL2023") == [
+        {"DeviceName": "/dev/xvdz", "Ebs": {"SnapshotId": "snap-1", "KmsKeyId": "key"}}
+    ]
+
+
+def test_answers_expire() -> None:
+    now = [0.0]
+    calls: list[int] = []
+
+    def fetch() -> int:
+        calls.append(1)
+        return len(calls)
+
+    kept: Expiring[int] = Expiring(60, lambda: now[0])
+    assert [kept.get("k", fetch), kept.get("k", fetch)] == [1, 1]
+    assert kept.get("other", fetch) == 2
+    now[0] = 60.0
+    assert kept.get("k", fetch) == 3
+    kept.forget("k")
+    assert kept.get("k", fetch) == 4
