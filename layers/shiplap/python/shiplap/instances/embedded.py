@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from importlib import resources
+from pathlib import Path
 
 import msgspec
 
@@ -15,6 +15,8 @@ from shiplap.instances.catalog import Catalog, decode
 DEFAULT_REGION = "us-east-1"
 TYPES_FILE = "types.msgpack.z"
 """The file with all types, which the regions share."""
+
+_FOLDER = Path(__file__).parent / "data"
 
 
 def load(region: str = DEFAULT_REGION) -> Catalog:
@@ -34,11 +36,7 @@ def load(region: str = DEFAULT_REGION) -> Catalog:
 
 def regions() -> tuple[str, ...]:
     """The regions whose zones are known, sorted."""
-    folder = resources.files("shiplap.instances").joinpath("data")
-    if not folder.is_dir():
-        return ()
-    suffix = region_file("")
-    return tuple(sorted(file.name.removesuffix(suffix) for file in folder.iterdir() if file.name.endswith(suffix)))
+    return tuple(sorted(file.name.removesuffix(region_file("")) for file in _FOLDER.glob("*" + region_file(""))))
 
 
 def region_file(region: str) -> str:
@@ -47,5 +45,5 @@ def region_file(region: str) -> str:
 
 
 def _read(name: str) -> Catalog | None:
-    file = resources.files("shiplap.instances").joinpath("data", name)
+    file = _FOLDER / name
     return decode(file.read_bytes(), f"embedded catalogue {name}") if file.is_file() else None

@@ -1,0 +1,32 @@
+"""The file learned capacity travels in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from shiplap.errors import InvalidInput
+from shiplap.instances.learned_file import dump, read
+from tests.unit.instances.given_instances import GIB, known, seen
+
+
+def test_written_sorted_and_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "capacity.json"
+    entries = [known(seen(name, 8 * GIB, ami=ami)) for ami, name in (("b", "x"), ("a", "z"), ("a", "y"))]
+    path.write_bytes(dump(entries))
+    assert read(path) == (entries[2], entries[1], entries[0])
+    assert dump(read(path)) == path.read_bytes()
+
+
+def test_a_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="No such file"):
+        read(tmp_path / "none.json")
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"entries": [{}]}', '{"entries": [], "more": 1}'])
+def test_what_is_no_export(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "capacity.json"
+    path.write_text(text)
+    with pytest.raises(InvalidInput, match="not an export"):
+        read(path)
