@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -162,15 +161,6 @@ def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="cannot be read: No such file or directory"):
         read_documents(tmp_path / "absent.yaml")
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
-def test_a_forbidden_file_is_refused(tmp_path: Path) -> None:
-    file = tmp_path / "secret.yaml"
-    file.write_text("a: 1")
-    file.chmod(0)
-    with pytest.raises(InvalidInput, match="cannot be read: Permission denied"):
-        read_documents(file)
 
 
 def test_bytes_that_are_not_utf_8_are_refused(tmp_path: Path) -> None:

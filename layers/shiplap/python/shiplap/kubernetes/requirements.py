@@ -211,12 +211,12 @@ class Requirements(Mapping[str, Requirement]):
 
 
 def _typo_hint(key: str, known: Iterable[str]) -> str:
-    """The first known label that holds the key, or ends like it."""
+    """The known label that ends like the key, or else holds it."""
     ending = key.rpartition("/")[2]
-    for label in sorted(known):
-        if key in label or label.endswith(ending):
-            return f' (typo of "{label}"?)'
-    return ""
+    alike = [label for label in known if key in label or label.endswith(ending)]
+    if not alike:
+        return ""
+    return f' (typo of "{min(alike, key=lambda label: (not label.endswith(ending), label))}"?)'
 
 
 def _integer(text: str) -> int | None:
