@@ -75,11 +75,17 @@ def catalog(*, spot: bool = False) -> Catalog:
 
 
 def pool(
-    name: str, families: Sequence[str], *, weight: int = 0, capacity_types: Sequence[str] = ("on-demand",)
+    name: str,
+    families: Sequence[str],
+    *,
+    sizes: Sequence[str] = tuple(sorted(_SIZES)),
+    weight: int = 0,
+    capacity_types: Sequence[str] = ("on-demand",),
 ) -> NodePool:
-    """A NodePool of some families."""
+    """A NodePool of some families in some sizes."""
     rules = [
         {"key": "karpenter.k8s.aws/instance-family", "operator": "In", "values": list(families)},
+        {"key": "karpenter.k8s.aws/instance-size", "operator": "In", "values": list(sizes)},
         {"key": labels.CAPACITY_TYPE, "operator": "In", "values": list(capacity_types)},
     ]
     spec = {"nodeClassRef": {"name": "default"}, "requirements": rules}
@@ -100,7 +106,12 @@ USUAL_MEMORY = share(0.95)
 
 
 class Stage:
-    """Attributes are the twins; `nominal` maps a type to the memory EC2 states, bytes."""
+    """One cluster. Attributes are the twins.
+
+    `nominal` maps a type to the memory EC2 states, bytes; `launched` an instance id to its claim as it was then.
+    Instances in `broken` never join. A stage `beside` another is a second cluster of the same account: they share
+    time, faults and learned capacity.
+    """
 
     def __init__(
         self,
@@ -108,17 +119,19 @@ class Stage:
         *,
         spot: bool = False,
         true_memory: Callable[[InstanceType, int], int] = USUAL_MEMORY,
+        beside: Stage | None = None,
     ) -> None:
         sold = catalog(spot=spot)
         manifests = Manifests(node_pools=tuple(pools), node_classes=(NODE_CLASS,))
-        self.settings = ClusterSettings(name=CLUSTER, region="eu-west-1", manifests=manifests)
-        self.clock = TwinClock()
-        self.faults = Faults()
+        self.name = CLUSTER if beside is None else f"{beside.name}-too"
+        self.settings = ClusterSettings(name=self.name, region="eu-west-1", manifests=manifests)
+        self.clock = TwinClock() if beside is None else beside.clock
+        self.faults = Faults() if beside is None else beside.faults
         self.server = ApiServer(self.clock)
         self.cluster = TwinCluster(self.server, faults=self.faults)
         self.compute = TwinCompute(self.clock, faults=self.faults, zones=ZONES)
         self.state = TwinState(self.faults)
-        self.capacity = TwinCapacity(self.faults)
+        self.capacity = TwinCapacity(self.faults) if beside is None else beside.capacity
         self.bus = TwinBus(self.faults)
         self.timers = TwinTimers(self.clock, self.faults)
         self.recorder = TwinRecorder(self.faults)
@@ -138,6 +151,7 @@ class Stage:
         self.nominal = {item.instance_type: item.memory_info.size_in_mi_b * MIB for item in sold.types}
         self._true_memory = true_memory
         self.launched: dict[str, NodeClaim] = {}
+        self.broken: set[str] = set()
         self.compute.on_launch.append(lambda instance, request, _: self.launched.update({instance.id: request.claim}))
         self._spectator = TwinCluster(self.server)  # sees the cluster without passing through faults
         self._invocations = 0
@@ -174,7 +188,7 @@ class Stage:
         """Kubelets of instances register their Nodes; without arguments, those of all that have none yet."""
         present = {node.spec.provider_id for node in self._spectator.nodes()}
         for instance in instances or self.compute.alive():
-            if instance.provider_id not in present:
+            if instance.provider_id not in present and instance.id not in self.broken:
                 self._join(instance, ready=ready)
 
     def _join(self, instance: Instance, *, ready: bool) -> None:
@@ -222,19 +236,19 @@ class Stage:
     def schedule(self, *hints: PodsPending | Sweep, world: World | None = None, seconds: float = 300.0) -> Report:
         """One invocation of the schedule function."""
         self._invocations += 1
-        hints = hints or (PodsPending(CLUSTER, self.clock.now()),)
+        hints = hints or (PodsPending(self.name, self.clock.now()),)
         owner = f"invocation-{self._invocations}"
         deadline = self.clock.now() + seconds
         return schedule(self.settings, hints, world or self.world, owner=owner, deadline=deadline)
 
     def sweep(self) -> Report:
         """One invocation for a sweep."""
-        return self.schedule(Sweep(CLUSTER, self.clock.now()))
+        return self.schedule(Sweep(self.name, self.clock.now()))
 
     def attend(self, *hints: NodeSeen | Timer) -> lifecycle.Report:
         """One invocation of the lifecycle function; without hints, for every Node there is."""
         seen = hints or tuple(
-            NodeSeen(CLUSTER, node.metadata.name, node.spec.provider_id) for node in self._spectator.nodes()
+            NodeSeen(self.name, node.metadata.name, node.spec.provider_id) for node in self._spectator.nodes()
         )
         return lifecycle.attend(self.settings, seen, self.world)
 
@@ -278,7 +292,7 @@ class Stage:
 
     def claims(self) -> tuple[NodeClaim, ...]:
         """All that are not Gone, by name."""
-        return self.state.claims(CLUSTER)
+        return self.state.claims(self.name)
 
     def quiet(self) -> bool:
         """All pods are bound, and every claim that has not ended is in service."""

@@ -1,0 +1,198 @@
+"""Messages lost, doubled, late and out of order; schedulers that decide at the same time."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from shiplap.api.nodeclaim import ClaimState
+from shiplap.errors import EpochMoved
+from shiplap.ports import OfferingFailure
+from shiplap.provisioning import schedule as schedule_module
+from shiplap.provisioning.messages import NodeSeen, PodsPending, Sweep, Timer
+from tests.integration.flows.stage import CLUSTER, ZONES, Stage, pool
+
+
+def lonely_cost() -> int:
+    """How many nodes one scheduler alone launches for the pods of these tests."""
+    stage = Stage()
+    stage.add_pods(9)
+    stage.schedule()
+    return len(stage.compute.launches)
+
+
+@pytest.mark.parametrize("effect", ["state.read", "cluster.view", "state.commit"])
+def test_two_schedulers_at_once_launch_one_set_of_nodes(effect: str) -> None:
+    stage = Stage()
+    stage.add_pods(9)
+    stage.faults.on("before", effect, stage.schedule)
+    report = stage.schedule()
+    assert len(stage.compute.launches) == lonely_cost()
+    assert report.launched == ()
+    stage.play_on()
+    assert len(stage.compute.launches) == lonely_cost()
+
+
+def test_the_loser_of_a_race_is_told_and_plans_again_what_the_winner_left() -> None:
+    stage = Stage()
+    stage.add_pods(3)
+
+    def rival() -> None:
+        stage.schedule()
+        stage.add_pods(6, prefix="late")
+
+    stage.faults.on("before", "state.commit", rival)
+    report = stage.schedule()
+    assert stage.meter.counts["EpochsMoved"] == 1
+    assert report.rounds == 2
+    assert report.unfinished == ""
+    placed = Counter(pod.uid for claim in stage.claims() for pod in claim.pods)
+    assert max(placed.values()) == 1
+    stage.play_on()
+    assert stage.pending() == 0
+
+
+def test_a_scheduler_that_loses_every_race_gives_up_in_the_end() -> None:
+    stage = Stage()
+    stage.add_pods(1)
+    for number in range(schedule_module.MAX_ROUNDS):
+        stage.faults.on("before", "state.commit", EpochMoved(CLUSTER, number), nth=number + 1)
+    report = stage.schedule()
+    assert report.unfinished == f"not done after {schedule_module.MAX_ROUNDS} rounds"
+    assert report.launched == ()
+
+
+def test_a_slow_scheduler_whose_claims_were_taken_over_launches_nothing_twice() -> None:
+    stage = Stage()
+    stage.add_pods(9)
+
+    def paused() -> None:
+        stage.clock.advance(100)
+        stage.sweep()
+
+    stage.faults.on("after", "state.commit", paused)
+    stage.schedule()
+    assert len(stage.compute.launches) == lonely_cost()
+    assert stage.meter.counts["ClaimsLost"] >= 1
+    stage.play_on()
+    assert len(stage.compute.launches) == lonely_cost()
+
+
+def test_a_scheduler_overtaken_during_its_launch_shares_the_instance() -> None:
+    stage = Stage()
+    stage.add_pods(1)
+
+    def paused() -> None:
+        stage.clock.advance(100)
+        stage.sweep()
+
+    stage.faults.on("before", "compute.launch", paused)
+    stage.schedule()
+    assert len(stage.compute.launches) == 1
+    (claim,) = stage.claims()
+    assert claim.state is ClaimState.LAUNCHED
+    stage.play_on()
+
+
+def test_every_message_lost_costs_only_time() -> None:
+    stage = Stage()
+    stage.add_pods(9)
+    for _ in range(20):  # nothing but the sweep and what it reminds of
+        stage.timers.reminders.clear()
+        stage.sweep()
+        stage.join()
+        stage.attend(*stage.due()) if stage.timers.reminders else None
+        stage.bind()
+        stage.clock.advance(60)
+    assert stage.quiet(), stage.summary()
+    assert len(stage.compute.launches) == lonely_cost()
+
+
+def test_every_message_doubled_changes_nothing() -> None:
+    stage = Stage()
+    stage.add_pods(9)
+    hint = PodsPending(CLUSTER, stage.clock.now())
+    stage.schedule(hint, hint)
+    stage.schedule(hint)
+    stage.join()
+    nodes = [NodeSeen(CLUSTER, node.metadata.name, node.spec.provider_id) for node in stage.cluster.nodes()]
+    timers = [Timer(CLUSTER, claim.name, "join") for claim in stage.claims()]
+    for _ in range(2):
+        stage.attend(*nodes, *nodes, *timers, *timers)
+    stage.bind()
+    assert stage.quiet(), stage.summary()
+    assert len(stage.compute.launches) == lonely_cost()
+    assert len(stage.capacity.all()) == len({(c.ami, c.instance_type) for c in stage.claims()})
+
+
+def test_timers_and_nodes_in_any_order_come_to_the_same_end() -> None:
+    stage = Stage()
+    stage.add_pods(3)
+    stage.attend(NodeSeen(CLUSTER, "ip-10-0-0-1.internal", "aws:///eu-west-1a/i-00000000000000001"))
+    stage.schedule()
+    names = [claim.name for claim in stage.claims()]
+    stage.attend(*(Timer(CLUSTER, name, "garbage") for name in names))
+    stage.attend(*(Timer(CLUSTER, name, "initialize") for name in names), Timer(CLUSTER, "never-was", "join"))
+    assert len(stage.compute.alive()) == len(stage.compute.launches) == len(names)
+    stage.play_on()
+    late = [Timer(CLUSTER, name, "join") for name in names]
+    stage.clock.advance(86_400)
+    stage.attend(*late)
+    assert len(stage.compute.alive()) == len(names)
+    assert stage.quiet()
+
+
+def test_hints_of_long_ago_about_pods_that_run_launch_nothing() -> None:
+    stage = Stage()
+    stage.add_pods(3)
+    stage.schedule()
+    stage.play_on()
+    before = len(stage.compute.launches)
+    assert stage.schedule(PodsPending(CLUSTER, 1.0), Sweep(CLUSTER)).launched == ()
+    assert len(stage.compute.launches) == before
+
+
+def test_describing_that_lags_never_makes_a_second_instance() -> None:
+    stage = Stage()
+    stage.compute.describe_lag_s = 100
+    stage.add_pods(9)
+    stage.faults.crash_at(_point(stage, "after compute.launch"))
+    assert stage.dies(stage.schedule)
+    stage.faults.clear()
+    stage.clock.advance(61)
+    stage.schedule()  # the claim is resumed, its instance is not described yet: the token answers
+    stage.play_on()
+    assert len(stage.compute.launches) == lonely_cost()
+
+
+def test_a_token_that_comes_back_with_other_parameters_waits_for_its_instance() -> None:
+    stage = Stage((pool("any", ("m6i",)),))
+    stage.compute.describe_lag_s = 100
+    stage.add_pods(1)
+    stage.faults.crash_at(_point(stage, "after compute.launch"))
+    assert stage.dies(stage.schedule)
+    stage.faults.clear()
+    stage.clock.advance(61)
+    for zone in ZONES[1:]:  # the same launch today would ask for less
+        failure = OfferingFailure("m6i.large", zone, "on-demand", "InsufficientInstanceCapacity")
+        stage.state.mark_unavailable(CLUSTER, failure, stage.clock.now())
+    report = stage.schedule()
+    assert report.unfinished == "launches are pending"
+    assert len(stage.compute.launches) == 1
+    stage.clock.advance(60)
+    stage.schedule()
+    (claim,) = stage.claims()
+    assert claim.instance_id == stage.compute.launches[0].id
+    stage.play_on()
+    assert len(stage.compute.launches) == 1
+
+
+def _point(stage: Stage, name: str) -> int:
+    """The number of the first point of this name in an undisturbed schedule of the same pods."""
+    rehearsal = Stage(stage.settings.manifests.node_pools)
+    rehearsal.add_pods(stage.pending())
+    rehearsal.faults.clear()
+    rehearsal.schedule()
+    stage.faults.clear()
+    return rehearsal.faults.points.index(name)

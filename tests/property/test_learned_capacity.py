@@ -1,0 +1,70 @@
+"""Whatever nodes turn out to yield, one look at each is enough."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shiplap.instances.learning import capacity, missed, observe
+from shiplap.instances.types import LearnedCapacity, Observation
+from tests.unit.instances.given_instances import MIB, kind, node_class, resolved, yields
+
+PROFILE = settings(derandomize=True, deadline=None, max_examples=60)
+
+NAMES = ("m5.large", "m5.4xlarge", "r5a.8xlarge", "c5.large", "t3.nano")
+
+
+def report(name: str, share: float, at: float, node: str, kubelet: str) -> Observation:
+    memory = int(kind(name).memory_info.size_in_mi_b * MIB * share)
+    overhead = yields(name).overhead["memory"]
+    return Observation("ami-amd", name, kubelet, {"memory": memory}, {"memory": memory - overhead}, at, "demo", node)
+
+
+@PROFILE
+@given(
+    st.lists(st.tuples(st.floats(0, 1e8), st.integers(0, 30), st.integers(1, 2**40)), min_size=1, max_size=25),
+    st.randoms(use_true_random=False),
+)
+def test_concurrent_observers_agree(reports: list[tuple[float, int, int]], shuffled: object) -> None:
+    observations = [
+        Observation("ami", "t", "h", {"memory": memory}, {"memory": memory}, at, "demo", f"n{node}")
+        for at, node, memory in reports
+    ]
+    shuffled.shuffle(observations)  # type: ignore[attr-defined]
+    merged: LearnedCapacity | None = None
+    for observation in observations:
+        merged = observe(merged, observation)
+    assert merged is not None
+    newest = max(observation.observed_at for observation in observations)
+    assert merged.recent[-1].observed_at == newest
+    assert capacity(merged)["memory"] == min(each.capacity["memory"] for each in merged.recent)
+    assert len({each.node for each in merged.recent}) == len(merged.recent) <= 10
+
+
+@PROFILE
+@given(st.sampled_from(NAMES), st.floats(0.3, 0.999))
+def test_once_seen_a_type_is_never_promised_too_much_again(name: str, share: float) -> None:
+    before = yields(name, node_class(), answered=resolved())
+    truth = report(name, share, 1.0, "n1", before.kubelet_hash)
+    after = yields(name, node_class(), answered=resolved(), learned=(observe(None, truth),))
+    assert after.verified
+    assert (
+        missed(
+            after.allocatable,
+            truth.allocatable | {r: after.allocatable[r] for r in ("cpu", "pods", "ephemeral-storage")},
+        )
+        == {}
+    )
+
+
+@PROFILE
+@given(st.sampled_from(NAMES), st.sampled_from(NAMES), st.floats(0.875, 0.999), st.floats(0.875, 0.999))
+def test_the_careful_bound_holds_for_every_overhead_of_an_eighth(
+    seen_name: str, name: str, seen_share: float, share: float
+) -> None:
+    learned = observe(None, report(seen_name, seen_share, 1.0, "n1", "other"))
+    made = yields(name, node_class(), answered=resolved(), learned=(learned,), beside=(seen_name,))
+    truth = int(kind(name).memory_info.size_in_mi_b * MIB * share)
+    assert made.careful["memory"] <= truth
+    assert made.careful["memory"] <= made.capacity["memory"]
+    assert not made.verified
