@@ -18,6 +18,10 @@ _GENERATION = re.compile(r"^(?P<category>[a-z]+)(?:-\d+tb)?(?P<generation>\d+)?"
 _PERFORMANCE = re.compile(r"^(?:(?P<cards>\d+)x )?(?P<up_to>Up to )?(?P<gigabits>[\d.]+) Gigabit$")
 
 
+OF_OFFERINGS = (labels.ZONE, labels.ZONE_ID, labels.CAPACITY_TYPE, labels.AWS_PREFIX + "capacity-reservation-id")
+"""Labels that an offering decides, not the instance type."""
+
+
 class RequirementPool:
     """Makes each distinct requirement once; most labels take few values over a thousand types."""
 
@@ -119,11 +123,11 @@ def meets(wanted: Requirement, given: Requirement | None) -> bool:
 
 
 def single_valued(instance_type: InstanceType) -> dict[str, str]:
-    """The labels every node of the type has, sorted by key: those with exactly one possible value."""
+    """The labels every node of the type has wherever and however bought, sorted: those with one possible value."""
     return {
         item.key: next(iter(item.values))
         for item in sorted(instance_type.requirements, key=lambda item: item.key)
-        if not item.complement and len(item.values) == 1
+        if item.key not in OF_OFFERINGS and not item.complement and len(item.values) == 1
     }
 
 

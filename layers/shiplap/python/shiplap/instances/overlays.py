@@ -13,13 +13,11 @@ import msgspec
 
 from shiplap.api.types import NodeOverlay, NodePool
 from shiplap.errors import InvalidInput
-from shiplap.instances.labels import meets
+from shiplap.instances.labels import OF_OFFERINGS, meets
 from shiplap.instances.types import InstanceType, Offering
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.quantity import MEMORY, parse_resources
 from shiplap.kubernetes.requirements import Requirement, Requirements, requirement
-
-_OF_OFFERINGS = (labels.ZONE, labels.ZONE_ID, labels.CAPACITY_TYPE, labels.AWS_PREFIX + "capacity-reservation-id")
 
 
 def apply(types: Sequence[InstanceType], pool: NodePool, overlays: Sequence[NodeOverlay]) -> tuple[InstanceType, ...]:
@@ -76,8 +74,8 @@ class _Read:
         except ValueError as error:
             document = f"NodeOverlay/{overlay.metadata.name}"
             raise InvalidInput("NodeOverlay", str(error), document=document, field="spec") from error
-        self.of_type = [item for key, item in wanted.items() if key not in _OF_OFFERINGS]
-        self.of_offering = [item for key, item in wanted.items() if key in _OF_OFFERINGS]
+        self.of_type = [item for key, item in wanted.items() if key not in OF_OFFERINGS]
+        self.of_offering = [item for key, item in wanted.items() if key in OF_OFFERINGS]
 
 
 class _Changes:

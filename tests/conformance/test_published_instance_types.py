@@ -1,0 +1,49 @@
+"""`shiplap instance-types` against the figures Karpenter publishes, where a copy of them is at hand."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shiplap.cli.main import run
+from shiplap.kubernetes.quantity import parse_resources
+
+SAMPLE = Path(__file__).parents[3] / "shared" / "data" / "instance-types-sample.json"
+NOT_DERIVABLE = {"vpc.amazonaws.com/pod-eni"}
+NOT_PUBLISHED = {"karpenter.k8s.aws/nitro-sandbox", "topology.kubernetes.io/region"}
+
+# EC2's answers changed between the published table and the catalogue at hand.
+CLOCK = "karpenter.k8s.aws/instance-cpu-sustained-clock-speed-mhz"
+CHANGED = {
+    **{name: {CLOCK} for name in ("c9g.12xlarge", "c9g.2xlarge", "m9g.16xlarge", "m9gd.2xlarge", "i7i.12xlarge")},
+    "i8ge.metal-48xl": {"pods", "memory", "karpenter.k8s.aws/instance-network-bandwidth"},
+}
+
+pytestmark = pytest.mark.skipif(not SAMPLE.exists(), reason="the published sample is not on this machine")
+
+
+@cache
+def published() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(SAMPLE.read_text())["types"]
+    return found
+
+
+def test_resources_and_labels_agree(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["instance-types", "-o", "json"]) == 0
+    ours = json.loads(capsys.readouterr().out)
+    shared = sorted(published().keys() & ours.keys())
+    differences = {name: found for name in shared if (found := _differences(name, ours[name]))}
+    assert differences == {}
+    assert len(shared) >= 120
+
+
+def _differences(name: str, mine: dict[str, Any]) -> dict[str, tuple[object, object]]:
+    theirs = published()[name]
+    wanted = parse_resources(theirs["resources"]) | theirs["labels"]
+    found = parse_resources(mine["allocatable"]) | mine["labels"]
+    keys = (wanted.keys() | found.keys()) - NOT_DERIVABLE - NOT_PUBLISHED - CHANGED.get(name, set())
+    return {key: (wanted.get(key), found.get(key)) for key in keys if wanted.get(key) != found.get(key)}

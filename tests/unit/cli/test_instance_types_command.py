@@ -1,0 +1,135 @@
+"""`shiplap instance-types`: selection, settings, formats and errors."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shiplap.cli.main import run
+from shiplap.instances.learned_file import dump
+from shiplap.instances.types import LearnedCapacity, Observation
+
+NODE_CLASS = """
+apiVersion: karpenter.k8s.aws/v1
+kind: EC2NodeClass
+metadata: {name: rocket}
+spec:
+  role: nodes
+  amiSelectorTerms: [{alias: bottlerocket@latest}]
+  subnetSelectorTerms: [{tags: {cluster: demo}}]
+  securityGroupSelectorTerms: [{tags: {cluster: demo}}]
+  kubelet: {maxPods: 110}
+"""
+
+
+def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    assert run(["instance-types", *arguments, "-o", "json"]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def complaint(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert run(["instance-types", *arguments]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    return captured.err
+
+
+def test_the_fixed_format(capsys: pytest.CaptureFixture[str]) -> None:
+    found = answer(capsys, "m5.large")
+    assert list(found) == ["m5.large"]
+    made = found["m5.large"]
+    assert list(made) == ["labels", "capacity", "overhead", "allocatable", "sources"]
+    assert made["labels"]["karpenter.k8s.aws/instance-family"] == "m5"
+    assert made["capacity"] == {"cpu": "2", "ephemeral-storage": "20Gi", "memory": "7577Mi", "pods": "29"}
+    assert made["overhead"] == {"cpu": "70m", "ephemeral-storage": "3Gi", "memory": "674Mi"}
+    assert made["allocatable"] == {"cpu": "1930m", "ephemeral-storage": "17Gi", "memory": "6903Mi", "pods": "29"}
+    assert made["sources"] == {
+        "cpu": "catalog",
+        "ephemeral-storage": "formula",
+        "memory": "formula",
+        "pods": "formula",
+    }
+
+
+def test_all_types_without_a_name_and_globs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert len(answer(capsys)) > 1200
+    assert list(answer(capsys, "m5.large", "t3.nan*")) == ["m5.large", "t3.nano"]
+
+
+@pytest.mark.parametrize(
+    ("options", "pods"),
+    [
+        ((), "8"),
+        (("--prefix-delegation",), "98"),
+        (("--prefix-delegation", "--cni-version", "1.8.0"), "8"),
+        (("--prefix-delegation", "--cni-version", "v1.19.2"), "98"),
+        (("--custom-networking",), "5"),
+        (("--prefix-delegation", "--custom-networking"), "50"),
+        (("--prefix-delegation", "--cni-max-eni", "1"), "50"),
+        (("--reserved-enis", "1"), "5"),
+    ],
+)
+def test_how_the_cni_is_set(capsys: pytest.CaptureFixture[str], options: tuple[str, ...], pods: str) -> None:
+    assert answer(capsys, "c6g.medium", *options)["c6g.medium"]["allocatable"]["pods"] == pods
+
+
+def test_the_overhead_fraction(capsys: pytest.CaptureFixture[str]) -> None:
+    found = answer(capsys, "r5a.8xlarge", "--vm-memory-overhead-percent", "0.048")
+    assert found["r5a.8xlarge"]["allocatable"]["memory"] == "246632Mi"
+
+
+def test_another_region(capsys: pytest.CaptureFixture[str]) -> None:
+    found = answer(capsys, "m5.large", "--region", "eu-west-1")["m5.large"]
+    assert found["labels"]["topology.kubernetes.io/region"] == "eu-west-1"
+
+
+def test_an_ec2_node_class_of_ones_own(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "class.yaml"
+    path.write_text(NODE_CLASS)
+    found = answer(capsys, "c6g.medium", "m5.large", "--nodeclass", str(path))
+    assert found["m5.large"]["allocatable"] == {
+        "cpu": "1930m",
+        "ephemeral-storage": "17Gi",
+        "memory": "6012Mi",
+        "pods": "110",
+    }
+    assert found["c6g.medium"]["allocatable"]["pods"] == "98"
+
+
+def test_learned_capacity(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "capacity.json"
+    seen = Observation("ami-1", "m5.large", "h", {"memory": 8000 * 2**20}, {}, 1.0, "demo", "n1")
+    path.write_bytes(dump([LearnedCapacity("ami-1", "m5.large", "h", (seen,), 1)]))
+    found = answer(capsys, "m5.large", "--capacity", str(path))["m5.large"]
+    assert found["capacity"]["memory"] == "8000Mi"
+    assert found["sources"]["memory"] == "sibling"
+
+
+def test_the_table_marks_estimates(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["instance-types", "m5.large", "g5.xlarge"]) == 0
+    shown = capsys.readouterr().out
+    assert "6903Mi" in shown
+    assert "~0.0" in shown
+    assert "1 nvidia.com/gpu" in shown
+    assert shown.index("g5.xlarge") < shown.index("m5.large")
+
+
+def test_a_type_that_is_not_sold_in_the_region_has_no_price(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["instance-types", "trn2.48xlarge"]) == 0
+    assert " - " in capsys.readouterr().out
+
+
+def test_what_cannot_be_answered(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert "'m99.*' matches none" in complaint(capsys, "m99.*")
+    assert "none.yaml" in complaint(capsys, "--nodeclass", str(tmp_path / "none.yaml"))
+    assert "none.json" in complaint(capsys, "--capacity", str(tmp_path / "none.json"))
+    assert "mars" in complaint(capsys, "--region", "mars")
+    assert "--cni-version" in complaint(capsys, "--cni-version", "newest")
+    two = tmp_path / "two.yaml"
+    two.write_text(NODE_CLASS + "---" + NODE_CLASS.replace("rocket", "second", 1))
+    assert "exactly one" in complaint(capsys, "--nodeclass", str(two))
