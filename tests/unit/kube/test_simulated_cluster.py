@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from threading import Event
+
 import msgspec
 import pytest
 
@@ -169,8 +171,6 @@ def test_pods_of_replica_sets_come_back(recreate: bool) -> None:
 
 
 def test_the_runner_steps_clusters_and_hands_over_their_failure() -> None:
-    from threading import Event
-
     stepped = Event()
 
     def machines() -> list[Machine]:

@@ -1,0 +1,222 @@
+"""Watching: what is reported once, what survives lost connections and forgotten versions."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import msgspec
+import pytest
+
+from shiplap.cluster.pending import is_unschedulable
+from shiplap.cluster.watcher import KINDS, Batch, KindWatch, Tracker, batches, look
+from shiplap.errors import ClusterDenied, ClusterUnreachable, ResourceVersionGone, TooManyRequests
+from shiplap.kubernetes.objects import Pod
+from shiplap.ports import Clock, ClusterApi
+from shiplap.twins.clock import TwinClock
+from shiplap.twins.cluster import ApiServer, TwinCluster
+from shiplap.twins.faults import Faults
+
+UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+
+
+def pod(name: str = "p", *, conditions: tuple[dict, ...] = (UNSCHEDULABLE,), **status: object) -> dict:
+    return {
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"containers": [{"name": "c"}]},
+        "status": {"phase": "Pending", "conditions": list(conditions), **status},
+    }
+
+
+def node(name: str, *, ready: bool = False, labels: dict | None = None, **spec: object) -> dict:
+    status = {"conditions": [{"type": "Ready", "status": str(ready)}]}
+    return {"metadata": {"name": name, "labels": labels or {}}, "spec": spec, "status": status}
+
+
+def set_ready(server: ApiServer, name: str, *, ready: bool) -> None:
+    server.patch("nodes", name, {"status": node(name, ready=ready)["status"]}, subresource="status")
+
+
+def shown(batch: Batch) -> tuple[list[str], list[str], list[str]]:
+    found = [[item.metadata.name for item in items] for items in (batch.pods, batch.joined, batch.ready)]
+    return found[0], found[1], found[2]
+
+
+class TestIsUnschedulable:
+    def of(self, **changes: object) -> bool:
+        return is_unschedulable(msgspec.convert(pod() | changes, Pod))
+
+    def test_a_pod_the_scheduler_found_no_node_for(self) -> None:
+        assert self.of()
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {"status": {"phase": "Pending"}},
+            {"status": {"conditions": [{**UNSCHEDULABLE, "reason": "SchedulingGated"}]}},
+            {"status": {"conditions": [{**UNSCHEDULABLE, "status": "True"}]}},
+            {"status": {"conditions": [{**UNSCHEDULABLE, "type": "Ready"}]}},
+            {"status": {"conditions": [UNSCHEDULABLE], "nominatedNodeName": "n1"}},
+            {"status": {"conditions": [UNSCHEDULABLE], "phase": "Failed"}},
+            {"spec": {"nodeName": "n1"}},
+            {"metadata": {"name": "p", "deletionTimestamp": "2026-01-01T00:00:00Z"}},
+            {"metadata": {"name": "p", "ownerReferences": [{"kind": "DaemonSet"}]}},
+            {"metadata": {"name": "p", "ownerReferences": [{"kind": "Node"}]}},
+        ],
+    )
+    def test_pods_that_need_no_new_node(self, changes: dict) -> None:
+        assert not self.of(**changes)
+
+    def test_pods_of_other_owners_do(self) -> None:
+        assert self.of(metadata={"name": "p", "ownerReferences": [{"kind": "ReplicaSet"}]})
+
+
+class TestTracking:
+    @pytest.fixture
+    def server(self) -> ApiServer:
+        return ApiServer(TwinClock())
+
+    @pytest.fixture
+    def see(self, server: ApiServer) -> Callable[[], tuple[list[str], list[str], list[str]]]:
+        api, tracker = TwinCluster(server), Tracker()
+        watches = [KindWatch(api, kind) for kind in KINDS]
+        return lambda: shown(look(watches, tracker))
+
+    def test_each_pod_is_reported_once_while_it_waits(self, server: ApiServer, see: Callable) -> None:
+        server.create("pods", pod("b"))
+        server.create("pods", pod("a"))
+        server.create("pods", pod("fresh", conditions=()))
+        assert see() == (["a", "b"], [], [])
+        server.patch("pods", "a", {"metadata": {"annotations": {"note": "1"}}})
+        assert see() == ([], [], [])
+        server.patch("pods", "fresh", {"status": {"conditions": [UNSCHEDULABLE]}}, subresource="status")
+        assert see() == (["fresh"], [], [])
+
+    def test_a_pod_that_waits_again_is_reported_again(self, server: ApiServer, see: Callable) -> None:
+        server.create("pods", pod())
+        see()
+        server.patch("pods", "p", {"status": {"nominatedNodeName": "n1"}}, subresource="status")
+        assert see() == ([], [], [])
+        server.patch("pods", "p", {"status": {"nominatedNodeName": None}}, subresource="status")
+        assert see() == (["p"], [], [])
+
+    def test_a_pod_that_was_bound_before_anyone_looked_is_not_reported(self, server: ApiServer, see: Callable) -> None:
+        see()
+        server.create("pods", pod())
+        server.bind("p", "n1")
+        assert see() == ([], [], [])
+
+    def test_nodes_join_and_become_ready(self, server: ApiServer, see: Callable) -> None:
+        see()
+        server.create("nodes", node("n1"))
+        assert see() == ([], ["n1"], [])
+        set_ready(server, "n1", ready=True)
+        assert see() == ([], [], ["n1"])
+        server.patch("nodes", "n1", {"metadata": {"labels": {"a": "b"}}})
+        assert see() == ([], [], [])
+        set_ready(server, "n1", ready=False)
+        assert see() == ([], [], [])
+        set_ready(server, "n1", ready=True)
+        assert see() == ([], [], ["n1"])
+        server.delete("nodes", "n1")
+        server.create("nodes", node("n2", ready=True))
+        assert see() == ([], ["n2"], ["n2"])
+
+    def test_a_node_that_left_again_is_not_reported(self, server: ApiServer, see: Callable) -> None:
+        see()
+        server.create("nodes", node("n1", ready=True))
+        server.delete("nodes", "n1")
+        assert see() == ([], [], [])
+
+    def test_of_the_nodes_there_from_the_start_only_unfinished_ones_of_ours(
+        self, server: ApiServer, see: Callable
+    ) -> None:
+        ours = {"karpenter.sh/nodepool": "default"}
+        server.create("nodes", node("foreign", ready=True))
+        server.create("nodes", node("done", ready=True, labels={**ours, "karpenter.sh/initialized": "true"}))
+        server.create("nodes", node("started", ready=True, labels=ours))
+        unregistered = [{"key": "karpenter.sh/unregistered", "effect": "NoExecute"}]
+        server.create("nodes", node("unregistered", taints=unregistered))
+        assert see() == ([], ["started", "unregistered"], ["started"])
+
+    def test_after_a_forgotten_version_only_what_was_missed_is_reported(self, server: ApiServer, see: Callable) -> None:
+        server.create("pods", pod("old"))
+        server.create("pods", pod("bound"))
+        server.create("nodes", node("n1"))
+        see()
+        server.create("pods", pod("new"))
+        server.bind("bound", "n1")
+        server.create("nodes", node("n2"))
+        server.delete("nodes", "n1")
+        server.create("nodes", node("n1", ready=True))
+        server.compact()
+        assert see() == ([], [], [])
+        assert see() == (["new"], ["n1", "n2"], ["n1"])
+
+
+class Ticking:
+    """A clock that moves a little whenever it is read, so that an iteration without events ends."""
+
+    def __init__(self, step_s: float) -> None:
+        self._now, self._step_s = 1000.0, step_s
+
+    def now(self) -> float:
+        self._now += self._step_s
+        return self._now
+
+
+class TestBatches:
+    @pytest.fixture
+    def server(self) -> ApiServer:
+        return ApiServer(TwinClock())
+
+    def iterate(
+        self, api: ClusterApi, clock: Clock, pause: Callable[[float], None] = lambda _: None, gather_s: float = 0.0
+    ) -> Iterator[Batch]:
+        return batches(api, clock=clock, deadline_at=1100.0, pause=pause, gather_s=gather_s)
+
+    def pausing(self) -> Callable[[float], None]:
+        """The twin's watches end at once; a real pause keeps the reading threads from spinning."""
+        return lambda _: time.sleep(0.001)
+
+    def test_changes_arrive_while_it_is_iterated(self, server: ApiServer) -> None:
+        server.create("pods", pod("first"))
+        running = self.iterate(TwinCluster(server), TwinClock(1000.0), self.pausing())
+        assert shown(next(running)) == (["first"], [], [])
+        server.create("pods", pod("second"))
+        assert shown(next(running)) == (["second"], [], [])
+        running.close()
+
+    def test_it_ends_at_the_deadline_with_what_was_gathered(self, server: ApiServer) -> None:
+        server.create("pods", pod("p"))
+        found = list(self.iterate(TwinCluster(server), Ticking(0.1), self.pausing(), gather_s=1e6))
+        assert [shown(batch) for batch in found] == [(["p"], [], [])]
+
+    def test_lost_connections_and_throttling_are_borne(self, server: ApiServer) -> None:
+        faults = Faults()
+        faults.on("before", "cluster.list_for_watch", ClusterUnreachable("down"))
+        faults.on("before", "cluster.watch", TooManyRequests("slow down"))
+        faults.on("before", "cluster.watch", ResourceVersionGone("compacted"), nth=2)
+        server.create("pods", pod("p"))
+        running = self.iterate(TwinCluster(server, faults=faults), TwinClock(1000.0), self.pausing())
+        assert shown(next(running)) == (["p"], [], [])
+        running.close()
+
+    def test_a_server_that_stays_away_is_an_error(self) -> None:
+        class Away(TwinCluster):
+            def list_for_watch(self, kind: str) -> tuple:
+                raise ClusterUnreachable(f"no {kind}")
+
+        pauses: list[float] = []
+        with pytest.raises(ClusterUnreachable):
+            list(self.iterate(Away(ApiServer(TwinClock())), TwinClock(1000.0), pauses.append))
+        assert sorted(set(pauses)) == [0.5, 1.0, 2.0, 4.0, 8.0]
+
+    @pytest.mark.parametrize("error", [ClusterDenied("no"), RuntimeError("a defect")])
+    def test_a_refusal_and_a_defect_end_it_at_once(self, server: ApiServer, error: Exception) -> None:
+        class Refusing(TwinCluster):
+            def list_for_watch(self, kind: str) -> tuple:
+                raise error
+
+        with pytest.raises(type(error)):
+            list(self.iterate(Refusing(server), TwinClock(1000.0), self.pausing()))
