@@ -41,6 +41,8 @@ class Document(msgspec.Struct, frozen=True):
 
     def line_of(self, path: tuple[str | int, ...]) -> int:
         """The line of a field, or of the deepest part of its path that is written."""
+        if not self.text:  # the object did not come from a file
+            return self.line
         from shiplap.api import yaml_reader  # noqa: PLC0415 - PyYAML is loaded only when a line is asked for
 
         return yaml_reader.line_of(self.text, self.position, self.path + path) or self.line
