@@ -415,3 +415,22 @@ def test_the_control_plane_is_read_from_eks(ground: Ground) -> None:
     assert plane.dns == "172.20.0.10"
     with pytest.raises(AwsError, match="describe EKS cluster gone"):
         control_plane(ClusterSettings(name="gone", region=REGION), lambda: eks)
+
+
+@pytest.mark.parametrize(
+    ("cidr", "dns"), [("10.100.0.0/16", "10.100.0.10"), ("fd30:1:2::/108", "fd30:1:2::a"), ("", "")]
+)
+def test_a_cluster_outside_eks_is_described_by_its_settings(cidr: str, dns: str) -> None:
+    settings = ClusterSettings(name="own", region=REGION, endpoint="https://own", service_cidr=cidr)
+    assert control_plane(settings, _never).dns == dns
+
+
+@pytest.mark.parametrize("cidr", ["nonsense", "10.0.0.0/30"])
+def test_a_service_range_that_is_none(cidr: str) -> None:
+    settings = ClusterSettings(name="own", region=REGION, endpoint="https://own", service_cidr=cidr)
+    with pytest.raises(AwsError, match="is not the service range"):
+        control_plane(settings, _never)
+
+
+def _never() -> Any:
+    raise AssertionError("EKS was asked")

@@ -62,6 +62,9 @@ def test_throttling_is_worth_another_try() -> None:
 
 def test_a_failing_service_leaves_the_outcome_open() -> None:
     assert aws_error("launch", refusal("503", status=503)).code == "ServiceUnavailable"
+    assert (
+        aws_error("launch", refusal("InsufficientInstanceCapacity", status=500)).code == "InsufficientInstanceCapacity"
+    )
     no_answer: BotoCoreError = EndpointConnectionError(endpoint_url="http://x")
     assert aws_error("launch", no_answer).code == ""
 

@@ -125,7 +125,8 @@ def aws_error(action: str, error: ClientError | BotoCoreError) -> AwsError:
     kind = classify(code, text)
     if kind == THROTTLED:
         return AwsThrottled(message, code=code)
-    if int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)) >= 500:
+    status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+    if status >= 500 and kind == UNKNOWN:  # EC2 sends missing capacity with status 500, too
         return AwsError(message, code="ServiceUnavailable")
     return AwsError(message, code=code)
 

@@ -18,27 +18,23 @@ if TYPE_CHECKING:
 
 
 class ControlPlane(msgspec.Struct, frozen=True):
-    """`ca` is base64; `version` the minor such as `1.34`; `service_cidr` may be empty outside EKS."""
+    """`ca` is base64; `version` the minor such as `1.34`; `service_cidr` and with it `dns` may be empty outside EKS."""
 
     endpoint: str
     ca: str
     version: str
     service_cidr: str
-
-    @property
-    def dns(self) -> str:
-        """Address of the cluster's DNS: the tenth of the service range, as EKS assigns it; empty when unknown."""
-        return str(ip_network(self.service_cidr)[10]) if self.service_cidr else ""
+    dns: str
 
 
 def control_plane(settings: ClusterSettings, eks: Callable[[], EKSClient]) -> ControlPlane:
     """From the settings when they name an endpoint, else from EKS.
 
     Raises:
-        AwsThrottled, AwsError: EKS does not answer, or the cluster is not active.
+        AwsThrottled, AwsError: EKS does not answer, the cluster is not active, or its service range is none.
     """
     if settings.endpoint:
-        return ControlPlane(
+        return _plane(
             settings.endpoint, settings.certificate_authority, settings.kubernetes_version, settings.service_cidr
         )
     with aws_errors(f"describe EKS cluster {settings.name}"):
@@ -46,9 +42,21 @@ def control_plane(settings: ClusterSettings, eks: Callable[[], EKSClient]) -> Co
     if not cluster.get("endpoint"):
         raise AwsError(f"EKS cluster {settings.name} is {cluster.get('status', 'unknown')}: no endpoint yet")
     network = cluster.get("kubernetesNetworkConfig", {})
-    return ControlPlane(
+    return _plane(
         cluster["endpoint"],
         cluster.get("certificateAuthority", {}).get("data", ""),
         cluster.get("version", ""),
         network.get("serviceIpv4Cidr") or network.get("serviceIpv6Cidr", ""),
     )
+
+
+def _plane(endpoint: str, ca: str, version: str, service_cidr: str) -> ControlPlane:
+    return ControlPlane(endpoint, ca, version, service_cidr, _dns(service_cidr) if service_cidr else "")
+
+
+def _dns(service_cidr: str) -> str:
+    """Address of the cluster's DNS: the tenth of the service range, as EKS assigns it."""
+    try:
+        return str(ip_network(service_cidr, strict=False)[10])
+    except (ValueError, IndexError) as error:
+        raise AwsError(f"{service_cidr!r} is not the service range of a cluster: {error}") from error

@@ -103,7 +103,8 @@ class Ec2Emulator:
     def start(self) -> Ec2Emulator:
         """Serve in a thread of this process until `stop`."""
         self._installed.enter_context(installed(self.behaviour))
-        self._thread = Thread(target=self._server.serve_forever, name="emulated-ec2", daemon=True)
+        serve = {"poll_interval": 0.02}  # how long `stop` waits
+        self._thread = Thread(target=self._server.serve_forever, kwargs=serve, name="emulated-ec2", daemon=True)
         self._thread.start()
         return self
 
