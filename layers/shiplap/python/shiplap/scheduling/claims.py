@@ -104,7 +104,10 @@ class ClaimWriter:
 
 
 def _choose(group: Group, columns: Ints, most: int) -> TypeList | None:
-    """Cheapest first, at most `most` types; types that minValues needs go before cheaper ones it does not."""
+    """Cheapest first, at most `most` types; types that minValues needs go before cheaper ones it does not.
+
+    Exotic types are left out while there are plain ones, unless minValues asks for variety.
+    """
     table = group.lane.table
     best: dict[int, int] = {}
     for column in columns.tolist():
@@ -114,6 +117,9 @@ def _choose(group: Group, columns: Ints, most: int) -> TypeList | None:
         if known is None or table.row_estimate[group.rows[known]]:
             best[place] = column
     chosen = sorted(best.values())
+    plain = [column for column in chosen if not table.exotic[table.row_type[group.rows[column]]]]
+    if plain and not group.minimums:
+        chosen = plain
     if len(chosen) > most:
         needed = _needed_for_minimums(group, chosen)
         needed += [column for column in chosen if column not in set(needed)]

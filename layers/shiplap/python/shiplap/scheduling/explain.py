@@ -14,9 +14,8 @@ from shiplap.kubernetes import labels
 from shiplap.kubernetes.quantity import CPU, MEMORY, format_amount
 from shiplap.kubernetes.taints import untolerated
 from shiplap.scheduling.classes import PodClass
-from shiplap.scheduling.groups import Groups
 from shiplap.scheduling.lanes import Lane
-from shiplap.scheduling.pack import Kind, OpenClaim, Packer, Packing, Refusal, Want
+from shiplap.scheduling.pack import Kind, OpenClaim, Packing, Refusal, Want
 from shiplap.scheduling.plan import NearestMiss
 from shiplap.scheduling.resources import Bools, Ints
 from shiplap.scheduling.world import World
@@ -68,9 +67,8 @@ class Explainer:
             return item.problem, None
         if not self._world.lanes:
             return "no dynamic nodepools found" + self._no_room(item), None
-        packer = Packer(self._world.lanes, self._world.nodes, self._world.axis, best_effort=False, groups=Groups())
+        packer = self._packing.packer
         want = packer.wants(item)[-1]
-        packer.budgets = dict(self._packing.budgets)
         misses = []
         texts = []
         for lane in self._world.lanes:
@@ -115,14 +113,14 @@ class Explainer:
             case Kind.MIN_VALUES:
                 words = f"pod didn't schedule because NodePool couldn't meet minValues requirements{_minimums(refusal)}"
             case Kind.TYPES:
-                words = _no_type(refusal)
+                words = _no_type(refusal, self._packing.packer.allowed_rows(lane, want))
         return words
 
     def _nearest(self, refusal: Refusal) -> _Miss | None:
         """The instance type that came closest, when something other than its labels is in the way."""
         lane, want = refusal.lane, refusal.want
         offered = lane.table.offered(lane.template.and_(want.term.values()), lane.given)
-        rows = np.flatnonzero(offered.suits[lane.table.row_type] & _usable_rows(lane, want))
+        rows = np.flatnonzero(offered.suits[lane.table.row_type] & self._packing.packer.allowed_rows(lane, want))
         if not len(rows):
             return None
         buyable = np.isfinite(offered.price[lane.table.row_type[rows]])
@@ -139,11 +137,6 @@ class Explainer:
         name = lane.table.names[lane.table.row_type[row]]
         text = f"{name} in {lane.name}: would hold the pod, but none of its offerings is available now"
         return _Miss((0, 0.0, name), text, NearestMiss(name, lane.pool.metadata.name))
-
-
-def _usable_rows(lane: Lane, want: Want) -> Bools:
-    """Missed pods may not rely on estimates; others are compared with the better figure."""
-    return lane.table.careful_rows if want.item.missed else np.ones(len(lane.table.row_type), np.bool_)
 
 
 def _resource_miss(refusal: Refusal, rows: Ints, short: Ints) -> _Miss:
@@ -186,9 +179,13 @@ def _shortage(lane: Lane, want: Want, row: int, column: int, short: int, item: I
         needed += f" (pod {amount(resource, pod)} + daemonsets {amount(resource, daemons)})"
     source = origin(item, resource, careful=not item.verified and not bool(lane.table.row_estimate[row]))
     source = f", {source}" if source else ""
-    return (
+    text = (
         f"{resource} short by {amount(resource, short)}: {needed}, {amount(resource, allocatable)} allocatable{source}"
     )
+    estimates = lane.table.row_estimate & (lane.table.row_type == lane.table.row_type[row])
+    if not want.item.missed and (lane.net[estimates] >= want.requests).all(axis=1).any():
+        text += "; it may fit, which the first node of this type will tell"
+    return text
 
 
 def origin(item: InstanceType, resource: str, *, careful: bool = False) -> str:
@@ -272,14 +269,14 @@ def _minimums(refusal: Refusal) -> str:
     return f" ({', '.join(parts)})" if parts else ""
 
 
-def _no_type(refusal: Refusal) -> str:
+def _no_type(refusal: Refusal, allowed: Bools) -> str:
     """Which of labels, resources and offerings leave no instance type, most specific wording first."""
     lane, want = refusal.lane, refusal.want
     offered = lane.table.offered(lane.template.and_(want.term.values()), lane.given)
     types = lane.table.row_type
     suits = offered.suits[types]
     buyable = np.isfinite(offered.price)[types]
-    holds = (lane.net >= want.requests).all(axis=1) & _usable_rows(lane, want)
+    holds = (lane.net >= want.requests).all(axis=1) & allowed
     verdicts = (
         (suits, "no instance type met all requirements"),
         (holds, "no instance type has enough resources" + _cpu_hint(want)),

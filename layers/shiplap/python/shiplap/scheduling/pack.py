@@ -6,7 +6,7 @@ that can hold the pod. Counts are closed-form per node and claim, so the cost do
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -18,7 +18,6 @@ from shiplap.kubernetes.taints import untolerated
 from shiplap.scheduling.classes import HostPort, PodClass, ports_collide
 from shiplap.scheduling.groups import Group, Groups
 from shiplap.scheduling.lanes import Lane
-from shiplap.scheduling.limits import Budget
 from shiplap.scheduling.nodes import NodeTable
 from shiplap.scheduling.resources import Axis, Bools, Ints
 
@@ -72,13 +71,16 @@ class OpenClaim:
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """The outcome: claims with their loads [claims, resources], filled nodes, and pods that fit nowhere by class."""
+    """The outcome: claims with their loads [claims, resources], filled nodes, and pods that fit nowhere by class.
+
+    `packer` still knows what is left of limits and estimates.
+    """
 
     claims: list[OpenClaim]
     used: Ints
     nodes: NodeTable
     unplaced: dict[int, list[Pod]]
-    budgets: Mapping[str, Budget]
+    packer: Packer
 
 
 class Packer:
@@ -123,7 +125,7 @@ class Packer:
             if left:
                 unplaced[item.index] = left
         used = self.used[: len(self.claims)]
-        return Packing(self.claims, used, self.nodes, unplaced, self.budgets)
+        return Packing(self.claims, used, self.nodes, unplaced, self)
 
     def _keep_promises(self, classes: Sequence[PodClass]) -> set[int]:
         """Put pods on the claims in flight that were opened for them; returns the identities of those that still fit.
@@ -286,7 +288,7 @@ class Packer:
         budget = self.budgets[lane.pool.metadata.name]
         if budget.nodes_left < 1:
             return Kind.NODES
-        allowed = self._allowed_rows(lane, want)
+        allowed = self.allowed_rows(lane, want)
         within = allowed
         if len(budget.columns):
             within = allowed & budget.allowed(lane.table.capacity)[lane.table.row_type]
@@ -326,7 +328,7 @@ class Packer:
             self._entries[key] = known
         return known
 
-    def _allowed_rows(self, lane: Lane, want: Want) -> Bools:
+    def allowed_rows(self, lane: Lane, want: Want) -> Bools:
         """Rows [rows] a new claim may use: careful ones, and estimates that no other claim of this plan relies on."""
         table = lane.table
         allowed = table.careful_rows

@@ -18,6 +18,14 @@ from shiplap.scheduling.resources import Axis, Bools, Floats, Ints
 
 _OFFERING_KEYS = frozenset({labels.ZONE, labels.ZONE_ID, labels.CAPACITY_TYPE})
 
+_ACCELERATORS = (
+    "nvidia.com/gpu",
+    "amd.com/gpu",
+    "aws.amazon.com/neuron",
+    "aws.amazon.com/neuroncore",
+    "habana.ai/gaudi",
+)
+
 _ALWAYS_PRESENT = frozenset({labels.ARCH, labels.OS, labels.REGION, labels.NODE_POOL, labels.HOSTNAME})
 """Labels every node has; a type that does not mention one may have any value of it."""
 
@@ -56,6 +64,7 @@ class TypeTable:
         self.index = {name: place for place, name in enumerate(self.names)}
         self.axis = axis
         self.capacity = axis.matrix([item.capacity for item in self.types])
+        self.exotic: Bools = np.array([is_exotic(item) for item in self.types], np.bool_)
         self._compile_rows(explore=explore, piloted=piloted)
         self._compile_offerings()
         self._labels: list[dict[str, Requirement]] = [
@@ -211,6 +220,11 @@ class TypeTable:
         )
         kind_ok = np.array([_allows(wanted, labels.CAPACITY_TYPE, kind) for kind in self.capacity_types], np.bool_)
         return zone_ok[None, :, None] & kind_ok[None, None, :]
+
+
+def is_exotic(item: InstanceType) -> bool:
+    """Bare metal and accelerators: not launched while something plain would do, as Karpenter's launch filter has it."""
+    return ".metal" in item.name or any(item.capacity.get(resource) for resource in _ACCELERATORS)
 
 
 def careful_allocatable(item: InstanceType) -> dict[str, int]:
