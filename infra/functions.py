@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
-from aws_cdk import Duration, RemovalPolicy
-from aws_cdk import aws_ec2 as ec2
+from aws_cdk import CfnResource, Duration, RemovalPolicy
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_lambda_event_sources as sources
@@ -86,7 +85,7 @@ class Functions(Construct):
             self._layer("Library", artifacts.library, "The package shiplap"),
             self._layer("Settings", artifacts.settings, "Clusters and their manifests"),
         ]
-        self._network = _Network(self, network) if network else None
+        self._network = network
         self.functions = {
             specification.name: self._function(specification, roles[specification.name], feeds.get(specification.name))
             for specification in (SCHEDULE, LIFECYCLE, CATALOG, WATCH)
@@ -114,7 +113,6 @@ class Functions(Construct):
             removal_policy=RemovalPolicy.DESTROY,
         )
         log_group.grant_write(role)
-        network = self._network if specification.name in CLUSTER_FUNCTIONS else None
         function = lambda_.Function(
             self,
             id_,
@@ -132,10 +130,16 @@ class Functions(Construct):
             log_group=log_group,
             # What starts these anew is the next message or the next minute, never a retry of the same invocation.
             retry_attempts=0,
-            vpc=network.vpc if network else None,
-            vpc_subnets=network.subnets if network else None,
-            security_groups=network.security_groups if network else None,
         )
+        if self._network and specification.name in CLUSTER_FUNCTIONS:
+            # By id, so that nothing about the VPC is looked up or described twice.
+            cast("CfnResource", function.node.default_child).add_property_override(
+                "VpcConfig",
+                {
+                    "SubnetIds": list(self._network.subnets),
+                    "SecurityGroupIds": list(self._network.security_groups),
+                },
+            )
         acknowledge(
             function, "AwsSolutions-L1", "Python 3.13 is the version all locked wheels are built and tested for."
         )
@@ -152,27 +156,6 @@ class Functions(Construct):
                 )
             )
         return function
-
-
-class _Network(Construct):
-    """Subnets and security groups that exist already, by their ids; nothing is looked up."""
-
-    def __init__(self, scope: Construct, network: Network) -> None:
-        super().__init__(scope, "Network")
-        self.vpc = ec2.Vpc.from_vpc_attributes(
-            self,
-            "Vpc",
-            vpc_id=network.id,
-            availability_zones=list(network.availability_zones),
-            private_subnet_ids=list(network.subnets),
-        )
-        self.subnets = ec2.SubnetSelection(
-            subnets=[ec2.Subnet.from_subnet_id(self, subnet, subnet) for subnet in network.subnets]
-        )
-        self.security_groups = [
-            ec2.SecurityGroup.from_security_group_id(self, group, group, mutable=False)
-            for group in network.security_groups
-        ]
 
 
 def _dead_letters(feed: Feed | None) -> dict[str, str]:

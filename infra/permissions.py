@@ -189,7 +189,7 @@ def _launch(reach: Reach) -> Statements:
 
 
 def _state(reach: Reach) -> Statements:
-    actions = ("GetItem", "BatchGetItem", "Query", "PutItem", "UpdateItem", "DeleteItem", "ConditionCheckItem")
+    actions = ("GetItem", "Query", "PutItem", "UpdateItem", "BatchWriteItem")
     table = reach.storage.state
     indexes = [f"{table.table_arn}/index/{index.name}" for index in tables.STATE.indexes]
     return [
@@ -199,7 +199,7 @@ def _state(reach: Reach) -> Statements:
 
 
 def _capacity(reach: Reach) -> Statements:
-    actions = ("GetItem", "BatchGetItem", "Query", "PutItem", "UpdateItem", "DeleteItem")
+    actions = ("GetItem", "Query", "PutItem", "DeleteItem")
     return [_allow("Capacity", [f"dynamodb:{action}" for action in actions], [reach.storage.capacity.table_arn])]
 
 

@@ -14,6 +14,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from shiplap.api.decoding import Path as Where
+from shiplap.api.decoding import Problem, decode, field_name
 from shiplap.api.documents import Document, read_documents
 from shiplap.api.manifests import load as load_manifests
 from shiplap.api.types import Manifests
@@ -36,9 +38,7 @@ class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_un
 class Network(_Part, frozen=True):
     """Where functions that talk to a private API endpoint sit: ids of subnets and security groups of one VPC."""
 
-    id: str
     subnets: tuple[str, ...]
-    availability_zones: tuple[str, ...]
     security_groups: tuple[str, ...]
 
 
@@ -139,20 +139,18 @@ def read(path: Path) -> Install:
     """Read shiplap.yaml and the manifests of its clusters.
 
     Raises:
-        InvalidInput: the file, or a manifest it refers to, cannot be read or says something wrong.
-        InvalidManifests: several manifests do.
+        InvalidInput: the file cannot be read or is not YAML.
+        InvalidManifests: it, or a manifest it refers to, says something wrong; holds all problems of that file.
     """
     documents = read_documents(path)
     if len(documents) != 1:
         raise InvalidInput(str(path), f"expected one document, found {len(documents)}")
     source = documents[0]
-    install = _convert(source)
-    problems = [
-        InvalidInput(source.source, reason, field=_text(where), line=source.line_of(where))
-        for where, reason in _problems(install)
-    ]
-    if problems:
-        raise problems[0] if len(problems) == 1 else InvalidManifests(problems)
+    install, problems = decode(source.data, InstallDocument)
+    if install is not None:
+        problems += _problems(install)
+    if install is None or problems:
+        raise InvalidManifests([_refusal(source, where, reason) for where, reason in problems])
     clusters = [_cluster(source, index, install, path.parent) for index in range(len(install.clusters))]
     return Install(install, tuple(sorted(clusters, key=lambda cluster: cluster.name)))
 
@@ -161,10 +159,7 @@ def _cluster(source: Document, index: int, install: InstallDocument, folder: Pat
     document = install.clusters[index]
     manifests_path = folder / document.manifests
     if not manifests_path.exists():
-        where = ("clusters", index, "manifests")
-        raise InvalidInput(
-            source.source, f"{manifests_path} does not exist", field=_text(where), line=source.line_of(where)
-        )
+        raise _refusal(source, ("clusters", index, "manifests"), f"{manifests_path} does not exist")
     shared = set(ClusterSettings.__struct_fields__) & set(ClusterDocument.__struct_fields__)
     values: dict[str, Any] = {field: getattr(document, field) for field in shared}
     manifests: Manifests = load_manifests([manifests_path])
@@ -174,39 +169,17 @@ def _cluster(source: Document, index: int, install: InstallDocument, folder: Pat
     return Cluster(written, ClusterSettings(**values))
 
 
-def _convert(source: Document) -> InstallDocument:
-    try:
-        return msgspec.convert(source.data, InstallDocument)
-    except msgspec.ValidationError as error:
-        reason, _, where = str(error).partition(" - at `$")
-        path = _path(where.rstrip("`"))
-        unknown = re.search(r"unknown field `(.+)`", reason)
-        if unknown:
-            path = (*path, unknown.group(1))
-            reason = "unknown field"
-        raise InvalidInput(source.source, reason, field=_text(path), line=source.line_of(path)) from error
+def _refusal(source: Document, where: Where, reason: str) -> InvalidInput:
+    return InvalidInput(source.source, reason, field=field_name(where), line=source.line_of(where))
 
 
-def _path(text: str) -> tuple[str | int, ...]:
-    """`.clusters[0].name` as a path; `[...]`, which msgspec writes for an unknown key, ends it."""
-    steps = re.findall(r"\.(\w+)|\[(\d+)\]", text)
-    return tuple(name or int(number) for name, number in steps)
-
-
-def _text(path: tuple[str | int, ...]) -> str:
-    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).removeprefix(".")
-
-
-_Problem = tuple[tuple[str | int, ...], str]
-
-
-def _problems(install: InstallDocument) -> Iterator[_Problem]:
+def _problems(install: InstallDocument) -> Iterator[Problem]:
     if not _INSTALL_NAME.fullmatch(install.name):
         yield ("name",), f"{install.name!r} must be lower-case letters, digits and dashes, at most 31"
     if not _REGION.fullmatch(install.region):
         yield ("region",), f"{install.region!r} is not the name of a Region, for example eu-west-1"
     if install.account and not re.fullmatch(r"\d{12}", install.account):
-        yield ("account",), f"{install.account!r} is not 12 digits; write it in quotes"
+        yield ("account",), f"{install.account!r} is not 12 digits"
     if install.log_retention_days not in LOG_RETENTION_DAYS:
         yield ("logRetentionDays",), f"must be one of {', '.join(map(str, LOG_RETENTION_DAYS))}"
     if install.record_retention_days < 1:
@@ -255,4 +228,4 @@ def _cluster_problems(cluster: ClusterDocument) -> Iterator[tuple[str, str]]:
     if cluster.token and endpoint.hostname not in _LOOPBACK:
         yield "token", "a token in a file is readable by many; it is only for a cluster on this machine"
     if cluster.vpc and not (cluster.vpc.subnets and cluster.vpc.security_groups):
-        yield "vpc", "must name subnets and securityGroups"
+        yield "vpc", "must name at least one of subnets and of securityGroups"

@@ -1,0 +1,173 @@
+"""shiplap.yaml: what is compiled from it, and how its mistakes are told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from infra.settings import ClusterDocument, Install, read
+from shiplap.errors import InvalidInput, InvalidManifests
+from shiplap.settings import ClusterSettings, Settings
+
+INSTALL = Path(__file__).parent / "install"
+
+WRITTEN = """\
+region: eu-west-1
+clusters:
+  - name: edge
+    manifests: manifests
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with the manifests of one cluster."""
+    manifests = tmp_path / "manifests"
+    manifests.mkdir()
+    (manifests / "nodes.yaml").write_text((INSTALL / "manifests" / "edge" / "nodes.yaml").read_text())
+    return tmp_path
+
+
+def written(folder: Path, text: str) -> Install:
+    path = folder / "shiplap.yaml"
+    path.write_text(text)
+    return read(path)
+
+
+def refusal(folder: Path, text: str) -> InvalidInput:
+    with pytest.raises(InvalidInput) as caught:
+        written(folder, text)
+    return caught.value
+
+
+def test_clusters_are_sorted_and_carry_their_manifests() -> None:
+    install = read(INSTALL / "shiplap.yaml")
+
+    assert [cluster.name for cluster in install.clusters] == ["edge", "production"]
+    production = install.settings().cluster("production")
+    assert production.region == "eu-west-1"
+    assert production.vm_memory_overhead_percent == 0.06
+    assert [pool.metadata.name for pool in production.manifests.node_pools] == ["general"]
+
+
+def test_settings_survive_the_layer() -> None:
+    compiled = read(INSTALL / "shiplap.yaml").settings()
+
+    assert msgspec.json.decode(msgspec.json.encode(compiled), type=Settings) == compiled
+
+
+def test_every_field_of_cluster_settings_can_be_written() -> None:
+    """A setting that cannot be written would silently keep its default."""
+    elsewhere = {"region"}  # of the whole install
+    assert set(ClusterSettings.__struct_fields__) - elsewhere <= set(ClusterDocument.__struct_fields__)
+
+
+def test_a_cluster_with_its_own_endpoint_gets_no_access_entry() -> None:
+    access = {cluster.name: cluster.access_entry for cluster in read(INSTALL / "shiplap.yaml").clusters}
+
+    assert access == {"edge": False, "production": True}
+
+
+def test_node_roles_are_those_of_manifests_and_those_written() -> None:
+    edge, production = read(INSTALL / "shiplap.yaml").clusters
+
+    assert edge.node_roles == ("edge-nodes", "path/windows-nodes")
+    assert production.node_roles == (production.own_node_role,)
+
+
+def test_an_unknown_field_is_named_with_file_line_and_a_guess(folder: Path) -> None:
+    error = refusal(folder, WRITTEN + "    acces: none\n")
+
+    assert (error.field, error.line) == ("clusters[0].acces", 5)
+    assert "did you mean access" in error.reason
+    assert str(error).startswith(f"{folder / 'shiplap.yaml'}:5: ")
+
+
+def test_all_problems_are_told_at_once(folder: Path) -> None:
+    text = WRITTEN.replace("eu-west-1", "Ireland") + "    placement: sometimes\n    joinTimeoutSeconds: 5\n"
+    with pytest.raises(InvalidManifests) as caught:
+        written(folder, text)
+
+    assert [(problem.field, problem.line) for problem in caught.value.problems] == [
+        ("region", 1),
+        ("clusters[0].placement", 5),
+        ("clusters[0].joinTimeoutSeconds", 6),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "field", "reason"),
+    [
+        ("    access: sometimes", "access", "must be entry or none"),
+        ("    prefixDelegation: maybe", "prefixDelegation", "must be auto, on or off"),
+        ("    vmMemoryOverheadPercent: 7.5", "vmMemoryOverheadPercent", "must be a fraction"),
+        ("    vmMemoryOverheadPercent: much", "vmMemoryOverheadPercent", "expected a number, got text"),
+        ("    reservedENIs: -1", "reservedENIs", "must not be negative"),
+        ("    endpoint: nowhere", "endpoint", "is not an address"),
+        ("    endpoint: http://10.0.0.1", "endpoint", "must be https"),
+        ("    token: abc", "token", "only for a cluster on this machine"),
+        ("    vpc: {subnets: [], securityGroups: [sg-1]}", "vpc", "must name at least one"),
+        ("    vpc: {subnets: [subnet-1]}", "vpc.securityGroups", "required field is missing"),
+    ],
+)
+def test_a_wrong_field_of_a_cluster(folder: Path, line: str, field: str, reason: str) -> None:
+    error = refusal(folder, WRITTEN + line + "\n")
+
+    assert error.field == f"clusters[0].{field}"
+    assert error.line == 5
+    assert reason in error.reason
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "reason"),
+    [
+        ("region: eu-west-1\nclusters: []\n", "clusters", "at least one"),
+        (WRITTEN + "name: Two Words\n", "name", "must be lower-case"),
+        (WRITTEN + "account: '12'\n", "account", "is not 12 digits"),
+        (WRITTEN + "account: 123456789012\n", "account", "put it in quotes"),
+        (WRITTEN + "logRetentionDays: 8\n", "logRetentionDays", "must be one of"),
+        (WRITTEN + "recordRetentionDays: 0\n", "recordRetentionDays", "at least 1"),
+        (WRITTEN + "  - name: edge\n    manifests: manifests\n", "clusters[1].name", "named twice"),
+        (WRITTEN.replace("edge", "-edge"), "clusters[0].name", "must be the name of an EKS cluster"),
+        (WRITTEN.replace(" manifests\n", " nowhere\n"), "clusters[0].manifests", "does not exist"),
+    ],
+)
+def test_a_wrong_install(folder: Path, text: str, field: str, reason: str) -> None:
+    error = refusal(folder, text)
+
+    assert error.field == field
+    assert error.line > 0
+    assert reason in error.reason
+
+
+def test_clusters_of_one_install_share_their_network(folder: Path) -> None:
+    other = "  - name: other\n    manifests: manifests\n    vpc: {subnets: [subnet-1], securityGroups: [sg-1]}\n"
+
+    assert refusal(folder, WRITTEN + other).field == "clusters[1].vpc"
+
+
+def test_a_token_is_fine_for_a_cluster_on_this_machine(folder: Path) -> None:
+    install = written(folder, WRITTEN + "    endpoint: http://127.0.0.1:6443\n    token: abc\n")
+
+    assert install.settings().cluster("edge").token == "abc"
+
+
+def test_a_wrong_manifest_stops_the_reading_and_names_its_own_file(folder: Path) -> None:
+    manifest = folder / "manifests" / "nodes.yaml"
+    manifest.write_text(manifest.read_text().replace("operator: In", "operator: Inn"))
+
+    error = refusal(folder, WRITTEN)
+
+    assert error.source == str(manifest)
+    assert "operator" in error.field
+
+
+def test_more_than_one_document(folder: Path) -> None:
+    assert "expected one document, found 2" in str(refusal(folder, WRITTEN + "---\n" + WRITTEN))
+
+
+def test_a_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="cannot be read"):
+        read(tmp_path / "shiplap.yaml")

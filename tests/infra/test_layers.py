@@ -1,0 +1,166 @@
+"""The layers: what is in them, that they are reproducible, and how large they are."""
+
+from __future__ import annotations
+
+import marshal
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from infra import layers
+from shiplap.errors import ShiplapError
+from shiplap.settings import ClusterSettings, Settings
+
+MIB = 2**20
+SETTINGS = Settings(clusters=(ClusterSettings(name="demo", region="eu-west-1"),))
+
+
+@pytest.fixture(scope="module")
+def shipped() -> layers.Layer:
+    """The dependencies for Lambda, from `build/layers` when they were built before."""
+    return layers.dependencies(layers.LAMBDA)
+
+
+def names(layer: layers.Layer) -> list[str]:
+    with zipfile.ZipFile(layer.path) as archive:
+        return archive.namelist()
+
+
+def test_all_layers_together_are_small(shipped: layers.Layer) -> None:
+    library = layers.library(layers.LAMBDA)
+
+    assert shipped.path.stat().st_size + library.path.stat().st_size <= 60 * MIB
+    assert library.path.stat().st_size <= 2 * MIB, "a change of code uploads kilobytes"
+    with zipfile.ZipFile(shipped.path) as archive:
+        assert sum(entry.file_size for entry in archive.infolist()) <= 200 * MIB, "Lambda takes 250 MiB unpacked"
+
+
+def test_dependencies_are_built_for_the_functions_processor(shipped: layers.Layer) -> None:
+    libraries = [name for name in names(shipped) if name.endswith(".so")]
+
+    assert libraries
+    assert all("x86_64" not in name for name in libraries)
+    with zipfile.ZipFile(shipped.path) as archive:
+        machines = {archive.read(name)[18:20] for name in libraries}
+    assert machines == {b"\xb7\x00"}, "ELF's number of AArch64"
+
+
+def test_dependencies_hold_only_the_services_that_are_called(shipped: layers.Layer) -> None:
+    data = {
+        name.split("/")[3]
+        for name in names(shipped)
+        if name.startswith("python/botocore/data/") and name.count("/") > 4
+    }
+
+    assert data == set(layers.SERVICES)
+
+
+def test_every_service_that_the_library_calls_is_shipped() -> None:
+    session = (layers.LIBRARY / "aws" / "session.py").read_text()
+    called = {line.split('"')[1] for line in session.splitlines() if "Literal[" in line and '"' in line}
+
+    assert called
+    assert called <= set(layers.SERVICES)
+
+
+def test_the_library_leaves_out_what_only_a_persons_machine_runs() -> None:
+    packages = {name.split("/")[2] for name in names(layers.library(layers.LAMBDA))}
+
+    assert {"api", "aws", "cluster", "provisioning", "scheduling"} <= packages
+    assert not packages & {"cli", "local", "twins"}
+
+
+def test_the_library_is_reproducible(tmp_path: Path) -> None:
+    first = layers.library(layers.HERE, tmp_path / "first")
+    second = layers.library(layers.HERE, tmp_path / "second")
+
+    assert first.path.name == second.path.name
+    assert first.path.read_bytes() == second.path.read_bytes()
+    assert first.digest == second.digest
+
+
+def test_dependencies_are_reproducible(tmp_path: Path) -> None:
+    again = layers.dependencies(layers.HERE, tmp_path)
+    before = layers.dependencies(layers.HERE)
+
+    assert again.path.read_bytes() == before.path.read_bytes()
+
+
+def test_bytecode_is_never_checked_and_names_no_path_of_this_machine(tmp_path: Path) -> None:
+    layer = layers.library(layers.HERE, tmp_path)
+    compiled = [name for name in names(layer) if name.endswith(".pyc")]
+
+    assert len(compiled) == len([name for name in names(layer) if name.endswith(".py")])
+    with zipfile.ZipFile(layer.path) as archive:
+        for name in compiled:
+            data = archive.read(name)
+            assert data[4:8] == b"\x01\x00\x00\x00", "the flags of an unchecked hash"
+            assert marshal.loads(data[16:]).co_filename.startswith("/opt/python/shiplap/")  # noqa: S302 - our own bytecode
+
+
+def test_bytecode_is_left_out_when_this_interpreter_writes_another_kind(tmp_path: Path) -> None:
+    other = layers.Target("", "3.99")
+
+    layer = layers.library(other, tmp_path)
+
+    assert not [name for name in names(layer) if name.endswith(".pyc")]
+
+
+def test_settings_change_the_layer_and_nothing_else_does(tmp_path: Path) -> None:
+    one = layers.settings(SETTINGS, tmp_path)
+    same = layers.settings(SETTINGS, tmp_path / "elsewhere")
+    other = layers.settings(Settings(), tmp_path)
+
+    assert one.path.read_bytes() == same.path.read_bytes()
+    assert one.digest != other.digest
+    assert names(one) == ["python/shiplap_settings/__init__.py", "python/shiplap_settings/settings.json"]
+
+
+def test_a_function_finds_library_and_settings_in_its_layers(tmp_path: Path) -> None:
+    """In a fresh interpreter that sees the layers and the standard library only."""
+    parts = (layers.dependencies(layers.HERE), layers.library(layers.HERE), layers.settings(SETTINGS))
+    for layer in parts:
+        path = layers.unpack(layer, tmp_path)
+    program = (
+        f"import sys; sys.path.insert(0, {str(path)!r})\n"
+        "import boto3, msgspec, numpy, urllib3, shiplap.settings\n"
+        "assert all(sys.path[0] in m.__file__ for m in (boto3, msgspec, numpy, urllib3, shiplap))\n"
+        "for service in ('dynamodb', 'ec2', 'events', 's3', 'sqs', 'ssm', 'pricing', 'eks', 'sts'):\n"
+        "    boto3.client(service, region_name='eu-west-1')\n"
+        "print(shiplap.settings.load().clusters[0].name)\n"
+    )
+    done = subprocess.run(  # noqa: S603 - our own program
+        [sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True, check=False
+    )
+
+    assert done.stdout.strip() == "demo", done.stderr
+
+
+def test_an_unchanged_layer_is_not_built_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = layers.library(layers.HERE, tmp_path)
+    monkeypatch.setattr(layers, "_compile", lambda folder: pytest.fail("built again"))
+
+    assert layers.library(layers.HERE, tmp_path) == first
+
+
+def test_what_cannot_be_installed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    requirements = tmp_path / "lambda.txt"
+    requirements.write_text("no-such-package==1.0  # without a hash\n")
+    monkeypatch.setattr(layers, "REQUIREMENTS", requirements)
+
+    with pytest.raises(ShiplapError, match=r"uv could not install lambda\.txt"):
+        layers.dependencies(layers.HERE, tmp_path / "build")
+    assert not list((tmp_path / "build").iterdir()), "nothing half-built stays"
+
+
+def test_source_that_does_not_compile_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = tmp_path / "shiplap"
+    source.mkdir()
+    (source / "broken.py").write_text("def\n")
+    monkeypatch.setattr(layers, "LIBRARY", source)
+
+    with pytest.raises(ShiplapError, match=r"broken\.py"):
+        layers.library(layers.HERE, tmp_path / "build")

@@ -1,0 +1,472 @@
+"""The synthesised template: what keeps messages, data and permissions safe."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shiplap.aws import tables, tags
+from shiplap.aws.instance_profiles import profile_name
+from shiplap.errors import ShiplapError
+from shiplap.local import node
+from shiplap.provisioning.messages import Sweep, decode
+from shiplap.settings import ResourceNames
+
+try:
+    NODE = node.executable()
+except ShiplapError as error:
+    pytest.skip(f"the CDK cannot run: {error}", allow_module_level=True)
+
+# Read when the CDK's binding is imported.
+os.environ.setdefault("JSII_NODE", str(NODE))
+os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "18,20")
+
+from aws_cdk import App
+from aws_cdk.assertions import Match, Template
+
+from infra.app import build
+
+INSTALL = Path(__file__).parent / "install" / "shiplap.yaml"
+FUNCTIONS = ("schedule", "lifecycle", "catalog", "watch")
+
+Resource = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory) -> App:
+    return build(INSTALL, outdir=str(tmp_path_factory.mktemp("cdk.out")))
+
+
+@pytest.fixture(scope="module")
+def template(app: App) -> Template:
+    return Template.from_stack(app.node.find_child("Shiplap"))
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> Template:
+    app = build(
+        INSTALL,
+        local=True,
+        endpoints={"EC2": "http://127.0.0.1:1"},
+        outdir=str(tmp_path_factory.mktemp("local.out")),
+    )
+    return Template.from_stack(app.node.find_child("Shiplap"))
+
+
+def resources(template: Template, type_: str) -> dict[str, Resource]:
+    found: dict[str, Resource] = template.find_resources(type_)
+    return found
+
+
+def functions(template: Template) -> dict[str, Resource]:
+    """Properties by the name of the function, without the install's."""
+    found = (item["Properties"] for item in resources(template, "AWS::Lambda::Function").values())
+    return {item["FunctionName"].removeprefix("shiplap-"): item for item in found}
+
+
+def statements(template: Template, function: str) -> list[dict[str, Any]]:
+    """Everything that a function's role allows."""
+    role = functions(template)[function]["Role"]["Fn::GetAtt"][0]
+    policies = [
+        policy["Properties"]
+        for policy in resources(template, "AWS::IAM::Policy").values()
+        if {"Ref": role} in policy["Properties"]["Roles"]
+    ]
+    assert policies, f"{function} has no policy"
+    assert "ManagedPolicyArns" not in resources(template, "AWS::IAM::Role")[role]["Properties"]
+    return [statement for policy in policies for statement in policy["PolicyDocument"]["Statement"]]
+
+
+def actions(statement: dict[str, Any]) -> set[str]:
+    written = statement["Action"]
+    return {written} if isinstance(written, str) else set(written)
+
+
+def allowing(template: Template, action: str) -> dict[str, list[dict[str, Any]]]:
+    """The statements that allow an action, by function."""
+    found = {
+        function: [statement for statement in statements(template, function) if action in actions(statement)]
+        for function in FUNCTIONS
+    }
+    return {function: allowed for function, allowed in found.items() if allowed}
+
+
+# Messages
+
+
+def queues(template: Template) -> Iterator[tuple[str, Resource]]:
+    for item in resources(template, "AWS::SQS::Queue").values():
+        yield item["Properties"]["QueueName"], item["Properties"]
+
+
+def test_every_queue_has_dead_letters_that_are_kept_for_two_weeks(template: Template) -> None:
+    by_name = dict(queues(template))
+
+    assert set(by_name) == {
+        f"shiplap-{name}{suffix}" for name in ("provisioning", "lifecycle") for suffix in ("", "-dead-letters")
+    }
+    for name, queue in by_name.items():
+        if name.endswith("-dead-letters"):
+            assert queue["MessageRetentionPeriod"] == 14 * 24 * 3600
+        else:
+            assert queue["RedrivePolicy"]["maxReceiveCount"] == 5
+
+
+def test_every_queue_is_encrypted_and_refuses_plain_connections(template: Template) -> None:
+    for _, queue in queues(template):
+        assert queue["SqsManagedSseEnabled"] is True
+    refused = [
+        statement
+        for policy in resources(template, "AWS::SQS::QueuePolicy").values()
+        for statement in policy["Properties"]["PolicyDocument"]["Statement"]
+        if statement["Effect"] == "Deny"
+    ]
+    assert len(refused) == 4
+    assert all(statement["Condition"] == {"Bool": {"aws:SecureTransport": "false"}} for statement in refused)
+
+
+@pytest.mark.parametrize(
+    ("function", "batch", "window"), [("schedule", 1000, 1), ("lifecycle", 10, None)], ids=["schedule", "lifecycle"]
+)
+def test_queues_feed_their_functions_and_only_failed_messages_come_again(
+    template: Template, function: str, batch: int, window: int | None
+) -> None:
+    mappings = [item["Properties"] for item in resources(template, "AWS::Lambda::EventSourceMapping").values()]
+    (mapping,) = [
+        mapping
+        for mapping in mappings
+        if resources(template, "AWS::Lambda::Function")[mapping["FunctionName"]["Ref"]]["Properties"]["FunctionName"]
+        == f"shiplap-{function}"
+    ]
+
+    assert mapping["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
+    assert mapping["BatchSize"] == batch
+    assert mapping.get("MaximumBatchingWindowInSeconds") == window
+    assert mapping["ScalingConfig"]["MaximumConcurrency"] >= 2
+
+
+def test_a_message_stays_hidden_for_six_times_its_functions_timeout(template: Template) -> None:
+    by_name, lambdas = dict(queues(template)), functions(template)
+
+    for queue, function in (("shiplap-provisioning", "schedule"), ("shiplap-lifecycle", "lifecycle")):
+        assert by_name[queue]["VisibilityTimeout"] == 6 * lambdas[function]["Timeout"]
+
+
+@pytest.mark.parametrize(
+    ("detail_types", "queue"),
+    [(["PodPending"], "shiplap-provisioning"), (["NodeJoined", "NodeReady"], "shiplap-lifecycle")],
+    ids=["pods", "nodes"],
+)
+def test_rules_send_whole_events_of_any_origin_of_ours(template: Template, detail_types: list[str], queue: str) -> None:
+    rules = [item["Properties"] for item in resources(template, "AWS::Events::Rule").values()]
+    (rule,) = [rule for rule in rules if rule["EventPattern"]["detail-type"] == detail_types]
+    (target,) = rule["Targets"]
+
+    assert rule["EventPattern"]["source"] == [{"prefix": "shiplap."}]
+    arn = target["Arn"]["Fn::GetAtt"][0]
+    assert resources(template, "AWS::SQS::Queue")[arn]["Properties"]["QueueName"] == queue
+    assert "DeadLetterConfig" in target
+    assert not {"Input", "InputPath", "InputTransformer"} & set(target)
+
+
+def test_a_sweep_looks_at_every_cluster_every_minute(template: Template) -> None:
+    for cluster in ("edge", "production"):
+        template.has_resource_properties(
+            "AWS::Scheduler::Schedule",
+            {
+                "ScheduleExpression": "rate(1 minute)",
+                "FlexibleTimeWindow": {"Mode": "OFF"},
+                "Target": Match.object_like({"Input": json.dumps({"kind": "sweep", "cluster": cluster})}),
+            },
+        )
+
+
+def test_what_the_sweep_sends_is_what_schedule_reads() -> None:
+    assert decode(json.dumps({"kind": "sweep", "cluster": "edge"}), "provisioning") == Sweep("edge")
+
+
+def test_only_this_stacks_schedules_may_use_the_schedules_role(template: Template) -> None:
+    (role,) = [
+        item["Properties"]["AssumeRolePolicyDocument"]["Statement"][0]
+        for item in resources(template, "AWS::IAM::Role").values()
+        if item["Properties"]["AssumeRolePolicyDocument"]["Statement"][0]["Principal"]
+        == {"Service": "scheduler.amazonaws.com"}
+    ]
+
+    assert role["Condition"]["StringEquals"] == {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}
+    assert "schedule/shiplap/*" in json.dumps(role["Condition"]["ArnLike"])
+
+
+# Data
+
+
+def test_tables_have_the_keys_the_adapters_use(template: Template) -> None:
+    found = [item["Properties"] for item in resources(template, "AWS::DynamoDB::GlobalTable").values()]
+    by_key = {table["KeySchema"][0]["AttributeName"]: table for table in found}
+
+    for wanted in (tables.STATE, tables.CAPACITY):
+        table = by_key[wanted.partition_key]
+        assert [key["AttributeName"] for key in table["KeySchema"]] == [wanted.partition_key, wanted.sort_key]
+        assert table["TimeToLiveSpecification"] == {"AttributeName": wanted.expiry, "Enabled": True}
+        made = {
+            (index["IndexName"], index["KeySchema"][-1]["AttributeName"], index["Projection"]["ProjectionType"])
+            for index in (*table.get("LocalSecondaryIndexes", ()), *table.get("GlobalSecondaryIndexes", ()))
+        }
+        assert made == {
+            (index.name, index.sort_key or index.partition_key, "KEYS_ONLY" if index.keys_only else "ALL")
+            for index in wanted.indexes
+        }
+        assert {index["IndexName"] for index in table.get("LocalSecondaryIndexes", ())} == {
+            index.name for index in wanted.indexes if index.local
+        }
+
+
+def test_tables_can_be_restored_and_outlive_the_stack(template: Template) -> None:
+    found = resources(template, "AWS::DynamoDB::GlobalTable")
+
+    assert len(found) == 2
+    for table in found.values():
+        assert table["DeletionPolicy"] == "Retain"
+        assert table["Properties"]["BillingMode"] == "PAY_PER_REQUEST"
+        (replica,) = table["Properties"]["Replicas"]
+        assert replica["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
+
+
+def test_the_bucket_is_private_encrypted_and_forgets_records(template: Template) -> None:
+    template.has_resource(
+        "AWS::S3::Bucket",
+        {
+            "DeletionPolicy": "Retain",
+            "Properties": {
+                "BucketEncryption": Match.any_value(),
+                "VersioningConfiguration": {"Status": "Enabled"},
+                "PublicAccessBlockConfiguration": {
+                    "BlockPublicAcls": True,
+                    "BlockPublicPolicy": True,
+                    "IgnorePublicAcls": True,
+                    "RestrictPublicBuckets": True,
+                },
+                "LifecycleConfiguration": {
+                    "Rules": Match.array_with(
+                        [Match.object_like({"Prefix": "records/", "ExpirationInDays": 14, "Status": "Enabled"})]
+                    )
+                },
+            },
+        },
+    )
+    template.has_resource_properties(
+        "AWS::S3::BucketPolicy",
+        {
+            "PolicyDocument": Match.object_like(
+                {
+                    "Statement": Match.array_with(
+                        [Match.object_like({"Effect": "Deny", "Condition": {"Bool": {"aws:SecureTransport": "false"}}})]
+                    )
+                }
+            )
+        },
+    )
+
+
+# Functions
+
+
+def test_functions_run_on_the_processor_their_layers_are_built_for(template: Template) -> None:
+    for function in functions(template).values():
+        assert function["Architectures"] == ["arm64"]
+        assert function["Runtime"] == "python3.13"
+        assert function["Handler"] == "handler.handle"
+        assert len(function["Layers"]) == 3
+
+
+def test_functions_know_their_resources_by_the_names_the_library_reads(template: Template) -> None:
+    for name, function in functions(template).items():
+        given = function["Environment"]["Variables"]
+        read = set(given)
+        ResourceNames.of(_Reads(read))
+        assert not read, f"{name} is given {read}, which nothing reads"
+        fed = name in ("schedule", "lifecycle")
+        assert ("SHIPLAP_DEAD_LETTER_QUEUE_URL" in given) == fed
+
+
+class _Reads(dict[str, str]):
+    """An environment that removes from a set what it is asked for."""
+
+    def __init__(self, names: set[str]) -> None:
+        super().__init__()
+        self._names = names
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self._names.discard(key)
+        return default
+
+
+def test_logs_are_kept_for_a_limited_time(template: Template) -> None:
+    groups = [item["Properties"] for item in resources(template, "AWS::Logs::LogGroup").values()]
+
+    assert {group["LogGroupName"] for group in groups} == {f"/shiplap/{name}" for name in FUNCTIONS}
+    assert {group["RetentionInDays"] for group in groups} == {7}
+
+
+def test_only_functions_that_talk_to_clusters_sit_in_the_network(template: Template) -> None:
+    inside = {name for name, function in functions(template).items() if "VpcConfig" in function}
+
+    assert inside == {"schedule", "lifecycle", "watch"}
+    for name in inside:
+        assert functions(template)[name]["VpcConfig"] == {
+            "SubnetIds": ["subnet-1", "subnet-2"],
+            "SecurityGroupIds": ["sg-1"],
+        }
+    assert set(allowing(template, "ec2:CreateNetworkInterface")) == inside
+
+
+# Permissions
+
+
+def test_only_schedule_launches_and_only_with_our_tag(template: Template) -> None:
+    for action in ("ec2:RunInstances", "ec2:CreateFleet", "ec2:CreateLaunchTemplate"):
+        assert set(allowing(template, action)) == {"schedule"}
+    ours = ["edge", "production"]
+    for statement in allowing(template, "ec2:CreateFleet")["schedule"]:
+        arns = json.dumps(statement["Resource"])
+        condition = statement.get("Condition", {}).get("StringEquals", {})
+        if "launch-template/" in arns:
+            assert condition == {f"aws:ResourceTag/{tags.CLUSTER}": ours}
+        elif any(f"{kind}/" in arns for kind in ("instance", "volume", "fleet", "network-interface")):
+            assert condition == {f"aws:RequestTag/{tags.CLUSTER}": ours}
+        else:
+            assert "image/" in arns
+            assert "instance/" not in arns
+
+
+def test_tags_are_written_only_while_something_is_made(template: Template) -> None:
+    (statement,) = allowing(template, "ec2:CreateTags")["schedule"]
+
+    assert set(allowing(template, "ec2:CreateTags")) == {"schedule"}
+    assert statement["Condition"]["StringEquals"]["ec2:CreateAction"] == [
+        "RunInstances",
+        "CreateFleet",
+        "CreateLaunchTemplate",
+    ]
+
+
+def test_only_lifecycle_ends_instances_and_only_ours(template: Template) -> None:
+    (statement,) = allowing(template, "ec2:TerminateInstances")["lifecycle"]
+
+    assert set(allowing(template, "ec2:TerminateInstances")) == {"lifecycle"}
+    assert "instance/*" in json.dumps(statement["Resource"])
+    assert statement["Condition"]["StringEquals"] == {f"aws:ResourceTag/{tags.CLUSTER}": ["edge", "production"]}
+
+
+def test_only_node_roles_are_passed_and_only_to_ec2(template: Template) -> None:
+    (statement,) = allowing(template, "iam:PassRole")["schedule"]
+
+    assert set(allowing(template, "iam:PassRole")) == {"schedule"}
+    assert statement["Condition"]["StringEquals"]["iam:PassedToService"] == [
+        "ec2.amazonaws.com",
+        "ec2.amazonaws.com.cn",
+    ]
+    named = json.dumps(statement["Resource"])
+    assert "role/edge-nodes" in named
+    assert "role/path/windows-nodes" in named
+    (made,) = [arn["Fn::GetAtt"][0] for arn in statement["Resource"] if "Fn::GetAtt" in arn]
+    assert resources(template, "AWS::IAM::Role")[made]["Properties"]["RoleName"] == "shiplap-node-production"
+    assert len(statement["Resource"]) == 3
+
+
+def test_no_action_is_a_wildcard(template: Template) -> None:
+    for policy in resources(template, "AWS::IAM::Policy").values():
+        for statement in policy["Properties"]["PolicyDocument"]["Statement"]:
+            assert statement["Effect"] == "Allow"
+            assert not [action for action in actions(statement) if "*" in action]
+
+
+def test_everything_is_allowed_only_for_what_knows_no_resources(template: Template) -> None:
+    anywhere = {
+        action
+        for function in FUNCTIONS
+        for statement in statements(template, function)
+        if statement["Resource"] == "*"
+        for action in actions(statement)
+    }
+
+    network = {
+        "CreateNetworkInterface",
+        "DeleteNetworkInterface",
+        "AssignPrivateIpAddresses",
+        "UnassignPrivateIpAddresses",
+    }
+    others = {action for action in anywhere if not action.startswith("ec2:Describe")}
+    assert others == {"pricing:GetProducts", *(f"ec2:{action}" for action in network)}
+
+
+def test_images_are_found_by_public_parameters_and_those_that_manifests_name(template: Template) -> None:
+    (statement,) = allowing(template, "ssm:GetParameters")["schedule"]
+
+    named = json.dumps(statement["Resource"])
+    assert "::parameter/aws/service/*" in named
+    assert ":parameter/images/golden" in named
+    assert len(statement["Resource"]) == 2
+
+
+def test_functions_enter_clusters_of_eks_as_a_group(template: Template) -> None:
+    entries = [item["Properties"] for item in resources(template, "AWS::EKS::AccessEntry").values()]
+    standard = [entry for entry in entries if entry["Type"] == "STANDARD"]
+
+    assert len(standard) == 3
+    assert {entry["ClusterName"] for entry in entries} == {"production"}
+    assert all(entry["KubernetesGroups"] == ["shiplap"] for entry in standard)
+    assert all("AccessPolicies" not in entry for entry in entries), "RBAC alone says what the group may do"
+    (nodes,) = [entry for entry in entries if entry["Type"] != "STANDARD"]
+    assert nodes["Type"] == "EC2_LINUX"
+
+
+def test_every_role_of_the_manifests_has_an_instance_profile(template: Template) -> None:
+    profiles = {
+        item["Properties"]["InstanceProfileName"] for item in resources(template, "AWS::IAM::InstanceProfile").values()
+    }
+
+    assert profiles == {
+        profile_name("eu-west-1", "edge", "edge-nodes"),
+        profile_name("eu-west-1", "production", "shiplap-node-production"),
+    }
+
+
+def test_cdk_nag_finds_nothing_that_is_not_explained(app: App) -> None:
+    app.synth()  # a finding without an explanation fails it
+
+    report = json.loads((Path(app.outdir) / "validation-report.json").read_text())
+    packs = {pack["pluginName"]: pack for pack in report["pluginReports"]}
+    assert all(pack["conclusion"] == "success" for pack in packs.values()), packs
+    pack = packs["AwsSolutions"]
+    assert pack["violations"] == []
+    assert all(len(item["reason"]) > 40 for item in pack["suppressedViolations"])
+
+
+# The local stage
+
+
+def test_the_local_template_is_the_deployed_one_but_for_layers_and_endpoints(
+    template: Template, local: Template
+) -> None:
+    deployed, here = template.to_json(), local.to_json()
+    for resource in here["Resources"].values():
+        variables = resource["Properties"].get("Environment", {}).get("Variables", {})
+        if resource["Type"] == "AWS::Lambda::Function":
+            assert variables.pop("AWS_ENDPOINT_URL_EC2") == "http://127.0.0.1:1"
+
+    assert _without_assets(here) == _without_assets(deployed)
+
+
+def _without_assets(template: dict[str, Any]) -> dict[str, Any]:
+    """Without the names of the layers' contents."""
+    copy: dict[str, Any] = json.loads(json.dumps(template))
+    for resource in copy["Resources"].values():
+        if resource["Type"] == "AWS::Lambda::LayerVersion":
+            resource["Properties"].pop("Content")
+    return copy
