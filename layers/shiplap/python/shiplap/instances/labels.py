@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
 
 from shiplap.instances.catalog import ARCHITECTURES, Ec2InstanceType, NetworkInfo
 from shiplap.instances.families import Family
@@ -22,19 +23,18 @@ OF_OFFERINGS = (labels.ZONE, labels.ZONE_ID, labels.CAPACITY_TYPE, labels.AWS_PR
 """Labels that an offering decides, not the instance type."""
 
 
-class RequirementPool:
-    """Makes each distinct requirement once; most labels take few values over a thousand types."""
+LabelValue: TypeAlias = str | tuple[str, ...] | None
+"""What is known of a label: its value, several possible values, or that it does not exist."""
 
-    def __init__(self) -> None:
-        self._known: dict[tuple[str, str | tuple[str, ...] | None], Requirement] = {}
 
-    def get(self, key: str, value: str | tuple[str, ...] | None) -> Requirement:
-        """`key In [value]`, `key In values`, or `key DoesNotExist` for None and the empty tuple."""
-        found = self._known.get((key, value))
-        if found is None:
-            values = frozenset((value,)) if isinstance(value, str) else frozenset(value or ())
-            found = self._known[key, value] = Requirement(key, values=values)
-        return found
+class RequirementPool(dict[tuple[str, LabelValue], Requirement]):
+    """Makes each distinct requirement once, by (key, value): most labels take few values over a thousand types."""
+
+    def __missing__(self, item: tuple[str, LabelValue]) -> Requirement:
+        key, value = item
+        values = frozenset((value,)) if isinstance(value, str) else frozenset(value or ())
+        made = self[item] = Requirement(key, values=values)
+        return made
 
 
 def architecture(kind: Ec2InstanceType) -> str:
@@ -44,7 +44,7 @@ def architecture(kind: Ec2InstanceType) -> str:
     )
 
 
-def hardware(kind: Ec2InstanceType, family: Family, region: str) -> dict[str, str | tuple[str, ...] | None]:
+def hardware(kind: Ec2InstanceType, family: Family, region: str) -> dict[str, LabelValue]:
     """All labels but the offerings: None where a label does not exist, a tuple where it may have several values."""
     name = kind.instance_type
     instance_family, _, size = name.partition(".")
@@ -52,7 +52,7 @@ def hardware(kind: Ec2InstanceType, family: Family, region: str) -> dict[str, st
     clock = kind.processor_info.sustained_clock_speed_in_ghz
     ebs = kind.ebs_info
     store = kind.instance_storage_info
-    found: dict[str, str | tuple[str, ...] | None] = {
+    found: dict[str, LabelValue] = {
         labels.INSTANCE_TYPE: name,
         labels.ARCH: architecture(kind),
         labels.OS: family.os,
@@ -102,16 +102,11 @@ def network_bandwidth(network: NetworkInfo) -> str | None:
 
 def of_offerings(offerings: Iterable[Offering]) -> dict[str, tuple[str, ...]]:
     """The labels an offering decides: zone, zone id and capacity type, all values that can still be had."""
-    zones, ids, capacity_types = set(), set(), set()
-    for offering in offerings:
-        zones.add(offering.zone)
-        capacity_types.add(offering.capacity_type)
-        if offering.zone_id:
-            ids.add(offering.zone_id)
+    offerings = tuple(offerings)
     return {
-        labels.ZONE: tuple(sorted(zones)),
-        labels.ZONE_ID: tuple(sorted(ids)),
-        labels.CAPACITY_TYPE: tuple(sorted(capacity_types)),
+        labels.ZONE: tuple(sorted({offering.zone for offering in offerings})),
+        labels.ZONE_ID: tuple(sorted({offering.zone_id for offering in offerings if offering.zone_id})),
+        labels.CAPACITY_TYPE: tuple(sorted({offering.capacity_type for offering in offerings})),
     }
 
 

@@ -86,7 +86,7 @@ class _Builder:
             self._catalog, kind, compatible=compatible, zones=self._zones, unavailable=self._unavailable
         )
         found = type_labels.hardware(kind, self._family, self._setting.region) | type_labels.of_offerings(offered)
-        requirements = {key: self._pool.get(key, value) for key, value in found.items()}
+        requirements = {item[0]: self._pool[item] for item in found.items()}
         ami = self._ami(requirements)
         if ami is None or (self._family.os == "windows" and type_labels.architecture(kind) != "amd64"):
             return None
