@@ -252,7 +252,7 @@ def test_user_data_of_a_claim_says_nothing_of_the_single_claim() -> None:
         name="default-xyz",
         node_pool="default",
         node_class="default",
-        labels={"team": "a"},
+        labels={"team": "a", "karpenter.k8s.aws/instance-cpu": "4", "topology.kubernetes.io/zone": "a"},
         taints=(Taint("a", "NoSchedule"),),
         startup_taints=(Taint("b", "NoExecute"),),
     )

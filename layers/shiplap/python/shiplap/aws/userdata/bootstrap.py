@@ -61,9 +61,12 @@ class Bootstrap(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 def of_claim(
     claim: NodeClaim, node_class: EC2NodeClass, resolved: ResolvedNodeClass, capacity_type: str, max_pods: int
 ) -> Bootstrap:
-    """What nodes of a claim's pool need. It says nothing of the single claim, so that claims share launch templates."""
+    """What nodes of a claim's pool need. It says nothing of the single claim, so that claims share launch templates.
+
+    Labels that follow from the instance type and its place are left to the registration: they differ between claims.
+    """
     wanted = {
-        **claim.labels,
+        **{key: value for key, value in claim.labels.items() if key not in labels.WELL_KNOWN},
         labels.NODE_POOL: claim.node_pool,
         labels.NODE_CLASS: claim.node_class,
         labels.CAPACITY_TYPE: capacity_type,
