@@ -137,6 +137,10 @@ def test_nothing_is_no_document(text: str) -> None:
         ("x: 1\n---\njust text", "f:3: document 2: expected a mapping, got text"),
         ('{"a":\n}', "f:2: not JSON: Expecting value at column 1"),
         ('{"a": 1} {', "f:1: not JSON:"),
+        ('{"a": NaN}', "f: not JSON: "),
+        ('\n{"a": "\\ud800"}\n', "f: not JSON: "),
+        ('{"a":' + "[" * 200_000, "f: its lists and mappings are nested too deeply"),
+        ("a: " + "[" * 5000 + "]" * 5000, "f: its lists and mappings are nested too deeply"),
     ],
 )
 def test_what_cannot_be_read_is_named_with_its_line(text: str, message: str) -> None:

@@ -108,10 +108,11 @@ def test_a_node_class_that_is_not_there() -> None:
     assert problems_of(NODE_POOL, other) == [
         (
             "spec.template.spec.nodeClassRef.name",
-            "there is no EC2NodeClass 'default' among the manifests: other",
+            "there is no EC2NodeClass 'default' among the manifests: EC2NodeClass/other",
         )
     ]
     assert problems_of(NODE_POOL) == []  # it may be in the cluster
+    assert fields_of(NODE_POOL, changed(EC2_NODE_CLASS, "spec.role", 1)) == ["spec.role"]  # there, if not well
 
 
 @pytest.mark.parametrize(

@@ -216,6 +216,12 @@ def test_a_static_pool_takes_no_weight_and_limits_only_nodes() -> None:
     assert fields_of(changed(static, "spec.weight", 5)) == ["spec.weight"]
 
 
+def test_ordered_lists_must_not_multiply_without_end() -> None:
+    lists = [in_(key, *(f"v{number}" for number in range(9)), "*") for key in ("a", "b", "c")]
+    assert fields_of(changed(NODE_POOL, REQUIREMENTS, lists[:2])) == []
+    assert fields_of(changed(NODE_POOL, REQUIREMENTS, lists)) == [REQUIREMENTS]
+
+
 def test_a_misspelt_label_of_instance_types_is_recognised() -> None:
     pool = changed(NODE_POOL, REQUIREMENTS, [in_("karpenter.k8s.aws/instance-famly", "c5")])
     assert problems_of(pool) == [

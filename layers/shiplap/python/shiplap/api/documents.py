@@ -1,6 +1,6 @@
 """Reading YAML and JSON files as the Kubernetes tools do, with the line of every document and field.
 
-The reading is stricter than a YAML library's: a key written twice is an error, timestamps and clock times stay text
+The reading of YAML is stricter than a library's: a key written twice is an error, timestamps and clock times stay text
 and keys become strings, as they do on their way to an API server. JSON goes through a fast decoder, because a dumped
 cluster state can be large. Only command lines and builds read files; PyYAML is imported when the first YAML is met.
 """
@@ -82,6 +82,13 @@ def read_file(path: Path) -> tuple[Document, ...]:
 
 def read_text(source: str, text: str) -> tuple[Document, ...]:
     """All objects of one text, JSON or YAML by its first character. Raises InvalidInput."""
+    try:
+        return _documents(source, text)
+    except RecursionError as error:
+        raise InvalidInput(source, "its lists and mappings are nested too deeply") from error
+
+
+def _documents(source: str, text: str) -> tuple[Document, ...]:
     if text.lstrip().startswith("{"):
         parsed = list(_json(source, text))
     else:
@@ -115,10 +122,10 @@ def _json(source: str, text: str) -> Iterator[tuple[int, Any]]:
     try:
         yield 1, msgspec.json.decode(text)
         return
-    except msgspec.DecodeError:
-        pass  # several values, or an error whose line the slower decoder knows
+    except msgspec.DecodeError as error:
+        refusal = error  # of several values, or of an error whose line the slower decoder knows
     decoder = json.JSONDecoder()
-    at, end = 0, len(text)
+    at, end = 0, len(text.rstrip())
     while at < end:
         if text[at].isspace():
             at += 1
@@ -127,6 +134,9 @@ def _json(source: str, text: str) -> Iterator[tuple[int, Any]]:
             value, after = decoder.raw_decode(text, at)
         except json.JSONDecodeError as error:
             raise InvalidInput(source, f"not JSON: {error.msg} at column {error.colno}", line=error.lineno) from error
+        if not text[:at].strip() and after == end:
+            # One value that only the more lenient decoder takes, such as a lone surrogate or NaN.
+            raise InvalidInput(source, f"not JSON: {refusal}")
         yield text.count("\n", 0, at) + 1, value
         at = after
 

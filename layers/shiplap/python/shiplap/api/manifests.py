@@ -32,8 +32,10 @@ _GROUPS = frozenset(group for group, _ in _KINDS)
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What was found in files: the manifests without problems, all problems in the order of reading, and how many
-    objects were checked and how many of other API groups were passed over.
+    """What was found in files.
+
+    `manifests` holds what could be typed, problems or not; `problems` come in the order of reading; `checked` counts
+    the objects that are or ought to be manifests, `skipped` those of other API groups.
     """
 
     manifests: Manifests
@@ -83,7 +85,7 @@ def check(documents: Sequence[Document]) -> Report:
         wrong += [(document, problem) for problem in problems]
         if manifest is not None:
             found.append((document, manifest))
-    wrong += [*_duplicates(found), *_missing_node_classes(found)]
+    wrong += [*_duplicates(found), *_missing_node_classes(ours, found)]
     place = {id(document): number for number, document in enumerate(ours)}
     located = [(place[id(document)], _located(document, problem)) for document, problem in wrong]
     located.sort(key=lambda item: (item[0], item[1].line))
@@ -139,15 +141,20 @@ def _duplicates(found: Sequence[tuple[Document, Manifest]]) -> Iterator[tuple[Do
             yield document, (("metadata", "name"), reason)
 
 
-def _missing_node_classes(found: Sequence[tuple[Document, Manifest]]) -> Iterator[tuple[Document, Problem]]:
-    """Checked only when node classes are given: they may as well be in the cluster."""
-    known = sorted(manifest.metadata.name for _, manifest in found if isinstance(manifest, EC2NodeClass))
+def _missing_node_classes(
+    documents: Sequence[Document], found: Sequence[tuple[Document, Manifest]]
+) -> Iterator[tuple[Document, Problem]]:
+    """Checked only when node classes are given, be they valid or not: they may as well be in the cluster."""
+    known = {document.name for document in documents if document.data.get("kind") == "EC2NodeClass"}
     for document, manifest in found:
         if isinstance(manifest, NodePool) and known:
             name = manifest.spec.template.spec.node_class_ref.name
-            if name not in known:
+            if f"EC2NodeClass/{name}" not in known:
                 path = ("spec", "template", "spec", "nodeClassRef", "name")
-                yield document, (path, f"there is no EC2NodeClass {name!r} among the manifests: {', '.join(known)}")
+                yield (
+                    document,
+                    (path, f"there is no EC2NodeClass {name!r} among the manifests: {', '.join(sorted(known))}"),
+                )
 
 
 def _sorted(manifests: Iterable[Manifest]) -> Manifests:

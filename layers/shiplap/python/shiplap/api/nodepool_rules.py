@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from math import prod
 from typing import Any
 
-from shiplap.api import cron, durations, own_annotations, requirement_rules
+from shiplap.api import cron, durations, own_annotations, requirement_rules, tiers
 from shiplap.api.common_rules import absent, attempt, name_problems, quantity_problems
 from shiplap.api.decoding import Path, Problem
 from shiplap.api.types import NodePool
@@ -22,6 +23,9 @@ _REFERENCE: Path = (*_CLAIM, "nodeClassRef")
 CONSOLIDATION_POLICIES = ("WhenEmpty", "WhenEmptyOrUnderutilized", "Balanced")
 BUDGET_REASONS = ("Underutilized", "Empty", "Drifted")
 TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+
+MOST_TIERS = 100
+"""Each tier is planned as a pool of its own."""
 
 _BUDGET_NODES = re.compile(r"(?:100|[0-9]{1,2})%|[0-9]+", re.ASCII)
 
@@ -83,7 +87,11 @@ def _labels(pool: NodePool) -> Iterator[Problem]:
 
 
 def _requirements(pool: NodePool) -> Iterator[Problem]:
-    yield from requirement_rules.list_problems(pool.spec.template.spec.requirements, (*_CLAIM, "requirements"))
+    specs, path = pool.spec.template.spec.requirements, (*_CLAIM, "requirements")
+    yield from requirement_rules.list_problems(specs, path)
+    steps = prod(len(spec.values) for spec in specs if tiers.is_tiered(spec))
+    if steps > MOST_TIERS:
+        yield path, f"the ordered lists multiply to {steps} tiers, at most {MOST_TIERS} are allowed"
 
 
 def _taints(pool: NodePool) -> Iterator[Problem]:
