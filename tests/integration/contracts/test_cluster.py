@@ -198,7 +198,7 @@ def test_an_event_is_written_once(api: ClusterApi, server: ApiServer) -> None:
         last_timestamp="2026-01-01T00:00:00Z",
     )
     api.publish(event)
-    api.publish(event)
+    api.publish(msgspec.structs.replace(event, last_timestamp="2026-01-01T00:05:00Z"))
     api.publish(msgspec.structs.replace(event, metadata=ObjectMeta(name="named")))
     written = server.list("events").items
     assert len(written) == 2
@@ -207,6 +207,7 @@ def test_an_event_is_written_once(api: ClusterApi, server: ApiServer) -> None:
     assert written[1]["metadata"]["name"].startswith("web-1.")
     assert written[1]["involvedObject"] == {"kind": "Pod", "namespace": "shop", "name": "web-1", "uid": "u"}
     assert written[1]["message"] == "no pool fits"
+    assert (written[1]["firstTimestamp"], written[1]["count"]) == ("2026-01-01T00:00:00Z", 1)
 
 
 def test_a_watch_continues_where_its_list_ended(api: ClusterApi, server: ApiServer) -> None:

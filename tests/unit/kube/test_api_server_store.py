@@ -57,6 +57,16 @@ class TestWriting:
         server.patch("nodes", "n1", {"metadata": {"labels": {"a": "b"}}})
         assert server.resource_version == before
 
+    def test_a_stored_object_is_its_own(self, server: ApiServer) -> None:
+        mine = {"metadata": {"name": "n1", "labels": {"a": "b"}}}
+        patch = {"spec": {"taints": [{"key": "t"}]}}
+        server.create("nodes", mine)
+        server.patch("nodes", "n1", patch)
+        mine["metadata"]["labels"]["a"] = "changed"
+        patch["spec"]["taints"][0]["key"] = "changed"
+        found = server.get("nodes", "n1")
+        assert (found["metadata"]["labels"], found["spec"]) == ({"a": "b"}, {"taints": [{"key": "t"}]})
+
     def test_names_are_unique_or_generated(self, server: ApiServer) -> None:
         server.create("pods", pod())
         with pytest.raises(ObjectConflict, match="already exists"):

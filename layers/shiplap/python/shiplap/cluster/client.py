@@ -151,7 +151,7 @@ class KubernetesClient:
         self._transport.send("PATCH", path, nomination_patch(pod, node), MERGE_PATCH)
 
     def publish(self, event: Event) -> None:
-        """Write an event; one that was written before stays as it is."""
+        """Write an event; one that said the same before stays as it is."""
         body = event_body(event)
         try:
             self._transport.send("POST", f"/api/v1/namespaces/{body['metadata']['namespace']}/events", body)

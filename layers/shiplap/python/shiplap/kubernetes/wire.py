@@ -51,15 +51,16 @@ def nomination_patch(pod: Pod, node: str) -> dict[str, Any]:
 def event_body(event: Event) -> dict[str, Any]:
     """An Event ready to be created: named after its object and content, in its object's namespace.
 
-    The name is a digest, so that writing the same event twice creates it once.
+    The name is a digest of all but the time, so that saying the same again while the first event is kept (an hour)
+    creates nothing: repetition needs no memory to be kept from users.
     """
     involved = event.involved_object
-    namespace = event.metadata.namespace or involved.namespace or "default"
-    body: dict[str, Any] = msgspec.to_builtins(event)
-    digest = blake2s(msgspec.json.encode(event), digest_size=8).hexdigest()
+    said = (involved, event.reason, event.message, event.type, event.reporting_component, event.source)
+    digest = blake2s(msgspec.json.encode(said), digest_size=8).hexdigest()
+    body: dict[str, Any] = {"count": 1, "firstTimestamp": event.last_timestamp or None} | msgspec.to_builtins(event)
     body["metadata"] = {
         **body.get("metadata", {}),
         "name": event.metadata.name or f"{involved.name}.{digest}",
-        "namespace": namespace,
+        "namespace": event.metadata.namespace or involved.namespace or "default",
     }
     return body

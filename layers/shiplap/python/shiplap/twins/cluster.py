@@ -30,6 +30,7 @@ __all__ = ["ApiServer", "Selection", "TwinCluster"]
 
 Typed = TypeVar("Typed", bound=Pod | Node | DaemonSet | Event)
 
+_DECODED_LIMIT = 100_000
 _PENDING = Selection(field_selector=PENDING_PODS)
 _WATCHED: dict[str, tuple[type[Pod | Node], Selection]] = {"pods": (Pod, _PENDING), "nodes": (Node, EVERYTHING)}
 
@@ -110,7 +111,7 @@ class TwinCluster:
             self.server.patch("pods", metadata.name, patch, metadata.namespace, subresource="status")
 
     def publish(self, event: Event) -> None:
-        """Write an event; one that was written before stays as it is."""
+        """Write an event; one that said the same before stays as it is."""
         with self._faults.effect("cluster.publish"):
             body = event_body(event)
             try:
@@ -127,6 +128,8 @@ class TwinCluster:
         known = self._decoded.get(metadata["uid"])
         if known is None or known[0] != metadata["resourceVersion"]:
             known = (metadata["resourceVersion"], msgspec.convert(item, typed))
+            if len(self._decoded) >= _DECODED_LIMIT:  # deleted objects are never asked for again
+                self._decoded.clear()
             self._decoded[metadata["uid"]] = known
         found: Typed = known[1]
         return found

@@ -7,6 +7,7 @@ refuses, with the same status codes, and raises the errors of `shiplap.errors` t
 from __future__ import annotations
 
 from collections import OrderedDict
+from copy import deepcopy
 from itertools import count
 from threading import RLock
 from typing import Any
@@ -85,6 +86,7 @@ class ApiServer:
         """
         resource = _resource(plural)
         with self._lock:
+            body = deepcopy(body)  # what the caller does with its own object later must not reach the stored one
             given = body.get("metadata") or {}
             name = given.get("name") or self._generated_name(given)
             metadata = {**given, "name": name, "creationTimestamp": self._now()}
@@ -143,7 +145,7 @@ class ApiServer:
         metadata = body["metadata"]
         with self._lock:
             current = self.get(plural, metadata["name"], namespace or metadata.get("namespace", ""))
-            return self._update(plural, current, body, subresource)
+            return self._update(plural, current, deepcopy(body), subresource)
 
     def apply(self, body: Object) -> Object:
         """Create an object, or put it, status included, in the place of the one of its kind and name."""
@@ -154,6 +156,7 @@ class ApiServer:
                 current = self.get(plural, body["metadata"]["name"], namespace)
             except ObjectNotFound:
                 return self.create(plural, body)
+            body = deepcopy(body)
             result = self._update(plural, current, body, "")
             return self._update(plural, result, body, "status") if "status" in body else result
 
@@ -171,7 +174,7 @@ class ApiServer:
         merge = strategic_merge if strategic else json_merge
         with self._lock:
             current = self.get(plural, name, namespace)
-            return self._update(plural, current, merge(current, patch), subresource)
+            return self._update(plural, current, merge(current, deepcopy(patch)), subresource)
 
     def delete(
         self, plural: str, name: str, namespace: str = "", *, grace_s: int | None = None, uid: str = ""
