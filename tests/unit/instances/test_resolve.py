@@ -123,6 +123,24 @@ def test_what_kubelet_keeps_back_is_learned_too() -> None:
     assert after.overhead["cpu"] == 70
 
 
+def test_devices_that_are_not_allocatable_are_kept_back() -> None:
+    before = yields("g5.12xlarge", answered=resolved())
+    report = seen("g5.12xlarge", 180 * GIB, kubelet=before.kubelet_hash)
+    broken = msgspec.structs.replace(
+        report,
+        capacity=report.capacity | {"nvidia.com/gpu": 4},
+        allocatable=report.allocatable | {"nvidia.com/gpu": 3},
+    )
+    assert yields("g5.12xlarge", answered=resolved(), learned=(known(broken),)).allocatable["nvidia.com/gpu"] == 3
+
+
+def test_pods_are_never_more_than_kubelet_is_told() -> None:
+    before = yields("m5.large", answered=resolved())
+    for pods, expected in ((110, 29), (20, 20)):
+        after = yields("m5.large", answered=resolved(), learned=(learned_of(before, 7600 * MIB, pods=pods),))
+        assert after.allocatable["pods"] == expected
+
+
 def test_learned_under_other_kubelet_settings_is_a_sibling() -> None:
     report = known(seen("m5.large", 7800 * MIB, kubelet="other"))
     after = yields("m5.large", answered=resolved(), learned=(report,))

@@ -78,12 +78,19 @@ class Estimator:
         sources: dict[str, str],
         learned: tuple[dict[str, int], dict[str, int]],
     ) -> Figures:
-        """Reported figures replace computed ones; what kubelet keeps back is the difference it reported."""
+        """Reported figures replace computed ones; what kubelet keeps back is the difference it reported.
+
+        Pods are no news, kubelet was told their number. A node of a pool whose NodeOverlay says more must not raise it
+        above the addresses there are.
+        """
         reported, allocatable = learned
         amounts = formula | reported
+        amounts[PODS] = min(amounts[PODS], formula[PODS])
         kept = self._overhead(kind, amounts)
-        for resource in kept.keys() & reported.keys() & allocatable.keys():
-            kept[resource] = reported[resource] - allocatable[resource]
+        for resource in sorted(reported.keys() & allocatable.keys() - {PODS}):
+            difference = reported[resource] - allocatable[resource]
+            if difference or resource in kept:
+                kept[resource] = difference
         known = sources | dict.fromkeys(reported, "learned")
         return Figures(amounts, kept, {}, verified=True, sources=known, overhead_fraction=self._fraction)
 
