@@ -1,7 +1,7 @@
 """What a pod asks of a node, by the rule kube-scheduler applies to containers, sidecars and init containers.
 
-Most pods have plain containers and nothing else; they take a short way, because a decision converts every pod of the
-cluster.
+A decision converts every pod of the cluster, so what most pods lack (init containers, overhead, a resize) costs them
+nothing.
 """
 
 from __future__ import annotations
@@ -25,39 +25,36 @@ def pod_requests(pod: Pod) -> dict[str, int]:
     Raises:
         ValueError: a quantity is malformed; the message names the resource.
     """
-    spec, status = pod.spec, pod.status
-    if len(spec.containers) == 1 and _is_plain(spec, status):
-        total = _declared(spec.containers[0].resources)
-    else:
-        total = _effective(spec, status)
+    spec = pod.spec
+    total = _running(spec, pod.status)
+    if spec.init_containers:
+        total = _with_init_sequence(spec, pod.status, total)
+    if spec.resources is not None:
+        total |= _pod_level(spec.resources, pod.status, total)
+    if spec.overhead:
+        total = add_resources(total, parse_resources(spec.overhead))
     for resource in [resource for resource, amount in total.items() if amount == 0]:
         del total[resource]
     total[PODS] = 1
     return total
 
 
-def _is_plain(spec: PodSpec, status: PodStatus) -> bool:
-    """Nothing but containers whose status says nothing of resources."""
-    if spec.init_containers or spec.overhead or spec.resources is not None:
-        return False
-    return not any(known.allocated_resources or known.resources is not None for known in status.container_statuses)
-
-
-def _effective(spec: PodSpec, status: PodStatus) -> dict[str, int]:
-    total = _container_total(spec, status)
-    if spec.resources is not None:
-        total |= _pod_level(spec.resources, status, total)
-    return add_resources(total, parse_resources(spec.overhead)) if spec.overhead else total
-
-
-def _container_total(spec: PodSpec, status: PodStatus) -> dict[str, int]:
-    """The running sum or the largest init step, whichever is more, per resource."""
-    running: dict[str, int] = {}
+def _running(spec: PodSpec, status: PodStatus) -> dict[str, int]:
+    """The sum of the containers proper, in a dict of its own."""
+    total: dict[str, int] = {}
     known = {container.name: container for container in status.container_statuses}
     for container in spec.containers:
-        running = add_resources(running, _held(container, known))
-    if not spec.init_containers:
-        return running
+        wanted = _held(container, known)
+        if total:
+            for resource, amount in wanted.items():
+                total[resource] = total.get(resource, 0) + amount
+        else:
+            total = wanted
+    return total
+
+
+def _with_init_sequence(spec: PodSpec, status: PodStatus, running: Mapping[str, int]) -> dict[str, int]:
+    """Containers and sidecars together, or the largest init step, whichever is more, per resource."""
     known = {container.name: container for container in status.init_container_statuses}
     sidecars: dict[str, int] = {}
     peak: dict[str, int] = {}
@@ -88,10 +85,13 @@ def _held(container: Container, known: Mapping[str, ContainerStatus]) -> dict[st
     """A container's requests, or what its kubelet still holds for it if that is more."""
     wanted = _declared(container.resources)
     status = known.get(container.name)
-    if status is None or not (status.allocated_resources or status.resources is not None):
+    if status is None:
         return wanted
-    actual = parse_resources((status.resources or _NO_RESOURCES).requests)
-    return _larger((wanted, parse_resources(status.allocated_resources), actual))
+    requests, allocated, actual = container.resources.requests, status.allocated_resources, status.resources
+    # Equal text is the rule once a pod runs; only a resize makes a difference worth parsing.
+    if (not allocated or allocated == requests) and (actual is None or actual.requests == requests):
+        return wanted
+    return _larger((wanted, parse_resources(allocated), parse_resources((actual or _NO_RESOURCES).requests)))
 
 
 def _declared(resources: ResourceRequirements) -> dict[str, int]:
