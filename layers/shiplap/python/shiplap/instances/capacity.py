@@ -14,6 +14,8 @@ from shiplap.instances.families import Family
 from shiplap.kubernetes.quantity import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, parse_amount
 
 MIB = 2**20
+FIXED_OVERHEAD = 128 * MIB
+"""The part of the missing memory that does not grow with the machine (kernel image, firmware, crash kernel), bytes."""
 _GPU_RESOURCES = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu", "habana": "habana.ai/gaudi"}
 _ARM_CONTIGUOUS_MEMORY_MIB = 64
 _DEFAULT_VOLUME = "20Gi"
@@ -113,10 +115,6 @@ def careful(kind: Ec2InstanceType, estimate: dict[str, int], worst_overhead_rati
         MEMORY: min(estimate[MEMORY], max(nominal - taken, 0)),
         EPHEMERAL_STORAGE: floor(estimate[EPHEMERAL_STORAGE] * 0.95),
     }
-
-
-FIXED_OVERHEAD = 128 * MIB
-"""The part of the missing memory that does not grow with the machine (kernel image, firmware, crash kernel), bytes."""
 
 
 def _fabric_adapters(kind: Ec2InstanceType, spec: EC2NodeClassSpec) -> int:
