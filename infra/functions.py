@@ -128,8 +128,6 @@ class Functions(Construct):
             memory_size=specification.memory_mib,
             timeout=Duration.seconds(specification.timeout_s),
             log_group=log_group,
-            # What starts these anew is the next message or the next minute, never a retry of the same invocation.
-            retry_attempts=0,
         )
         if self._network and specification.name in CLUSTER_FUNCTIONS:
             # By id, so that nothing about the VPC is looked up or described twice.

@@ -1,0 +1,194 @@
+"""The synthesised stack, deployed on the emulated AWS: its own queues feed its own functions, unchanged.
+
+The only test that needs Node.js and tens of seconds; what the flows do is tested elsewhere, on twins.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import boto3
+import msgspec
+import pytest
+
+from shiplap.errors import ShiplapError
+from shiplap.local import node
+from shiplap.local.ec2 import seed
+from shiplap.local.ec2.prices import Prices
+from shiplap.local.ec2.server import Ec2Emulator
+from shiplap.local.emulator import AwsEmulator, Deployed
+from shiplap.local.kube.http_server import KubeHttpServer
+from shiplap.twins.kube.server import ApiServer
+
+try:
+    node.executable()
+except ShiplapError as missing:
+    pytest.skip(f"the stack cannot be deployed: {missing}", allow_module_level=True)
+
+REGION = "us-east-1"
+VERSION = "1.34"
+PRICES = {"c7i-flex.large": 0.08479, "c7i-flex.xlarge": 0.16958, "m5.large": 0.096}
+LONGEST_WAIT_S = 60
+
+MANIFESTS = """\
+apiVersion: karpenter.k8s.aws/v1
+kind: EC2NodeClass
+metadata: {name: default}
+spec:
+  amiSelectorTerms: [{alias: al2023@latest}]
+  role: shiplap-node-demo
+  subnetSelectorTerms: [{tags: {karpenter.sh/discovery: demo}}]
+  securityGroupSelectorTerms: [{tags: {karpenter.sh/discovery: demo}}]
+---
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {name: general}
+spec:
+  template:
+    spec:
+      nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: default}
+      requirements:
+        - {key: karpenter.sh/capacity-type, operator: In, values: [on-demand]}
+        - {key: node.kubernetes.io/instance-type, operator: In, values: [c7i-flex.large, m5.large]}
+"""
+
+
+class Clock:
+    def now(self) -> float:
+        return time.time()
+
+
+class World:
+    """The deployed stack with the cluster and the EC2 that its functions see."""
+
+    def __init__(self, aws: AwsEmulator, deployed: Deployed, ec2: Ec2Emulator, cluster: ApiServer) -> None:
+        self.aws = aws
+        self.deployed = deployed
+        self.ec2 = ec2
+        self.cluster = cluster
+        self.sqs = aws.client("sqs")
+
+    def listen(self, *detail_types: str) -> str:
+        """A queue of its own for events of the bus; returns its URL."""
+        events = self.aws.client("events")
+        name = "-".join(detail_types)
+        queue: str = self.sqs.create_queue(QueueName=name)["QueueUrl"]
+        arn = self.sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+        bus = self.deployed.bus
+        events.put_rule(Name=name, EventBusName=bus, EventPattern=json.dumps({"detail-type": list(detail_types)}))
+        events.put_targets(Rule=name, EventBusName=bus, Targets=[{"Id": "queue", "Arn": arn}])
+        return queue
+
+    def next_message(self, queue: str) -> dict[str, Any]:
+        """Wait for a message and take it off the queue."""
+        deadline = time.monotonic() + LONGEST_WAIT_S
+        while time.monotonic() < deadline:
+            answer = self.sqs.receive_message(QueueUrl=queue, WaitTimeSeconds=5, MessageAttributeNames=["All"])
+            for message in answer.get("Messages", ()):
+                self.sqs.delete_message(QueueUrl=queue, ReceiptHandle=message["ReceiptHandle"])
+                found: dict[str, Any] = message
+                return found
+        pytest.fail(f"nothing arrived in {queue}; MiniStack said:\n{self.log()[-4000:]}")
+
+    def log(self) -> str:
+        return (self.aws.state / "ministack.log").read_text()
+
+    def invoke(self, function: str, payload: dict[str, Any]) -> Any:
+        answer = self.aws.client("lambda").invoke(
+            FunctionName=self.deployed.functions[function], Payload=json.dumps(payload)
+        )
+        result = json.loads(answer["Payload"].read())
+        assert "FunctionError" not in answer, result
+        return result
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    folder = tmp_path_factory.mktemp("install")
+    cluster = ApiServer(Clock())
+    with ExitStack() as running:
+        api = running.enter_context(KubeHttpServer(cluster))
+        ec2 = running.enter_context(Ec2Emulator(region=REGION, prices=Prices(PRICES)))
+        aws = running.enter_context(AwsEmulator(REGION, folder=tmp_path_factory.mktemp("state")))
+        deployed = aws.deploy(written(folder, api.endpoint), dict.fromkeys(("EC2", "SSM", "PRICING"), ec2.url))
+        seed.images(ec2.control, seed.released("al2023@latest", VERSION))
+        network = boto3.client(
+            "ec2", endpoint_url=ec2.url, region_name=REGION, aws_access_key_id="local", aws_secret_access_key="local"
+        )
+        seed.network(network, "demo", (f"{REGION}a", f"{REGION}b"))
+        network.close()
+        yield World(aws, deployed, ec2, cluster)
+
+
+def written(folder: Path, endpoint: str) -> Path:
+    """An install of one cluster, whose API is at the endpoint."""
+    (folder / "nodes.yaml").write_text(MANIFESTS)
+    settings = folder / "shiplap.yaml"
+    demo = {
+        "name": "demo",
+        "manifests": "nodes.yaml",
+        "endpoint": endpoint,
+        "token": "local",
+        "certificateAuthority": "Q0E=",
+        "kubernetesVersion": VERSION,
+        "serviceCIDR": "10.100.0.0/16",
+    }
+    settings.write_bytes(msgspec.json.encode({"region": REGION, "clusters": [demo]}))
+    return settings
+
+
+def pending_pod(name: str) -> dict[str, Any]:
+    unschedulable = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    return {
+        "metadata": {"name": name},
+        "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}]},
+        "status": {"phase": "Pending", "conditions": [unschedulable]},
+    }
+
+
+def test_an_event_on_the_bus_becomes_an_instance(world: World) -> None:
+    launched = world.listen("NodeClaimLaunched")
+    world.cluster.create("pods", pending_pod("first"), "default")
+    detail = {"cluster": "demo", "id": "1", "time": "2026-01-01T00:00:00Z", "pods": [], "reason": "test"}
+    entry = {
+        "EventBusName": world.deployed.bus,
+        "Source": "shiplap.test",
+        "DetailType": "PodPending",
+        "Detail": json.dumps(detail),
+    }
+
+    world.aws.client("events").put_events(Entries=[entry])
+
+    event = json.loads(world.next_message(launched)["Body"])
+    assert event["detail"]["cluster"] == "demo"
+    (instance,) = world.ec2.control.instances()
+    assert instance.instance_type == "c7i-flex.large"
+    assert instance.instance_profile == f"shiplap-{REGION}-demo-shiplap-node-demo"
+
+
+def test_a_message_nobody_can_read_is_set_aside_with_the_reason(world: World) -> None:
+    world.sqs.send_message(QueueUrl=world.deployed.provisioning_queue_url, MessageBody="not an event")
+
+    message = world.next_message(world.deployed.provisioning_dead_letters_url)
+
+    assert message["Body"] == "not an event"
+    assert "JSON is malformed" in message["MessageAttributes"]["reason"]["StringValue"]
+
+
+def test_each_function_starts_from_its_layers(world: World) -> None:
+    assert world.invoke("catalog", {}) == {REGION: pytest.approx(1380, abs=100)}
+    assert world.invoke("lifecycle", {"Records": []}) == {"batchItemFailures": []}
+    assert world.invoke("watch", {"cluster": "unknown"}) == {"told": 0}
+
+
+def test_outputs_name_what_was_deployed(world: World) -> None:
+    tables = world.aws.client("dynamodb").list_tables()["TableNames"]
+    buckets = [bucket["Name"] for bucket in world.aws.client("s3").list_buckets()["Buckets"]]
+
+    assert {world.deployed.state_table, world.deployed.capacity_table} == set(tables)
+    assert world.deployed.bucket in buckets
