@@ -149,11 +149,14 @@ _FLEX = _aws("instance-capability-flex")
 _GPU = tuple(_aws(f"instance-gpu-{what}") for what in ("name", "manufacturer", "count", "memory"))
 _ACCELERATOR = tuple(_aws(f"instance-accelerator-{what}") for what in ("name", "manufacturer", "count"))
 
+_NO_GPU = dict.fromkeys(_GPU)
+_NO_ACCELERATOR = dict.fromkeys(_ACCELERATOR)
+
 
 def _gpu(kind: Ec2InstanceType) -> Mapping[str, str | None]:
     gpus = kind.gpu_info.gpus if kind.gpu_info else ()
     if len(gpus) != 1:
-        return dict.fromkeys(_GPU)
+        return _NO_GPU
     gpu = gpus[0]
     memory = str(gpu.memory_info.size_in_mi_b) if gpu.memory_info else None
     return _labelled(_GPU, (_slug(gpu.name), _slug(gpu.manufacturer), str(gpu.count), memory))
@@ -167,7 +170,7 @@ def _accelerator(kind: Ec2InstanceType) -> Mapping[str, str | None]:
     if kind.neuron_info is None and len(inference) == 1:
         device = inference[0]
         return _labelled(_ACCELERATOR, (_slug(device.name), _slug(device.manufacturer), str(device.count)))
-    return dict.fromkeys(_ACCELERATOR)
+    return _NO_ACCELERATOR
 
 
 def _labelled(keys: Sequence[str], values: Sequence[str | None]) -> Mapping[str, str | None]:

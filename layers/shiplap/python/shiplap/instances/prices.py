@@ -100,9 +100,10 @@ def features(kind: Ec2InstanceType) -> dict[str, float]:
     v_cpus = kind.v_cpu_info.default_v_cpus
     common = min(memory_gib, v_cpus * _COMMON_MEMORY_GIB_PER_VCPU)
     name = _NAME.match(kind.instance_type)
+    line = f"{maker} {_generation(maker, name)}"
     found = {
-        f"vcpu {maker} {_generation(maker, name)}": float(v_cpus),
-        f"memory {maker} {_generation(maker, name)}": common,
+        f"vcpu {line}": float(v_cpus),
+        f"memory {line}": common,
         "memory beyond 8 GiB per vcpu": memory_gib - common,
     }
     options = name["options"] if name else ""
