@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 import pytest
+from msgspec import structs
 
 from shiplap.api.nodeclaim import ClaimState
 from shiplap.errors import EpochMoved
 from shiplap.ports import OfferingFailure
 from shiplap.provisioning import schedule as schedule_module
 from shiplap.provisioning.messages import NodeSeen, PodsPending, Sweep, Timer
-from tests.integration.flows.stage import CLUSTER, ZONES, Stage, pool
+from tests.integration.flows.stage import CLUSTER, ZONES, Stage, pool, share
 
 
 def lonely_cost() -> int:
@@ -196,3 +198,84 @@ def _point(stage: Stage, name: str) -> int:
     rehearsal.schedule()
     stage.faults.clear()
     return rehearsal.faults.points.index(name)
+
+
+def two_clusters(families: Sequence[str] = ("m6i", "r6i")) -> tuple[Stage, Stage]:
+    """Two clusters of one account, each with a pod that fits a type's estimate but not what its nodes really have."""
+    pools = (pool("any", families, sizes=("large",)),)
+    here = Stage(pools, true_memory=share(0.88))
+    there = Stage(pools, true_memory=share(0.88), beside=here)
+    kind = here.types["m6i.large"]
+    real = here.true_capacity(kind.name)["memory"] - kind.overhead["memory"]
+    for stage in (here, there):
+        stage.add_pods(1, cpu="1200m", memory=str((kind.allocatable["memory"] + real) // 2))
+    return here, there
+
+
+def test_an_estimate_is_explored_by_one_cluster_at_a_time() -> None:
+    here, there = two_clusters()
+    here.schedule()
+    there.schedule()
+    assert [instance.instance_type for instance in here.compute.launches] == ["m6i.large"]
+    assert [instance.instance_type for instance in there.compute.launches] == ["r6i.large"]
+
+
+def test_a_lease_that_another_cluster_took_first_leaves_the_rest_of_the_launch_list() -> None:
+    here, there = two_clusters()
+    there.faults.on("before", "capacity.acquire_pilot", here.schedule)
+    assert len(there.schedule().launched) == 1
+    assert [instance.instance_type for instance in there.compute.launches] == ["r6i.large"]
+    assert [instance.instance_type for instance in here.compute.launches] == ["m6i.large"]
+
+
+def test_a_claim_that_gets_none_of_its_leases_fails_and_is_planned_again() -> None:
+    here, there = two_clusters(("m6i",))
+    there.faults.on("before", "capacity.acquire_pilot", here.schedule)
+    report = there.schedule()
+    assert (len(report.failed), report.launched, report.unschedulable) == (1, (), 1)
+    assert there.compute.launches == []
+
+
+def test_what_was_learned_between_a_plan_and_its_lease_is_heeded() -> None:
+    here, there = two_clusters()
+
+    def pilot_from_launch_to_report() -> None:
+        here.schedule()
+        here.join()
+        here.attend()
+
+    there.faults.on("before", "capacity.acquire_pilot", pilot_from_launch_to_report)
+    there.schedule()
+    assert here.meter.counts["NodeClaimsMissed"] == 1
+    assert [instance.instance_type for instance in there.compute.launches] == ["r6i.large"]
+
+
+def test_a_pilot_that_takes_long_to_join_keeps_its_lease_as_long_as_it_is_swept() -> None:
+    here, there = two_clusters()
+    here.settings = structs.replace(here.settings, join_timeout_s=3600)
+    here.schedule()
+    for _ in range(20):
+        here.clock.advance(60)
+        here.sweep()
+    there.schedule()
+    assert [instance.instance_type for instance in there.compute.launches] == ["r6i.large"]
+
+
+def test_a_pod_that_missed_while_it_was_planned_is_not_launched_on_an_estimate() -> None:
+    here, _ = two_clusters()
+    uid = "uid-web-000"
+    here.faults.on("after", "state.commit", lambda: here.state.mark_missed(CLUSTER, [uid], here.clock.now()))
+    assert len(here.schedule().launched) == 1
+    assert [instance.instance_type for instance in here.compute.launches] == ["r6i.large"]
+
+
+def test_leases_of_types_that_were_not_launched_are_given_back_at_once() -> None:
+    here, _ = two_clusters()
+    here.schedule()
+    (instance,) = here.compute.launches
+    kind = here.types[instance.instance_type]
+    held = here.capacity.pilots([instance.ami], here.clock.now())
+    assert held == {f"{instance.ami}/{kind.name}#{kind.kubelet_hash}"}
+    here.join()
+    here.attend()
+    assert here.capacity.pilots([instance.ami], here.clock.now()) == frozenset()
