@@ -13,7 +13,16 @@ from dataclasses import dataclass, field
 import msgspec
 
 from shiplap.kubernetes import labels
-from shiplap.kubernetes.objects import Affinity, ContainerPort, NodeSelectorTerm, Pod, PodSpec, PodStatus, Toleration
+from shiplap.kubernetes.objects import (
+    Affinity,
+    ContainerPort,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    Pod,
+    PodSpec,
+    PodStatus,
+    Toleration,
+)
 from shiplap.kubernetes.requests import pod_requests
 from shiplap.kubernetes.requirements import Requirement, Requirements, requirement
 
@@ -127,32 +136,47 @@ def describe(pod: Pod, *, missed: bool = False) -> PodClass:
 
 
 def node_terms(spec: PodSpec, *, strict: bool) -> tuple[Requirements, ...]:
-    """Node selector joined with each required node-affinity term, in the order written; at least one.
+    """Node selector joined with each required node-affinity term that can be met, in the order written; at least one.
 
     Args:
         spec: the pod's.
         strict: refuse labels that a pod may not select, as Karpenter does.
 
     Raises:
-        InvalidPod: an operator, key or value cannot be used; the message names it.
+        InvalidPod: an operator, key or value cannot be used, or no term can ever be met; the message says which.
     """
+    affinity = _affinity_terms(spec.affinity)
+    if strict and any(term.match_fields for term in affinity):
+        raise InvalidPod("matchFields in node affinity is not supported")
     try:
-        selector = Requirements([requirement(key, "In", (value,)) for key, value in spec.node_selector.items()])
-        terms = _affinity_terms(spec.affinity)
-        requirements = (
-            tuple(selector.and_(Requirements.of(term.match_expressions).values()) for term in terms)
-            if terms
-            else (selector,)
-        )
+        selector = [requirement(key, "In", (value,)) for key, value in spec.node_selector.items()]
+        written = [[*selector, *map(_requirement, term.match_expressions)] for term in affinity] or [selector]
     except ValueError as error:
         raise InvalidPod(str(error)) from error
     if strict:
-        for item in requirements:
-            for entry in item.values():
-                _refuse_restricted(entry)
-        if any(term.match_fields for term in terms):
-            raise InvalidPod("matchFields in node affinity is not supported")
-    return requirements
+        for entry in (entry for entries in written for entry in entries):
+            _refuse_restricted(entry)
+    possible = [entries for entries in written if _contradiction(entries) is None]
+    if not possible:
+        raise InvalidPod(f"contradicts itself: {_contradiction(written[0])}")
+    return tuple(map(Requirements, possible))
+
+
+def _requirement(expression: NodeSelectorRequirement) -> Requirement:
+    return requirement(expression.key, expression.operator, expression.values)
+
+
+def _contradiction(entries: Sequence[Requirement]) -> str | None:
+    """Requirements on one label that no node can meet together, or None.
+
+    In the algebra nothing left means that the label must not exist, which a node without it would satisfy although
+    the pod asks for a value.
+    """
+    for key, merged in Requirements(entries).items():
+        mine = [entry for entry in entries if entry.key == key]
+        if merged.operator == "DoesNotExist" and not all(entry.forbids_nothing_defined for entry in mine):
+            return " and ".join(str(entry) for entry in mine)
+    return None
 
 
 def host_ports(spec: PodSpec) -> frozenset[HostPort]:

@@ -72,15 +72,11 @@ def lanes_of(
     budgets: Mapping[str, Budget],
 ) -> tuple[Lane, ...]:
     """The lanes of these pools, in the order given; the other arguments are keyed by pool name."""
-    lanes: list[Lane] = []
-    for pool in pools:
-        name = pool.metadata.name
-        catalogue = catalogues[name]
-        lanes.extend(
-            _lane(len(lanes) + offset, pool, tier, catalogue, daemons, budgets[name])
-            for offset, tier in enumerate(expand(pool, catalogue.table.values_of))
-        )
-    return tuple(lanes)
+    tiers = [(pool, tier) for pool in pools for tier in expand(pool, catalogues[pool.metadata.name].table.values_of)]
+    return tuple(
+        _lane(index, pool, tier, catalogues[pool.metadata.name], daemons, budgets[pool.metadata.name])
+        for index, (pool, tier) in enumerate(tiers)
+    )
 
 
 def _lane(

@@ -118,12 +118,13 @@ class Packer:
         """Place the members of each class, in this order; pods promised a claim in flight come first."""
         classes = list(classes)
         kept = self._keep_promises(classes)
-        unplaced: dict[int, list[Pod]] = {}
-        for item in classes:
-            members = [pod for pod in item.members if id(pod) not in kept] if kept else list(item.members)
-            left = self._place(item, members)
-            if left:
-                unplaced[item.index] = left
+        waiting = [(item, [pod for pod in item.members if id(pod) not in kept]) for item in classes]
+        before = -1
+        while waiting and (number := sum(len(pods) for _, pods in waiting)) != before:
+            # Claims that were filled further may need less of a limit, so that another round can place more.
+            before = number
+            waiting = [(item, left) for item, pods in waiting if (left := self._place(item, pods))]
+        unplaced = {item.index: left for item, left in waiting}
         used = self.used[: len(self.claims)]
         return Packing(self.claims, used, self.nodes, unplaced, self)
 

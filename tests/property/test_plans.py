@@ -1,0 +1,212 @@
+"""Random clusters: whatever they look like, a plan keeps every rule, and nobody is left out who could have a node."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from shiplap.api.nodeclaim import NodeClaim
+from shiplap.api.types import Manifests, NodePool
+from shiplap.instances.types import InstanceType
+from shiplap.kubernetes.objects import Pod
+from shiplap.kubernetes.requirements import requirement
+from shiplap.scheduling.plan import Plan
+from shiplap.scheduling.planner import plan
+from shiplap.scheduling.snapshot import ClusterView, NodeClassCatalog, SchedulingSettings, Snapshot
+from tests.checker import could_be_placed, violations
+from tests.conformance import given as case
+from tests.conformance.catalogues import Z1, Z2, Z3, fake_type
+
+ZONE, ARCH, KIND = "topology.kubernetes.io/zone", "kubernetes.io/arch", "karpenter.sh/capacity-type"
+FAMILY, TYPE, TEAM = "example.com/family", "node.kubernetes.io/instance-type", "example.com/team"
+TAINT = {"key": "dedicated", "value": "x", "effect": "NoSchedule"}
+SOFT = {"key": "soft", "value": "", "effect": "PreferNoSchedule"}
+OFFERINGS = [(kind, zone) for kind in ("on-demand", "spot") for zone in (Z1, Z2, Z3)]
+
+SETTINGS = settings(
+    derandomize=True,
+    deadline=None,
+    max_examples=150,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+
+
+@st.composite
+def instance_types(draw: st.DrawFn) -> tuple[InstanceType, ...]:
+    types = []
+    for place in range(draw(st.integers(1, 7))):
+        cpu, memory = draw(st.sampled_from([1, 2, 4, 8, 16])), draw(st.sampled_from([1, 2, 4, 8, 32]))
+        offered = draw(st.lists(st.sampled_from(OFFERINGS), min_size=1, max_size=5, unique=True))
+        gone = draw(st.lists(st.sampled_from(offered), max_size=2))
+        item = fake_type(
+            f"t{place}",
+            cpu=str(cpu),
+            memory=f"{memory}Gi",
+            pods=str(draw(st.sampled_from([2, 5, 20]))),
+            offerings=offered,
+            unavailable=gone,
+            arch=draw(st.sampled_from(["amd64", "arm64"])),
+            os=("linux",) if draw(st.booleans()) else ("linux", "windows"),
+            price=draw(st.sampled_from([0.5, 1.0, 1.0, 2.0, 3.0])),
+        )
+        family = requirement(FAMILY, "In", (draw(st.sampled_from(["a", "b", "c"])),))
+        item = msgspec.structs.replace(item, requirements=(*item.requirements, family))
+        if draw(st.integers(0, 3)) == 0:
+            careful = item.capacity | {"memory": int(item.capacity["memory"] * draw(st.sampled_from([0.6, 0.9, 1.0])))}
+            item = msgspec.structs.replace(item, verified=False, careful=careful, ami="ami", kubelet_hash="k")
+        types.append(item)
+    return tuple(types)
+
+
+@st.composite
+def node_pools(draw: st.DrawFn) -> tuple[NodePool, ...]:
+    pools = []
+    for place in range(draw(st.integers(1, 3))):
+        choices: list[dict[str, Any]] = [
+            case.rule(ZONE, "In", *draw(st.lists(st.sampled_from([Z1, Z2, Z3]), min_size=1, unique=True))),
+            case.rule(ARCH, "In", draw(st.sampled_from(["amd64", "arm64"]))),
+            case.rule(FAMILY, "In", "a", "*"),
+            case.rule(FAMILY, "NotIn", "c"),
+            case.rule("integer", "Gt", draw(st.sampled_from(["1", "2"]))),
+            case.rule(TYPE, "Exists", min_values=draw(st.integers(1, 3))),
+            case.rule(TEAM, "In", "red", "blue"),
+        ]
+        limits = draw(
+            st.sampled_from([{}, {}, {"cpu": "6"}, {"cpu": "17", "memory": "20Gi"}, {"nodes": "2"}, {"nodes": "0"}])
+        )
+        pools.append(
+            case.pool(
+                f"pool-{place}",
+                *draw(st.lists(st.sampled_from(choices), max_size=3, unique_by=lambda rule: rule["key"])),
+                labels={"tier": str(place)},
+                taints=draw(st.sampled_from([[], [], [TAINT], [SOFT]])),
+                limits=limits,
+                weight=draw(st.integers(0, 2)),
+            )
+        )
+    return tuple(pools)
+
+
+@st.composite
+def pending_pods(draw: st.DrawFn) -> list[Pod]:
+    waiting: list[Pod] = []
+    for kind in range(draw(st.integers(1, 5))):
+        selectors: list[dict[str, str]] = [{}, {}, {ZONE: Z1}, {ARCH: "arm64"}, {TEAM: "red"}, {KIND: "spot"}]
+        terms: list[list[list[dict[str, Any]]]] = [
+            [],
+            [],
+            [[case.rule(ZONE, "In", Z3)], [case.rule(ZONE, "NotIn", Z3)]],
+            [[case.rule(TEAM, "DoesNotExist")]],
+            [[case.rule("tier", "Gt", "0")]],
+            [[case.rule(FAMILY, "In", "b", "c"), case.rule(ARCH, "NotIn", "arm64")]],
+        ]
+        tolerations = [[], [{"key": "dedicated", "operator": "Exists"}], [{"operator": "Exists"}]]
+        shape = {
+            "cpu": draw(st.sampled_from(["0", "100m", "900m", "1", "2500m", "7"])),
+            "memory": draw(st.sampled_from(["0", "100Mi", "900Mi", "1500Mi", "3Gi"])),
+            "selector": draw(st.sampled_from(selectors)),
+            "requires": draw(st.sampled_from(terms)),
+            "tolerations": draw(st.sampled_from(tolerations)),
+            "ports": draw(st.sampled_from([[], [], [], [80], [81]])),
+            "priority": draw(st.sampled_from([0, 0, 10])),
+        }
+        waiting += case.pods(draw(st.integers(1, 6)), f"k{kind}", **shape)
+    return waiting
+
+
+@st.composite
+def snapshots(draw: st.DrawFn) -> Snapshot:
+    waiting = draw(pending_pods())
+    nodes = []
+    bound = []
+    for place in range(draw(st.integers(0, 3))):
+        name = f"n{place}"
+        nodes.append(
+            case.node(
+                name,
+                cpu=draw(st.sampled_from(["1", "4"])),
+                memory=draw(st.sampled_from(["2Gi", "8Gi"])),
+                pods="5",
+                labels={ZONE: draw(st.sampled_from([Z1, Z2])), ARCH: "amd64", KIND: "spot"},
+                taints=draw(st.sampled_from([[], [], [TAINT]])),
+                pool=draw(st.sampled_from(["", "pool-0"])),
+                cordoned=draw(st.integers(0, 4)) == 0,
+                deleting=draw(st.integers(0, 4)) == 0,
+            )
+        )
+        bound += case.pods(draw(st.integers(0, 2)), f"bound-{place}", cpu="500m", node=name, owner="set")
+    shapes: list[dict[str, Any]] = [
+        {"cpu": "100m", "memory": "100Mi"},
+        {"cpu": "500m", "selector": {ARCH: "amd64"}, "tolerations": [{"operator": "Exists"}]},
+    ]
+    daemons = [
+        case.daemon_set(f"d{n}", **shape) for n, shape in enumerate(draw(st.sampled_from([[], shapes, shapes[:1]])))
+    ]
+    missed = draw(st.lists(st.sampled_from([pod.metadata.uid for pod in waiting]), max_size=2))
+    return Snapshot(
+        cluster="random",
+        now=case.NOW,
+        view=ClusterView((*waiting, *bound), tuple(nodes), tuple(daemons)),
+        manifests=Manifests(node_pools=draw(node_pools())),
+        catalogs=(NodeClassCatalog("default", draw(instance_types())),),
+        missed_pods=frozenset(missed),
+        piloted=frozenset(draw(st.sampled_from([[], [], ["ami/t0#k"]]))),
+        settings=SchedulingSettings(min_values_policy=draw(st.sampled_from(["Strict", "BestEffort"]))),
+    )
+
+
+def flying(result: Plan) -> tuple[NodeClaim, ...]:
+    return tuple(case.in_flight(claim) for claim in result.node_claims)
+
+
+@SETTINGS
+@given(snapshots())
+def test_a_plan_keeps_every_rule(snapshot: Snapshot) -> None:
+    assert violations(snapshot, plan(snapshot)) == []
+
+
+@SETTINGS
+@given(snapshots())
+def test_nobody_is_left_out_who_could_have_a_node(snapshot: Snapshot) -> None:
+    assert could_be_placed(snapshot, plan(snapshot)) == []
+
+
+@SETTINGS
+@given(snapshots())
+def test_planning_again_while_claims_are_in_flight_launches_nothing_for_the_same_pods(snapshot: Snapshot) -> None:
+    first = plan(snapshot)
+    again = msgspec.structs.replace(snapshot, claims=flying(first), epoch=1)
+    second = plan(again)
+    assert violations(again, second) == []
+    settled = {entry for claim in first.node_claims for entry in claim.pods}
+    assert not settled & {entry for claim in second.node_claims for entry in claim.pods}
+    assert not settled & {record.pod for record in second.unschedulable}
+
+
+@SETTINGS
+@given(snapshots(), st.integers(0, 1000))
+def test_the_order_of_lists_does_not_matter(snapshot: Snapshot, seed: int) -> None:
+    shuffle = random.Random(seed)  # noqa: S311 - a shuffle for a test
+
+    def mixed(items: Sequence[Any]) -> tuple[Any, ...]:
+        return tuple(shuffle.sample(items, len(items)))
+
+    replace = msgspec.structs.replace
+    view = replace(
+        snapshot.view,
+        pods=mixed(snapshot.view.pods),
+        nodes=mixed(snapshot.view.nodes),
+        daemon_sets=mixed(snapshot.view.daemon_sets),
+    )
+    other = replace(
+        snapshot,
+        view=view,
+        manifests=replace(snapshot.manifests, node_pools=mixed(snapshot.manifests.node_pools)),
+        catalogs=tuple(replace(item, instance_types=mixed(item.instance_types)) for item in snapshot.catalogs),
+    )
+    assert msgspec.json.encode(plan(other)) == msgspec.json.encode(plan(snapshot))
