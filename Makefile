@@ -45,7 +45,7 @@ check: setup ## What CI checks beside the tests: style, types, floors
 	@$(BIN)/ruff check $(CODE)
 	@$(BIN)/ruff format --check --quiet $(CODE)
 	@$(BIN)/mypy
-	@$(BIN)/lint-imports --no-timing
+	@$(BIN)/lint-imports
 
 bench: setup ## Benchmarks, as tables
 	@for file in benchmarks/*.py; do echo; echo "== $$file"; $(BIN)/python "$$file"; done

@@ -172,8 +172,7 @@ class LocalStage:
             aws_access_key_id=ACCOUNT,
             aws_secret_access_key="local",  # noqa: S106 - the emulator checks none
         )
-        for block, cluster in enumerate(self._scenario.clusters):
-            seed.network(client, cluster.name, ZONES, block=block)
+        seed.network(client, "shared", ZONES)  # one VPC: the manifests of every cluster may select it
         for version in sorted({cluster.kubernetes_version for cluster in self._scenario.clusters}):
             seed.images(control, seed.released("al2023@latest", version))
             seed.images(control, seed.released("bottlerocket@latest", version))
