@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import json
 import os
 import shutil
 import subprocess
@@ -24,6 +25,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from infra import service_models
 from shiplap.errors import ShiplapError
 from shiplap.settings import Settings
 
@@ -34,9 +36,6 @@ LIBRARY = ROOT / "layers" / "shiplap" / "python" / "shiplap"
 
 # Zip knows no earlier date.
 _DATE = (1980, 1, 1, 0, 0, 0)
-
-# The services whose models are shipped; botocore carries 400 of them, which are most of its size.
-SERVICES = ("dynamodb", "ec2", "eks", "events", "pricing", "s3", "sqs", "ssm", "sts")
 
 # Parts of the library that only a person's machine runs: they would bring in packages that the layers do not hold.
 LOCAL_PARTS = ("cli", "local", "twins")
@@ -71,9 +70,19 @@ class Layer(NamedTuple):
 
 
 def dependencies(target: Target, build: Path = BUILD) -> Layer:
-    """Third-party packages by `requirements/lambda.txt`. Raises ShiplapError when uv cannot install them."""
-    inputs = [REQUIREMENTS.read_bytes(), Path(__file__).read_bytes()]
-    return _built("dependencies", target, inputs, build, lambda folder: _install(folder, target))
+    """Third-party packages by `requirements/lambda.txt`, botocore cut to what the library calls.
+
+    Raises ShiplapError when uv cannot install them.
+    """
+    operations = service_models.called(path for path in _library_files() if path.suffix == ".py")
+    builders = [Path(__file__).read_bytes(), Path(service_models.__file__).read_bytes()]
+    inputs = [REQUIREMENTS.read_bytes(), json.dumps(operations).encode(), *builders]
+
+    def fill(folder: Path) -> None:
+        _install(folder, target)
+        service_models.trim(folder / "botocore" / "data", operations)
+
+    return _built("dependencies", target, inputs, build, fill)
 
 
 def library(target: Target, build: Path = BUILD) -> Layer:
@@ -143,7 +152,8 @@ def _built(name: str, target: Target, inputs: Iterable[bytes], build: Path, fill
 def _install(folder: Path, target: Target) -> None:
     command = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--no-deps", "--require-hashes"]
     command += ["--only-binary", ":all:", "--target", str(folder), "--requirements", str(REQUIREMENTS)]
-    command += ["--python", sys.executable]
+    # Copies, because what uv would link from its cache is about to be changed in place.
+    command += ["--python", sys.executable, "--link-mode", "copy"]
     if target.platform:
         command += ["--python-platform", target.platform, "--python-version", target.python]
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own arguments
@@ -161,8 +171,6 @@ def _is_unused(path: Path) -> bool:
     parts = path.parts
     if parts[0].endswith(".dist-info"):
         return path.name not in _KEPT_METADATA
-    if parts[:2] == ("botocore", "data") and len(parts) > 3:
-        return parts[2] not in SERVICES
     if set(parts[:-1]) & set(_UNUSED_FOLDERS):
         return True
     return path.suffix in _UNUSED_SUFFIXES or path.name == ".lock"

@@ -8,9 +8,11 @@ import sys
 import zipfile
 from pathlib import Path
 
+import botocore
 import pytest
 
 from infra import layers
+from infra.service_models import SERVICES
 from shiplap.errors import ShiplapError
 from shiplap.settings import ClusterSettings, Settings
 
@@ -48,6 +50,17 @@ def test_dependencies_are_built_for_the_functions_processor(shipped: layers.Laye
     assert machines == {b"\xb7\x00"}, "ELF's number of AArch64"
 
 
+def test_building_leaves_the_installed_packages_alone(tmp_path: Path) -> None:
+    """uv may link files from its cache, which other environments share."""
+    installed = Path(botocore.__file__).parent / "data" / "endpoints.json"
+    before = installed.read_bytes()
+
+    layers.dependencies(layers.HERE, tmp_path)
+
+    assert installed.read_bytes() == before
+    assert b'"kms"' in before
+
+
 def test_dependencies_hold_only_the_services_that_are_called(shipped: layers.Layer) -> None:
     data = {
         name.split("/")[3]
@@ -55,15 +68,15 @@ def test_dependencies_hold_only_the_services_that_are_called(shipped: layers.Lay
         if name.startswith("python/botocore/data/") and name.count("/") > 4
     }
 
-    assert data == set(layers.SERVICES)
+    assert data == set(SERVICES)
 
 
-def test_every_service_that_the_library_calls_is_shipped() -> None:
+def test_every_service_of_which_the_library_makes_clients_is_shipped() -> None:
     session = (layers.LIBRARY / "aws" / "session.py").read_text()
-    called = {line.split('"')[1] for line in session.splitlines() if "Literal[" in line and '"' in line}
+    made = {line.split('"')[1] for line in session.splitlines() if "Literal[" in line and '"' in line}
 
-    assert called
-    assert called <= set(layers.SERVICES)
+    assert made
+    assert made <= set(SERVICES)
 
 
 def test_the_library_leaves_out_what_only_a_persons_machine_runs() -> None:

@@ -1,4 +1,4 @@
-"""boto3 clients: lazily made, one of each, configured alike."""
+"""AWS clients: lazily made, one of each, configured alike."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_without_a_region_the_error_says_what_to_set(monkeypatch: pytest.MonkeyP
         session.client("dynamodb")
 
 
-def test_importing_the_session_does_not_import_boto3() -> None:
+def test_importing_the_session_does_not_import_botocore() -> None:
     program = "import sys, shiplap.aws.session; print('boto3' in sys.modules, 'botocore' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)  # noqa: S603
     assert done.stdout.strip() == "False False"

@@ -1,7 +1,8 @@
-"""boto3 clients: made when first used, kept for the life of the process, all configured alike.
+"""AWS clients: made when first used, kept for the life of the process, all configured alike.
 
-boto3 is imported here and nowhere else, inside the function: a Lambda function that never calls AWS does not pay for
-it, and one that calls DynamoDB only does not load the model of EC2.
+They are botocore's: boto3 would add the transfer of large files and its resources, which nobody here uses and which are
+a sixth of a cold start. botocore is imported here and nowhere else, inside the function: a Lambda function that never
+calls AWS does not pay for it, and one that calls DynamoDB only does not load the model of EC2.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from shiplap.errors import AwsError
 
 if TYPE_CHECKING:
     from botocore.config import Config
+    from botocore.session import Session
     from types_boto3_dynamodb import DynamoDBClient
     from types_boto3_ec2 import EC2Client
     from types_boto3_eks import EKSClient
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from types_boto3_ssm import SSMClient
     from types_boto3_sts import STSClient
 
-_LOCK = Lock()  # boto3's default session must not be used by two threads at once
+_LOCK = Lock()  # a session must not make clients in two threads at once
 _CLIENTS: dict[tuple[str, str], Any] = {}
 
 
@@ -63,15 +65,22 @@ def client(service: str, region: str = "") -> Any:
 
 
 def _make(service: str, region: str) -> Any:
-    import boto3  # noqa: PLC0415 - see the module's docstring
-    from botocore.exceptions import NoRegionError  # noqa: PLC0415
+    from botocore.exceptions import NoRegionError  # noqa: PLC0415 - see the module's docstring
 
-    # The variable that Lambda and every other SDK use; boto3 by itself reads only AWS_DEFAULT_REGION.
+    # The variable that Lambda and every other SDK use; botocore by itself reads only AWS_DEFAULT_REGION.
     region = region or os.environ.get("AWS_REGION", "")
     try:
-        return boto3.client(service, region_name=region or None, config=config())  # type: ignore[call-overload]
+        return session().create_client(service, region_name=region or None, config=config())
     except NoRegionError as error:
         raise AwsError("no AWS region is configured; set AWS_REGION or AWS_DEFAULT_REGION", code="NoRegion") from error
+
+
+@cache
+def session() -> Session:
+    """The process's one session, which holds its credentials."""
+    from botocore.session import get_session  # noqa: PLC0415
+
+    return get_session()
 
 
 @cache
