@@ -81,8 +81,9 @@ class Install:
         self.settings = settings
         self.clock = SystemClock()
         self.meter = EmfMeter(service)
-        # Named like the package: what its modules log reaches this logger's handler and is written as JSON.
-        self.logger = Logger(service=service, name="shiplap")
+        # A service is the name of its logger. Named like the package, it gets all that the package's modules log.
+        self.logger = Logger(service="shiplap")
+        self.logger.append_keys(function=service)
         self._names = names
         self._worlds: dict[str, World] = {}
 

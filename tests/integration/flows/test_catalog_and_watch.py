@@ -1,0 +1,120 @@
+"""Refreshing the catalogue, doing without one, and telling the bus what watches show."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec import structs
+
+from shiplap.cluster.watcher import Batch
+from shiplap.errors import AwsError, ClusterDenied, StoreError, StoreThrottled
+from shiplap.instances.catalog import Catalog
+from shiplap.kubernetes.objects import Node, NodeSpec, ObjectMeta, Pod
+from shiplap.ports import CatalogSource
+from shiplap.provisioning.messages import NodeSeen, PodsPending
+from shiplap.provisioning.refresh import refresh
+from shiplap.provisioning.watch import hints_of, watch
+from shiplap.twins.bucket import TwinCatalog
+from shiplap.twins.clock import TwinMeter
+from tests.integration.flows.stage import CLUSTER, Stage, catalog
+
+
+class Source:
+    """A CatalogSource that notes what it was given."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.given: list[Catalog | None] = []
+        self._error = error
+
+    def fetch(self, previous: Catalog | None) -> Catalog:
+        self.given.append(previous)
+        if self._error is not None:
+            raise self._error
+        return catalog()
+
+
+def test_a_refresh_starts_from_the_catalogue_before_it() -> None:
+    source, store, meter = Source(), TwinCatalog(), TwinMeter()
+    first = refresh(source, store, meter)
+    refresh(source, store, meter)
+    assert source.given == [None, first]
+    assert store.load() == first
+    assert meter.counts["CatalogTypes"] == 2 * len(first.types)
+
+
+def test_a_refresh_that_fails_leaves_the_catalogue_as_it_was() -> None:
+    store = TwinCatalog(catalog())
+    with pytest.raises(AwsError):
+        refresh(Source(AwsError("denied", code="UnauthorizedOperation")), store, TwinMeter())
+    assert store.load() == catalog()
+
+
+def test_a_throttled_bucket_is_not_taken_for_an_empty_one() -> None:
+    stage = Stage()
+    store = TwinCatalog(catalog(), stage.faults)
+    stage.faults.on("before", "catalog.load", StoreThrottled("slow down"))
+    source = Source()
+    with pytest.raises(StoreThrottled):
+        refresh(source, store, TwinMeter())
+    assert source.given == []
+
+
+def without_catalogue(stage: Stage, source: CatalogSource | None) -> TwinCatalog:
+    store = TwinCatalog(None, stage.faults)
+    stage.world = structs.replace(stage.world, catalog=store, source=source)
+    return store
+
+
+def test_without_a_catalogue_schedule_fetches_one_stores_it_and_goes_on() -> None:
+    stage, source = Stage(), Source()
+    store = without_catalogue(stage, source)
+    stage.add_pods(1)
+    assert len(stage.schedule().launched) == 1
+    stage.schedule()
+    assert source.given == [None]
+    assert store.load() == catalog()
+
+
+def test_without_a_catalogue_and_a_source_nothing_is_launched() -> None:
+    stage = Stage()
+    without_catalogue(stage, None)
+    stage.add_pods(1)
+    with pytest.raises(StoreError, match="no catalogue"):
+        stage.schedule()
+    assert stage.claims() == ()
+
+
+def test_a_throttled_catalogue_is_not_fetched_anew() -> None:
+    stage, source = Stage(), Source()
+    without_catalogue(stage, source)
+    stage.add_pods(1)
+    stage.faults.on("before", "catalog.load", StoreThrottled("slow down"))
+    with pytest.raises(StoreThrottled):
+        stage.schedule()
+    assert source.given == []
+
+
+def test_a_batch_becomes_one_hint_for_all_pods_and_one_per_node() -> None:
+    stage = Stage()
+    pods = tuple(Pod(ObjectMeta(name, "shop", f"u-{name}", version)) for name, version in (("a", "9"), ("b", "10")))
+    node = Node(ObjectMeta("ip-1", resource_version="7"), NodeSpec("aws:///z/i-1"))
+    stage.bus.publish(hints_of(CLUSTER, Batch(pods, joined=(node,), ready=(node,)), stage.clock.now()))
+    told = stage.told()
+    assert isinstance(told[0], PodsPending)
+    assert [pod.name for pod in told[0].pods] == ["a", "b"]
+    assert told[0].id == f"{CLUSTER}/pods/10"
+    assert told[1:] == [NodeSeen(CLUSTER, "ip-1", "aws:///z/i-1", stage.clock.now())] * 2
+    assert [event.detail_type for event in stage.bus.events] == ["PodPending", "NodeJoined", "NodeReady"]
+
+
+def test_watching_ends_at_its_deadline() -> None:
+    stage = Stage()
+    assert watch(CLUSTER, stage.world, deadline=stage.clock.now(), pause=lambda _: None) == 0
+
+
+def test_a_cluster_that_refuses_ends_the_watch() -> None:
+    stage = Stage()
+    for number in (1, 2):
+        refusal = ClusterDenied("forbidden", status=403)
+        stage.faults.on("before", "cluster.list_for_watch", refusal, nth=number)
+    with pytest.raises(ClusterDenied):
+        watch(CLUSTER, stage.world, deadline=stage.clock.now() + 60, pause=lambda _: None)

@@ -1,0 +1,212 @@
+"""The Lambda entry points, with twins in the place of AWS: records in, partial batch responses and metrics out."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from shiplap.errors import ClusterDenied, ClusterUnreachable, InvalidInput
+from shiplap.ports import CatalogSource, CatalogStore, DeadLetters
+from shiplap.provisioning.wiring import Install
+from shiplap.provisioning.world import World
+from shiplap.settings import ClusterSettings, ResourceNames, Settings
+from shiplap.twins.bucket import TwinCatalog
+from shiplap.twins.dead_letters import TwinDeadLetters
+from tests.integration.flows.stage import CLUSTER, Stage, catalog
+
+FUNCTIONS = Path(__file__).parents[3] / "functions"
+NAMES = ResourceNames("state", "capacity", "bucket", "bus", "https://sqs/lifecycle", "https://sqs/dead")
+
+
+class Context:
+    aws_request_id = "request-1"
+
+    def get_remaining_time_in_millis(self) -> int:
+        return 300_000
+
+
+class StagedInstall(Install):
+    """An install whose only world is a stage's."""
+
+    def __init__(self, service: str, stage: Stage) -> None:
+        super().__init__(service, Settings((stage.settings,)), NAMES)
+        self.clock = stage.clock  # type: ignore[assignment]
+        self.letters = TwinDeadLetters()
+        self.catalogs = TwinCatalog()
+        self._stage = stage
+
+    @property
+    def dead_letters(self) -> DeadLetters:  # type: ignore[override]
+        return self.letters
+
+    def world(self, cluster: ClusterSettings) -> World:
+        assert cluster == self._stage.settings
+        return self._stage.world
+
+    def catalog_store(self, region: str) -> CatalogStore:
+        assert region == "eu-west-1"
+        return self.catalogs
+
+    def catalog_source(self, region: str) -> CatalogSource:
+        return Source()
+
+
+class Source:
+    def fetch(self, previous: object) -> Any:
+        return catalog()
+
+
+Load = Callable[[str, Stage], tuple[ModuleType, StagedInstall]]
+
+
+@pytest.fixture
+def load(monkeypatch: pytest.MonkeyPatch) -> Iterator[Load]:
+    """Import a function's handler and give it a stage to act on."""
+
+    def loaded(name: str, stage: Stage) -> tuple[ModuleType, StagedInstall]:
+        spec = importlib.util.spec_from_file_location(f"handler_of_{name}", FUNCTIONS / name / "handler.py")
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        install = StagedInstall(name, stage)
+        monkeypatch.setattr(module, "install", lambda: install)
+        return module, install
+
+    logger = logging.getLogger("shiplap")
+    before = logger.__dict__ | {"handlers": logger.handlers[:]}
+    yield loaded
+    logger.__dict__.clear()  # Powertools leaves marks on the logger, which the next install would take for its own
+    logger.__dict__.update(before)
+    logger.setLevel(logger.level)
+
+
+def records(*bodies: str) -> dict[str, Any]:
+    return {"Records": [{"messageId": f"m{n}", "body": body} for n, body in enumerate(bodies)]}
+
+
+def sweep(cluster: str = CLUSTER) -> str:
+    return json.dumps({"kind": "sweep", "cluster": cluster})
+
+
+def metrics_in(output: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for line in output.splitlines():
+        document = json.loads(line)
+        if "_aws" in document:
+            found |= document
+    return found
+
+
+def test_schedule_launches_and_returns_nothing_to_repeat(load: Load, capsys: pytest.CaptureFixture[str]) -> None:
+    stage = Stage()
+    stage.add_pods(1)
+    module, install = load("schedule", stage)
+    assert module.handle(records(sweep(), "{broken", sweep("red")), Context()) == {"batchItemFailures": []}
+    assert len(stage.compute.launches) == 1
+    assert stage.claims()[0].owner == "request-1"
+    assert [body for body, _ in install.letters.letters] == ["{broken"]
+    output = capsys.readouterr().out
+    found = metrics_in(output)
+    assert (found["MalformedMessages"], found["UnknownClusters"], found["service"]) == ([1.0], [1.0], "schedule")
+    launched = next(line for line in map(json.loads, output.splitlines()) if line.get("message") == "launched")
+    claim = stage.claims()[0]
+    assert (launched["cluster"], launched["claim"]) == (CLUSTER, claim.name)
+    assert (launched["instance_id"], launched["request_id"]) == (claim.instance_id, "request-1")
+
+
+def test_schedule_keeps_the_messages_of_a_cluster_out_of_reach(load: Load, capsys: pytest.CaptureFixture[str]) -> None:
+    stage = Stage()
+    stage.add_pods(1)
+    stage.faults.on("before", "cluster.view", ClusterUnreachable("no route to host"))
+    module, _ = load("schedule", stage)
+    answer = module.handle(records(sweep(), sweep("red")), Context())
+    assert answer == {"batchItemFailures": [{"itemIdentifier": "m0"}]}
+    assert stage.compute.launches == []
+    output = capsys.readouterr().out
+    assert metrics_in(output)["ClusterUnreachable"] == [1.0]
+    assert "no route to host" in output
+
+
+def test_lifecycle_registers_what_joined(load: Load, capsys: pytest.CaptureFixture[str]) -> None:
+    stage = Stage()
+    stage.add_pods(1)
+    stage.schedule()
+    stage.join()
+    module, install = load("lifecycle", stage)
+    timer = json.dumps({"cluster": CLUSTER, "claim": stage.claims()[0].name, "step": "join"})
+    assert module.handle(records(timer, sweep()), Context()) == {"batchItemFailures": []}
+    assert stage.claims()[0].state == "Initialized"
+    assert install.letters.letters[0][1] == "queue: Sweep does not belong in this queue"
+    capsys.readouterr()
+
+
+def test_catalog_stores_what_it_fetches(load: Load, capsys: pytest.CaptureFixture[str]) -> None:
+    module, install = load("catalog", Stage())
+    assert module.handle({}, Context()) == {"eu-west-1": len(catalog().types)}
+    assert install.catalogs.load() == catalog()
+    assert metrics_in(capsys.readouterr().out)["CatalogTypes"] == [len(catalog().types)]
+
+
+def test_watch_drops_a_cluster_that_is_not_configured(load: Load, capsys: pytest.CaptureFixture[str]) -> None:
+    module, _ = load("watch", Stage())
+    assert module.handle({"cluster": "red"}, Context()) == {"told": 0}
+    assert metrics_in(capsys.readouterr().out)["UnknownClusters"] == [1.0]
+
+
+def test_watch_fails_visibly_when_the_cluster_refuses(load: Load, capsys: pytest.CaptureFixture[str]) -> None:
+    stage = Stage()
+    module, _ = load("watch", stage)
+    for number in (1, 2):  # both watches
+        refusal = ClusterDenied("forbidden", status=403)
+        stage.faults.on("before", "cluster.list_for_watch", refusal, nth=number)
+    with pytest.raises(ClusterDenied):
+        module.handle({"cluster": CLUSTER}, Context())
+    assert metrics_in(capsys.readouterr().out)["ClusterDenied"] == [1.0]
+
+
+def test_an_idle_invocation_writes_no_metrics_but_what_it_counted(
+    load: Load, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module, _ = load("lifecycle", Stage())
+    assert module.handle(records(), Context()) == {"batchItemFailures": []}
+    assert metrics_in(capsys.readouterr().out) == {}
+
+
+@pytest.mark.usefixtures("load")
+def test_every_port_of_the_real_wiring_can_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    environment = {"AWS_DEFAULT_REGION": "eu-west-1", "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    settings = ClusterSettings(name=CLUSTER, region="eu-west-1", endpoint="http://127.0.0.1:1")
+    install = Install("schedule", Settings((settings,)), NAMES)
+    world = install.world(settings)
+    assert install.world(settings) is world
+    made = {
+        "cluster": "view",
+        "compute": "launch",
+        "state": "commit",
+        "capacity": "observe",
+        "catalog": "load",
+        "source": "fetch",
+        "bus": "publish",
+        "timers": "remind",
+        "recorder": "record",
+        "clock": "now",
+        "meter": "count",
+    }
+    for port, method in made.items():
+        assert callable(getattr(getattr(world, port), method)), port
+    assert callable(install.dead_letters.send)
+
+
+def test_an_install_without_its_settings_layer_says_so() -> None:
+    with pytest.raises(InvalidInput, match="settings layer is missing"):
+        Install.of_environment("schedule")
