@@ -7,6 +7,7 @@ import random
 import msgspec
 import pytest
 
+from shiplap.api.nodeclaim import ClaimState
 from shiplap.scheduling.planner import plan
 from shiplap.scheduling.snapshot import Snapshot
 from tests.conformance.catalogues import incrementing_types
@@ -81,5 +82,5 @@ def test_names_depend_on_content_and_epoch_and_are_labels() -> None:
 
 def test_a_name_that_exists_is_not_given_again() -> None:
     claim = given(pod()).claim
-    taken = in_flight(claim, pods=(), allocatable={})
+    taken = in_flight(claim, state=ClaimState.DRAINING)
     assert given(pod(), claims=[taken]).claim.name != claim.name

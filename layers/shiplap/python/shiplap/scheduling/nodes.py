@@ -17,8 +17,9 @@ from shiplap.kubernetes.taints import is_ephemeral, untolerated
 from shiplap.kubernetes.timestamps import epoch
 from shiplap.scheduling.classes import HostPort, PodClass, encode_status, host_ports, ports_collide, signature
 from shiplap.scheduling.daemons import Daemon, daemon_owner, expected_on_node
+from shiplap.scheduling.lanes import Lane
 from shiplap.scheduling.resources import PLENTY, Axis, Bools, Ints
-from shiplap.scheduling.universe import TypeTable
+from shiplap.scheduling.universe import careful_allocatable
 
 STARTING_S = 900.0
 """How long a foreign node that is not Ready counts as one that is about to be."""
@@ -38,7 +39,8 @@ _Known = str | frozenset[Requirement | None] | None
 @dataclass(slots=True, eq=False)
 class Room:
     """One node to fill. `labels` are certain; `possible` holds what an unlaunched claim has not decided yet, as do the
-    labels of the instance types (`type_places` in `types`) it may become.
+    labels of the instance types (places in the lane's catalogue) it may become. `net` [resources] is what is left for
+    pods next to daemons where that follows from the types, not from a Node.
 
     `promised` are the pods (uid, or namespace/name) an in-flight claim was planned for.
     """
@@ -49,8 +51,9 @@ class Room:
     taints: tuple[Taint, ...]
     allocatable: dict[str, int]
     possible: Requirements = field(default_factory=Requirements)
-    types: TypeTable | None = None
-    type_places: tuple[int, ...] = ()
+    lane: Lane | None = None
+    types: tuple[int, ...] = ()
+    net: Ints | None = None
     pods: list[Pod] = field(default_factory=list)
     promised: frozenset[str] = frozenset()
     estimated: bool = False
@@ -95,7 +98,7 @@ def rooms_of(
     waiting: Sequence[NodeClaim],
     pods: Mapping[str, Sequence[Pod]],
     now: float,
-    tables: Mapping[str, TypeTable],
+    lanes: Sequence[Lane],
 ) -> list[Room]:
     """Usable nodes, finished ones first, then by name; claims without a Node come last.
 
@@ -105,7 +108,7 @@ def rooms_of(
         waiting: claims without a node.
         pods: by node name, those that use it.
         now: epoch seconds.
-        tables: catalogues by NodePool name.
+        lanes: of all NodePools; a claim in flight is reckoned as its lane would open it now.
     """
     rooms = []
     for node in nodes:
@@ -115,8 +118,11 @@ def rooms_of(
             room.pods = list(pods.get(room.name, ()))
             rooms.append(room)
     rooms.sort(key=lambda room: (not room.initialized, room.name))
+    known = {(lane.tier.pool, lane.tier.index): lane for lane in lanes}
     return rooms + [
-        _room_of_claim(claim, tables.get(claim.node_pool)) for claim in waiting if claim.state not in _LEAVING
+        _room_of_claim(claim, known.get((claim.node_pool, claim.tier)))
+        for claim in waiting
+        if claim.state not in _LEAVING
     ]
 
 
@@ -149,7 +155,7 @@ def _starting(node: Node, now: float) -> bool:
     return born is not None and born != "" and now - epoch(born) < STARTING_S
 
 
-def _room_of_claim(claim: NodeClaim, types: TypeTable | None) -> Room:
+def _room_of_claim(claim: NodeClaim, lane: Lane | None) -> Room:
     certain = {**claim.labels, labels.NODE_POOL: claim.node_pool, labels.NODE_CLASS: claim.node_class}
     launched = {
         labels.INSTANCE_TYPE: claim.instance_type,
@@ -159,6 +165,7 @@ def _room_of_claim(claim: NodeClaim, types: TypeTable | None) -> Room:
     certain |= {key: value for key, value in launched.items() if value}
     possible = Requirements.of(claim.requirements).and_(Requirements.of_labels(certain).values())
     candidates = (claim.instance_type,) if claim.instance_type else claim.instance_types
+    types = tuple(lane.table.index[name] for name in candidates if name in lane.table.index) if lane else ()
     return Room(
         claim.name,
         False,
@@ -166,11 +173,27 @@ def _room_of_claim(claim: NodeClaim, types: TypeTable | None) -> Room:
         claim.taints,
         dict(claim.allocatable),
         possible=possible,
+        lane=lane,
         types=types,
-        type_places=tuple(types.index[name] for name in candidates if name in types.index) if types else (),
+        net=_net(claim, lane, types) if lane is not None and types else None,
         promised=_promised(claim),
         estimated=bool(claim.relies_on_estimate),
     )
+
+
+def _net(claim: NodeClaim, lane: Lane, types: Sequence[int]) -> Ints:
+    """What is left for pods [resources] whichever of the types is launched: by the figures counted on, less daemons."""
+    table = lane.table
+    if claim.instance_type and claim.allocatable:
+        counted = table.axis.vector(claim.allocatable)[None, :]
+    else:
+        lists = [
+            item.allocatable if item.name in claim.relies_on_estimate else careful_allocatable(item)
+            for item in (table.types[place] for place in types)
+        ]
+        counted = table.axis.matrix(lists)
+    net: Ints = (counted - lane.daemons.overhead[list(types)]).min(axis=0)
+    return net
 
 
 def _promised(claim: NodeClaim) -> frozenset[str]:
@@ -221,7 +244,10 @@ class NodeTable:
                 self._ports[place] |= usage.ports[kind]
                 if pod.metadata.owner_references and daemon_owner(pod) is not None:
                     bound.append(usage.requests[kind])
-            free[place] -= expected_on_node(daemons, [bool(run[place]) for run in runs], bound, self.axis)
+            if room.net is not None:
+                free[place] = room.net
+            else:
+                free[place] -= expected_on_node(daemons, [bool(run[place]) for run in runs], bound, self.axis)
         np.subtract.at(free, np.array(places, np.int64), self.axis.matrix(usage.requests)[np.array(kinds, np.int64)])
         return free
 
@@ -318,8 +344,8 @@ def _label(room: Room, key: str) -> _Known:
         return room.name
     if key in room.possible:
         return frozenset((room.possible[key],))
-    if room.types is not None:
-        return frozenset(room.types.label(place, key) for place in room.type_places)
+    if room.lane is not None and room.types:
+        return frozenset(room.lane.table.label(place, key) for place in room.types)
     return None
 
 

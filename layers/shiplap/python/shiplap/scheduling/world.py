@@ -57,10 +57,11 @@ def compile_world(snapshot: Snapshot) -> World:
     tables = {name: catalogue.table for name, catalogue in catalogues.items()}
     budgets = {pool.metadata.name: Budget(pool.spec.limits, axis) for pool in pools}
     _charge_existing(budgets, tables, [node for node in view.nodes if node.metadata.name not in gone], paired, waiting)
-    rooms = rooms_of(view.nodes, paired, waiting, _on_nodes(sorted_pods), snapshot.now, tables)
+    lanes = lanes_of(pools, catalogues, daemons, budgets)
+    rooms = rooms_of(view.nodes, paired, waiting, _on_nodes(sorted_pods), snapshot.now, lanes)
     return World(
         axis,
-        lanes_of(pools, catalogues, daemons, budgets),
+        lanes,
         NodeTable(rooms, daemons, axis),
         pod_classes,
         sorted_pods,
