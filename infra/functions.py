@@ -124,7 +124,7 @@ class Functions(Construct):
             code=lambda_.Code.from_asset(str(self._code / specification.name), exclude=["__pycache__", "*.pyc"]),
             layers=self._layers,
             role=role.without_policy_updates(),
-            environment=dict(self._environment) | _dead_letters(feed),
+            environment=layers.ENVIRONMENT | dict(self._environment) | _dead_letters(feed),
             memory_size=specification.memory_mib,
             timeout=Duration.seconds(specification.timeout_s),
             log_group=log_group,

@@ -18,6 +18,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -37,6 +38,10 @@ LIBRARY = ROOT / "layers" / "shiplap" / "python" / "shiplap"
 # Zip knows no earlier date.
 _DATE = (1980, 1, 1, 0, 0, 0)
 
+# What packages in the layers expect of a function's environment. numpy's linear algebra, which nothing here uses, would
+# start a thread for each processor when it is imported.
+ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1"}
+
 # Parts of the library that only a person's machine runs: they would bring in packages that the layers do not hold.
 LOCAL_PARTS = ("cli", "local", "twins")
 
@@ -44,6 +49,9 @@ LOCAL_PARTS = ("cli", "local", "twins")
 _UNUSED_FOLDERS = ("tests", "f2py", "include", "examples", "__pycache__", "bin")
 _UNUSED_SUFFIXES = (".pyi", ".pyx", ".pxd", ".a", ".h", ".c", ".exe")
 _KEPT_METADATA = ("METADATA", "LICENSE", "LICENSE.txt", "NOTICE")
+
+
+_KEPT_S = 7 * 24 * 3600
 
 
 class Target(NamedTuple):
@@ -135,6 +143,7 @@ def _built(name: str, target: Target, inputs: Iterable[bytes], build: Path, fill
     digest = archive.with_suffix(".sha256")
     if not (archive.exists() and digest.exists()):
         build.mkdir(parents=True, exist_ok=True)
+        _forget_old(build)
         with tempfile.TemporaryDirectory(dir=build) as work:
             folder = Path(work) / "python"
             folder.mkdir()
@@ -147,6 +156,13 @@ def _built(name: str, target: Target, inputs: Iterable[bytes], build: Path, fill
             Path(work, "layer.zip").replace(archive)
             Path(work, "digest").replace(digest)
     return Layer(archive, digest.read_text())
+
+
+def _forget_old(build: Path) -> None:
+    """Every edit of the library makes a new layer; those of earlier days are removed."""
+    for path in build.iterdir():
+        if path.is_file() and time.time() - path.stat().st_mtime > _KEPT_S:
+            path.unlink(missing_ok=True)  # another process may be faster
 
 
 def _install(folder: Path, target: Target) -> None:
@@ -210,9 +226,9 @@ def _zip(folder: Path, archive: Path) -> str:
 
 def main() -> None:
     """Build the layers of the library and its dependencies ahead of a synth, and say how large they are."""
-    for target in (LAMBDA, HERE):
-        for layer in (dependencies(target), library(target)):
-            print(f"{layer.path.stat().st_size / 2**20:6.1f} MiB  {layer.path.name}")  # noqa: T201
+    built = [layer for target in (LAMBDA, HERE) for layer in (dependencies(target), library(target))]
+    for layer in dict.fromkeys(built):
+        print(f"{layer.path.stat().st_size / 2**20:6.1f} MiB  {layer.path.name}")  # noqa: T201
 
 
 if __name__ == "__main__":

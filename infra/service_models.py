@@ -42,9 +42,9 @@ def called(sources: Iterable[Path]) -> dict[str, list[str]]:
 
 def trim(data: Path, operations: Operations) -> None:
     """Rewrite botocore's folder `data`: the services of `operations` with these operations only, and no others."""
-    for service in data.iterdir():
-        if service.is_dir() and service.name not in operations:
-            shutil.rmtree(service)
+    for folder in data.iterdir():
+        if folder.is_dir() and folder.name not in operations:
+            shutil.rmtree(folder)
     for service, names in operations.items():
         newest = _newest(data / service)
         for version in (data / service).iterdir():
