@@ -61,7 +61,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 def signature(spec: PodSpec) -> bytes:
     """Equal bytes mean equal constraints and requests. Volumes count only when they are claims."""
-    volumes = [v for v in spec.volumes if v.persistent_volume_claim is not None or v.ephemeral is not None]
+    volumes = [v for v in spec.volumes if v.persistent_volume_claim or v.ephemeral] if spec.volumes else None
     return _encode(
         (
             spec.containers,
@@ -95,7 +95,7 @@ def group(pods: Iterable[Pod], missed: Collection[str] = ()) -> list[PodClass]:
     """
     by_signature: dict[tuple[bytes, bool], list[Pod]] = {}
     for pod in pods:
-        key = (signature(pod.spec), pod.metadata.uid in missed)
+        key = (signature(pod.spec), bool(missed) and pod.metadata.uid in missed)
         members = by_signature.get(key)
         if members is None:
             by_signature[key] = [pod]

@@ -52,6 +52,7 @@ def sort(
         if status.phase in _TERMINAL:
             continue
         node = pod.spec.node_name
+        nominated = status.nominated_node_name
         if node:
             on_node = result.bound.get(node)
             if on_node is None:
@@ -63,9 +64,9 @@ def sort(
             continue
         if pod.metadata.deletion_timestamp:
             continue
-        if status.nominated_node_name in nodes and status.nominated_node_name not in leaving:
-            result.nominated.setdefault(status.nominated_node_name, []).append(pod)
-            result.ignored.append((pod, f"waits for node {status.nominated_node_name}, which it is nominated to"))
+        if nominated and nominated in nodes and nominated not in leaving:
+            result.nominated.setdefault(nominated, []).append(pod)
+            result.ignored.append((pod, f"waits for node {nominated}, which it is nominated to"))
             continue
         reason = _reason_to_ignore(pod)
         if not reason and held and pod.key in held:
@@ -96,7 +97,10 @@ def owner_kind(pod: Pod) -> str:
     owners = pod.metadata.owner_references
     if not owners:
         return ""
-    return next((owner.kind for owner in owners if owner.controller), owners[0].kind)
+    for owner in owners:
+        if owner.controller:
+            return owner.kind
+    return owners[0].kind
 
 
 def _reason_to_ignore(pod: Pod) -> str:
