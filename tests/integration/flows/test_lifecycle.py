@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
+from msgspec import structs
 
 from shiplap.api.nodeclaim import ClaimState, NodeClaim
 from shiplap.api.types import NodePool
@@ -31,9 +31,9 @@ def launched(stage: Stage, **pods: str) -> NodeClaim:
 def with_startup_taint(base: NodePool) -> NodePool:
     """The pool with a startup taint."""
     taint = Taint("example.com/agent", "NoExecute")
-    spec = msgspec.structs.replace(base.spec.template.spec, startup_taints=(taint,))
-    template = msgspec.structs.replace(base.spec.template, spec=spec)
-    return msgspec.structs.replace(base, spec=msgspec.structs.replace(base.spec, template=template))
+    spec = structs.replace(base.spec.template.spec, startup_taints=(taint,))
+    template = structs.replace(base.spec.template, spec=spec)
+    return structs.replace(base, spec=structs.replace(base.spec, template=template))
 
 
 def test_registration_opens_the_node_and_learns_its_capacity() -> None:
@@ -379,3 +379,93 @@ def test_a_registered_claim_whose_node_was_not_opened_is_opened_by_the_next_hint
     stage.attend()
     assert stage.cluster.nodes()[0].spec.taints == ()
     assert stage.claims()[0].state is ClaimState.INITIALIZED
+
+
+def test_a_node_that_never_reports_what_it_has_is_given_up_at_its_deadline() -> None:
+    stage = Stage()
+    claim = launched(stage)
+    stage.join()
+    stage.server.patch("nodes", stage.cluster.nodes()[0].metadata.name, {"status": None}, subresource="status")
+    stage.clock.advance(901)
+    assert stage.attend(Timer(CLUSTER, claim.name, "join")).ended == (claim.name,)
+    assert stage.compute.alive() == ()
+
+
+def test_timers_that_come_early_do_not_breed_timers() -> None:
+    stage = Stage()
+    claim = launched(stage)
+    stage.timers.reminders.clear()
+    for step in ("join", "register", "vanished"):
+        stage.attend(Timer(CLUSTER, claim.name, step))
+    assert stage.timers.reminders == []
+
+
+def test_a_claim_whose_node_is_deleted_is_ended_after_a_grace() -> None:
+    stage = Stage()
+    claim = launched(stage)
+    stage.play_on()
+    stage.server.delete("nodes", stage.cluster.nodes()[0].metadata.name)
+    stage.clock.advance(200)
+    stage.sweep()
+    assert stage.attend(*stage.due()).ended == ()
+    assert len(stage.compute.alive()) == 1
+    stage.clock.advance(301)
+    assert stage.attend(*stage.due()).ended == (claim.name,)
+    assert stage.compute.alive() == ()
+    assert stage.claims() == ()
+    assert any(isinstance(hint, PodsPending) for hint in stage.told())
+
+
+def test_a_node_that_comes_back_within_the_grace_keeps_its_instance() -> None:
+    stage = Stage()
+    claim = launched(stage)
+    stage.play_on()
+    node = stage.server.delete("nodes", stage.cluster.nodes()[0].metadata.name)
+    stage.clock.advance(200)
+    stage.sweep()
+    stage.attend(*stage.due())
+    assert stage.state.claim(CLUSTER, claim.name).deadline_at > 0
+    metadata = {"name": node["metadata"]["name"], "labels": node["metadata"]["labels"]}
+    stage.server.create("nodes", {"metadata": metadata, "spec": node["spec"], "status": node["status"]})
+    stage.clock.advance(301)
+    stage.sweep()
+    assert stage.attend(*stage.due()).ended == ()
+    assert stage.state.claim(CLUSTER, claim.name).deadline_at == 0
+    assert len(stage.compute.alive()) == 1
+
+
+def test_a_node_of_the_same_name_but_another_instance_is_not_the_claims() -> None:
+    stage = Stage()
+    claim = launched(stage)
+    stage.play_on()
+    node = stage.server.delete("nodes", stage.cluster.nodes()[0].metadata.name)
+    heir = {"metadata": {"name": node["metadata"]["name"]}, "spec": {"providerID": "aws:///eu-west-1a/i-heir"}}
+    stage.server.create("nodes", heir)
+    stage.clock.advance(200)
+    for _ in range(2):
+        stage.sweep()
+        stage.attend(*stage.due())
+        stage.clock.advance(301)
+    assert stage.state.claim(CLUSTER, claim.name).state is ClaimState.GONE
+    assert "karpenter.sh/nodepool" not in stage.cluster.nodes()[0].metadata.labels
+
+
+def test_a_second_instance_with_the_tag_of_a_claim_in_service_is_ended() -> None:
+    stage = Stage()
+    claim = launched(stage)
+    stage.play_on()
+    (own,) = stage.compute.alive()
+    stage.compute.add(structs.replace(own, id="i-second"))
+    stage.clock.advance(200)
+    stage.sweep()
+    assert stage.attend(*stage.due()).ended == (claim.name,)
+    assert stage.compute.alive() == (own,)
+    assert stage.state.claim(CLUSTER, claim.name).state is ClaimState.INITIALIZED
+
+
+def test_ec2_is_not_asked_about_nodes_that_bear_no_mark_of_ours() -> None:
+    stage = Stage()
+    stage.server.create("nodes", {"metadata": {"name": "theirs"}, "spec": {"providerID": "aws:///eu-west-1a/i-0abc"}})
+    stage.faults.clear()
+    stage.attend()
+    assert "before compute.instances" not in stage.faults.points

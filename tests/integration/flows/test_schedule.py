@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shiplap.api.nodeclaim import ClaimState
-from shiplap.errors import AwsError, AwsThrottled, ClusterUnreachable, NodeClassNotReady, StoreError
+from shiplap.errors import AwsError, AwsThrottled, ClusterUnreachable, EpochMoved, NodeClassNotReady, StoreError
 from shiplap.provisioning import events
 from shiplap.provisioning.messages import PodsPending
 from tests.integration.flows.stage import CLUSTER, ZONES, Stage, pool
@@ -191,3 +191,35 @@ def test_without_time_left_nothing_is_begun() -> None:
     report = stage.schedule(seconds=5)
     assert report.unfinished == "out of time"
     assert stage.claims() == ()
+
+
+def test_a_sweep_that_finds_nothing_pending_asks_neither_ec2_nor_the_catalogue_what_there_is_to_buy() -> None:
+    stage = Stage()
+    stage.sweep()
+    assert {point.partition(" ")[2] for point in stage.faults.points} == {
+        "state.read",
+        "cluster.view",
+        "compute.instances",
+        "state.claims",
+    }
+    assert stage.meter.counts == {}
+
+
+def test_a_sweep_that_cannot_see_the_instances_plans_all_the_same() -> None:
+    stage = Stage()
+    stage.add_pods(1)
+    stage.faults.on("before", "compute.instances", AwsError("denied", code="UnauthorizedOperation"))
+    assert len(stage.sweep().launched) == 1
+    assert stage.meter.counts["SweepsIncomplete"] == 1
+
+
+def test_more_claims_than_one_transaction_holds_are_all_launched_even_if_the_second_half_loses_a_race() -> None:
+    stage = Stage((pool("any", ("m6i",), sizes=("large",)),))
+    stage.add_pods(120, cpu="1200m")
+    stage.faults.on("before", "state.commit", EpochMoved(CLUSTER, 1), nth=2)
+    report = stage.schedule()
+    assert (len(report.launched), report.failed, report.unfinished) == (120, (), "")
+    assert len(stage.compute.launches) == 120
+    assert len({pod.uid for claim in stage.claims() for pod in claim.pods}) == 120
+    stage.play_on()
+    assert len(stage.compute.launches) == 120

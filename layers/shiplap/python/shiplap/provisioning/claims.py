@@ -14,6 +14,9 @@ _LOG = logging.getLogger(__name__)
 GRACE_S = 120.0
 """How long describing may lag behind a launch before a missing instance, or a missing claim, means something."""
 
+GARBAGE = "garbage"
+"""The step of a timer that points at an instance rather than at a claim."""
+
 
 def facts(claim: NodeClaim) -> dict[str, str]:
     """What a log line about a claim carries."""

@@ -39,13 +39,12 @@ _OUTCOME_UNKNOWN = frozenset({"", "IdempotentParameterMismatch", "ServiceUnavail
 _BLAMELESS = frozenset({"configuration", "throttled"})
 """Kinds of failure that say nothing about the offering's capacity."""
 
-
 _MOST_LEASES = 15
 """Estimates one claim explores at most: each costs a conditional write before the launch and one after it."""
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
-    """One invocation's means to launch: who it is (`owner`), and until when it can be alive (`deadline`, epoch s)."""
+    """One invocation: who it is, when it ends at the latest (epoch seconds), how long its nodes may take to join."""
 
     owner: str
     deadline: float
@@ -132,23 +131,28 @@ def _with_leases(claim: NodeClaim, types: dict[str, InstanceType], world: World)
     unverified = [types[name] for name in claim.relies_on_estimate if name in types and not types[name].verified]
     if not unverified:
         return types
-    if world.state.read(claim.cluster, world.clock.now()).missed_pods & {pod.uid for pod in claim.pods}:
-        # A pod of this claim missed while it was planned: it must not meet an estimate again.
-        return {name: item for name, item in types.items() if item not in unverified}
-    wanted = _cheapest(unverified, _MOST_LEASES) if not has_min_values(claim) else unverified
+    dropped = {item.name for item in unverified}
+    # A pod of this claim may have missed while it was planned: then it must not meet an estimate again.
+    if not world.state.read(claim.cluster, world.clock.now()).missed_pods & {pod.uid for pod in claim.pods}:
+        wanted = unverified if has_min_values(claim) else _cheapest(unverified, _MOST_LEASES)
+        dropped -= _leased(claim, wanted, world)
+    return {name: item for name, item in types.items() if name not in dropped}
+
+
+def _leased(claim: NodeClaim, wanted: Sequence[InstanceType], world: World) -> set[str]:
+    """The names of those whose lease the claim now holds and which are still unknown."""
     holder = pilot_holder(claim)
     now = world.clock.now()
     held = [t for t in wanted if world.capacity.acquire_pilot(t.ami, t.name, t.kubelet_hash, holder, now)]
-    known = {
-        (item.ami, item.instance_type, item.kubelet_hash)
-        for item in world.capacity.learned(sorted({t.ami for t in held}))
-    }
-    outdated = {t.name for t in held if (t.ami, t.name, t.kubelet_hash) in known}
+    learned = world.capacity.learned(sorted({t.ami for t in held}))
+    known = {(item.ami, item.instance_type, item.kubelet_hash) for item in learned}
+    unknown = set()
     for item in held:
-        if item.name in outdated:
+        if (item.ami, item.name, item.kubelet_hash) in known:
             world.capacity.release_pilot(item.ami, item.name, item.kubelet_hash, holder)
-    dropped = {t.name for t in unverified} - ({t.name for t in held} - outdated)
-    return {name: item for name, item in types.items() if name not in dropped}
+        else:
+            unknown.add(item.name)
+    return unknown
 
 
 def _cheapest(types: Sequence[InstanceType], most: int) -> list[InstanceType]:

@@ -13,7 +13,7 @@ from shiplap.api.nodeclaim import ClaimState, NodeClaim
 from shiplap.errors import ConditionFailed
 from shiplap.instances.types import InstanceType
 from shiplap.kubernetes.objects import Node
-from shiplap.provisioning.claims import GRACE_S, explores, fail, is_garbage, renew_pilot
+from shiplap.provisioning.claims import GARBAGE, GRACE_S, explores, fail, is_garbage, renew_pilot
 from shiplap.provisioning.launch import Attempt, Ending, Outcome, adopt, launch, release_leases
 from shiplap.provisioning.learn import instance_of
 from shiplap.provisioning.snapshot import NodeClassSupply
@@ -26,6 +26,7 @@ LAUNCH_TIMEOUT_S = 300.0
 
 _ALIVE = ("pending", "running")
 _REGISTERING = frozenset({ClaimState.LAUNCHED, ClaimState.REGISTERED})
+_IN_SERVICE = frozenset({ClaimState.REGISTERED, ClaimState.INITIALIZED})
 _RUNNING = _REGISTERING | {ClaimState.INITIALIZED, ClaimState.DISRUPTING, ClaimState.DRAINING}
 
 
@@ -100,7 +101,7 @@ def sweep(cluster: str, nodes: Iterable[Node], world: World) -> int:
                 "instance without a claim",
                 extra={"cluster": cluster, "claim": instance.claim, "instance_id": instance.id},
             )
-            reasons[instance.claim] = "garbage"
+            reasons[instance.claim] = GARBAGE
     for name in sorted(reasons):
         world.remind(cluster, name, reasons[name], 0)
     return len(reasons)
@@ -111,6 +112,8 @@ def _reason(claim: NodeClaim, joined: set[str], alive: set[str], now: float) -> 
         return "terminate"
     if claim.state in _REGISTERING and claim.instance_id in joined:
         return "register" if claim.state is ClaimState.LAUNCHED else "initialize"
+    if claim.state in _IN_SERVICE and (claim.instance_id in joined) == bool(claim.deadline_at):
+        return "returned" if claim.deadline_at else "node gone"
     if claim.state in _RUNNING and claim.instance_id not in alive and claim.changed_at + GRACE_S < now:
         return "vanished"
     if claim.state is ClaimState.LAUNCHED and claim.deadline_at <= now:

@@ -17,7 +17,7 @@ from shiplap.kubernetes.quantity import format_resources, parse_resources
 from shiplap.kubernetes.taints import is_ephemeral
 from shiplap.provisioning import events
 from shiplap.provisioning.claims import facts, release_pilot
-from shiplap.provisioning.learn import has_reported, learn
+from shiplap.provisioning.learn import learn
 from shiplap.provisioning.world import World
 
 _LOG = logging.getLogger(__name__)
@@ -26,18 +26,13 @@ _CONFLICT_TRIES = 5
 """Other controllers label and taint new nodes too; each conflict is answered with a fresh read."""
 
 
-def register(claim: NodeClaim, node: Node, world: World) -> NodeClaim | None:
-    """Take a Launched claim's Node into service.
-
-    Returns:
-        The claim as Registered, or None while kubelet has not reported what the node has.
+def register(claim: NodeClaim, node: Node, world: World) -> NodeClaim:
+    """Take a Launched claim's Node, which has reported what it has, into service; returns the claim as Registered.
 
     Raises:
         ConditionFailed: somebody else advanced the claim.
         StoreError, ClusterError: tried again with the next hint; every step may be repeated.
     """
-    if not has_reported(node):
-        return None
     short = learn(world, claim, node)
     now = world.clock.now()
     claim = world.state.advance(

@@ -17,7 +17,7 @@ from shiplap.errors import EpochMoved, ShiplapError
 from shiplap.provisioning.launch import LEASE_S, Attempt, Ending, Outcome, launch
 from shiplap.provisioning.messages import PodsPending, Sweep
 from shiplap.provisioning.recover import orphans, resume, sweep
-from shiplap.provisioning.snapshot import Sight, Supply, look, supply_of
+from shiplap.provisioning.snapshot import Glance, Sight, Supply, glance_at, sight_of, supply_of
 from shiplap.provisioning.world import World
 from shiplap.scheduling.plan import Plan, PlannedClaim
 from shiplap.scheduling.planner import plan
@@ -64,18 +64,16 @@ def schedule(
     """
     attempt = Attempt(owner=owner, deadline=deadline, join_timeout_s=settings.join_timeout_s)
     first_event_at = min((hint.time for hint in hints if hint.time), default=0.0)
-    run = _Run(settings, supply_of(settings, world), attempt, first_event_at, world)
+    run = _Run(settings, attempt, first_event_at, world)
     return run.until_done(sweeping=any(isinstance(hint, Sweep) for hint in hints))
 
 
 class _Run:
     """The rounds of one invocation and what they have come to so far."""
 
-    def __init__(
-        self, settings: ClusterSettings, supply: Supply, attempt: Attempt, first_event_at: float, world: World
-    ) -> None:
+    def __init__(self, settings: ClusterSettings, attempt: Attempt, first_event_at: float, world: World) -> None:
         self._settings = settings
-        self._supply = supply
+        self._supply: Supply | None = None
         self._attempt = attempt
         self._first_event_at = first_event_at
         self._world = world
@@ -89,29 +87,47 @@ class _Run:
         for number in range(MAX_ROUNDS):
             if self._out_of_time():
                 return self._report(number, "out of time")
-            sight = look(self._settings, self._supply, self._world)
+            glance = glance_at(self._settings, self._world)
             if sweeping and number == 0:
-                sweep(self._settings.name, sight.snapshot.view.nodes, self._world)
-            done = not self._resume(sight) and self._decide(sight)
+                self._sweep(glance)
+            done = self._round(glance)
             if self._throttled:
                 return self._report(number + 1, "EC2 asked to slow down")
             if done:
                 return self._report(number + 1, "launches are pending" if self._pending else "")
         return self._report(MAX_ROUNDS, f"not done after {MAX_ROUNDS} rounds")
 
+    def _sweep(self, glance: Glance) -> None:
+        """Remind the lifecycle of what it may have missed; pods are planned for whether or not that works."""
+        try:
+            sweep(self._settings.name, glance.view.nodes, self._world)
+        except ShiplapError as error:
+            self._world.meter.count("SweepsIncomplete")
+            _LOG.warning("sweep is incomplete: %s", error, extra={"cluster": self._settings.name})
+
+    def _round(self, glance: Glance) -> bool:
+        """Finish what was begun, else plan; whether nothing is left for another round."""
+        waiting = orphans(glance.state.claims, self._attempt.owner, self._world.clock.now())
+        waiting = [claim for claim in waiting if claim.name not in self._pending]
+        if not waiting and not glance.has_pending_pods:
+            return True
+        if self._supply is None:
+            self._supply = supply_of(self._settings, self._world)
+        sight = sight_of(self._settings, glance, self._supply, self._world)
+        if waiting:  # their pods are accounted for only once it is known what became of them
+            for claim in waiting:
+                self._carry_on(claim, sight, self._supply)
+            return False
+        return self._decide(sight)
+
     def _out_of_time(self) -> bool:
         return self._world.clock.now() + LAUNCH_ALLOWANCE_S > self._attempt.deadline
 
-    def _resume(self, sight: Sight) -> bool:
-        """Finish orphaned claims; whether there were any, so that planning needs another look."""
-        waiting = orphans(sight.snapshot.claims, self._attempt.owner, self._world.clock.now())
-        waiting = [claim for claim in waiting if claim.name not in self._pending]
-        for claim in waiting:
-            if self._throttled or self._out_of_time():
-                break
-            supply = self._supply.node_classes.get(claim.node_class)
-            self._note(resume(claim, supply, sight.types_for(claim), self._attempt, self._world))
-        return bool(waiting)
+    def _carry_on(self, claim: NodeClaim, sight: Sight, supply: Supply) -> None:
+        if self._throttled or self._out_of_time():
+            return
+        node_class = supply.node_classes.get(claim.node_class)
+        self._note(resume(claim, node_class, sight.types_for(claim), self._attempt, self._world))
 
     def _decide(self, sight: Sight) -> bool:
         """Plan, commit and launch; whether nothing is left to plan again."""
@@ -132,11 +148,12 @@ class _Run:
         return all(ending in (Ending.LAUNCHED, Ending.PENDING) for ending in endings)
 
     def _launch(self, claim: NodeClaim, sight: Sight) -> Ending:
-        if self._throttled or self._out_of_time():  # it stays Planned, and is resumed once its lease is over
-            self._pending.add(claim.name)
+        # The supply is looked up anew each time: an earlier launch may have shown that a NodeClass is broken.
+        if self._supply is None or self._throttled or self._out_of_time():
+            self._pending.add(claim.name)  # it stays Planned, and is resumed once its lease is over
             return Ending.PENDING
-        supply = self._supply.node_classes[claim.node_class]
-        return self._note(launch(claim, supply, sight.types_for(claim), self._attempt, self._world))
+        node_class = self._supply.node_classes[claim.node_class]
+        return self._note(launch(claim, node_class, sight.types_for(claim), self._attempt, self._world))
 
     def _note(self, outcome: Outcome) -> Ending:
         name = outcome.claim.name
@@ -146,7 +163,7 @@ class _Run:
             self._failed.append(name)
         elif outcome.ending is Ending.PENDING:
             self._pending.add(name)
-        if outcome.broken:
+        if outcome.broken and self._supply is not None:
             self._supply = self._supply.without(outcome.claim.node_class, outcome.broken)
         self._throttled |= outcome.throttled
         return outcome.ending
@@ -199,6 +216,12 @@ class _Run:
             rounds=rounds,
             unfinished=unfinished,
         )
-        self._world.meter.count("PodsUnschedulable", self._unschedulable)
-        _LOG.info("scheduled", extra={"cluster": self._settings.name, "report": msgspec.to_builtins(report)})
+        if self._unschedulable:
+            self._world.meter.count("PodsUnschedulable", self._unschedulable)
+        busy = self._launched or self._failed or self._unschedulable or unfinished
+        _LOG.log(
+            logging.INFO if busy else logging.DEBUG,
+            "scheduled",
+            extra={"cluster": self._settings.name, "report": msgspec.to_builtins(report)},
+        )
         return report

@@ -56,6 +56,20 @@ class Supply(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, node_classes={**self.node_classes, node_class: changed})
 
 
+class Glance(msgspec.Struct, frozen=True):
+    """The state and the cluster as they were at `at`, epoch seconds; `missed_pods` by uid."""
+
+    at: float
+    state: DecisionState
+    view: ClusterView
+    missed_pods: frozenset[str]
+
+    @property
+    def has_pending_pods(self) -> bool:
+        """Whether there is any pod to plan for; most sweeps find none, and need not look at what EC2 sells."""
+        return any(not pod.spec.node_name for pod in self.view.pods)
+
+
 class Sight(msgspec.Struct, frozen=True):
     """One look at everything: the snapshot to decide on, and its instance types by NodeClass."""
 
@@ -115,8 +129,8 @@ def _catalog(world: World) -> Catalog:
     return catalog
 
 
-def look(settings: ClusterSettings, supply: Supply, world: World) -> Sight:
-    """Take a fresh snapshot.
+def glance_at(settings: ClusterSettings, world: World) -> Glance:
+    """Read the state, then the cluster, and learn from nodes that have joined.
 
     Raises:
         ClusterError: the cluster cannot be read.
@@ -126,23 +140,27 @@ def look(settings: ClusterSettings, supply: Supply, world: World) -> Sight:
     state = world.state.read(settings.name, now)
     view = world.cluster.view()
     reported = {pod.uid for claim in state.claims if claim.missed for pod in claim.pods if pod.uid}
-    missed_pods = state.missed_pods | reported | _learn_from_joined(state, view, world)
-    leased = world.capacity.pilots(supply.amis, now)
-    catalogs = _catalogs(settings, supply, state, view, world)
+    return Glance(now, state, view, state.missed_pods | reported | _learn_from_joined(state, view, world))
+
+
+def sight_of(settings: ClusterSettings, glance: Glance, supply: Supply, world: World) -> Sight:
+    """The snapshot to decide on: what was glanced at, and what can be bought for it now. Raises StoreError."""
+    leased = world.capacity.pilots(supply.amis, glance.at)
+    catalogs = _catalogs(settings, supply, glance, world)
     sold = {catalog.node_class: catalog.instance_types for catalog in catalogs}
     snapshot = Snapshot(
         cluster=settings.name,
-        now=now,
-        view=view,
-        claims=state.claims,
+        now=glance.at,
+        view=glance.view,
+        claims=glance.state.claims,
         manifests=settings.manifests,
         catalogs=catalogs,
-        missed_pods=missed_pods,
-        piloted=leased | exploring(state.claims, sold),
+        missed_pods=glance.missed_pods,
+        piloted=leased | exploring(glance.state.claims, sold),
         settings=SchedulingSettings(
             preference_policy=settings.preference_policy, min_values_policy=settings.min_values_policy
         ),
-        epoch=state.epoch,
+        epoch=glance.state.epoch,
     )
     return Sight(snapshot, sold)
 
@@ -182,12 +200,10 @@ def _learn_from_joined(state: DecisionState, view: ClusterView, world: World) ->
     return frozenset(missed_pods)
 
 
-def _catalogs(
-    settings: ClusterSettings, supply: Supply, state: DecisionState, view: ClusterView, world: World
-) -> tuple[NodeClassCatalog, ...]:
+def _catalogs(settings: ClusterSettings, supply: Supply, glance: Glance, world: World) -> tuple[NodeClassCatalog, ...]:
     learned = world.capacity.learned(supply.amis)
-    unavailable = frozenset((item.instance_type, item.zone, item.capacity_type) for item in state.unavailable)
-    setting = from_cluster(settings, view.daemon_sets)
+    unavailable = frozenset((item.instance_type, item.zone, item.capacity_type) for item in glance.state.unavailable)
+    setting = from_cluster(settings, glance.view.daemon_sets)
     catalogs = []
     for name, item in sorted(supply.node_classes.items()):
         if item.resolved is None or item.not_ready:

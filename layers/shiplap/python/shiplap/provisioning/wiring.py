@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache, cached_property
+from threading import Lock
 from typing import TYPE_CHECKING, Any, cast
 
 from aws_lambda_powertools import Logger, Metrics
@@ -61,10 +62,12 @@ class Lazy:
     def __init__(self, make: Callable[[], object]) -> None:
         self._make = make
         self._made: Any = None
+        self._lock = Lock()
 
     def __getattr__(self, name: str) -> Any:
-        if self._made is None:
-            self._made = self._make()
+        with self._lock:  # the watch function reads from several threads
+            if self._made is None:
+                self._made = self._make()
         return getattr(self._made, name)
 
 
