@@ -18,6 +18,7 @@ import msgspec
 
 from shiplap.aws.dynamodb_capacity import DynamoCapacity
 from shiplap.aws.dynamodb_state import DynamoState
+from shiplap.errors import ShiplapError
 from shiplap.instances import embedded
 from shiplap.instances.capacity import nominal_memory
 from shiplap.instances.catalog import Ec2InstanceType
@@ -272,11 +273,14 @@ _PLURALS = {
 
 
 def _invoke(client: Any, function: str, payload: dict[str, str], *, wait: bool = True) -> None:
-    client.invoke(
+    """Call a function as its schedule would. Raises ShiplapError when it was waited for and failed."""
+    answer = client.invoke(
         FunctionName=function,
         InvocationType="RequestResponse" if wait else "Event",
         Payload=msgspec.json.encode(payload),
     )
+    if answer.get("FunctionError"):
+        raise ShiplapError(f"function {function} failed: {answer['Payload'].read().decode()}")
 
 
 def _machine(item: EmulatedInstance) -> Machine:
