@@ -58,7 +58,7 @@ def daemons_of(daemon_sets: Iterable[DaemonSet], pods: Iterable[Pod]) -> tuple[D
     result = []
     for item in daemon_sets:
         template = item.spec.template
-        owner = (item.metadata.namespace, item.metadata.name)
+        owner = (item.metadata.namespace or "default", item.metadata.name)
         pattern = newest.get(owner) or Pod(metadata=item.metadata, spec=template.spec)
         try:
             terms = node_terms(template.spec, strict=False)
@@ -75,7 +75,7 @@ def daemon_owner(pod: Pod) -> OwnerName | None:
     if not pod.metadata.owner_references or owner_kind(pod) != "DaemonSet":
         return None
     name = next(owner.name for owner in pod.metadata.owner_references if owner.kind == "DaemonSet")
-    return (pod.metadata.namespace, name)
+    return (pod.metadata.namespace or "default", name)
 
 
 def load_of(

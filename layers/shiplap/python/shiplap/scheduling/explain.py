@@ -144,14 +144,7 @@ def _resource_miss(refusal: Refusal, rows: Ints, short: Ints) -> _Miss:
     lane, want = refusal.lane, refusal.want
     lacking = short > 0
     relative = np.where(lacking, short / np.maximum(want.requests, 1), 0.0).sum(axis=1)
-    best = min(
-        range(len(rows)),
-        key=lambda place: (
-            int(lacking[place].sum()),
-            float(relative[place]),
-            lane.table.names[lane.table.row_type[rows[place]]],
-        ),
-    )
+    best = int(np.lexsort((rows, relative, lacking.sum(axis=1)))[0])
     row = int(rows[best])
     place = int(lane.table.row_type[row])
     item = lane.table.types[place]
@@ -233,10 +226,7 @@ def _limit_miss(refusal: Refusal, rows: Ints) -> _Miss | None:
     capacity = lane.table.capacity[lane.table.row_type[rows]]
     over = np.maximum(capacity - np.maximum(refusal.left, 0), 0)
     relative = (over / np.maximum(capacity, 1)).sum(axis=1)
-    best = min(
-        range(len(rows)),
-        key=lambda place: (float(relative[place]), lane.table.names[lane.table.row_type[rows[place]]]),
-    )
+    best = int(np.lexsort((rows, relative))[0])
     column = int(np.argmax(over[best] / np.maximum(capacity[best], 1)))
     resource = lane.table.axis.names[column]
     name = lane.table.names[lane.table.row_type[rows[best]]]

@@ -27,7 +27,6 @@ class Budget:
         self.left: Ints = axis.vector(amounts, PLENTY)
         self.nodes_left: int = amounts.get(NODES, PLENTY)
         self.columns: Ints = np.flatnonzero(self.left < PLENTY)
-        self.limited = bool(amounts)
 
     def copy(self) -> Budget:
         """An independent budget in the same state."""

@@ -24,7 +24,9 @@ from shiplap.scheduling.universe import careful_allocatable
 STARTING_S = 900.0
 """How long a foreign node that is not Ready counts as one that is about to be."""
 
-_LEAVING = frozenset({ClaimState.DRAINING, ClaimState.TERMINATING})
+LEAVING_STATES = frozenset({ClaimState.DRAINING, ClaimState.TERMINATING})
+"""States of claims whose node is on its way out: its room is gone and its pods need another."""
+
 _OVER = frozenset({ClaimState.GONE, ClaimState.FAILED})
 
 _OLDER_SPELLINGS: dict[str, tuple[str, ...]] = {}
@@ -88,7 +90,7 @@ def leaving(nodes: Iterable[Node], paired: Mapping[str, NodeClaim]) -> frozenset
         node.metadata.name
         for node in nodes
         if node.metadata.deletion_timestamp
-        or (node.metadata.name in paired and paired[node.metadata.name].state in _LEAVING)
+        or (node.metadata.name in paired and paired[node.metadata.name].state in LEAVING_STATES)
     )
 
 
@@ -110,26 +112,30 @@ def rooms_of(
         now: epoch seconds.
         lanes: of all NodePools; a claim in flight is reckoned as its lane would open it now.
     """
+    known = {(lane.tier.pool, lane.tier.index): lane for lane in lanes}
     rooms = []
     for node in nodes:
         claim = paired.get(node.metadata.name)
-        room = _room_of_node(node, claim, now)
+        pool = node.metadata.labels.get(labels.NODE_POOL, "")
+        room = _room_of_node(node, claim, next((lane for lane in lanes if lane.tier.pool == pool), None), now)
         if room is not None:
             room.pods = list(pods.get(room.name, ()))
             rooms.append(room)
     rooms.sort(key=lambda room: (not room.initialized, room.name))
-    known = {(lane.tier.pool, lane.tier.index): lane for lane in lanes}
     return rooms + [
         _room_of_claim(claim, known.get((claim.node_pool, claim.tier)))
         for claim in waiting
-        if claim.state not in _LEAVING
+        if claim.state not in LEAVING_STATES
     ]
 
 
-def _room_of_node(node: Node, claim: NodeClaim | None, now: float) -> Room | None:
-    """A Node as room, or None when pods cannot or should not go there."""
+def _room_of_node(node: Node, claim: NodeClaim | None, lane: Lane | None, now: float) -> Room | None:
+    """A Node as room, or None when pods cannot or should not go there.
+
+    `lane` is one of its NodePool's: it knows the startup taints and what the type yields when the claim is not known.
+    """
     meta, spec = node.metadata, node.spec
-    if spec.unschedulable or meta.deletion_timestamp or (claim is not None and claim.state in _LEAVING):
+    if spec.unschedulable or meta.deletion_timestamp or (claim is not None and claim.state in LEAVING_STATES):
         return None
     managed = claim is not None or labels.NODE_POOL in meta.labels
     ready = all(condition.status == "True" for condition in node.status.conditions if condition.type == "Ready")
@@ -139,10 +145,16 @@ def _room_of_node(node: Node, claim: NodeClaim | None, now: float) -> Room | Non
     taints = spec.taints
     allocatable = parse_resources(node.status.allocatable)
     if not initialized:
-        startup = claim.startup_taints if claim is not None else ()
-        taints = tuple(taint for taint in taints if taint not in startup and not is_ephemeral(taint))
+        startup: tuple[Taint, ...] = ()
+        expected: dict[str, int] = {}
         if claim is not None:
-            allocatable |= {name: amount for name, amount in claim.allocatable.items() if not allocatable.get(name)}
+            startup, expected = claim.startup_taints, claim.allocatable
+        elif lane is not None:
+            startup = lane.pool.spec.template.spec.startup_taints
+            place = lane.table.index.get(meta.labels.get(labels.INSTANCE_TYPE, ""))
+            expected = careful_allocatable(lane.table.types[place]) if place is not None else {}
+        taints = tuple(taint for taint in taints if taint not in startup and not is_ephemeral(taint))
+        allocatable |= {name: amount for name, amount in expected.items() if not allocatable.get(name)}
     room = Room(meta.name, initialized, meta.labels, taints, allocatable)
     if claim is not None and claim.state not in (ClaimState.INITIALIZED, ClaimState.DISRUPTING):
         room.promised = _promised(claim)

@@ -20,6 +20,7 @@ from shiplap.scheduling.groups import Group, Groups
 from shiplap.scheduling.lanes import Lane
 from shiplap.scheduling.nodes import NodeTable
 from shiplap.scheduling.resources import Axis, Bools, Ints
+from shiplap.scheduling.universe import TypeTable
 
 
 class Kind(StrEnum):
@@ -106,6 +107,7 @@ class Packer:
         self.group_of: Ints = np.zeros(64, np.int64)
         self.charges: Ints = np.zeros((64, len(axis)), np.int64)
         self.holder: dict[str, int] = {}
+        self._unheld: dict[int, Bools] = {}
         self._soft_possible = nodes.has_preferences or any(
             taint.effect == "PreferNoSchedule" for lane in lanes for taint in lane.pool.spec.template.spec.taints
         )
@@ -268,8 +270,9 @@ class Packer:
             self._reserve(place)
             self.claims.append(OpenClaim(group, skipped=skipped, relaxed=relaxed))
             self.charges[place] = charge
-            for key in pilots:
-                self.holder[key] = place
+            if pilots:
+                self.holder |= dict.fromkeys(pilots, place)
+                self._unheld.clear()
             self._add(place, group, want, pods[:each])
             pods = pods[each:]
         budget.charge(charge, claims)
@@ -332,14 +335,19 @@ class Packer:
     def allowed_rows(self, lane: Lane, want: Want) -> Bools:
         """Rows [rows] a new claim may use: careful ones, and estimates that no other claim of this plan relies on."""
         table = lane.table
-        allowed = table.careful_rows
-        if table.explores and not want.item.missed:
-            free = [not key or key not in self.holder for key in table.row_key]
-            allowed = np.array(free, np.bool_)
+        allowed = self._unheld_rows(table) if table.explores and not want.item.missed else table.careful_rows
         if want.item.ports and lane.daemons.ports is not None:
             free = [not ports_collide(want.item.ports, taken) for taken in lane.daemons.ports]
             allowed = allowed & np.array(free, np.bool_)[table.row_type]
         return allowed
+
+    def _unheld_rows(self, table: TypeTable) -> Bools:
+        """Careful rows and the estimates [rows] that no claim holds, remembered until a claim takes or returns one."""
+        known = self._unheld.get(id(table))
+        if known is None:
+            free = [not key or key not in self.holder for key in table.row_key]
+            known = self._unheld[id(table)] = np.array(free, np.bool_)
+        return known
 
     def merge(self, group: Group, want: Want) -> Group | None:
         """The group a claim comes into when it takes a pod of this class, or None when it cannot take one."""
@@ -390,6 +398,7 @@ class Packer:
             released = [key for key, holder in self.holder.items() if holder == place and key not in needed]
             if released:
                 freed = True
+                self._unheld.clear()
                 for key in released:
                     del self.holder[key]
                 keep = np.array([not key or key in needed for key in table.row_key], np.bool_)

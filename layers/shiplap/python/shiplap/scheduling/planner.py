@@ -36,10 +36,10 @@ def _pack(snapshot: Snapshot, world: World, plannable: list[PodClass]) -> Packin
     packing = _run(snapshot, world, plannable)
     if not packing.unplaced:
         return packing
-    alone = _run_alone(snapshot, world, [item for item in plannable if item.index in packing.unplaced])
     placed = [item for item in plannable if len(packing.unplaced.get(item.index, ())) < len(item.members)]
     lowest = min((item.priority for item in placed), default=0)
-    if not any(item.priority > lowest for item in alone):
+    more_important = [item for item in plannable if item.index in packing.unplaced and item.priority > lowest]
+    if not any(_fits_alone(snapshot, world, item) for item in more_important):
         return packing
     return _run(snapshot, world, sorted(plannable, key=lambda item: (-item.priority, item.index)))
 
@@ -49,11 +49,9 @@ def _run(snapshot: Snapshot, world: World, ordered: list[PodClass]) -> Packing:
     return Packer(world.lanes, world.nodes, world.axis, best_effort=best_effort, groups=Groups()).run(ordered)
 
 
-def _run_alone(snapshot: Snapshot, world: World, items: list[PodClass]) -> list[PodClass]:
-    """The classes of which at least one more pod would be placed if there were no others."""
-    return [
-        item for item in items if len(_run(snapshot, world, [item]).unplaced.get(item.index, ())) < len(item.members)
-    ]
+def _fits_alone(snapshot: Snapshot, world: World, item: PodClass) -> bool:
+    """Whether a pod of this class would be placed if there were no others."""
+    return len(_run(snapshot, world, [item]).unplaced.get(item.index, ())) < len(item.members)
 
 
 def _write(snapshot: Snapshot, world: World, packing: Packing) -> Plan:

@@ -40,12 +40,11 @@ class Offered:
     """What a set of requirements leaves of a catalogue.
 
     `suits` [types] meets the requirements by its labels; `price` [types] is the cheapest available offering in USD per
-    hour, infinite where there is none; `sold` [types] tells whether there is an offering at all, available or not.
+    hour, infinite where there is none.
     """
 
     suits: Bools
     price: Floats
-    sold: Bools
 
 
 class TypeTable:
@@ -207,7 +206,7 @@ class TypeTable:
                 suits &= self.requirement_mask(entry)
         cells = self.cells(wanted)
         price = np.where(cells, self.prices, np.inf).min(axis=(1, 2), initial=np.inf)
-        return Offered(suits, price, (self.sold & cells).any(axis=(1, 2)))
+        return Offered(suits, price)
 
     def cells(self, wanted: Requirements) -> Bools:
         """Which zones and capacity types [1, zones, capacity types] the requirements allow."""

@@ -16,7 +16,7 @@ from shiplap.scheduling.classes import PodClass
 from shiplap.scheduling.daemons import Daemon, daemons_of
 from shiplap.scheduling.lanes import Catalogue, Lane, lanes_of, usable
 from shiplap.scheduling.limits import NODES, Budget
-from shiplap.scheduling.nodes import NodeTable, leaving, pair, rooms_of
+from shiplap.scheduling.nodes import LEAVING_STATES, NodeTable, leaving, pair, rooms_of
 from shiplap.scheduling.resources import Axis, Ints
 from shiplap.scheduling.snapshot import NodeClassCatalog, Snapshot
 from shiplap.scheduling.universe import TypeTable
@@ -146,7 +146,7 @@ def _charge_existing(
                 capacity |= {name: amount for name, amount in expected.items() if not capacity.get(name)}
             budgets[pool].charge(budgets[pool].axis.vector(capacity))
     for claim in waiting:
-        if claim.node_pool in budgets:
+        if claim.node_pool in budgets and claim.state not in LEAVING_STATES:
             budgets[claim.node_pool].charge(_capacity_of(claim, tables[claim.node_pool]))
 
 

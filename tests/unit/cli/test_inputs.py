@@ -1,0 +1,175 @@
+"""Files that stand for a cluster: what is read, what is passed over, and how a mistake is named."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shiplap.api.nodeclaim import ClaimState
+from shiplap.cli.inputs import DEFAULT_PODS, for_unknown_ami, read_catalog, read_cluster_state
+from shiplap.errors import InvalidInput
+from shiplap.instances.types import LearnedCapacity, Observation
+
+POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {"containers": []}}
+
+
+def write(folder: Path, name: str, content: Any) -> Path:
+    file = folder / name
+    file.write_text(content if isinstance(content, str) else json.dumps(content))
+    return file
+
+
+def test_lists_documents_and_other_kinds(tmp_path: Path) -> None:
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}
+    listed = {"kind": "List", "apiVersion": "v1", "items": [POD, node, {"kind": "Namespace", "apiVersion": "v1"}]}
+    text = "apiVersion: v1\nkind: Pod\nmetadata: {name: b, creationTimestamp: null}\nspec: {nodeSelector: null}\n---\n"
+    state = read_cluster_state([write(tmp_path, "list.json", listed), write(tmp_path, "pods.yaml", text)])
+    assert [pod.metadata.name for pod in state.view.pods] == ["a", "b"]
+    assert [item.metadata.name for item in state.view.nodes] == ["n"]
+
+
+def test_node_claims_become_claims_in_flight(tmp_path: Path) -> None:
+    claim = {
+        "apiVersion": "karpenter.sh/v1",
+        "kind": "NodeClaim",
+        "metadata": {
+            "name": "default-abc",
+            "labels": {
+                "karpenter.sh/nodepool": "default",
+                "node.kubernetes.io/instance-type": "m5.large",
+                "topology.kubernetes.io/zone": "us-east-1a",
+                "karpenter.sh/capacity-type": "spot",
+            },
+        },
+        "spec": {
+            "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"},
+            "requirements": [
+                {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["m5.large", "m5.xlarge"]}
+            ],
+            "resources": {"requests": {"cpu": "1"}},
+        },
+        "status": {
+            "providerID": "aws:///us-east-1a/i-1",
+            "imageID": "ami-1",
+            "allocatable": {"cpu": "1930m", "pods": "29"},
+            "conditions": [{"type": "Launched", "status": "True"}, {"type": "Registered", "status": "Unknown"}],
+        },
+    }
+    (record,) = read_cluster_state([write(tmp_path, "claim.json", claim)]).claims
+    assert record.state is ClaimState.LAUNCHED
+    assert (record.instance_type, record.zone, record.capacity_type) == ("m5.large", "us-east-1a", "spot")
+    assert record.instance_id == "i-1"
+    assert record.instance_types == ("m5.large", "m5.xlarge")
+    assert record.allocatable == {"cpu": 1930, "pods": 29}
+
+
+def test_promises_of_a_claim_come_from_nominations(tmp_path: Path) -> None:
+    claim = {"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "metadata": {"name": "c"}, "spec": {}}
+    pod = {**POD, "status": {"nominatedNodeName": "c"}}
+    (record,) = read_cluster_state([write(tmp_path, "all.json", {"kind": "List", "items": [claim, pod]})]).claims
+    assert record.state is ClaimState.PLANNED
+    assert [entry.name for entry in record.pods] == ["a"]
+
+
+WRONG: dict[str, tuple[Any, tuple[str, ...]]] = {
+    "no kind": ({"metadata": {"name": "a"}}, ("kind is missing",)),
+    "no name": ({**POD, "metadata": {"generateName": "a-"}}, ("metadata.name", "is missing")),
+    "wrong type": ({**POD, "spec": {"nodeName": 3}}, ("Pod/a", "spec.nodeName", "Expected str, got int")),
+    "quantity": (
+        {**POD, "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "many"}}}]}},
+        ("Pod/a", "spec.containers", "cpu: 'many' is not a quantity"),
+    ),
+    "node quantity": (
+        {"kind": "Node", "metadata": {"name": "n"}, "status": {"allocatable": {"memory": "8GB"}}},
+        ("Node/n", "status.allocatable", "memory"),
+    ),
+    "claim requirement": (
+        {"kind": "NodeClaim", "metadata": {"name": "c"}, "spec": {"requirements": [{"key": "k", "operator": "In"}]}},
+        ("NodeClaim/c", "spec.requirements", "at least one value"),
+    ),
+    "twice": ({"kind": "List", "items": [POD, POD]}, ("Pod/a", "is there twice")),
+    "not an object": ("[1, 2]", ("expected a mapping",)),
+    "not YAML": ("a: [", ("state",)),
+}
+
+
+@pytest.mark.parametrize(("content", "words"), WRONG.values(), ids=WRONG.keys())
+def test_mistakes_are_named_by_file_object_and_field(tmp_path: Path, content: Any, words: tuple[str, ...]) -> None:
+    file = write(tmp_path, "state.yaml", content)
+    with pytest.raises(InvalidInput) as caught:
+        read_cluster_state([file])
+    message = str(caught.value)
+    assert message.startswith(str(file))
+    for word in words:
+        assert word in message
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="nothing-there"):
+        read_cluster_state([tmp_path / "nothing-there.yaml"])
+
+
+TYPE = {
+    "name": "t",
+    "capacity": {"cpu": "4", "memory": "8Gi"},
+    "overhead": {"cpu": "100m"},
+    "requirements": [{"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]}],
+    "offerings": [{"zone": "z1", "capacityType": "spot", "price": 1.5, "available": False, "reservationId": "r"}],
+}
+
+
+@pytest.mark.parametrize("name", ["catalog.json", "catalog.yaml"])
+def test_a_catalogue_is_taken_as_given(tmp_path: Path, name: str) -> None:
+    (item,) = read_catalog(write(tmp_path, name, {"instanceTypes": [TYPE]}))
+    assert item.capacity == {"cpu": 4000, "memory": 8 * 2**30, "pods": DEFAULT_PODS}
+    assert item.allocatable["cpu"] == 3900
+    assert item.verified
+    assert item.sources == {"cpu": "catalog", "memory": "catalog", "pods": "catalog"}
+    assert [entry.values for entry in item.requirements] == [frozenset({"amd64"})]
+    (offering,) = item.offerings
+    assert (offering.zone, offering.price, offering.available) == ("z1", 1.5, False)
+    assert offering.reservation_id == "r"
+
+
+WRONG_CATALOGUES: dict[str, tuple[Any, tuple[str, ...]]] = {
+    "no types": ({"types": []}, ("unknown field `types`".replace("`", ""),)),
+    "unknown field": ({"instanceTypes": [{**TYPE, "colour": "red"}]}, ("instanceTypes", "colour")),
+    "no price": ({"instanceTypes": [{**TYPE, "offerings": [{"zone": "z", "capacityType": "spot"}]}]}, ("price",)),
+    "quantity": ({"instanceTypes": [{**TYPE, "capacity": {"cpu": "x"}}]}, ("instanceTypes[0].capacity", "cpu")),
+    "operator": (
+        {"instanceTypes": [{**TYPE, "requirements": [{"key": "k", "operator": "Like", "values": ["v"]}]}]},
+        ("instanceTypes[0].requirements[0]", "unknown operator"),
+    ),
+    "twice": ({"instanceTypes": [TYPE, TYPE]}, ("instanceTypes[1].name", "t is there twice")),
+}
+
+
+@pytest.mark.parametrize(("content", "words"), WRONG_CATALOGUES.values(), ids=WRONG_CATALOGUES.keys())
+def test_mistakes_in_a_catalogue_are_named(tmp_path: Path, content: Any, words: tuple[str, ...]) -> None:
+    file = write(tmp_path, "catalog.json", content)
+    with pytest.raises(InvalidInput) as caught:
+        read_catalog(file)
+    for word in (str(file), *words):
+        assert word in str(caught.value)
+
+
+def test_a_catalogue_is_one_document(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="one document"):
+        read_catalog(write(tmp_path, "catalog.yaml", "instanceTypes: []\n---\ninstanceTypes: []\n"))
+
+
+def learned(ami: str, seen_at: float) -> LearnedCapacity:
+    observation = Observation(ami, "t", "k", {}, {}, seen_at, "c", "n")
+    return LearnedCapacity(ami, "t", "k", (observation,), 1)
+
+
+def test_learned_capacity_without_a_resolved_ami() -> None:
+    entries = [learned("ami-1", 1.0), learned("ami-2", 2.0)]
+    (latest,) = for_unknown_ami(entries, [])
+    assert (latest.ami, latest.recent[0].observed_at) == ("", 2.0)
+    (named,) = for_unknown_ami(entries, ["ami-1"])
+    assert named.recent[0].observed_at == 1.0
+    assert for_unknown_ami(entries, ["ami-3"]) == ()
