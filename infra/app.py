@@ -33,6 +33,7 @@ FLAGS: Mapping[str, Any] = {
     "@aws-cdk/core:checkSecretUsage": True,
     "@aws-cdk/core:enablePartitionLiterals": True,
     "@aws-cdk/core:stackRelativeExports": True,
+    "@aws-cdk/core:validateAgainstDefaultRules": True,
 }
 
 

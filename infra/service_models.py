@@ -30,7 +30,7 @@ _WORD = re.compile(r"[a-z][a-z0-9_]*")
 
 def called(sources: Iterable[Path]) -> dict[str, list[str]]:
     """The operations, by service, whose methods are named in source files; both sorted."""
-    words = {word for path in sources for word in _WORD.findall(path.read_text())}
+    words = {word for path in sources for word in _WORD.findall(path.read_text("utf-8"))}
     data = Path(botocore.__file__).parent / "data"
     return {
         service: sorted(
@@ -51,7 +51,7 @@ def trim(data: Path, operations: Operations) -> None:
             if version != newest:
                 shutil.rmtree(version)
         _trim_service(newest, set(names))
-    endpoints = json.loads((data / "endpoints.json").read_text())
+    endpoints = json.loads((data / "endpoints.json").read_bytes())
     for partition in endpoints["partitions"]:
         partition["services"] = {
             name: written for name, written in partition["services"].items() if name in _endpoint_names(operations)
@@ -97,15 +97,14 @@ def _references(item: Any) -> list[str]:
 
 
 def _undocumented(item: Any) -> Any:
-    """Without the texts of the documentation, which a function never shows."""
+    """With the texts of the documentation emptied, which a function never shows; botocore insists on some of them."""
     if isinstance(item, list):
         return [_undocumented(part) for part in item]
     if not isinstance(item, dict):
         return item
     return {
-        name: _undocumented(part)
+        name: "" if name == "documentation" and isinstance(part, str) else _undocumented(part)
         for name, part in item.items()
-        if not (name == "documentation" and isinstance(part, str))
     }
 
 
@@ -126,4 +125,4 @@ def _read(folder: Path, name: str) -> Document:
 
 
 def _write(path: Path, document: Document) -> None:
-    path.write_text(json.dumps(document, separators=(",", ":"), ensure_ascii=False))
+    path.write_text(json.dumps(document, separators=(",", ":")))

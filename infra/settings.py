@@ -28,6 +28,7 @@ LOG_RETENTION_DAYS = (1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 
 _NAME = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]{0,99}")
 _INSTALL_NAME = re.compile(r"[a-z][a-z0-9-]{0,30}")
 _REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-\d")
+_NETWORK_ID = re.compile(r"(subnet|sg)-([0-9a-f]{8}|[0-9a-f]{17})")
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -229,3 +230,7 @@ def _cluster_problems(cluster: ClusterDocument) -> Iterator[tuple[str, str]]:
         yield "token", "a token in a file is readable by many; it is only for a cluster on this machine"
     if cluster.vpc and not (cluster.vpc.subnets and cluster.vpc.security_groups):
         yield "vpc", "must name at least one of subnets and of securityGroups"
+    if cluster.vpc:
+        for wrong in sorted({*cluster.vpc.subnets, *cluster.vpc.security_groups}):
+            if not _NETWORK_ID.fullmatch(wrong):
+                yield "vpc", f"{wrong!r} is not the id of a subnet or security group"

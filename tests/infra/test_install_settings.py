@@ -108,8 +108,9 @@ def test_all_problems_are_told_at_once(folder: Path) -> None:
         ("    endpoint: nowhere", "endpoint", "is not an address"),
         ("    endpoint: http://10.0.0.1", "endpoint", "must be https"),
         ("    token: abc", "token", "only for a cluster on this machine"),
-        ("    vpc: {subnets: [], securityGroups: [sg-1]}", "vpc", "must name at least one"),
-        ("    vpc: {subnets: [subnet-1]}", "vpc.securityGroups", "required field is missing"),
+        ("    vpc: {subnets: [], securityGroups: [sg-00000001]}", "vpc", "must name at least one"),
+        ("    vpc: {subnets: [here], securityGroups: [sg-00000001]}", "vpc", "'here' is not the id"),
+        ("    vpc: {subnets: [subnet-00000001]}", "vpc.securityGroups", "required field is missing"),
     ],
 )
 def test_a_wrong_field_of_a_cluster(folder: Path, line: str, field: str, reason: str) -> None:
@@ -143,7 +144,8 @@ def test_a_wrong_install(folder: Path, text: str, field: str, reason: str) -> No
 
 
 def test_clusters_of_one_install_share_their_network(folder: Path) -> None:
-    other = "  - name: other\n    manifests: manifests\n    vpc: {subnets: [subnet-1], securityGroups: [sg-1]}\n"
+    network = "{subnets: [subnet-00000001], securityGroups: [sg-00000001]}"
+    other = f"  - name: other\n    manifests: manifests\n    vpc: {network}\n"
 
     assert refusal(folder, WRITTEN + other).field == "clusters[1].vpc"
 

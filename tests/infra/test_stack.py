@@ -319,8 +319,8 @@ def test_only_functions_that_talk_to_clusters_sit_in_the_network(template: Templ
     assert inside == {"schedule", "lifecycle", "watch"}
     for name in inside:
         assert functions(template)[name]["VpcConfig"] == {
-            "SubnetIds": ["subnet-1", "subnet-2"],
-            "SecurityGroupIds": ["sg-1"],
+            "SubnetIds": ["subnet-00000001", "subnet-00000002"],
+            "SecurityGroupIds": ["sg-00000001"],
         }
     assert set(allowing(template, "ec2:CreateNetworkInterface")) == inside
 
