@@ -2,8 +2,7 @@
 
 Context: `settings` is the path of shiplap.yaml; `stage=local` builds the layers for this machine, because the local
 emulator runs the functions with this interpreter; `endpoints` (local stage) is a JSON object from AWS service ids to
-addresses; `functions` is the folder of the functions' code, for tests of the stack itself. Apart from these the local
-template is the deployed one.
+addresses. Apart from these layers and addresses the local template is the deployed one.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from aws_cdk import Annotations, App, Environment, Validations
 from cdk_nag import AwsSolutionsChecks
 
 from infra import layers
-from infra.functions import CODE, Artifacts
+from infra.functions import Artifacts
 from infra.settings import Install, read
 from infra.stack import ShiplapStack
 from shiplap.errors import InvalidManifests, ShiplapError
@@ -42,7 +41,6 @@ def build(
     *,
     local: bool = False,
     endpoints: Mapping[str, str] | None = None,
-    code: Path = CODE,
     **app: Any,
 ) -> App:
     """The app of one install, not yet synthesised.
@@ -53,9 +51,7 @@ def build(
     """
     install = read(settings)
     target = layers.HERE if local else layers.LAMBDA
-    artifacts = Artifacts(
-        layers.dependencies(target), layers.library(target), layers.settings(install.settings()), code
-    )
+    artifacts = Artifacts(layers.dependencies(target), layers.library(target), layers.settings(install.settings()))
     tree = App(analytics_reporting=False, post_cli_context=dict(FLAGS), **app)
     stack = ShiplapStack(
         tree,
@@ -85,9 +81,8 @@ def main() -> int:
     settings = Path(context.try_get_context("settings") or DEFAULT_SETTINGS)
     local = context.try_get_context("stage") == "local"
     endpoints = context.try_get_context("endpoints") if local else None
-    code = Path(context.try_get_context("functions") or CODE)
     try:
-        build(settings, local=local, endpoints=json.loads(endpoints) if endpoints else None, code=code).synth()
+        build(settings, local=local, endpoints=json.loads(endpoints) if endpoints else None).synth()
     except InvalidManifests as error:
         for problem in error.problems:
             print(problem, file=sys.stderr)  # noqa: T201

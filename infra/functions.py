@@ -6,7 +6,6 @@ A function's own package is its folder under `functions/` and nothing else; ever
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import NamedTuple, cast
 
 from aws_cdk import CfnResource, Duration, RemovalPolicy
@@ -51,12 +50,11 @@ class Feed(NamedTuple):
 
 
 class Artifacts(NamedTuple):
-    """The layers as built, and the folder that holds one folder of code for each function."""
+    """The layers as built."""
 
     dependencies: layers.Layer
     library: layers.Layer
     settings: layers.Layer
-    code: Path = CODE
 
 
 class Functions(Construct):
@@ -76,7 +74,6 @@ class Functions(Construct):
         log_retention_days: int,
     ) -> None:
         super().__init__(scope, id_)
-        self._code = artifacts.code
         self._install = install
         self._environment = environment
         self._log_retention_days = log_retention_days
@@ -121,7 +118,7 @@ class Functions(Construct):
             runtime=RUNTIME,
             architecture=lambda_.Architecture.ARM_64,
             handler="handler.handle",
-            code=lambda_.Code.from_asset(str(self._code / specification.name), exclude=["__pycache__", "*.pyc"]),
+            code=lambda_.Code.from_asset(str(CODE / specification.name), exclude=["__pycache__", "*.pyc"]),
             layers=self._layers,
             role=role.without_policy_updates(),
             environment=layers.ENVIRONMENT | dict(self._environment) | _dead_letters(feed),

@@ -75,7 +75,6 @@ def lifecycle(reach: Reach) -> Statements:
         _describe("LookAtInstances", "DescribeInstances"),
         *_state(reach),
         *_capacity(reach),
-        _allow("ReadCatalog", ["s3:GetObject"], [_objects(reach, CATALOG_PREFIX)]),
         _publish(reach),
         _clusters(reach),
     ]

@@ -35,11 +35,9 @@ class Cdk:
             raise ShiplapError(f"the CDK's command line is missing ({self._tool}); run `make setup`")
         self._environment = self._clean_environment() | dict(credentials)
 
-    def synth(self, settings: Path, endpoints: Mapping[str, str], functions: Path | None) -> Process:
+    def synth(self, settings: Path, endpoints: Mapping[str, str]) -> Process:
         """Start to synthesise the local stage. The app runs directly: the command line would only start it."""
         context = {"settings": str(settings), "stage": "local", "endpoints": json.dumps(dict(endpoints))}
-        if functions:
-            context["functions"] = str(functions)
         return self._start(
             "synth",
             [sys.executable, "-m", "infra.app"],

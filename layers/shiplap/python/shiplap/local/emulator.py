@@ -15,7 +15,6 @@ import os
 import shutil
 import socket
 import sys
-import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -67,10 +66,9 @@ class AwsEmulator:
     """
 
     def __init__(self, region: str = "us-east-1", *, folder: Path = ROOT / "build" / "local") -> None:
-        folder.mkdir(parents=True, exist_ok=True)
         self.region = region
-        self.state = Path(tempfile.mkdtemp(prefix="run-", dir=folder))
         self.port = _free_port()
+        self.state = folder / f"run-{os.getpid()}-{self.port}"
         self.phases: dict[str, float] = {}
         self._running = ExitStack()
         self._cdk = Cdk(self.state, self._credentials(), region, ACCOUNT)
@@ -84,7 +82,7 @@ class AwsEmulator:
     def start(self) -> AwsEmulator:
         """Start MiniStack and, once it answers, begin to bootstrap. Raises ShiplapError when it does not answer."""
         began = time.monotonic()
-        (self.state / "tmp").mkdir()
+        (self.state / "tmp").mkdir(parents=True)
         server = self._running.enter_context(
             Process(
                 [sys.executable, "-m", "ministack"],
@@ -103,13 +101,12 @@ class AwsEmulator:
         self._bootstrap = self._running.enter_context(self._cdk.bootstrap())
         return self
 
-    def deploy(self, settings: Path, endpoints: Mapping[str, str], *, functions: Path | None = None) -> Deployed:
+    def deploy(self, settings: Path, endpoints: Mapping[str, str]) -> Deployed:
         """Deploy the stack for a `shiplap.yaml`.
 
         Args:
             settings: the settings file.
             endpoints: addresses of what functions find elsewhere, by service id (`EC2`, `SSM`, `PRICING`).
-            functions: a folder with code for each function in place of the project's own.
 
         Raises:
             ShiplapError: a step failed; the text holds the end of its output.
@@ -117,7 +114,7 @@ class AwsEmulator:
         began = time.monotonic()
         if self._bootstrap is None:
             raise ShiplapError("the emulator is not started")
-        finish(self._cdk.synth(settings.resolve(), endpoints, functions), "synthesising the stack")
+        finish(self._cdk.synth(settings.resolve(), endpoints), "synthesising the stack")
         self.phases["synth"] = time.monotonic() - began
         finish(self._bootstrap, "cdk bootstrap")
         self.phases["synth and bootstrap"] = time.monotonic() - began
@@ -139,10 +136,10 @@ class AwsEmulator:
         )
 
     def stop(self, *, keep_logs: bool = False) -> None:
-        """End all processes and remove the files, or all but them when something went wrong."""
+        """End all processes and remove all files, or all but the logs."""
         self._running.close()
-        if not keep_logs:
-            shutil.rmtree(self.state, ignore_errors=True)
+        for name in ("tmp", "cdk.out") if keep_logs else (".",):
+            shutil.rmtree(self.state / name, ignore_errors=True)
 
     def __enter__(self) -> AwsEmulator:
         try:
