@@ -14,7 +14,7 @@ from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Pod
 from shiplap.kubernetes.requirements import Requirement, Requirements, written
 from shiplap.scheduling.groups import Group
-from shiplap.scheduling.pack import OpenClaim
+from shiplap.scheduling.open_claims import OpenClaim
 from shiplap.scheduling.plan import LaunchChoice, PlannedClaim
 from shiplap.scheduling.resources import Ints
 from shiplap.scheduling.universe import careful_allocatable

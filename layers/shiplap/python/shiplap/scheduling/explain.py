@@ -15,7 +15,8 @@ from shiplap.kubernetes.quantity import CPU, MEMORY, format_amount
 from shiplap.kubernetes.taints import untolerated
 from shiplap.scheduling.classes import PodClass
 from shiplap.scheduling.lanes import Lane
-from shiplap.scheduling.pack import Kind, OpenClaim, Packing, Refusal, Want
+from shiplap.scheduling.open_claims import Kind, OpenClaim, Refusal, Want
+from shiplap.scheduling.pack import Packing
 from shiplap.scheduling.plan import NearestMiss
 from shiplap.scheduling.resources import Bools, Ints
 from shiplap.scheduling.world import World
@@ -67,14 +68,14 @@ class Explainer:
             return item.problem, None
         if not self._world.lanes:
             return "no dynamic nodepools found" + self._no_room(item), None
-        packer = self._packing.packer
-        want = packer.wants(item)[-1]
+        openings = self._packing.openings
+        want = self._packing.wants.of(item)[-1]
         misses = []
         texts = []
         for lane in self._world.lanes:
-            entry = packer.entry(lane, want)
+            entry = openings.entry(lane, want)
             kind = entry if isinstance(entry, Kind) else Kind.LIMITS
-            refusal = Refusal(lane, kind, want, packer.budgets[lane.pool.metadata.name].left)
+            refusal = Refusal(lane, kind, want, openings.budgets[lane.pool.metadata.name].left)
             miss = self._nearest(refusal) if kind in (Kind.TYPES, Kind.LIMITS) else None
             if miss is not None:
                 misses.append(miss)
@@ -113,14 +114,14 @@ class Explainer:
             case Kind.MIN_VALUES:
                 words = f"pod didn't schedule because NodePool couldn't meet minValues requirements{_minimums(refusal)}"
             case Kind.TYPES:
-                words = _no_type(refusal, self._packing.packer.allowed_rows(lane, want))
+                words = _no_type(refusal, self._packing.openings.allowed_rows(lane, want))
         return words
 
     def _nearest(self, refusal: Refusal) -> _Miss | None:
         """The instance type that came closest, when something other than its labels is in the way."""
         lane, want = refusal.lane, refusal.want
         offered = lane.table.offered(lane.template.and_(want.term.values()), lane.given)
-        rows = np.flatnonzero(offered.suits[lane.table.row_type] & self._packing.packer.allowed_rows(lane, want))
+        rows = np.flatnonzero(offered.suits[lane.table.row_type] & self._packing.openings.allowed_rows(lane, want))
         if not len(rows):
             return None
         buyable = np.isfinite(offered.price[lane.table.row_type[rows]])

@@ -9,7 +9,6 @@ from shiplap.errors import InvalidInput
 from shiplap.scheduling.claims import ClaimWriter, reference
 from shiplap.scheduling.classes import PodClass
 from shiplap.scheduling.explain import Explainer
-from shiplap.scheduling.groups import Groups
 from shiplap.scheduling.pack import Packer, Packing
 from shiplap.scheduling.plan import Placement, Plan, PlannedClaim, PlanStats, Unschedulable
 from shiplap.scheduling.snapshot import Snapshot
@@ -46,7 +45,7 @@ def _pack(snapshot: Snapshot, world: World, plannable: list[PodClass]) -> Packin
 
 def _run(snapshot: Snapshot, world: World, ordered: list[PodClass]) -> Packing:
     best_effort = snapshot.settings.min_values_policy == "BestEffort"
-    return Packer(world.lanes, world.nodes, world.axis, best_effort=best_effort, groups=Groups()).run(ordered)
+    return Packer(world.lanes, world.nodes, world.axis, best_effort=best_effort).run(ordered)
 
 
 def _fits_alone(snapshot: Snapshot, world: World, item: PodClass) -> bool:

@@ -1,0 +1,128 @@
+"""The claims a decision has opened so far: how full each is, what it may become and what its pool is charged for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import numpy as np
+
+from shiplap.kubernetes.objects import Pod
+from shiplap.kubernetes.requirements import Requirements
+from shiplap.scheduling.classes import HostPort, PodClass
+from shiplap.scheduling.groups import Group, Groups, minimums_of
+from shiplap.scheduling.lanes import Lane
+from shiplap.scheduling.resources import Bools, Ints
+
+
+class Kind(StrEnum):
+    """Why a lane was passed over."""
+
+    BLOCKED = "blocked"
+    TAINT = "taint"
+    REQUIREMENTS = "requirements"
+    TYPES = "types"
+    MIN_VALUES = "minValues"
+    LIMITS = "limits"
+    NODES = "nodes"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Refusal:
+    """A lane could not open a claim for a class; `left` [resources] is what its limits left then."""
+
+    lane: Lane
+    kind: Kind
+    want: Want
+    left: Ints
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Want:
+    """A class in one attempt: one of its node-affinity terms, PreferNoSchedule tolerated or not.
+
+    `constraint` numbers what matters for which claims suit, so that classes of different size share answers.
+    """
+
+    item: PodClass
+    term: Requirements
+    soft: bool
+    requests: Ints
+    constraint: int
+
+
+@dataclass(slots=True, eq=False)
+class OpenClaim:
+    """The parts of a claim that are not arrays."""
+
+    group: Group
+    pods: list[tuple[PodClass, Sequence[Pod]]] = field(default_factory=list)
+    ports: set[HostPort] = field(default_factory=set)
+    skipped: tuple[Refusal, ...] = ()
+    relaxed: bool = False
+
+
+class OpenClaims:
+    """Claims with their loads as arrays: `used` and `charges` [claims, resources], `group_of` [claims].
+
+    `changes` counts alterations, so that answers about all claims can be remembered while there is none.
+    """
+
+    def __init__(self, columns: int) -> None:
+        self.groups = Groups()
+        self.claims: list[OpenClaim] = []
+        self.changes = 0
+        self._used: Ints = np.zeros((64, columns), np.int64)
+        self._charges: Ints = np.zeros((64, columns), np.int64)
+        self._group_of: Ints = np.zeros(64, np.int64)
+
+    def __len__(self) -> int:
+        return len(self.claims)
+
+    @property
+    def used(self) -> Ints:
+        """The load of each claim, daemons not included."""
+        return self._used[: len(self.claims)]
+
+    @property
+    def charges(self) -> Ints:
+        """What each claim's pool was charged for it."""
+        return self._charges[: len(self.claims)]
+
+    @property
+    def group_of(self) -> Ints:
+        """The number of each claim's group."""
+        return self._group_of[: len(self.claims)]
+
+    def open(self, group: Group, charge: Ints, skipped: tuple[Refusal, ...]) -> int:
+        """Open an empty claim and return its place."""
+        place = len(self.claims)
+        if place == len(self._used):
+            self._used = np.concatenate([self._used, np.zeros_like(self._used)])
+            self._charges = np.concatenate([self._charges, np.zeros_like(self._charges)])
+            self._group_of = np.concatenate([self._group_of, np.zeros_like(self._group_of)])
+        relaxed = group.minimums != minimums_of(group.requirements)
+        self.claims.append(OpenClaim(group, skipped=skipped, relaxed=relaxed))
+        self._charges[place] = charge
+        self._group_of[place] = group.index
+        self.changes += 1
+        return place
+
+    def add(self, place: int, group: Group, want: Want, pods: list[Pod]) -> None:
+        """Put pods of a class on a claim, which comes into `group` by it."""
+        claim = self.claims[place]
+        claim.group = group
+        claim.pods.append((want.item, pods))
+        claim.ports |= want.item.ports
+        self._group_of[place] = group.index
+        self._used[place] += want.requests * len(pods)
+        self.changes += 1
+
+    def restrict(self, place: int, allowed: Bools) -> None:
+        """Let a claim use only these rows [rows] of its catalogue from now on."""
+        claim = self.claims[place]
+        group = claim.group
+        claim.group = self.groups.get(group.lane, group.requirements, allowed, group.minimums)
+        self._group_of[place] = claim.group.index
+        self.changes += 1

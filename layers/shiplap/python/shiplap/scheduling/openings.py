@@ -1,0 +1,234 @@
+"""Where a pod could go that no node has room for: a claim that is open already, or a new one in some lane.
+
+A lane refuses for one of the reasons in `Kind`. Before a refusal counts, open claims give back what they hold without
+needing it: estimates of types nobody has run yet, and room under the pool's limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from shiplap.kubernetes.requirements import Requirements
+from shiplap.kubernetes.taints import untolerated
+from shiplap.scheduling.classes import ports_collide
+from shiplap.scheduling.groups import Group
+from shiplap.scheduling.lanes import Lane
+from shiplap.scheduling.open_claims import Kind, OpenClaims, Want
+from shiplap.scheduling.resources import Bools, Ints
+from shiplap.scheduling.universe import TypeTable
+
+
+class Openings:
+    """Answers for one packing. `budgets` are by pool name; `holder` is the claim that relies on each estimate."""
+
+    def __init__(self, lanes: Sequence[Lane], open_claims: OpenClaims, *, best_effort: bool) -> None:
+        self.lanes = lanes
+        self.open = open_claims
+        self.best_effort = best_effort
+        self.budgets = {lane.pool.metadata.name: lane.budget.copy() for lane in lanes}
+        self.holder: dict[str, int] = {}
+        self._unheld: dict[int, Bools] = {}
+        self._slim: dict[tuple[str, bool], tuple[int, list[tuple[int, Ints, Bools]]]] = {}
+        self._merged: dict[tuple[int, int], Group | None] = {}
+        self._entries: dict[tuple[int, int], Requirements | Kind] = {}
+
+    def best_level(self, want: Want) -> tuple[int, int] | None:
+        """The level of the first lane that could open a claim; claims of later levels are filled but not enlarged."""
+        for lane in self.lanes:
+            if not isinstance(self.entry(lane, want), Kind):
+                return lane.level
+        return None
+
+    def take_estimates(self, group: Group, place: int) -> None:
+        """The claim at `place` now relies on the estimates among its group's rows; no other claim may."""
+        keys = estimates(group)
+        if keys:
+            self.holder |= dict.fromkeys(keys, place)
+            self._unheld.clear()
+
+    def entry(self, lane: Lane, want: Want) -> Group | Kind:
+        """The group a new claim would start in, or why this lane cannot open one now."""
+        requirements = self._joined(lane, want)
+        if isinstance(requirements, Kind):
+            return requirements
+        budget = self.budgets[lane.pool.metadata.name]
+        if budget.nodes_left < 1:
+            return Kind.NODES
+        allowed = self.allowed_rows(lane, want)
+        if not len(budget.columns):
+            return self._holding_group(lane, requirements, allowed, want)
+        within = allowed & budget.allowed(lane.table.capacity)[lane.table.row_type]
+        # Asked before a group is made for these rows: a pool at its limit is asked for every class.
+        fits = (lane.net >= want.requests).all(axis=1)
+        group = self._holding_group(lane, requirements, within, want) if (within & fits).any() else Kind.TYPES
+        if isinstance(group, Kind):
+            unlimited = self._holding_group(lane, requirements, allowed, want)
+            return group if isinstance(unlimited, Kind) else Kind.LIMITS
+        return group
+
+    def _holding_group(self, lane: Lane, requirements: Requirements, allowed: Bools, want: Want) -> Group | Kind:
+        empty = np.zeros((1, len(want.requests)), np.int64)
+        group = self.open.groups.get(lane, requirements, allowed)
+        if group.room(empty, want.requests)[0] > 0:
+            return group
+        if not group.minimums or not group.holding(want.requests).any():
+            return Kind.TYPES
+        if not self.best_effort:
+            return Kind.MIN_VALUES
+        holds = group.holding(want.requests)
+        lowered = {
+            key: min(least, int((group.values(key) & holds).any(axis=1).sum())) for key, least in group.minimums.items()
+        }
+        return self.open.groups.get(
+            lane, requirements, allowed, {key: least for key, least in lowered.items() if least}
+        )
+
+    def _joined(self, lane: Lane, want: Want) -> Requirements | Kind:
+        key = (lane.index, want.constraint)
+        known = self._entries.get(key)
+        if known is None:
+            if lane.blocked:
+                known = Kind.BLOCKED
+            elif not _tolerates(lane, want):
+                known = Kind.TAINT
+            elif not lane.template.compatible(want.term, lane.allow_undefined):
+                known = Kind.REQUIREMENTS
+            else:
+                known = lane.template.and_(want.term.values())
+            self._entries[key] = known
+        return known
+
+    def allowed_rows(self, lane: Lane, want: Want) -> Bools:
+        """Rows [rows] a new claim may use: careful ones, and estimates that no other claim of this plan relies on."""
+        table = lane.table
+        allowed = self._unheld_rows(table) if table.explores and not want.item.missed else table.careful_rows
+        if want.item.ports and lane.daemons.ports is not None:
+            free = [not ports_collide(want.item.ports, taken) for taken in lane.daemons.ports]
+            allowed = allowed & np.array(free, np.bool_)[table.row_type]
+        return allowed
+
+    def _unheld_rows(self, table: TypeTable) -> Bools:
+        """Careful rows and the estimates [rows] that no claim holds, remembered until a claim takes or returns one."""
+        known = self._unheld.get(id(table))
+        if known is None:
+            free = [not key or key not in self.holder for key in table.row_key]
+            known = self._unheld[id(table)] = np.array(free, np.bool_)
+        return known
+
+    def merge(self, group: Group, want: Want) -> Group | None:
+        """The group a claim comes into when it takes a pod of this class, or None when it cannot take one."""
+        key = (group.index, want.constraint)
+        if key not in self._merged:
+            self._merged[key] = self._merge(group, want)
+        return self._merged[key]
+
+    def _merge(self, group: Group, want: Want) -> Group | None:
+        lane = group.lane
+        if isinstance(self._joined(lane, want), Kind):
+            return None
+        if not group.requirements.compatible(want.term, lane.allow_undefined):
+            return None
+        allowed = group.allowed
+        if want.item.missed:
+            allowed = allowed & lane.table.careful_rows
+        if want.item.ports and lane.daemons.ports is not None:
+            free = [not ports_collide(want.item.ports, taken) for taken in lane.daemons.ports]
+            allowed = allowed & np.array(free, np.bool_)[lane.table.row_type]
+        requirements = group.requirements.and_(want.term.values())
+        return self.open.groups.get(lane, requirements, allowed, group.minimums)
+
+    def make_way(self, lane: Lane, want: Want, refusal: Kind) -> Group | Kind:
+        """Free what open claims hold without needing it: estimates of unverified types, and room under the limits."""
+        if refusal in (Kind.TYPES, Kind.MIN_VALUES) and lane.table.explores and self._release_pilots():
+            return self.entry(lane, want)
+        if refusal is Kind.LIMITS:
+            for squeeze in (False, True):
+                entry = self._recharge(lane, want, squeeze=squeeze)
+                if not isinstance(entry, Kind):
+                    return entry
+        return refusal
+
+    def _release_pilots(self) -> bool:
+        """Take estimates back from claims whose load fits the careful bound, or no longer fits the estimate."""
+        freed = False
+        for place in sorted(set(self.holder.values())):
+            claim = self.open.claims[place]
+            table = claim.group.lane.table
+            holds = claim.group.rows[claim.group.holding(self.open.used[place])]
+            careful = set(table.row_type[holds[~table.row_estimate[holds]]].tolist())
+            needed = {
+                table.row_key[row]
+                for row in holds[table.row_estimate[holds]].tolist()
+                if int(table.row_type[row]) not in careful
+            }
+            released = [key for key, holder in self.holder.items() if holder == place and key not in needed]
+            if released:
+                freed = True
+                self._unheld.clear()
+                for key in released:
+                    del self.holder[key]
+                keep = np.array([not key or key in needed for key in table.row_key], np.bool_)
+                self.open.restrict(place, claim.group.allowed & keep)
+        return freed
+
+    def _recharge(self, lane: Lane, want: Want, *, squeeze: bool) -> Group | Kind:
+        """Charge the pool's claims with no more than they need, if that makes room for one more.
+
+        Types that no longer hold a claim's load stop counting; with `squeeze` claims also give up types larger than the
+        one they would launch.
+        """
+        pool = lane.pool.metadata.name
+        budget = self.budgets[pool]
+        slimmer = self._slimmer(pool, squeeze=squeeze)
+        before = budget.left.copy()
+        for place, charge, _ in slimmer:
+            budget.left[budget.columns] += (self.open.charges[place] - charge)[budget.columns]
+        entry = self.entry(lane, want)
+        if isinstance(entry, Kind):
+            budget.left = before
+            return entry
+        for place, charge, allowed in slimmer:
+            self.open.charges[place] = charge
+            if squeeze:
+                self.open.restrict(place, allowed)
+        self.open.changes += 1
+        return entry
+
+    def _slimmer(self, pool: str, *, squeeze: bool) -> list[tuple[int, Ints, Bools]]:
+        """The pool's claims with the least they can be charged and the rows they keep then.
+
+        Remembered while no claim changes, because a pool at its limit is asked again for every class.
+        """
+        known = self._slim.get((pool, squeeze))
+        if known is not None and known[0] == self.open.changes:
+            return known[1]
+        columns = self.budgets[pool].columns
+        slimmer: list[tuple[int, Ints, Bools]] = []
+        for place, claim in enumerate(self.open.claims):
+            group = claim.group
+            if group.lane.pool.metadata.name != pool:
+                continue
+            table = group.lane.table
+            holds = group.rows[group.holding(self.open.used[place])]
+            allowed = group.allowed
+            if squeeze and not group.minimums:
+                launch = table.capacity[table.row_type[holds[0]]]
+                small = (table.capacity[:, columns] <= launch[columns]).all(axis=1)[table.row_type]
+                allowed = allowed & small
+                holds = holds[small[holds]]
+            slimmer.append((place, table.capacity[table.row_type[holds]].max(axis=0), allowed))
+        self._slim[pool, squeeze] = (self.open.changes, slimmer)
+        return slimmer
+
+
+def estimates(group: Group) -> list[str]:
+    """The pilot keys of the estimate rows that a claim of this group may use."""
+    table = group.lane.table
+    return [table.row_key[row] for row in group.rows[table.row_estimate[group.rows]].tolist()]
+
+
+def _tolerates(lane: Lane, want: Want) -> bool:
+    taints = lane.pool.spec.template.spec.taints
+    return untolerated(taints, want.item.tolerations, ignore_preferences=want.soft) is None
