@@ -16,8 +16,9 @@ from shiplap.scheduling.classes import PodClass
 from shiplap.scheduling.daemons import Daemon, daemons_of
 from shiplap.scheduling.lanes import Catalogue, Lane, lanes_of, usable
 from shiplap.scheduling.limits import NODES, Budget
-from shiplap.scheduling.nodes import LEAVING_STATES, NodeTable, leaving, pair, rooms_of
+from shiplap.scheduling.nodes import NodeTable
 from shiplap.scheduling.resources import Axis, Ints
+from shiplap.scheduling.rooms import LEAVING_STATES, leaving, pair, rooms_of
 from shiplap.scheduling.snapshot import NodeClassCatalog, Snapshot
 from shiplap.scheduling.universe import TypeTable
 

@@ -1,0 +1,200 @@
+"""Rooms: nodes that exist and claims in flight, each as something to put pods into.
+
+Capacity of every node counts, whoever owns it; nodes that are cordoned or on their way out do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from shiplap.api.nodeclaim import IN_FLIGHT, ClaimState, NodeClaim
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.objects import Node, Pod, Taint
+from shiplap.kubernetes.quantity import parse_resources
+from shiplap.kubernetes.requirements import Requirements
+from shiplap.kubernetes.taints import is_ephemeral
+from shiplap.kubernetes.timestamps import epoch
+from shiplap.scheduling.lanes import Lane
+from shiplap.scheduling.resources import Ints
+from shiplap.scheduling.universe import careful_allocatable
+
+STARTING_S = 900.0
+"""How long a foreign node that is not Ready counts as one that is about to be."""
+
+LEAVING_STATES = frozenset({ClaimState.DRAINING, ClaimState.TERMINATING})
+"""States of claims whose node is on its way out: its room is gone and its pods need another."""
+
+_OVER = frozenset({ClaimState.GONE, ClaimState.FAILED})
+
+
+@dataclass(slots=True, eq=False)
+class Room:
+    """One node to fill. `labels` are certain; `possible` holds what an unlaunched claim has not decided yet, as do the
+    labels of the instance types (places in the lane's catalogue) it may become. `net` [resources] is what is left for
+    pods next to daemons where that follows from the types, not from a Node.
+
+    `promised` are the pods (uid, or namespace/name) an in-flight claim was planned for.
+    """
+
+    name: str
+    initialized: bool
+    labels: Mapping[str, str]
+    taints: tuple[Taint, ...]
+    allocatable: dict[str, int]
+    possible: Requirements = field(default_factory=Requirements)
+    lane: Lane | None = None
+    types: tuple[int, ...] = ()
+    net: Ints | None = None
+    pods: list[Pod] = field(default_factory=list)
+    promised: frozenset[str] = frozenset()
+    estimated: bool = False
+
+
+def pair(nodes: Sequence[Node], claims: Sequence[NodeClaim]) -> tuple[dict[str, NodeClaim], list[NodeClaim]]:
+    """Match claims with the Nodes they became, by node name, label or instance id.
+
+    Returns the claims by node name, and those in flight that have no Node yet. Claims that are over count for nothing.
+    """
+    by_name = {node.metadata.name: node for node in nodes}
+    by_label = {node.metadata.labels.get(labels.NODE_CLAIM, ""): node for node in nodes}
+    by_instance = {node.spec.provider_id.rpartition("/")[2]: node for node in nodes}
+    paired: dict[str, NodeClaim] = {}
+    waiting = []
+    for claim in sorted(claims, key=lambda claim: claim.name):
+        if claim.state in _OVER:
+            continue
+        node = by_name.get(claim.node_name) or by_label.get(claim.name)
+        if node is None and claim.instance_id:
+            node = by_instance.get(claim.instance_id)
+        if node is not None:
+            paired[node.metadata.name] = claim
+        else:
+            waiting.append(claim)
+    return paired, waiting
+
+
+def leaving(nodes: Iterable[Node], paired: Mapping[str, NodeClaim]) -> frozenset[str]:
+    """Names of nodes that are being deleted: their pods need room elsewhere."""
+    return frozenset(
+        node.metadata.name
+        for node in nodes
+        if node.metadata.deletion_timestamp
+        or (node.metadata.name in paired and paired[node.metadata.name].state in LEAVING_STATES)
+    )
+
+
+def rooms_of(
+    nodes: Sequence[Node],
+    paired: Mapping[str, NodeClaim],
+    waiting: Sequence[NodeClaim],
+    pods: Mapping[str, Sequence[Pod]],
+    now: float,
+    lanes: Sequence[Lane],
+) -> list[Room]:
+    """Usable nodes, finished ones first, then by name; claims without a Node come last.
+
+    Args:
+        nodes: all of the cluster.
+        paired: claims by the name of the node they became.
+        waiting: claims without a node.
+        pods: by node name, those that use it.
+        now: epoch seconds.
+        lanes: of all NodePools; a claim in flight is reckoned as its lane would open it now.
+    """
+    known = {(lane.tier.pool, lane.tier.index): lane for lane in lanes}
+    of_pool = {lane.tier.pool: lane for lane in lanes}
+    rooms = []
+    for node in nodes:
+        claim = paired.get(node.metadata.name)
+        room = _room_of_node(node, claim, of_pool.get(node.metadata.labels.get(labels.NODE_POOL, "")), now)
+        if room is not None:
+            room.pods = list(pods.get(room.name, ()))
+            rooms.append(room)
+    rooms.sort(key=lambda room: (not room.initialized, room.name))
+    return rooms + [
+        _room_of_claim(claim, known.get((claim.node_pool, claim.tier))) for claim in waiting if claim.state in IN_FLIGHT
+    ]
+
+
+def _room_of_node(node: Node, claim: NodeClaim | None, lane: Lane | None, now: float) -> Room | None:
+    """A Node as room, or None when pods cannot or should not go there.
+
+    `lane` is one of its NodePool's: it knows the startup taints and what the type yields when the claim is not known.
+    """
+    meta, spec = node.metadata, node.spec
+    if spec.unschedulable or meta.deletion_timestamp or (claim is not None and claim.state in LEAVING_STATES):
+        return None
+    managed = claim is not None or labels.NODE_POOL in meta.labels
+    ready = all(condition.status == "True" for condition in node.status.conditions if condition.type == "Ready")
+    initialized = meta.labels.get(labels.INITIALIZED) == "true" if managed else ready
+    if not ready and not (managed and not initialized) and not _starting(node, now):
+        return None
+    taints = spec.taints
+    allocatable = parse_resources(node.status.allocatable)
+    if not initialized:
+        startup: tuple[Taint, ...] = ()
+        expected: dict[str, int] = {}
+        if claim is not None:
+            startup, expected = claim.startup_taints, claim.allocatable
+        elif lane is not None:
+            startup = lane.pool.spec.template.spec.startup_taints
+            place = lane.table.index.get(meta.labels.get(labels.INSTANCE_TYPE, ""))
+            expected = careful_allocatable(lane.table.types[place]) if place is not None else {}
+        taints = tuple(taint for taint in taints if taint not in startup and not is_ephemeral(taint))
+        allocatable |= {name: amount for name, amount in expected.items() if not allocatable.get(name)}
+    room = Room(meta.name, initialized, meta.labels, taints, allocatable)
+    if claim is not None and claim.state not in (ClaimState.INITIALIZED, ClaimState.DISRUPTING):
+        room.promised = _promised(claim)
+        room.estimated = bool(claim.relies_on_estimate) and not node.status.allocatable
+    return room
+
+
+def _starting(node: Node, now: float) -> bool:
+    born = node.metadata.creation_timestamp
+    return born is not None and born != "" and now - epoch(born) < STARTING_S
+
+
+def _room_of_claim(claim: NodeClaim, lane: Lane | None) -> Room:
+    certain = {**claim.labels, labels.NODE_POOL: claim.node_pool, labels.NODE_CLASS: claim.node_class}
+    launched = {
+        labels.INSTANCE_TYPE: claim.instance_type,
+        labels.ZONE: claim.zone,
+        labels.CAPACITY_TYPE: claim.capacity_type,
+    }
+    certain |= {key: value for key, value in launched.items() if value}
+    possible = Requirements.of(claim.requirements).and_(Requirements.of_labels(certain).values())
+    candidates = (claim.instance_type,) if claim.instance_type else claim.instance_types
+    types = tuple(lane.table.index[name] for name in candidates if name in lane.table.index) if lane else ()
+    return Room(
+        claim.name,
+        False,
+        certain,
+        claim.taints,
+        dict(claim.allocatable),
+        possible=possible,
+        lane=lane,
+        types=types,
+        net=_net(claim, lane, types) if lane is not None and types else None,
+        promised=_promised(claim),
+        estimated=bool(claim.relies_on_estimate),
+    )
+
+
+def _net(claim: NodeClaim, lane: Lane, types: Sequence[int]) -> Ints:
+    """What is left for pods [resources] whichever of the types is launched: by the figures counted on, less daemons."""
+    table = lane.table
+    if claim.instance_type and claim.allocatable:
+        counted = table.axis.vector(claim.allocatable)[None, :]
+    else:
+        lists = [
+            item.allocatable if item.name in claim.relies_on_estimate else careful_allocatable(item)
+            for item in (table.types[place] for place in types)
+        ]
+        counted = table.axis.matrix(lists)
+    net: Ints = (counted - lane.daemons.overhead[list(types)]).min(axis=0)
+    return net
+
+
+def _promised(claim: NodeClaim) -> frozenset[str]:
+    return frozenset(pod.uid or f"{pod.namespace}/{pod.name}" for pod in claim.pods)
