@@ -17,6 +17,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
 import zipfile
@@ -136,7 +137,7 @@ def _library_files() -> Iterator[Path]:
 
 def _built(name: str, target: Target, inputs: Iterable[bytes], build: Path, fill: Callable[[Path], None]) -> Layer:
     """The layer from `build`, or made by filling an empty folder; safe when several processes build it at once."""
-    key = hashlib.sha256(repr((target, importlib.util.MAGIC_NUMBER)).encode())
+    key = hashlib.sha256(repr((target, sysconfig.get_platform(), importlib.util.MAGIC_NUMBER)).encode())
     for part in inputs:
         key.update(hashlib.sha256(part).digest())
     archive = build / f"{name}-{target.platform or sys.platform}-{key.hexdigest()[:16]}.zip"
