@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from shiplap.api.nodeclaim import PodReference
@@ -26,8 +26,7 @@ _SUFFIX = 8
 _LABEL_MAX = 63
 
 
-@dataclass(frozen=True, slots=True)
-class TypeList:
+class TypeList(msgspec.Struct, frozen=True):
     """The types a claim may launch, cheapest first, as rows of its catalogue: one row per type."""
 
     rows: Ints

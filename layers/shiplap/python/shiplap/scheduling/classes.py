@@ -8,7 +8,6 @@ class.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
 
 import msgspec
 
@@ -32,8 +31,7 @@ HostPort = tuple[int, str, str]
 """Port, protocol and address; an empty address stands for all of them."""
 
 
-@dataclass(slots=True, eq=False)
-class PodClass:
+class PodClass(msgspec.Struct, eq=False):
     """Pods with equal constraints and requests.
 
     `terms` are the alternatives of required node affinity joined with the node selector, in the order written; there is
@@ -48,7 +46,7 @@ class PodClass:
     missed: bool = False
     problem: str = ""
     keeps_off: bool = False
-    members: list[Pod] = field(default_factory=list)
+    members: list[Pod] = msgspec.field(default_factory=list)
     index: int = -1
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from shiplap.kubernetes.objects import DaemonSet, Pod, Taint, Toleration
@@ -21,8 +21,7 @@ OwnerName = tuple[str, str]
 """Namespace and name of a DaemonSet."""
 
 
-@dataclass(frozen=True, slots=True)
-class Daemon:
+class Daemon(msgspec.Struct, frozen=True):
     """One DaemonSet as the planner sees it."""
 
     owner: OwnerName
@@ -32,8 +31,7 @@ class Daemon:
     ports: frozenset[HostPort]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class DaemonLoad:
+class DaemonLoad(msgspec.Struct, frozen=True, eq=False):
     """What daemons take per instance type: `overhead` [types, resources]; `ports` is None when none are taken."""
 
     overhead: Ints

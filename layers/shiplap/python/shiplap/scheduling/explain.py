@@ -5,8 +5,7 @@ Nothing here runs for a pod that was placed in the first lane, so a plan that wo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 
 from shiplap.instances.types import InstanceType
@@ -25,8 +24,7 @@ _MEBI = 2**20
 _MILLION_CORES_M = 10**9
 
 
-@dataclass(frozen=True, slots=True)
-class _Miss:
+class _Miss(msgspec.Struct, frozen=True):
     """How far one lane is from holding a pod; `rank` sorts the nearest first."""
 
     rank: tuple[int, float, str]

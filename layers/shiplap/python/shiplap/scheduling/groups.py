@@ -7,8 +7,8 @@ requirements accumulated so far, the rows allowed to it) and its load, so only t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
+import msgspec
 import numpy as np
 
 from shiplap.kubernetes.requirements import Requirements
@@ -20,8 +20,7 @@ _CHUNK = 1 << 22
 """Elements of the largest intermediate array; keeps peak memory at some tens of megabytes."""
 
 
-@dataclass(slots=True, eq=False)
-class Group:
+class Group(msgspec.Struct, eq=False):
     """`rows` are the catalogue rows a claim of this group may use, cheapest first, then by name; arrays follow them.
 
     `minimums` maps a label to the number of distinct values the list of types must keep (minValues).
@@ -36,8 +35,8 @@ class Group:
     net: Ints
     price: Floats
     minimums: Mapping[str, int]
-    _front: Ints | None = field(default=None)
-    _values: dict[str, Bools] = field(default_factory=dict)
+    _front: Ints | None = None
+    _values: dict[str, Bools] = msgspec.field(default_factory=dict)
 
     @property
     def front(self) -> Ints:

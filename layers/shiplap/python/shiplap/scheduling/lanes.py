@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from shiplap.api.tiers import Tier, expand
@@ -19,8 +19,7 @@ from shiplap.scheduling.universe import TypeTable
 FILTERED_OUT = "nodepool requirements filtered out all available instance types"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Lane:
+class Lane(msgspec.Struct, frozen=True, eq=False):
     """One tier of one NodePool.
 
     `template` holds the requirements of its nodes, `given` the labels the pool itself puts on them. `net` [rows,
@@ -48,8 +47,7 @@ class Lane:
         return f"pool {pool} ({self.tier.text})" if self.tier.text else f"pool {pool}"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Catalogue:
+class Catalogue(msgspec.Struct, frozen=True, eq=False):
     """What a NodePool can launch; `not_ready` says why it cannot."""
 
     table: TypeTable

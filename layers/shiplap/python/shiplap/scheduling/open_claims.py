@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 
+import msgspec
 import numpy as np
 
 from shiplap.kubernetes.objects import Pod
@@ -28,8 +28,7 @@ class Kind(StrEnum):
     NODES = "nodes"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Refusal:
+class Refusal(msgspec.Struct, frozen=True, eq=False):
     """A lane could not open a claim for a class; `left` [resources] is what its limits left then."""
 
     lane: Lane
@@ -38,8 +37,7 @@ class Refusal:
     left: Ints
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Want:
+class Want(msgspec.Struct, frozen=True, eq=False):
     """A class in one attempt: one of its node-affinity terms, PreferNoSchedule tolerated or not.
 
     `constraint` numbers what matters for which claims suit, so that classes of different size share answers.
@@ -52,13 +50,12 @@ class Want:
     constraint: int
 
 
-@dataclass(slots=True, eq=False)
-class OpenClaim:
+class OpenClaim(msgspec.Struct, eq=False):
     """The parts of a claim that are not arrays."""
 
     group: Group
-    pods: list[tuple[PodClass, Sequence[Pod]]] = field(default_factory=list)
-    ports: set[HostPort] = field(default_factory=set)
+    pods: list[tuple[PodClass, Sequence[Pod]]] = msgspec.field(default_factory=list)
+    ports: set[HostPort] = msgspec.field(default_factory=set)
     skipped: tuple[Refusal, ...] = ()
     relaxed: bool = False
 

@@ -7,8 +7,8 @@ that can hold the pod. Counts are closed-form per node and claim, so the cost do
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from shiplap.kubernetes.objects import Pod
@@ -22,8 +22,7 @@ from shiplap.scheduling.openings import Openings, estimates
 from shiplap.scheduling.resources import Axis, Bools, Ints
 
 
-@dataclass(frozen=True, slots=True)
-class Packing:
+class Packing(msgspec.Struct, frozen=True):
     """The outcome: claims with their loads [claims, resources], filled nodes, and pods that fit nowhere by class.
 
     `openings` still knows what is left of limits and estimates, and `wants` how it numbers constraints.

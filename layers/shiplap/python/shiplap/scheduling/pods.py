@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Event, Pod
@@ -14,17 +15,16 @@ _TERMINAL = ("Succeeded", "Failed")
 _NODE_BOUND_OWNERS = {"DaemonSet": "belongs to a DaemonSet", "Node": "is a static pod"}
 
 
-@dataclass(slots=True)
-class Sorted:
+class Sorted(msgspec.Struct):
     """The pods of a cluster by what a decision does with them.
 
     `bound` maps a node's name to the pods that use it, `nominated` to the pods that kube-scheduler promised it.
     """
 
-    pending: list[Pod] = field(default_factory=list)
-    ignored: list[tuple[Pod, str]] = field(default_factory=list)
-    bound: dict[str, list[Pod]] = field(default_factory=dict)
-    nominated: dict[str, list[Pod]] = field(default_factory=dict)
+    pending: list[Pod] = msgspec.field(default_factory=list)
+    ignored: list[tuple[Pod, str]] = msgspec.field(default_factory=list)
+    bound: dict[str, list[Pod]] = msgspec.field(default_factory=dict)
+    nominated: dict[str, list[Pod]] = msgspec.field(default_factory=dict)
 
 
 def sort(

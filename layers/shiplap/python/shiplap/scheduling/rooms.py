@@ -6,7 +6,8 @@ Capacity of every node counts, whoever owns it; nodes that are cordoned or on th
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from shiplap.api.nodeclaim import IN_FLIGHT, ClaimState, NodeClaim
 from shiplap.kubernetes import labels
@@ -28,8 +29,7 @@ LEAVING_STATES = frozenset({ClaimState.DRAINING, ClaimState.TERMINATING})
 _OVER = frozenset({ClaimState.GONE, ClaimState.FAILED})
 
 
-@dataclass(slots=True, eq=False)
-class Room:
+class Room(msgspec.Struct, eq=False):
     """One node to fill. `labels` are certain; `possible` holds what an unlaunched claim has not decided yet, as do the
     labels of the instance types (places in the lane's catalogue) it may become. `net` [resources] is what is left for
     pods next to daemons where that follows from the types, not from a Node.
@@ -42,11 +42,11 @@ class Room:
     labels: Mapping[str, str]
     taints: tuple[Taint, ...]
     allocatable: dict[str, int]
-    possible: Requirements = field(default_factory=Requirements)
+    possible: Requirements = msgspec.field(default_factory=Requirements)
     lane: Lane | None = None
     types: tuple[int, ...] = ()
     net: Ints | None = None
-    pods: list[Pod] = field(default_factory=list)
+    pods: list[Pod] = msgspec.field(default_factory=list)
     promised: frozenset[str] = frozenset()
     estimated: bool = False
 

@@ -7,8 +7,8 @@ requirements; both are remembered for the decision.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from shiplap.instances.types import InstanceType
@@ -35,8 +35,7 @@ def pilot_key(item: InstanceType) -> str:
     return f"{item.ami}/{item.name}#{item.kubelet_hash}"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Offered:
+class Offered(msgspec.Struct, frozen=True, eq=False):
     """What a set of requirements leaves of a catalogue.
 
     `suits` [types] meets the requirements by its labels; `price` [types] is the cheapest available offering in USD per

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from shiplap.api.nodeclaim import NodeClaim
 from shiplap.api.types import NodePool
@@ -23,8 +24,7 @@ from shiplap.scheduling.snapshot import NodeClassCatalog, Snapshot
 from shiplap.scheduling.universe import TypeTable
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class World:
+class World(msgspec.Struct, frozen=True, eq=False):
     """Everything a packing needs, none of it changed by one. `taken` are claim names that exist."""
 
     axis: Axis
