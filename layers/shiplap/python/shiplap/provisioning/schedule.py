@@ -14,12 +14,13 @@ import msgspec
 
 from shiplap.api.nodeclaim import NodeClaim
 from shiplap.errors import EpochMoved, ShiplapError
+from shiplap.provisioning.herald import tell_unschedulable
 from shiplap.provisioning.launch import LEASE_S, Attempt, Ending, Outcome, launch
 from shiplap.provisioning.messages import PodsPending, Sweep
 from shiplap.provisioning.recover import orphans, resume, sweep
 from shiplap.provisioning.snapshot import Glance, Sight, Supply, glance_at, sight_of, supply_of
 from shiplap.provisioning.world import World
-from shiplap.scheduling.plan import Plan, PlannedClaim
+from shiplap.scheduling.plan import Plan, PlannedClaim, Unschedulable
 from shiplap.scheduling.planner import plan
 from shiplap.settings import ClusterSettings
 
@@ -81,7 +82,7 @@ class _Run:
         self._failed: list[str] = []
         self._pending: set[str] = set()
         self._throttled = False
-        self._unschedulable = 0
+        self._unschedulable: tuple[Unschedulable, ...] = ()
 
     def until_done(self, *, sweeping: bool) -> Report:
         for number in range(MAX_ROUNDS):
@@ -132,7 +133,7 @@ class _Run:
     def _decide(self, sight: Sight) -> bool:
         """Plan, commit and launch; whether nothing is left to plan again."""
         decision = plan(sight.snapshot)
-        self._unschedulable = len(decision.unschedulable)
+        self._unschedulable = decision.unschedulable
         if not decision.node_claims:
             return True
         now = self._world.clock.now()
@@ -212,16 +213,18 @@ class _Run:
         report = Report(
             launched=tuple(self._launched),
             failed=tuple(self._failed),
-            unschedulable=self._unschedulable,
+            unschedulable=len(self._unschedulable),
             rounds=rounds,
             unfinished=unfinished,
         )
         if self._unschedulable:
-            self._world.meter.count("PodsUnschedulable", self._unschedulable)
+            self._world.meter.count("PodsUnschedulable", report.unschedulable)
         busy = self._launched or self._failed or self._unschedulable or unfinished
         _LOG.log(
             logging.INFO if busy else logging.DEBUG,
             "scheduled",
             extra={"cluster": self._settings.name, "report": msgspec.to_builtins(report)},
         )
+        if self._unschedulable:  # last, so that no launch waits for it
+            tell_unschedulable(self._settings.name, self._unschedulable, self._world)
         return report
