@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from shiplap.api.nodeclaim import ClaimState
+from shiplap.errors import InvalidInput
 from shiplap.kubernetes.objects import Event, EventSource, ObjectReference
 from shiplap.kubernetes.timestamps import rfc3339
 from tests.conformance.catalogues import Z1, Z2, fake_type, incrementing_types
@@ -263,3 +264,22 @@ def test_pods_cluster_autoscaler_launches_for_are_held_back(event: Event, held: 
     assert outcome.home("other")
     if held:
         assert "Cluster Autoscaler" in outcome.ignored("pod").message
+
+
+def test_a_starting_node_whose_claim_is_not_known_is_read_by_its_pool_and_type() -> None:
+    gpu = "fake.com/vendor-a"
+    starting = node(
+        "new",
+        pool="default",
+        initialized=False,
+        taints=[STARTUP],
+        labels={"node.kubernetes.io/instance-type": "gpu-vendor-instance-type"},
+    )
+    pools = [pool(startup_taints=[STARTUP])]
+    assert given(pod(requests={gpu: "1"}), pools=pools, nodes=[starting]).home("pod") == "new"
+    assert given(pod(), nodes=[starting]).home("pod") != "new"
+
+
+def test_a_node_with_a_malformed_quantity_stops_the_decision() -> None:
+    with pytest.raises(InvalidInput, match=r"memory: '8GB' is not a quantity"):
+        given(pod(), nodes=[node("here", memory="8GB")])

@@ -214,3 +214,10 @@ def test_a_label_that_only_some_types_have_is_missing_on_the_others() -> None:
 def test_the_default_catalogue_is_priced_as_the_fake_provider_does() -> None:
     prices = {item.name: item.offerings[0].price for item in default_types()}
     assert prices["small-instance-type"] == pytest.approx(0.2 + 0.1 * 2 * 2**30 / 1e9)
+
+
+def test_a_pod_that_contradicts_itself_is_reported_and_a_contradictory_term_is_skipped() -> None:
+    nothing = [rule("custom", "In", "a"), rule("custom", "DoesNotExist")]
+    message = given(pod(requires=[nothing])).left("pod").message
+    assert message == "contradicts itself: custom In [a] and custom DoesNotExist"
+    assert given(pod(requires=[nothing, [rule(ZONE, "In", Z2)]])).claim.launch.zone == Z2

@@ -178,3 +178,16 @@ def test_daemons_count_with_no_node_at_all_and_on_every_claim() -> None:
     for claim in outcome.claims:
         assert claim.requests["cpu"] == 500 + 1000 * len(claim.pods)
         assert claim.requests["memory"] == 2**30
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        {"cpu": "lots"},
+        {"cpu": "1", "requires": [[{"key": "x", "operator": "Near", "values": ["y"]}]]},
+        {"cpu": "1", "spec": {"resourceClaims": [{"name": "device"}]}},
+    ],
+    ids=["quantity", "operator", "device"],
+)
+def test_daemons_that_could_not_run_anyway_are_left_out(shape: dict[str, Any]) -> None:
+    assert given(pod(cpu="1"), daemon_sets=[daemon_set(**shape)]).claim.requests["cpu"] == 1000

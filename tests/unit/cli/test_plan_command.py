@@ -6,10 +6,17 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
+from shiplap.api.types import EC2NodeClass
 from shiplap.cli.main import run
+from shiplap.instances import embedded
+from shiplap.instances.learned_file import dump
+from shiplap.instances.resolve import instance_types
+from shiplap.instances.setting import CapacitySetting
+from shiplap.instances.types import LearnedCapacity, Observation
 
 POOL = {
     "apiVersion": "karpenter.sh/v1",
@@ -218,3 +225,31 @@ def test_a_catalogue_makes_up_for_a_missing_node_class(files: Path, capsys: pyte
     assert plan(files, pod("a", "1"), more=with_catalog(files)) == 0
     assert plan(files, pod("a", "1")) == 2
     assert "nodeClassRef.name" in capsys.readouterr().err
+
+
+def test_learned_capacity_makes_a_pod_fit(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pinned = json.loads(json.dumps(POOL))
+    pinned["spec"]["template"]["spec"]["requirements"].append(
+        {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["r5a.8xlarge"]}
+    )
+    manifests = {"kind": "List", "apiVersion": "v1", "items": [pinned, NODE_CLASS]}
+    (files / "pool.json").write_text(json.dumps(manifests))
+    node_class = msgspec.convert(NODE_CLASS, EC2NodeClass)
+    (item,) = (
+        found
+        for found in instance_types(
+            embedded.load("us-east-1"), node_class, CapacitySetting(), resolved=None, learned=(), unavailable=()
+        )
+        if found.name == "r5a.8xlarge"
+    )
+    capacity = item.capacity | {"memory": 253755 * 2**20}
+    allocatable = {name: amount - item.overhead.get(name, 0) for name, amount in capacity.items()}
+    seen = Observation("ami-1", item.name, item.kubelet_hash, capacity, allocatable, 1.0, "c", "n")
+    (files / "learned.json").write_bytes(dump([LearnedCapacity("ami-1", item.name, item.kubelet_hash, (seen,), 1)]))
+    worker = pod("worker", "29")
+    worker["spec"]["containers"][0]["resources"]["requests"]["memory"] = "246400Mi"
+    assert plan(files, worker) == 1
+    capsys.readouterr()
+    assert plan(files, worker, more=("--capacity", str(files / "learned.json"))) == 0
+    (claim,) = json.loads(capsys.readouterr().out)["nodeClaims"]
+    assert claim["instanceTypes"] == ["r5a.8xlarge"]
