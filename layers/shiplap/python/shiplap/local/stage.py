@@ -73,7 +73,7 @@ class LocalStage:
         self._truth: tuple[Truth, ...] = scenario.truth
         self._instances: tuple[EmulatedInstance, ...] = ()
         self._servers: dict[str, ApiServer] = {}
-        self._objects = _Objects()
+        self._objects = {cluster.name: _Objects() for cluster in scenario.clusters}
 
     def __enter__(self) -> LocalStage:
         try:
@@ -117,12 +117,12 @@ class LocalStage:
         return Observation(clusters, self._capacity.all(), self._dead_letters())
 
     def _cluster(self, cluster: Cluster, instances: Sequence[EmulatedInstance]) -> ClusterObservation:
-        server = self._servers[cluster.name]
+        server, objects = self._servers[cluster.name], self._objects[cluster.name]
         return ClusterObservation(
             name=cluster.name,
-            pods=self._objects.all(server, "pods", Pod),
-            nodes=self._objects.all(server, "nodes", Node),
-            events=self._objects.all(server, "events", KubernetesEvent),
+            pods=objects.all(server, "pods", Pod),
+            nodes=objects.all(server, "nodes", Node),
+            events=objects.all(server, "events", KubernetesEvent),
             claims=self._state.claims(cluster.name),
             instances=tuple(_instance(item) for item in instances if item.tags.get(_CLUSTER_TAG) == cluster.name),
         )
@@ -249,7 +249,7 @@ class LocalStage:
 
 
 class _Objects:
-    """Typed objects of API servers; one that has not changed is decoded once."""
+    """Typed objects of one API server; one that has not changed is decoded once."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], Any] = {}
