@@ -27,7 +27,8 @@ class SqsDeadLetters:
     def send(self, body: str, reason: str) -> None:
         if not self._queue_url:
             raise StoreError("this function has no dead-letter queue; set SHIPLAP_DEAD_LETTER_QUEUE_URL")
-        attribute: MessageAttributeValueTypeDef = {"DataType": "String", "StringValue": reason[:_LONGEST_REASON] or "unknown"}
+        told = reason[:_LONGEST_REASON] or "unknown"
+        attribute: MessageAttributeValueTypeDef = {"DataType": "String", "StringValue": told}
         with store_errors(f"send to {self._queue_url}"):
             self._client.send_message(
                 QueueUrl=self._queue_url, MessageBody=body or " ", MessageAttributes={REASON: attribute}
