@@ -21,6 +21,7 @@ def program(path: Path) -> Path:
 def test_node_comes_from_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = program(tmp_path / "bin" / "node")
     monkeypatch.setenv("PATH", str(found.parent))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
 
     assert node.executable() == found
 
