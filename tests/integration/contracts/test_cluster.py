@@ -188,6 +188,55 @@ def test_nomination_of_a_recreated_pod_is_refused(api: ClusterApi, server: ApiSe
     assert api.pending_pods()[0].status.nominated_node_name == ""
 
 
+def test_pods_of_a_node_are_its_unfinished_ones(api: ClusterApi, server: ApiServer) -> None:
+    for name, on in (("b", "n1"), ("a", "n1"), ("finished", "n1"), ("elsewhere", "n2"), ("pending", "")):
+        server.create("pods", pod(name))
+        if on:
+            server.bind(name, on)
+    server.patch("pods", "finished", {"status": {"phase": "Succeeded"}}, subresource="status")
+    assert [p.key for p in api.pods_on("n1")] == ["default/a", "default/b"]
+    assert api.pods_on("n3") == ()
+
+
+def running(server: ApiServer, name: str) -> None:
+    server.create("pods", {**pod(name), "metadata": {"name": name, "labels": {"app": "web"}}})
+    server.bind(name, "n1")
+    status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+    server.patch("pods", name, {"status": status}, subresource="status")
+
+
+@pytest.mark.parametrize(("grace_s", "granted"), [(None, 30), (5, 5)], ids=["its own grace period", "a shorter one"])
+def test_an_evicted_pod_is_given_time(api: ClusterApi, server: ApiServer, grace_s: int | None, granted: int) -> None:
+    running(server, "web")
+    api.evict(api.pods_on("n1")[0], grace_s)
+    assert server.get("pods", "web")["metadata"]["deletionGracePeriodSeconds"] == granted
+
+
+def test_an_eviction_that_a_budget_forbids_is_refused_until_it_allows_it(api: ClusterApi, server: ApiServer) -> None:
+    running(server, "web")
+    budget = {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}
+    server.create("poddisruptionbudgets", {"metadata": {"name": "web"}, "spec": budget})
+    (evicted,) = api.pods_on("n1")
+    with pytest.raises(TooManyRequests):
+        api.evict(evicted)
+    assert "deletionTimestamp" not in server.get("pods", "web")["metadata"]
+    running(server, "other")
+    api.evict(evicted)
+    assert server.get("pods", "web")["metadata"]["deletionTimestamp"]
+
+
+def test_only_the_pod_that_was_meant_is_evicted(api: ClusterApi, server: ApiServer) -> None:
+    running(server, "web")
+    (evicted,) = api.pods_on("n1")
+    server.delete("pods", "web", grace_s=0)
+    with pytest.raises(ObjectNotFound):
+        api.evict(evicted)
+    running(server, "web")
+    with pytest.raises(ObjectConflict):
+        api.evict(evicted)
+    assert "deletionTimestamp" not in server.get("pods", "web")["metadata"]
+
+
 def test_an_event_is_written_once(api: ClusterApi, server: ApiServer) -> None:
     event = Event(
         involved_object=ObjectReference(kind="Pod", namespace="shop", name="web-1", uid="u"),
@@ -369,6 +418,8 @@ class TestHttp:
             next(api.watch(kind, version, 1.0))
         api.register_node("n1", labels={}, annotations={}, taints=(), resource_version=found.metadata.resource_version)
         api.nominate(view.pods[0], "n1")
+        api.pods_on("n1")
+        api.evict(view.pods[0])
         api.publish(Event(involved_object=ObjectReference(kind="Pod", name="p", namespace="default")))
         granted = {
             (verb, group, resource)

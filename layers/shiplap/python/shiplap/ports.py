@@ -67,6 +67,10 @@ class ClusterApi(Protocol):
         """Raises ObjectNotFound."""
         ...
 
+    def pods_on(self, node: str) -> tuple[Pod, ...]:
+        """Unfinished pods bound to a node, listed fresh, sorted by namespace and name."""
+        ...
+
     def watch(self, kind: str, resource_version: str, timeout_s: float) -> Iterator[WatchEvent]:
         """Changes of `pods` or `nodes` since a resourceVersion; ends at the timeout. Raises ResourceVersionGone."""
         ...
@@ -89,6 +93,14 @@ class ClusterApi(Protocol):
 
     def nominate(self, pod: Pod, node: str) -> None:
         """Set `status.nominatedNodeName`."""
+        ...
+
+    def evict(self, pod: Pod, grace_s: int | None = None) -> None:
+        """Ask for a pod to be deleted, with its own grace period unless one is given, as far as PDBs allow it.
+
+        Raises TooManyRequests when a PodDisruptionBudget forbids it now, ObjectNotFound, ObjectConflict when the pod
+        was recreated under its name.
+        """
         ...
 
     def publish(self, event: Event) -> None:

@@ -17,7 +17,9 @@ from shiplap.kubernetes.wire import (
     PENDING_PODS,
     SCALE_UP_EVENTS,
     event_body,
+    eviction_body,
     nomination_patch,
+    pods_on,
     registration_patch,
 )
 from shiplap.ports import WatchEvent
@@ -108,6 +110,10 @@ class KubernetesClient:
         path = f"{_NODES}/{name}"
         return _decode(_NODE, self._transport.get(path), path)
 
+    def pods_on(self, node: str) -> tuple[Pod, ...]:
+        """Unfinished pods of one node, sorted by namespace and name."""
+        return self._pods(pods_on(node))[0]
+
     def list_for_watch(self, kind: str) -> tuple[tuple[Pod, ...] | tuple[Node, ...], str]:
         """Pending pods or all nodes, and the version they stand for."""
         return self._pods(PENDING_PODS) if kind == "pods" else self._list(_NODES_PAGE, _NODES, "")
@@ -149,6 +155,12 @@ class KubernetesClient:
         metadata = pod.metadata
         path = f"/api/v1/namespaces/{metadata.namespace}/pods/{metadata.name}/status"
         self._transport.send("PATCH", path, nomination_patch(pod, node), MERGE_PATCH)
+
+    def evict(self, pod: Pod, grace_s: int | None = None) -> None:
+        """Have a pod deleted. Raises TooManyRequests while a PDB forbids it, ObjectNotFound, ObjectConflict."""
+        metadata = pod.metadata
+        path = f"/api/v1/namespaces/{metadata.namespace}/pods/{metadata.name}/eviction"
+        self._transport.send("POST", path, eviction_body(pod, grace_s))
 
     def publish(self, event: Event) -> None:
         """Write an event; one that said the same before stays as it is."""

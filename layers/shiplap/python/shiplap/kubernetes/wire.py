@@ -25,6 +25,11 @@ SCALE_UP_EVENTS = "reason=TriggeredScaleUp"
 """Field selector of Cluster Autoscaler's events about pods it has just scaled up for."""
 
 
+def pods_on(node: str) -> str:
+    """Field selector of the unfinished pods of one node."""
+    return f"spec.nodeName={node},{_NOT_FINISHED}"
+
+
 def registration_patch(
     labels: Mapping[str, str], annotations: Mapping[str, str], taints: Sequence[Taint], resource_version: str
 ) -> dict[str, Any]:
@@ -46,6 +51,19 @@ def registration_patch(
 def nomination_patch(pod: Pod, node: str) -> dict[str, Any]:
     """A JSON merge patch of a pod's status; the uid keeps it from a pod recreated under the same name."""
     return {"metadata": {"uid": pod.metadata.uid}, "status": {"nominatedNodeName": node}}
+
+
+def eviction_body(pod: Pod, grace_s: int | None) -> dict[str, Any]:
+    """An Eviction; the uid keeps it from a pod recreated under the same name. Without `grace_s` the pod's own holds."""
+    options: dict[str, Any] = {"preconditions": {"uid": pod.metadata.uid}}
+    if grace_s is not None:
+        options["gracePeriodSeconds"] = grace_s
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": pod.metadata.name, "namespace": pod.metadata.namespace},
+        "deleteOptions": options,
+    }
 
 
 def event_body(event: Event) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from shiplap.kubernetes.wire import (
     SCALE_UP_EVENTS,
     event_body,
     nomination_patch,
+    pods_on,
     registration_patch,
 )
 from shiplap.ports import WatchEvent
@@ -72,6 +73,11 @@ class TwinCluster:
         with self._faults.effect("cluster.node"):
             return self._typed(self.server.get("nodes", name), Node)
 
+    def pods_on(self, node: str) -> tuple[Pod, ...]:
+        """Unfinished pods of one node, sorted by namespace and name."""
+        with self._faults.effect("cluster.pods_on"):
+            return self._list("pods", Pod, Selection(field_selector=pods_on(node)))
+
     def watch(self, kind: str, resource_version: str, timeout_s: float) -> Iterator[WatchEvent]:  # noqa: ARG002 - time does not pass
         """Changes since a version and a bookmark that tells how far they went. Raises ResourceVersionGone."""
         self._faults.before("cluster.watch")
@@ -109,6 +115,12 @@ class TwinCluster:
             metadata = pod.metadata
             patch = nomination_patch(pod, node)
             self.server.patch("pods", metadata.name, patch, metadata.namespace, subresource="status")
+
+    def evict(self, pod: Pod, grace_s: int | None = None) -> None:
+        """Have a pod deleted. Raises TooManyRequests while a PDB forbids it, ObjectNotFound, ObjectConflict."""
+        with self._faults.effect("cluster.evict"):
+            metadata = pod.metadata
+            self.server.evict(metadata.name, metadata.namespace, grace_s=grace_s, uid=metadata.uid)
 
     def publish(self, event: Event) -> None:
         """Write an event; one that said the same before stays as it is."""

@@ -211,8 +211,9 @@ class _Handler(BaseHTTPRequestHandler):
                 api.bind(request.name, body.get("target", {}).get("name", ""), request.namespace)
                 return _success(201)
             case "pods/eviction":
-                grace_s = (body.get("deleteOptions") or {}).get("gracePeriodSeconds")
-                api.evict(request.name, request.namespace, grace_s=grace_s)
+                options = body.get("deleteOptions") or {}
+                uid = (options.get("preconditions") or {}).get("uid", "")
+                api.evict(request.name, request.namespace, grace_s=options.get("gracePeriodSeconds"), uid=uid)
                 return _success(201)
         if request.name:
             raise _not_allowed()

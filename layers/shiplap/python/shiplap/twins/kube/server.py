@@ -212,11 +212,12 @@ class ApiServer:
             pod = self.get("pods", name, namespace)
             return self._write("MODIFIED", "pods", _key_of(pod), pods.bound(pod, node, self._now()))
 
-    def evict(self, name: str, namespace: str = "", *, grace_s: int | None = None) -> Object:
+    def evict(self, name: str, namespace: str = "", *, grace_s: int | None = None, uid: str = "") -> Object:
         """Delete a pod if PodDisruptionBudgets allow it.
 
         Raises:
             ObjectNotFound.
+            ObjectConflict: the pod of this name has another uid.
             TooManyRequests: a budget forbids it now.
             ClusterError: status 500, several budgets cover the pod.
         """
@@ -224,7 +225,7 @@ class ApiServer:
             pod = self.get("pods", name, namespace)
             around = Selection(namespace=pod["metadata"]["namespace"])
             pods.check_eviction(pod, self.list("pods", around).items, self.list("poddisruptionbudgets", around).items)
-            return self.delete("pods", name, namespace, grace_s=grace_s)
+            return self.delete("pods", name, namespace, grace_s=grace_s, uid=uid)
 
     def changes(
         self, plural: str, resource_version: str, selection: Selection = EVERYTHING
