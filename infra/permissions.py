@@ -1,7 +1,7 @@
 """What each function may do, and on what. Only `schedule` may launch; only `lifecycle` may end an instance.
 
-The conditions follow Karpenter's controller policies, with a tag of our own (`tags.CLUSTER`) in the place of theirs, so
-that neither touches what the other launched. A test compares these lists with what the functions call.
+The conditions follow Karpenter's controller policies, with tags of our own (`shiplap.aws.tags`) in the place of theirs,
+so that neither touches what the other launched. A test compares these lists with what the functions call.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from infra.events import WorkQueue
 from infra.storage import Storage
 from shiplap.aws import tables, tags
 from shiplap.aws.bucket import CATALOG_PREFIX, RECORDS_PREFIX
-from shiplap.kubernetes import labels
 
 _EC2 = f"arn:{Aws.PARTITION}:ec2:{Aws.REGION}"
 _OURS = f"{_EC2}:{Aws.ACCOUNT_ID}"
@@ -226,7 +225,7 @@ def _ours(context: str, reach: Reach) -> dict[str, Any]:
 
 
 def _pooled(context: str) -> dict[str, Any]:
-    return {f"{context}/{labels.NODE_POOL}": "*"}
+    return {f"{context}/{tags.NODE_POOL}": "*"}
 
 
 def _allow(

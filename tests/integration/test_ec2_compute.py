@@ -154,17 +154,16 @@ def test_each_number_of_pods_has_its_own_user_data(ground: Ground) -> None:
 
 
 def test_instances_carry_tags_labels_taints_and_the_profile(ground: Ground) -> None:
-    ground.launch(node_class=ground.node_class(tags={"owner": "me", "karpenter.sh/nodepool": "mine"}))
+    ground.launch(node_class=ground.node_class(tags={"owner": "me", "shiplap.dev/nodepool": "mine"}))
     [instance] = ground.instances()
     assert instance.instance_profile == "shiplap-us-east-1-demo-node-role"
     wanted = {
         "Name": "default-1",
-        "eks:eks-cluster-name": "demo",
-        "karpenter.k8s.aws/ec2nodeclass": "default",
-        "karpenter.sh/nodeclaim": "default-1",
-        "karpenter.sh/nodepool": "default",
         "kubernetes.io/cluster/demo": "owned",
         "shiplap.dev/cluster": "demo",
+        "shiplap.dev/ec2nodeclass": "default",
+        "shiplap.dev/nodeclaim": "default-1",
+        "shiplap.dev/nodepool": "default",
         "owner": "me",
     }
     assert {key: value for key, value in instance.tags.items() if not key.startswith("aws:")} == wanted
@@ -174,6 +173,16 @@ def test_instances_carry_tags_labels_taints_and_the_profile(ground: Ground) -> N
     taints = spec["kubelet"]["config"]["registerWithTaints"]
     assert {"key": "karpenter.sh/unregistered", "effect": "NoExecute"} in taints
     assert {"key": "dedicated", "value": "batch", "effect": "NoSchedule"} in taints
+
+
+def test_nothing_looks_like_karpenters(ground: Ground) -> None:
+    """Its garbage collector ends instances with these tags that have no NodeClaim object, and deletes templates."""
+    ground.launch()
+    its_own = {"eks:eks-cluster-name", "karpenter.sh/nodepool", "karpenter.k8s.aws/ec2nodeclass"}
+    [instance] = ground.instances()
+    assert not its_own & set(instance.tags)
+    for template in ground.region.client("ec2").describe_launch_templates()["LaunchTemplates"]:
+        assert not its_own & {tag["Key"] for tag in template["Tags"]}
 
 
 def test_a_users_own_name_is_kept(ground: Ground) -> None:
@@ -197,7 +206,7 @@ def test_templates_say_how_to_boot(ground: Ground) -> None:
     assert interface["Groups"] == [ground.network.security_group]
     assert interface["AssociatePublicIpAddress"] is False
     tagged = {spec["ResourceType"]: spec["Tags"] for spec in data["TagSpecifications"]}
-    assert "karpenter.sh/nodeclaim" not in {tag["Key"] for tag in tagged["network-interface"]}
+    assert "shiplap.dev/nodeclaim" not in {tag["Key"] for tag in tagged["network-interface"]}
 
 
 def test_a_throttled_fleet_is_worth_another_try(ground: Ground) -> None:

@@ -153,6 +153,7 @@ def test_accepted(path: str, value: Any) -> None:
         ("spec.instanceProfile", "profile", "spec"),
         ("spec.tags", {"": "a"}, "spec.tags"),
         ("spec.tags", {"eks:eks-cluster-name": "a"}, "spec.tags.eks:eks-cluster-name"),
+        ("spec.tags", {"shiplap.dev/cluster": "a"}, "spec.tags[shiplap.dev/cluster]"),
         ("spec.tags", {"karpenter.sh/nodepool": "a"}, "spec.tags[karpenter.sh/nodepool]"),
         ("spec.tags", {"karpenter.sh/nodeclaim": "a"}, "spec.tags[karpenter.sh/nodeclaim]"),
         ("spec.tags", {"karpenter.k8s.aws/ec2nodeclass": "a"}, "spec.tags[karpenter.k8s.aws/ec2nodeclass]"),

@@ -127,7 +127,7 @@ def test_tags_of_instances_volumes_and_the_fleet() -> None:
     parameters = fleet.parameters(fleet.prepare(wanted, SUBNETS), "t")
     specifications = {item["ResourceType"]: item["Tags"] for item in parameters["TagSpecifications"]}
     assert set(specifications) == {"instance", "volume", "fleet"}
-    assert {"Key": "karpenter.sh/nodeclaim", "Value": "default-1"} in specifications["instance"]
+    assert {"Key": "shiplap.dev/nodeclaim", "Value": "default-1"} in specifications["instance"]
 
 
 def error(code: str, name: str = "m5.large", **where: str) -> dict[str, Any]:

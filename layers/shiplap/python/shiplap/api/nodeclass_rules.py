@@ -96,7 +96,7 @@ def _tags(node_class: EC2NodeClass) -> Iterator[Problem]:
     for key in node_class.spec.tags:
         if not key:
             yield ("spec", "tags"), "a tag's key must not be empty"
-        elif key in _RESERVED_TAGS or key.startswith("kubernetes.io/cluster"):
+        elif key in _RESERVED_TAGS or key.startswith(("kubernetes.io/cluster", "shiplap.dev/")):
             yield ("spec", "tags", key), "this tag is set by the system"
 
 

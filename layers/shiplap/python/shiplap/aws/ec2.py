@@ -179,7 +179,7 @@ class Ec2Compute:
         Raises:
             AwsThrottled, AwsError: EC2 refused.
         """
-        found = self._described(cluster, [{"Name": f"tag:{labels.NODE_CLAIM}", "Values": [claim]}])
+        found = self._described(cluster, [{"Name": f"tag:{tags.NODE_CLAIM}", "Values": [claim]}])
         best = sorted(found, key=lambda item: (item.state not in ("pending", "running"), item.launched_at, item.id))
         return best[0] if best else None
 
@@ -234,7 +234,7 @@ def _instance(seen: InstanceTypeDef) -> Instance:
         state=seen["State"]["Name"],
         launched_at=seen["LaunchTime"].timestamp(),
         cluster=own.get(tags.CLUSTER, ""),
-        claim=own.get(labels.NODE_CLAIM, ""),
-        node_pool=own.get(labels.NODE_POOL, ""),
+        claim=own.get(tags.NODE_CLAIM, ""),
+        node_pool=own.get(tags.NODE_POOL, ""),
         private_dns=seen.get("PrivateDnsName", ""),
     )

@@ -1,4 +1,9 @@
-"""Tags: by which Shiplap knows its own, and by which users find what it made."""
+"""Tags: by which Shiplap knows its own, and by which users find what it made.
+
+All keys are our own. Karpenter ends every instance that carries its tags of a NodePool, an EC2NodeClass and the cluster
+but has no NodeClaim object, and deletes launch templates tagged for its cluster; it may run beside us, if only while a
+team migrates.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +12,14 @@ from typing import TYPE_CHECKING
 
 from shiplap.api.nodeclaim import NodeClaim
 from shiplap.api.types import EC2NodeClass
-from shiplap.kubernetes import labels
 
 if TYPE_CHECKING:
     from types_boto3_ec2.type_defs import FilterTypeDef, TagTypeDef
 
 CLUSTER = "shiplap.dev/cluster"
-"""Ours alone: Karpenter, which may run beside us while a team migrates, writes all the other keys too."""
-
-EKS_CLUSTER = "eks:eks-cluster-name"
+NODE_POOL = "shiplap.dev/nodepool"
+NODE_CLASS = "shiplap.dev/ec2nodeclass"
+NODE_CLAIM = "shiplap.dev/nodeclaim"
 NAME = "Name"
 OWNED = "owned"
 
@@ -31,15 +35,14 @@ def of_pool(claim: NodeClaim, node_class: EC2NodeClass) -> dict[str, str]:
         **node_class.spec.tags,
         CLUSTER: claim.cluster,
         cluster_tag(claim.cluster): OWNED,
-        EKS_CLUSTER: claim.cluster,
-        labels.NODE_POOL: claim.node_pool,
-        labels.NODE_CLASS: claim.node_class,
+        NODE_POOL: claim.node_pool,
+        NODE_CLASS: claim.node_class,
     }
 
 
 def of_claim(claim: NodeClaim, node_class: EC2NodeClass) -> dict[str, str]:
     """Tags of the instance, its volumes and its fleet; a user's Name is kept."""
-    return {NAME: claim.name, **of_pool(claim, node_class), labels.NODE_CLAIM: claim.name}
+    return {NAME: claim.name, **of_pool(claim, node_class), NODE_CLAIM: claim.name}
 
 
 def written(tags: Mapping[str, str]) -> list[TagTypeDef]:
@@ -57,5 +60,5 @@ def owned_by(cluster: str) -> list[FilterTypeDef]:
     return [
         {"Name": f"tag:{cluster_tag(cluster)}", "Values": [OWNED]},
         {"Name": f"tag:{CLUSTER}", "Values": [cluster]},
-        {"Name": "tag-key", "Values": [labels.NODE_POOL]},
+        {"Name": "tag-key", "Values": [NODE_POOL]},
     ]

@@ -16,6 +16,7 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
+from shiplap.aws import tags
 from shiplap.aws.dynamodb_capacity import DynamoCapacity
 from shiplap.aws.dynamodb_state import DynamoState
 from shiplap.errors import ShiplapError
@@ -40,9 +41,6 @@ from shiplap.twins.kube.server import ApiServer
 
 REGION = "us-east-1"
 ZONES = ("us-east-1a", "us-east-1b", "us-east-1c")
-_CLUSTER_TAG = "eks:eks-cluster-name"
-_CLAIM_TAG = "karpenter.sh/nodeclaim"
-_POOL_TAG = "karpenter.sh/nodepool"
 _MOMENT_S = 0.3
 _POLL_S = 0.2
 _MIB = 2**20
@@ -124,7 +122,7 @@ class LocalStage:
             nodes=objects.all(server, "nodes", Node),
             events=objects.all(server, "events", KubernetesEvent),
             claims=self._state.claims(cluster.name),
-            instances=tuple(_instance(item) for item in instances if item.tags.get(_CLUSTER_TAG) == cluster.name),
+            instances=tuple(_instance(item) for item in instances if item.tags.get(tags.CLUSTER) == cluster.name),
         )
 
     def _dead_letters(self) -> int:
@@ -225,7 +223,7 @@ class LocalStage:
         self._running.callback(self._runner.stop)
 
     def _machines_of(self, cluster: str) -> Callable[[], Sequence[Machine]]:
-        return lambda: [_machine(item) for item in self._instances if item.tags.get(_CLUSTER_TAG) == cluster]
+        return lambda: [_machine(item) for item in self._instances if item.tags.get(tags.CLUSTER) == cluster]
 
     def _poll_instances(self) -> None:
         """Keep what kubelets see of EC2 fresh, by one request for all clusters."""
@@ -305,8 +303,8 @@ def _instance(item: EmulatedInstance) -> Instance:
         ami=item.ami,
         state=item.state,
         launched_at=item.launched_at,
-        cluster=item.tags.get(_CLUSTER_TAG, ""),
-        claim=item.tags.get(_CLAIM_TAG, ""),
-        node_pool=item.tags.get(_POOL_TAG, ""),
+        cluster=item.tags.get(tags.CLUSTER, ""),
+        claim=item.tags.get(tags.NODE_CLAIM, ""),
+        node_pool=item.tags.get(tags.NODE_POOL, ""),
         private_dns=item.private_dns,
     )
