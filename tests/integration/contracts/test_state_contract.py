@@ -200,16 +200,18 @@ def test_clusters_know_nothing_of_each_other(world: World) -> None:
     assert world.store.claim("green", "a") is None
 
 
-def test_claims_are_in_flight_until_they_are_initialized(world: World) -> None:
+def test_decisions_see_claims_until_they_are_initialized_and_while_they_leave(world: World) -> None:
     world.store.commit(CLUSTER, 0, [claim("a")])
     item = claim("a")
     for state in (S.LAUNCHING, S.LAUNCHED, S.REGISTERED):
         item = world.store.advance(item, state)
         assert world.store.read(CLUSTER, NOW).claims == (item,)
-    for state in (S.INITIALIZED, S.DRAINING, S.TERMINATING):
+    item = world.store.advance(item, S.INITIALIZED)
+    assert in_flight(world.store) == []
+    assert world.store.claims(CLUSTER) == (item,)
+    for state in (S.DRAINING, S.TERMINATING):
         item = world.store.advance(item, state)
-        assert in_flight(world.store) == []
-        assert world.store.claims(CLUSTER) == (item,)
+        assert world.store.read(CLUSTER, NOW).claims == (item,)
     item = world.store.advance(item, S.GONE, changed_at=NOW)
     assert world.store.claims(CLUSTER) == ()
     assert world.store.claim(CLUSTER, "a") == item

@@ -225,7 +225,7 @@ class StateStore(Protocol):
     """Table `state`: the epoch, claims, unavailable offerings and the launch ledger. All writes are conditional."""
 
     def read(self, cluster: str, now: float) -> DecisionState:
-        """The epoch first, then claims in flight, offerings unavailable at `now` and missed pods; consistent reads.
+        """The epoch first, then unsettled claims, offerings unavailable at `now` and missed pods; consistent reads.
 
         Everything is sorted by name. A cluster never written to is at epoch 0.
         """

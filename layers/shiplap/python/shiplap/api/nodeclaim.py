@@ -38,6 +38,12 @@ IN_FLIGHT = frozenset({ClaimState.PLANNED, ClaimState.LAUNCHING, ClaimState.LAUN
 A Registered claim has a Node, which may still lack extended resources and carry startup taints.
 """
 
+LEAVING = frozenset({ClaimState.DRAINING, ClaimState.TERMINATING})
+"""States of claims whose node is on its way out: its room is gone and its pods need another."""
+
+UNSETTLED = IN_FLIGHT | LEAVING
+"""States of which planning must know: the Node alone, if there is one, would tell it the wrong thing."""
+
 FINAL = frozenset({ClaimState.GONE, ClaimState.FAILED})
 """States nothing follows; the record is kept for a while and then forgotten."""
 

@@ -15,7 +15,7 @@ from uuid import uuid4
 import msgspec
 from botocore.exceptions import ClientError
 
-from shiplap.api.nodeclaim import IN_FLIGHT, ClaimState, NodeClaim, check_new, forgotten_at, moved
+from shiplap.api.nodeclaim import UNSETTLED, ClaimState, NodeClaim, check_new, forgotten_at, moved
 from shiplap.aws.dynamodb import Item, Value, expiry, float_of, get, number, placeholders, put_if, query, text
 from shiplap.aws.failures import TRANSACTION_CANCELED, code_of, store_errors
 from shiplap.aws.retries import Sleep, attempts
@@ -33,7 +33,7 @@ SHARDS = 8
 EPOCH, CLAIM, OFFERING, POD = "EPOCH", "CLAIM", "OFFERING", "POD"
 """What sort keys begin with; a `#` and the rest of the key follow, except after EPOCH."""
 
-IN_FLIGHT_STAGE, SETTLED_STAGE, FAILED_STAGE = "InFlight", "Settled", "Failed"
+UNSETTLED_STAGE, SETTLED_STAGE, FAILED_STAGE = "Unsettled", "Settled", "Failed"
 """What keys of the stage index begin with; `#` and the claim's name follow."""
 
 _TRANSACTION_BYTES = 3_000_000
@@ -66,7 +66,7 @@ class DynamoState:
                 missed.add(rest)
         return DecisionState(
             epoch=epoch,
-            claims=self._claims(cluster, f"{IN_FLIGHT_STAGE}#"),
+            claims=self._claims(cluster, f"{UNSETTLED_STAGE}#"),
             unavailable=tuple(sorted(unavailable, key=_offering_key)),
             missed_pods=frozenset(missed),
         )
@@ -251,8 +251,8 @@ def _claim_item(claim: NodeClaim) -> Item:
 
 
 def _stage(state: ClaimState) -> str:
-    if state in IN_FLIGHT:
-        return IN_FLIGHT_STAGE
+    if state in UNSETTLED:
+        return UNSETTLED_STAGE
     return FAILED_STAGE if state is ClaimState.FAILED else SETTLED_STAGE
 
 

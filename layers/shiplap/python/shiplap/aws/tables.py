@@ -9,9 +9,9 @@ Table `state`, by `cluster` and `item`:
 | `<cluster>` | `POD#<uid>` | a pod whose node turned out too small |
 | `<cluster>#<shard>` | `CLAIM#<name>` | a NodeClaim: JSON in `claim`, and `state`, `version`, `instanceId`, `stage` |
 
-Claims are spread over shards because a partition takes 1,000 writes a second. Planning needs those in flight, read
+Claims are spread over shards because a partition takes 1,000 writes a second. Planning needs unsettled ones, read
 consistently, without paying for the thousands that have become Nodes, and the sweep those that are not Gone. Hence
-`stage` (`InFlight#<name>`, `Settled#<name>`, `Failed#<name>`, absent when Gone), the key of a *local* index, which,
+`stage` (`Unsettled#<name>`, `Settled#<name>`, `Failed#<name>`, absent when Gone), the key of a *local* index, which,
 unlike a global one, answers consistent reads. Local indexes bind two things for the life of a table: they are made with
 it, and one partition key (a shard) holds at most 10 GB.
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from shiplap.api.nodeclaim import ClaimState, NodeClaim
+from shiplap.api.nodeclaim import LEAVING, ClaimState, NodeClaim
 from shiplap.api.types import EC2NodeClass
 from shiplap.errors import AwsError, AwsThrottled, InvalidInput, StoreError, StoreThrottled
 from shiplap.instances.catalog import Catalog
@@ -66,8 +66,13 @@ class Glance(msgspec.Struct, frozen=True):
 
     @property
     def has_pending_pods(self) -> bool:
-        """Whether there is any pod to plan for; most sweeps find none, and need not look at what EC2 sells."""
-        return any(not pod.spec.node_name for pod in self.view.pods)
+        """Whether there is any pod to plan for; most sweeps find none, and need not look at what EC2 sells.
+
+        Pods of nodes on their way out are to be planned for, too.
+        """
+        leaving = {node.metadata.name for node in self.view.nodes if node.metadata.deletion_timestamp}
+        leaving |= {claim.node_name for claim in self.state.claims if claim.state in LEAVING}
+        return any(not pod.spec.node_name or pod.spec.node_name in leaving for pod in self.view.pods)
 
 
 class Sight(msgspec.Struct, frozen=True):

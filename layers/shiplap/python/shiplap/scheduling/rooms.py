@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from shiplap.api.nodeclaim import IN_FLIGHT, ClaimState, NodeClaim
+from shiplap.api.nodeclaim import IN_FLIGHT, LEAVING, ClaimState, NodeClaim
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node, Pod, Taint
 from shiplap.kubernetes.quantity import parse_resources
@@ -22,9 +22,6 @@ from shiplap.scheduling.universe import careful_allocatable
 
 STARTING_S = 900.0
 """How long a foreign node that is not Ready counts as one that is about to be."""
-
-LEAVING_STATES = frozenset({ClaimState.DRAINING, ClaimState.TERMINATING})
-"""States of claims whose node is on its way out: its room is gone and its pods need another."""
 
 _OVER = frozenset({ClaimState.GONE, ClaimState.FAILED})
 
@@ -80,7 +77,7 @@ def leaving(nodes: Iterable[Node], paired: Mapping[str, NodeClaim]) -> frozenset
         node.metadata.name
         for node in nodes
         if node.metadata.deletion_timestamp
-        or (node.metadata.name in paired and paired[node.metadata.name].state in LEAVING_STATES)
+        or (node.metadata.name in paired and paired[node.metadata.name].state in LEAVING)
     )
 
 
@@ -123,7 +120,7 @@ def _room_of_node(node: Node, claim: NodeClaim | None, lane: Lane | None, now: f
     `lane` is one of its NodePool's: it knows the startup taints and what the type yields when the claim is not known.
     """
     meta, spec = node.metadata, node.spec
-    if spec.unschedulable or meta.deletion_timestamp or (claim is not None and claim.state in LEAVING_STATES):
+    if spec.unschedulable or meta.deletion_timestamp or (claim is not None and claim.state in LEAVING):
         return None
     managed = claim is not None or labels.NODE_POOL in meta.labels
     ready = all(condition.status == "True" for condition in node.status.conditions if condition.type == "Ready")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from shiplap.api.nodeclaim import NodeClaim
+from shiplap.api.nodeclaim import LEAVING, NodeClaim
 from shiplap.api.types import NodePool
 from shiplap.instances.types import InstanceType
 from shiplap.kubernetes import labels
@@ -19,7 +19,7 @@ from shiplap.scheduling.lanes import Catalogue, Lane, lanes_of, usable
 from shiplap.scheduling.limits import NODES, Budget
 from shiplap.scheduling.nodes import NodeTable
 from shiplap.scheduling.resources import Axis, Ints
-from shiplap.scheduling.rooms import LEAVING_STATES, leaving, pair, rooms_of
+from shiplap.scheduling.rooms import leaving, pair, rooms_of
 from shiplap.scheduling.snapshot import NodeClassCatalog, Snapshot
 from shiplap.scheduling.universe import TypeTable
 
@@ -147,7 +147,7 @@ def _charge_existing(
                 capacity |= {name: amount for name, amount in expected.items() if not capacity.get(name)}
             budgets[pool].charge(budgets[pool].axis.vector(capacity))
     for claim in waiting:
-        if claim.node_pool in budgets and claim.state not in LEAVING_STATES:
+        if claim.node_pool in budgets and claim.state not in LEAVING:
             budgets[claim.node_pool].charge(_capacity_of(claim, tables[claim.node_pool]))
 
 

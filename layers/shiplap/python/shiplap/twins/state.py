@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from shiplap.api.nodeclaim import IN_FLIGHT, ClaimState, NodeClaim, check_new, forgotten_at, moved
+from shiplap.api.nodeclaim import UNSETTLED, ClaimState, NodeClaim, check_new, forgotten_at, moved
 from shiplap.errors import ConditionFailed, EpochMoved
 from shiplap.ports import COMMIT_GROUP, MISSED_FOR_S, DecisionState, OfferingFailure, UnavailableOffering
 from shiplap.twins.faults import Faults
@@ -32,7 +32,7 @@ class TwinState:
         with self._effect("state.read"):
             return DecisionState(
                 epoch=self._epochs.get(cluster, 0),
-                claims=tuple(claim for claim in self._of(cluster) if claim.state in IN_FLIGHT),
+                claims=tuple(claim for claim in self._of(cluster) if claim.state in UNSETTLED),
                 unavailable=tuple(
                     item for key, item in sorted(self._unavailable.items()) if key[0] == cluster and item.until > now
                 ),
