@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError
+from botocore.parsers import ResponseParserError
 
 from shiplap.aws.ec2_errors import aws_error, aws_errors, classify, launch_errors
 from shiplap.errors import AwsError, AwsThrottled, NodeClassNotReady
@@ -67,6 +68,12 @@ def test_a_failing_service_leaves_the_outcome_open() -> None:
     )
     no_answer: BotoCoreError = EndpointConnectionError(endpoint_url="http://x")
     assert aws_error("launch", no_answer).code == ""
+
+
+def test_an_answer_that_cannot_be_read_is_none() -> None:
+    with pytest.raises(AwsError, match="could not launch: a proxy's page") as raised, aws_errors("launch"):
+        raise ResponseParserError("a proxy's page")
+    assert raised.value.code == ""
 
 
 def test_launches_tell_bad_manifests_from_other_refusals() -> None:

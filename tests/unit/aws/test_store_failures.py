@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 from botocore.exceptions import (
-    BotoCoreError,
     ClientError,
     EndpointConnectionError,
     NoCredentialsError,
     ReadTimeoutError,
 )
+from botocore.parsers import ResponseParserError
 
-from shiplap.aws.failures import code_of, store_error, store_errors
+from shiplap.aws.failures import Failure, code_of, store_error, store_errors
 from shiplap.errors import ConditionFailed, StoreError, StoreThrottled
 
 
@@ -34,12 +34,11 @@ def client_error(code: str, status: int = 400) -> ClientError:
         (client_error("ValidationException"), StoreError),
         (EndpointConnectionError(endpoint_url="https://dynamodb"), StoreThrottled),
         (ReadTimeoutError(endpoint_url="https://dynamodb"), StoreThrottled),
+        (ResponseParserError("a proxy's page"), StoreThrottled),
         (NoCredentialsError(), StoreError),
     ],
 )
-def test_every_refusal_becomes_the_store_error_that_says_what_to_do(
-    error: ClientError | BotoCoreError, kind: type[StoreError]
-) -> None:
+def test_every_refusal_becomes_the_store_error_that_says_what_to_do(error: Failure, kind: type[StoreError]) -> None:
     translated = store_error("read table state", error)
     assert type(translated) is kind
     assert str(translated).startswith("could not read table state: ")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import ClientError
 
 from shiplap.api.types import EC2NodeClass
 from shiplap.aws import fleet, network, tags
@@ -25,7 +25,7 @@ from shiplap.aws.ec2_errors import (
 )
 from shiplap.aws.eks import ControlPlane, control_plane
 from shiplap.aws.expiring import Expiring
-from shiplap.aws.failures import code_of
+from shiplap.aws.failures import NO_ANSWER, code_of
 from shiplap.aws.instance_profiles import profile_name
 from shiplap.aws.launch_templates import LaunchTemplates
 from shiplap.errors import InvalidInput, NodeClassNotReady
@@ -130,12 +130,12 @@ class Ec2Compute:
                 answer = self._create_fleet(prepared, f"{request.token}-again")
         except ClientError as error:
             return self._refused(prepared, error)
-        except BotoCoreError as error:
+        except NO_ANSWER as error:
             raise aws_error("create a fleet", error) from error
         return FleetResult(fleet.instance_of(prepared, answer, self._clock()), fleet.failures_of(prepared, answer))
 
     def _create_fleet(self, prepared: fleet.Launch, token: str) -> CreateFleetResultTypeDef:
-        """Raises ClientError and BotoCoreError as they come."""
+        """Raises what botocore raises, as it comes."""
         self._templates.ensure(prepared.templates)
         parameters = fleet.parameters(prepared, token)
         try:
@@ -196,7 +196,7 @@ class Ec2Compute:
         except ClientError as error:
             if code_of(error) not in INSTANCE_GONE:
                 raise aws_error(f"terminate {instance_id}", error) from error
-        except BotoCoreError as error:
+        except NO_ANSWER as error:
             raise aws_error(f"terminate {instance_id}", error) from error
 
     def _instance_profile(self, node_class: EC2NodeClass) -> str:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import ClientError
 
-from shiplap.aws.failures import code_of
+from shiplap.aws.failures import FAILURES, Failure, code_of
 from shiplap.errors import AwsError, AwsThrottled, NodeClassNotReady
 
 CAPACITY = "capacity"
@@ -111,7 +111,7 @@ def classify(code: str, message: str = "") -> str:
     return kind
 
 
-def aws_error(action: str, error: ClientError | BotoCoreError) -> AwsError:
+def aws_error(action: str, error: Failure) -> AwsError:
     """The AwsError for what botocore raised; `action` says what was tried, for example `describe subnets`.
 
     Without an answer, or when the service failed, the effect may have happened: the code then is empty or
@@ -136,7 +136,7 @@ def aws_errors(action: str) -> Iterator[None]:
     """Translate what botocore raises in the body. Raises AwsThrottled or AwsError."""
     try:
         yield
-    except (ClientError, BotoCoreError) as error:
+    except FAILURES as error:
         raise aws_error(action, error) from error
 
 
@@ -145,7 +145,7 @@ def launch_errors(action: str) -> Iterator[None]:
     """Like `aws_errors`, but what only a changed manifest can mend is a NodeClassNotReady."""
     try:
         yield
-    except (ClientError, BotoCoreError) as error:
+    except FAILURES as error:
         translated = aws_error(action, error)
         if classify(translated.code, str(translated)) == CONFIGURATION:
             raise NodeClassNotReady(str(translated), code=translated.code) from error

@@ -7,8 +7,18 @@ from contextlib import contextmanager
 
 from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
 from botocore.exceptions import ConnectionError as NoConnection
+from botocore.parsers import ResponseParserError
 
 from shiplap.errors import ConditionFailed, StoreError, StoreThrottled
+
+NO_ANSWER = (BotoCoreError, ResponseParserError)
+"""What botocore raises when there is no answer, or none that can be read: a proxy's page, half a document. The latter
+is no BotoCoreError."""
+
+FAILURES = (ClientError, *NO_ANSWER)
+"""All that a call through botocore raises on purpose."""
+
+Failure = ClientError | BotoCoreError | ResponseParserError
 
 CONDITION_FAILED = "ConditionalCheckFailedException"
 TRANSACTION_CANCELED = "TransactionCanceledException"
@@ -37,10 +47,10 @@ def code_of(error: ClientError) -> str:
     return str(error.response.get("Error", {}).get("Code", ""))
 
 
-def store_error(action: str, error: ClientError | BotoCoreError) -> StoreError:
+def store_error(action: str, error: Failure) -> StoreError:
     """The StoreError that says what an answer means; `action` says what was tried, for example `read table x`.
 
-    No answer at all counts as throttled: like that, it is worth another try later.
+    No answer, or none that can be read, counts as throttled: like that, it is worth another try later.
     """
     message = f"could not {action}: {error}"
     if isinstance(error, ClientError):
@@ -49,7 +59,8 @@ def store_error(action: str, error: ClientError | BotoCoreError) -> StoreError:
             return ConditionFailed(message)
         status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
         return StoreThrottled(message) if code in _TRY_LATER or status >= 500 else StoreError(message)
-    return StoreThrottled(message) if isinstance(error, HTTPClientError | NoConnection) else StoreError(message)
+    unanswered = isinstance(error, HTTPClientError | NoConnection | ResponseParserError)
+    return StoreThrottled(message) if unanswered else StoreError(message)
 
 
 @contextmanager
@@ -57,5 +68,5 @@ def store_errors(action: str) -> Iterator[None]:
     """Translate what botocore raises in the body. Raises ConditionFailed, StoreThrottled or StoreError."""
     try:
         yield
-    except (ClientError, BotoCoreError) as error:
+    except FAILURES as error:
         raise store_error(action, error) from error
