@@ -84,6 +84,7 @@ def test_a_cluster_that_is_not_configured_is_dropped_and_counted() -> None:
     [
         (ClusterUnreachable("no route"), "ClusterUnreachable"),
         (StoreError("gone"), "StoreError"),
+        (ZeroDivisionError("a bug"), "UnexpectedErrors"),
         ("launches are pending", "Unfinished"),
     ],
 )

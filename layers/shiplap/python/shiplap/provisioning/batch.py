@@ -2,6 +2,7 @@
 
 A message nobody can read goes to the dead letters at once, with the reason. One for a cluster that is not configured is
 dropped. The messages of a cluster whose flow did not come to its end are returned as failed, and stay in the queue.
+That holds for whatever a flow raises: what one cluster's objects bring down must not stop the others.
 """
 
 from __future__ import annotations
@@ -89,6 +90,10 @@ def _serve(
     except ShiplapError as error:
         meter.count(type(error).__name__)
         _LOG.error("not done: %s", error, extra={**facts, "error": type(error).__name__})
+        return False
+    except Exception as error:  # noqa: BLE001 - see the module's docstring; a bug is logged with its traceback
+        meter.count("UnexpectedErrors")
+        _LOG.exception("a flow broke down", extra={**facts, "error": type(error).__name__})
         return False
     if unfinished:
         meter.count("Unfinished")
