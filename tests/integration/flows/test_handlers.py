@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from shiplap.errors import ClusterDenied, ClusterUnreachable, InvalidInput
+from shiplap.errors import AwsThrottled, ClusterDenied, ClusterUnreachable, InvalidInput
 from shiplap.ports import CatalogSource, CatalogStore, DeadLetters
 from shiplap.provisioning.wiring import Install
 from shiplap.provisioning.world import World
@@ -153,6 +153,22 @@ def test_catalog_stores_what_it_fetches(load: Load, capsys: pytest.CaptureFixtur
     assert module.handle({}, Context()) == {"eu-west-1": len(catalog().types)}
     assert install.catalogs.load() == catalog()
     assert metrics_in(capsys.readouterr().out)["CatalogTypes"] == [len(catalog().types)]
+
+
+def test_catalog_counts_and_logs_what_ends_it(
+    load: Load, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, _ = load("catalog", Stage())
+
+    def refuse(_self: Source, _previous: object) -> Any:
+        raise AwsThrottled("slow down", code="RequestLimitExceeded")
+
+    monkeypatch.setattr(Source, "fetch", refuse)
+    with pytest.raises(AwsThrottled):
+        module.handle({}, Context())
+    output = capsys.readouterr().out
+    assert metrics_in(output)["AwsThrottled"] == [1.0]
+    assert "not done: slow down" in output
 
 
 def test_watch_drops_a_cluster_that_is_not_configured(load: Load, capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,7 +18,7 @@ from aws_lambda_powertools import Logger, Metrics
 
 from shiplap import settings as settings_module
 from shiplap.aws.session import client
-from shiplap.errors import AwsError
+from shiplap.errors import AwsError, ShiplapError
 from shiplap.ports import CatalogSource, CatalogStore, ClusterApi, DeadLetters, Meter
 from shiplap.provisioning.world import World
 from shiplap.settings import ClusterSettings, ResourceNames, Settings
@@ -97,10 +97,17 @@ class Install:
 
     @contextmanager
     def reporting(self, request_id: str) -> Iterator[None]:
-        """Log lines of the body carry the invocation's id; its metrics are written at the end, whatever happens."""
+        """Log lines of the body carry the invocation's id; its metrics are written at the end, whatever happens.
+
+        An error that ends the invocation is logged and counted by its name, and goes on to Lambda.
+        """
         self.logger.append_keys(request_id=request_id)
         try:
             yield
+        except ShiplapError as error:
+            self.meter.count(type(error).__name__)
+            self.logger.error("not done: %s", error, extra={"error": type(error).__name__})
+            raise
         finally:
             self.meter.flush()
 
