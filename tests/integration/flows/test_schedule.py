@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import zlib
+
+import msgspec
 import pytest
 
 from shiplap.api.nodeclaim import ClaimState
@@ -37,6 +40,23 @@ def test_pods_get_nodes_of_the_preferred_pool_and_are_in_service_in_the_end() ->
     assert len(stage.compute.launches) == len(launched)
     assert {claim.state for claim in stage.claims()} == {ClaimState.INITIALIZED}
     assert "NodeClaimsMissed" not in stage.meter.counts
+
+
+def test_recorded_decisions_hold_no_user_data() -> None:
+    stage = Stage()
+    change = msgspec.structs.replace
+    manifests = stage.settings.manifests
+    (node_class,) = manifests.node_classes
+    secret = change(node_class, spec=change(node_class.spec, user_data="#!/bin/sh\nexport TOKEN=s3cret"))
+    stage.settings = change(stage.settings, manifests=change(manifests, node_classes=(secret,)))
+    stage.add_pods(1)
+    launched_from = []
+    stage.compute.on_launch.append(lambda _instance, request, _type: launched_from.append(request.node_class))
+    stage.schedule()
+    assert launched_from == [secret]
+    ((record_id, document),) = stage.recorder.records.items()
+    assert stage.recorder.replay(record_id).snapshot.manifests.node_classes[0].spec.user_data is None
+    assert b"s3cret" not in zlib.decompress(document)
 
 
 def test_nothing_pending_changes_and_records_nothing() -> None:

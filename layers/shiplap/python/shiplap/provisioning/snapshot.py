@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import msgspec
 
 from shiplap.api.nodeclaim import LEAVING, ClaimState, NodeClaim
-from shiplap.api.types import EC2NodeClass
+from shiplap.api.types import EC2NodeClass, Manifests
 from shiplap.errors import AwsError, AwsThrottled, InvalidInput, StoreError, StoreThrottled
 from shiplap.instances.catalog import Catalog
 from shiplap.instances.nodeclass import ResolvedNodeClass
@@ -158,7 +158,7 @@ def sight_of(settings: ClusterSettings, glance: Glance, supply: Supply, world: W
         now=glance.at,
         view=glance.view,
         claims=glance.state.claims,
-        manifests=settings.manifests,
+        manifests=_without_user_data(settings.manifests),
         catalogs=catalogs,
         missed_pods=glance.missed_pods,
         piloted=leased | exploring(glance.state.claims, sold),
@@ -168,6 +168,13 @@ def sight_of(settings: ClusterSettings, glance: Glance, supply: Supply, world: W
         epoch=glance.state.epoch,
     )
     return Sight(snapshot, sold)
+
+
+def _without_user_data(manifests: Manifests) -> Manifests:
+    """Snapshots are recorded, users keep secrets in user data, and no decision reads it."""
+    change = msgspec.structs.replace
+    bare = (change(item, spec=change(item.spec, user_data=None)) for item in manifests.node_classes)
+    return change(manifests, node_classes=tuple(bare))
 
 
 def exploring(claims: tuple[NodeClaim, ...], sold: Mapping[str, tuple[InstanceType, ...]]) -> frozenset[str]:
