@@ -140,7 +140,16 @@ def test_nothing_is_no_document(text: str) -> None:
         ('{"a": NaN}', "f: not JSON: "),
         ('\n{"a": "\\ud800"}\n', "f: not JSON: "),
         ('{"a":' + "[" * 200_000, "f: its lists and mappings are nested too deeply"),
-        ("a: " + "[" * 5000 + "]" * 5000, "f: its lists and mappings are nested too deeply"),
+        ("a: " + "[" * 5000 + "]" * 5000, "f:1: nested more than 200 levels deep"),
+        ("[" * 100_000, "f:1: nested more than 200 levels deep"),
+        ("- " * 100_000, "f:1: nested more than 200 levels deep"),
+        ("? " * 100_000, "f:1: nested more than 200 levels deep"),
+        ("a: " + "[" * 150 + "]" * 149 + "\nb: " + "[" * 150, "f:2: not YAML:"),
+        (
+            "a0: &a0 [x, x, x, x, x, x, x, x]\n"
+            + "".join(f"a{n + 1}: &a{n + 1} [{', '.join([f'*a{n}'] * 8)}]\n" for n in range(8)),
+            "f:1: its aliases multiply to too many values",
+        ),
     ],
 )
 def test_what_cannot_be_read_is_named_with_its_line(text: str, message: str) -> None:

@@ -15,6 +15,14 @@ from shiplap.instances.types import LearnedCapacity, Observation
 
 POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {"containers": []}}
 
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+TERM = {"matchExpressions": [{"key": "a", "operator": "Is"}]}
+
+
+def of_spec(**spec: Any) -> dict[str, Any]:
+    return {**POD, "spec": spec}
+
 
 def write(folder: Path, name: str, content: Any) -> Path:
     file = folder / name
@@ -90,6 +98,34 @@ WRONG: dict[str, tuple[Any, tuple[str, ...]]] = {
         {"kind": "NodeClaim", "metadata": {"name": "c"}, "spec": {"requirements": [{"key": "k", "operator": "In"}]}},
         ("NodeClaim/c", "spec.requirements", "at least one value"),
     ),
+    "negative": (of_spec(containers=[{"resources": {"requests": {"cpu": "-1"}}}]), ("requests", "not be negative")),
+    "a number beyond 64 bits": (
+        of_spec(initContainers=[{"resources": {"limits": {"cpu": 10**30}}}]),
+        ("spec.initContainers[0].resources.limits", "must be written with a suffix"),
+    ),
+    "pod-level": (of_spec(resources={"requests": {"cpu": "x"}}), ("spec.resources.requests", "not a quantity")),
+    "priority": (of_spec(priority=2**31), ("spec.priority", "32 bits")),
+    "host port": (of_spec(containers=[{"ports": [{"hostPort": 65536}]}]), ("ports[0].hostPort", "65535")),
+    "toleration": (of_spec(tolerations=[{"operator": "Is"}]), ("tolerations[0].operator", "'Is'")),
+    "no term": (of_spec(affinity={"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": []}}}), ("at least one term",)),
+    "operator": (
+        of_spec(affinity={"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [TERM]}}}),
+        ("nodeSelectorTerms[0].matchExpressions[0]", "unknown operator 'Is'"),
+    ),
+    "operator of a preference": (
+        of_spec(affinity={"nodeAffinity": {PREFERRED: [{"weight": 1, "preference": TERM}]}}),
+        (f"{PREFERRED}[0].preference.matchExpressions[0]", "unknown operator 'Is'"),
+    ),
+    "creation": ({"kind": "Node", "metadata": {"name": "n", "creationTimestamp": "now"}}, ("creationTimestamp",)),
+    "time of an event": ({"kind": "Event", "metadata": {"name": "e"}, "eventTime": "now"}, ("eventTime", "a time")),
+    "daemon set": (
+        {
+            "kind": "DaemonSet",
+            "metadata": {"name": "d"},
+            "spec": {"template": {"spec": {"containers": [{"resources": {"requests": {"cpu": "x"}}}]}}},
+        },
+        ("DaemonSet/d", "spec.template.spec.containers[0].resources.requests", "not a quantity"),
+    ),
     "twice": ({"kind": "List", "items": [POD, POD]}, ("Pod/a", "is there twice")),
     "not an object": ("[1, 2]", ("expected a mapping",)),
     "not YAML": ("a: [", ("state",)),
@@ -112,7 +148,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         read_cluster_state([tmp_path / "nothing-there.yaml"])
 
 
-TYPE = {
+TYPE: dict[str, Any] = {
     "name": "t",
     "capacity": {"cpu": "4", "memory": "8Gi"},
     "overhead": {"cpu": "100m"},
@@ -134,6 +170,13 @@ def test_a_catalogue_is_taken_as_given(tmp_path: Path, name: str) -> None:
     assert offering.reservation_id == "r"
 
 
+NO_PRICE = "{zone: z, capacityType: spot, price: .nan}"
+
+
+def offered(**changes: Any) -> dict[str, Any]:
+    return {"instanceTypes": [{**TYPE, "offerings": [{**TYPE["offerings"][0], **changes}]}]}
+
+
 WRONG_CATALOGUES: dict[str, tuple[Any, tuple[str, ...]]] = {
     "no types": ({"types": []}, ("unknown field `types`".replace("`", ""),)),
     "unknown field": ({"instanceTypes": [{**TYPE, "colour": "red"}]}, ("instanceTypes", "colour")),
@@ -143,6 +186,16 @@ WRONG_CATALOGUES: dict[str, tuple[Any, tuple[str, ...]]] = {
         {"instanceTypes": [{**TYPE, "requirements": [{"key": "k", "operator": "Like", "values": ["v"]}]}]},
         ("instanceTypes[0].requirements[0]", "unknown operator"),
     ),
+    "negative": ({"instanceTypes": [{**TYPE, "capacity": {"cpu": "-4"}}]}, ("instanceTypes[0].capacity", "negative")),
+    "no name": ({"instanceTypes": [{**TYPE, "name": ""}]}, ("instanceTypes[0].name", "is empty")),
+    "no zone": (offered(zone=""), ("instanceTypes[0].offerings[0].zone", "is empty")),
+    "capacity type": (
+        offered(capacityType="free"),
+        ("offerings[0].capacityType", "'free'", "spot, on-demand, reserved"),
+    ),
+    "price": (offered(price=-1), ("offerings[0].price", "0 or more")),
+    "price that is no number": (f"instanceTypes: [{{name: t, capacity: {{}}, offerings: [{NO_PRICE}]}}]", ("price",)),
+    "reservation": (offered(reservationCapacity=-1), ("offerings[0].reservationCapacity", "0 or more")),
     "twice": ({"instanceTypes": [TYPE, TYPE]}, ("instanceTypes[1].name", "t is there twice")),
 }
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from shiplap.errors import InvalidInput
 from shiplap.instances.learned_file import dump, read
+from shiplap.instances.types import Observation
 from tests.unit.instances.given_instances import GIB, known, seen
 
 
@@ -29,4 +32,26 @@ def test_what_is_no_export(tmp_path: Path, text: str) -> None:
     path = tmp_path / "capacity.json"
     path.write_text(text)
     with pytest.raises(InvalidInput, match="not an export"):
+        read(path)
+
+
+def test_text_that_is_not_unicode(tmp_path: Path) -> None:
+    path = tmp_path / "capacity.json"
+    path.write_bytes(b'{"entries": [{"ami": "\xff"}]}')
+    with pytest.raises(InvalidInput, match="not an export"):
+        read(path)
+
+
+@pytest.mark.parametrize(
+    ("observation", "field"),
+    [
+        (seen("x", -1), "entries[0].recent[0].capacity.memory"),
+        (seen("x", 2**70), "entries[0].recent[0].capacity.memory"),
+        (msgspec.structs.replace(seen("x", GIB), observed_at=1e300), "entries[0].recent[0].observed_at"),
+    ],
+)
+def test_figures_no_node_reports(tmp_path: Path, observation: Observation, field: str) -> None:
+    path = tmp_path / "capacity.json"
+    path.write_bytes(dump([known(observation)]))
+    with pytest.raises(InvalidInput, match=re.escape(field)):
         read(path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import islice
 from typing import Any, ClassVar
 
 import yaml
@@ -12,7 +13,14 @@ import yaml
 from shiplap.errors import InvalidInput
 
 _TAG = "tag:yaml.org,2002:"
+_MAX_DEPTH = 200
+"""Levels of nesting that are read; the deepest schema of Kubernetes has some sixty."""
+_OPENERS = re.compile(r"[\[{]|[-?][ \t]+(?=[-?][ \t\r\n])")
+"""What can nest without indentation: flow collections, and sequences and complex keys on one line."""
 _LoaderBase: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+_ALIASED_VALUES = 100_000
+"""What aliases may add to a document's values; without them a text has fewer values than characters."""
 
 
 class _Loader(_LoaderBase):  # type: ignore[misc]
@@ -44,15 +52,35 @@ def read(source: str, text: str) -> Iterator[tuple[int, Any]]:
     Raises:
         InvalidInput: not YAML, a tag other than YAML's own, a key written twice, an alias inside of what it names.
     """
+    _refuse_depth(source, text)
     loader = _Loader(text)
     try:
         while loader.check_node():
             node = loader.get_node()
-            yield node.start_mark.line + 1, _Builder(source, loader).value(node)
+            yield node.start_mark.line + 1, _Builder(source, loader, len(text) + _ALIASED_VALUES).value(node)
     except yaml.YAMLError as error:
         raise _refusal(source, error) from error
     finally:
         loader.dispose()
+
+
+def _refuse_depth(source: str, text: str) -> None:
+    """Raises InvalidInput for text nested too deeply.
+
+    PyYAML's composer recurses in C without a limit and would end the process; its parser, asked here, does not recurse.
+    Most files show by their number of openers that they need not be parsed twice.
+    """
+    if sum(1 for _ in islice(_OPENERS.finditer(text), _MAX_DEPTH)) < _MAX_DEPTH:
+        return
+    depth = 0
+    try:
+        for event in yaml.parse(text, Loader=_Loader):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > _MAX_DEPTH:
+                reason = f"nested more than {_MAX_DEPTH} levels deep"
+                raise InvalidInput(source, reason, line=event.start_mark.line + 1 if event.start_mark else 0)
+    except yaml.YAMLError as error:
+        raise _refusal(source, error) from error
 
 
 @lru_cache(maxsize=8)
@@ -85,14 +113,18 @@ def line_of(text: str, position: int, path: tuple[str | int, ...]) -> int:
 
 
 class _Builder:
-    """Turns one document's nodes into dicts, lists and scalars."""
+    """Turns one document's nodes into dicts, lists and scalars; `most` bounds what aliases of aliases multiply to."""
 
-    def __init__(self, source: str, loader: Any) -> None:
+    def __init__(self, source: str, loader: Any, most: int) -> None:
         self._source = source
         self._loader = loader
+        self._left = most
         self._open: set[int] = set()
 
     def value(self, node: Any) -> Any:
+        self._left -= 1
+        if self._left < 0:
+            raise self._refusal(node, "its aliases multiply to too many values")
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node)
         if id(node) in self._open:

@@ -29,7 +29,6 @@ from shiplap.twins.capacity import TwinCapacity
 app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
-    no_args_is_help=True,
     help="The learned capacity: what nodes really gave, per AMI, instance type and kubelet settings.",
 )
 
@@ -143,15 +142,19 @@ def import_(
         for observation in new:
             store.observe(observation)
     done = _Imported(len(entries), len(new), len(observations) - len(new))
-    text = f"added {done.added} observations of {done.entries} entries; {done.known} were known already"
+    text = f"added {done.added} of {len(observations)} observations; {done.known} were known already"
     emit(done, output, lambda: Text(text))
 
 
 @app.command()
-def export(table: TableName = "", file: File = None) -> None:
-    """Print everything as JSON, in the format that `import` and `--file` read."""
+def export(table: TableName = "", file: File = None, output: Output = Format.JSON) -> None:
+    """Print everything as JSON, in the format that `import` and `--file` read; a table or YAML on demand."""
     with _store(table, file) as store:
-        sys.stdout.write(learned_file.dump(store.all()).decode())
+        known = store.all()
+    if output is Format.JSON:
+        sys.stdout.write(learned_file.dump(known).decode())
+    else:
+        emit({"entries": known}, output, lambda: _list_table([_row(entry) for entry in known]))
 
 
 @app.command()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from math import isfinite
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,6 +16,7 @@ import msgspec
 from shiplap.api.documents import Document, read_documents
 from shiplap.api.nodeclaim import ClaimState, NodeClaim, PodReference
 from shiplap.api.types import NodeClassReference, RequirementSpec
+from shiplap.cli import soundness
 from shiplap.errors import InvalidInput
 from shiplap.instances.types import InstanceType, LearnedCapacity, Offering
 from shiplap.kubernetes import labels
@@ -25,6 +27,7 @@ from shiplap.kubernetes.requirements import Requirement, Requirements, requireme
 from shiplap.scheduling.snapshot import ClusterView
 
 T = TypeVar("T")
+_CAPACITY_TYPES = (labels.SPOT, labels.ON_DEMAND, labels.RESERVED)
 DEFAULT_PODS = 110
 """Pods per node where a catalogue file says nothing, kubelet's own default."""
 
@@ -135,6 +138,8 @@ def read_catalog(path: Path) -> tuple[InstanceType, ...]:
     types: dict[str, InstanceType] = {}
     for place, entry in enumerate(entries):
         where = f"instanceTypes[{place}]"
+        if not entry.name:
+            raise InvalidInput(str(path), "is empty", field=f"{where}.name")
         if entry.name in types:
             raise InvalidInput(str(path), f"{entry.name} is there twice", field=f"{where}.name")
         types[entry.name] = _instance_type(str(path), where, entry)
@@ -159,6 +164,8 @@ def _observed_at(entry: LearnedCapacity) -> float:
 
 
 def _instance_type(source: str, where: str, entry: _TypeEntry) -> InstanceType:
+    for place, offering in enumerate(entry.offerings):
+        _check_offering(source, f"{where}.offerings[{place}]", offering)
     capacity = {PODS: DEFAULT_PODS} | _amounts(source, f"{where}.capacity", entry.capacity)
     return InstanceType(
         name=entry.name,
@@ -181,6 +188,20 @@ def _instance_type(source: str, where: str, entry: _TypeEntry) -> InstanceType:
     )
 
 
+def _check_offering(source: str, where: str, offering: _OfferingEntry) -> None:
+    """Raises InvalidInput for what no offering can be."""
+    if not offering.zone:
+        raise InvalidInput(source, "is empty", field=f"{where}.zone")
+    if offering.capacity_type not in _CAPACITY_TYPES:
+        reason = f"{offering.capacity_type!r} is none of {', '.join(_CAPACITY_TYPES)}"
+        raise InvalidInput(source, reason, field=f"{where}.capacityType")
+    if not (isfinite(offering.price) and offering.price >= 0):
+        raise InvalidInput(source, f"must be 0 or more, is {offering.price}", field=f"{where}.price")
+    if offering.reservation_capacity < 0:
+        reason = f"must be 0 or more, is {offering.reservation_capacity}"
+        raise InvalidInput(source, reason, field=f"{where}.reservationCapacity")
+
+
 def _requirements(source: str, where: str, entry: _TypeEntry) -> tuple[Requirement, ...]:
     parsed = []
     for place, item in enumerate(entry.requirements):
@@ -192,14 +213,14 @@ def _requirements(source: str, where: str, entry: _TypeEntry) -> tuple[Requireme
 
 
 def _amounts(source: str, field: str, quantities: dict[str, str | int | float]) -> dict[str, int]:
-    try:
-        return parse_resources(quantities)
-    except ValueError as error:
-        raise InvalidInput(source, str(error), field=field) from error
+    for where, reason in soundness.amounts(quantities, field):
+        raise InvalidInput(source, reason, field=where)
+    return parse_resources(quantities)
 
 
 def _pod(document: Document) -> Pod:
     pod = _object(document, Pod)
+    _sound(document, soundness.pod_spec(pod.spec, "spec"))
     try:
         pod_requests(pod)
     except ValueError as error:
@@ -210,32 +231,38 @@ def _pod(document: Document) -> Pod:
 def _node(document: Document) -> Node:
     node = _object(document, Node)
     for field, quantities in (("capacity", node.status.capacity), ("allocatable", node.status.allocatable)):
-        try:
-            parse_resources(quantities)
-        except ValueError as error:
-            raise _refused(document, f"status.{field}", str(error)) from error
+        _sound(document, soundness.amounts(quantities, f"status.{field}"))
     return node
+
+
+def _daemon_set(document: Document) -> DaemonSet:
+    daemon_set = _object(document, DaemonSet)
+    _sound(document, soundness.pod_spec(daemon_set.spec.template.spec, "spec.template.spec"))
+    return daemon_set
+
+
+def _event(document: Document) -> Event:
+    event = _object(document, Event)
+    _sound(document, soundness.event(event))
+    return event
 
 
 def _claim_object(document: Document) -> _ClaimObject:
     item = _object(document, _ClaimObject)
-    for field, check in (
-        ("status.allocatable", lambda: parse_resources(item.status.allocatable)),
-        ("spec.resources.requests", lambda: parse_resources(item.spec.resources.requests)),
-        ("spec.requirements", lambda: Requirements.of(item.spec.requirements)),
-    ):
-        try:
-            check()
-        except ValueError as error:
-            raise _refused(document, field, str(error)) from error
+    _sound(document, soundness.amounts(item.status.allocatable, "status.allocatable"))
+    _sound(document, soundness.amounts(item.spec.resources.requests, "spec.resources.requests"))
+    try:
+        Requirements.of(item.spec.requirements)
+    except ValueError as error:
+        raise _refused(document, "spec.requirements", str(error)) from error
     return item
 
 
 _READERS: dict[str, Callable[[Document], Any]] = {
     "Pod": _pod,
     "Node": _node,
-    "DaemonSet": lambda document: _object(document, DaemonSet),
-    "Event": lambda document: _object(document, Event),
+    "DaemonSet": _daemon_set,
+    "Event": _event,
     "NodeClaim": _claim_object,
 }
 
@@ -290,7 +317,14 @@ def _object(document: Document, kind: type[T]) -> T:
     name = getattr(item, "metadata").name  # noqa: B009 - every kind read here has metadata
     if not name:
         raise _refused(document, "metadata.name", "is missing; objects need a name of their own (not generateName)")
+    _sound(document, soundness.metadata(getattr(item, "metadata")))  # noqa: B009
     return item
+
+
+def _sound(document: Document, problems: soundness.Problems) -> None:
+    """Refuse an object at the first problem found."""
+    for field, reason in problems:
+        raise _refused(document, field, reason)
 
 
 def _without_nulls(value: Any) -> Any:

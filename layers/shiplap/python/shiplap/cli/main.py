@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Sequence
 
 import typer
 
@@ -22,6 +23,9 @@ _COMMANDS = {
     "plan": ("shiplap.cli.plan", "plan", "What would be launched for this cluster state and these manifests."),
     "validate": ("shiplap.cli.validate", "validate", "Check manifests: file, line, field, reason."),
 }
+
+_LISTS = {"plan": ("--cluster-state", "--manifests")}
+"""Options that take several values, as a shell writes them for `--manifests pools/*.yaml`."""
 
 
 def main() -> None:
@@ -42,13 +46,29 @@ def run(arguments: list[str]) -> int:
         fail(f"no such command {name!r}; known are {', '.join(_COMMANDS)}")
         return 2
     try:
-        return _invoke(name, arguments[1:])
+        return _invoke(name, _spread(arguments[1:], _LISTS.get(name, ())))
     except ShiplapError as error:
         fail(str(error))
         return 2 if isinstance(error, InvalidInput) else 1
     except BrokenPipeError:  # the reader, for example `head`, has seen enough
         sys.stderr.close()
         return 0
+
+
+def _spread(arguments: list[str], options: Sequence[str]) -> list[str]:
+    """`--option a b` as `--option a --option b`, which is how Typer takes a list; `-` alone is a value."""
+    spread: list[str] = []
+    current, taken = "", False
+    for argument in arguments:
+        if argument.startswith("-") and argument != "-":
+            name, _, value = argument.partition("=")
+            current = name if name in options else ""
+            spread.append(argument)
+            taken = bool(value)
+        else:
+            spread += [current, argument] if current and taken else [argument]
+            taken = True
+    return spread
 
 
 def _invoke(name: str, arguments: list[str]) -> int:

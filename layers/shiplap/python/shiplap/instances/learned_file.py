@@ -8,7 +8,10 @@ from pathlib import Path
 import msgspec
 
 from shiplap.errors import InvalidInput
-from shiplap.instances.types import LearnedCapacity
+from shiplap.instances.types import LearnedCapacity, Observation
+from shiplap.kubernetes.quantity import LARGEST
+
+_YEAR_10000 = 253_402_300_800
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -22,11 +25,27 @@ def read(path: Path) -> tuple[LearnedCapacity, ...]:
         InvalidInput: the file cannot be read or is not an export.
     """
     try:
-        return msgspec.json.decode(path.read_bytes(), type=_File).entries
+        entries = msgspec.json.decode(path.read_bytes(), type=_File).entries
     except OSError as error:
         raise InvalidInput(str(path), error.strerror or str(error)) from error
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InvalidInput(str(path), f"not an export of learned capacity: {error}") from error
+    for place, entry in enumerate(entries):
+        for number, seen in enumerate(entry.recent):
+            _check(path, f"entries[{place}].recent[{number}]", seen)
+    return entries
+
+
+def _check(path: Path, where: str, seen: Observation) -> None:
+    """Raises InvalidInput for amounts and times that no node reports."""
+    for field in ("capacity", "allocatable", "predicted"):
+        for resource, amount in getattr(seen, field).items():
+            if not 0 <= amount <= LARGEST:
+                reason = f"must be from 0 to {LARGEST}, is {amount}"
+                raise InvalidInput(str(path), reason, field=f"{where}.{field}.{resource}")
+    if not 0 <= seen.observed_at < _YEAR_10000:
+        reason = f"expected seconds since 1970, is {seen.observed_at}"
+        raise InvalidInput(str(path), reason, field=f"{where}.observed_at")
 
 
 def dump(entries: Iterable[LearnedCapacity]) -> bytes:

@@ -17,6 +17,9 @@ MEMORY = "memory"
 PODS = "pods"
 EPHEMERAL_STORAGE = "ephemeral-storage"
 
+LARGEST = 2**57
+"""No amount counts as more: 128 PiB is beyond any node, and dozens of them still add up within 64 bits."""
+
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60}
 _DECIMAL = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "E": 10**18}
 _FACTORS = {
@@ -46,13 +49,13 @@ def parse_quantity(text: str | int | float) -> Decimal:
 
 @lru_cache(maxsize=65536)
 def parse_amount(resource: str, text: str | int | float) -> int:
-    """A quantity of `resource` in its canonical unit, rounded up.
+    """A quantity of `resource` in its canonical unit, rounded up; `LARGEST` at most.
 
     Raises:
         ValueError: the text is not a quantity.
     """
     value = parse_quantity(text)
-    return ceil(value * 1000) if resource == CPU else ceil(value)
+    return min(ceil(value * 1000) if resource == CPU else ceil(value), LARGEST)
 
 
 def parse_resources(quantities: Mapping[str, str | int | float]) -> dict[str, int]:

@@ -1,0 +1,85 @@
+"""The `shiplap` command itself: which command is meant, how lists are written, what the exit code says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from shiplap.cli.main import run
+from tests.unit.cli.test_plan_command import CATALOG, NODE_CLASS, POOL
+
+
+def pod(name: str) -> dict[str, object]:
+    requests = {"requests": {"cpu": "1"}}
+    tolerations = [{"operator": "Exists"}]
+    return {
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {"containers": [{"name": "c", "resources": requests}], "tolerations": tolerations},
+    }
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.json").write_text(json.dumps(pod(name)))
+    (tmp_path / "pools.yaml").write_text(yaml.safe_dump(POOL))
+    (tmp_path / "classes.yaml").write_text(yaml.safe_dump(NODE_CLASS))
+    (tmp_path / "catalog.json").write_text(json.dumps(CATALOG))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--cluster-state", "a.json", "b.json", "--manifests", "pools.yaml", "classes.yaml"],
+        ["--cluster-state", "a.json", "--cluster-state=b.json", "--manifests=pools.yaml", "classes.yaml"],
+        ["--manifests", "pools.yaml", "--manifests", "classes.yaml", "--cluster-state=a.json", "b.json"],
+    ],
+)
+def test_an_option_takes_several_files(
+    files: Path, arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(files)
+    assert run(["plan", *arguments, "--catalog", "catalog.json", "-o", "json"]) == 0
+    (claim,) = json.loads(capsys.readouterr().out)["nodeClaims"]
+    assert claim["pods"] == ["default/a", "default/b"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["plan", "--cluster-state", "a.json", "--manifests", "pools.yaml", "-o", "json", "b.json"],
+        ["plan", "a.json", "--cluster-state", "a.json", "--manifests", "pools.yaml"],
+        ["plan", "--manifests", "pools.yaml", "--cluster-state"],
+        ["capacity"],
+        ["capacity", "learn"],
+        ["learn"],
+    ],
+)
+def test_what_cannot_be_meant_is_one_line(
+    files: Path, arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(files)
+    assert run(arguments) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert len(said.err.splitlines()) == 1
+    assert len(said.err) > len("shiplap: \n")
+
+
+@pytest.mark.parametrize("quantity", ["1e99", "100E", "9999999Ei", "1" * 5000])
+def test_amounts_beyond_any_node_are_planned_as_such(
+    files: Path, quantity: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(files)
+    huge = pod("a")
+    huge["spec"]["containers"] = [{"name": str(n), "resources": {"requests": {"memory": quantity}}} for n in range(3)]  # type: ignore[index]
+    (files / "huge.json").write_text(json.dumps(huge))
+    asked = ["plan", "--cluster-state", "huge.json", "--manifests", "pools.yaml", "--catalog", "catalog.json"]
+    assert run([*asked, "-o", "json"]) == 1
+    (left_out,) = json.loads(capsys.readouterr().out)["unschedulable"]
+    assert left_out["nearest"]["resource"] == "memory"
