@@ -130,7 +130,6 @@ def test_malformed_quantities_are_reported_and_block_nobody_else() -> None:
             },
             "podAffinity",
         ),
-        ({"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}, "persistent volume claims"),
         ({"resourceClaims": [{"name": "gpu"}]}, "resource claims"),
     ],
 )

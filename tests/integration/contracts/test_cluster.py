@@ -30,6 +30,9 @@ from shiplap.settings import ClusterSettings
 from shiplap.twins.clock import TwinClock
 from shiplap.twins.cluster import ApiServer, TwinCluster
 
+CLAIMED = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+"""A volume of a pod that stands for the claim `data`."""
+
 RBAC = Path(__file__).parents[3] / "docs" / "rbac.yaml"
 
 
@@ -116,6 +119,63 @@ def test_view_holds_pending_and_bound_pods_nodes_daemon_sets_and_scale_ups(api: 
     assert [d.spec.template.spec.containers[0].name for d in view.daemon_sets] == ["agent"]
     assert [(e.reason, e.involved_object.name) for e in view.events] == [("TriggeredScaleUp", "pending")]
     assert view.version == server.resource_version
+
+
+def with_storage(server: ApiServer) -> None:
+    bound = {"storageClassName": "fast", "volumeName": "v"}
+    server.create("persistentvolumeclaims", {"metadata": {"name": "data"}, "spec": bound, "status": {"phase": "Bound"}})
+    term = {"matchExpressions": [{"key": "topology.ebs.csi.aws.com/zone", "operator": "In", "values": ["a"]}]}
+    spec = {
+        "csi": {"driver": "ebs.csi.aws.com", "volumeHandle": "vol-1"},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}},
+    }
+    server.create("persistentvolumes", {"metadata": {"name": "v"}, "spec": spec})
+    server.create("storageclasses", {"metadata": {"name": "fast"}, "provisioner": "ebs.csi.aws.com"})
+    drivers = [{"name": "ebs.csi.aws.com", "nodeID": "i-1", "allocatable": {"count": 25}}]
+    server.create("csinodes", {"metadata": {"name": "n1"}, "spec": {"drivers": drivers}})
+    server.create("csinodes", {"metadata": {"name": "n2"}, "spec": {"drivers": None}})
+
+
+def test_storage_is_listed_for_a_pending_pod_with_claims(api: ClusterApi, server: ApiServer) -> None:
+    server.create("pods", pod("p", volumes=[CLAIMED]))
+    with_storage(server)
+    view = api.view()
+    (claim,) = view.persistent_volume_claims
+    assert (claim.metadata.namespace, claim.spec.volume_name, claim.status.phase) == ("default", "v", "Bound")
+    (volume,) = view.persistent_volumes
+    assert volume.spec.csi is not None
+    assert volume.spec.csi.driver == "ebs.csi.aws.com"
+    assert volume.spec.node_affinity is not None
+    assert volume.spec.node_affinity.required is not None
+    assert volume.spec.node_affinity.required.node_selector_terms[0].match_expressions[0].values == ("a",)
+    assert [(c.metadata.name, c.volume_binding_mode) for c in view.storage_classes] == [("fast", "Immediate")]
+    first, second = view.csi_nodes
+    assert [(d.name, d.allocatable and d.allocatable.count) for d in first.spec.drivers or ()] == [
+        ("ebs.csi.aws.com", 25)
+    ]
+    assert second.spec.drivers is None
+
+
+@pytest.mark.parametrize(
+    ("leaving", "volumes", "listed"),
+    [
+        ({}, [CLAIMED], False),
+        ({"unschedulable": True}, [CLAIMED], True),
+        ({"taints": [{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]}, [CLAIMED], True),
+        ({"unschedulable": True}, [{"name": "scratch", "emptyDir": {}}], False),
+    ],
+)
+def test_storage_of_bound_pods_is_listed_when_their_node_is_on_its_way_out(
+    api: ClusterApi, server: ApiServer, leaving: dict, volumes: list, listed: bool
+) -> None:
+    server.create("nodes", node("n1", **leaving))
+    server.create("pods", pod("bound", volumes=volumes))
+    server.bind("bound", "n1")
+    server.create("pods", pod("pending", volumes=[{"name": "settings", "configMap": {"name": "c"}}]))
+    with_storage(server)
+    view = api.view()
+    storage = (view.persistent_volume_claims, view.persistent_volumes, view.storage_classes, view.csi_nodes)
+    assert [len(kind) for kind in storage] == ([1, 1, 1, 2] if listed else [0, 0, 0, 0])
 
 
 def test_lists_longer_than_a_page_are_complete_and_sorted(api: ClusterApi, server: ApiServer) -> None:
@@ -407,7 +467,7 @@ class TestHttp:
 
     def test_the_role_permits_exactly_what_the_client_asks_for(self, http: KubeHttpServer, server: ApiServer) -> None:
         server.create("nodes", node("n1"))
-        server.create("pods", pod("p"))
+        server.create("pods", pod("p", volumes=[CLAIMED]))
         api = client_of(http.endpoint)
         view = api.view()
         api.pending_pods()

@@ -24,6 +24,7 @@ from shiplap.kubernetes.objects import DaemonSet, Event, Node, ObjectMeta, Pod, 
 from shiplap.kubernetes.quantity import PODS, parse_resources
 from shiplap.kubernetes.requests import pod_requests
 from shiplap.kubernetes.requirements import Requirement, Requirements, requirement
+from shiplap.kubernetes.volumes import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from shiplap.scheduling.snapshot import ClusterView
 
 T = TypeVar("T")
@@ -95,7 +96,10 @@ class _CatalogFile(_Fields, frozen=True, forbid_unknown_fields=True):
 
 
 def read_cluster_state(paths: Sequence[Path]) -> ClusterState:
-    """Read Pods, Nodes, DaemonSets, Events and NodeClaims from files, folders or `-`; other kinds are passed over.
+    """Read Pods, Nodes, DaemonSets, Events, NodeClaims and storage objects; other kinds are passed over.
+
+    Args:
+        paths: files, folders or `-`.
 
     Raises:
         InvalidInput: something cannot be read, has a malformed field, or is there twice.
@@ -121,6 +125,10 @@ def read_cluster_state(paths: Sequence[Path]) -> ClusterState:
         nodes=tuple(found["Node"]),
         daemon_sets=tuple(found["DaemonSet"]),
         events=tuple(found["Event"]),
+        persistent_volume_claims=tuple(found["PersistentVolumeClaim"]),
+        persistent_volumes=tuple(found["PersistentVolume"]),
+        storage_classes=tuple(found["StorageClass"]),
+        csi_nodes=tuple(found["CSINode"]),
     )
     return ClusterState(view, tuple(_claim(item, found["Pod"]) for item in found["NodeClaim"]))
 
@@ -264,6 +272,10 @@ _READERS: dict[str, Callable[[Document], Any]] = {
     "DaemonSet": _daemon_set,
     "Event": _event,
     "NodeClaim": _claim_object,
+    "PersistentVolumeClaim": lambda document: _object(document, PersistentVolumeClaim),
+    "PersistentVolume": lambda document: _object(document, PersistentVolume),
+    "StorageClass": lambda document: _object(document, StorageClass),
+    "CSINode": lambda document: _object(document, CSINode),
 }
 
 

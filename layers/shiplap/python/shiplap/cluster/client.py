@@ -12,6 +12,7 @@ import msgspec
 from shiplap.cluster.transport import MERGE_PATCH, Transport, error_of
 from shiplap.errors import ClusterError, ObjectConflict, ResourceVersionGone
 from shiplap.kubernetes.objects import DaemonSet, Event, Node, ObjectMeta, Pod, Taint
+from shiplap.kubernetes.volumes import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass, storage_matters
 from shiplap.kubernetes.wire import (
     BOUND_PODS,
     PENDING_PODS,
@@ -30,7 +31,7 @@ _PODS = "/api/v1/pods"
 _NODES = "/api/v1/nodes"
 _WATCHED: dict[str, tuple[str, str]] = {"pods": (_PODS, PENDING_PODS), "nodes": (_NODES, "")}
 
-Item = TypeVar("Item", Pod, Node, DaemonSet, Event)
+Item = TypeVar("Item", Pod, Node, DaemonSet, Event, PersistentVolumeClaim, PersistentVolume, StorageClass, CSINode)
 Decoded = TypeVar("Decoded")
 
 
@@ -65,6 +66,10 @@ _PODS_PAGE = msgspec.json.Decoder(_Page[Pod])
 _NODES_PAGE = msgspec.json.Decoder(_Page[Node])
 _DAEMON_SETS_PAGE = msgspec.json.Decoder(_Page[DaemonSet])
 _EVENTS_PAGE = msgspec.json.Decoder(_Page[Event])
+_CLAIMS_PAGE = msgspec.json.Decoder(_Page[PersistentVolumeClaim])
+_VOLUMES_PAGE = msgspec.json.Decoder(_Page[PersistentVolume])
+_CLASSES_PAGE = msgspec.json.Decoder(_Page[StorageClass])
+_CSI_NODES_PAGE = msgspec.json.Decoder(_Page[CSINode])
 _FRAME = msgspec.json.Decoder(_Frame)
 _MARKER = msgspec.json.Decoder(_Marker)
 _POD = msgspec.json.Decoder(Pod)
@@ -81,7 +86,8 @@ class KubernetesClient:
         """Nodes, pending and bound pods, DaemonSets and Cluster Autoscaler's scale-ups, listed one after the other.
 
         Pending pods are listed before bound ones, so that a pod bound in between is seen twice and counts as bound,
-        rather than not at all; nodes come first, so that no node appears without the pods bound to it.
+        rather than not at all; nodes come first, so that no node appears without the pods bound to it. Storage objects
+        are listed only when they matter, claims before the volumes they may just have been bound to.
         """
         nodes = self.nodes()
         pending, version = self._pods(PENDING_PODS)
@@ -89,13 +95,14 @@ class KubernetesClient:
         seen = {pod.metadata.uid for pod in bound}
         daemon_sets, _ = self._list(_DAEMON_SETS_PAGE, "/apis/apps/v1/daemonsets", "")
         events, _ = self._list(_EVENTS_PAGE, "/api/v1/events", SCALE_UP_EVENTS)
-        return ClusterView(
+        view = ClusterView(
             pods=(*(pod for pod in pending if pod.metadata.uid not in seen), *bound),
             nodes=nodes,
             daemon_sets=daemon_sets,
             events=events,
             version=version,
         )
+        return self._with_storage(view) if storage_matters(view.pods, nodes) else view
 
     def pending_pods(self) -> tuple[Pod, ...]:
         """Unfinished pods without a node, sorted by namespace and name."""
@@ -169,6 +176,15 @@ class KubernetesClient:
             self._transport.send("POST", f"/api/v1/namespaces/{body['metadata']['namespace']}/events", body)
         except ObjectConflict:
             pass  # the name is a digest of the event: it is there already
+
+    def _with_storage(self, view: ClusterView) -> ClusterView:
+        return msgspec.structs.replace(
+            view,
+            persistent_volume_claims=self._list(_CLAIMS_PAGE, "/api/v1/persistentvolumeclaims", "")[0],
+            persistent_volumes=self._list(_VOLUMES_PAGE, "/api/v1/persistentvolumes", "")[0],
+            storage_classes=self._list(_CLASSES_PAGE, "/apis/storage.k8s.io/v1/storageclasses", "")[0],
+            csi_nodes=self._list(_CSI_NODES_PAGE, "/apis/storage.k8s.io/v1/csinodes", "")[0],
+        )
 
     def _pods(self, selector: str) -> tuple[tuple[Pod, ...], str]:
         return self._list(_PODS_PAGE, _PODS, selector)

@@ -123,6 +123,19 @@ def requirement(key: str, operator: str, values: Collection[str] = (), min_value
     raise ValueError(f"{key}: unknown operator {operator!r}; known are {', '.join(OPERATORS)}")
 
 
+def contradiction(entries: Collection[Requirement]) -> str | None:
+    """Requirements on one label that no node can meet together, or None.
+
+    In the algebra nothing left means that the label must not exist, which a node without it would satisfy although a
+    value is asked for.
+    """
+    for key, merged in Requirements(entries).items():
+        mine = [entry for entry in entries if entry.key == key]
+        if merged.operator == "DoesNotExist" and not all(entry.forbids_nothing_defined for entry in mine):
+            return " and ".join(str(entry) for entry in mine)
+    return None
+
+
 def written(item: Requirement) -> list[tuple[str, str, tuple[str, ...]]]:
     """The (key, operator, values) lines that express a requirement; two when it has both bounds."""
     lines: list[tuple[str, str, tuple[str, ...]]] = []

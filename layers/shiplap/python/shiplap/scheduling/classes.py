@@ -7,7 +7,7 @@ class.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -23,7 +23,8 @@ from shiplap.kubernetes.objects import (
     Toleration,
 )
 from shiplap.kubernetes.requests import pod_requests
-from shiplap.kubernetes.requirements import Requirement, Requirements, requirement
+from shiplap.kubernetes.requirements import Requirement, Requirements, contradiction, requirement
+from shiplap.scheduling.volumes import NO_VOLUMES, VolumeNeeds
 
 _CAPACITY_TYPES = frozenset({labels.ON_DEMAND, labels.SPOT, labels.RESERVED})
 
@@ -34,8 +35,10 @@ HostPort = tuple[int, str, str]
 class PodClass(msgspec.Struct, eq=False):
     """Pods with equal constraints and requests.
 
-    `terms` are the alternatives of required node affinity joined with the node selector, in the order written; there is
-    at least one. `problem` says why none of them can be planned at all; `members` are in placing order.
+    `terms` are the alternatives a node is chosen by: node selector, required node affinity and volumes, in the order
+    written; there is at least one. `own_terms` holds, for each of them, the part the pod itself asks for: what its
+    volumes add says nothing about the domains its pods may spread over. `problem` says why none of them can be planned
+    at all; `members` are in placing order.
     """
 
     requests: dict[str, int]
@@ -46,6 +49,8 @@ class PodClass(msgspec.Struct, eq=False):
     missed: bool = False
     problem: str = ""
     keeps_off: bool = False
+    own_terms: tuple[Requirements, ...] = ()
+    volumes: VolumeNeeds = NO_VOLUMES
     members: list[Pod] = msgspec.field(default_factory=list)
     index: int = -1
 
@@ -58,8 +63,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 def signature(spec: PodSpec) -> bytes:
-    """Equal bytes mean equal constraints and requests. Volumes count only when they are claims."""
-    volumes = [v for v in spec.volumes if v.persistent_volume_claim or v.ephemeral] if spec.volumes else None
+    """Equal bytes mean equal constraints and requests, volumes aside."""
     return _encode(
         (
             spec.containers,
@@ -72,7 +76,6 @@ def signature(spec: PodSpec) -> bytes:
             spec.resources,
             spec.priority,
             spec.resource_claims,
-            volumes,
         )
     )
 
@@ -84,24 +87,30 @@ def encode_status(status: PodStatus) -> bytes:
     )
 
 
-def group(pods: Iterable[Pod], missed: Collection[str] = ()) -> list[PodClass]:
+def group(
+    pods: Iterable[Pod],
+    missed: Collection[str] = (),
+    volumes: Mapping[str, VolumeNeeds] | None = None,
+) -> list[PodClass]:
     """The classes of these pods, in placing order: cpu, then memory descending, then age and name of the first member.
 
     Args:
         pods: pending pods, in any order.
         missed: uids of pods that may not rely on unverified estimates.
+        volumes: what the volumes of a pod ask for, by `namespace/name`.
     """
-    by_signature: dict[tuple[bytes, bool], list[Pod]] = {}
+    by_signature: dict[tuple[bytes, bool, VolumeNeeds], list[Pod]] = {}
     for pod in pods:
-        key = (signature(pod.spec), bool(missed) and pod.metadata.uid in missed)
+        needs = volumes.get(pod.key, NO_VOLUMES) if volumes else NO_VOLUMES
+        key = (signature(pod.spec), bool(missed) and pod.metadata.uid in missed, needs)
         members = by_signature.get(key)
         if members is None:
             by_signature[key] = [pod]
         else:
             members.append(pod)
     merged: dict[object, PodClass] = {}
-    for (_, pod_missed), members in by_signature.items():
-        fresh = describe(members[0], missed=pod_missed)
+    for (_, pod_missed, needs), members in by_signature.items():
+        fresh = describe(members[0], missed=pod_missed, volumes=needs)
         known = merged.setdefault(_identity(fresh), fresh)
         known.members.extend(members)
     classes = list(merged.values())
@@ -113,11 +122,11 @@ def group(pods: Iterable[Pod], missed: Collection[str] = ()) -> list[PodClass]:
     return classes
 
 
-def describe(pod: Pod, *, missed: bool = False) -> PodClass:
+def describe(pod: Pod, *, missed: bool = False, volumes: VolumeNeeds = NO_VOLUMES) -> PodClass:
     """The class of one pod, without members. What is wrong with the pod becomes its `problem`."""
     try:
         requests = pod_requests(pod)
-        terms = node_terms(pod.spec, strict=True)
+        own_terms, terms = _with_volumes(node_terms(pod.spec, strict=True), volumes)
         problem = _unsupported(pod)
     except ValueError as error:
         return PodClass({"pods": 1}, (Requirements(),), priority=pod.spec.priority, problem=str(error))
@@ -130,6 +139,8 @@ def describe(pod: Pod, *, missed: bool = False) -> PodClass:
         missed=missed,
         problem=problem,
         keeps_off=any(_keeps_off(term) for term in terms),
+        own_terms=own_terms,
+        volumes=volumes,
     )
 
 
@@ -154,27 +165,34 @@ def node_terms(spec: PodSpec, *, strict: bool) -> tuple[Requirements, ...]:
     if strict:
         for entry in (entry for entries in written for entry in entries):
             _refuse_restricted(entry)
-    possible = [entries for entries in written if _contradiction(entries) is None]
+    possible = [entries for entries in written if contradiction(entries) is None]
     if not possible:
-        raise InvalidPod(f"contradicts itself: {_contradiction(written[0])}")
+        raise InvalidPod(f"contradicts itself: {contradiction(written[0])}")
     return tuple(map(Requirements, possible))
+
+
+def _with_volumes(
+    own: tuple[Requirements, ...], volumes: VolumeNeeds
+) -> tuple[tuple[Requirements, ...], tuple[Requirements, ...]]:
+    """The pod's own terms, each repeated for the alternatives of its volumes that it can be met with, and both joined.
+
+    Raises:
+        InvalidPod: no combination can ever be met.
+    """
+    if volumes.alternatives == NO_VOLUMES.alternatives:
+        return own, own
+    if not volumes.alternatives:
+        raise InvalidPod("incompatible volume requirements: its volumes cannot be used on one node")
+    pairs = [(term, other) for term in own for other in volumes.alternatives]
+    conflicts = [contradiction([*term.values(), *other.values()]) for term, other in pairs]
+    possible = [pair for pair, conflict in zip(pairs, conflicts, strict=True) if conflict is None]
+    if not possible:
+        raise InvalidPod(f"incompatible volume requirements: {conflicts[0]}")
+    return tuple(term for term, _ in possible), tuple(term.and_(other.values()) for term, other in possible)
 
 
 def _requirement(expression: NodeSelectorRequirement) -> Requirement:
     return requirement(expression.key, expression.operator, expression.values)
-
-
-def _contradiction(entries: Sequence[Requirement]) -> str | None:
-    """Requirements on one label that no node can meet together, or None.
-
-    In the algebra nothing left means that the label must not exist, which a node without it would satisfy although
-    the pod asks for a value.
-    """
-    for key, merged in Requirements(entries).items():
-        mine = [entry for entry in entries if entry.key == key]
-        if merged.operator == "DoesNotExist" and not all(entry.forbids_nothing_defined for entry in mine):
-            return " and ".join(str(entry) for entry in mine)
-    return None
 
 
 def host_ports(spec: PodSpec) -> frozenset[HostPort]:
@@ -232,8 +250,6 @@ def _unsupported(pod: Pod) -> str:
         return "not supported yet: required podAffinity"
     if affinity is not None and affinity.pod_anti_affinity is not None and affinity.pod_anti_affinity.required:
         return "not supported yet: required podAntiAffinity"
-    if any(volume.persistent_volume_claim is not None or volume.ephemeral is not None for volume in spec.volumes):
-        return "not supported yet: volumes of persistent volume claims"
     if spec.resource_claims:
         return "not supported yet: dynamic resource claims"
     return ""
@@ -243,6 +259,9 @@ def _identity(item: PodClass) -> object:
     return (
         frozenset(item.requests.items()),
         item.terms,
+        item.own_terms,
+        item.volumes.private,
+        item.volumes.shared,
         item.tolerations,
         item.ports,
         item.priority,

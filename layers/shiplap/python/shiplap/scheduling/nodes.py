@@ -36,6 +36,7 @@ class NodeTable:
         self._taints_of: Ints = np.array([number[room.taints] for room in rooms], np.int64)
         self.has_preferences = any(t.effect == "PreferNoSchedule" for taints in self._taint_sets for t in taints)
         self._ports: list[set[HostPort]] = [set() for _ in rooms]
+        self._attachments = [room.attachments for room in rooms]
         self._estimated: Bools = np.array([room.estimated for room in rooms], np.bool_)
         self.free: Ints = self._initial_room(daemons)
         self.placed: list[list[Pod]] = [[] for _ in rooms]
@@ -47,6 +48,7 @@ class NodeTable:
         twin.free = self.free.copy()
         twin.placed = [list(pods) for pods in self.placed]
         twin._ports = [set(ports) for ports in self._ports]
+        twin._attachments = [known and known.copy() for known in self._attachments]
         return twin
 
     def _initial_room(self, daemons: Sequence[Daemon]) -> Ints:
@@ -96,19 +98,29 @@ class NodeTable:
         if item.ports:
             for place in np.flatnonzero(many).tolist():
                 many[place] = 0 if ports_collide(item.ports, self._ports[place]) else 1
+        if item.volumes.attaches:
+            for place in np.flatnonzero(many).tolist():
+                many[place] = min(many[place], self._volume_room(item, place))
         return many
 
     def takes(self, item: PodClass, place: int, requests: Ints) -> bool:
-        """Whether one node has room and free host ports for one pod of a class that suits it."""
-        return bool((self.free[place] >= requests)[requests > 0].all()) and not (
-            item.ports and ports_collide(item.ports, self._ports[place])
-        )
+        """Whether one node has room, free host ports and places for volumes for one pod of a class that suits it."""
+        if item.ports and ports_collide(item.ports, self._ports[place]):
+            return False
+        return bool((self.free[place] >= requests)[requests > 0].all()) and self._volume_room(item, place) > 0
 
     def place(self, item: PodClass, place: int, pods: Sequence[Pod], requests: Ints) -> None:
         """Put pods of a class on a node."""
         self.free[place] -= requests * len(pods)
         self.placed[place].extend(pods)
         self._ports[place] |= item.ports
+        attachments = self._attachments[place]
+        if attachments is not None:
+            attachments.add(item.volumes, len(pods))
+
+    def _volume_room(self, item: PodClass, place: int) -> int:
+        attachments = self._attachments[place]
+        return PLENTY if attachments is None else attachments.room(item.volumes)
 
     def _tolerated(self, tolerations: Sequence[Toleration], *, soft: bool) -> Bools:
         verdicts = [untolerated(taints, tolerations, ignore_preferences=soft) is None for taints in self._taint_sets]

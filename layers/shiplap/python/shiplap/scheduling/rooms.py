@@ -19,6 +19,7 @@ from shiplap.kubernetes.timestamps import epoch
 from shiplap.scheduling.lanes import Lane
 from shiplap.scheduling.resources import Ints
 from shiplap.scheduling.universe import careful_allocatable
+from shiplap.scheduling.volumes import Attachments
 
 STARTING_S = 900.0
 """How long a foreign node that is not Ready counts as one that is about to be."""
@@ -28,6 +29,7 @@ _OVER = frozenset({ClaimState.GONE, ClaimState.FAILED})
 
 class Room(msgspec.Struct, eq=False):
     """One node to fill. `labels` are certain; `possible` holds what an unlaunched claim has not decided yet, as do the
+    `attachments` are the volumes on it where their number is limited: on nodes whose CSI drivers have registered.
     labels of the instance types (places in the lane's catalogue) it may become. `net` [resources] is what is left for
     pods next to daemons where that follows from the types, not from a Node.
 
@@ -43,6 +45,7 @@ class Room(msgspec.Struct, eq=False):
     lane: Lane | None = None
     types: tuple[int, ...] = ()
     net: Ints | None = None
+    attachments: Attachments | None = None
     pods: list[Pod] = msgspec.field(default_factory=list)
     promised: frozenset[str] = frozenset()
     estimated: bool = False

@@ -11,6 +11,7 @@ from shiplap.api.nodeclaim import NodeClaim
 from shiplap.api.types import Manifests
 from shiplap.instances.types import InstanceType
 from shiplap.kubernetes.objects import DaemonSet, Event, Node, Pod
+from shiplap.kubernetes.volumes import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 
 
 class NodeClassCatalog(msgspec.Struct, frozen=True):
@@ -38,13 +39,20 @@ class SchedulingSettings(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ClusterView(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The cluster's objects as listed. `pods` holds bound and pending ones; `events` only Cluster Autoscaler's."""
+    """The cluster's objects as listed. `pods` holds bound and pending ones; `events` only Cluster Autoscaler's.
+
+    The storage objects, which come last, are empty when no pod that needs a node has claims.
+    """
 
     pods: tuple[Pod, ...] = ()
     nodes: tuple[Node, ...] = ()
     daemon_sets: tuple[DaemonSet, ...] = ()
     events: tuple[Event, ...] = ()
     version: str = ""
+    persistent_volume_claims: tuple[PersistentVolumeClaim, ...] = ()
+    persistent_volumes: tuple[PersistentVolume, ...] = ()
+    storage_classes: tuple[StorageClass, ...] = ()
+    csi_nodes: tuple[CSINode, ...] = ()
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -12,6 +12,7 @@ from shiplap.instances.types import InstanceType
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.kubernetes.quantity import parse_resources
+from shiplap.kubernetes.volumes import has_claims
 from shiplap.scheduling import classes, pods
 from shiplap.scheduling.classes import PodClass
 from shiplap.scheduling.daemons import Daemon, daemons_of
@@ -22,6 +23,7 @@ from shiplap.scheduling.resources import Axis, Ints
 from shiplap.scheduling.rooms import leaving, pair, rooms_of
 from shiplap.scheduling.snapshot import NodeClassCatalog, Snapshot
 from shiplap.scheduling.universe import TypeTable
+from shiplap.scheduling.volumes import Storage, UnusableVolume, VolumeNeeds
 
 
 class World(msgspec.Struct, frozen=True, eq=False):
@@ -51,7 +53,9 @@ def compile_world(snapshot: Snapshot) -> World:
         leaving=gone,
         held=pods.held_back(view.events, snapshot.now, settings.autoscaler_hold_s),
     )
-    pod_classes = classes.group(sorted_pods.pending, snapshot.missed_pods)
+    storage = Storage(view) if any(map(has_claims, sorted_pods.pending)) else None
+    needs = _volume_needs(storage, sorted_pods) if storage is not None else None
+    pod_classes = classes.group(sorted_pods.pending, snapshot.missed_pods, needs)
     daemons = daemons_of(view.daemon_sets, (pod for on_node in sorted_pods.bound.values() for pod in on_node))
     axis = _axis(pod_classes, daemons, pools)
     catalogues = _catalogues(snapshot, pools, axis)
@@ -60,6 +64,9 @@ def compile_world(snapshot: Snapshot) -> World:
     _charge_existing(budgets, tables, [node for node in view.nodes if node.metadata.name not in gone], paired, waiting)
     lanes = lanes_of(pools, catalogues, daemons, budgets)
     rooms = rooms_of(view.nodes, paired, waiting, _on_nodes(sorted_pods), snapshot.now, lanes)
+    if storage is not None:
+        for room in rooms:
+            room.attachments = storage.attached(room.name, room.pods)
     return World(
         axis,
         lanes,
@@ -69,6 +76,22 @@ def compile_world(snapshot: Snapshot) -> World:
         frozenset(claim.name for claim in snapshot.claims)
         | {node.metadata.labels.get(labels.NODE_CLAIM, "") for node in view.nodes},
     )
+
+
+def _volume_needs(storage: Storage, sorted_pods: pods.Sorted) -> dict[str, VolumeNeeds]:
+    """What the volumes of pending pods ask for, by `namespace/name`; pods that cannot use theirs become ignored."""
+    needs = {}
+    pending = []
+    for pod in sorted_pods.pending:
+        try:
+            if has_claims(pod):
+                needs[pod.key] = storage.needs(pod)
+        except UnusableVolume as error:
+            sorted_pods.ignored.append((pod, str(error)))
+        else:
+            pending.append(pod)
+    sorted_pods.pending = pending
+    return needs
 
 
 def _axis(pod_classes: Iterable[PodClass], daemons: Iterable[Daemon], pools: Iterable[NodePool]) -> Axis:

@@ -13,6 +13,7 @@ import msgspec
 
 from shiplap.errors import ObjectConflict
 from shiplap.kubernetes.objects import DaemonSet, Event, Node, ObjectMeta, Pod, Taint
+from shiplap.kubernetes.volumes import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass, storage_matters
 from shiplap.kubernetes.wire import (
     BOUND_PODS,
     PENDING_PODS,
@@ -29,7 +30,10 @@ from shiplap.twins.kube.server import EVERYTHING, ApiServer, Selection
 
 __all__ = ["ApiServer", "Selection", "TwinCluster"]
 
-Typed = TypeVar("Typed", bound=Pod | Node | DaemonSet | Event)
+Typed = TypeVar(
+    "Typed",
+    bound=Pod | Node | DaemonSet | Event | PersistentVolumeClaim | PersistentVolume | StorageClass | CSINode,
+)
 
 _DECODED_LIMIT = 100_000
 _PENDING = Selection(field_selector=PENDING_PODS)
@@ -47,7 +51,7 @@ class TwinCluster:
     def view(self) -> ClusterView:
         """Everything a scheduling decision reads, at one moment."""
         with self._faults.effect("cluster.view"):
-            return ClusterView(
+            view = ClusterView(
                 pods=(
                     *self._list("pods", Pod, _PENDING),
                     *self._list("pods", Pod, Selection(field_selector=BOUND_PODS)),
@@ -57,6 +61,7 @@ class TwinCluster:
                 events=self._list("events", Event, Selection(field_selector=SCALE_UP_EVENTS)),
                 version=self.server.resource_version,
             )
+            return self._with_storage(view) if storage_matters(view.pods, view.nodes) else view
 
     def pending_pods(self) -> tuple[Pod, ...]:
         """Unfinished pods without a node, sorted by namespace and name."""
@@ -130,6 +135,15 @@ class TwinCluster:
                 self.server.create("events", body, body["metadata"]["namespace"])
             except ObjectConflict:
                 pass  # the name is a digest of the event: it is there already
+
+    def _with_storage(self, view: ClusterView) -> ClusterView:
+        return msgspec.structs.replace(
+            view,
+            persistent_volume_claims=self._list("persistentvolumeclaims", PersistentVolumeClaim),
+            persistent_volumes=self._list("persistentvolumes", PersistentVolume),
+            storage_classes=self._list("storageclasses", StorageClass),
+            csi_nodes=self._list("csinodes", CSINode),
+        )
 
     def _list(self, plural: str, typed: type[Typed], selection: Selection = EVERYTHING) -> tuple[Typed, ...]:
         return tuple(self._typed(item, typed) for item in self.server.list(plural, selection).items)

@@ -1,0 +1,129 @@
+"""Typed views of the storage objects that decide where a pod may run and how many volumes a node still takes.
+
+Apart from `objects`, because most decisions read none of them: they are listed only while a pod with claims waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.objects import Node, NodeSelector, ObjectMeta, Pod, Volume
+
+BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
+"""Annotation of a claim whose binding is done; without it a claim that names its volume is still being bound."""
+
+DEFAULT_CLASS = ("storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class")
+"""Annotations that make a StorageClass the default, the second an older spelling."""
+
+
+class _Object(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
+    """Base: camelCase on the wire, absent fields fall back to the zero value of the API."""
+
+
+class PersistentVolumeClaimSpec(_Object, frozen=True):
+    """`storage_class_name` is None when the default class is wanted, and empty when none is."""
+
+    volume_name: str = ""
+    storage_class_name: str | None = None
+
+
+class PersistentVolumeClaimStatus(_Object, frozen=True):
+    phase: str = ""
+
+
+class PersistentVolumeClaim(_Object, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
+    status: PersistentVolumeClaimStatus = PersistentVolumeClaimStatus()
+
+
+class CSIVolumeSource(_Object, frozen=True):
+    driver: str
+
+
+class VolumeNodeAffinity(_Object, frozen=True):
+    required: NodeSelector | None = None
+
+
+class PersistentVolumeSpec(_Object, frozen=True):
+    """At most one source is set; sources that neither pin a volume to a node nor are attached are left out."""
+
+    csi: CSIVolumeSource | None = None
+    aws_elastic_block_store: dict[str, Any] | None = None
+    local: dict[str, Any] | None = None
+    host_path: dict[str, Any] | None = None
+    node_affinity: VolumeNodeAffinity | None = None
+
+
+class PersistentVolume(_Object, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PersistentVolumeSpec = PersistentVolumeSpec()
+
+
+class TopologySelectorLabelRequirement(_Object, frozen=True):
+    key: str
+    values: tuple[str, ...] = ()
+
+
+class TopologySelectorTerm(_Object, frozen=True):
+    match_label_expressions: tuple[TopologySelectorLabelRequirement, ...] = ()
+
+
+class StorageClass(_Object, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    provisioner: str = ""
+    volume_binding_mode: str = "Immediate"
+    allowed_topologies: tuple[TopologySelectorTerm, ...] = ()
+
+
+class VolumeNodeResources(_Object, frozen=True):
+    """`count` is how many volumes of a driver fit a node; None when the driver sets no limit."""
+
+    count: int | None = None
+
+
+class CSINodeDriver(_Object, frozen=True):
+    name: str
+    allocatable: VolumeNodeResources | None = None
+
+
+class CSINodeSpec(_Object, frozen=True):
+    """`drivers` is null on the wire while none has registered."""
+
+    drivers: tuple[CSINodeDriver, ...] | None = None
+
+
+class CSINode(_Object, frozen=True):
+    """What the CSI drivers on a node have registered; it has the node's name."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: CSINodeSpec = CSINodeSpec()
+
+
+def is_claim(volume: Volume) -> bool:
+    """Whether a pod's volume stands for a PersistentVolumeClaim, its own or one made for the pod."""
+    return volume.persistent_volume_claim is not None or volume.ephemeral is not None
+
+
+def has_claims(pod: Pod) -> bool:
+    """Whether any volume of a pod stands for a PersistentVolumeClaim."""
+    return any(is_claim(volume) for volume in pod.spec.volumes)
+
+
+def storage_matters(pods: Iterable[Pod], nodes: Iterable[Node]) -> bool:
+    """Whether a decision about these pods reads storage objects: one with claims needs a node, or may soon.
+
+    Pods of nodes on their way out (being deleted, cordoned or tainted for it) are planned like pending ones.
+    """
+    going = {node.metadata.name for node in nodes if _is_going(node)}
+    return any((not pod.spec.node_name or pod.spec.node_name in going) and has_claims(pod) for pod in pods)
+
+
+def _is_going(node: Node) -> bool:
+    if node.metadata.deletion_timestamp or node.spec.unschedulable:
+        return True
+    return any(taint.key == labels.DISRUPTED_TAINT for taint in node.spec.taints)
