@@ -61,6 +61,7 @@ class Access(Construct):
             tuple(cluster.name for cluster in clusters),
             tuple(dict.fromkeys(node_roles)),
             tuple(sorted({name for cluster in clusters for name in cluster.image_parameters})),
+            tuple(sorted({key for cluster in clusters for key in cluster.volume_keys})),
         )
         self.roles = {name: self._role(name, reach, in_network=in_network) for name in _PERMISSIONS}
         for cluster in clusters:

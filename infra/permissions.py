@@ -30,7 +30,11 @@ _REFERRED = (
 
 
 class Reach(NamedTuple):
-    """What the statements refer to. Role ARNs are those of nodes; parameters are those that name images."""
+    """What the statements refer to.
+
+    Role ARNs are those of nodes; parameters, by name or ARN, those that name images; keys, by id, ARN or alias, those
+    of KMS that encrypt nodes' volumes.
+    """
 
     storage: Storage
     bus_arn: str
@@ -39,6 +43,7 @@ class Reach(NamedTuple):
     clusters: tuple[str, ...]
     node_role_arns: tuple[str, ...]
     image_parameters: tuple[str, ...] = ()
+    volume_keys: tuple[str, ...] = ()
 
 
 Statements = list[iam.PolicyStatement]
@@ -167,10 +172,7 @@ def _launch(reach: Reach) -> Statements:
             ["ssm:GetParameters"],
             [
                 f"arn:{Aws.PARTITION}:ssm:{Aws.REGION}::parameter/aws/service/*",
-                *(
-                    f"arn:{Aws.PARTITION}:ssm:{Aws.REGION}:{Aws.ACCOUNT_ID}:parameter/{name}"
-                    for name in reach.image_parameters
-                ),
+                *(_arn("ssm", f"parameter/{name}", name) for name in reach.image_parameters),
             ],
         ),
     ]
@@ -183,7 +185,40 @@ def _launch(reach: Reach) -> Statements:
                 {"StringEquals": {"iam:PassedToService": ["ec2.amazonaws.com", "ec2.amazonaws.com.cn"]}},
             )
         )
+    return statements + _volume_keys(reach.volume_keys)
+
+
+def _volume_keys(keys: Sequence[str]) -> Statements:
+    """EC2 uses a customer's key in the name of who launches; without this, instances end as soon as they have begun.
+
+    A key's own policy must leave it to IAM, as the default policy does. AWS's own key for EBS needs nothing.
+    """
+    aliases = [key.rpartition(":")[2] for key in keys if key.rpartition(":")[2].startswith("alias/")]
+    named = [_arn("kms", f"key/{key}", key) for key in keys if not key.rpartition(":")[2].startswith("alias/")]
+    statements = []
+    if named:
+        statements += _use_keys("", named, {})
+    if aliases:
+        which = {"ForAnyValue:StringEquals": {"kms:ResourceAliases": aliases}}
+        statements += _use_keys("ByAlias", [_arn("kms", "key/*")], which)
     return statements
+
+
+def _use_keys(suffix: str, arns: Sequence[str], which: dict[str, Any]) -> Statements:
+    via = {"StringEquals": {"kms:ViaService": f"ec2.{Aws.REGION}.{Aws.URL_SUFFIX}"}}
+    actions = ("Decrypt", "DescribeKey", "GenerateDataKeyWithoutPlaintext", "ReEncryptFrom", "ReEncryptTo")
+    granted = {"Bool": {"kms:GrantIsForAWSResource": "true"}}
+    return [
+        _allow(f"EncryptVolumes{suffix}", [f"kms:{action}" for action in actions], arns, via | which),
+        _allow(f"LendKeysToVolumes{suffix}", ["kms:CreateGrant"], arns, via | which | granted),
+    ]
+
+
+def _arn(service: str, resource: str, given: str = "") -> str:
+    """`given` when it is an ARN already, else that of a resource of this account and Region."""
+    return (
+        given if given.startswith("arn:") else f"arn:{Aws.PARTITION}:{service}:{Aws.REGION}:{Aws.ACCOUNT_ID}:{resource}"
+    )
 
 
 def _state(reach: Reach) -> Statements:
@@ -206,8 +241,9 @@ def _publish(reach: Reach) -> iam.PolicyStatement:
 
 
 def _clusters(reach: Reach) -> iam.PolicyStatement:
-    names = [f"arn:{Aws.PARTITION}:eks:{Aws.REGION}:{Aws.ACCOUNT_ID}:cluster/{name}" for name in reach.clusters]
-    return _allow("FindApiServers", ["eks:DescribeCluster"], names)
+    return _allow(
+        "FindApiServers", ["eks:DescribeCluster"], [_arn("eks", f"cluster/{name}") for name in reach.clusters]
+    )
 
 
 def _describe(sid: str, *actions: str) -> iam.PolicyStatement:

@@ -114,10 +114,17 @@ class Cluster(msgspec.Struct, frozen=True):
 
     @property
     def image_parameters(self) -> frozenset[str]:
-        """SSM parameters of this account that EC2NodeClasses find images by, without a leading slash."""
+        """SSM parameters that EC2NodeClasses find images by: names, without a leading slash, or ARNs."""
         terms = [term for item in self.settings.manifests.node_classes for term in item.spec.ami_selector_terms]
         names = {term.ssm_parameter.removeprefix("/") for term in terms}
-        return frozenset(name for name in names if name and not name.startswith(("aws/service/", "arn:")))
+        return frozenset(name for name in names if name and not name.startswith("aws/service/"))
+
+    @property
+    def volume_keys(self) -> frozenset[str]:
+        """KMS keys that EC2NodeClasses encrypt volumes with: ids, ARNs or aliases."""
+        specs = [item.spec for item in self.settings.manifests.node_classes]
+        devices = [mapping.ebs for spec in specs for mapping in spec.block_device_mappings]
+        return frozenset(ebs.kms_key_id for ebs in devices if ebs is not None and ebs.kms_key_id)
 
 
 class Install(msgspec.Struct, frozen=True):

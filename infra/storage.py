@@ -9,6 +9,7 @@ from constructs import Construct
 
 from infra.acknowledged import acknowledge
 from shiplap.aws import tables
+from shiplap.aws.bucket import CATALOG_PREFIX, RECORDS_PREFIX
 
 
 class Storage(Construct):
@@ -29,7 +30,9 @@ class Storage(Construct):
             versioned=True,
             removal_policy=RemovalPolicy.RETAIN,
             lifecycle_rules=[
-                s3.LifecycleRule(id="records", prefix="records/", expiration=Duration.days(record_retention_days)),
+                s3.LifecycleRule(id="records", prefix=RECORDS_PREFIX, expiration=Duration.days(record_retention_days)),
+                # Each refresh writes a catalogue anew, and the pointer to it: what expires has long been replaced.
+                s3.LifecycleRule(id="catalogs", prefix=CATALOG_PREFIX, expiration=Duration.days(30)),
                 s3.LifecycleRule(
                     id="earlier-versions",
                     noncurrent_version_expiration=Duration.days(7),

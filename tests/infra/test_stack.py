@@ -237,7 +237,7 @@ def test_tables_can_be_restored_and_outlive_the_stack(template: Template) -> Non
         assert replica["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
 
 
-def test_the_bucket_is_private_encrypted_and_forgets_records(template: Template) -> None:
+def test_the_bucket_is_private_encrypted_and_forgets_what_is_old(template: Template) -> None:
     template.has_resource(
         "AWS::S3::Bucket",
         {
@@ -253,7 +253,10 @@ def test_the_bucket_is_private_encrypted_and_forgets_records(template: Template)
                 },
                 "LifecycleConfiguration": {
                     "Rules": Match.array_with(
-                        [Match.object_like({"Prefix": "records/", "ExpirationInDays": 14, "Status": "Enabled"})]
+                        [
+                            Match.object_like({"Prefix": "records/", "ExpirationInDays": 14, "Status": "Enabled"}),
+                            Match.object_like({"Prefix": "catalog/", "ExpirationInDays": 30, "Status": "Enabled"}),
+                        ]
                     )
                 },
             },
@@ -411,7 +414,20 @@ def test_images_are_found_by_public_parameters_and_those_that_manifests_name(tem
     named = json.dumps(statement["Resource"])
     assert "::parameter/aws/service/*" in named
     assert ":parameter/images/golden" in named
-    assert len(statement["Resource"]) == 2
+    assert "arn:aws:ssm:eu-west-1:210987654321:parameter/shared/golden" in statement["Resource"]
+    assert len(statement["Resource"]) == 3
+
+
+@pytest.mark.parametrize("action", ["kms:CreateGrant", "kms:GenerateDataKeyWithoutPlaintext"])
+def test_schedule_may_have_ec2_use_the_keys_that_manifests_name(template: Template, action: str) -> None:
+    allowed = allowing(template, action)
+    assert set(allowed) == {"schedule"}
+    by_id, by_alias = allowed["schedule"]
+    for statement in (by_id, by_alias):
+        assert "ec2." in json.dumps(statement["Condition"]["StringEquals"]["kms:ViaService"])
+        assert (action == "kms:CreateGrant") == ("Bool" in statement["Condition"])
+    assert "key/1234abcd-12ab-34cd-56ef-1234567890ab" in json.dumps(by_id["Resource"])
+    assert by_alias["Condition"]["ForAnyValue:StringEquals"] == {"kms:ResourceAliases": ["alias/nodes"]}
 
 
 def test_functions_enter_clusters_of_eks_as_a_group(template: Template) -> None:
