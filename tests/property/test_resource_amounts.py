@@ -26,7 +26,7 @@ def test_what_is_written_reads_back_exactly(resource: str, amount: int) -> None:
 
 
 @LAWS
-@given(st.decimals(0, 10**5, places=3), st.sampled_from(SUFFIXES))
+@given(st.decimals(0, 100, places=3), st.sampled_from(SUFFIXES))
 def test_amounts_round_up_by_less_than_one_unit(number: Decimal, suffix: str) -> None:
     text = f"{number}{suffix}"
     exact = parse_quantity(text)
