@@ -1,5 +1,7 @@
 """What a cold start of `schedule` costs: importing its handler and setting up its clients, from layers as shipped.
 
+And, for comparison, a warm invocation that launches (`warm_invocation`).
+
 Every sample is a fresh interpreter that sees the function's folder, the unpacked layers (with their bytecode, for this
 machine) and the standard library, and nothing else; the interpreter's own start is not counted. The last phase is what
 a decision needs that launches: all clients are made, no request is sent.
@@ -21,6 +23,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from benchmarks import warm_invocation  # noqa: E402
 from infra import layers  # noqa: E402
 from shiplap.settings import ClusterSettings, Settings  # noqa: E402
 
@@ -130,6 +133,10 @@ def main() -> int:
     print(f"  {'all':30} {median:7.1f} ms   from {totals[0]:.0f} to {totals[-1]:.0f}, bar {BAR_MS}")
     cpu = statistics.median(sample["cpu_ms"] for sample in samples)
     print(f"  {'processor time, all of it':30} {cpu:7.1f} ms   with the interpreter's start")
+
+    warm = sorted(warm_invocation.milliseconds(SAMPLES))
+    print("\nwarm invocation, one pending pod to one launch, any type of the catalogue, twins instead of AWS")
+    print(f"  {'all':30} {statistics.median(warm):7.1f} ms   from {warm[0]:.0f} to {warm[-1]:.0f}")
 
     print("\nimporting, by package, milliseconds of its own (measuring makes it slower)")
     for ms, name in import_times(report)[:SHOWN_MODULES]:
