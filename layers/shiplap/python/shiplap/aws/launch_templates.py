@@ -1,7 +1,7 @@
 """Launch templates, named after what they hold: equal content is one template, and a change makes a new one.
 
 A template is never altered, so any number of functions may make and use it at the same time without agreeing on
-anything but its name. Templates no node needs any more are swept elsewhere, by tag.
+anything but its name. None is ever deleted here; one that others delete is made again when it is needed.
 """
 
 from __future__ import annotations
