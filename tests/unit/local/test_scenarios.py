@@ -38,6 +38,9 @@ def test_an_unknown_scenario_is_refused_with_the_known_ones() -> None:
         ("about: x\nclusters: []\nsteps: [{say: hi, cluster: nowhere}]", "no cluster 'nowhere'"),
         ("about: x\nclusters: []\nsteps: []\nspeed: 3", "unknown field `speed`"),
         ("about: [", "scenario.yaml"),
+        ("", "expected one document, found 0"),
+        ("[" * 100_000, "nested more than"),
+        ("about: x\nabout: y", "written twice"),
     ],
 )
 def test_a_wrong_scenario_names_file_and_reason(tmp_path: Path, text: str, reason: str) -> None:

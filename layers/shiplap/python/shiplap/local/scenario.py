@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from shiplap.api.documents import read_file
 from shiplap.errors import InvalidInput
 
 FOLDER = Path(__file__).parent / "scenarios"
@@ -155,9 +156,12 @@ def load(folder: Path) -> Scenario:
         InvalidInput: it cannot be read, has unknown fields, or a step names a cluster that does not exist.
     """
     path = folder / "scenario.yaml"
+    documents = read_file(path)
+    if len(documents) != 1:
+        raise InvalidInput(str(path), f"expected one document, found {len(documents)}")
     try:
-        scenario = msgspec.yaml.decode(path.read_bytes(), type=Scenario)
-    except (OSError, UnicodeDecodeError, msgspec.DecodeError) as error:
+        scenario = msgspec.convert(documents[0].data, Scenario)
+    except msgspec.ValidationError as error:
         raise InvalidInput(str(path), str(error)) from error
     known = {cluster.name for cluster in scenario.clusters}
     for index, step in enumerate(scenario.steps):
