@@ -9,7 +9,7 @@ import pytest
 from msgspec import structs
 
 from shiplap.api.nodeclaim import ClaimState
-from shiplap.errors import EpochMoved
+from shiplap.errors import EpochMoved, NodeClassNotReady
 from shiplap.ports import OfferingFailure
 from shiplap.provisioning import schedule as schedule_module
 from shiplap.provisioning.messages import NodeSeen, PodsPending, Sweep, Timer
@@ -186,6 +186,25 @@ def test_a_token_that_comes_back_with_other_parameters_waits_for_its_instance() 
     stage.schedule()
     (claim,) = stage.claims()
     assert claim.instance_id == stage.compute.launches[0].id
+    stage.play_on()
+    assert len(stage.compute.launches) == 1
+
+
+def test_a_refusal_after_an_attempt_without_an_answer_waits_for_its_instance() -> None:
+    stage = Stage()
+    stage.compute.describe_lag_s = 100
+    stage.add_pods(1)
+    stage.faults.crash_at(_point(stage, "after compute.launch"))
+    assert stage.dies(stage.schedule)
+    stage.faults.clear()
+    stage.clock.advance(61)
+    refusal = NodeClassNotReady("launch templates cannot be made", code="InvalidParameterValue")
+    stage.faults.on("before", "compute.launch", refusal)
+    assert stage.schedule().failed == ()
+    assert len(stage.compute.launches) == 1
+    stage.clock.advance(60)
+    stage.schedule()
+    assert stage.claims()[0].instance_id == stage.compute.launches[0].id
     stage.play_on()
     assert len(stage.compute.launches) == 1
 

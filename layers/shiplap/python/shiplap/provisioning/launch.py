@@ -99,6 +99,7 @@ def _launch(
     if not options.overrides:
         return _cannot(claim, "no offering of the launch list is available", world, types)
     now = world.clock.now()
+    tried = _just_tried(claim, now)
     lease = {"owner": attempt.owner, "deadline_at": now + LEASE_S, "changed_at": now}
     claim = world.state.advance(claim, ClaimState.LAUNCHING, **lease)
     request = FleetRequest(
@@ -116,7 +117,7 @@ def _launch(
     except AwsThrottled as error:
         return _later(claim, error, world, throttled=True)
     except AwsError as error:
-        if error.code in _OUTCOME_UNKNOWN:
+        if error.code in _OUTCOME_UNKNOWN or tried:  # the refusal says nothing about the attempt before
             return _later(claim, error, world, throttled=False)
         return _fail(claim, str(error), world, types, broken=str(error))
     return _settle(claim, request, result, types, attempt, world)
@@ -260,10 +261,15 @@ def _price(instance: Instance, instance_type: InstanceType | None) -> float:
 
 
 def _cannot(claim: NodeClaim, reason: str, world: World, types: dict[str, InstanceType]) -> Outcome:
-    """Nothing can be asked for; but an earlier attempt may have launched an instance that is not described yet."""
-    if claim.state is ClaimState.LAUNCHING and world.clock.now() < claim.changed_at + GRACE_S:
+    """Nothing can be asked for."""
+    if _just_tried(claim, world.clock.now()):
         return Outcome(Ending.PENDING, claim)
     return _fail(claim, reason, world, types)
+
+
+def _just_tried(claim: NodeClaim, now: float) -> bool:
+    """Whether an earlier attempt may have launched an instance that is not described yet."""
+    return claim.state is ClaimState.LAUNCHING and now < claim.changed_at + GRACE_S
 
 
 def _fail(claim: NodeClaim, reason: str, world: World, types: dict[str, InstanceType], *, broken: str = "") -> Outcome:
