@@ -13,6 +13,7 @@ from shiplap.api.types import Manifests, NodePool, RequirementSpec
 from shiplap.instances.types import InstanceType
 from shiplap.kubernetes.objects import DaemonSet, Event, Node, Pod
 from shiplap.kubernetes.quantity import parse_amount
+from shiplap.kubernetes.volumes import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from shiplap.scheduling.plan import Plan, PlannedClaim, Unschedulable
 from shiplap.scheduling.planner import plan
 from shiplap.scheduling.snapshot import ClusterView, NodeClassCatalog, SchedulingSettings, Snapshot
@@ -24,6 +25,8 @@ UNSCHEDULABLE = {
 }
 KINDS = {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot", "on-demand", "reserved"]}
 NOW = 1_800_000_000.0
+
+Storage = PersistentVolumeClaim | PersistentVolume | StorageClass | CSINode
 
 
 def rule(key: str, operator: str, *values: str, min_values: int | None = None) -> dict[str, Any]:
@@ -176,6 +179,85 @@ def node(
     )
 
 
+def claim_volumes(*claims: str) -> dict[str, Any]:
+    """The part of a pod's spec that uses these PersistentVolumeClaims."""
+    return {"volumes": [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in claims]}
+
+
+def ephemeral(name: str = "data", **spec: Any) -> dict[str, Any]:
+    """The part of a pod's spec that has a volume made for it."""
+    return {"volumes": [{"name": name, "ephemeral": {"volumeClaimTemplate": {"spec": spec}}}]}
+
+
+def pvc(
+    name: str = "data",
+    *,
+    volume: str = "",
+    storage_class: str | None = None,
+    phase: str = "",
+    bound: bool = True,
+    deleting: bool = False,
+) -> PersistentVolumeClaim:
+    """A claim; one that names its `volume` is bound to it unless binding is not done."""
+    metadata: dict[str, Any] = {"name": name, "namespace": "default"}
+    if volume and bound:
+        metadata["annotations"] = {"pv.kubernetes.io/bind-completed": "yes"}
+    if deleting:
+        metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    spec: dict[str, Any] = {"volumeName": volume, "storageClassName": storage_class}
+    state = phase or ("Bound" if volume else "Pending")
+    return msgspec.convert({"metadata": metadata, "spec": spec, "status": {"phase": state}}, PersistentVolumeClaim)
+
+
+def pv(
+    name: str = "volume",
+    *terms: Sequence[Mapping[str, Any]],
+    driver: str = "ebs.csi.aws.com",
+    source: Mapping[str, Any] | None = None,
+    deleting: bool = False,
+) -> PersistentVolume:
+    """A volume of a CSI driver, or of another `source`; `terms` are its node affinity, OR'd."""
+    spec: dict[str, Any] = dict(source) if source is not None else {"csi": {"driver": driver}}
+    if terms:
+        written = [{"matchExpressions": list(term)} for term in terms]
+        spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": written}}
+    metadata = {"name": name, **({"deletionTimestamp": "2026-01-01T00:00:00Z"} if deleting else {})}
+    return msgspec.convert({"metadata": metadata, "spec": spec}, PersistentVolume)
+
+
+def storage_class(
+    name: str = "fast",
+    *topologies: Mapping[str, Sequence[str]],
+    provisioner: str = "ebs.csi.aws.com",
+    waits: bool = True,
+    default: bool = False,
+    born: str = "2026-01-01T00:00:00Z",
+) -> StorageClass:
+    """A class that binds once there is a node, unless it does not wait; `topologies` are OR'd."""
+    metadata: dict[str, Any] = {"name": name, "creationTimestamp": born}
+    if default:
+        metadata["annotations"] = {"storageclass.kubernetes.io/is-default-class": "true"}
+    terms = [
+        {"matchLabelExpressions": [{"key": key, "values": list(values)} for key, values in term.items()]}
+        for term in topologies
+    ]
+    return msgspec.convert(
+        {
+            "metadata": metadata,
+            "provisioner": provisioner,
+            "volumeBindingMode": "WaitForFirstConsumer" if waits else "Immediate",
+            "allowedTopologies": terms,
+        },
+        StorageClass,
+    )
+
+
+def csi_node(name: str = "node", **limits: int) -> CSINode:
+    """What the drivers of a node allow; underscores in a driver's name stand for dots."""
+    drivers = [{"name": key.replace("_", "."), "allocatable": {"count": count}} for key, count in limits.items()]
+    return msgspec.convert({"metadata": {"name": name}, "spec": {"drivers": drivers}}, CSINode)
+
+
 def in_flight(claim: PlannedClaim, **changes: Any) -> NodeClaim:
     """A planned claim as the record that a flow writes for it."""
     record = NodeClaim(
@@ -248,6 +330,7 @@ def given(
     daemon_sets: Sequence[DaemonSet] = (),
     claims: Sequence[NodeClaim] = (),
     events: Sequence[Event] = (),
+    storage: Sequence[Storage] = (),
     missed: Sequence[str] = (),
     piloted: Sequence[str] = (),
     now: float = NOW,
@@ -259,7 +342,16 @@ def given(
     snapshot = Snapshot(
         cluster="test",
         now=now,
-        view=ClusterView(tuple(waiting), tuple(nodes), tuple(daemon_sets), tuple(events)),
+        view=ClusterView(
+            tuple(waiting),
+            tuple(nodes),
+            tuple(daemon_sets),
+            tuple(events),
+            persistent_volume_claims=tuple(item for item in storage if isinstance(item, PersistentVolumeClaim)),
+            persistent_volumes=tuple(item for item in storage if isinstance(item, PersistentVolume)),
+            storage_classes=tuple(item for item in storage if isinstance(item, StorageClass)),
+            csi_nodes=tuple(item for item in storage if isinstance(item, CSINode)),
+        ),
         claims=tuple(claims),
         manifests=Manifests(node_pools=tuple(pools) if pools is not None else (pool(),)),
         catalogs=tuple(NodeClassCatalog(name, tuple(items)) for name, items in catalogs.items()),

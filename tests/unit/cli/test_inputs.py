@@ -39,6 +39,27 @@ def test_lists_documents_and_other_kinds(tmp_path: Path) -> None:
     assert [item.metadata.name for item in state.view.nodes] == ["n"]
 
 
+def test_storage_objects_are_read(tmp_path: Path) -> None:
+    storage = [
+        {"kind": "PersistentVolumeClaim", "metadata": {"name": "data"}, "spec": {"storageClassName": "fast"}},
+        {"kind": "PersistentVolume", "metadata": {"name": "v"}, "spec": {"csi": {"driver": "ebs.csi.aws.com"}}},
+        {"kind": "StorageClass", "metadata": {"name": "fast"}, "volumeBindingMode": "WaitForFirstConsumer"},
+        {"kind": "CSINode", "metadata": {"name": "n"}, "spec": {"drivers": None}},
+    ]
+    view = read_cluster_state([write(tmp_path, "storage.json", {"kind": "List", "items": storage})]).view
+    assert [item.spec.storage_class_name for item in view.persistent_volume_claims] == ["fast"]
+    assert [item.spec.csi and item.spec.csi.driver for item in view.persistent_volumes] == ["ebs.csi.aws.com"]
+    assert [item.volume_binding_mode for item in view.storage_classes] == ["WaitForFirstConsumer"]
+    assert [item.metadata.name for item in view.csi_nodes] == ["n"]
+
+
+def test_a_malformed_storage_object_is_named(tmp_path: Path) -> None:
+    wrong = {"kind": "StorageClass", "metadata": {"name": "fast"}, "allowedTopologies": "everywhere"}
+    with pytest.raises(InvalidInput) as caught:
+        read_cluster_state([write(tmp_path, "class.json", wrong)])
+    assert (caught.value.document, caught.value.field) == ("StorageClass/fast", "allowedTopologies")
+
+
 def test_node_claims_become_claims_in_flight(tmp_path: Path) -> None:
     claim = {
         "apiVersion": "karpenter.sh/v1",
