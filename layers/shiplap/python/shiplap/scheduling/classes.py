@@ -24,6 +24,7 @@ from shiplap.kubernetes.objects import (
 )
 from shiplap.kubernetes.requests import pod_requests
 from shiplap.kubernetes.requirements import Requirement, Requirements, contradiction, requirement
+from shiplap.scheduling.topology import UNCONSTRAINED, Constraints, Terms, constrains
 from shiplap.scheduling.volumes import NO_VOLUMES, VolumeNeeds
 
 _CAPACITY_TYPES = frozenset({labels.ON_DEMAND, labels.SPOT, labels.RESERVED})
@@ -38,7 +39,8 @@ class PodClass(msgspec.Struct, eq=False):
     `terms` are the alternatives a node is chosen by: node selector, required node affinity and volumes, in the order
     written; there is at least one. `own_terms` holds, for each of them, the part the pod itself asks for: what its
     volumes add says nothing about the domains its pods may spread over. `problem` says why none of them can be planned
-    at all; `members` are in placing order.
+    at all; `members` are in placing order. `selected` are the numbers of the topology terms that count these pods,
+    `constraints` what they demand themselves.
     """
 
     requests: dict[str, int]
@@ -51,8 +53,15 @@ class PodClass(msgspec.Struct, eq=False):
     keeps_off: bool = False
     own_terms: tuple[Requirements, ...] = ()
     volumes: VolumeNeeds = NO_VOLUMES
+    constraints: Constraints = UNCONSTRAINED
+    selected: frozenset[int] = frozenset()
     members: list[Pod] = msgspec.field(default_factory=list)
     index: int = -1
+
+    @property
+    def topological(self) -> bool:
+        """Whether it matters to any topology constraint, of these pods or of others, where they go."""
+        return bool(self.selected) or self.constraints != UNCONSTRAINED
 
 
 class InvalidPod(ValueError):
@@ -91,6 +100,7 @@ def group(
     pods: Iterable[Pod],
     missed: Collection[str] = (),
     volumes: Mapping[str, VolumeNeeds] | None = None,
+    terms: Terms | None = None,
 ) -> list[PodClass]:
     """The classes of these pods, in placing order: cpu, then memory descending, then age and name of the first member.
 
@@ -98,6 +108,7 @@ def group(
         pods: pending pods, in any order.
         missed: uids of pods that may not rely on unverified estimates.
         volumes: what the volumes of a pod ask for, by `namespace/name`.
+        terms: the topology terms of pods that stand already; those of these pods are added.
     """
     by_signature: dict[tuple[bytes, bool, VolumeNeeds], list[Pod]] = {}
     for pod in pods:
@@ -109,8 +120,7 @@ def group(
         else:
             members.append(pod)
     merged: dict[object, PodClass] = {}
-    for (_, pod_missed, needs), members in by_signature.items():
-        fresh = describe(members[0], missed=pod_missed, volumes=needs)
+    for fresh, members in _described(by_signature, Terms() if terms is None else terms):
         known = merged.setdefault(_identity(fresh), fresh)
         known.members.extend(members)
     classes = list(merged.values())
@@ -120,6 +130,37 @@ def group(
     for index, item in enumerate(classes):
         item.index = index
     return classes
+
+
+def _described(
+    by_signature: Mapping[tuple[bytes, bool, VolumeNeeds], list[Pod]], terms: Terms
+) -> Iterable[tuple[PodClass, list[Pod]]]:
+    """Classes with their members: pods of equal specification, told apart by how topology terms see their labels."""
+    demands: dict[int, tuple[Constraints, str]] = {}
+    for members in by_signature.values():
+        if constrains(members[0].spec):
+            demands |= {id(pod): _demands(pod, terms) for pod in members}
+    for (_, missed, needs), members in by_signature.items():
+        if not terms.all and not demands:
+            yield describe(members[0], missed=missed, volumes=needs), members
+            continue
+        alike: dict[tuple[Constraints, str, frozenset[int]], list[Pod]] = {}
+        for pod in members:
+            demand = demands.get(id(pod), (UNCONSTRAINED, ""))
+            alike.setdefault((*demand, terms.selecting(pod)), []).append(pod)
+        for (constraints, problem, selected), some in alike.items():
+            fresh = describe(some[0], missed=missed, volumes=needs)
+            fresh.constraints, fresh.selected = constraints, selected
+            fresh.problem = fresh.problem or problem
+            yield fresh, some
+
+
+def _demands(pod: Pod, terms: Terms) -> tuple[Constraints, str]:
+    """A pod's topology constraints, or why they cannot be planned."""
+    try:
+        return terms.constraints_of(pod), ""
+    except ValueError as error:
+        return UNCONSTRAINED, str(error)
 
 
 def describe(pod: Pod, *, missed: bool = False, volumes: VolumeNeeds = NO_VOLUMES) -> PodClass:
@@ -242,15 +283,7 @@ def _keeps_off(term: Requirements) -> bool:
 
 def _unsupported(pod: Pod) -> str:
     """The constraint this planner cannot keep yet; planning such a pod anyway would break a promise."""
-    spec = pod.spec
-    if any(item.when_unsatisfiable != "ScheduleAnyway" for item in spec.topology_spread_constraints):
-        return "not supported yet: topologySpreadConstraints with DoNotSchedule"
-    affinity = spec.affinity
-    if affinity is not None and affinity.pod_affinity is not None and affinity.pod_affinity.required:
-        return "not supported yet: required podAffinity"
-    if affinity is not None and affinity.pod_anti_affinity is not None and affinity.pod_anti_affinity.required:
-        return "not supported yet: required podAntiAffinity"
-    if spec.resource_claims:
+    if pod.spec.resource_claims:
         return "not supported yet: dynamic resource claims"
     return ""
 
@@ -267,6 +300,8 @@ def _identity(item: PodClass) -> object:
         item.priority,
         item.missed,
         item.problem,
+        item.constraints,
+        item.selected,
     )
 
 

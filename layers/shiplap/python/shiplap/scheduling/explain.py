@@ -18,6 +18,7 @@ from shiplap.scheduling.open_claims import Kind, OpenClaim, Refusal, Want
 from shiplap.scheduling.pack import Packing
 from shiplap.scheduling.plan import NearestMiss
 from shiplap.scheduling.resources import Bools, Ints
+from shiplap.scheduling.topology import Terms
 from shiplap.scheduling.world import World
 
 _MEBI = 2**20
@@ -72,6 +73,9 @@ class Explainer:
         texts = []
         for lane in self._world.lanes:
             entry = openings.entry(lane, want)
+            if not isinstance(entry, Kind) and item.topological:
+                texts.append(f"{lane.name}: {unsatisfied(item, self._world.ground.terms)}")
+                continue
             kind = entry if isinstance(entry, Kind) else Kind.LIMITS
             refusal = Refusal(lane, kind, want, openings.budgets[lane.pool.metadata.name].left)
             miss = self._nearest(refusal) if kind in (Kind.TYPES, Kind.LIMITS) else None
@@ -136,6 +140,18 @@ class Explainer:
         name = lane.table.names[lane.table.row_type[row]]
         text = f"{name} in {lane.name}: would hold the pod, but none of its offerings is available now"
         return _Miss((0, 0.0, name), text, NearestMiss(name, lane.pool.metadata.name))
+
+
+def unsatisfied(item: PodClass, terms: Terms) -> str:
+    """Which topology constraints leave no domain for a class."""
+    demands = item.constraints
+    avoided = sorted(item.selected & terms.anti - set(demands.anti))
+    parts = [f"topology spread over {spread.key} (maxSkew {spread.max_skew})" for spread in demands.spreads]
+    parts += [f"pod affinity over {terms.all[term].key}" for term in demands.affinity]
+    parts += [f"pod anti-affinity over {terms.all[term].key}" for term in demands.anti]
+    parts += [f"anti-affinity of other pods over {terms.all[term].key}" for term in avoided]
+    named = ", ".join(parts) or "being counted by other pods' constraints"
+    return f"unsatisfiable topology constraint: no domain is left by {named}"
 
 
 def _resource_miss(refusal: Refusal, rows: Ints, short: Ints) -> _Miss:

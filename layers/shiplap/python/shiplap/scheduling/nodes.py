@@ -84,7 +84,7 @@ class NodeTable:
             item: the class.
             soft: tolerate PreferNoSchedule.
         """
-        mask = self._fits_labels(item.terms, _meets) & self._tolerated(item.tolerations, soft=soft)
+        mask = self._fits_labels(item.terms, meets) & self._tolerated(item.tolerations, soft=soft)
         return mask & ~self._estimated if item.missed else mask
 
     def count(self, item: PodClass, mask: Bools, requests: Ints) -> Ints:
@@ -141,7 +141,7 @@ class NodeTable:
         known = self._values.get(key)
         if known is None:
             numbers: dict[_Known, int] = {}
-            place = [numbers.setdefault(_label(room, key), len(numbers)) for room in self.rooms]
+            place = [numbers.setdefault(label_of(room, key), len(numbers)) for room in self.rooms]
             known = self._values[key] = (list(numbers), np.array(place, np.int64))
         return known
 
@@ -168,7 +168,7 @@ class _Usage:
         return number
 
 
-def _label(room: Room, key: str) -> _Known:
+def label_of(room: Room, key: str) -> _Known:
     """What a room's label is or, on a claim not launched yet, what it may become."""
     value = room.labels.get(key)
     if value is not None:
@@ -185,7 +185,7 @@ def _label(room: Room, key: str) -> _Known:
     return None
 
 
-def _meets(known: _Known, wanted: Requirement) -> bool:
+def meets(known: _Known, wanted: Requirement) -> bool:
     """Whether a label meets a requirement whatever value a claim in flight ends up with.
 
     An undefined label meets only NotIn and DoesNotExist.
@@ -200,7 +200,7 @@ def _meets(known: _Known, wanted: Requirement) -> bool:
 def _may_meet(known: _Known, wanted: Requirement) -> bool:
     """Whether some value the label may still take meets the requirement."""
     if known is None or isinstance(known, str):
-        return _meets(known, wanted)
+        return meets(known, wanted)
     return any(wanted.forbids_nothing_defined if entry is None else entry.intersects(wanted) for entry in known)
 
 

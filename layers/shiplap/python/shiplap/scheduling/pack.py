@@ -11,15 +11,18 @@ from collections.abc import Iterable, Sequence
 import msgspec
 import numpy as np
 
+from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Pod
-from shiplap.kubernetes.requirements import Requirements
 from shiplap.scheduling.classes import PodClass, ports_collide
+from shiplap.scheduling.domains import Bounds, Choice, Domains
 from shiplap.scheduling.groups import Group
 from shiplap.scheduling.lanes import Lane
+from shiplap.scheduling.ledger import Ground, Ledger
 from shiplap.scheduling.nodes import NodeTable
 from shiplap.scheduling.open_claims import Kind, OpenClaim, OpenClaims, Refusal, Want
 from shiplap.scheduling.openings import Openings, estimates
 from shiplap.scheduling.resources import Axis, Bools, Ints
+from shiplap.scheduling.wants import Wants
 
 
 class Packing(msgspec.Struct, frozen=True):
@@ -39,13 +42,17 @@ class Packing(msgspec.Struct, frozen=True):
 class Packer:
     """One run over all classes, in the order given to `run`."""
 
-    def __init__(self, lanes: Sequence[Lane], nodes: NodeTable, axis: Axis, *, best_effort: bool) -> None:
+    def __init__(
+        self, lanes: Sequence[Lane], nodes: NodeTable, axis: Axis, ground: Ground, *, best_effort: bool
+    ) -> None:
         self.nodes = nodes.copy()
         self.axis = axis
         self.open = OpenClaims(len(axis))
         self.openings = Openings(lanes, self.open, best_effort=best_effort)
         self._mixed_levels = len({lane.level for lane in lanes}) > 1
         self._wants = Wants(lanes, nodes, axis)
+        self._ledger = Ledger(ground, self.open)
+        self._domains = Domains(self._ledger, self.openings, self._wants)
 
     def run(self, classes: Iterable[PodClass]) -> Packing:
         """Place the members of each class, in this order; pods promised a claim in flight come first."""
@@ -63,6 +70,11 @@ class Packer:
     def _place(self, item: PodClass, pods: list[Pod]) -> list[Pod]:
         previous_soft: bool | None = None
         for want in self._wants.of(item):
+            if item.topological:
+                pods = self._place_by_domain(want, pods)
+                if not pods:
+                    break
+                continue
             if want.soft is not previous_soft:  # nodes are asked for all terms at once
                 pods = self._fill_nodes(want, pods)
                 previous_soft = want.soft
@@ -74,18 +86,62 @@ class Packer:
                 break
         return pods
 
-    def _fill_nodes(self, want: Want, pods: list[Pod]) -> list[Pod]:
+    def _place_by_domain(self, want: Want, pods: list[Pod]) -> list[Pod]:
+        """Place pods that topology constraints bind or count, a few at a time: each placement changes the counts."""
+        while pods:
+            number = self._next_by_domain(want, pods)
+            if not number:
+                break
+            pods = pods[number:]
+        return pods
+
+    def _next_by_domain(self, want: Want, pods: list[Pod]) -> int:
+        """Place the first of these pods where the constraints allow it now; returns how many were placed.
+
+        Room that exists anywhere goes before new claims. But where several labels have to be kept in balance at once,
+        the best combination goes first: filling one label's domains could close the other's.
+        """
+        bounds = self._domains.bounds(want)
+        choices = self._domains.choices(want)
+        balances = len({spread.key for spread in want.item.constraints.spreads} - {labels.HOSTNAME}) > 1
+
+        def nodes(choice: Choice, some: list[Pod]) -> list[Pod]:
+            return self._fill_nodes(want, some, bounds, choice.rooms)
+
+        def claims(choice: Choice, some: list[Pod]) -> list[Pod]:
+            return self._fill_claims(choice.want, some, bounds) if choice.want is not None else some
+
+        def new(choice: Choice, some: list[Pod]) -> list[Pod]:
+            return self._open_claims(choice.want, some, bounds) if choice.want is not None else some
+
+        attempts = [(fill, choice) for fill in (nodes, claims, new) for choice in choices]
+        if balances:
+            attempts.sort(key=lambda attempt: choices.index(attempt[1]))
+        for fill, choice in attempts:
+            some = pods[: choice.most]
+            placed = len(some) - len(fill(choice, some))
+            if placed:
+                return placed
+        return 0
+
+    def _fill_nodes(
+        self, want: Want, pods: list[Pod], bounds: Bounds | None = None, inside: Bools | None = None
+    ) -> list[Pod]:
         if not self.nodes.rooms:
             return pods
-        many = self.nodes.count(want.item, self.nodes.fits(want.item, soft=want.soft), want.requests)
+        fits = self.nodes.fits(want.item, soft=want.soft)
+        many = self.nodes.count(want.item, fits if inside is None else fits & inside, want.requests)
+        if bounds is not None:
+            many = _bounded(many, bounds.rooms, len(pods), single=bounds.single)
         taken = _first_fit(many, len(pods))
         for place in np.flatnonzero(taken).tolist():
             number = int(taken[place])
             self.nodes.place(want.item, place, pods[:number], want.requests)
+            self._ledger.record(want.item, place, number, claim=False)
             pods = pods[number:]
         return pods
 
-    def _fill_claims(self, want: Want, pods: list[Pod]) -> list[Pod]:
+    def _fill_claims(self, want: Want, pods: list[Pod], bounds: Bounds | None = None) -> list[Pod]:
         count = len(self.open)
         if not count:
             return pods
@@ -108,14 +164,19 @@ class Packer:
         if want.item.ports:
             for place in np.flatnonzero(many).tolist():
                 many[place] = 0 if ports_collide(want.item.ports, self.open.claims[place].ports) else 1
+        if bounds is not None:
+            many = _bounded(many, bounds.claims, len(pods), single=bounds.single)
         taken = _first_fit(many, len(pods))
         for place in np.flatnonzero(taken).tolist():
             number = int(taken[place])
             self.open.add(place, targets[int(groups[place])], want, pods[:number])
+            self._ledger.record(want.item, place, number, claim=True)
             pods = pods[number:]
         return pods
 
-    def _open_claims(self, want: Want, pods: list[Pod]) -> list[Pod]:
+    def _open_claims(self, want: Want, pods: list[Pod], bounds: Bounds | None = None) -> list[Pod]:
+        if bounds is not None and not bounds.new:
+            return pods
         skipped: list[Refusal] = []
         for lane in self.openings.lanes:
             budget = self.openings.budgets[lane.pool.metadata.name]
@@ -126,12 +187,22 @@ class Packer:
                 if isinstance(entry, Kind):
                     skipped.append(Refusal(lane, entry, want, budget.left.copy()))
                     break
-                pods = self._open(lane, entry, want, pods, tuple(skipped))
+                pods = self._open(lane, entry, want, pods, tuple(skipped), bounds)
+                if bounds is not None and bounds.single:
+                    return pods
             if not pods:
                 break
         return pods
 
-    def _open(self, lane: Lane, group: Group, want: Want, pods: list[Pod], skipped: tuple[Refusal, ...]) -> list[Pod]:
+    def _open(
+        self,
+        lane: Lane,
+        group: Group,
+        want: Want,
+        pods: list[Pod],
+        skipped: tuple[Refusal, ...],
+        bounds: Bounds | None,
+    ) -> list[Pod]:
         """Open as many claims as can be told to be alike; at least one."""
         budget = self.openings.budgets[lane.pool.metadata.name]
         empty = np.zeros((1, len(self.axis)), np.int64)
@@ -139,11 +210,15 @@ class Packer:
         holding = group.rows[group.holding(want.requests)]
         charge = lane.table.capacity[lane.table.row_type[holding]].max(axis=0)
         # A claim that relies on estimates is one of a kind: the next may not.
-        claims = 1 if estimates(group) else min(-(-len(pods) // each), max(budget.openable(charge), 1))
+        if bounds is not None:
+            each = min(each, bounds.new)
+        alone = bounds is not None and bounds.single
+        claims = 1 if estimates(group) or alone else min(-(-len(pods) // each), max(budget.openable(charge), 1))
         for _ in range(claims):
             place = self.open.open(group, charge, skipped)
             self.openings.take_estimates(group, place)
             self.open.add(place, group, want, pods[:each])
+            self._ledger.record(want.item, place, len(pods[:each]), claim=True)
             pods = pods[each:]
         budget.charge(charge, claims)
         return pods
@@ -170,31 +245,9 @@ class Packer:
                 requests = self.axis.vector(item.requests)
                 if suits[item.index][place] and self.nodes.takes(item, place, requests):
                     self.nodes.place(item, place, [pod], requests)
+                    self._ledger.record(item, place, 1, claim=False)
                     kept.add(id(pod))
         return kept
-
-
-class Wants:
-    """Makes the attempts to place a class, numbering their constraints."""
-
-    def __init__(self, lanes: Sequence[Lane], nodes: NodeTable, axis: Axis) -> None:
-        self._axis = axis
-        self._numbers: dict[object, int] = {}
-        self._soft_possible = nodes.has_preferences or any(
-            taint.effect == "PreferNoSchedule" for lane in lanes for taint in lane.pool.spec.template.spec.taints
-        )
-
-    def of(self, item: PodClass) -> list[Want]:
-        """Each term in turn, then the last with PreferNoSchedule tolerated."""
-        requests = self._axis.vector(item.requests)
-        attempts = [(term, False) for term in item.terms]
-        if self._soft_possible:
-            attempts.append((item.terms[-1], True))
-        return [Want(item, term, soft, requests, self._number(item, term, soft=soft)) for term, soft in attempts]
-
-    def _number(self, item: PodClass, term: Requirements, *, soft: bool) -> int:
-        key = (term, item.tolerations, item.ports, item.missed, soft)
-        return self._numbers.setdefault(key, len(self._numbers))
 
 
 def _first_fit(many: Ints, number: int) -> Ints:
@@ -203,6 +256,17 @@ def _first_fit(many: Ints, number: int) -> Ints:
     before = np.cumsum(many) - many
     taken: Ints = np.clip(number - before, 0, many)
     return taken
+
+
+def _bounded(many: Ints, bound: Ints, number: int, *, single: bool) -> Ints:
+    """Counts within bounds; with `single` only the first target that takes all `number` pods, or else the roomiest."""
+    many = np.minimum(many, bound)
+    if single and len(many):
+        only = np.zeros_like(many)
+        best = int(np.argmax(np.minimum(many, number)))
+        only[best] = many[best]
+        return only
+    return many
 
 
 def _paid_room(group: Group, target: Group, used: Ints, requests: Ints) -> Ints:

@@ -17,11 +17,13 @@ from shiplap.scheduling import classes, pods
 from shiplap.scheduling.classes import PodClass
 from shiplap.scheduling.daemons import Daemon, daemons_of
 from shiplap.scheduling.lanes import Catalogue, Lane, lanes_of, usable
+from shiplap.scheduling.ledger import NO_GROUND, Ground, ground_of
 from shiplap.scheduling.limits import NODES, Budget
 from shiplap.scheduling.nodes import NodeTable
 from shiplap.scheduling.resources import Axis, Ints
-from shiplap.scheduling.rooms import leaving, pair, rooms_of
+from shiplap.scheduling.rooms import Room, leaving, pair, rooms_of
 from shiplap.scheduling.snapshot import NodeClassCatalog, Snapshot
+from shiplap.scheduling.topology import Terms, keeps_away
 from shiplap.scheduling.universe import TypeTable
 from shiplap.scheduling.volumes import Storage, UnusableVolume, VolumeNeeds
 
@@ -34,6 +36,7 @@ class World(msgspec.Struct, frozen=True, eq=False):
     nodes: NodeTable
     classes: list[PodClass]
     pods: pods.Sorted
+    ground: Ground
     taken: frozenset[str]
 
 
@@ -55,7 +58,8 @@ def compile_world(snapshot: Snapshot) -> World:
     )
     storage = Storage(view) if any(map(has_claims, sorted_pods.pending)) else None
     needs = _volume_needs(storage, sorted_pods) if storage is not None else None
-    pod_classes = classes.group(sorted_pods.pending, snapshot.missed_pods, needs)
+    terms = _standing_terms(sorted_pods)
+    pod_classes = classes.group(sorted_pods.pending, snapshot.missed_pods, needs, terms)
     daemons = daemons_of(view.daemon_sets, (pod for on_node in sorted_pods.bound.values() for pod in on_node))
     axis = _axis(pod_classes, daemons, pools)
     catalogues = _catalogues(snapshot, pools, axis)
@@ -73,9 +77,42 @@ def compile_world(snapshot: Snapshot) -> World:
         NodeTable(rooms, daemons, axis),
         pod_classes,
         sorted_pods,
+        ground_of(terms, rooms, _bystanders(view.nodes, rooms, gone), _standing(sorted_pods))
+        if terms.all
+        else NO_GROUND,
         frozenset(claim.name for claim in snapshot.claims)
         | {node.metadata.labels.get(labels.NODE_CLAIM, "") for node in view.nodes},
     )
+
+
+def _standing_terms(sorted_pods: pods.Sorted) -> Terms:
+    """The terms of pods on nodes that others must keep away from."""
+    terms = Terms()
+    for on_node in (*sorted_pods.bound.values(), *sorted_pods.nominated.values()):
+        for pod in on_node:
+            if pod.spec.affinity is not None and keeps_away(pod.spec):
+                terms.constraints_of(pod, standing=True)
+    return terms
+
+
+def _standing(sorted_pods: pods.Sorted) -> dict[str, list[Pod]]:
+    """Pods that topology constraints count, by node: those that are not ending and not planned anew."""
+    moving = {id(pod) for pod in sorted_pods.pending}
+    return {
+        node: [pod for pod in on_node if not pod.metadata.deletion_timestamp and id(pod) not in moving]
+        for node, on_node in _on_nodes(sorted_pods).items()
+    }
+
+
+def _bystanders(nodes: Iterable[Node], rooms: Iterable[Room], gone: frozenset[str]) -> list[tuple[Room, bool]]:
+    """Nodes that take no new pods, by name, and whether they are leaving; the pods on them count all the same."""
+    usable_names = {room.name for room in rooms}
+    others = [node for node in nodes if node.metadata.name not in usable_names]
+    others.sort(key=lambda node: node.metadata.name)
+    return [
+        (Room(node.metadata.name, False, node.metadata.labels, node.spec.taints, {}), node.metadata.name in gone)
+        for node in others
+    ]
 
 
 def _volume_needs(storage: Storage, sorted_pods: pods.Sorted) -> dict[str, VolumeNeeds]:

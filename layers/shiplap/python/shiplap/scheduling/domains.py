@@ -1,0 +1,224 @@
+"""Domains: where pods with topology constraints, or counted by those of others, may go next.
+
+For every label but the hostname a domain is chosen first, lowest count first, then by name; the pods are then placed
+with that value as a further requirement, so that the domain of every pod that counts is settled within the plan. Under
+the hostname every node is a domain, so those constraints only bound how many pods a node or claim takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+
+import msgspec
+import numpy as np
+
+from shiplap.kubernetes.labels import HOSTNAME
+from shiplap.kubernetes.requirements import Requirement
+from shiplap.scheduling.ledger import ABSENT, Ledger
+from shiplap.scheduling.open_claims import Kind, Want
+from shiplap.scheduling.openings import Openings
+from shiplap.scheduling.resources import PLENTY, Bools, Ints
+from shiplap.scheduling.wants import Wants
+
+
+class Bounds(msgspec.Struct, frozen=True, eq=False):
+    """How many pods of a class each room [rooms], each claim [claims] and a new claim may take.
+
+    `single`: all of them have to go to one node, because they follow each other.
+    """
+
+    rooms: Ints
+    claims: Ints
+    new: int
+    single: bool = False
+
+
+class Choice(msgspec.Struct, frozen=True, eq=False):
+    """One combination of domains. `rooms` [rooms] are in it; `want` is pinned to it, None if its pods exclude it.
+
+    At most `most` pods may go there before the choice has to be made again.
+    """
+
+    want: Want | None
+    rooms: Bools
+    most: int
+
+
+class _Option(msgspec.Struct, frozen=True, order=True):
+    """One domain of one label: the fewest counted pods come first, then the name; no label comes last."""
+
+    absent: bool
+    count: int
+    value: str
+    code: int
+    most: int
+
+
+class Domains:
+    """Answers for one packing."""
+
+    def __init__(self, ledger: Ledger, openings: Openings, wants: Wants) -> None:
+        self._ledger = ledger
+        self._openings = openings
+        self._wants = wants
+        self._terms = ledger.terms
+
+    def choices(self, want: Want) -> list[Choice]:
+        """The combinations of domains that the next pods of a class may go to, best first."""
+        keys = sorted(self._keys(want) - {HOSTNAME})
+        rooms = self._ledger.ground.rooms
+        result = []
+        for options in sorted(product(*(self._options(want, key) for key in keys)), key=_rank):
+            inside = np.ones(rooms, np.bool_)
+            pins = []
+            for key, option in zip(keys, options, strict=True):
+                if self._binds(want, key):
+                    inside &= self._ledger.place_codes(key)[:rooms] == option.code
+                pins.append(Requirement(key) if option.absent else Requirement(key, False, frozenset((option.value,))))
+            most = min((option.most for option in options), default=PLENTY)
+            result.append(Choice(self._wants.pinned(want, pins), inside, most))
+        return result
+
+    def bounds(self, want: Want) -> Bounds:
+        """What constraints on the hostname leave of each node and claim."""
+        item, ledger = want.item, self._ledger
+        rooms = np.full(ledger.ground.rooms, PLENTY, np.int64)
+        claims = np.full(len(self._openings.open), PLENTY, np.int64)
+        new, single = PLENTY, False
+
+        for spread in item.constraints.spreads:
+            if spread.key == HOSTNAME:
+                # A new node is always possible in principle, so that the lowest count is 0.
+                own = spread.term in item.selected
+                on_rooms, on_claims = self._on_hosts(spread.term)
+                rooms = np.minimum(rooms, _room_under(on_rooms, spread.max_skew, own=own))
+                claims = np.minimum(claims, _room_under(on_claims, spread.max_skew, own=own))
+                new = min(new, spread.max_skew if own else PLENTY)
+        avoided = [(term, False) for term in self._of_key(item.constraints.anti, HOSTNAME)]
+        avoided += [(term, True) for term in self._of_key(item.selected & self._terms.anti, HOSTNAME)]
+        for term, keeping in avoided:
+            most = 1 if term in item.selected and not keeping else PLENTY
+            on_rooms, on_claims = self._on_hosts(term, keeping=keeping)
+            rooms = np.where(on_rooms == 0, np.minimum(rooms, most), 0)
+            claims = np.where(on_claims == 0, np.minimum(claims, most), 0)
+            new = min(new, most)
+        for term in self._of_key(item.constraints.affinity, HOSTNAME):
+            on_rooms, on_claims = self._on_hosts(term)
+            if term in item.selected and not on_rooms.any() and not on_claims.any():
+                single = True
+                continue
+            rooms, claims, new = np.where(on_rooms > 0, rooms, 0), np.where(on_claims > 0, claims, 0), 0
+        return Bounds(rooms, claims, new, single)
+
+    def _on_hosts(self, term: int, *, keeping: bool = False) -> tuple[Ints, Ints]:
+        """Per room [rooms] and per claim [claims], the pods a term counts or that keep away from them."""
+        known = self._ledger.keeping if keeping else self._ledger.counted
+        return known[term][: self._ledger.ground.rooms], self._ledger.on_claims(term, keeping=keeping)
+
+    def _keys(self, want: Want) -> set[str]:
+        numbers = {*want.item.selected, *want.item.constraints.affinity, *want.item.constraints.anti}
+        return {self._terms.all[term].key for term in numbers} | {s.key for s in want.item.constraints.spreads}
+
+    def _of_key(self, numbers: Sequence[int] | frozenset[int] | set[int], key: str) -> list[int]:
+        return sorted(term for term in numbers if self._terms.all[term].key == key)
+
+    def _binds(self, want: Want, key: str) -> bool:
+        """Whether pods of this class may be kept out of a domain; others are only counted."""
+        demands = want.item.constraints
+        avoided = want.item.selected & self._terms.anti
+        return any(spread.key == key for spread in demands.spreads) or bool(
+            self._of_key({*demands.affinity, *demands.anti, *avoided}, key)
+        )
+
+    def _options(self, want: Want, key: str) -> list[_Option]:
+        item, ledger = want.item, self._ledger
+        spreads = [spread for spread in item.constraints.spreads if spread.key == key]
+        launchable = self._launchable(want, key)
+        usable = np.zeros(len(ledger.values(key)), np.bool_)
+        usable[launchable] = True
+        for codes in (ledger.place_codes(key), ledger.claim_codes(key)):
+            usable[codes[codes >= 0]] = True
+        most = np.where(usable, PLENTY, 0)
+        order = np.zeros(len(most), np.int64)
+        for spread in spreads:
+            counts, present = ledger.spread(item, spread)
+            present[launchable] = True
+            enough = int(present.sum()) >= max(spread.min_domains, 1)
+            lowest = min(counts[present].tolist(), default=0) if enough else 0
+            room = _room_under(counts - lowest, spread.max_skew, own=spread.term in item.selected)
+            most = np.minimum(most, np.where(present, room, 0))
+            order += counts
+        for term in self._of_key(item.constraints.anti, key):
+            own = 1 if term in item.selected else PLENTY
+            most = np.minimum(most, np.where(ledger.totals(term, key) == 0, own, 0))
+        for term in self._of_key(item.selected & self._terms.anti, key):
+            most = np.minimum(most, np.where(ledger.totals(term, key, keeping=True) == 0, PLENTY, 0))
+        attracted = self._of_key(item.constraints.affinity, key)
+        for term in attracted:
+            inhabited = ledger.totals(term, key, certain=True) > 0
+            if (inhabited & self._asked_for(want, key)).any() or term not in item.selected:
+                most = np.where(inhabited, most, 0)
+        if not spreads:
+            for term in self._of_key(item.selected, key):
+                order += ledger.totals(term, key, certain=True)
+        values = ledger.values(key)
+        options = [
+            _Option(False, int(order[code]), values[code], code, int(most[code]))
+            for code in np.flatnonzero(most > 0).tolist()
+        ]
+        if not spreads and not attracted:
+            options.append(_Option(True, 0, "", ABSENT, PLENTY))
+        return sorted(options)
+
+    def _asked_for(self, want: Want, key: str) -> Bools:
+        """The domains [values] that the class's own node selection allows."""
+        wanted = [term.get(key) for term in want.item.terms]
+        return np.array(
+            [any(entry is None or entry.has(value) for entry in wanted) for value in self._ledger.values(key)], np.bool_
+        )
+
+    def _launchable(self, want: Want, key: str) -> list[int]:
+        """Domains in which a node for this class could be launched now, those aside that have nodes or claims.
+
+        A domain that no pool can reach must not hold down a spread: nothing would ever raise its count.
+        """
+        ledger = self._ledger
+        settled = self._settled(want, key)
+        found = []
+        for lane in self._openings.lanes:
+            known = lane.template.get(key)
+            values = lane.table.values_of(key)
+            if known is not None and not known.complement and (not values or key in lane.given):
+                values = known.values
+            for value in sorted(values):
+                if known is not None and not known.has(value):
+                    continue
+                code = ledger.code(key, value)
+                if code in settled or code in found:
+                    continue
+                pin = Requirement(key, False, frozenset((value,)))
+                pinned = (self._wants.pinned(other, (pin,)) for other in self._wants.of(want.item))
+                if any(p is not None and not isinstance(self._openings.entry(lane, p), Kind) for p in pinned):
+                    found.append(code)
+        return found
+
+    def _settled(self, want: Want, key: str) -> set[int]:
+        """Domains that exist whether or not a node can be launched in them."""
+        spreads = [spread for spread in want.item.constraints.spreads if spread.key == key]
+        if not spreads:
+            places, claims = self._ledger.place_codes(key), self._ledger.claim_codes(key)
+            return {*places.tolist(), *claims.tolist()}
+        present = [self._ledger.spread(want.item, spread)[1] for spread in spreads]
+        return set.intersection(*(set(np.flatnonzero(domains).tolist()) for domains in present))
+
+
+def _room_under(above: Ints, max_skew: int, *, own: bool) -> Ints:
+    """How many pods each domain takes that has this many above the lowest; pods not counted themselves add nothing."""
+    if own:
+        return np.maximum(max_skew - above, 0)
+    return np.where(above <= max_skew, PLENTY, 0)
+
+
+def _rank(options: Sequence[_Option]) -> tuple[int, int, tuple[_Option, ...]]:
+    return (sum(o.absent for o in options), sum(o.count for o in options), tuple(options))

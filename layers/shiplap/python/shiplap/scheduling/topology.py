@@ -1,0 +1,211 @@
+"""Required topology constraints as data: spread with DoNotSchedule, pod affinity and pod anti-affinity.
+
+Every constraint counts pods that a term selects, per value of a node label (a domain). Equal terms of different pods
+are one `Term`, so that pods are counted once per term. Preferences (ScheduleAnyway, preferred terms) are not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.objects import (
+    LabelSelector,
+    LabelSelectorRequirement,
+    Pod,
+    PodAffinityTerm,
+    PodSpec,
+    TopologySpreadConstraint,
+)
+from shiplap.kubernetes.selectors import matches
+
+_OPERATORS = frozenset({"In", "NotIn", "Exists", "DoesNotExist"})
+_NAMESPACE_NAME = "kubernetes.io/metadata.name"
+"""The one label every namespace carries; selectors over others cannot be evaluated without the namespaces."""
+
+
+class Term(msgspec.Struct, frozen=True):
+    """Pods that `selector` selects in `namespaces` (None: in all), counted per value of the node label `key`."""
+
+    key: str
+    namespaces: frozenset[str] | None
+    namespace_selector: LabelSelector | None
+    selector: LabelSelector | None
+
+    def selects(self, namespace: str, pod_labels: Mapping[str, str]) -> bool:
+        """Whether a pod with these labels is counted."""
+        inside = self.namespaces is None or namespace in self.namespaces
+        if not inside and self.namespace_selector is not None:
+            inside = matches(self.namespace_selector, {_NAMESPACE_NAME: namespace})
+        return inside and matches(self.selector, pod_labels)
+
+
+class Spread(msgspec.Struct, frozen=True):
+    """A spread constraint; `term` is the number of its term. The flags are the node inclusion policies."""
+
+    term: int
+    key: str
+    max_skew: int
+    min_domains: int
+    honor_affinity: bool
+    honor_taints: bool
+
+
+class Constraints(msgspec.Struct, frozen=True):
+    """What a pod demands: spreads, and the numbers of its affinity and anti-affinity terms."""
+
+    spreads: tuple[Spread, ...] = ()
+    affinity: tuple[int, ...] = ()
+    anti: tuple[int, ...] = ()
+
+
+UNCONSTRAINED = Constraints()
+
+
+class Terms:
+    """The distinct terms of one decision, by number. `anti` are those that some pod demands to stay away from."""
+
+    def __init__(self) -> None:
+        self.all: list[Term] = []
+        self.anti: set[int] = set()
+        self._numbers: dict[bytes, int] = {}
+        self._mentioned: tuple[str, ...] = ()
+        self._selecting: dict[tuple[str, ...], frozenset[int]] = {}
+
+    def constraints_of(self, pod: Pod, *, standing: bool = False) -> Constraints:
+        """What a pod demands, its terms numbered; of a `standing` pod only anti-affinity, which others must respect.
+
+        Raises:
+            ValueError: a selector is malformed, or names namespaces by labels that are not known.
+        """
+        affinity, anti = _affinity_of(pod.spec)
+        repelled = tuple(self._term(pod, term) for term in anti)
+        self.anti.update(repelled)
+        if standing:
+            return Constraints(anti=repelled)
+        spreads = tuple(self._spread(pod, item) for item in pod.spec.topology_spread_constraints if _hard(item))
+        for term in affinity:
+            if not _decidable(term.namespace_selector):
+                raise ValueError("not supported yet: podAffinity with a namespaceSelector over labels of namespaces")
+        attracted = tuple(self._term(pod, term) for term in affinity)
+        return Constraints(spreads, attracted, repelled)
+
+    def selecting(self, pod: Pod) -> frozenset[int]:
+        """The numbers of the terms that count a pod; only after the last term was numbered."""
+        if not self._mentioned:
+            self._mentioned = tuple(sorted({key for term in self.all for key in _keys(term.selector)}))
+        meta = pod.metadata
+        namespace = meta.namespace or "default"
+        # No label value contains the null character, so that an absent label is unlike any value.
+        profile = (namespace, *(meta.labels.get(key, "\0") for key in self._mentioned))
+        known = self._selecting.get(profile)
+        if known is None:
+            known = self._selecting[profile] = frozenset(
+                number for number, term in enumerate(self.all) if term.selects(namespace, meta.labels)
+            )
+        return known
+
+    def _spread(self, pod: Pod, item: TopologySpreadConstraint) -> Spread:
+        key = labels.NORMALIZED.get(item.topology_key, item.topology_key)
+        selector = _with_label_keys(item.label_selector, pod.metadata.labels, item.match_label_keys, ())
+        namespace = pod.metadata.namespace or "default"
+        number = self._number(Term(key, frozenset((namespace,)), None, selector))
+        return Spread(
+            number,
+            key,
+            item.max_skew,
+            item.min_domains or 1,
+            item.node_affinity_policy != "Ignore",
+            item.node_taints_policy == "Honor",
+        )
+
+    def _term(self, pod: Pod, item: PodAffinityTerm) -> int:
+        key = labels.NORMALIZED.get(item.topology_key, item.topology_key)
+        selector = _with_label_keys(
+            item.label_selector, pod.metadata.labels, item.match_label_keys, item.mismatch_label_keys
+        )
+        by_label = item.namespace_selector
+        namespaces: frozenset[str] | None = frozenset(item.namespaces)
+        if by_label is None and not namespaces:
+            namespaces = frozenset((pod.metadata.namespace or "default",))
+        elif by_label is not None and (_is_empty(by_label) or not _decidable(by_label)):
+            # Staying away from pods of more namespaces than asked is safe; affinity has been refused before.
+            namespaces, by_label = None, None
+        return self._number(Term(key, namespaces, by_label, selector))
+
+    def _number(self, term: Term) -> int:
+        for selector in (term.selector, term.namespace_selector):
+            _check(selector)
+        sorted_names = None if term.namespaces is None else sorted(term.namespaces)
+        identity = msgspec.msgpack.encode(
+            (term.key, sorted_names, term.namespace_selector, term.selector), order="deterministic"
+        )
+        number = self._numbers.setdefault(identity, len(self.all))
+        if number == len(self.all):
+            self.all.append(term)
+        return number
+
+
+def constrains(spec: PodSpec) -> bool:
+    """Whether a pod has any required topology constraint."""
+    if any(map(_hard, spec.topology_spread_constraints)):
+        return True
+    if spec.affinity is None:
+        return False
+    attracted, repelled = _affinity_of(spec)
+    return bool(attracted or repelled)
+
+
+def keeps_away(spec: PodSpec) -> bool:
+    """Whether a pod has required anti-affinity, which other pods have to respect."""
+    affinity = spec.affinity
+    return affinity is not None and affinity.pod_anti_affinity is not None and bool(affinity.pod_anti_affinity.required)
+
+
+def _hard(item: TopologySpreadConstraint) -> bool:
+    return item.when_unsatisfiable != "ScheduleAnyway"
+
+
+def _affinity_of(spec: PodSpec) -> tuple[tuple[PodAffinityTerm, ...], tuple[PodAffinityTerm, ...]]:
+    """Required affinity and anti-affinity terms."""
+    affinity = spec.affinity
+    if affinity is None:
+        return (), ()
+    attracted = affinity.pod_affinity.required if affinity.pod_affinity is not None else ()
+    repelled = affinity.pod_anti_affinity.required if affinity.pod_anti_affinity is not None else ()
+    return attracted, repelled
+
+
+def _with_label_keys(
+    selector: LabelSelector | None, mine: Mapping[str, str], equal: Iterable[str], different: Iterable[str]
+) -> LabelSelector | None:
+    """The selector narrowed to pods that share, or do not share, these labels; keys the pod lacks count for nothing."""
+    if selector is None:
+        return None
+    added = [LabelSelectorRequirement(key, "In", (mine[key],)) for key in sorted(equal) if key in mine]
+    added += [LabelSelectorRequirement(key, "NotIn", (mine[key],)) for key in sorted(different) if key in mine]
+    if not added:
+        return selector
+    return LabelSelector(selector.match_labels, (*selector.match_expressions, *added))
+
+
+def _is_empty(selector: LabelSelector) -> bool:
+    return not selector.match_labels and not selector.match_expressions
+
+
+def _decidable(selector: LabelSelector | None) -> bool:
+    return selector is None or _keys(selector) <= {_NAMESPACE_NAME}
+
+
+def _keys(selector: LabelSelector | None) -> set[str]:
+    if selector is None:
+        return set()
+    return {*selector.match_labels, *(expression.key for expression in selector.match_expressions)}
+
+
+def _check(selector: LabelSelector | None) -> None:
+    for expression in selector.match_expressions if selector is not None else ():
+        if expression.operator not in _OPERATORS:
+            raise ValueError(f"{expression.key}: unknown selector operator {expression.operator!r}")

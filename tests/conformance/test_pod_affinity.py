@@ -1,0 +1,170 @@
+"""Required pod affinity and anti-affinity, as Karpenter's suites test them; better where one plan can settle more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from shiplap.kubernetes.objects import Pod
+from tests.conformance.catalogues import Z1, Z2, Z3, fake_type, incrementing_types
+from tests.conformance.given import given, in_flight, node, pod, pods, pool
+
+ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
+WEB, TARGET = {"app": "web"}, {"app": "target"}
+
+
+def term(key: str, app: Mapping[str, str], **more: Any) -> dict[str, Any]:
+    return {"topologyKey": key, "labelSelector": {"matchLabels": dict(app)}, **more}
+
+
+def near(*terms: Mapping[str, Any]) -> dict[str, Any]:
+    return {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": list(terms)}}}
+
+
+def away(*terms: Mapping[str, Any]) -> dict[str, Any]:
+    return {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": list(terms)}}}
+
+
+def labelled(labels: Mapping[str, str], **more: Any) -> dict[str, Any]:
+    return {"labels": dict(labels), **more}
+
+
+def web(number: int, spec: dict[str, Any], name: str = "web", **fields: Any) -> list[Pod]:
+    return pods(number, name, metadata=labelled(WEB), spec=spec, **fields)
+
+
+def test_empty_affinity_is_none() -> None:
+    assert given(pod(spec={"affinity": {"podAffinity": {}, "podAntiAffinity": {}}})).scheduled
+
+
+def test_followers_of_each_other_share_a_node() -> None:
+    outcome = given(*web(3, near(term(HOST, WEB))))
+    assert outcome.scheduled
+    assert len(outcome.claims) == 1
+
+
+def test_followers_that_do_not_fit_one_node_are_left() -> None:
+    types = [fake_type("five", cpu="16", memory="32Gi", pods="5")]
+    waiting = web(10, near(term(HOST, WEB)))
+    first = given(*waiting, types=types)
+    assert len(first.claim.pods) == 5
+    assert len(first.plan.unschedulable) == 5
+    again = given(*waiting, types=types, claims=[in_flight(first.claim)])
+    assert again.claims == ()
+    assert len(again.plan.unschedulable) == 5
+
+
+def test_followers_in_a_zone() -> None:
+    assert len(given(*web(3, near(term(ZONE, WEB)))).claims) == 1
+    outcome = given(*web(3, near(term(ZONE, WEB)), selector={ZONE: Z3}))
+    assert outcome.claim.launch.zone == Z3
+    apart = given(
+        *web(1, near(term(ZONE, WEB)), "second", selector={ZONE: Z2}),
+        *web(1, near(term(ZONE, WEB)), "third", selector={ZONE: Z3}),
+    )
+    assert apart.scheduled
+    assert {claim.launch.zone for claim in apart.claims} == {Z2, Z3}
+
+
+@pytest.mark.parametrize("larger", ["target", "web"])
+def test_pods_that_stay_away_get_another_node(larger: str) -> None:
+    sizes = {name: "500m" if name == larger else "100m" for name in ("target", "web")}
+    outcome = given(
+        pod("target", cpu=sizes["target"], metadata=labelled(TARGET)),
+        *web(1, away(term(HOST, TARGET)), cpu=sizes["web"]),
+        types=incrementing_types(4),
+    )
+    assert outcome.scheduled
+    assert outcome.home("target") != outcome.home("web-0")
+
+
+@pytest.mark.parametrize("preferred", [False, True])
+def test_others_respect_what_pods_stay_away_from(preferred: bool) -> None:
+    keepers = [
+        pod(f"keeper-{zone}", cpu="2", selector={ZONE: zone}, spec={} if preferred else away(term(ZONE, TARGET)))
+        for zone in (Z1, Z2, Z3)
+    ]
+    outcome = given(*keepers, pod("plain", cpu="1", metadata=labelled(TARGET)))
+    assert bool(outcome.home("plain")) is preferred
+    if not preferred:
+        assert f"anti-affinity of other pods over {ZONE}" in outcome.left("plain").message
+
+
+def test_others_respect_what_pods_on_nodes_stay_away_from() -> None:
+    nodes = [node(f"node-{zone}", labels={ZONE: zone}) for zone in (Z1, Z2)]
+    keepers = [pod(f"keeper-{zone}", node=f"node-{zone}", spec=away(term(ZONE, TARGET))) for zone in (Z1, Z2)]
+    outcome = given(*keepers, pod("plain", metadata=labelled(TARGET)), nodes=nodes)
+    assert outcome.claim.launch.zone == Z3
+
+
+def test_zonal_anti_affinity_is_settled_in_one_plan() -> None:
+    outcome = given(*web(4, away(term(ZONE, WEB))))
+    assert sorted(claim.launch.zone for claim in outcome.claims) == [Z1, Z2, Z3]
+    assert len(outcome.plan.unschedulable) == 1
+
+
+@pytest.mark.parametrize("selector", [{}, {ZONE: Z1}], ids=["anywhere", "pinned"])
+@pytest.mark.parametrize("target_cpu", ["2", "10m"], ids=["larger", "smaller"])
+def test_affinity_to_a_pod_of_the_same_batch(selector: dict[str, str], target_cpu: str) -> None:
+    outcome = given(
+        pod("target", cpu=target_cpu, metadata=labelled(TARGET), selector=selector),
+        *web(10, near(term(ZONE, TARGET)), cpu="500m"),
+    )
+    assert outcome.scheduled
+    assert len({claim.launch.zone for claim in outcome.claims}) == 1
+
+
+def test_affinity_to_nobody_is_left() -> None:
+    outcome = given(*web(1, near(term(ZONE, TARGET))))
+    assert "pod affinity" in outcome.left("web-0").message
+
+
+# namespaces and namespaceSelector of the term | whether a target in another namespace is found
+NAMESPACES: dict[str, tuple[dict[str, Any], bool]] = {
+    "own only": ({}, False),
+    "listed": ({"namespaces": ["other"]}, True),
+    "listed, not it": ({"namespaces": ["third"]}, False),
+    "all": ({"namespaceSelector": {}}, True),
+    "by name": ({"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "other"}}}, True),
+    "by another name": ({"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "third"}}}, False),
+}
+
+
+@pytest.mark.parametrize(("more", "found"), NAMESPACES.values(), ids=NAMESPACES.keys())
+def test_namespaces(more: dict[str, Any], found: bool) -> None:
+    target = pod("target", cpu="1", metadata=labelled(TARGET, namespace="other"))
+    assert bool(given(target, *web(1, near(term(ZONE, TARGET, **more)))).home("web-0")) is found
+
+
+def test_namespaces_by_labels_nobody_knows() -> None:
+    unknown = term(ZONE, TARGET, namespaceSelector={"matchLabels": {"team": "a"}})
+    target = pod("target", cpu="1", selector={ZONE: Z1}, metadata=labelled(TARGET, namespace="other"))
+    assert "namespaceSelector" in given(target, *web(1, near(unknown))).left("web-0").message
+    assert given(target, *web(1, away(unknown))).claim_of("web-0").launch.zone != Z1
+
+
+def test_match_label_keys_narrow_the_term() -> None:
+    def revision(name: str) -> list[Pod]:
+        spec = away(term(HOST, WEB, matchLabelKeys=["revision"]))
+        return pods(2, name, metadata=labelled({**WEB, "revision": name}), spec=spec)
+
+    outcome = given(*revision("a"), *revision("b"), types=incrementing_types(4))
+    assert outcome.scheduled
+    assert len(outcome.claims) == 2
+
+
+def test_mismatch_label_keys_turn_it_around() -> None:
+    spec = away(term(HOST, {}, mismatchLabelKeys=["tenant"]))
+    waiting = [item for name in ("a", "b") for item in pods(2, name, metadata=labelled({"tenant": name}), spec=spec)]
+    outcome = given(*waiting, types=incrementing_types(4))
+    assert outcome.scheduled
+    assert [{entry.name[0] for entry in claim.pods} for claim in outcome.claims] in ([{"a"}, {"b"}], [{"b"}, {"a"}])
+
+
+def test_pools_without_the_label_take_pods_that_are_only_counted() -> None:
+    far = pool("default")
+    keeper = web(1, away(term("example.com/rack", TARGET)))
+    outcome = given(pod("target", metadata=labelled(TARGET)), *keeper, pools=[far])
+    assert outcome.scheduled

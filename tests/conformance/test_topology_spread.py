@@ -1,0 +1,274 @@
+"""Topology spread with DoNotSchedule, as Karpenter's suites test it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from shiplap.kubernetes.objects import Pod
+from tests.conformance.catalogues import Z1, Z2, Z3, fake_type, incrementing_types
+from tests.conformance.given import Outcome, given, in_flight, node, pod, pods, pool, rule
+
+ZONE, HOST, KIND = "topology.kubernetes.io/zone", "kubernetes.io/hostname", "karpenter.sh/capacity-type"
+ARCH = "kubernetes.io/arch"
+APP = {"app": "web"}
+SMALL = [fake_type("small", cpu="2", memory="4Gi", pods="10")]
+
+
+def spread(key: str = ZONE, *, skew: int = 1, app: Mapping[str, str] | None = None, **more: Any) -> dict[str, Any]:
+    return {
+        "maxSkew": skew,
+        "topologyKey": key,
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": dict(APP if app is None else app)},
+        **more,
+    }
+
+
+def apps(number: int, *constraints: Mapping[str, Any], name: str = "web", **fields: Any) -> list[Pod]:
+    """Pods of the app, spread by these constraints."""
+    labelled = {"labels": APP, **fields.pop("metadata", {})}
+    return pods(number, name, metadata=labelled, spec={"topologySpreadConstraints": list(constraints)}, **fields)
+
+
+def counts(outcome: Outcome, key: str = ZONE, chosen: Mapping[str, str] | None = None) -> list[int]:
+    """How many pods of the app stand in each domain once the plan is carried out, ascending."""
+    labels = {n.metadata.name: n.metadata.labels for n in outcome.snapshot.view.nodes}
+    flights = {claim.name: claim for claim in (*outcome.snapshot.claims, *outcome.claims)}
+    for name, claim in flights.items():
+        certain = {entry.key: entry.values[0] for entry in claim.requirements if len(entry.values) == 1}
+        labels[name] = {HOST: name, **certain, **claim.labels}
+    found: dict[str, int] = {}
+    for item in outcome.snapshot.view.pods:
+        if item.metadata.deletion_timestamp or item.status.phase in ("Failed", "Succeeded"):
+            continue
+        home = item.spec.node_name or outcome.home(item.metadata.name)
+        wanted = APP if chosen is None else chosen
+        if home and all(item.metadata.labels.get(k) == v for k, v in wanted.items()) and key in labels.get(home, {}):
+            domain = labels[home][key]
+            found[domain] = found.get(domain, 0) + 1
+    return sorted(found.values())
+
+
+def running(zone: str, number: int = 1, name: str = "", **fields: Any) -> list[Pod]:
+    name = name or f"old-{zone}"
+    return pods(number, name, node=f"node-{zone}", metadata={"labels": APP}, **fields)
+
+
+def full(zone: str, **fields: Any) -> Any:
+    """A node without room."""
+    return node(f"node-{zone}", pods="0", labels={ZONE: zone}, **fields)
+
+
+def test_an_unknown_topology_key_is_not_scheduled() -> None:
+    outcome = given(*apps(2, spread("example.com/nowhere")))
+    assert "unsatisfiable topology constraint" in outcome.left("web-0").message
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [{"matchLabels": APP}, {"matchExpressions": [{"key": "app", "operator": "In", "values": ["web"]}]}],
+)
+def test_zones_are_filled_evenly(selector: dict[str, Any]) -> None:
+    outcome = given(*apps(4, spread(labelSelector=selector)))
+    assert outcome.scheduled
+    assert counts(outcome) == [1, 1, 2]
+
+
+def test_existing_pods_in_a_zone_no_pool_reaches_hold_the_others_down() -> None:
+    waiting = apps(6, spread(), cpu="1100m")
+    outcome = given(*waiting, *running(Z3), nodes=[full(Z3)], pools=[pool("default", rule(ZONE, "In", Z1, Z2))])
+    assert counts(outcome) == [1, 2, 2]
+    assert len(outcome.plan.unschedulable) == 2
+
+
+def test_zones_with_fewer_pods_are_filled_first() -> None:
+    outcome = given(*apps(3, spread()), *running(Z1, 3), nodes=[full(Z1)])
+    assert counts(outcome) == [1, 2, 3]
+
+
+def test_which_pods_are_counted() -> None:
+    nodes = [full(Z1), full(Z2), node("bare", pods="0")]
+    others = [
+        pod("unlabelled", node=f"node-{Z1}"),
+        pod("homeless", node="bare", metadata={"labels": APP}),
+        pod("elsewhere", node=f"node-{Z1}", metadata={"labels": APP, "namespace": "other"}),
+        pod("ending", node=f"node-{Z1}", metadata={"labels": APP, "deletionTimestamp": "2026-01-01T00:00:00Z"}),
+        pod("failed", node=f"node-{Z1}", metadata={"labels": APP}, status={"phase": "Failed"}),
+        pod("done", node=f"node-{Z1}", metadata={"labels": APP}, status={"phase": "Succeeded"}),
+    ]
+    outcome = given(*apps(3, spread()), *running(Z1), *running(Z2, 2), *others, nodes=nodes)
+    assert sorted(outcome.claim_of(f"web-{n}").launch.zone for n in range(3)) == [Z1, Z3, Z3]
+
+
+# minDomains, zones of the pool, pods | counts
+MIN_DOMAINS: dict[str, tuple[int, Sequence[str], int, list[int]]] = {
+    "fewer zones than asked": (3, (Z1, Z2), 3, [1, 1]),
+    "as many": (3, (Z1, Z2, Z3), 11, [3, 4, 4]),
+    "more": (2, (Z1, Z2, Z3), 11, [3, 4, 4]),
+}
+
+
+@pytest.mark.parametrize(("least", "zones", "number", "expected"), MIN_DOMAINS.values(), ids=MIN_DOMAINS.keys())
+def test_min_domains(least: int, zones: Sequence[str], number: int, expected: list[int]) -> None:
+    outcome = given(*apps(number, spread(minDomains=least)), pools=[pool("default", rule(ZONE, "In", *zones))])
+    assert counts(outcome) == expected
+
+
+def test_two_apps_over_hostnames_share_nodes_unless_they_differ_in_arch() -> None:
+    def app(name: str, **fields: Any) -> list[Pod]:
+        labels = {"app": name}
+        constraint = spread(HOST, app=labels)
+        return pods(2, name, metadata={"labels": labels}, spec={"topologySpreadConstraints": [constraint]}, **fields)
+
+    assert len(given(*app("a"), *app("b")).claims) == 2
+    apart = given(*app("a", selector={ARCH: "amd64"}), *app("b", selector={ARCH: "arm64"}))
+    assert len(apart.claims) == 4
+
+
+@pytest.mark.parametrize(("selector", "expected"), [({ZONE: Z2}, [1, 5]), ({}, [1, 2])], ids=["filtered", "all"])
+def test_only_nodes_the_pods_could_use_are_compared(selector: dict[str, str], expected: list[int]) -> None:
+    here = node(f"node-{Z1}", pods="0", labels={ZONE: Z1, KIND: "on-demand"})
+    spot = pool("default", rule(KIND, "In", "spot"))
+    outcome = given(*apps(5, spread(KIND), selector=selector), *running(Z1), nodes=[here], pools=[spot])
+    assert counts(outcome, KIND) == expected
+
+
+def test_a_custom_label_gives_a_ratio_of_capacity_types() -> None:
+    key = "capacity.spread.4-1"
+    pools = [
+        pool("spot", rule(KIND, "In", "spot"), rule(key, "In", "2", "3", "4", "5")),
+        pool("on-demand", rule(KIND, "In", "on-demand"), rule(key, "In", "1")),
+    ]
+    outcome = given(*apps(20, spread(key)), pools=pools)
+    assert counts(outcome, key) == [4, 4, 4, 4, 4]
+    held = dict.fromkeys(("spot", "on-demand"), 0)
+    for claim in outcome.claims:
+        held[claim.launch.capacity_type] += len(claim.pods)
+    assert held == {"spot": 16, "on-demand": 4}
+
+
+@pytest.mark.parametrize(("labelled", "nodes"), [(True, 2), (False, 4)], ids=["present", "absent"])
+def test_match_label_keys_tell_revisions_apart(labelled: bool, nodes: int) -> None:
+    waiting = [
+        item
+        for value in ("a", "b")
+        for item in apps(
+            2,
+            spread(HOST, matchLabelKeys=["revision"]),
+            name=value,
+            metadata={"labels": {**APP, **({"revision": value} if labelled else {})}},
+        )
+    ]
+    outcome = given(*waiting, types=incrementing_types(10))
+    assert outcome.scheduled
+    assert len(outcome.claims) == nodes
+
+
+def test_taints_are_honoured_where_asked() -> None:
+    key = "example.com/rack"
+    taint = [{"key": "taint", "value": value, "effect": "NoSchedule"} for value in ("one", "two")]
+    pools = [
+        pool("one", rule(key, "In", "foo", "bar"), taints=taint[:1]),
+        pool("two", rule(key, "In", "foo", "baz"), taints=taint[1:]),
+    ]
+    honest = spread(key, nodeTaintsPolicy="Honor")
+    waiting = [
+        *apps(2, honest, cpu="2", name="first", tolerations=[{"key": "taint", "value": "one"}]),
+        *apps(4, honest, cpu="1", name="second", tolerations=[{"key": "taint", "value": "two"}]),
+    ]
+    assert counts(given(*waiting, pools=pools), key) == [1, 2, 3]
+
+
+# Groups of pods (number, zones they ask for), each planned after the ones before | counts
+RESTRICTED: dict[str, tuple[list[tuple[int, Sequence[str]]], list[int]]] = {
+    "one zone each": ([(5, (Z1,)), (10, (Z2,))], [5, 10]),
+    "two zones": ([(10, (Z1, Z2))], [5, 5]),
+    "improves although still uneven": ([(6, (Z1, Z2)), (1, (Z2, Z3)), (5, ())], [4, 4, 4]),
+}
+
+
+@pytest.mark.parametrize(("steps", "expected"), RESTRICTED.values(), ids=RESTRICTED.keys())
+def test_pods_restricted_to_zones(steps: list[tuple[int, Sequence[str]]], expected: list[int]) -> None:
+    waiting: list[Pod] = []
+    for step, (number, zones) in enumerate(steps):
+        requires = [[rule(ZONE, "In", *zones)]] if zones else []
+        # Larger ones go first.
+        waiting += apps(number, spread(), name=f"step{step}", cpu=f"{900 - 100 * step}m", requires=requires)
+    outcome = given(*waiting)
+    assert outcome.scheduled
+    assert counts(outcome) == expected
+
+
+def test_preferred_zones_do_not_limit() -> None:
+    assert counts(given(*apps(6, spread(), prefers=[[rule(ZONE, "In", Z1, Z2)]]))) == [2, 2, 2]
+
+
+def test_zones_and_hostnames_at_once() -> None:
+    outcome = given(*apps(10, spread(), spread(HOST, skew=3)), types=incrementing_types(10))
+    assert outcome.scheduled
+    assert counts(outcome) == [3, 3, 4]
+    assert max(counts(outcome, HOST)) <= 3
+
+
+def test_zones_and_capacity_types_at_once() -> None:
+    outcome = given(*apps(11, spread(), spread(KIND, skew=2)))
+    assert outcome.scheduled
+    assert counts(outcome) == [3, 4, 4]
+    low, high = counts(outcome, KIND)
+    assert high - low <= 2
+
+
+def test_pods_planned_while_nodes_are_in_flight() -> None:
+    first = apps(4, spread())
+    types = incrementing_types(2)
+    flight = [in_flight(claim) for claim in given(*first, types=types).claims]
+    outcome = given(*first, *apps(5, spread(), name="more"), claims=flight, types=types)
+    assert outcome.claims == ()
+    assert counts(outcome) == [3, 3, 3]
+
+
+def test_hostnames_planned_while_nodes_are_in_flight() -> None:
+    first = apps(4, spread(HOST))
+    flight = [in_flight(claim) for claim in given(*first).claims]
+    outcome = given(*first, *apps(5, spread(HOST), name="more"), claims=flight)
+    assert len(outcome.claims) == 5
+    assert counts(outcome, HOST) == [1] * 9
+
+
+def test_a_zone_no_pool_can_launch_in_holds_nothing_down() -> None:
+    spent = pool("spent", rule(ZONE, "In", Z3), limits={"cpu": "0"})
+    outcome = given(*apps(6, spread()), pools=[pool("default", rule(ZONE, "In", Z1, Z2)), spent])
+    assert outcome.scheduled
+    assert counts(outcome) == [3, 3]
+
+
+def test_pods_on_cordoned_nodes_count() -> None:
+    outcome = given(*apps(2, spread()), *running(Z1), nodes=[node(f"node-{Z1}", labels={ZONE: Z1}, cordoned=True)])
+    assert {outcome.claim_of(f"web-{n}").launch.zone for n in range(2)} == {Z2, Z3}
+
+
+def test_existing_room_is_used_as_far_as_the_skew_allows() -> None:
+    here = node(f"node-{Z1}", cpu="16", memory="32Gi", labels={ZONE: Z1})
+    outcome = given(*apps(6, spread(skew=2), cpu="100m"), nodes=[here])
+    assert outcome.scheduled
+    homes = [outcome.home(f"web-{n}") for n in range(6)]
+    assert homes.count(f"node-{Z1}") >= 2
+    low, *_, high = counts(outcome)
+    assert high - low <= 2
+
+
+def test_pods_that_are_only_counted_go_where_there_is_room() -> None:
+    here = node("here", cpu="4", labels={ZONE: Z1})
+    outcome = given(*pods(3, "plain", cpu="1", metadata={"labels": APP}), *apps(2, spread(), cpu="500m"), nodes=[here])
+    assert {outcome.home(f"plain-{n}") for n in range(3)} == {"here"}
+    assert {outcome.claim_of(f"web-{n}").launch.zone for n in range(2)} == {Z2, Z3}
+
+
+def test_a_malformed_selector_is_said_so() -> None:
+    bad = spread(labelSelector={"matchExpressions": [{"key": "app", "operator": "Near", "values": ["web"]}]})
+    outcome = given(*apps(1, bad), pod("fine"))
+    assert "Near" in outcome.left("web-0").message
+    assert outcome.home("fine")
