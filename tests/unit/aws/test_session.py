@@ -45,6 +45,33 @@ def test_without_a_region_the_error_says_what_to_set(monkeypatch: pytest.MonkeyP
         session.client("dynamodb")
 
 
+def test_credentials_are_those_of_the_clients() -> None:
+    session.session.cache_clear()
+    assert session.credentials() is session.session().get_credentials()
+    assert session.credentials().access_key == "testing"
+
+
+@pytest.mark.parametrize(
+    ("environment", "reason"),
+    [({}, "no AWS credentials are configured"), ({"AWS_ACCESS_KEY_ID": "half"}, "cannot be read: Partial credentials")],
+)
+def test_credentials_that_are_missing_or_cannot_be_read_are_an_error(
+    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], reason: str
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "BOTO_CONFIG"):
+        monkeypatch.setenv(name, "/dev/null")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    session.session.cache_clear()
+    with pytest.raises(AwsError, match=reason) as raised:
+        session.credentials()
+    assert raised.value.code == "NoCredentials"
+    session.session.cache_clear()
+
+
 def test_importing_the_session_does_not_import_botocore() -> None:
     program = "import sys, shiplap.aws.session; print('boto3' in sys.modules, 'botocore' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)  # noqa: S603

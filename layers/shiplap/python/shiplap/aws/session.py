@@ -1,8 +1,8 @@
 """AWS clients: made when first used, kept for the life of the process, all configured alike.
 
 They are botocore's: boto3 would add the transfer of large files and its resources, which nobody here uses and which are
-a sixth of a cold start. botocore is imported here and nowhere else, inside the function: a Lambda function that never
-calls AWS does not pay for it, and one that calls DynamoDB only does not load the model of EC2.
+a sixth of a cold start. What makes clients is imported inside the functions: a Lambda function that never calls AWS
+does not pay for it, and one that calls DynamoDB only does not load the model of EC2.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from shiplap.errors import AwsError
 
 if TYPE_CHECKING:
     from botocore.config import Config
+    from botocore.credentials import Credentials
     from botocore.session import Session
     from types_boto3_dynamodb import DynamoDBClient
     from types_boto3_ec2 import EC2Client
@@ -81,6 +82,24 @@ def session() -> Session:
     from botocore.session import get_session  # noqa: PLC0415
 
     return get_session()
+
+
+def credentials() -> Credentials:
+    """The process's own, refreshed by botocore when they expire.
+
+    Raises:
+        AwsError: there are none, or they cannot be read.
+    """
+    from botocore.exceptions import BotoCoreError  # noqa: PLC0415
+
+    try:
+        with _LOCK:
+            found = session().get_credentials()
+    except BotoCoreError as error:
+        raise AwsError(f"the AWS credentials cannot be read: {error}", code="NoCredentials") from error
+    if found is None:
+        raise AwsError("no AWS credentials are configured", code="NoCredentials")
+    return found
 
 
 @cache

@@ -10,22 +10,18 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache, cached_property
+from functools import cached_property
 from threading import Lock
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from aws_lambda_powertools import Logger, Metrics
 
 from shiplap import settings as settings_module
-from shiplap.aws.session import client
-from shiplap.errors import AwsError, ShiplapError
+from shiplap.aws.session import client, credentials
+from shiplap.errors import ShiplapError
 from shiplap.ports import CatalogSource, CatalogStore, ClusterApi, DeadLetters, Meter
 from shiplap.provisioning.world import World
 from shiplap.settings import ClusterSettings, ResourceNames, Settings
-
-if TYPE_CHECKING:
-    import botocore.session
-    from botocore.credentials import Credentials
 
 NAMESPACE = "Shiplap"
 """CloudWatch namespace of all metrics."""
@@ -163,9 +159,7 @@ class Install:
             plane = control_plane(cluster, lambda: client("eks", cluster.region))
             return ApiEndpoint(plane.endpoint, plane.ca)
 
-        return connect(
-            cluster, describe_cluster=described, credentials=_credentials, clock=self.clock, sleep=time.sleep
-        )
+        return connect(cluster, describe_cluster=described, credentials=credentials, clock=self.clock, sleep=time.sleep)
 
     def _compute(self, cluster: ClusterSettings) -> object:
         from shiplap.aws.ec2 import Ec2Compute  # noqa: PLC0415
@@ -207,18 +201,3 @@ class Install:
         from shiplap.aws.dead_letters import SqsDeadLetters  # noqa: PLC0415
 
         return SqsDeadLetters(client("sqs"), self._names.dead_letter_queue_url)
-
-
-@cache
-def _session() -> botocore.session.Session:
-    import botocore.session  # noqa: PLC0415
-
-    return botocore.session.get_session()
-
-
-def _credentials() -> Credentials:
-    """The function's own, refreshed by botocore when they expire. Raises AwsError when there are none."""
-    found = _session().get_credentials()
-    if found is None:
-        raise AwsError("no AWS credentials are configured", code="NoCredentials")
-    return found
