@@ -28,11 +28,12 @@ from shiplap.kubernetes import labels
 from shiplap.kubernetes.quantity import MEMORY, format_resources, parse_resources
 from shiplap.kubernetes.requests import pod_requests
 from shiplap.ports import Instance
-from shiplap.provisioning import lifecycle, messages
+from shiplap.provisioning import lifecycle, messages, notices
+from shiplap.provisioning.interrupt import interrupt
 from shiplap.provisioning.messages import NodeSeen, PodsPending, Sweep, Timer
 from shiplap.provisioning.schedule import Report, schedule
 from shiplap.provisioning.world import World
-from shiplap.settings import ClusterSettings
+from shiplap.settings import ClusterSettings, Settings
 from shiplap.twins.bucket import TwinCatalog, TwinRecorder
 from shiplap.twins.bus import TwinBus, TwinTimers
 from shiplap.twins.capacity import TwinCapacity
@@ -252,9 +253,19 @@ class Stage:
         )
         return lifecycle.attend(self.settings, seen, self.world)
 
+    def interrupt(self, body: str) -> None:
+        """One invocation of the interrupt function for an event of AWS."""
+        notice = notices.read(body, "queue")
+        interrupt(notice, Settings((self.settings,)), self.state, lambda _: self.world, self.meter)
+
     def due(self) -> list[Timer]:
         """Take the timers that are due."""
         return [Timer(item.cluster, item.claim, item.step) for item in self.timers.take_due(self.clock.now())]
+
+    def attend_timers(self) -> None:
+        """Deliver the timers that are due."""
+        if due := self.due():
+            self.attend(*due)
 
     def told(self) -> list[messages.Message]:
         """Take the hints published since the last time, in the envelope EventBridge would deliver them in."""

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from shiplap.errors import AwsThrottled, ClusterDenied, ClusterUnreachable, InvalidInput
-from shiplap.ports import CatalogSource, CatalogStore, DeadLetters
+from shiplap.errors import AwsThrottled, ClusterDenied, ClusterUnreachable, InvalidInput, StoreThrottled
+from shiplap.ports import CatalogSource, CatalogStore, DeadLetters, StateStore
 from shiplap.provisioning.wiring import Install
 from shiplap.provisioning.world import World
 from shiplap.settings import ClusterSettings, ResourceNames, Settings
@@ -45,6 +45,10 @@ class StagedInstall(Install):
     @property
     def dead_letters(self) -> DeadLetters:  # type: ignore[override]
         return self.letters
+
+    @property
+    def state(self) -> StateStore:  # type: ignore[override]
+        return self._stage.state
 
     def world(self, cluster: ClusterSettings) -> World:
         assert cluster == self._stage.settings
@@ -148,6 +152,30 @@ def test_lifecycle_registers_what_joined(load: Load, capsys: pytest.CaptureFixtu
     capsys.readouterr()
 
 
+def test_interrupt_handles_each_message_by_itself(load: Load, capsys: pytest.CaptureFixture[str]) -> None:
+    stage = Stage()
+    stage.add_pods(1)
+    stage.schedule()
+    module, install = load("interrupt", stage)
+    warning = {"source": "aws.ec2", "detail-type": "EC2 Spot Instance Interruption Warning"}
+    ours, strange = (
+        json.dumps(warning | {"detail": {"instance-id": name}}) for name in (stage.claims()[0].instance_id, "i-0")
+    )
+    stage.faults.on("before", "state.claim_of_instance", StoreThrottled("slow down"))
+    answer = module.handle(records(strange, "{broken", ours, strange), Context())
+    assert answer == {"batchItemFailures": [{"itemIdentifier": "m0"}]}
+    assert stage.claims()[0].state == "Draining"
+    assert [body for body, _ in install.letters.letters] == ["{broken"]
+    found = metrics_in(capsys.readouterr().out)
+    counted = ("MalformedMessages", "StoreThrottled", "NodesInterrupted", "InstancesNotOurs")
+    assert {name: found.get(name) for name in counted} == {
+        "MalformedMessages": [1.0],
+        "StoreThrottled": [1.0],
+        "NodesInterrupted": None,  # counted by the stage's own meter
+        "InstancesNotOurs": [1.0],
+    }
+
+
 def test_catalog_stores_what_it_fetches(load: Load, capsys: pytest.CaptureFixture[str]) -> None:
     module, install = load("catalog", Stage())
     assert module.handle({}, Context()) == {"eu-west-1": len(catalog().types)}
@@ -221,6 +249,7 @@ def test_every_port_of_the_real_wiring_can_be_made(monkeypatch: pytest.MonkeyPat
     for port, method in made.items():
         assert callable(getattr(getattr(world, port), method)), port
     assert callable(install.dead_letters.send)
+    assert callable(install.state.claim_of_instance)
 
 
 def test_an_install_without_its_settings_layer_says_so() -> None:

@@ -19,6 +19,7 @@ from shiplap.settings import ClusterSettings, Settings
 _LOG = logging.getLogger(__name__)
 
 Hint = TypeVar("Hint", bound=Message)
+Content = TypeVar("Content")
 
 
 def run(
@@ -43,19 +44,59 @@ def run(
     Returns:
         Lambda's partial batch response: the messages to deliver again.
     """
-    failed: list[str] = []
+    messages, failed = _read_all(records, read, dead_letters, meter)
     hints: dict[str, list[tuple[str, Hint]]] = {}
-    for record in records:
-        message_id, body = str(record["messageId"]), str(record["body"])
-        try:
-            hint = read(body, str(record.get("eventSourceARN", "")).rpartition(":")[2] or "queue")
-            hints.setdefault(hint.cluster, []).append((message_id, hint))
-        except InvalidMessage as error:
-            if not _bury(body, error, dead_letters, meter):
-                failed.append(message_id)
+    for message_id, hint in messages:
+        hints.setdefault(hint.cluster, []).append((message_id, hint))
     for cluster in sorted(hints):
         if not _serve(cluster, [hint for _, hint in hints[cluster]], flow, settings, meter):
             failed += [message_id for message_id, _ in hints[cluster]]
+    return _answer(failed)
+
+
+def run_each(
+    records: Iterable[Mapping[str, Any]],
+    read: Callable[[str, str], Content],
+    flow: Callable[[Content], None],
+    *,
+    dead_letters: DeadLetters,
+    meter: Meter,
+) -> dict[str, list[dict[str, str]]]:
+    """As `run`, for messages that name no cluster: `flow` handles them one by one."""
+    messages, failed = _read_all(records, read, dead_letters, meter)
+    for message_id, content in messages:
+
+        def act(content: Content = content) -> str:
+            flow(content)
+            return ""
+
+        if not _is_done(act, {"message_id": message_id}, meter):
+            failed.append(message_id)
+    return _answer(failed)
+
+
+def _read_all(
+    records: Iterable[Mapping[str, Any]],
+    read: Callable[[str, str], Content],
+    dead_letters: DeadLetters,
+    meter: Meter,
+) -> tuple[list[tuple[str, Content]], list[str]]:
+    """What can be read, by message id; and the ids of malformed messages that could not be set aside."""
+    messages: list[tuple[str, Content]] = []
+    failed: list[str] = []
+    for record in records:
+        message_id, body = str(record["messageId"]), str(record["body"])
+        try:
+            content = read(body, str(record.get("eventSourceARN", "")).rpartition(":")[2] or "queue")
+        except InvalidMessage as error:
+            if not _bury(body, error, dead_letters, meter):
+                failed.append(message_id)
+        else:
+            messages.append((message_id, content))
+    return messages, failed
+
+
+def _answer(failed: Iterable[str]) -> dict[str, list[dict[str, str]]]:
     return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in failed]}
 
 
@@ -85,8 +126,13 @@ def _serve(
         meter.count("UnknownClusters", len(hints))
         _LOG.warning("dropped: %s", error, extra=facts)
         return True
+    return _is_done(lambda: flow(known, hints), facts, meter)
+
+
+def _is_done(act: Callable[[], str], facts: Mapping[str, Any], meter: Meter) -> bool:
+    """Whether a flow came to its end; it returns what is left to do."""
     try:
-        unfinished = flow(known, hints)
+        unfinished = act()
     except ShiplapError as error:
         meter.count(type(error).__name__)
         _LOG.error("not done: %s", error, extra={**facts, "error": type(error).__name__})

@@ -16,6 +16,7 @@ LAUNCHED = "NodeClaimLaunched"
 REGISTERED = "NodeClaimRegistered"
 INITIALIZED = "NodeClaimInitialized"
 MISSED = "NodeClaimMissed"
+INTERRUPTED = "NodeClaimInterrupted"
 FAILED = "NodeClaimFailed"
 TERMINATED = "NodeClaimTerminated"
 

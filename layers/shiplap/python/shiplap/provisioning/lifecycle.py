@@ -16,6 +16,7 @@ from shiplap.errors import ConditionFailed, ObjectNotFound
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node
 from shiplap.provisioning.claims import GARBAGE
+from shiplap.provisioning.drain import drain
 from shiplap.provisioning.endings import clear_away, finish, give_up, has_vanished, write_off
 from shiplap.provisioning.learn import has_reported, instance_of
 from shiplap.provisioning.messages import NodeSeen, Timer
@@ -118,6 +119,10 @@ class _Rounds:
                 return
             if claim.state is ClaimState.TERMINATING:
                 self._ended(finish(claim, self._world))
+            elif claim.state is ClaimState.DRAINING:
+                ended = drain(claim, self._node_of(claim), self._world, again=not seen)
+                if ended is not None:
+                    self._ended(ended)
             elif claim.state in (ClaimState.PLANNED, ClaimState.LAUNCHING):
                 self._again(claim, seen=seen)  # its launch is not written down yet, which schedule sees to
             else:

@@ -13,7 +13,7 @@ from shiplap.api.nodeclaim import ClaimState, NodeClaim
 from shiplap.errors import ConditionFailed
 from shiplap.instances.types import InstanceType
 from shiplap.kubernetes.objects import Node
-from shiplap.provisioning.claims import GARBAGE, GRACE_S, explores, fail, is_garbage, renew_pilot
+from shiplap.provisioning.claims import DRAIN, GARBAGE, GRACE_S, explores, fail, is_garbage, renew_pilot
 from shiplap.provisioning.launch import Attempt, Ending, Outcome, adopt, launch, release_leases
 from shiplap.provisioning.learn import instance_of
 from shiplap.provisioning.snapshot import NodeClassSupply
@@ -27,7 +27,8 @@ LAUNCH_TIMEOUT_S = 300.0
 _ALIVE = ("pending", "running")
 _REGISTERING = frozenset({ClaimState.LAUNCHED, ClaimState.REGISTERED})
 _IN_SERVICE = frozenset({ClaimState.REGISTERED, ClaimState.INITIALIZED})
-_RUNNING = _REGISTERING | {ClaimState.INITIALIZED, ClaimState.DISRUPTING, ClaimState.DRAINING}
+_RUNNING = _REGISTERING | {ClaimState.INITIALIZED, ClaimState.DISRUPTING}
+_LEAVING_STEPS = {ClaimState.DRAINING: DRAIN, ClaimState.TERMINATING: "terminate"}
 
 
 def orphans(claims: Iterable[NodeClaim], owner: str, now: float) -> list[NodeClaim]:
@@ -108,8 +109,8 @@ def sweep(cluster: str, nodes: Iterable[Node], world: World) -> int:
 
 
 def _reason(claim: NodeClaim, joined: set[str], alive: set[str], now: float) -> str:
-    if claim.state is ClaimState.TERMINATING:
-        return "terminate"
+    if claim.state in _LEAVING_STEPS:
+        return _LEAVING_STEPS[claim.state]
     if claim.state in _REGISTERING and claim.instance_id in joined:
         return "register" if claim.state is ClaimState.LAUNCHED else "initialize"
     if claim.state in _IN_SERVICE and (claim.instance_id in joined) == bool(claim.deadline_at):

@@ -67,15 +67,15 @@ def tell_missed(claim: NodeClaim, short: dict[str, int], world: World) -> None:
 def open_to_pods(claim: NodeClaim, node: Node, world: World) -> Node:
     """Give the node its claim's labels, annotations and taints, and take the unregistered taint away; once.
 
-    Returns the node as it is then. Raises as `_change` does.
+    Returns the node as it is then. Raises as `change` does.
     """
     if is_registered(node):
         return node
     added = {**_labels(claim), labels.REGISTERED: "true"}
-    return _change(node, added, claim.annotations, lambda current: _taints(claim, current), world)
+    return change(node, added, claim.annotations, lambda current: _taints(claim, current), world)
 
 
-def _change(
+def change(
     node: Node,
     added: Mapping[str, str],
     annotations: Mapping[str, str],
@@ -156,7 +156,7 @@ def initialize(claim: NodeClaim, node: Node, world: World) -> NodeClaim | None:
     if any("/" in resource for resource in node.status.allocatable):  # now device plugins have reported too
         short = learn(world, claim, node)
     if node.metadata.labels.get(labels.INITIALIZED) != "true":
-        _change(node, {labels.INITIALIZED: "true"}, {}, lambda current: current.spec.taints, world)
+        change(node, {labels.INITIALIZED: "true"}, {}, lambda current: current.spec.taints, world)
     now = world.clock.now()
     claim = world.state.advance(claim, ClaimState.INITIALIZED, missed=known_miss or bool(short), changed_at=now)
     world.meter.count("NodesInitialized")

@@ -19,7 +19,7 @@ from aws_lambda_powertools import Logger, Metrics
 from shiplap import settings as settings_module
 from shiplap.aws.session import client, credentials
 from shiplap.errors import ShiplapError
-from shiplap.ports import CatalogSource, CatalogStore, ClusterApi, DeadLetters, Meter
+from shiplap.ports import CatalogSource, CatalogStore, ClusterApi, DeadLetters, Meter, StateStore
 from shiplap.provisioning.world import World
 from shiplap.settings import ClusterSettings, ResourceNames, Settings
 
@@ -106,6 +106,11 @@ class Install:
             raise
         finally:
             self.meter.flush()
+
+    @cached_property
+    def state(self) -> StateStore:
+        """The state of all clusters, for what does not name its cluster."""
+        return cast("StateStore", Lazy(self._state))
 
     @cached_property
     def dead_letters(self) -> DeadLetters:

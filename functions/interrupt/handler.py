@@ -1,0 +1,31 @@
+"""What AWS says about instances in, claims that leave out: the queue `interruption`, fed by the default bus."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from shiplap.provisioning import batch
+from shiplap.provisioning.interrupt import interrupt
+from shiplap.provisioning.notices import Notice, read
+from shiplap.provisioning.wiring import Install
+
+if TYPE_CHECKING:
+    from aws_lambda_powertools.utilities.typing import LambdaContext
+
+
+@cache
+def install() -> Install:
+    """What this function has, made at the first invocation and kept."""
+    return Install.of_environment("interrupt")
+
+
+def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+    """Lambda's entry point: a batch of SQS records in, the messages to deliver again out."""
+    own = install()
+
+    def flow(notice: Notice) -> None:
+        interrupt(notice, own.settings, own.state, own.world, own.meter)
+
+    with own.reporting(context.aws_request_id):
+        return batch.run_each(event["Records"], read, flow, dead_letters=own.dead_letters, meter=own.meter)

@@ -1,0 +1,159 @@
+"""The interrupt flow: AWS takes an instance away, so its node is replaced and then emptied.
+
+All that is decided here is that a claim leaves, and by when. That is one conditional write, after which planning
+treats the pods of its node as pending. The lifecycle function, reminded at once, empties the node and ends the
+instance.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from shiplap.api.durations import seconds
+from shiplap.api.nodeclaim import ClaimState, NodeClaim
+from shiplap.errors import ConditionFailed, UnknownCluster
+from shiplap.kubernetes import labels
+from shiplap.ports import Meter, OfferingFailure, StateStore
+from shiplap.provisioning import events
+from shiplap.provisioning.claims import DRAIN, HEAD_START_S, facts
+from shiplap.provisioning.messages import rfc3339
+from shiplap.provisioning.notices import Kind, Notice
+from shiplap.provisioning.world import World
+from shiplap.settings import ClusterSettings, Settings
+
+_LOG = logging.getLogger(__name__)
+
+WARNING_S = 120.0
+"""How long before the interruption EC2 warns, in seconds."""
+
+_TRIES = 5
+"""Others move a claim as well, when its node registers for example; each time it is read anew."""
+
+_RUNNING = frozenset(
+    {
+        ClaimState.LAUNCHED,
+        ClaimState.REGISTERED,
+        ClaimState.INITIALIZED,
+        ClaimState.DISRUPTING,
+        ClaimState.DRAINING,
+    }
+)
+_OVER = (Kind.STOPPED, Kind.TERMINATED)
+
+
+def interrupt(
+    notice: Notice, settings: Settings, state: StateStore, world_of: Callable[[ClusterSettings], World], meter: Meter
+) -> None:
+    """Take note of what happens to instances; those that are not ours are none of our business.
+
+    Args:
+        notice: what AWS says.
+        settings: the clusters of this install.
+        state: finds the claims of instances, of whatever cluster.
+        world_of: the ports of a cluster; bus, timers and state are used.
+        meter: counts.
+
+    Raises:
+        StoreError: nothing is lost: the same notice may be handled again.
+    """
+    for instance_id in notice.instance_ids:
+        claim = state.claim_of_instance(instance_id)
+        if claim is None:
+            meter.count("InstancesNotOurs")
+            continue
+        try:
+            cluster = settings.cluster(claim.cluster)
+        except UnknownCluster as error:
+            meter.count("UnknownClusters")
+            _LOG.warning("dropped: %s", error, extra=facts(claim))
+            continue
+        _react(claim.name, notice, cluster, world_of(cluster))
+
+
+def _react(name: str, notice: Notice, settings: ClusterSettings, world: World) -> None:
+    for attempt in range(_TRIES):
+        claim = world.state.claim(settings.name, name)
+        if claim is None:
+            return
+        try:
+            _answer(claim, notice, settings, world)
+        except ConditionFailed:
+            if attempt == _TRIES - 1:
+                raise
+        else:
+            return
+
+
+def _answer(claim: NodeClaim, notice: Notice, settings: ClusterSettings, world: World) -> None:
+    if notice.kind in _OVER and claim.state is ClaimState.TERMINATING:
+        world.remind(claim.cluster, claim.name, "terminate", 0)
+    elif claim.state not in _RUNNING:
+        _LOG.info("%s of a claim that is %s", notice.kind, claim.state, extra=facts(claim))
+    elif notice.kind is Kind.REBALANCE:
+        world.meter.count("RebalanceRecommendations")
+        _tell(claim, notice, world)
+    elif notice.kind in _OVER:
+        _end(claim, notice, world)
+    else:
+        _drain(claim, notice, _deadline(claim, notice, settings, world.clock.now()), world)
+
+
+def _end(claim: NodeClaim, notice: Notice, world: World) -> None:
+    """The instance has stopped or gone: there is nothing to empty."""
+    now = world.clock.now()
+    claim = world.state.advance(claim, ClaimState.TERMINATING, failure=notice.kind, changed_at=now)
+    world.meter.count("NodesInterrupted")
+    _tell(claim, notice, world)
+    _ask_for_replacement(claim, notice, world)
+    world.remind(claim.cluster, claim.name, "terminate", 0)
+
+
+def _drain(claim: NodeClaim, notice: Notice, deadline_at: float, world: World) -> None:
+    """Have the node emptied by the deadline (epoch seconds, 0 for none); an earlier deadline replaces a later one."""
+    now = world.clock.now()
+    known = claim.state is ClaimState.DRAINING
+    if not known:
+        if claim.capacity_type in (labels.SPOT, labels.RESERVED) and notice.kind is not Kind.SCHEDULED_CHANGE:
+            lost = OfferingFailure(claim.instance_type, claim.zone, claim.capacity_type, notice.kind)
+            world.state.mark_unavailable(claim.cluster, lost, now)
+        claim = world.state.advance(
+            claim, ClaimState.DRAINING, failure=notice.kind, changed_at=now, deadline_at=deadline_at
+        )
+        world.meter.count("NodesInterrupted")
+    elif deadline_at and (not claim.deadline_at or deadline_at < claim.deadline_at):
+        claim = world.state.advance(claim, ClaimState.DRAINING, failure=notice.kind, deadline_at=deadline_at)
+        known = False
+    if not known:
+        _tell(claim, notice, world)
+    # Said again when a notice comes again: whoever was here before may have died before it was said.
+    _ask_for_replacement(claim, notice, world)
+    for delay_s in (0.0, HEAD_START_S):
+        world.remind(claim.cluster, claim.name, DRAIN, delay_s)
+
+
+def _deadline(claim: NodeClaim, notice: Notice, settings: ClusterSettings, now: float) -> float:
+    """Epoch seconds by which the node must be empty; 0 when nothing presses.
+
+    A scheduled change is days away: only the NodePool's terminationGracePeriod bounds the wait for its pods.
+    """
+    if notice.kind is not Kind.SCHEDULED_CHANGE:
+        return (notice.time or now) + WARNING_S
+    for pool in settings.manifests.node_pools:
+        grace = pool.spec.template.spec.termination_grace_period
+        if pool.metadata.name == claim.node_pool and grace is not None:
+            return now + seconds(grace)
+    return 0.0
+
+
+def _ask_for_replacement(claim: NodeClaim, notice: Notice, world: World) -> None:
+    hint = f"{claim.cluster}/{claim.name}/{notice.kind}"
+    world.tell(events.pods_pending(claim.cluster, claim.pods, notice.kind, world.clock.now(), event_id=hint))
+
+
+def _tell(claim: NodeClaim, notice: Notice, world: World) -> None:
+    _LOG.warning("interrupted: %s", notice.kind, extra=facts(claim))
+    deadline = rfc3339(claim.deadline_at) if claim.state is ClaimState.DRAINING and claim.deadline_at else ""
+    told = events.of_claim(events.INTERRUPTED, claim, world.clock.now(), kind=str(notice.kind), deadline=deadline)
+    told.detail["id"] += f"/{notice.kind}"  # a claim may be interrupted in more ways than one
+    world.tell(told)

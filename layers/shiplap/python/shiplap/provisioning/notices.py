@@ -1,0 +1,141 @@
+"""What AWS says about instances that are about to go or have gone, typed.
+
+These events come from the account's default bus and tell of every instance in the Region: they name no cluster, and
+most are not about ours. What is not known, or says nothing that matters here, is a notice about no instance at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+
+import msgspec
+
+from shiplap.errors import InvalidMessage
+from shiplap.kubernetes.timestamps import epoch
+
+
+class Kind(StrEnum):
+    """What happens to an instance. The first three leave it some time, the last two have happened."""
+
+    SPOT = "SpotInterruption"
+    CAPACITY_RESERVATION = "CapacityReservationInterruption"
+    SCHEDULED_CHANGE = "ScheduledChange"
+    REBALANCE = "RebalanceRecommendation"
+    STOPPED = "InstanceStopped"
+    TERMINATED = "InstanceTerminated"
+    OTHER = "Other"
+
+
+class Notice(msgspec.Struct, frozen=True):
+    """One event of AWS. `time` in epoch seconds, 0 when unknown; `instance_ids` sorted."""
+
+    kind: Kind
+    instance_ids: tuple[str, ...] = ()
+    time: float = 0.0
+
+
+_SPOT = ("aws.ec2", "EC2 Spot Instance Interruption Warning")
+_REBALANCE = ("aws.ec2", "EC2 Instance Rebalance Recommendation")
+_STATE = ("aws.ec2", "EC2 Instance State-change Notification")
+_RESERVATION = ("aws.ec2", "EC2 Capacity Reservation Instance Interruption Warning")
+_HEALTH = ("aws.health", "AWS Health Event")
+
+_STATES = {
+    "stopping": Kind.STOPPED,
+    "stopped": Kind.STOPPED,
+    "shutting-down": Kind.TERMINATED,
+    "terminated": Kind.TERMINATED,
+}
+
+
+class _Envelope(msgspec.Struct, frozen=True, rename="kebab"):
+    source: str
+    detail_type: str
+    detail: msgspec.Raw
+    time: str = ""
+
+
+class _InstanceDetail(msgspec.Struct, frozen=True, rename="kebab"):
+    instance_id: str
+
+
+class _StateDetail(msgspec.Struct, frozen=True, rename="kebab"):
+    instance_id: str
+    state: str
+
+
+class _AffectedEntity(msgspec.Struct, frozen=True, rename="camel"):
+    entity_value: str = ""
+
+
+class _HealthDetail(msgspec.Struct, frozen=True, rename="camel"):
+    service: str
+    event_type_category: str
+    status_code: str = ""
+    affected_entities: tuple[_AffectedEntity, ...] = ()
+
+
+_envelope = msgspec.json.Decoder(_Envelope)
+_instance = msgspec.json.Decoder(_InstanceDetail)
+_state = msgspec.json.Decoder(_StateDetail)
+_health = msgspec.json.Decoder(_HealthDetail)
+
+
+def read(body: str | bytes, source: str) -> Notice:
+    """Read one message of the queue `interruption`.
+
+    Args:
+        body: the event as EventBridge delivers it.
+        source: the queue's name, for the error.
+
+    Raises:
+        InvalidMessage: not JSON, not an event, or without what an event of its kind always has.
+    """
+    try:
+        envelope = _envelope.decode(body)
+        time = epoch(envelope.time) if envelope.time else 0.0
+        decode = _KINDS.get((envelope.source, envelope.detail_type))
+        kind, instance_ids = decode(envelope.detail) if decode else (Kind.OTHER, ())
+    except (msgspec.DecodeError, UnicodeError, ValueError) as error:
+        raise InvalidMessage(source, str(error)) from error
+    return Notice(kind, instance_ids, time)
+
+
+_Content = tuple[Kind, tuple[str, ...]]
+
+
+def _about(kind: Kind) -> Callable[[msgspec.Raw], _Content]:
+    return lambda detail: (kind, (_checked(_instance.decode(detail).instance_id),))
+
+
+def _state_change(detail: msgspec.Raw) -> _Content:
+    change = _state.decode(detail)
+    instance_id = _checked(change.instance_id)
+    kind = _STATES.get(change.state.lower())
+    return (kind, (instance_id,)) if kind else (Kind.OTHER, ())
+
+
+def _health_event(detail: msgspec.Raw) -> _Content:
+    """A change that AWS has scheduled for instances, unless it is over; volumes and the like are not looked at."""
+    event = _health.decode(detail)
+    of_ec2 = event.service == "EC2" and event.event_type_category == "scheduledChange"
+    if not of_ec2 or event.status_code == "closed":
+        return Kind.OTHER, ()
+    entities = {entity.entity_value for entity in event.affected_entities}
+    return Kind.SCHEDULED_CHANGE, tuple(sorted(entity for entity in entities if entity.startswith("i-")))
+
+
+def _checked(instance_id: str) -> str:
+    if not instance_id.startswith("i-"):
+        raise ValueError(f"{instance_id!r} is not the id of an instance")
+    return instance_id
+
+
+_KINDS: dict[tuple[str, str], Callable[[msgspec.Raw], _Content]] = {
+    _SPOT: _about(Kind.SPOT),
+    _RESERVATION: _about(Kind.CAPACITY_RESERVATION),
+    _REBALANCE: _about(Kind.REBALANCE),
+    _STATE: _state_change,
+    _HEALTH: _health_event,
+}

@@ -1,0 +1,419 @@
+"""AWS takes instances away: replacements come first, nodes are emptied against the clock, and twice is like once."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from shiplap.api.nodeclaim import ClaimState, NodeClaim
+from shiplap.errors import ConditionFailed, StoreThrottled
+from shiplap.kubernetes import labels
+from shiplap.ports import Instance
+from shiplap.provisioning import events
+from shiplap.provisioning.messages import rfc3339
+from tests.integration.flows.stage import Stage, pool
+
+ONLY_LARGE = (pool("any", ("m6i",), sizes=("large",), capacity_types=("spot",)),)
+SPOT = "EC2 Spot Instance Interruption Warning"
+STATE = "EC2 Instance State-change Notification"
+REBALANCE = "EC2 Instance Rebalance Recommendation"
+
+
+def serving(pods: int = 1) -> Stage:
+    """Spot nodes in service, one per pod."""
+    stage = Stage(ONLY_LARGE, spot=True)
+    stage.add_pods(pods, cpu="1200m", memory="2Gi")
+    stage.play_on()
+    stage.timers.reminders.clear()
+    stage.bus.events.clear()
+    stage.faults.clear()
+    return stage
+
+
+def warning(stage: Stage, instance_id: str, kind: str = SPOT, **detail: Any) -> str:
+    """An event of EC2, sent now."""
+    return json.dumps(
+        {
+            "version": "0",
+            "id": "12345678-1234-1234-1234-123456789012",
+            "detail-type": kind,
+            "source": "aws.ec2",
+            "time": rfc3339(stage.clock.now()),
+            "resources": [f"arn:aws:ec2:eu-west-1a:instance/{instance_id}"],
+            "detail": {"instance-id": instance_id, **detail},
+        }
+    )
+
+
+def scheduled_change(stage: Stage, *instance_ids: str) -> str:
+    detail = {
+        "service": "EC2",
+        "eventTypeCategory": "scheduledChange",
+        "eventTypeCode": "AWS_EC2_INSTANCE_RETIREMENT_SCHEDULED",
+        "affectedEntities": [{"entityValue": instance_id} for instance_id in instance_ids],
+    }
+    now = rfc3339(stage.clock.now())
+    return json.dumps({"source": "aws.health", "detail-type": "AWS Health Event", "time": now, "detail": detail})
+
+
+def first(stage: Stage) -> tuple[NodeClaim, Instance]:
+    """The first claim in service and its instance."""
+    claim = next(c for c in stage.claims() if c.state is ClaimState.INITIALIZED)
+    instance = next(i for i in stage.compute.alive() if i.id == claim.instance_id)
+    stage.faults.clear()  # looking is not a step of any flow
+    return claim, instance
+
+
+def claim_now(stage: Stage, claim: NodeClaim) -> NodeClaim:
+    known = stage.state.claim(stage.name, claim.name)
+    assert known is not None
+    return known
+
+
+def evicted(stage: Stage) -> list[str]:
+    """Names of pods that are being deleted."""
+    pods = stage.server.list("pods").items
+    return sorted(pod["metadata"]["name"] for pod in pods if pod["metadata"].get("deletionTimestamp"))
+
+
+def kubelets_end_pods(stage: Stage) -> None:
+    """Evicted pods end, and their controllers make new ones."""
+    for number, name in enumerate(evicted(stage)):
+        stage.server.delete("pods", name, grace_s=0)
+        stage.add_pods(1, cpu="1200m", memory="2Gi", prefix=f"again-{number}-{name}")
+
+
+def seconds_pass(stage: Stage, seconds: float) -> None:
+    """The clock moves, and timers are delivered."""
+    stage.clock.advance(seconds)
+    stage.attend_timers()
+
+
+def play_out(stage: Stage) -> None:
+    """Everything that would happen, until all is quiet."""
+    for _ in range(60):
+        stage.sweep()
+        stage.attend_timers()
+        kubelets_end_pods(stage)
+        stage.join()
+        stage.attend()
+        gone = {c.node_name for c in stage.claims()}
+        for node in stage.server.list("nodes").items:  # the cloud's controller
+            name = node["metadata"]["name"]
+            if name not in gone:
+                for pod in stage.server.list("pods").items:
+                    if pod["spec"].get("nodeName") == name:
+                        stage.server.delete("pods", pod["metadata"]["name"], grace_s=0)
+                        stage.add_pods(1, cpu="1200m", memory="2Gi", prefix=f"lost-{pod['metadata']['name']}")
+                stage.server.delete("nodes", name)
+        stage.bind()
+        if stage.quiet():
+            return
+        stage.clock.advance(10)
+    raise AssertionError(stage.summary())
+
+
+def test_the_replacement_is_launched_before_any_pod_is_evicted() -> None:
+    stage = serving()
+    claim, instance = first(stage)
+    stage.interrupt(warning(stage, instance.id, **{"instance-action": "terminate"}))
+    assert claim_now(stage, claim).state is ClaimState.DRAINING
+    assert claim_now(stage, claim).deadline_at == stage.clock.now() + 120
+    (hint,) = stage.bus.of_type("PodPending")
+    assert hint.detail["reason"] == "SpotInterruption"
+    stage.attend_timers()  # before anybody has planned
+    node = stage.server.get("nodes", claim.node_name)
+    assert {"key": labels.DISRUPTED_TAINT, "effect": "NoSchedule"} in node["spec"]["taints"]
+    assert labels.EXCLUDE_BALANCERS in node["metadata"]["labels"]
+    assert evicted(stage) == []
+    (replacement,) = stage.schedule().launched
+    assert stage.schedule().launched == ()  # one is enough
+    for _ in range(8):
+        seconds_pass(stage, 5)
+        assert evicted(stage) == []  # the pod stays until its new node is ready
+    stage.join()
+    stage.attend()
+    assert next(c for c in stage.claims() if c.name == replacement).state is ClaimState.INITIALIZED
+    seconds_pass(stage, 5)
+    assert evicted(stage) == ["web-000"]
+    assert stage.compute.find(stage.name, claim.name) is not None
+    kubelets_end_pods(stage)
+    seconds_pass(stage, 5)
+    assert claim_now(stage, claim).state is ClaimState.GONE
+    assert stage.compute.find(stage.name, claim.name) is None
+    stage.bind()
+    assert stage.pending() == 0
+    assert stage.schedule().launched == ()
+    assert stage.meter.counts["PodsEvicted"] == 1
+
+
+def test_the_offering_is_left_alone_and_the_replacement_comes_from_another() -> None:
+    stage = serving()
+    claim, instance = first(stage)
+    stage.interrupt(warning(stage, instance.id))
+    (lost,) = stage.state.read(stage.name, stage.clock.now()).unavailable
+    assert (lost.instance_type, lost.zone, lost.capacity_type) == (claim.instance_type, claim.zone, "spot")
+    stage.schedule()
+    replacement = stage.compute.launches[-1]
+    assert (replacement.instance_type, replacement.zone) != (lost.instance_type, lost.zone)
+
+
+def test_a_pod_leaves_in_time_even_if_its_new_node_is_not_ready() -> None:
+    stage = serving()
+    claim, instance = first(stage)
+    stage.interrupt(warning(stage, instance.id))
+    stage.attend_timers()
+    stage.schedule()
+    for _ in range(15):
+        seconds_pass(stage, 5)
+        assert evicted(stage) == []
+    seconds_pass(stage, 5)  # 80 s: thirty for the pod and ten to spare are left
+    assert evicted(stage) == ["web-000"]
+    for _ in range(7):
+        seconds_pass(stage, 5)
+    assert claim_now(stage, claim).state is ClaimState.DRAINING
+    seconds_pass(stage, 5)
+    assert claim_now(stage, claim).state is ClaimState.GONE
+
+
+def test_the_same_event_twice_has_one_effect() -> None:
+    stage = serving()
+    claim, instance = first(stage)
+    body = warning(stage, instance.id)
+    stage.interrupt(body)
+    known = claim_now(stage, claim)
+    stage.interrupt(body)
+    assert claim_now(stage, claim) == known
+    assert len(stage.bus.of_type(events.INTERRUPTED)) == 1
+    assert stage.meter.counts["NodesInterrupted"] == 1
+    assert len({item.detail["id"] for item in stage.bus.of_type("PodPending")}) == 1
+    play_out(stage)
+    assert len(stage.compute.launches) == 2
+
+
+def test_late_and_unordered_events_change_nothing() -> None:
+    stage = serving()
+    claim, instance = first(stage)
+    body = warning(stage, instance.id)
+    stage.interrupt(warning(stage, instance.id, STATE, state="terminated"))
+    assert claim_now(stage, claim).state is ClaimState.TERMINATING
+    for late in (body, warning(stage, instance.id, STATE, state="shutting-down"), body):
+        stage.interrupt(late)
+        assert claim_now(stage, claim).state is ClaimState.TERMINATING
+    play_out(stage)
+    gone = claim_now(stage, claim)
+    stage.interrupt(body)
+    stage.interrupt(warning(stage, instance.id, STATE, state="terminated"))
+    assert claim_now(stage, claim) == gone
+    assert len(stage.compute.launches) == 2
+
+
+@pytest.mark.parametrize("state", ["stopping", "stopped", "shutting-down", "terminated"])
+def test_an_instance_that_stopped_is_ended_at_once_and_its_pods_are_planned(state: str) -> None:
+    stage = serving()
+    claim, instance = first(stage)
+    stage.interrupt(warning(stage, instance.id, STATE, state=state))
+    assert len(stage.schedule().launched) == 1
+    stage.attend_timers()
+    assert claim_now(stage, claim).state is ClaimState.GONE
+    (told,) = stage.bus.of_type(events.TERMINATED)
+    assert told.detail["reason"] in ("InstanceStopped", "InstanceTerminated")
+
+
+@pytest.mark.parametrize("state", ["pending", "running"])
+def test_an_instance_that_runs_is_no_news(state: str) -> None:
+    stage = serving()
+    claim, instance = first(stage)
+    stage.interrupt(warning(stage, instance.id, STATE, state=state))
+    assert claim_now(stage, claim) == claim
+    assert stage.bus.events == []
+
+
+def test_a_draining_instance_that_goes_early_ends_at_once() -> None:
+    stage = serving()
+    claim, instance = first(stage)
+    stage.interrupt(warning(stage, instance.id))
+    stage.interrupt(warning(stage, instance.id, STATE, state="shutting-down"))
+    stage.attend_timers()
+    assert claim_now(stage, claim).state is ClaimState.GONE
+
+
+def test_a_rebalance_recommendation_is_told_and_ignored() -> None:
+    stage = serving()
+    claim, instance = first(stage)
+    stage.interrupt(warning(stage, instance.id, REBALANCE))
+    assert claim_now(stage, claim) == claim
+    assert stage.meter.counts["RebalanceRecommendations"] == 1
+    (told,) = stage.bus.of_type(events.INTERRUPTED)
+    assert (told.detail["kind"], told.detail["deadline"]) == ("RebalanceRecommendation", "")
+
+
+def test_a_scheduled_change_empties_nodes_without_a_clock() -> None:
+    stage = serving(2)
+    claims = stage.claims()
+    stage.interrupt(scheduled_change(stage, *(claim.instance_id for claim in claims), "i-0ffffffffffffffff"))
+    assert [(c.state, c.deadline_at) for c in stage.claims()] == [(ClaimState.DRAINING, 0.0)] * 2
+    assert stage.state.read(stage.name, stage.clock.now()).unavailable == ()
+    assert len(stage.schedule().launched) == 2
+    for _ in range(5):
+        seconds_pass(stage, 60)
+        stage.sweep()
+    assert evicted(stage) == []  # the new nodes have not joined yet
+    play_out(stage)
+    assert {claim_now(stage, claim).state for claim in claims} == {ClaimState.GONE}
+
+
+def test_a_spot_warning_shortens_a_drain_that_had_time() -> None:
+    stage = serving()
+    claim, instance = first(stage)
+    stage.interrupt(scheduled_change(stage, instance.id))
+    began = stage.clock.now()
+    stage.clock.advance(30)
+    stage.interrupt(warning(stage, instance.id))
+    stage.interrupt(scheduled_change(stage, instance.id))
+    known = claim_now(stage, claim)
+    assert (known.changed_at, known.deadline_at) == (began, began + 150)
+    assert len(stage.bus.of_type(events.INTERRUPTED)) == 2
+
+
+def running(stage: Stage, name: str) -> None:
+    status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+    stage.server.patch("pods", name, {"status": status}, subresource="status")
+
+
+def test_a_disruption_budget_blocks_and_then_allows() -> None:
+    stage = serving()
+    claim, instance = first(stage)
+    running(stage, "web-000")
+    budget = {"minAvailable": 1, "selector": {}}
+    stage.server.create("poddisruptionbudgets", {"metadata": {"name": "all"}, "spec": budget})
+    stage.interrupt(warning(stage, instance.id))
+    stage.attend_timers()
+    stage.schedule()
+    stage.join()
+    stage.attend()
+    seconds_pass(stage, 15)
+    assert evicted(stage) == []
+    assert stage.meter.counts["EvictionsForbidden"] == 1
+    stage.server.delete("poddisruptionbudgets", "all", "default")
+    seconds_pass(stage, 5)
+    assert evicted(stage) == ["web-000"]
+    assert claim_now(stage, claim).state is ClaimState.DRAINING
+
+
+def test_pods_of_daemon_sets_stay_and_a_node_with_nothing_else_is_empty() -> None:
+    stage = serving()
+    claim, instance = first(stage)
+    owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": "1", "controller": True}
+    spec = {"containers": [{"name": "main"}]}
+    stage.server.create("pods", {"metadata": {"name": "agent", "ownerReferences": [owner]}, "spec": spec})
+    stage.server.bind("agent", claim.node_name, "default")
+    stage.server.delete("pods", "web-000", grace_s=0)
+    stage.interrupt(warning(stage, instance.id))
+    stage.attend_timers()
+    assert evicted(stage) == []
+    assert claim_now(stage, claim).state is ClaimState.GONE
+
+
+def test_a_node_that_has_not_joined_is_given_up_and_replaced() -> None:
+    stage = Stage(ONLY_LARGE, spot=True)
+    stage.add_pods(1, cpu="1200m", memory="2Gi")
+    stage.schedule()
+    (claim,) = stage.claims()
+    stage.interrupt(warning(stage, claim.instance_id))
+    assert len(stage.schedule().launched) == 1
+    stage.attend_timers()
+    assert claim_now(stage, claim).state is ClaimState.GONE
+    play_out(stage)
+    assert len(stage.compute.launches) == 2
+
+
+def test_instances_of_others_are_none_of_our_business() -> None:
+    stage = serving()
+    before = stage.claims()
+    stage.interrupt(warning(stage, "i-0123456789abcdef0"))
+    assert stage.claims() == before
+    assert stage.meter.counts["InstancesNotOurs"] == 1
+    assert stage.bus.events == []
+
+
+def test_a_claim_that_moves_meanwhile_is_read_again() -> None:
+    stage = serving()
+    claim, instance = first(stage)
+    stage.faults.on("before", "state.advance", ConditionFailed("somebody else"))
+    stage.interrupt(warning(stage, instance.id))
+    assert claim_now(stage, claim).state is ClaimState.DRAINING
+    assert stage.meter.counts["NodesInterrupted"] == 1
+
+
+def test_a_store_that_throttles_leaves_the_message_for_later() -> None:
+    stage = serving()
+    _, instance = first(stage)
+    stage.faults.on("before", "state.mark_unavailable", StoreThrottled("slow down"))
+    with pytest.raises(StoreThrottled):
+        stage.interrupt(warning(stage, instance.id))
+
+
+def points() -> int:
+    stage = serving()
+    stage.interrupt(warning(stage, first(stage)[1].id))
+    return len(stage.faults.points)
+
+
+@pytest.mark.parametrize("redelivered", [True, False])
+@pytest.mark.parametrize("number", range(points()))
+def test_whatever_dies_is_finished(number: int, redelivered: bool) -> None:
+    stage = serving()
+    claim, instance = first(stage)
+    body = warning(stage, instance.id)
+    stage.faults.crash_at(number)
+    assert stage.dies(lambda: stage.interrupt(body))
+    stage.faults.clear()
+    stage.timers.reminders.clear()
+    marked = claim_now(stage, claim).state is ClaimState.DRAINING
+    if redelivered or not marked:
+        stage.interrupt(body)
+    play_out(stage)
+    assert claim_now(stage, claim).state is ClaimState.GONE
+    assert len(stage.compute.launches) == 2
+    assert len(stage.compute.alive()) == 1
+
+
+def drain_points() -> int:
+    stage = serving()
+    stage.interrupt(warning(stage, first(stage)[1].id))
+    stage.schedule()
+    stage.join()
+    stage.attend()
+    stage.faults.clear()
+    seconds_pass(stage, 15)
+    kubelets_end_pods(stage)
+    seconds_pass(stage, 5)
+    return len(stage.faults.points)
+
+
+@pytest.mark.parametrize("number", range(drain_points()))
+def test_a_round_that_dies_is_made_again(number: int) -> None:
+    stage = serving()
+    claim, instance = first(stage)
+    stage.interrupt(warning(stage, instance.id))
+    stage.schedule()
+    stage.join()
+    stage.attend()
+    stage.faults.clear()
+    stage.faults.crash_at(number)
+
+    def rounds() -> None:
+        seconds_pass(stage, 15)
+        kubelets_end_pods(stage)
+        seconds_pass(stage, 5)
+
+    assert stage.dies(rounds)
+    stage.faults.clear()
+    stage.timers.reminders.clear()
+    play_out(stage)
+    assert claim_now(stage, claim).state is ClaimState.GONE
+    assert len(stage.compute.launches) == 2
+    assert len(stage.compute.alive()) == 1
