@@ -7,7 +7,8 @@ and how many volumes of which driver come along. Only claims that several pods u
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import reduce
 
 import msgspec
 
@@ -35,6 +36,8 @@ UNSUPPORTED_TOPOLOGY_KEYS = frozenset({"eks.amazonaws.com/compute-type"})
 
 _MIGRATED = {"kubernetes.io/aws-ebs": "ebs.csi.aws.com"}
 """In-tree provisioners and the CSI drivers that do their work."""
+
+_encode = msgspec.msgpack.Encoder().encode
 
 _ANYWHERE: tuple[Requirements, ...] = (Requirements(),)
 
@@ -105,7 +108,10 @@ class Attachments(msgspec.Struct):
 
 
 class Storage:
-    """The storage objects of a view by name, and which claims several of its pods use."""
+    """The storage objects of a view by name, and which claims several of its pods use.
+
+    Thousands of volumes say one of a few things, so alternatives are read and combined once per distinct source.
+    """
 
     def __init__(self, view: ClusterView) -> None:
         self._claims = {
@@ -117,28 +123,30 @@ class Storage:
         self._limits = {item.metadata.name: _limits(item) for item in view.csi_nodes}
         users = Counter(key for pod in view.pods for key in {_claim_key(pod, volume) for volume in _claimed(pod)})
         self._shared = frozenset(key for key, number in users.items() if number > 1)
+        self._alternatives: list[Sequence[Requirements]] = []
+        self._places: dict[str | bytes, int] = {}
+        self._needs: dict[object, VolumeNeeds] = {}
 
     def needs(self, pod: Pod) -> VolumeNeeds:
         """What a pod's volumes ask of a node. Raises UnusableVolume."""
-        alternatives = _ANYWHERE
+        places: list[int] = []
         attachments: set[Attachment] = set()
         for volume in _claimed(pod):
             key = _claim_key(pod, volume)
             claim = self._claim(pod, volume, key)
-            terms = self._terms(claim, key)
+            places.append(self._place(claim, key))
             driver = self._driver(claim)
             if driver in UNSUPPORTED_PROVISIONERS:
                 raise UnusableVolume(f'persistentvolumeclaim "{key}": provisioner {driver} is not supported')
             if driver:
                 attachments.add((driver, key))
-            if terms:
-                alternatives = _both(alternatives, terms)
-        private = Counter(driver for driver, key in attachments if key not in self._shared)
-        return VolumeNeeds(
-            alternatives,
-            tuple(sorted(private.items())),
-            frozenset(item for item in attachments if item[1] in self._shared),
-        )
+        private = tuple(sorted(Counter(driver for driver, key in attachments if key not in self._shared).items()))
+        shared = frozenset(item for item in attachments if item[1] in self._shared)
+        known = self._needs.get((*places, private, shared))
+        if known is None:
+            alternatives = reduce(_both, (self._alternatives[place] for place in places), _ANYWHERE)
+            known = self._needs[(*places, private, shared)] = VolumeNeeds(alternatives, private, shared)
+        return known
 
     def attached(self, node: str, pods: Iterable[Pod]) -> Attachments | None:
         """The volumes on a node with these pods; None when its drivers set no limits, or none are known yet."""
@@ -177,11 +185,25 @@ class Storage:
             raise UnusableVolume(f'persistentvolumeclaim "{key}" was not created for the pod')
         return claim
 
-    def _terms(self, claim: PersistentVolumeClaim, key: str) -> Sequence[Requirements]:
-        """The alternatives of one claim: its volume's node affinity, or the allowed topologies of its class."""
+    def _place(self, claim: PersistentVolumeClaim, key: str) -> int:
+        """Where a claim's alternatives are: the node affinity of its volume, or the allowed topologies of its class."""
+        if not claim.spec.volume_name:
+            storage_class = self._class_to_bind(claim, key)
+            return self._remember(storage_class.metadata.name, lambda: _topologies(storage_class, key))
+        volume = self._bound_volume(claim, key)
+        spec = volume.spec
+        source = _encode((spec.node_affinity, spec.local is not None or spec.host_path is not None))
+        return self._remember(source, lambda: _node_affinity(volume))
+
+    def _remember(self, source: str | bytes, read: Callable[[], Sequence[Requirements]]) -> int:
+        place = self._places.get(source)
+        if place is None:
+            self._alternatives.append(read() or _ANYWHERE)
+            place = self._places[source] = len(self._alternatives) - 1
+        return place
+
+    def _bound_volume(self, claim: PersistentVolumeClaim, key: str) -> PersistentVolume:
         name = claim.spec.volume_name
-        if not name:
-            return _topologies(self._class_to_bind(claim, key), key)
         volume = self._volumes.get(name)
         if volume is None:
             raise UnusableVolume(f'persistentvolumeclaim "{key}": persistentvolume "{name}" not found')
@@ -189,7 +211,7 @@ class Storage:
             raise UnusableVolume(f'persistentvolumeclaim "{key}": persistentvolume "{name}" is being deleted')
         if BIND_COMPLETED not in claim.metadata.annotations:
             raise UnusableVolume(f'persistentvolumeclaim "{key}" is not bound yet: no annotation {BIND_COMPLETED}')
-        return _node_affinity(volume)
+        return volume
 
     def _class_to_bind(self, claim: PersistentVolumeClaim, key: str) -> StorageClass:
         """The class that an unbound claim gets its volume from, once there is a node."""
