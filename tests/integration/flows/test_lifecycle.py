@@ -7,7 +7,7 @@ from msgspec import structs
 
 from shiplap.api.nodeclaim import ClaimState, NodeClaim
 from shiplap.api.types import NodePool
-from shiplap.errors import ConditionFailed, ObjectConflict
+from shiplap.errors import ClusterError, ClusterUnreachable, ConditionFailed, ObjectConflict
 from shiplap.instances.types import InstanceType
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Taint
@@ -17,6 +17,7 @@ from shiplap.provisioning.lifecycle import Report
 from shiplap.provisioning.messages import NodeSeen, PodsPending, Timer
 from tests.integration.flows.stage import CLUSTER, Stage, pool, share
 
+ONLY_LARGE = (pool("any", ("m6i",), sizes=("large",)),)
 TINY = share(0.88)
 """Less than the formula's 92.5 %, more than the careful 87.5 % less 128 MiB."""
 
@@ -153,6 +154,33 @@ def test_a_node_that_keeps_changing_is_tried_again_later() -> None:
         stage.attend()
     stage.attend()
     assert stage.cluster.nodes()[0].metadata.labels[labels.REGISTERED] == "true"
+
+
+def test_a_claim_that_fails_does_not_hold_up_the_others() -> None:
+    stage = Stage(ONLY_LARGE)
+    stage.add_pods(3, cpu="1200m", memory="2Gi")
+    stage.schedule()
+    first, *others = sorted(stage.claims(), key=lambda claim: claim.name)
+    stage.join()
+    stage.faults.on("before", "cluster.register_node", ClusterError("label refused", status=422))
+    with pytest.raises(ClusterError, match="label refused"):
+        stage.attend(*(Timer(CLUSTER, claim.name, "register") for claim in (first, *others)))
+    states = {claim.name: claim.state for claim in stage.claims()}
+    assert {states[claim.name] for claim in others} == {ClaimState.INITIALIZED}
+    stage.play_on()
+    assert {claim.state for claim in stage.claims()} == {ClaimState.INITIALIZED}
+
+
+def test_an_api_server_out_of_reach_is_not_asked_for_every_claim() -> None:
+    stage = Stage(ONLY_LARGE)
+    stage.add_pods(3, cpu="1200m", memory="2Gi")
+    stage.schedule()
+    stage.join()
+    stage.faults.clear()
+    stage.faults.on("before", "cluster.register_node", ClusterUnreachable("no route"))
+    with pytest.raises(ClusterUnreachable):
+        stage.attend(*(Timer(CLUSTER, claim.name, "register") for claim in stage.claims()))
+    assert stage.faults.points.count("before cluster.register_node") == 1
 
 
 def test_a_node_smaller_than_planned_is_a_miss_and_the_retry_does_not_miss() -> None:

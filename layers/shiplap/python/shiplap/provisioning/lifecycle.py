@@ -12,7 +12,15 @@ from collections.abc import Sequence
 import msgspec
 
 from shiplap.api.nodeclaim import ClaimState, NodeClaim
-from shiplap.errors import ConditionFailed, ObjectNotFound
+from shiplap.errors import (
+    AwsThrottled,
+    ClusterDenied,
+    ClusterUnreachable,
+    ConditionFailed,
+    ObjectNotFound,
+    ShiplapError,
+    StoreThrottled,
+)
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node
 from shiplap.provisioning.claims import GARBAGE
@@ -33,6 +41,10 @@ NODE_GRACE_S = 300.0
 """How long the Node of a claim in service may be missing before its instance is ended, in seconds."""
 
 
+_NOT_OF_ONE_CLAIM = (ClusterUnreachable, ClusterDenied, StoreThrottled, AwsThrottled)
+"""Errors that every further visit would meet, too."""
+
+
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """Claims by what became of them, each sorted by name; `strangers` counts nodes that are not ours."""
 
@@ -43,19 +55,22 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def attend(settings: ClusterSettings, hints: Sequence[NodeSeen | Timer], world: World) -> Report:
-    """Take every claim the hints point at as far as the world allows.
+    """Take every claim the hints point at as far as the world allows. One that fails does not hold up the others.
 
     Raises:
-        ClusterError, StoreError, AwsError: what was done is durable, and the same hints may be handled again.
+        ClusterError, StoreError, AwsError: the first failure, after all visits unless it would have met all of them.
+            What was done is durable, and the same hints may be handled again.
     """
     rounds = _Rounds(settings.name, world)
     visits: dict[str, bool] = {}
+    garbage: set[str] = set()
+    failures: list[ShiplapError] = []
     strangers = 0
     for hint in hints:
         if isinstance(hint, Timer):
             visits.setdefault(hint.claim, False)
             if hint.step == GARBAGE:
-                rounds.clear(hint.claim)
+                garbage.add(hint.claim)
         elif name := rounds.claim_of(hint):
             visits[name] = True
         else:
@@ -63,7 +78,17 @@ def attend(settings: ClusterSettings, hints: Sequence[NodeSeen | Timer], world: 
     if strangers:
         world.meter.count("NodesNotOurs", strangers)
     for name in sorted(visits):
-        rounds.visit(name, seen=visits[name])
+        try:
+            if name in garbage:
+                rounds.clear(name)
+            rounds.visit(name, seen=visits[name])
+        except _NOT_OF_ONE_CLAIM:
+            raise
+        except ShiplapError as error:
+            _LOG.warning("claim not attended: %s", error, extra={"cluster": settings.name, "claim": name})
+            failures.append(error)
+    if failures:
+        raise failures[0]
     return Report(
         registered=tuple(rounds.registered),
         initialized=tuple(rounds.initialized),
