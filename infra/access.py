@@ -25,6 +25,7 @@ CLUSTER_FUNCTIONS = ("schedule", "lifecycle", "watch")
 _PERMISSIONS: dict[str, Callable[[permissions.Reach], permissions.Statements]] = {
     "schedule": permissions.schedule,
     "lifecycle": permissions.lifecycle,
+    "interrupt": permissions.interrupt,
     "catalog": permissions.catalog,
     "watch": permissions.watch,
 }
@@ -58,6 +59,7 @@ class Access(Construct):
             events.bus.event_bus_arn,
             events.provisioning,
             events.lifecycle,
+            events.interruption,
             tuple(cluster.name for cluster in clusters),
             tuple(dict.fromkeys(node_roles)),
             tuple(sorted({name for cluster in clusters for name in cluster.image_parameters})),

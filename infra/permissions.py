@@ -40,6 +40,7 @@ class Reach(NamedTuple):
     bus_arn: str
     provisioning: WorkQueue
     lifecycle: WorkQueue
+    interruption: WorkQueue
     clusters: tuple[str, ...]
     node_role_arns: tuple[str, ...]
     image_parameters: tuple[str, ...] = ()
@@ -81,6 +82,18 @@ def lifecycle(reach: Reach) -> Statements:
         *_capacity(reach),
         _publish(reach),
         _clusters(reach),
+    ]
+
+
+def interrupt(reach: Reach) -> Statements:
+    """Marks claims whose instances AWS takes away, and reminds `lifecycle`; neither EC2 nor a cluster is asked."""
+    indexes = [f"{reach.storage.state.table_arn}/index/{tables.INSTANCE_ID_INDEX.name}"]
+    return [
+        *consume(reach.interruption),
+        _allow("Remind", ["sqs:SendMessage"], [reach.lifecycle.queue.queue_arn]),
+        _allow("State", ["dynamodb:GetItem", "dynamodb:PutItem"], [reach.storage.state.table_arn]),
+        _allow("StateIndexes", ["dynamodb:Query"], indexes),
+        _publish(reach),
     ]
 
 

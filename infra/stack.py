@@ -44,6 +44,7 @@ class Shiplap(Construct):
             name=document.name,
             provisioning_timeout_s=specifications.SCHEDULE.timeout_s,
             lifecycle_timeout_s=specifications.LIFECYCLE.timeout_s,
+            interruption_timeout_s=specifications.INTERRUPT.timeout_s,
         )
         self.access = Access(
             self,
@@ -69,6 +70,7 @@ class Shiplap(Construct):
                     most_at_once=max(_LEAST_CONCURRENCY, len(install.clusters)),
                 ),
                 "lifecycle": Feed(self.events.lifecycle, batch_size=10, window_s=0, most_at_once=10),
+                "interrupt": Feed(self.events.interruption, batch_size=10, window_s=0, most_at_once=10),
             },
             network=install.network,
             log_retention_days=document.log_retention_days,
@@ -117,6 +119,8 @@ class ShiplapStack(Stack):
             "ProvisioningDeadLettersUrl": made.events.provisioning.dead_letters.queue_url,
             "LifecycleQueueUrl": made.events.lifecycle.queue.queue_url,
             "LifecycleDeadLettersUrl": made.events.lifecycle.dead_letters.queue_url,
+            "InterruptionQueueUrl": made.events.interruption.queue.queue_url,
+            "InterruptionDeadLettersUrl": made.events.interruption.dead_letters.queue_url,
             "StateTable": made.storage.state.table_name,
             "CapacityTable": made.storage.capacity.table_name,
             "Bucket": made.storage.bucket.bucket_name,

@@ -32,7 +32,9 @@ from aws_cdk.assertions import Match, Template
 from infra.app import build
 
 INSTALL = Path(__file__).parent / "install" / "shiplap.yaml"
-FUNCTIONS = ("schedule", "lifecycle", "catalog", "watch")
+FUNCTIONS = ("schedule", "lifecycle", "interrupt", "catalog", "watch")
+QUEUES = {"provisioning": "schedule", "lifecycle": "lifecycle", "interruption": "interrupt"}
+"""The function that each queue feeds."""
 
 Resource = dict[str, Any]
 
@@ -107,9 +109,7 @@ def queues(template: Template) -> Iterator[tuple[str, Resource]]:
 def test_every_queue_has_dead_letters_that_are_kept_for_two_weeks(template: Template) -> None:
     by_name = dict(queues(template))
 
-    assert set(by_name) == {
-        f"shiplap-{name}{suffix}" for name in ("provisioning", "lifecycle") for suffix in ("", "-dead-letters")
-    }
+    assert set(by_name) == {f"shiplap-{name}{suffix}" for name in QUEUES for suffix in ("", "-dead-letters")}
     for name, queue in by_name.items():
         if name.endswith("-dead-letters"):
             assert queue["MessageRetentionPeriod"] == 14 * 24 * 3600
@@ -126,12 +126,14 @@ def test_every_queue_is_encrypted_and_refuses_plain_connections(template: Templa
         for statement in policy["Properties"]["PolicyDocument"]["Statement"]
         if statement["Effect"] == "Deny"
     ]
-    assert len(refused) == 4
+    assert len(refused) == 2 * len(QUEUES)
     assert all(statement["Condition"] == {"Bool": {"aws:SecureTransport": "false"}} for statement in refused)
 
 
 @pytest.mark.parametrize(
-    ("function", "batch", "window"), [("schedule", 1000, 1), ("lifecycle", 10, None)], ids=["schedule", "lifecycle"]
+    ("function", "batch", "window"),
+    [("schedule", 1000, 1), ("lifecycle", 10, None), ("interrupt", 10, None)],
+    ids=["schedule", "lifecycle", "interrupt"],
 )
 def test_queues_feed_their_functions_and_only_failed_messages_come_again(
     template: Template, function: str, batch: int, window: int | None
@@ -153,8 +155,8 @@ def test_queues_feed_their_functions_and_only_failed_messages_come_again(
 def test_a_message_stays_hidden_for_six_times_its_functions_timeout(template: Template) -> None:
     by_name, lambdas = dict(queues(template)), functions(template)
 
-    for queue, function in (("shiplap-provisioning", "schedule"), ("shiplap-lifecycle", "lifecycle")):
-        assert by_name[queue]["VisibilityTimeout"] == 6 * lambdas[function]["Timeout"]
+    for queue, function in QUEUES.items():
+        assert by_name[f"shiplap-{queue}"]["VisibilityTimeout"] == 6 * lambdas[function]["Timeout"]
 
 
 @pytest.mark.parametrize(
@@ -170,6 +172,29 @@ def test_rules_send_whole_events_of_any_origin_of_ours(template: Template, detai
     assert rule["EventPattern"]["source"] == [{"prefix": "shiplap."}]
     arn = target["Arn"]["Fn::GetAtt"][0]
     assert resources(template, "AWS::SQS::Queue")[arn]["Properties"]["QueueName"] == queue
+    assert "DeadLetterConfig" in target
+    assert not {"Input", "InputPath", "InputTransformer"} & set(target)
+
+
+@pytest.mark.parametrize(
+    ("source", "detail_type"),
+    [
+        ("aws.ec2", "EC2 Spot Instance Interruption Warning"),
+        ("aws.ec2", "EC2 Instance Rebalance Recommendation"),
+        ("aws.ec2", "EC2 Instance State-change Notification"),
+        ("aws.ec2", "EC2 Capacity Reservation Instance Interruption Warning"),
+        ("aws.health", "AWS Health Event"),
+    ],
+)
+def test_what_aws_says_on_the_default_bus_reaches_interrupt(template: Template, source: str, detail_type: str) -> None:
+    rules = [item["Properties"] for item in resources(template, "AWS::Events::Rule").values()]
+    (rule,) = [rule for rule in rules if rule["EventPattern"]["detail-type"] == [detail_type]]
+    (target,) = rule["Targets"]
+
+    assert rule["EventPattern"]["source"] == [source]
+    assert "EventBusName" not in rule
+    queue = resources(template, "AWS::SQS::Queue")[target["Arn"]["Fn::GetAtt"][0]]
+    assert queue["Properties"]["QueueName"] == "shiplap-interruption"
     assert "DeadLetterConfig" in target
     assert not {"Input", "InputPath", "InputTransformer"} & set(target)
 
@@ -293,7 +318,7 @@ def test_functions_know_their_resources_by_the_names_the_library_reads(template:
         unread = {variable for variable in given if variable.startswith("SHIPLAP_")}
         ResourceNames.of(_Reads(unread))
         assert not unread, f"{name} is given {unread}, which nothing reads"
-        fed = name in ("schedule", "lifecycle")
+        fed = name in QUEUES.values()
         assert ("SHIPLAP_DEAD_LETTER_QUEUE_URL" in given) == fed
 
 
@@ -356,6 +381,17 @@ def test_tags_are_written_only_while_something_is_made(template: Template) -> No
         "CreateFleet",
         "CreateLaunchTemplate",
     ]
+
+
+def test_interrupt_asks_neither_ec2_nor_a_cluster(template: Template) -> None:
+    allowed = {action for statement in statements(template, "interrupt") for action in actions(statement)}
+
+    assert {action.partition(":")[0] for action in allowed} == {"sqs", "dynamodb", "events", "logs"}
+    assert {action for action in allowed if action.startswith("dynamodb:")} == {
+        "dynamodb:GetItem",
+        "dynamodb:PutItem",
+        "dynamodb:Query",
+    }
 
 
 def test_only_lifecycle_ends_instances_and_only_ours(template: Template) -> None:

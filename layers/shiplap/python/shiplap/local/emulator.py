@@ -32,7 +32,7 @@ from shiplap.local.processes import Process
 ACCOUNT = "123456789012"
 
 _START_TIMEOUT_S = 30.0
-_FUNCTIONS = ("schedule", "lifecycle", "catalog", "watch")
+_FUNCTIONS = ("schedule", "lifecycle", "interrupt", "catalog", "watch")
 
 
 class Deployed(msgspec.Struct, frozen=True):
@@ -43,6 +43,8 @@ class Deployed(msgspec.Struct, frozen=True):
     provisioning_dead_letters_url: str
     lifecycle_queue_url: str
     lifecycle_dead_letters_url: str
+    interruption_queue_url: str
+    interruption_dead_letters_url: str
     state_table: str
     capacity_table: str
     bucket: str
