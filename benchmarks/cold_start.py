@@ -4,7 +4,7 @@ And, for comparison, a warm invocation that launches (`warm_invocation`).
 
 Every sample is a fresh interpreter that sees the function's folder, the unpacked layers (with their bytecode, for this
 machine) and the standard library, and nothing else; the interpreter's own start is not counted. The last phase is what
-a decision needs that launches: all clients are made, no request is sent.
+a decision needs that launches: all clients are made, no request is sent, not even to find the cluster's API server.
 
 Lambda at 1,769 MiB gives one whole processor; expect its figures to be up to twice these.
 """
@@ -52,6 +52,9 @@ def make(*ports):
         getattr(getattr(world, port), "made", None)  # any attribute makes the adapter
     marks.append(time.perf_counter())
 
+import shiplap.aws.eks, shiplap.cluster.eks_token
+from shiplap.aws import session
+session.client("eks"), session.credentials()  # a cluster of EKS is looked up and entered with them
 make("cluster", "state", "capacity", "catalog", "compute")
 make("bus", "timers", "recorder")
 print(json.dumps({
