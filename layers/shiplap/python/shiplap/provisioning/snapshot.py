@@ -14,7 +14,7 @@ import msgspec
 
 from shiplap.api.nodeclaim import LEAVING, ClaimState, NodeClaim
 from shiplap.api.types import EC2NodeClass, Manifests
-from shiplap.errors import AwsError, AwsThrottled, InvalidInput, StoreError, StoreThrottled
+from shiplap.errors import AwsError, AwsThrottled, InvalidInput
 from shiplap.instances.catalog import Catalog
 from shiplap.instances.nodeclass import ResolvedNodeClass
 from shiplap.instances.resolve import instance_types
@@ -23,6 +23,7 @@ from shiplap.instances.types import InstanceType
 from shiplap.kubernetes.objects import Node
 from shiplap.ports import DecisionState
 from shiplap.provisioning.learn import has_reported, instance_of, learn
+from shiplap.provisioning.refresh import refresh, stored
 from shiplap.provisioning.world import World
 from shiplap.scheduling.snapshot import ClusterView, NodeClassCatalog, SchedulingSettings, Snapshot
 from shiplap.settings import ClusterSettings
@@ -122,16 +123,10 @@ def _resolve(cluster: str, node_class: EC2NodeClass, world: World) -> NodeClassS
 
 def _catalog(world: World) -> Catalog:
     """The stored catalogue. Before the first refresh there is none: then it is fetched here, once, and stored."""
-    try:
+    if world.source is None:
         return world.catalog.load()
-    except StoreThrottled:
-        raise
-    except StoreError:
-        if world.source is None:
-            raise
-    catalog = world.source.fetch(None)
-    world.catalog.save(catalog)
-    return catalog
+    known = stored(world.catalog)
+    return known if known is not None else refresh(world.source, world.catalog, world.meter)
 
 
 def glance_at(settings: ClusterSettings, world: World) -> Glance:
