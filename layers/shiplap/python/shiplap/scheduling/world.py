@@ -23,9 +23,10 @@ from shiplap.scheduling.nodes import NodeTable
 from shiplap.scheduling.resources import Axis, Ints
 from shiplap.scheduling.rooms import Room, leaving, pair, rooms_of
 from shiplap.scheduling.snapshot import NodeClassCatalog, Snapshot
+from shiplap.scheduling.storage import Storage, UnusableVolume
 from shiplap.scheduling.topology import Terms, keeps_away
 from shiplap.scheduling.universe import TypeTable
-from shiplap.scheduling.volumes import Storage, UnusableVolume, VolumeNeeds
+from shiplap.scheduling.volumes import VolumeNeeds
 
 
 class World(msgspec.Struct, frozen=True, eq=False):
