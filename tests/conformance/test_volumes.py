@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
+from shiplap.kubernetes.objects import Pod
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type
 from tests.conformance.given import (
     Storage,
@@ -16,6 +18,7 @@ from tests.conformance.given import (
     in_flight,
     node,
     pod,
+    pool,
     pv,
     pvc,
     rule,
@@ -352,3 +355,50 @@ def test_pods_of_a_leaving_node_go_where_their_volumes_are() -> None:
     entry = wanted(outcome.claim, ZONE)
     assert entry is not None
     assert entry.values == (Z3,)
+
+
+def test_every_place_of_a_volume_is_tried_with_preferences_given_up() -> None:
+    avoided = pool(taints=[{"key": "soft", "effect": "PreferNoSchedule"}])
+    volume = pv("volume", [rule(ZONE, "In", Z2)], [rule(ZONE, "In", "elsewhere")])
+    assert given(pod(spec=DATA), storage=[IN_USE, volume], pools=[avoided]).scheduled
+
+
+def spreading(name: str, claim: str, zones: Sequence[str] = ()) -> Pod:
+    """A pod of an app that spreads over zones, with a claim of its own."""
+    constraint = {
+        "maxSkew": 1,
+        "topologyKey": ZONE,
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "a"}},
+    }
+    return pod(
+        name,
+        metadata={"labels": {"app": "a"}},
+        requires=[[rule(ZONE, "In", *zones)]] if zones else (),
+        spec=claim_volumes(claim) | {"topologySpreadConstraints": [constraint]},
+    )
+
+
+@pytest.mark.parametrize(("zones", "placed"), [((), 1), ((Z1,), 2)])
+def test_the_place_of_a_volume_does_not_narrow_the_domains_of_a_spread(zones: Sequence[str], placed: int) -> None:
+    """Both volumes are in one zone: unless the pods ask for it themselves, the nodes of another count as empty."""
+    storage = [
+        item for name in ("x", "y") for item in (pvc(name, volume=f"v{name}"), pv(f"v{name}", [rule(ZONE, "In", Z1)]))
+    ]
+    waiting = [spreading("first", "x", zones), spreading("second", "y", zones)]
+    outcome = given(*waiting, storage=storage, nodes=[node("elsewhere", labels={ZONE: Z2})])
+    assert sum(bool(outcome.home(p.metadata.name)) for p in waiting) == placed
+
+
+def test_spreading_pods_follow_their_volumes() -> None:
+    storage = [
+        item
+        for name, zone in (("x", Z1), ("y", Z2), ("z", Z3))
+        for item in (pvc(name, volume=f"v{name}"), pv(f"v{name}", [rule(ZONE, "In", zone)]))
+    ]
+    outcome = given(*(spreading(f"p-{name}", name) for name in "xyz"), storage=storage)
+    assert outcome.scheduled
+    for name, zone in (("x", Z1), ("y", Z2), ("z", Z3)):
+        entry = wanted(outcome.claim_of(f"p-{name}"), ZONE)
+        assert entry is not None
+        assert entry.values == (zone,)

@@ -24,11 +24,12 @@ class Wants:
         )
 
     def of(self, item: PodClass) -> list[Want]:
-        """Each term in turn, then the last with PreferNoSchedule tolerated."""
+        """Each term in turn, then the pod's own last, wherever its volumes can be, with PreferNoSchedule tolerated."""
         requests = self._axis.vector(item.requests)
         attempts = [(term, False) for term in item.terms]
         if self._soft_possible:
-            attempts.append((item.terms[-1], True))
+            of_terms = zip(item.terms, item.own_terms, strict=True)
+            attempts += [(term, True) for term, own in of_terms if own == item.own_terms[-1]]
         return [Want(item, term, soft, requests, self._number(item, term, soft=soft)) for term, soft in attempts]
 
     def _number(self, item: PodClass, term: Requirements, *, soft: bool) -> int:
