@@ -151,8 +151,8 @@ def pending_pod(name: str) -> dict[str, Any]:
     }
 
 
-def test_an_event_on_the_bus_becomes_an_instance(world: World) -> None:
-    launched = world.listen("NodeClaimLaunched")
+def test_an_event_on_the_bus_becomes_an_instance_and_a_warning_ends_it(world: World) -> None:
+    launched, terminated = world.listen("NodeClaimLaunched"), world.listen("NodeClaimTerminated")
     world.cluster.create("pods", pending_pod("first"), "default")
     detail = {"cluster": "demo", "id": "1", "time": "2026-01-01T00:00:00Z", "pods": [], "reason": "test"}
     entry = {
@@ -169,6 +169,14 @@ def test_an_event_on_the_bus_becomes_an_instance(world: World) -> None:
     (instance,) = world.ec2.control.instances()
     assert instance.instance_type == "c7i-flex.large"
     assert instance.instance_profile == f"shiplap-{REGION}-demo-shiplap-node-demo"
+
+    # The emulator takes no events in the name of AWS: this is what the rule would deliver.
+    warning = {"source": "aws.ec2", "detail-type": "EC2 Spot Instance Interruption Warning"}
+    body = json.dumps(warning | {"detail": {"instance-id": instance.id, "instance-action": "terminate"}})
+    world.sqs.send_message(QueueUrl=world.deployed.interruption_queue_url, MessageBody=body)
+
+    event = json.loads(world.next_message(terminated)["Body"])
+    assert (event["detail"]["instanceId"], event["detail"]["reason"]) == (instance.id, "SpotInterruption")
 
 
 def test_a_message_nobody_can_read_is_set_aside_with_the_reason(world: World) -> None:
