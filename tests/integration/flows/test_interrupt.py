@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from shiplap.api.nodeclaim import ClaimState, NodeClaim
-from shiplap.errors import ConditionFailed, StoreThrottled
+from shiplap.api.types import Manifests, NodePool
+from shiplap.errors import ClusterDenied, ConditionFailed, ObjectConflict, StoreThrottled
 from shiplap.kubernetes import labels
 from shiplap.ports import Instance
 from shiplap.provisioning import events
@@ -263,6 +265,56 @@ def test_a_scheduled_change_empties_nodes_without_a_clock() -> None:
     assert evicted(stage) == []  # the new nodes have not joined yet
     play_out(stage)
     assert {claim_now(stage, claim).state for claim in claims} == {ClaimState.GONE}
+
+
+def test_a_scheduled_change_waits_no_longer_than_the_pool_allows() -> None:
+    stage = serving()
+    claim, instance = first(stage)
+    template = {"spec": {"nodeClassRef": {"name": "default"}, "terminationGracePeriod": "1h"}}
+    limited = msgspec.convert({"metadata": {"name": "any"}, "spec": {"template": template}}, NodePool)
+    stage.settings = msgspec.structs.replace(stage.settings, manifests=Manifests(node_pools=(limited,)))
+    stage.interrupt(scheduled_change(stage, instance.id))
+    assert claim_now(stage, claim).deadline_at == stage.clock.now() + 3600
+
+
+def test_evictions_that_cannot_be_answered_are_tried_again() -> None:
+    stage = serving()
+    claim, instance = first(stage)
+    stage.interrupt(warning(stage, instance.id))
+    stage.clock.advance(10)
+    stage.faults.on("before", "cluster.evict", ObjectConflict("another pod of that name", status=409))
+    stage.attend_timers()  # the pod has moved on
+    assert evicted(stage) == []
+    stage.faults.on("before", "cluster.evict", ClusterDenied("forbidden", status=403))
+    stage.clock.advance(5)
+    with pytest.raises(ClusterDenied):
+        stage.attend_timers()
+    assert claim_now(stage, claim).state is ClaimState.DRAINING
+    stage.sweep()
+    stage.join()
+    stage.attend()
+    stage.attend_timers()
+    assert evicted(stage) == ["web-000"]
+
+
+def test_a_pod_with_little_time_is_given_what_is_left() -> None:
+    stage = serving()
+    _, instance = first(stage)
+    stage.interrupt(warning(stage, instance.id))
+    stage.clock.advance(100)
+    stage.attend_timers()
+    pod = stage.server.get("pods", "web-000", "default")
+    assert pod["metadata"]["deletionGracePeriodSeconds"] == 20
+
+
+def test_a_cluster_that_is_not_configured_any_more_is_counted() -> None:
+    stage = serving()
+    claim, instance = first(stage)
+    body = warning(stage, instance.id)
+    stage.settings = msgspec.structs.replace(stage.settings, name="another")
+    stage.interrupt(body)
+    assert claim_now(stage, claim) == claim
+    assert stage.meter.counts["UnknownClusters"] == 1
 
 
 def test_a_spot_warning_shortens_a_drain_that_had_time() -> None:
