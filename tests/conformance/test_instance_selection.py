@@ -83,6 +83,11 @@ def test_equal_prices_go_by_name() -> None:
     assert given(pod(), types=types).claim.instance_types == ("a", "b", "c")
 
 
+def test_equal_prices_go_to_spot_as_the_launch_does() -> None:
+    launch = given(pod(), types=[fake_type("a", price=1.0)]).claim.launch
+    assert (launch.capacity_type, launch.zone) == ("spot", Z1)
+
+
 def labelled(name: str, *entries: Any, **fields: Any) -> InstanceType:
     item = fake_type(name, **fields)
     return InstanceType(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table
@@ -17,36 +18,63 @@ from shiplap.kubernetes.requests import pod_requests
 from shiplap.local.observation import ClusterObservation, Observation
 from shiplap.local.report import summarize
 
-_BAR_WIDTH = 12
-_EVENT_LINES = 12
+_BAR_WIDTH = 8
+_EVENT_LINES = 10
 _TIER_COLOURS = ("green", "yellow", "magenta")
+_DIGITS = "0123456789"
 
 
 def frame(title: str, say: str, world: Observation, happened: Sequence[str]) -> RenderableType:
-    """One frame: the step being played, each cluster's nodes, the newest events and the totals."""
+    """One frame: the step being played, each cluster's nodes, the newest events and the totals; for 120 columns."""
+    step, _, waits_for = say.partition("  [")
     return Group(
-        Text(title, style="bold"),
-        Text(f"> {say}", style="cyan"),
+        Text(title, style="dim"),
+        Text(f"> {step}", style="bold cyan"),
+        Text(
+            f"  waits for: {waits_for.removesuffix(']')}" if waits_for else "", "dim", no_wrap=True, overflow="ellipsis"
+        ),
         *(_cluster(cluster) for cluster in world.clusters if cluster.nodes or cluster.workload or cluster.claims),
-        Panel(Text("\n".join(happened[-_EVENT_LINES:]) or "(nothing yet)"), title="events", title_align="left"),
+        Panel(_events(happened), title="events", title_align="left", border_style="dim"),
         _totals(world),
     )
 
 
+def _events(happened: Sequence[str]) -> Text:
+    lines = Text(no_wrap=True, overflow="ellipsis")
+    for line in happened[-_EVENT_LINES:] or ["(nothing yet)"]:
+        lines.append(("" if not lines else "\n") + line, style="red" if "MISSED" in line else "")
+    return lines
+
+
 def _cluster(cluster: ClusterObservation) -> RenderableType:
-    drawn = Table(title=f"cluster {cluster.name}", title_justify="left", expand=True)
-    for heading in ("node", "type", "pool", "state", "cpu", "memory", "pods", "USD/h"):
+    drawn = Table(
+        title=f"cluster {cluster.name}",
+        title_justify="left",
+        title_style="bold",
+        expand=True,
+        box=SIMPLE_HEAD,
+        pad_edge=False,
+    )
+    for heading in ("node", "type", "pool", "state"):
         drawn.add_column(heading, no_wrap=True)
-    claims = {claim.node_name or claim.name: claim for claim in cluster.claims}
+    for heading in ("cpu", "memory"):
+        drawn.add_column(heading, no_wrap=True, min_width=_BAR_WIDTH + 5)
+    drawn.add_column("pods", no_wrap=True, ratio=1, min_width=8)
+    drawn.add_column("USD/h", no_wrap=True, justify="right")
+    claims = {claim.instance_id: claim for claim in cluster.claims if claim.instance_id}
+    joined = set()
     for node in sorted(cluster.nodes, key=lambda item: item.metadata.name):
-        drawn.add_row(*_node_row(cluster, node, claims.get(node.metadata.name)))
+        instance = node.spec.provider_id.rpartition("/")[2]
+        joined.add(instance)
+        drawn.add_row(*_node_row(cluster, node, claims.get(instance)))
     for claim in cluster.claims:
-        if not claim.node_name and claim.state not in (ClaimState.GONE, ClaimState.FAILED):
+        if claim.instance_id not in joined and claim.state not in (ClaimState.GONE, ClaimState.FAILED):
             drawn.add_row(*_claim_row(claim))
+    if not drawn.row_count:
+        drawn.add_row(Text("no node", style="dim"))
     waiting = [pod.metadata.name for pod in cluster.workload if not pod.spec.node_name]
     if waiting:
-        shown = ", ".join(waiting[:8]) + (" …" if len(waiting) > 8 else "")
-        drawn.caption = f"{len(waiting)} pods wait: {shown}"
+        drawn.caption = f"waiting: {_counted(waiting)}"
         drawn.caption_justify = "left"
     return drawn
 
@@ -56,13 +84,13 @@ def _node_row(cluster: ClusterObservation, node: Node, claim: NodeClaim | None) 
     bound = [pod for pod in cluster.pods if pod.spec.node_name == node.metadata.name]
     used = add_resources(*(pod_requests(pod) for pod in bound))
     ready = any(item.type == "Ready" and item.status == "True" for item in node.status.conditions)
-    yield node.metadata.name
+    yield node.metadata.name.partition(".")[0]
     yield node.metadata.labels.get(labels.INSTANCE_TYPE, "")
     yield _pool(claim)
     yield Text("missed", style="red") if claim and claim.missed else ("Ready" if ready else "NotReady")
     yield _bar(used.get(CPU, 0), allocatable.get(CPU, 0))
     yield _bar(used.get(MEMORY, 0), allocatable.get(MEMORY, 0))
-    yield " ".join(sorted(pod.metadata.name for pod in cluster.pods_on(node.metadata.name)))
+    yield _counted(pod.metadata.name for pod in cluster.pods_on(node.metadata.name))
     yield f"{claim.hourly:.4f}" if claim else ""
 
 
@@ -73,8 +101,16 @@ def _claim_row(claim: NodeClaim) -> Iterable[RenderableType]:
     yield Text(claim.state.value, style="dim")
     yield ""
     yield ""
-    yield Text(" ".join(sorted(pod.name for pod in claim.pods)), style="dim")
+    yield Text(_counted(pod.name for pod in claim.pods), style="dim")
     yield f"{claim.hourly:.4f}" if claim.hourly else ""
+
+
+def _counted(names: Iterable[str]) -> str:
+    """Pods by the name they share: `web-0`, `web-1` and `db-0` are `db-0, web x2`."""
+    groups: dict[str, list[str]] = {}
+    for name in sorted(names):
+        groups.setdefault(name.rstrip(_DIGITS).rstrip("-"), []).append(name)
+    return ", ".join(group[0] if len(group) == 1 else f"{shared} x{len(group)}" for shared, group in groups.items())
 
 
 def _pool(claim: NodeClaim | None) -> RenderableType:
@@ -93,10 +129,11 @@ def _bar(used: int, of: int) -> Text:
 def _totals(world: Observation) -> Text:
     result = summarize("", world, {})
     latency = result.event_to_launch_seconds
+    spent = f"; launched after {latency.p50:.2f} s (max {latency.max:.2f} s)" if result.launches else ""
     return Text(
-        f"{result.bound} of {result.pods} pods run on {len(result.nodes)} nodes; {result.launches} launches, "
-        f"{result.misses} misses; {result.hourly:.4f} USD/h (estimated prices); "
-        f"event to launch p50 {latency.p50:.2f} s, max {latency.max:.2f} s"
+        f"pods running: {result.bound} of {result.pods}; nodes: {len(result.nodes)}; launches: {result.launches}; "
+        f"misses: {result.misses}; {result.hourly:.4f} USD/h (estimated){spent}",
+        style="bold",
     )
 
 

@@ -206,7 +206,7 @@ def any_value(entry: Requirement) -> str | None:
 
 
 def _launch(group: Group, types: TypeList) -> LaunchChoice:
-    """The cheapest available offering of the cheapest type; ties go to the capacity type and zone first by name."""
+    """The cheapest available offering of the cheapest type; ties go to spot, then to the zone first by name."""
     table = group.lane.table
     place = int(table.row_type[types.rows[0]])
     prices = np.where(table.cells(group.requirements)[0], table.prices[place], np.inf)

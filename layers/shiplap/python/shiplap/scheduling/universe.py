@@ -102,7 +102,9 @@ class TypeTable:
 
     def _compile_offerings(self) -> None:
         self.zones = tuple(sorted({o.zone for item in self.types for o in item.offerings}))
-        self.capacity_types = tuple(sorted({o.capacity_type for item in self.types for o in item.offerings}))
+        # Spot before on-demand: at equal prices the first is the choice, and spot is what a launch asks for.
+        kinds = {offering.capacity_type for item in self.types for offering in item.offerings}
+        self.capacity_types = tuple(sorted(kinds, reverse=True))
         zone_of = {zone: place for place, zone in enumerate(self.zones)}
         kind_of = {kind: place for place, kind in enumerate(self.capacity_types)}
         shape = (len(self.types), len(self.zones), len(self.capacity_types))
