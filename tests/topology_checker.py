@@ -1,0 +1,247 @@
+"""An independent judge of topology constraints: it shares no code with the planner and knows only the rules.
+
+Affinity and anti-affinity are judged on the finished plan. Spread constraints speak about the moment a pod is placed,
+so they are kept if the pods of the plan can be placed in some order; a few are tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from shiplap.kubernetes.objects import LabelSelector, Pod, PodAffinityTerm, Taint, TopologySpreadConstraint
+from shiplap.scheduling.plan import Plan
+from shiplap.scheduling.snapshot import Snapshot
+
+HOST = "kubernetes.io/hostname"
+
+
+@dataclass
+class _Place:
+    """A node, or what will become one: every label with the values it may have."""
+
+    name: str
+    labels: Mapping[str, frozenset[str]]
+    taints: Sequence[Taint]
+    leaving: bool = False
+    planned: bool = False
+    old: list[Pod] = field(default_factory=list)
+    new: list[Pod] = field(default_factory=list)
+
+    def domain(self, key: str) -> str | None:
+        """The value of a label when it is certain."""
+        values = self.labels.get(key, frozenset())
+        return next(iter(values)) if len(values) == 1 else None
+
+
+def topology_violations(snapshot: Snapshot, plan: Plan) -> list[str]:
+    """Every required topology constraint that the plan breaks."""
+    places = list(_places(snapshot, plan))
+    return [*_too_close(places), *_too_far(places), *_uneven(places)]
+
+
+def affinity_violations(snapshot: Snapshot, plan: Plan) -> list[str]:
+    """Every required affinity and anti-affinity that the plan breaks."""
+    places = list(_places(snapshot, plan))
+    return [*_too_close(places), *_too_far(places)]
+
+
+def _places(snapshot: Snapshot, plan: Plan) -> Iterator[_Place]:
+    pods = {(pod.metadata.namespace or "default", pod.metadata.name): pod for pod in snapshot.view.pods}
+    planned = {place.name: [pods[e.namespace, e.name] for e in place.pods] for place in plan.existing_nodes}
+    moving = {entry.name for place in plan.existing_nodes for entry in place.pods}
+    moving |= {entry.name for claim in plan.node_claims for entry in claim.pods}
+    moving |= {record.pod.name for record in plan.unschedulable}
+    bound: dict[str, list[Pod]] = {}
+    for pod in snapshot.view.pods:
+        ended = pod.metadata.deletion_timestamp or pod.status.phase in ("Succeeded", "Failed")
+        if pod.spec.node_name and not ended and pod.metadata.name not in moving:
+            bound.setdefault(pod.spec.node_name, []).append(pod)
+    for node in snapshot.view.nodes:
+        name = node.metadata.name
+        labels = {key: frozenset((value,)) for key, value in {HOST: name, **node.metadata.labels}.items()}
+        gone = bool(node.metadata.deletion_timestamp)
+        yield _Place(name, labels, node.spec.taints, gone, False, bound.get(name, []), planned.get(name, []))
+    for flight in snapshot.claims:
+        labels = _claim_labels(flight)
+        yield _Place(flight.name, labels, flight.taints, new=planned.get(flight.name, []))
+    for claim in plan.node_claims:
+        members = [pods[entry.namespace, entry.name] for entry in claim.pods]
+        yield _Place(claim.name, _claim_labels(claim), claim.taints, planned=True, new=members)
+
+
+def _claim_labels(claim: Any) -> dict[str, frozenset[str]]:
+    labels = {entry.key: frozenset(entry.values) for entry in claim.requirements if entry.operator == "In"}
+    return {
+        **labels,
+        **{key: frozenset((value,)) for key, value in claim.labels.items()},
+        HOST: frozenset((claim.name,)),
+    }
+
+
+def _too_close(places: Sequence[_Place]) -> Iterator[str]:
+    for here in places:
+        for there in places:
+            for keeper in (*here.old, *here.new):
+                for term in _terms(keeper, "pod_anti_affinity"):
+                    shared = here.labels.get(term.topology_key, frozenset()) & there.labels.get(
+                        term.topology_key, frozenset()
+                    )
+                    for other in (*there.old, *there.new) if shared else ():
+                        planned = keeper in here.new or other in there.new
+                        if planned and other is not keeper and _counts(term, keeper, other):
+                            yield f"{_name(keeper)} has to stay away from {_name(other)} over {term.topology_key}"
+
+
+def _too_far(places: Sequence[_Place]) -> Iterator[str]:
+    for here in places:
+        for pod in here.new:
+            for term in _terms(pod, "pod_affinity"):
+                domain = here.domain(term.topology_key)
+                if domain is None:
+                    yield f"{_name(pod)} is on {here.name}, which is in no certain {term.topology_key}"
+                    continue
+                company = [
+                    other
+                    for there in places
+                    if there.domain(term.topology_key) == domain
+                    for other in (*there.old, *there.new)
+                    if other is not pod and _counts(term, pod, other)
+                ]
+                if not company and not _counts(term, pod, pod):
+                    yield f"{_name(pod)} is alone in {domain}"
+                if not company and any(
+                    _counts(term, pod, other)
+                    for there in places
+                    if there.domain(term.topology_key) is not None and _looks_at(pod, there)
+                    for other in there.old
+                ):
+                    yield f"{_name(pod)} is alone in {domain} although there are others"
+
+
+def _uneven(places: Sequence[_Place]) -> Iterator[str]:
+    """Pods that no order tried can place one by one, each only where its spread constraints hold then."""
+    waiting = [(place, pod) for place in places for pod in place.new]
+    spreaders = [pod for _, pod in waiting if _spreads(pod)]
+    if not spreaders:
+        return
+
+    def harmless_first(place: _Place, pod: Pod, heights: list[int]) -> tuple[Any, ...]:
+        counted = any(_selected(rule, other, pod) for other in spreaders for rule in _spreads(other))
+        return (counted, not _spreads(pod), heights)
+
+    def strictest_first(place: _Place, pod: Pod, heights: list[int]) -> tuple[Any, ...]:
+        return (not _spreads(pod), -len(_spreads(pod)), min((r.max_skew for r in _spreads(pod)), default=0), heights)
+
+    def largest_first(place: _Place, pod: Pod, heights: list[int]) -> tuple[Any, ...]:
+        cpu = str(pod.spec.containers[0].resources.requests.get("cpu", "0m"))
+        return (-int(cpu.removesuffix("m")), pod.metadata.uid, heights)
+
+    left = [_left_over(places, waiting, order) for order in (harmless_first, strictest_first, largest_first)]
+    if all(left):
+        yield f"no order places {[(_name(pod), place.name) for place, pod in min(left, key=len)]} evenly"
+
+
+def _left_over(
+    places: Sequence[_Place],
+    waiting: Sequence[tuple[_Place, Pod]],
+    order: Callable[[_Place, Pod, list[int]], tuple[Any, ...]],
+) -> list[tuple[_Place, Pod]]:
+    standing = {place.name: list(place.old) for place in places}
+    waiting = list(waiting)
+    while waiting:
+        ready = [
+            (order(place, pod, heights), step)
+            for step, (place, pod) in enumerate(waiting)
+            if (heights := _heights(place, pod, places, standing)) is not None
+        ]
+        if not ready:
+            break
+        place, pod = waiting.pop(min(ready)[1])
+        standing[place.name].append(pod)
+    return waiting
+
+
+def _heights(
+    place: _Place, pod: Pod, places: Sequence[_Place], standing: Mapping[str, Sequence[Pod]]
+) -> list[int] | None:
+    """How many counted pods the pod's domains hold now; None when a constraint forbids them."""
+    heights = []
+    for rule in _spreads(pod):
+        mine = place.domain(rule.topology_key)
+        if mine is None:
+            return None
+        counts: dict[str, int] = {}
+        for other in places:
+            domain = other.domain(rule.topology_key)
+            if domain is None or not _looks_at(pod, other, rule):
+                continue
+            counts.setdefault(domain, 0) if _takes_part(other, pod, rule) else None
+            number = sum(_selected(rule, pod, one) for one in standing[other.name])
+            if number:
+                counts[domain] = counts.get(domain, 0) + number
+        lowest = min(counts.values(), default=0) if len(counts) >= (rule.min_domains or 1) else 0
+        height = counts.get(mine, 0)
+        if height + _selected(rule, pod, pod) - lowest > rule.max_skew:
+            return None
+        heights.append(height)
+    return heights
+
+
+def _takes_part(place: _Place, pod: Pod, rule: TopologySpreadConstraint) -> bool:
+    """Whether a place makes its domain one to compare with. Nodes launched for others alone may turn out anywhere."""
+    if place.leaving:
+        return False
+    return not place.planned or any(_selected(rule, pod, one) or rule in _spreads(one) for one in place.new)
+
+
+def _looks_at(pod: Pod, place: _Place, rule: TopologySpreadConstraint | None = None) -> bool:
+    """Whether the pod's node selection allows the place, and its tolerations where the rule says so."""
+    if rule is not None and rule.node_taints_policy == "Honor":
+        for taint in place.taints:
+            if taint.effect != "PreferNoSchedule" and not any(
+                entry.key in ("", taint.key) and (entry.operator == "Exists" or entry.value == taint.value)
+                for entry in pod.spec.tolerations
+            ):
+                return False
+    if rule is not None and rule.node_affinity_policy == "Ignore":
+        return True
+    return all(value in place.labels.get(key, frozenset((value,))) for key, value in pod.spec.node_selector.items())
+
+
+def _spreads(pod: Pod) -> list[TopologySpreadConstraint]:
+    return [rule for rule in pod.spec.topology_spread_constraints if rule.when_unsatisfiable == "DoNotSchedule"]
+
+
+def _terms(pod: Pod, kind: str) -> tuple[PodAffinityTerm, ...]:
+    affinity = getattr(pod.spec.affinity, kind) if pod.spec.affinity else None
+    return affinity.required if affinity else ()
+
+
+def _selected(rule: TopologySpreadConstraint, pod: Pod, other: Pod) -> bool:
+    """Whether a pod's spread constraint counts another pod."""
+    same = (pod.metadata.namespace or "default") == (other.metadata.namespace or "default")
+    alike = all(
+        other.metadata.labels.get(key) == pod.metadata.labels[key]
+        for key in rule.match_label_keys
+        if key in pod.metadata.labels
+    )
+    return same and alike and _matches(rule.label_selector, other.metadata.labels)
+
+
+def _counts(term: PodAffinityTerm, pod: Pod, other: Pod) -> bool:
+    """Whether a pod's (anti-)affinity term counts another pod; namespaces are listed, all or the pod's own."""
+    everywhere = term.namespace_selector is not None
+    names = term.namespaces or (pod.metadata.namespace or "default",)
+    return (everywhere or (other.metadata.namespace or "default") in names) and _matches(
+        term.label_selector, other.metadata.labels
+    )
+
+
+def _matches(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
+    return selector is not None and selector.match_labels.items() <= labels.items()
+
+
+def _name(pod: Pod) -> str:
+    return pod.metadata.name
