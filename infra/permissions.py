@@ -1,7 +1,7 @@
 """What each function may do, and on what. Only `schedule` may launch; only `lifecycle` may end an instance.
 
 The conditions follow Karpenter's controller policies, with tags of our own (`shiplap.aws.tags`) in the place of theirs,
-so that neither touches what the other launched. A test compares these lists with what the functions call.
+so that neither touches what the other launched. A test finds every call of the adapters in one of these lists.
 """
 
 from __future__ import annotations

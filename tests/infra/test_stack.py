@@ -30,6 +30,7 @@ from aws_cdk import App
 from aws_cdk.assertions import Match, Template
 
 from infra.app import build
+from infra.service_models import called
 
 INSTALL = Path(__file__).parent / "install" / "shiplap.yaml"
 FUNCTIONS = ("schedule", "lifecycle", "interrupt", "catalog", "watch")
@@ -416,6 +417,23 @@ def test_only_node_roles_are_passed_and_only_to_ec2(template: Template) -> None:
     (made,) = [arn["Fn::GetAtt"][0] for arn in statement["Resource"] if "Fn::GetAtt" in arn]
     assert resources(template, "AWS::IAM::Role")[made]["Properties"]["RoleName"] == "shiplap-node-production"
     assert len(statement["Resource"]) == 3
+
+
+def test_everything_the_adapters_call_is_allowed_to_some_function(template: Template) -> None:
+    adapters = Path(tables.__file__).parent
+    wanted = {
+        f"{service}:{operation}"
+        for service, operations in called(sorted(adapters.rglob("*.py"))).items()
+        for operation in operations
+    }
+    # A transaction is allowed by what it does to items; only the command line reads a whole table.
+    wanted -= {"dynamodb:TransactWriteItems", "dynamodb:Scan"}
+    allowed = {
+        action for name in FUNCTIONS for statement in statements(template, name) for action in actions(statement)
+    }
+
+    assert len(wanted) > 20
+    assert wanted - allowed == set()
 
 
 def test_no_action_is_a_wildcard(template: Template) -> None:
