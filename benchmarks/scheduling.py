@@ -1,7 +1,7 @@
 """The planner's speed on the pods of Karpenter's public benchmark, and on real types with existing nodes.
 
-The diverse rows are the published workload with its spread and affinity constraints. A fifth of those pods stay off each
-other's nodes, so that the least number of nodes is a fifth of the pods; all pods have to be placed. The plain rows are
+The diverse rows are the published workload with its spread and affinity constraints. A fifth of the pods keep off each
+other's nodes, so the least number of nodes is a fifth of the pods; all pods have to be placed. The plain rows are
 the same pods without constraints. Every run starts from typed objects and nothing is kept between runs; the last column
 relates the time to decoding the same pods from JSON with msgspec.
 """
