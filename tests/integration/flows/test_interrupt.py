@@ -267,6 +267,35 @@ def test_a_scheduled_change_empties_nodes_without_a_clock() -> None:
     assert {claim_now(stage, claim).state for claim in claims} == {ClaimState.GONE}
 
 
+def test_a_drain_without_a_clock_begins_to_evict_without_waiting_for_the_sweep() -> None:
+    stage = serving()
+    _, instance = first(stage)
+    stage.interrupt(scheduled_change(stage, instance.id))
+    stage.attend_timers()
+    seconds_pass(stage, 10)
+    assert evicted(stage) == ["web-000"]
+    assert stage.timers.reminders == []  # the sweep sends the next
+
+
+def test_many_mixed_events_leave_no_node_behind() -> None:
+    stage = serving(12)
+    before = stage.claims()
+    for number, claim in enumerate(before):
+        bodies = (
+            warning(stage, claim.instance_id),
+            warning(stage, claim.instance_id, STATE, state="terminated"),
+            scheduled_change(stage, claim.instance_id),
+            warning(stage, f"i-f{number:016x}"),
+        )
+        for offset in range(4):
+            stage.interrupt(bodies[(number + offset) % 4])
+    play_out(stage)
+    assert {claim_now(stage, claim).state for claim in before} == {ClaimState.GONE}
+    assert (len(stage.compute.alive()), len(stage.compute.launches)) == (12, 24)
+    assert stage.meter.counts["NodesInterrupted"] >= 12
+    assert stage.meter.counts["InstancesNotOurs"] == 12
+
+
 def test_a_scheduled_change_waits_no_longer_than_the_pool_allows() -> None:
     stage = serving()
     claim, instance = first(stage)

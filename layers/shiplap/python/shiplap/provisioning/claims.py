@@ -14,9 +14,6 @@ _LOG = logging.getLogger(__name__)
 GRACE_S = 120.0
 """How long describing may lag behind a launch before a missing instance, or a missing claim, means something."""
 
-HEAD_START_S = 10.0
-"""How long pods of a leaving node are left alone at first, so that a decision about them is made, in seconds."""
-
 DRAIN = "drain"
 """The step of a timer for the next round of emptying a node."""
 

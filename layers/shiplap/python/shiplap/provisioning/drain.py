@@ -17,13 +17,16 @@ from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node, Pod, Taint
 from shiplap.kubernetes.taints import untolerated
 from shiplap.kubernetes.timestamps import epoch
-from shiplap.provisioning.claims import DRAIN, HEAD_START_S, facts
+from shiplap.provisioning.claims import DRAIN, facts
 from shiplap.provisioning.endings import give_up, has_vanished
 from shiplap.provisioning.register import change, is_ready
 from shiplap.provisioning.world import World
 from shiplap.scheduling.pods import owner_kind
 
 _LOG = logging.getLogger(__name__)
+
+HEAD_START_S = 10.0
+"""How long pods of a leaving node are left alone at first, so that a decision about them is made, in seconds."""
 
 ROUND_S = 5.0
 """Time between two rounds while the clock runs, in seconds; without a clock the sweep's minute does."""
@@ -71,9 +74,16 @@ def drain(claim: NodeClaim, node: Node | None, world: World, *, again: bool) -> 
     promised = _promised(claim, world) if now >= claim.changed_at + HEAD_START_S else frozenset()
     for pod in may_leave(left, promised, now, started_at=claim.changed_at, deadline_at=claim.deadline_at):
         _evict(pod, claim, now, world)
-    if again and claim.deadline_at and claim.deadline_at - now < _SHORT_S:
-        world.remind(claim.cluster, claim.name, DRAIN, min(ROUND_S, claim.deadline_at - now))
+    if again:
+        _set_timer(claim, now, world)
     return None
+
+
+def _set_timer(claim: NodeClaim, now: float, world: World) -> None:
+    if claim.deadline_at and claim.deadline_at - now < _SHORT_S:
+        world.remind(claim.cluster, claim.name, DRAIN, max(1.0, min(ROUND_S, claim.deadline_at - now)))
+    elif now < claim.changed_at + HEAD_START_S:
+        world.remind(claim.cluster, claim.name, DRAIN, HEAD_START_S)
 
 
 def must_leave(pod: Pod, now: float) -> bool:

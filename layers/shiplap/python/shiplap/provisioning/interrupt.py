@@ -16,7 +16,7 @@ from shiplap.errors import ConditionFailed, UnknownCluster
 from shiplap.kubernetes import labels
 from shiplap.ports import Meter, OfferingFailure, StateStore
 from shiplap.provisioning import events
-from shiplap.provisioning.claims import DRAIN, HEAD_START_S, facts
+from shiplap.provisioning.claims import DRAIN, facts
 from shiplap.provisioning.messages import rfc3339
 from shiplap.provisioning.notices import Kind, Notice
 from shiplap.provisioning.world import World
@@ -128,8 +128,7 @@ def _drain(claim: NodeClaim, notice: Notice, deadline_at: float, world: World) -
         _tell(claim, notice, world)
     # Said again when a notice comes again: whoever was here before may have died before it was said.
     _ask_for_replacement(claim, notice, world)
-    for delay_s in (0.0, HEAD_START_S):
-        world.remind(claim.cluster, claim.name, DRAIN, delay_s)
+    world.remind(claim.cluster, claim.name, DRAIN, 0)
 
 
 def _deadline(claim: NodeClaim, notice: Notice, settings: ClusterSettings, now: float) -> float:
@@ -147,13 +146,13 @@ def _deadline(claim: NodeClaim, notice: Notice, settings: ClusterSettings, now: 
 
 
 def _ask_for_replacement(claim: NodeClaim, notice: Notice, world: World) -> None:
-    hint = f"{claim.cluster}/{claim.name}/{notice.kind}"
+    hint = f"{claim.cluster}/{claim.name}/{notice.kind}/pods"
     world.tell(events.pods_pending(claim.cluster, claim.pods, notice.kind, world.clock.now(), event_id=hint))
 
 
 def _tell(claim: NodeClaim, notice: Notice, world: World) -> None:
     _LOG.warning("interrupted: %s", notice.kind, extra=facts(claim))
     deadline = rfc3339(claim.deadline_at) if claim.state is ClaimState.DRAINING and claim.deadline_at else ""
-    told = events.of_claim(events.INTERRUPTED, claim, world.clock.now(), kind=str(notice.kind), deadline=deadline)
-    told.detail["id"] += f"/{notice.kind}"  # a claim may be interrupted in more ways than one
-    world.tell(told)
+    # A claim may be interrupted in more ways than one.
+    said = {"id": f"{claim.cluster}/{claim.name}/{notice.kind}", "kind": str(notice.kind), "deadline": deadline}
+    world.tell(events.of_claim(events.INTERRUPTED, claim, world.clock.now(), **said))

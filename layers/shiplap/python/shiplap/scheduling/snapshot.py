@@ -56,7 +56,7 @@ class ClusterView(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One decision's world. `now` is epoch seconds; `claims` are those in flight.
+    """One decision's world. `now` is epoch seconds; `claims` are those in flight or leaving.
 
     `catalogs` already leave out offerings that are unavailable now (their `available` is false). `missed_pods` are the
     uids of pods whose node turned out too small: they are planned with learned or careful capacity only.
