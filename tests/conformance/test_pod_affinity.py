@@ -56,6 +56,12 @@ def test_followers_that_do_not_fit_one_node_are_left() -> None:
     assert len(again.plan.unschedulable) == 5
 
 
+def test_followers_of_a_pod_on_a_cordoned_node_start_nowhere_else() -> None:
+    running = pod("old", node="here", metadata=labelled(WEB))
+    outcome = given(running, *web(1, near(term(HOST, WEB))), nodes=[node("here", cordoned=True)])
+    assert "pod affinity" in outcome.left("web-0").message
+
+
 def test_followers_in_a_zone() -> None:
     assert len(given(*web(3, near(term(ZONE, WEB)))).claims) == 1
     outcome = given(*web(3, near(term(ZONE, WEB)), selector={ZONE: Z3}))

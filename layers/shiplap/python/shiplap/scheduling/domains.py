@@ -105,7 +105,7 @@ class Domains:
             new = min(new, most)
         for term in self._of_key(item.constraints.affinity, HOSTNAME):
             on_rooms, on_claims = self._on_hosts(term)
-            if term in item.selected and not on_rooms.any() and not on_claims.any():
+            if term in item.selected and not ledger.counted[term].any() and not on_claims.any():
                 single = True
                 continue
             rooms, claims, new = np.where(on_rooms > 0, rooms, 0), np.where(on_claims > 0, claims, 0), 0
