@@ -158,6 +158,13 @@ def test_what_cannot_be_read_is_named_with_its_line(text: str, message: str) -> 
     assert str(caught.value).startswith(message)
 
 
+def test_standard_input_that_is_not_text_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    bytes_given = io.BytesIO(b"kind: \xff")
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(bytes_given, encoding="utf-8", errors="surrogateescape"))
+    with pytest.raises(InvalidInput, match="stdin: not UTF-8 text: byte 6"):
+        read_documents(Path("-"))
+
+
 def test_a_folder_is_read_in_order_of_names(tmp_path: Path) -> None:
     for name in ("b/two.yml", "b/one.json", "a.yaml", "notes.txt", "b/.keep"):
         file = tmp_path / name

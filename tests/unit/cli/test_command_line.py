@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -83,3 +85,32 @@ def test_amounts_beyond_any_node_are_planned_as_such(
     assert run([*asked, "-o", "json"]) == 1
     (left_out,) = json.loads(capsys.readouterr().out)["unschedulable"]
     assert left_out["nearest"]["resource"] == "memory"
+
+
+def test_an_answer_that_cannot_be_written_is_one_line() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", "from shiplap.cli.main import main; main()", "validate", "-"],
+            input="",
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (
+        1,
+        "shiplap: the answer could not be written: No space left on device\n",
+    )
+
+
+def test_a_miss_without_a_resource_names_no_nearest(
+    files: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(files)
+    elsewhere = pod("a")
+    elsewhere["spec"]["nodeSelector"] = {"topology.kubernetes.io/zone": "z9"}  # type: ignore[index]
+    (files / "a.json").write_text(json.dumps(elsewhere))
+    asked = ["plan", "--cluster-state", "a.json", "--manifests", "pools.yaml", "--catalog", "catalog.json"]
+    assert run([*asked, "-o", "json"]) == 1
+    (left_out,) = json.loads(capsys.readouterr().out)["unschedulable"]
+    assert left_out.keys() == {"pod", "message"}

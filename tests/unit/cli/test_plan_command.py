@@ -167,7 +167,7 @@ def test_the_page_for_people(files: Path, capsys: pytest.CaptureFixture[str]) ->
         "cpu short by 42100m",
         "Left alone",
         "scheduling gate wait",
-        "Plan: 1 to launch for 1 pods, 0 pods on nodes that exist, 1 without a place, 1 left alone. $0.1000 per hour",
+        "Plan: 1 to launch for 1 pod, 0 pods on nodes that exist, 1 without a place, 1 left alone. $0.1000 per hour",
     ):
         assert words in " ".join(page.split()), page
 

@@ -7,6 +7,7 @@ cluster state can be large. Only command lines and builds read files; PyYAML is 
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -76,7 +77,7 @@ def read_documents(path: Path) -> tuple[Document, ...]:
 def read_file(path: Path) -> tuple[Document, ...]:
     """All objects of one file, or of `-`. Raises InvalidInput."""
     if path == STDIN:
-        return read_text("stdin", _text_of("stdin", sys.stdin.read))
+        return read_text("stdin", _text_of("stdin", _standard_input))
     return read_text(str(path), _text_of(str(path), lambda: path.read_text(encoding="utf-8-sig")))
 
 
@@ -106,6 +107,13 @@ def _documents(source: str, text: str) -> tuple[Document, ...]:
                 raise InvalidInput(source, f"expected a mapping, got {kind_of(data)}", document=where, line=line)
             documents.append(Document(source, number, line, _name(data, number), data, text, position, path))
     return tuple(documents)
+
+
+def _standard_input() -> str:
+    """Standard input as UTF-8; in some locales Python would take bytes that are none and carry them along."""
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        return str(sys.stdin.buffer.read(), "utf-8-sig")
+    return sys.stdin.read()
 
 
 def _text_of(source: str, read: Callable[[], str]) -> str:

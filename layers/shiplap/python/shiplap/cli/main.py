@@ -45,14 +45,25 @@ def run(arguments: list[str]) -> int:
     if name not in _COMMANDS:
         fail(f"no such command {name!r}; known are {', '.join(_COMMANDS)}")
         return 2
+    return _answer(name, arguments)
+
+
+def _answer(name: str, arguments: list[str]) -> int:
+    """Run a command that exists; whatever goes wrong becomes one line and an exit code."""
     try:
-        return _invoke(name, _spread(arguments[1:], _LISTS.get(name, ())))
+        code = _invoke(name, _spread(arguments[1:], _LISTS.get(name, ())))
+        sys.stdout.flush()
+        return code
     except ShiplapError as error:
         fail(str(error))
         return 2 if isinstance(error, InvalidInput) else 1
     except BrokenPipeError:  # the reader, for example `head`, has seen enough
         sys.stderr.close()
         return 0
+    except OSError as error:  # for example a full disk behind standard output
+        fail(f"the answer could not be written: {error.strerror or error}")
+        sys.stdout = None  # what is still buffered would fail once more at exit
+        return 1
 
 
 def _spread(arguments: list[str], options: Sequence[str]) -> list[str]:

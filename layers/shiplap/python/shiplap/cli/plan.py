@@ -122,7 +122,7 @@ def _claim(claim: PlannedClaim) -> dict[str, Any]:
 
 def _left_out(entry: Unschedulable) -> dict[str, Any]:
     result: dict[str, Any] = {"pod": _name(entry.pod), "message": entry.message}
-    if entry.nearest is not None:
+    if entry.nearest is not None and entry.nearest.resource:
         nearest = entry.nearest
         result["nearest"] = {
             "instanceType": nearest.instance_type,
@@ -139,6 +139,10 @@ def _name(pod: PodReference) -> str:
 
 def _names(pods: Sequence[PodReference]) -> list[str]:
     return [_name(pod) for pod in pods]
+
+
+def _pods(number: int) -> str:
+    return f"{number} pod{'' if number == 1 else 's'}"
 
 
 def _one_of(option: str, value: str, allowed: Sequence[str]) -> None:
@@ -220,10 +224,10 @@ def _table(decided: Plan, solve_s: float) -> RenderableType:
     parts.append(
         Text.assemble(
             ("Plan: ", "bold"),
-            f"{len(decided.node_claims)} to launch for {placed} pods, {reused} pods on nodes that exist, "
+            f"{len(decided.node_claims)} to launch for {_pods(placed)}, {_pods(reused)} on nodes that exist, "
             f"{len(decided.unschedulable)} without a place, {len(decided.ignored)} left alone. ",
             (f"${decided.hourly:.4f} per hour", "bold"),
-            f" ({decided.stats.classes} classes, {solve_s * 1000:.0f} ms)",
+            f" (classes of pods: {decided.stats.classes}, {solve_s * 1000:.0f} ms)",
         )
     )
     return Group(*parts)
