@@ -332,6 +332,11 @@ def test_an_ephemeral_volume_without_a_class_is_left_alone() -> None:
     assert "has no storage class" in given(pod(spec=ephemeral())).ignored("pod").message
 
 
+def test_a_malformed_template_is_said_so() -> None:
+    stuck = pod("stuck", spec=ephemeral(storageClassName=["fast"]))
+    assert "volume data: malformed volumeClaimTemplate" in given(stuck).ignored("stuck").message
+
+
 def test_somebody_elses_claim_is_not_taken_for_an_ephemeral_volume() -> None:
     storage = [*bound_claims("pod-data"), storage_class(default=True)]
     assert "was not created for the pod" in given(pod(spec=ephemeral("data")), storage=storage).ignored("pod").message

@@ -159,23 +159,36 @@ def test_storage_is_listed_for_a_pending_pod_with_claims(api: ClusterApi, server
 @pytest.mark.parametrize(
     ("leaving", "volumes", "listed"),
     [
-        ({}, [CLAIMED], False),
-        ({"unschedulable": True}, [CLAIMED], True),
-        ({"taints": [{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]}, [CLAIMED], True),
-        ({"unschedulable": True}, [{"name": "scratch", "emptyDir": {}}], False),
+        ((), [CLAIMED], False),
+        (("n2", "other-claim"), [CLAIMED], False),
+        (("n1",), [CLAIMED], True),
+        (("its-claim",), [CLAIMED], True),
+        (("n1",), [{"name": "scratch", "emptyDir": {}}], False),
+        (("n1",), [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}], True),
     ],
 )
 def test_storage_of_bound_pods_is_listed_when_their_node_is_on_its_way_out(
-    api: ClusterApi, server: ApiServer, leaving: dict, volumes: list, listed: bool
+    api: ClusterApi, server: ApiServer, leaving: tuple[str, ...], volumes: list, listed: bool
 ) -> None:
-    server.create("nodes", node("n1", **leaving))
+    server.create("nodes", {"metadata": {"name": "n1", "labels": {"karpenter.sh/nodeclaim": "its-claim"}}})
+    server.create("nodes", node("n2"))
     server.create("pods", pod("bound", volumes=volumes))
     server.bind("bound", "n1")
     server.create("pods", pod("pending", volumes=[{"name": "settings", "configMap": {"name": "c"}}]))
     with_storage(server)
-    view = api.view()
+    view = api.view(leaving)
     storage = (view.persistent_volume_claims, view.persistent_volumes, view.storage_classes, view.csi_nodes)
     assert [len(kind) for kind in storage] == ([1, 1, 1, 2] if listed else [0, 0, 0, 0])
+
+
+def test_storage_of_bound_pods_is_listed_when_their_node_is_being_deleted(api: ClusterApi, server: ApiServer) -> None:
+    server.create("nodes", {"metadata": {"name": "n1", "finalizers": ["karpenter.sh/termination"]}})
+    server.create("pods", pod("bound", volumes=[CLAIMED]))
+    server.bind("bound", "n1")
+    with_storage(server)
+    assert api.view().persistent_volumes == ()
+    server.delete("nodes", "n1")
+    assert [item.metadata.name for item in api.view().persistent_volumes] == ["v"]
 
 
 def test_lists_longer_than_a_page_are_complete_and_sorted(api: ClusterApi, server: ApiServer) -> None:

@@ -6,7 +6,7 @@ tests/integration/contracts. Adapters translate; they decide nothing. All of the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -53,8 +53,12 @@ class WatchEvent(msgspec.Struct, frozen=True):
 class ClusterApi(Protocol):
     """The Kubernetes API of one cluster."""
 
-    def view(self) -> ClusterView:
-        """Everything a scheduling decision reads; pending pods are listed fresh, in pages."""
+    def view(self, leaving: Collection[str] = ()) -> ClusterView:
+        """Everything a scheduling decision reads; pending pods are listed fresh, in pages.
+
+        Storage objects are listed only for pods with claims that need a node: pending ones, and those of nodes that are
+        being deleted or `leaving` (names of nodes, or of the claims that became them).
+        """
         ...
 
     def pending_pods(self) -> tuple[Pod, ...]:

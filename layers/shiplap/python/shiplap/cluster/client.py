@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Generic, TypeVar
 
@@ -82,7 +82,7 @@ class KubernetesClient:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
-    def view(self) -> ClusterView:
+    def view(self, leaving: Collection[str] = ()) -> ClusterView:
         """Nodes, pending and bound pods, DaemonSets and Cluster Autoscaler's scale-ups, listed one after the other.
 
         Pending pods are listed before bound ones, so that a pod bound in between is seen twice and counts as bound,
@@ -102,7 +102,7 @@ class KubernetesClient:
             events=events,
             version=version,
         )
-        return self._with_storage(view) if storage_matters(view.pods, nodes) else view
+        return self._with_storage(view) if storage_matters(view.pods, nodes, leaving) else view
 
     def pending_pods(self) -> tuple[Pod, ...]:
         """Unfinished pods without a node, sorted by namespace and name."""

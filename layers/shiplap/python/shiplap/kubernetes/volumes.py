@@ -5,7 +5,7 @@ Apart from `objects`, because most decisions read none of them: they are listed 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import msgspec
@@ -114,16 +114,19 @@ def has_claims(pod: Pod) -> bool:
     return any(is_claim(volume) for volume in pod.spec.volumes)
 
 
-def storage_matters(pods: Iterable[Pod], nodes: Iterable[Node]) -> bool:
-    """Whether a decision about these pods reads storage objects: one with claims needs a node, or may soon.
+def storage_matters(pods: Iterable[Pod], nodes: Iterable[Node], leaving: Collection[str] = ()) -> bool:
+    """Whether a decision about these pods reads storage objects: one with claims needs a node, or will soon.
 
-    Pods of nodes on their way out (being deleted, cordoned or tainted for it) are planned like pending ones.
+    Args:
+        pods: bound and pending ones.
+        nodes: all; the pods of those that are being deleted need another.
+        leaving: names of further nodes that are on their way out, or of the claims that became them.
     """
-    going = {node.metadata.name for node in nodes if _is_going(node)}
+    going = {
+        node.metadata.name
+        for node in nodes
+        if node.metadata.deletion_timestamp
+        or node.metadata.name in leaving
+        or node.metadata.labels.get(labels.NODE_CLAIM, "") in leaving
+    }
     return any((not pod.spec.node_name or pod.spec.node_name in going) and has_claims(pod) for pod in pods)
-
-
-def _is_going(node: Node) -> bool:
-    if node.metadata.deletion_timestamp or node.spec.unschedulable:
-        return True
-    return any(taint.key == labels.DISRUPTED_TAINT for taint in node.spec.taints)

@@ -138,7 +138,10 @@ def glance_at(settings: ClusterSettings, world: World) -> Glance:
     """
     now = world.clock.now()
     state = world.state.read(settings.name, now)
-    view = world.cluster.view()
+    leaving = {
+        name for claim in state.claims if claim.state in LEAVING for name in (claim.node_name, claim.name) if name
+    }
+    view = world.cluster.view(leaving)
     reported = {pod.uid for claim in state.claims if claim.missed for pod in claim.pods if pod.uid}
     return Glance(now, state, view, state.missed_pods | reported | _learn_from_joined(state, view, world))
 

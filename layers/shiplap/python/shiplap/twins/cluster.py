@@ -6,7 +6,7 @@ moves only when it is told to.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -48,7 +48,7 @@ class TwinCluster:
         self._faults = faults or Faults()
         self._decoded: dict[str, tuple[str, Any]] = {}
 
-    def view(self) -> ClusterView:
+    def view(self, leaving: Collection[str] = ()) -> ClusterView:
         """Everything a scheduling decision reads, at one moment."""
         with self._faults.effect("cluster.view"):
             view = ClusterView(
@@ -61,7 +61,7 @@ class TwinCluster:
                 events=self._list("events", Event, Selection(field_selector=SCALE_UP_EVENTS)),
                 version=self.server.resource_version,
             )
-            return self._with_storage(view) if storage_matters(view.pods, view.nodes) else view
+            return self._with_storage(view) if storage_matters(view.pods, view.nodes, leaving) else view
 
     def pending_pods(self) -> tuple[Pod, ...]:
         """Unfinished pods without a node, sorted by namespace and name."""
