@@ -29,10 +29,10 @@ _OVER = frozenset({ClaimState.GONE, ClaimState.FAILED})
 
 class Room(msgspec.Struct, eq=False):
     """One node to fill. `labels` are certain; `possible` holds what an unlaunched claim has not decided yet, as do the
-    `attachments` are the volumes on it where their number is limited: on nodes whose CSI drivers have registered.
     labels of the instance types (places in the lane's catalogue) it may become. `net` [resources] is what is left for
     pods next to daemons where that follows from the types, not from a Node.
 
+    `attachments` are the volumes on it where their number is limited: on nodes whose CSI drivers have registered.
     `promised` are the pods (uid, or namespace/name) an in-flight claim was planned for.
     """
 
@@ -45,10 +45,10 @@ class Room(msgspec.Struct, eq=False):
     lane: Lane | None = None
     types: tuple[int, ...] = ()
     net: Ints | None = None
-    attachments: Attachments | None = None
     pods: list[Pod] = msgspec.field(default_factory=list)
     promised: frozenset[str] = frozenset()
     estimated: bool = False
+    attachments: Attachments | None = None
 
 
 def pair(nodes: Sequence[Node], claims: Sequence[NodeClaim]) -> tuple[dict[str, NodeClaim], list[NodeClaim]]:
