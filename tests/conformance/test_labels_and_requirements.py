@@ -221,3 +221,14 @@ def test_a_pod_that_contradicts_itself_is_reported_and_a_contradictory_term_is_s
     message = given(pod(requires=[nothing])).left("pod").message
     assert message == "contradicts itself: custom In [a] and custom DoesNotExist"
     assert given(pod(requires=[nothing, [rule(ZONE, "In", Z2)]])).claim.launch.zone == Z2
+
+
+def test_an_empty_term_matches_no_node() -> None:
+    assert not given(pod(requires=[[]])).scheduled
+    assert "matches no node" in given(pod(requires=[[]])).left("pod").message
+
+
+def test_an_empty_term_lifts_nothing_from_the_others() -> None:
+    outcome = given(pod(requires=[[], [rule(ZONE, "In", Z2)]]))
+    assert outcome.scheduled
+    assert outcome.claim.launch.zone == Z2

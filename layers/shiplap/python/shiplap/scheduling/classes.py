@@ -196,6 +196,8 @@ def node_terms(spec: PodSpec, *, strict: bool) -> tuple[Requirements, ...]:
         InvalidPod: an operator, key or value cannot be used, or no term can ever be met; the message says which.
     """
     affinity = _affinity_terms(spec.affinity)
+    if affinity and not (affinity := [term for term in affinity if term.match_expressions or term.match_fields]):
+        raise InvalidPod("contradicts itself: an empty node affinity term matches no node")
     if strict and any(term.match_fields for term in affinity):
         raise InvalidPod("matchFields in node affinity is not supported")
     try:
