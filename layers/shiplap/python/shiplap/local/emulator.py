@@ -50,6 +50,11 @@ class Deployed(msgspec.Struct, frozen=True):
     bucket: str
     functions: dict[str, str]
 
+    @property
+    def dead_letters_urls(self) -> tuple[str, ...]:
+        """Where messages end that nobody could handle."""
+        return self.provisioning_dead_letters_url, self.lifecycle_dead_letters_url, self.interruption_dead_letters_url
+
     @classmethod
     def of(cls, outputs: Mapping[str, str]) -> Deployed:
         """From the stack's outputs, whose names are these fields' in CamelCase."""

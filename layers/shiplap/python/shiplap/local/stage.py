@@ -127,7 +127,7 @@ class LocalStage:
 
     def _dead_letters(self) -> int:
         total = 0
-        for url in (self._deployed.provisioning_dead_letters_url, self._deployed.lifecycle_dead_letters_url):
+        for url in self._deployed.dead_letters_urls:
             answer = self._sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["ApproximateNumberOfMessages"])
             total += int(answer["Attributes"]["ApproximateNumberOfMessages"])
         return total
