@@ -39,6 +39,17 @@ def reference(pod: Pod) -> PodReference:
     return PodReference(pod.metadata.namespace or "default", pod.metadata.name, pod.metadata.uid)
 
 
+class _Form(msgspec.Struct, frozen=True):
+    """What claims of one group with the same list of types have in common; `daemons` [resources] is their overhead."""
+
+    types: TypeList
+    requirements: tuple[RequirementSpec, ...]
+    labels: dict[str, str]
+    launch: LaunchChoice
+    daemons: Ints
+    allocatable: dict[str, int]
+
+
 class ClaimWriter:
     """Writes the claims of one plan; names are unique within it and among `taken`."""
 
@@ -46,17 +57,15 @@ class ClaimWriter:
         self._seed = f"{cluster}\0{epoch}"
         self._max_types = max_instance_types
         self._taken = set(taken)
-        self._lists: dict[tuple[int, bytes], TypeList | None] = {}
+        self._forms: dict[tuple[int, bytes], _Form | None] = {}
 
     def write(self, claim: OpenClaim, used: Ints, reasons: Sequence[str]) -> PlannedClaim | None:
         """The planned claim for a load of `used` [resources]; None when no list short enough keeps minValues."""
-        types = self._type_list(claim.group, used)
-        if types is None:
+        form = self._form(claim.group, used)
+        if form is None:
             return None
-        group = claim.group
-        lane, template = group.lane, group.lane.pool.spec.template
+        lane, template = claim.group.lane, claim.group.lane.pool.spec.template
         pods = tuple(sorted(reference(pod) for _, members in claim.pods for pod in members))
-        requirements = _narrowed(group, types)
         annotations = dict(template.metadata.annotations)
         if claim.relaxed:
             annotations[RELAXED] = "true"
@@ -65,18 +74,18 @@ class ClaimWriter:
             node_pool=lane.pool.metadata.name,
             node_class=template.spec.node_class_ref.name,
             tier=lane.tier.index,
-            requirements=_written(requirements, group),
+            requirements=form.requirements,
             taints=template.spec.taints,
             startup_taints=template.spec.startup_taints,
-            labels=_labels(requirements, group),
+            labels=form.labels,
             annotations=annotations,
-            instance_types=types.names,
-            launch=_launch(group, types),
-            requests=lane.table.axis.amounts(used + lane.daemons.overhead[lane.table.row_type[types.rows]].min(axis=0)),
+            instance_types=form.types.names,
+            launch=form.launch,
+            requests=lane.table.axis.amounts(used + form.daemons),
             pods=pods,
             reasons=tuple(reasons),
-            allocatable=_smallest_allocatable(group, types),
-            relies_on_estimate=types.estimated,
+            allocatable=form.allocatable,
+            relies_on_estimate=form.types.estimated,
         )
 
     def _name(self, pool: str, pods: Sequence[PodReference]) -> str:
@@ -94,12 +103,25 @@ class ClaimWriter:
         self._taken.add(name)
         return name
 
-    def _type_list(self, group: Group, used: Ints) -> TypeList | None:
+    def _form(self, group: Group, used: Ints) -> _Form | None:
         holds = group.holding(used)
         key = (group.index, holds.tobytes())
-        if key not in self._lists:
-            self._lists[key] = _choose(group, np.flatnonzero(holds), self._max_types)
-        return self._lists[key]
+        if key not in self._forms:
+            types = _choose(group, np.flatnonzero(holds), self._max_types)
+            self._forms[key] = None if types is None else _fill_in(group, types)
+        return self._forms[key]
+
+
+def _fill_in(group: Group, types: TypeList) -> _Form:
+    requirements = _narrowed(group, types)
+    return _Form(
+        types=types,
+        requirements=_written(requirements, group),
+        labels=_labels(requirements, group),
+        launch=_launch(group, types),
+        daemons=group.lane.daemons.overhead[group.lane.table.row_type[types.rows]].min(axis=0),
+        allocatable=_smallest_allocatable(group, types),
+    )
 
 
 def _choose(group: Group, columns: Ints, most: int) -> TypeList | None:
