@@ -139,7 +139,7 @@ def _described(
     demands: dict[int, tuple[Constraints, str]] = {}
     for members in by_signature.values():
         if constrains(members[0].spec):
-            demands |= {id(pod): _demands(pod, terms) for pod in members}
+            demands.update((id(pod), _demands(pod, terms)) for pod in members)
     for (_, missed, needs), members in by_signature.items():
         if not terms.all and not demands:
             yield describe(members[0], missed=missed, volumes=needs), members
@@ -148,8 +148,9 @@ def _described(
         for pod in members:
             demand = demands.get(id(pod), (UNCONSTRAINED, ""))
             alike.setdefault((*demand, terms.selecting(pod)), []).append(pod)
+        common = describe(members[0], missed=missed, volumes=needs)
         for (constraints, problem, selected), some in alike.items():
-            fresh = describe(some[0], missed=missed, volumes=needs)
+            fresh = msgspec.structs.replace(common, members=[])
             fresh.constraints, fresh.selected = constraints, selected
             fresh.problem = fresh.problem or problem
             yield fresh, some

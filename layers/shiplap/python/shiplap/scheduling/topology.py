@@ -34,12 +34,11 @@ class Term(msgspec.Struct, frozen=True):
     namespace_selector: LabelSelector | None
     selector: LabelSelector | None
 
-    def selects(self, namespace: str, pod_labels: Mapping[str, str]) -> bool:
-        """Whether a pod with these labels is counted."""
-        inside = self.namespaces is None or namespace in self.namespaces
-        if not inside and self.namespace_selector is not None:
-            inside = matches(self.namespace_selector, {_NAMESPACE_NAME: namespace})
-        return inside and matches(self.selector, pod_labels)
+    def reaches(self, namespace: str) -> bool:
+        """Whether pods of a namespace can be counted at all."""
+        if self.namespaces is None or namespace in self.namespaces:
+            return True
+        return self.namespace_selector is not None and matches(self.namespace_selector, {_NAMESPACE_NAME: namespace})
 
 
 class Spread(msgspec.Struct, frozen=True):
@@ -71,7 +70,7 @@ class Terms:
         self.all: list[Term] = []
         self.anti: set[int] = set()
         self._numbers: dict[bytes, int] = {}
-        self._mentioned: tuple[str, ...] = ()
+        self._reaching: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {}
         self._selecting: dict[tuple[str, ...], frozenset[int]] = {}
 
     def constraints_of(self, pod: Pod, *, standing: bool = False) -> Constraints:
@@ -94,17 +93,24 @@ class Terms:
 
     def selecting(self, pod: Pod) -> frozenset[int]:
         """The numbers of the terms that count a pod; only after the last term was numbered."""
-        if not self._mentioned:
-            self._mentioned = tuple(sorted({key for term in self.all for key in _keys(term.selector)}))
         meta = pod.metadata
         namespace = meta.namespace or "default"
+        numbers, mentioned = self._reached(namespace)
         # No label value contains the null character, so that an absent label is unlike any value.
-        profile = (namespace, *(meta.labels.get(key, "\0") for key in self._mentioned))
+        profile = (namespace, *(meta.labels.get(key, "\0") for key in mentioned))
         known = self._selecting.get(profile)
         if known is None:
-            known = self._selecting[profile] = frozenset(
-                number for number, term in enumerate(self.all) if term.selects(namespace, meta.labels)
-            )
+            known = frozenset(number for number in numbers if matches(self.all[number].selector, meta.labels))
+            self._selecting[profile] = known
+        return known
+
+    def _reached(self, namespace: str) -> tuple[tuple[int, ...], tuple[str, ...]]:
+        """The terms that reach into a namespace, and the labels that any of them looks at."""
+        known = self._reaching.get(namespace)
+        if known is None:
+            numbers = tuple(number for number, term in enumerate(self.all) if term.reaches(namespace))
+            mentioned = {key for number in numbers for key in _keys(self.all[number].selector)}
+            known = self._reaching[namespace] = (numbers, tuple(sorted(mentioned)))
         return known
 
     def _spread(self, pod: Pod, item: TopologySpreadConstraint) -> Spread:
