@@ -24,7 +24,7 @@ from shiplap.kubernetes.objects import (
 )
 from shiplap.kubernetes.requests import pod_requests
 from shiplap.kubernetes.requirements import Requirement, Requirements, contradiction, requirement
-from shiplap.scheduling.topology import UNCONSTRAINED, Constraints, Terms, constrains
+from shiplap.scheduling.topology import UNCONSTRAINED, Constraints, Terms, constrains, reads_own_labels
 from shiplap.scheduling.volumes import NO_VOLUMES, VolumeNeeds
 
 _CAPACITY_TYPES = frozenset({labels.ON_DEMAND, labels.SPOT, labels.RESERVED})
@@ -136,28 +136,48 @@ def _described(
     by_signature: Mapping[tuple[bytes, bool, VolumeNeeds], list[Pod]], terms: Terms
 ) -> Iterable[tuple[PodClass, list[Pod]]]:
     """Classes with their members: pods of equal specification, told apart by how topology terms see their labels."""
-    demands: dict[int, tuple[Constraints, str]] = {}
+    demands: dict[int, Demand] = {}
     for members in by_signature.values():
         if constrains(members[0].spec):
-            demands.update((id(pod), _demands(pod, terms)) for pod in members)
+            demands |= _demands_of(members, terms)
+    nothing: Demand = (UNCONSTRAINED, "")
     for (_, missed, needs), members in by_signature.items():
-        if not terms.all and not demands:
-            yield describe(members[0], missed=missed, volumes=needs), members
-            continue
-        alike: dict[tuple[Constraints, str, frozenset[int]], list[Pod]] = {}
-        for pod in members:
-            demand = demands.get(id(pod), (UNCONSTRAINED, ""))
-            alike.setdefault((*demand, terms.selecting(pod)), []).append(pod)
         common = describe(members[0], missed=missed, volumes=needs)
-        for (constraints, problem, selected), some in alike.items():
+        if not terms.all and not demands:
+            yield common, members
+            continue
+        # Demands are told apart by identity here, which is quick; equal ones meet again when classes are merged.
+        alike: dict[tuple[int, frozenset[int]], tuple[Demand, list[Pod]]] = {}
+        for pod in members:
+            demand = demands.get(id(pod), nothing)
+            alike.setdefault((id(demand), terms.selecting(pod)), (demand, []))[1].append(pod)
+        for (_, selected), ((constraints, problem), some) in alike.items():
             fresh = msgspec.structs.replace(common, members=[])
             fresh.constraints, fresh.selected = constraints, selected
             fresh.problem = fresh.problem or problem
             yield fresh, some
 
 
-def _demands(pod: Pod, terms: Terms) -> tuple[Constraints, str]:
-    """A pod's topology constraints, or why they cannot be planned."""
+Demand = tuple[Constraints, str]
+"""A pod's topology constraints, or none and why they cannot be planned."""
+
+
+def _demands_of(members: Sequence[Pod], terms: Terms) -> dict[int, Demand]:
+    """What pods of one specification demand, by identity; it differs by namespace, unless their own labels count."""
+    if reads_own_labels(members[0].spec):
+        return {id(pod): _demands(pod, terms) for pod in members}
+    shared: dict[str, Demand] = {}
+    found = {}
+    for pod in members:
+        namespace = pod.metadata.namespace
+        demand = shared.get(namespace)
+        if demand is None:
+            demand = shared[namespace] = _demands(pod, terms)
+        found[id(pod)] = demand
+    return found
+
+
+def _demands(pod: Pod, terms: Terms) -> Demand:
     try:
         return terms.constraints_of(pod), ""
     except ValueError as error:

@@ -63,6 +63,17 @@ class Constraints(msgspec.Struct, frozen=True):
 UNCONSTRAINED = Constraints()
 
 
+class _Reach(msgspec.Struct, frozen=True):
+    """The terms that can count pods of one namespace, and the labels that any of them looks at.
+
+    `by_label` holds those that ask for exactly one label, which is what nearly all of them do; `others` the rest.
+    """
+
+    by_label: dict[tuple[str, str], list[int]]
+    others: tuple[int, ...]
+    mentioned: tuple[str, ...]
+
+
 class Terms:
     """The distinct terms of one decision, by number. `anti` are those that some pod demands to stay away from."""
 
@@ -70,7 +81,7 @@ class Terms:
         self.all: list[Term] = []
         self.anti: set[int] = set()
         self._numbers: dict[bytes, int] = {}
-        self._reaching: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {}
+        self._reaching: dict[str, _Reach] = {}
         self._selecting: dict[tuple[str, ...], frozenset[int]] = {}
 
     def constraints_of(self, pod: Pod, *, standing: bool = False) -> Constraints:
@@ -95,22 +106,28 @@ class Terms:
         """The numbers of the terms that count a pod; only after the last term was numbered."""
         meta = pod.metadata
         namespace = meta.namespace or "default"
-        numbers, mentioned = self._reached(namespace)
+        reach = self._reached(namespace)
         # No label value contains the null character, so that an absent label is unlike any value.
-        profile = (namespace, *(meta.labels.get(key, "\0") for key in mentioned))
+        profile = (namespace, *(meta.labels.get(key, "\0") for key in reach.mentioned))
         known = self._selecting.get(profile)
         if known is None:
-            known = frozenset(number for number in numbers if matches(self.all[number].selector, meta.labels))
-            self._selecting[profile] = known
+            found = [number for label in meta.labels.items() for number in reach.by_label.get(label, ())]
+            found += [number for number in reach.others if matches(self.all[number].selector, meta.labels)]
+            known = self._selecting[profile] = frozenset(found)
         return known
 
-    def _reached(self, namespace: str) -> tuple[tuple[int, ...], tuple[str, ...]]:
-        """The terms that reach into a namespace, and the labels that any of them looks at."""
+    def _reached(self, namespace: str) -> _Reach:
         known = self._reaching.get(namespace)
         if known is None:
-            numbers = tuple(number for number, term in enumerate(self.all) if term.reaches(namespace))
-            mentioned = {key for number in numbers for key in _keys(self.all[number].selector)}
-            known = self._reaching[namespace] = (numbers, tuple(sorted(mentioned)))
+            by_label: dict[tuple[str, str], list[int]] = {}
+            others: list[int] = []
+            mentioned: set[str] = set()
+            for number, term in enumerate(self.all):
+                if term.reaches(namespace):
+                    mentioned.update(_keys(term.selector))
+                    label = _only_label(term.selector)
+                    (others if label is None else by_label.setdefault(label, [])).append(number)
+            known = self._reaching[namespace] = _Reach(by_label, tuple(others), tuple(sorted(mentioned)))
         return known
 
     def _spread(self, pod: Pod, item: TopologySpreadConstraint) -> Spread:
@@ -152,6 +169,14 @@ class Terms:
         if number == len(self.all):
             self.all.append(term)
         return number
+
+
+def reads_own_labels(spec: PodSpec) -> bool:
+    """Whether a pod's constraints take values from its own labels: then equal specifications may demand differently."""
+    affinity, anti = _affinity_of(spec)
+    return any(item.match_label_keys for item in spec.topology_spread_constraints) or any(
+        term.match_label_keys or term.mismatch_label_keys for term in (*affinity, *anti)
+    )
 
 
 def constrains(spec: PodSpec) -> bool:
@@ -215,3 +240,10 @@ def _check(selector: LabelSelector | None) -> None:
     for expression in selector.match_expressions if selector is not None else ():
         if expression.operator not in _OPERATORS:
             raise ValueError(f"{expression.key}: unknown selector operator {expression.operator!r}")
+
+
+def _only_label(selector: LabelSelector | None) -> tuple[str, str] | None:
+    """The one label a selector asks for, when it asks for nothing else."""
+    if selector is None or selector.match_expressions or len(selector.match_labels) != 1:
+        return None
+    return next(iter(selector.match_labels.items()))
