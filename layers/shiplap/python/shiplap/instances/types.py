@@ -20,6 +20,11 @@ class Offering(msgspec.Struct, frozen=True, omit_defaults=True):
     price_estimated: bool = False
 
 
+def pilot_key(ami: str, instance_type: str, kubelet_hash: str) -> str:
+    """Names an (AMI, instance type, kubelet settings), as `Snapshot.piloted` does."""
+    return f"{ami}/{instance_type}#{kubelet_hash}"
+
+
 class InstanceType(msgspec.Struct, frozen=True, omit_defaults=True):
     """An instance type under one EC2NodeClass. Resources are canonical integers (see `kubernetes.quantity`).
 

@@ -8,7 +8,7 @@ node's truth is stored, so a key can never look both unexplored and unlearned.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -19,13 +19,14 @@ from shiplap.instances.catalog import Catalog
 from shiplap.instances.nodeclass import ResolvedNodeClass
 from shiplap.instances.resolve import instance_types
 from shiplap.instances.setting import from_cluster
-from shiplap.instances.types import InstanceType
+from shiplap.instances.types import InstanceType, pilot_key
 from shiplap.kubernetes.objects import Node
 from shiplap.ports import DecisionState
 from shiplap.provisioning.learn import has_reported, instance_of, learn
 from shiplap.provisioning.refresh import refresh, stored
 from shiplap.provisioning.world import World
 from shiplap.scheduling.snapshot import ClusterView, NodeClassCatalog, SchedulingSettings, Snapshot
+from shiplap.scheduling.world import accepted_overlays
 from shiplap.settings import ClusterSettings
 
 _LOG = logging.getLogger(__name__)
@@ -76,22 +77,31 @@ class Glance(msgspec.Struct, frozen=True):
         return any(not pod.spec.node_name or pod.spec.node_name in leaving for pod in self.view.pods)
 
 
-class Sight(msgspec.Struct, frozen=True):
-    """One look at everything: the snapshot to decide on, and its instance types by NodeClass."""
+class Sight:
+    """One look at everything: the snapshot to decide on, and what it sells to each claim, reckoned once per pool."""
 
-    snapshot: Snapshot
-    sold: dict[str, tuple[InstanceType, ...]]
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self._sold = {catalog.node_class: catalog.instance_types for catalog in snapshot.catalogs}
+        self._types: dict[tuple[str, str], dict[str, InstanceType]] = {}
 
     def types_for(self, claim: NodeClaim) -> dict[str, InstanceType]:
-        """By name, what the claim's NodeClass sells as the claim's NodePool sees it: overlays applied."""
-        sold = self.sold.get(claim.node_class, ())
-        manifests = self.snapshot.manifests
-        pool = next((pool for pool in manifests.node_pools if pool.metadata.name == claim.node_pool), None)
-        if pool is not None and manifests.node_overlays:
-            from shiplap.instances.overlays import apply as apply_overlays  # noqa: PLC0415 - few installs have any
+        """By name, what the claim's NodeClass sells as the claim's NodePool sees it: the plan's overlays applied."""
+        key = (claim.node_class, claim.node_pool)
+        if key not in self._types:
+            self._types[key] = {item.name: item for item in self._seen_by(claim)}
+        return self._types[key]
 
-            sold = apply_overlays(sold, pool, manifests.node_overlays)
-        return {instance_type.name: instance_type for instance_type in sold}
+    def _seen_by(self, claim: NodeClaim) -> Sequence[InstanceType]:
+        sold = self._sold.get(claim.node_class, ())
+        accepted = accepted_overlays(self.snapshot)
+        pools = self.snapshot.manifests.node_pools
+        pool = next((pool for pool in pools if pool.metadata.name == claim.node_pool), None)
+        if pool is None or not accepted:
+            return sold
+        from shiplap.instances.overlays import apply as apply_overlays  # noqa: PLC0415 - few installs have any
+
+        return apply_overlays(sold, pool, accepted)
 
 
 def supply_of(settings: ClusterSettings, world: World) -> Supply:
@@ -165,7 +175,7 @@ def sight_of(settings: ClusterSettings, glance: Glance, supply: Supply, world: W
         ),
         epoch=glance.state.epoch,
     )
-    return Sight(snapshot, sold)
+    return Sight(snapshot)
 
 
 def _without_user_data(manifests: Manifests) -> Manifests:
@@ -181,10 +191,10 @@ def exploring(claims: tuple[NodeClaim, ...], sold: Mapping[str, tuple[InstanceTy
     for claim in claims:
         if claim.state is ClaimState.LAUNCHED:
             if claim.instance_type in claim.relies_on_estimate:
-                keys.add(f"{claim.ami}/{claim.instance_type}#{claim.kubelet_hash}")
+                keys.add(pilot_key(claim.ami, claim.instance_type, claim.kubelet_hash))
         elif claim.state in (ClaimState.PLANNED, ClaimState.LAUNCHING):
             relied_on = [item for item in sold.get(claim.node_class, ()) if item.name in claim.relies_on_estimate]
-            keys.update(f"{item.ami}/{item.name}#{item.kubelet_hash}" for item in relied_on)
+            keys.update(pilot_key(item.ami, item.name, item.kubelet_hash) for item in relied_on)
     return frozenset(keys)
 
 

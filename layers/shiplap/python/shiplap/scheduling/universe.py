@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 import numpy as np
 
-from shiplap.instances.types import InstanceType
+from shiplap.instances.types import InstanceType, pilot_key
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.requirements import Requirement, Requirements
 from shiplap.scheduling.resources import Axis, Bools, Floats, Ints
@@ -28,11 +28,6 @@ _ACCELERATORS = (
 
 _ALWAYS_PRESENT = frozenset({labels.ARCH, labels.OS, labels.REGION, labels.NODE_POOL, labels.HOSTNAME})
 """Labels every node has; a type that does not mention one may have any value of it."""
-
-
-def pilot_key(item: InstanceType) -> str:
-    """Names an (AMI, instance type, kubelet settings), as `Snapshot.piloted` does."""
-    return f"{item.ami}/{item.name}#{item.kubelet_hash}"
 
 
 class Offered(msgspec.Struct, frozen=True, eq=False):
@@ -88,7 +83,7 @@ class TypeTable:
                 continue
             careful = careful_allocatable(item)
             lists.append(careful)
-            key = pilot_key(item)
+            key = pilot_key(item.ami, item.name, item.kubelet_hash)
             if explore and key not in piloted and any(estimate[r] > careful[r] for r in estimate):
                 owners.append(place)
                 estimates.append(True)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from shiplap.api.nodeclaim import LEAVING, NodeClaim
-from shiplap.api.types import NodePool
+from shiplap.api.types import NodeOverlay, NodePool
 from shiplap.instances.types import InstanceType
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node, Pod
@@ -173,16 +173,33 @@ def _catalogues(snapshot: Snapshot, pools: Sequence[NodePool], axis: Axis) -> di
 def _overlaid(
     snapshot: Snapshot, pools: Sequence[NodePool], by_class: Mapping[str, NodeClassCatalog]
 ) -> dict[str, Sequence[InstanceType]]:
-    """Instance types by pool with overlays applied; an overlay that conflicts anywhere is applied nowhere."""
+    """Instance types by pool with overlays applied."""
     from shiplap.instances import overlays  # noqa: PLC0415 - few installs have overlays; others need not load it
 
-    seen = [
+    accepted = accepted_overlays(snapshot)
+    return {pool.metadata.name: overlays.apply(types, pool, accepted) for pool, types in _types_seen(pools, by_class)}
+
+
+def accepted_overlays(snapshot: Snapshot) -> tuple[NodeOverlay, ...]:
+    """The overlays that plans apply: one that conflicts in any usable pool is applied nowhere."""
+    if not snapshot.manifests.node_overlays:
+        return ()
+    from shiplap.instances import overlays  # noqa: PLC0415 - as above
+
+    by_class = {catalog.node_class: catalog for catalog in snapshot.catalogs}
+    seen = _types_seen(usable(snapshot.manifests.node_pools), by_class)
+    return overlays.without_conflicts(seen, snapshot.manifests.node_overlays)
+
+
+def _types_seen(
+    pools: Sequence[NodePool], by_class: Mapping[str, NodeClassCatalog]
+) -> list[tuple[NodePool, Sequence[InstanceType]]]:
+    """Each pool with the instance types of its EC2NodeClass."""
+    return [
         (pool, by_class[name].instance_types if name in by_class else ())
         for pool in pools
         for name in (pool.spec.template.spec.node_class_ref.name,)
     ]
-    accepted = overlays.without_conflicts(seen, snapshot.manifests.node_overlays)
-    return {pool.metadata.name: overlays.apply(types, pool, accepted) for pool, types in seen}
 
 
 def _table(types: Sequence[InstanceType], snapshot: Snapshot, axis: Axis) -> TypeTable:

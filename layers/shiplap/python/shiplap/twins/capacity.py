@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from threading import Lock
 
 import msgspec
 
 from shiplap.instances.learning import observe
-from shiplap.instances.types import LearnedCapacity, Observation
+from shiplap.instances.types import LearnedCapacity, Observation, pilot_key
 from shiplap.ports import PILOT_LEASE_S
 from shiplap.twins.faults import Faults
 
@@ -74,15 +74,8 @@ class TwinCapacity:
     def pilots(self, amis: Sequence[str], now: float) -> frozenset[str]:
         with self._effect("capacity.pilots"):
             return frozenset(
-                f"{ami}/{instance_type}#{kubelet_hash}"
-                for (ami, instance_type, kubelet_hash), (_, until) in self._pilots.items()
-                if ami in amis and until > now
+                pilot_key(*key) for key, (_, until) in self._pilots.items() if key[0] in amis and until > now
             )
 
-    @contextmanager
-    def _effect(self, name: str) -> Iterator[None]:
-        """The lock is held only during the effect itself: what a fault calls may use this twin."""
-        self.faults.before(name)
-        with self._lock:
-            yield
-        self.faults.after(name)
+    def _effect(self, name: str) -> AbstractContextManager[None]:
+        return self.faults.locked_effect(name, self._lock)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import Lock
 from typing import Literal
 
 import msgspec
@@ -68,6 +69,14 @@ class Faults:
         """`before`, the body, and, unless it raised, `after`."""
         self.before(name)
         yield
+        self.after(name)
+
+    @contextmanager
+    def locked_effect(self, name: str, lock: Lock) -> Iterator[None]:
+        """The same with a lock held during the effect itself only: what a fault calls may use the twin."""
+        self.before(name)
+        with lock:
+            yield
         self.after(name)
 
     def _pass(self, when: When, effect: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from threading import Lock
 from typing import Any
 
@@ -105,10 +105,5 @@ class TwinState:
     def _put(self, claim: NodeClaim) -> None:
         self._claims[claim.cluster, claim.name] = msgspec.json.encode(claim)
 
-    @contextmanager
-    def _effect(self, name: str) -> Iterator[None]:
-        """The lock is held only during the effect itself: what a fault calls may use this twin."""
-        self.faults.before(name)
-        with self._lock:
-            yield
-        self.faults.after(name)
+    def _effect(self, name: str) -> AbstractContextManager[None]:
+        return self.faults.locked_effect(name, self._lock)

@@ -1,0 +1,52 @@
+"""A launch sees the same instance types as the plan it carries out."""
+
+from __future__ import annotations
+
+import msgspec
+
+from shiplap.api.nodeclaim import NodeClaim
+from shiplap.api.types import NodeOverlay
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.quantity import MEMORY, parse_amount
+from shiplap.provisioning.snapshot import Sight, glance_at, sight_of, supply_of
+from tests.integration.flows.stage import Stage
+
+CLAIM = NodeClaim(cluster="demo", name="flex-1", node_pool="flex", node_class="default")
+TYPE = "c7i-flex.large"
+
+
+def overlay(name: str, memory: str, **requirements: str) -> NodeOverlay:
+    written = [
+        {"key": key, "operator": "In", "values": [value]}
+        for key, value in {labels.INSTANCE_TYPE: TYPE, **requirements}.items()
+    ]
+    spec = {"requirements": written, "capacity": {"memory": memory}, "weight": 1}
+    return msgspec.convert({"metadata": {"name": name}, "spec": spec}, NodeOverlay)
+
+
+def sight(*overlays: NodeOverlay) -> Sight:
+    stage = Stage()
+    manifests = msgspec.structs.replace(stage.settings.manifests, node_overlays=overlays)
+    settings = msgspec.structs.replace(stage.settings, manifests=manifests)
+    return sight_of(settings, glance_at(settings, stage.world), supply_of(settings, stage.world), stage.world)
+
+
+def memory(seen: Sight, claim: NodeClaim = CLAIM) -> int:
+    return seen.types_for(claim)[TYPE].capacity[MEMORY]
+
+
+def test_an_overlay_holds_at_launch_too() -> None:
+    assert memory(sight(overlay("measured", "3Gi"))) == parse_amount(MEMORY, "3Gi")
+
+
+def test_an_overlay_that_conflicts_in_one_pool_holds_in_none() -> None:
+    rejected, accepted = overlay("one", "3Gi"), overlay("two", "2Gi", **{labels.NODE_POOL: "flex"})
+    elsewhere = msgspec.structs.replace(CLAIM, node_pool="fallback")
+    assert memory(sight(rejected, accepted)) == parse_amount(MEMORY, "2Gi")
+    assert memory(sight(rejected, accepted), elsewhere) == memory(sight(), elsewhere)
+
+
+def test_the_types_are_reckoned_once_per_pool() -> None:
+    seen = sight(overlay("measured", "3Gi"))
+    again = msgspec.structs.replace(CLAIM, name="flex-2")
+    assert seen.types_for(CLAIM) is seen.types_for(again)
