@@ -28,7 +28,8 @@ from shiplap.scheduling.wants import Wants
 class Packing(msgspec.Struct, frozen=True):
     """The outcome: claims with their loads [claims, resources], filled nodes, and pods that fit nowhere by class.
 
-    `openings` still knows what is left of limits and estimates, and `wants` how it numbers constraints.
+    `openings` still knows what is left of limits and estimates, `wants` how it numbers constraints, and `ledger` which
+    pods are counted where.
     """
 
     claims: list[OpenClaim]
@@ -37,6 +38,7 @@ class Packing(msgspec.Struct, frozen=True):
     unplaced: dict[int, list[Pod]]
     openings: Openings
     wants: Wants
+    ledger: Ledger
 
 
 class Packer:
@@ -65,7 +67,7 @@ class Packer:
             before = number
             waiting = [(item, left) for item, pods in waiting if (left := self._place(item, pods))]
         unplaced = {item.index: left for item, left in waiting}
-        return Packing(self.open.claims, self.open.used, self.nodes, unplaced, self.openings, self._wants)
+        return Packing(self.open.claims, self.open.used, self.nodes, unplaced, self.openings, self._wants, self._ledger)
 
     def _place(self, item: PodClass, pods: list[Pod]) -> list[Pod]:
         previous_soft: bool | None = None

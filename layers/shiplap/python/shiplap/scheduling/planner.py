@@ -22,12 +22,17 @@ def plan(snapshot: Snapshot) -> Plan:
         InvalidInput: a quantity, requirement or timestamp of a NodePool, Node or event is malformed. Validated
             manifests and objects of an API server never are; a malformed pod is reported as unschedulable instead.
     """
+    return _write(snapshot, *solve(snapshot))
+
+
+def solve(snapshot: Snapshot) -> tuple[World, Packing]:
+    """The decision before it is written down: the compiled snapshot and where its pods went. Raises as `plan` does."""
     try:
         world = compile_world(snapshot)
     except ValueError as error:
         raise InvalidInput("snapshot", str(error)) from error
     plannable = [item for item in world.classes if not item.problem and not item.keeps_off]
-    return _write(snapshot, world, _pack(snapshot, world, plannable))
+    return world, _pack(snapshot, world, plannable)
 
 
 def _pack(snapshot: Snapshot, world: World, plannable: list[PodClass]) -> Packing:
