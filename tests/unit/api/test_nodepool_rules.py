@@ -8,6 +8,7 @@ import pytest
 
 from shiplap.api.documents import Document
 from shiplap.api.manifests import check
+from shiplap.api.own_annotations import REBALANCE, REBALANCE_POLICIES
 from tests.unit.api.manifest_samples import ABSENT, NODE_POOL, changed, fields_of, problems_of
 
 CLAIM = "spec.template.spec"
@@ -68,6 +69,7 @@ def test_the_sample_is_valid() -> None:
             REQUIREMENTS,
             [{"key": ARCH, "operator": "NotIn", "values": ["arm64"]}, {"key": "x", "operator": "DoesNotExist"}],
         ),
+        *(("metadata.annotations", {REBALANCE: policy}) for policy in REBALANCE_POLICIES),
     ],
 )
 def test_accepted(path: str, value: Any) -> None:
@@ -177,6 +179,10 @@ def test_accepted(path: str, value: Any) -> None:
         (REQUIREMENTS, [in_(f"k{number}", "v") for number in range(101)], REQUIREMENTS),
         (REQUIREMENTS, [in_(ARCH, "a", weight=3)], f"{REQUIREMENTS}[0].weight"),
         ("metadata.annotations", {"shiplap.dev/placement": "bind"}, "metadata.annotations[shiplap.dev/placement]"),
+        *(
+            ("metadata.annotations", {REBALANCE: policy}, f"metadata.annotations[{REBALANCE}]")
+            for policy in ("", "drain", "Replace")
+        ),
         (
             "spec.template.metadata.annotations",
             {"shiplap.dev/spot-ratio": "0.5"},

@@ -76,7 +76,8 @@ class NodeClaim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `instance_types` is the launch list, cheapest first; `relies_on_estimate` are those of it whose unverified estimate,
     not only the careful bound, is needed for `requests` to fit. `allocatable` is what the plan counted on for the type
-    that was launched (before launch: the smallest over the list). `token` makes the launch idempotent.
+    that was launched (before launch: the smallest over the list). `token` makes the launch idempotent. `cordoned` says
+    why the node takes no more pods although nothing drives those it has away; empty when it takes them.
     """
 
     cluster: str
@@ -112,6 +113,7 @@ class NodeClaim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     failure: str = ""
     missed: bool = False
     first_event_at: float = 0.0
+    cordoned: str = ""
     version: int = 0
 
 

@@ -43,7 +43,7 @@ def _names(pool: NodePool) -> Iterator[Problem]:
 
 
 def _annotations(pool: NodePool) -> Iterator[Problem]:
-    yield from own_annotations.unsupported(pool.metadata.annotations, ("metadata", "annotations"))
+    yield from own_annotations.node_pool_problems(pool.metadata.annotations, ("metadata", "annotations"))
     template = pool.spec.template.metadata.annotations
     yield from own_annotations.unsupported(template, (*_TEMPLATE, "metadata", "annotations"))
 

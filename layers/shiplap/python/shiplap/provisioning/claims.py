@@ -17,6 +17,9 @@ GRACE_S = 120.0
 DRAIN = "drain"
 """The step of a timer for the next round of emptying a node."""
 
+CORDON = "cordon"
+"""The step of a timer for a node that takes no more pods."""
+
 GARBAGE = "garbage"
 """The step of a timer that points at an instance rather than at a claim."""
 

@@ -39,7 +39,7 @@ _STUCK_S = 60.0
 """A pod that outlives its deletion by this many seconds is not going to end; upstream does not wait for it either."""
 
 _DISRUPTED = Taint(key=labels.DISRUPTED_TAINT, effect="NoSchedule")
-_CORDONED = {labels.EXCLUDE_BALANCERS: "shiplap"}
+_RELEASED = {labels.EXCLUDE_BALANCERS: "shiplap"}
 _STAY = ("DaemonSet", "Node")
 _CRITICAL = ("system-cluster-critical", "system-node-critical")
 _GRACE_S = 30
@@ -67,7 +67,7 @@ def drain(claim: NodeClaim, node: Node | None, world: World, *, again: bool) -> 
     now = world.clock.now()
     if node is None or (not is_ready(node) and has_vanished(claim, world)):
         return give_up(claim, claim.failure, world)
-    _cordon(node, world)
+    release_from_balancers(node, world)
     left = [pod for pod in world.cluster.pods_on(node.metadata.name) if must_leave(pod, now)]
     if not left or (claim.deadline_at and now >= claim.deadline_at):
         return give_up(claim, claim.failure, world)
@@ -139,12 +139,21 @@ def _promised(claim: NodeClaim, world: World) -> frozenset[str]:
     return frozenset(pod.uid for other in claims if other.state in IN_FLIGHT for pod in other.pods if pod.uid)
 
 
-def _cordon(node: Node, world: World) -> None:
+def is_cordoned(node: Node) -> bool:
+    """Whether the node carries the taint that keeps new pods off it."""
+    return any((taint.key, taint.effect) == (_DISRUPTED.key, _DISRUPTED.effect) for taint in node.spec.taints)
+
+
+def cordon(node: Node, world: World) -> None:
+    """Keep new pods off the node; once. Raises ClusterError."""
+    if not is_cordoned(node):
+        change(node, {}, {}, _with_disrupted, world)
+
+
+def release_from_balancers(node: Node, world: World) -> None:
     """Keep new pods off the node and have load balancers let go of it; once. Raises ClusterError."""
-    tainted = any((taint.key, taint.effect) == (_DISRUPTED.key, _DISRUPTED.effect) for taint in node.spec.taints)
-    if tainted and labels.EXCLUDE_BALANCERS in node.metadata.labels:
-        return
-    change(node, _CORDONED, {}, _with_disrupted, world)
+    if not is_cordoned(node) or labels.EXCLUDE_BALANCERS not in node.metadata.labels:
+        change(node, _RELEASED, {}, _with_disrupted, world)
 
 
 def _with_disrupted(node: Node) -> list[Taint]:

@@ -10,13 +10,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from shiplap.api import own_annotations
 from shiplap.api.durations import seconds
 from shiplap.api.nodeclaim import ClaimState, NodeClaim
+from shiplap.api.types import NodePool
 from shiplap.errors import ConditionFailed, UnknownCluster
 from shiplap.kubernetes import labels
 from shiplap.ports import Meter, OfferingFailure, StateStore
 from shiplap.provisioning import events
-from shiplap.provisioning.claims import DRAIN, facts
+from shiplap.provisioning.claims import CORDON, DRAIN, facts
 from shiplap.provisioning.messages import rfc3339
 from shiplap.provisioning.notices import Kind, Notice
 from shiplap.provisioning.world import World
@@ -39,6 +41,7 @@ _RUNNING = frozenset(
         ClaimState.DRAINING,
     }
 )
+_PRESSING = (Kind.SPOT, Kind.CAPACITY_RESERVATION)
 _OVER = (Kind.STOPPED, Kind.TERMINATED)
 
 
@@ -91,8 +94,7 @@ def _answer(claim: NodeClaim, notice: Notice, settings: ClusterSettings, world: 
     elif claim.state not in _RUNNING:
         _LOG.info("%s of a claim that is %s", notice.kind, claim.state, extra=facts(claim))
     elif notice.kind is Kind.REBALANCE:
-        world.meter.count("RebalanceRecommendations")
-        _tell(claim, notice, world)
+        _heed(claim, notice, settings, world)
     elif notice.kind in _OVER:
         _end(claim, notice, world)
     else:
@@ -109,14 +111,36 @@ def _end(claim: NodeClaim, notice: Notice, world: World) -> None:
     world.remind(claim.cluster, claim.name, "terminate", 0)
 
 
+def _heed(claim: NodeClaim, notice: Notice, settings: ClusterSettings, world: World) -> None:
+    """A recommendation is followed as far as the claim's NodePool says; without a word from it, not at all."""
+    world.meter.count("RebalanceRecommendations")
+    pool = _pool_of(claim, settings)
+    policy = pool.metadata.annotations.get(own_annotations.REBALANCE) if pool is not None else None
+    if policy == own_annotations.REPLACE:
+        _drain(claim, notice, _deadline(claim, notice, settings, world.clock.now()), world)
+    elif policy == own_annotations.CORDON and claim.state is not ClaimState.DRAINING:
+        if not claim.cordoned:
+            _rest(claim, notice, world)
+            claim = world.state.advance(claim, claim.state, cordoned=notice.kind)
+            _tell(claim, notice, world)
+        world.remind(claim.cluster, claim.name, CORDON, 0)
+    else:
+        _tell(claim, notice, world)
+
+
+def _rest(claim: NodeClaim, notice: Notice, world: World) -> None:
+    """What AWS takes back, or soon may, is not asked for again at once."""
+    if claim.capacity_type in (labels.SPOT, labels.RESERVED) and notice.kind is not Kind.SCHEDULED_CHANGE:
+        lost = OfferingFailure(claim.instance_type, claim.zone, claim.capacity_type, notice.kind)
+        world.state.mark_unavailable(claim.cluster, lost, world.clock.now())
+
+
 def _drain(claim: NodeClaim, notice: Notice, deadline_at: float, world: World) -> None:
     """Have the node emptied by the deadline (epoch seconds, 0 for none); an earlier deadline replaces a later one."""
     now = world.clock.now()
     known = claim.state is ClaimState.DRAINING
     if not known:
-        if claim.capacity_type in (labels.SPOT, labels.RESERVED) and notice.kind is not Kind.SCHEDULED_CHANGE:
-            lost = OfferingFailure(claim.instance_type, claim.zone, claim.capacity_type, notice.kind)
-            world.state.mark_unavailable(claim.cluster, lost, now)
+        _rest(claim, notice, world)
         claim = world.state.advance(
             claim, ClaimState.DRAINING, failure=notice.kind, changed_at=now, deadline_at=deadline_at
         )
@@ -134,15 +158,19 @@ def _drain(claim: NodeClaim, notice: Notice, deadline_at: float, world: World) -
 def _deadline(claim: NodeClaim, notice: Notice, settings: ClusterSettings, now: float) -> float:
     """Epoch seconds by which the node must be empty; 0 when nothing presses.
 
-    A scheduled change is days away: only the NodePool's terminationGracePeriod bounds the wait for its pods.
+    A scheduled change is days away, and a recommendation is no date at all: only the NodePool's
+    terminationGracePeriod bounds the wait for the pods.
     """
-    if notice.kind is not Kind.SCHEDULED_CHANGE:
+    if notice.kind in _PRESSING:
         return (notice.time or now) + WARNING_S
-    for pool in settings.manifests.node_pools:
-        grace = pool.spec.template.spec.termination_grace_period
-        if pool.metadata.name == claim.node_pool and grace is not None:
-            return now + seconds(grace)
-    return 0.0
+    pool = _pool_of(claim, settings)
+    grace = pool.spec.template.spec.termination_grace_period if pool is not None else None
+    return 0.0 if grace is None else now + seconds(grace)
+
+
+def _pool_of(claim: NodeClaim, settings: ClusterSettings) -> NodePool | None:
+    pools = settings.manifests.node_pools
+    return next((pool for pool in pools if pool.metadata.name == claim.node_pool), None)
 
 
 def _ask_for_replacement(claim: NodeClaim, notice: Notice, world: World) -> None:

@@ -24,7 +24,7 @@ from shiplap.errors import (
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node
 from shiplap.provisioning.claims import GARBAGE
-from shiplap.provisioning.drain import drain
+from shiplap.provisioning.drain import cordon, drain
 from shiplap.provisioning.endings import clear_away, finish, give_up, has_vanished, write_off
 from shiplap.provisioning.learn import has_reported, instance_of
 from shiplap.provisioning.messages import NodeSeen, Timer
@@ -170,6 +170,8 @@ class _Rounds:
             return
         if claim.deadline_at:  # its Node was missing, and has come back
             claim = self._world.state.advance(claim, claim.state, deadline_at=0.0)
+        if claim.cordoned:
+            cordon(node, self._world)
         if claim.state is ClaimState.REGISTERED:
             if initialize(claim, node, self._world) is not None:
                 self.initialized.append(claim.name)

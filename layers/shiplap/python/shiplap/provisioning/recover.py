@@ -7,13 +7,14 @@ resumes it: its instance is looked for by tag, and only then launched, with the 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from shiplap.api.nodeclaim import ClaimState, NodeClaim
 from shiplap.errors import ConditionFailed
 from shiplap.instances.types import InstanceType
 from shiplap.kubernetes.objects import Node
-from shiplap.provisioning.claims import DRAIN, GARBAGE, GRACE_S, explores, fail, is_garbage, renew_pilot
+from shiplap.provisioning.claims import CORDON, DRAIN, GARBAGE, GRACE_S, explores, fail, is_garbage, renew_pilot
+from shiplap.provisioning.drain import is_cordoned
 from shiplap.provisioning.launch import Attempt, Ending, Outcome, adopt, launch, release_leases
 from shiplap.provisioning.learn import instance_of
 from shiplap.provisioning.snapshot import NodeClassSupply
@@ -86,7 +87,7 @@ def sweep(cluster: str, nodes: Iterable[Node], world: World) -> int:
     now = world.clock.now()
     instances = world.compute.instances(cluster)  # before the claims: a claim always exists before its instance
     claims = {claim.name: claim for claim in world.state.claims(cluster)}
-    joined = {instance_of(node.spec.provider_id) for node in nodes}
+    joined = {instance_of(node.spec.provider_id): node for node in nodes}
     alive = {instance.id for instance in instances}
     reasons: dict[str, str] = {}
     for claim in claims.values():
@@ -108,13 +109,20 @@ def sweep(cluster: str, nodes: Iterable[Node], world: World) -> int:
     return len(reasons)
 
 
-def _reason(claim: NodeClaim, joined: set[str], alive: set[str], now: float) -> str:
+def _reason(claim: NodeClaim, joined: Mapping[str, Node], alive: set[str], now: float) -> str:
+    node = joined.get(claim.instance_id)
     if claim.state in _LEAVING_STEPS:
         return _LEAVING_STEPS[claim.state]
-    if claim.state in _REGISTERING and claim.instance_id in joined:
+    if claim.state in _REGISTERING and node is not None:
         return "register" if claim.state is ClaimState.LAUNCHED else "initialize"
-    if claim.state in _IN_SERVICE and (claim.instance_id in joined) == bool(claim.deadline_at):
+    if claim.state in _IN_SERVICE and (node is not None) == bool(claim.deadline_at):
         return "returned" if claim.deadline_at else "node gone"
+    if claim.cordoned and node is not None and not is_cordoned(node):
+        return CORDON
+    return _overdue(claim, alive, now)
+
+
+def _overdue(claim: NodeClaim, alive: set[str], now: float) -> str:
     if claim.state in _RUNNING and claim.instance_id not in alive and claim.changed_at + GRACE_S < now:
         return "vanished"
     if claim.state is ClaimState.LAUNCHED and claim.deadline_at <= now:
