@@ -16,8 +16,10 @@ class Parcel(msgspec.Struct, frozen=True, eq=False):
 
     `sizes` [items, resources] is what one pod takes, `counts` [items] how many there are. `net` [rows, resources] is
     what a node leaves to pods next to daemons, `price` [rows] its cheapest available offering in USD per hour,
-    infinite where there is none. `suits` [items, rows] says which rows an item may use. A node may hold at most
-    `caps[c]` pods of the items in `capped[c]` ([rules, items]) and never two items that `clash` [items, items].
+    infinite where there is none. `suits` [items, rows] says which rows an item may use: a node's row has to suit all
+    its items. Rule `c` binds a node as soon as it holds a pod of an item in `owners[c]` ([rules, items]): it may then
+    hold at most `caps[c]` pods of the items in `capped[c]` ([rules, items]), owners among them included. Two items that
+    `clash` [items, items] never share a node; an item that clashes with itself has at most one pod on each.
     """
 
     sizes: Ints
@@ -27,6 +29,7 @@ class Parcel(msgspec.Struct, frozen=True, eq=False):
     suits: Bools
     caps: Ints
     capped: Bools
+    owners: Bools
     clash: Bools
 
 
