@@ -24,7 +24,8 @@ from shiplap.kubernetes.objects import (
 )
 from shiplap.kubernetes.requests import pod_requests
 from shiplap.kubernetes.requirements import Requirement, Requirements, contradiction, requirement
-from shiplap.scheduling.topology import UNCONSTRAINED, Constraints, Terms, constrains, reads_own_labels
+from shiplap.scheduling.preferences import NO_PREFERENCES, Preferences, preferred_nodes
+from shiplap.scheduling.topology import UNCONSTRAINED, Constraints, Terms, reads_own_labels
 from shiplap.scheduling.volumes import NO_VOLUMES, VolumeNeeds
 
 _CAPACITY_TYPES = frozenset({labels.ON_DEMAND, labels.SPOT, labels.RESERVED})
@@ -40,7 +41,7 @@ class PodClass(msgspec.Struct, eq=False):
     written; there is at least one. `own_terms` holds, for each of them, the part the pod itself asks for: what its
     volumes add says nothing about the domains its pods may spread over. `problem` says why none of them can be planned
     at all; `members` are in placing order. `selected` are the numbers of the topology terms that count these pods,
-    `constraints` what they demand themselves.
+    `constraints` what they demand themselves, `preferences` what they would like besides.
     """
 
     requests: dict[str, int]
@@ -54,6 +55,7 @@ class PodClass(msgspec.Struct, eq=False):
     own_terms: tuple[Requirements, ...] = ()
     volumes: VolumeNeeds = NO_VOLUMES
     constraints: Constraints = UNCONSTRAINED
+    preferences: Preferences = NO_PREFERENCES
     selected: frozenset[int] = frozenset()
     members: list[Pod] = msgspec.field(default_factory=list)
     index: int = -1
@@ -61,7 +63,7 @@ class PodClass(msgspec.Struct, eq=False):
     @property
     def topological(self) -> bool:
         """Whether it matters to any topology constraint, of these pods or of others, where they go."""
-        return bool(self.selected) or self.constraints != UNCONSTRAINED
+        return bool(self.selected) or self.constraints != UNCONSTRAINED or self.preferences.topology != UNCONSTRAINED
 
 
 class InvalidPod(ValueError):
@@ -138,11 +140,11 @@ def _described(
     """Classes with their members: pods of equal specification, told apart by how topology terms see their labels."""
     demands: dict[int, Demand] = {}
     for members in by_signature.values():
-        if constrains(members[0].spec):
+        if terms.constrains(members[0].spec):
             demands |= _demands_of(members, terms)
-    nothing: Demand = (UNCONSTRAINED, "")
+    nothing: Demand = (UNCONSTRAINED, UNCONSTRAINED, "")
     for (_, missed, needs), members in by_signature.items():
-        common = describe(members[0], missed=missed, volumes=needs)
+        common = describe(members[0], missed=missed, volumes=needs, prefer=terms.prefer)
         if not terms.all and not demands:
             yield common, members
             continue
@@ -151,15 +153,17 @@ def _described(
         for pod in members:
             demand = demands.get(id(pod), nothing)
             alike.setdefault((id(demand), terms.selecting(pod)), (demand, []))[1].append(pod)
-        for (_, selected), ((constraints, problem), some) in alike.items():
+        for (_, selected), ((constraints, preferred, problem), some) in alike.items():
             fresh = msgspec.structs.replace(common, members=[])
             fresh.constraints, fresh.selected = constraints, selected
+            if preferred != UNCONSTRAINED:
+                fresh.preferences = Preferences(common.preferences.node, preferred)
             fresh.problem = fresh.problem or problem
             yield fresh, some
 
 
-Demand = tuple[Constraints, str]
-"""A pod's topology constraints, or none and why they cannot be planned."""
+Demand = tuple[Constraints, Constraints, str]
+"""What a pod demands of topology and what it prefers; or neither, and why it cannot be planned."""
 
 
 def _demands_of(members: Sequence[Pod], terms: Terms) -> dict[int, Demand]:
@@ -179,13 +183,16 @@ def _demands_of(members: Sequence[Pod], terms: Terms) -> dict[int, Demand]:
 
 def _demands(pod: Pod, terms: Terms) -> Demand:
     try:
-        return terms.constraints_of(pod), ""
+        return terms.constraints_of(pod), terms.preferences_of(pod), ""
     except ValueError as error:
-        return UNCONSTRAINED, str(error)
+        return UNCONSTRAINED, UNCONSTRAINED, str(error)
 
 
-def describe(pod: Pod, *, missed: bool = False, volumes: VolumeNeeds = NO_VOLUMES) -> PodClass:
-    """The class of one pod, without members. What is wrong with the pod becomes its `problem`."""
+def describe(pod: Pod, *, missed: bool = False, volumes: VolumeNeeds = NO_VOLUMES, prefer: bool = True) -> PodClass:
+    """The class of one pod, without members. What is wrong with the pod becomes its `problem`.
+
+    With `prefer` off, preferred node affinity is not read.
+    """
     try:
         requests = pod_requests(pod)
         own_terms, terms = _with_volumes(node_terms(pod.spec, strict=True), volumes)
@@ -203,7 +210,13 @@ def describe(pod: Pod, *, missed: bool = False, volumes: VolumeNeeds = NO_VOLUME
         keeps_off=any(_keeps_off(term) for term in terms),
         own_terms=own_terms,
         volumes=volumes,
+        preferences=_node_preferences(pod.spec) if prefer else NO_PREFERENCES,
     )
+
+
+def _node_preferences(spec: PodSpec) -> Preferences:
+    preferred = preferred_nodes(spec.affinity)
+    return Preferences(preferred) if preferred else NO_PREFERENCES
 
 
 def node_terms(spec: PodSpec, *, strict: bool) -> tuple[Requirements, ...]:
@@ -324,6 +337,7 @@ def _identity(item: PodClass) -> object:
         item.missed,
         item.problem,
         item.constraints,
+        item.preferences,
         item.selected,
     )
 

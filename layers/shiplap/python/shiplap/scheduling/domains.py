@@ -87,7 +87,7 @@ class Domains:
         claims = np.full(len(self._openings.open), PLENTY, np.int64)
         new, single = PLENTY, False
 
-        for spread in item.constraints.spreads:
+        for spread in want.constraints.spreads:
             if spread.key == HOSTNAME:
                 # A new node is always possible in principle, so that the lowest count is 0.
                 own = spread.term in item.selected
@@ -95,7 +95,7 @@ class Domains:
                 rooms = np.minimum(rooms, _room_under(on_rooms, spread.max_skew, own=own))
                 claims = np.minimum(claims, _room_under(on_claims, spread.max_skew, own=own))
                 new = min(new, spread.max_skew if own else PLENTY)
-        avoided = [(term, False) for term in self._of_key(item.constraints.anti, HOSTNAME)]
+        avoided = [(term, False) for term in self._of_key(want.constraints.anti, HOSTNAME)]
         avoided += [(term, True) for term in self._of_key(item.selected & self._terms.anti, HOSTNAME)]
         for term, keeping in avoided:
             most = 1 if term in item.selected and not keeping else PLENTY
@@ -103,7 +103,7 @@ class Domains:
             rooms = np.where(on_rooms == 0, np.minimum(rooms, most), 0)
             claims = np.where(on_claims == 0, np.minimum(claims, most), 0)
             new = min(new, most)
-        for term in self._of_key(item.constraints.affinity, HOSTNAME):
+        for term in self._of_key(want.constraints.affinity, HOSTNAME):
             on_rooms, on_claims = self._on_hosts(term)
             if term in item.selected and not ledger.counted[term].any() and not on_claims.any():
                 single = True
@@ -117,15 +117,15 @@ class Domains:
         return known[term][: self._ledger.ground.rooms], self._ledger.on_claims(term, keeping=keeping)
 
     def _keys(self, want: Want) -> set[str]:
-        numbers = {*want.item.selected, *want.item.constraints.affinity, *want.item.constraints.anti}
-        return {self._terms.all[term].key for term in numbers} | {s.key for s in want.item.constraints.spreads}
+        numbers = {*want.item.selected, *want.constraints.affinity, *want.constraints.anti}
+        return {self._terms.all[term].key for term in numbers} | {s.key for s in want.constraints.spreads}
 
     def _of_key(self, numbers: Sequence[int] | frozenset[int] | set[int], key: str) -> list[int]:
         return sorted(term for term in numbers if self._terms.all[term].key == key)
 
     def _binds(self, want: Want, key: str) -> bool:
         """Whether pods of this class may be kept out of a domain; others are only counted."""
-        demands = want.item.constraints
+        demands = want.constraints
         avoided = want.item.selected & self._terms.anti
         return any(spread.key == key for spread in demands.spreads) or bool(
             self._of_key({*demands.affinity, *demands.anti, *avoided}, key)
@@ -133,7 +133,7 @@ class Domains:
 
     def _options(self, want: Want, key: str) -> list[_Option]:
         item, ledger = want.item, self._ledger
-        spreads = [spread for spread in item.constraints.spreads if spread.key == key]
+        spreads = [spread for spread in want.constraints.spreads if spread.key == key]
         launchable = self._launchable(want, key)
         usable = np.zeros(len(ledger.values(key)), np.bool_)
         usable[launchable] = True
@@ -149,12 +149,12 @@ class Domains:
             room = _room_under(counts - lowest, spread.max_skew, own=spread.term in item.selected)
             most = np.minimum(most, np.where(present, room, 0))
             order += counts
-        for term in self._of_key(item.constraints.anti, key):
+        for term in self._of_key(want.constraints.anti, key):
             own = 1 if term in item.selected else PLENTY
             most = np.minimum(most, np.where(ledger.totals(term, key) == 0, own, 0))
         for term in self._of_key(item.selected & self._terms.anti, key):
             most = np.minimum(most, np.where(ledger.totals(term, key, keeping=True) == 0, PLENTY, 0))
-        attracted = self._of_key(item.constraints.affinity, key)
+        attracted = self._of_key(want.constraints.affinity, key)
         for term in attracted:
             inhabited = ledger.totals(term, key, certain=True) > 0
             if (inhabited & self._asked_for(want, key)).any() or term not in item.selected:
@@ -198,14 +198,14 @@ class Domains:
                 if code in settled or code in found:
                     continue
                 pin = Requirement(key, False, frozenset((value,)))
-                pinned = (self._wants.pinned(other, (pin,)) for other in self._wants.of(want.item))
+                pinned = (self._wants.pinned(other, (pin,)) for other in self._wants.relaxed(want.item))
                 if any(p is not None and not isinstance(self._openings.entry(lane, p), Kind) for p in pinned):
                     found.append(code)
         return found
 
     def _settled(self, want: Want, key: str) -> set[int]:
         """Domains that exist whether or not a node can be launched in them."""
-        spreads = [spread for spread in want.item.constraints.spreads if spread.key == key]
+        spreads = [spread for spread in want.constraints.spreads if spread.key == key]
         if not spreads:
             places, claims = self._ledger.place_codes(key), self._ledger.claim_codes(key)
             return {*places.tolist(), *claims.tolist()}

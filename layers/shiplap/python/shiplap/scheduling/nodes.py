@@ -77,14 +77,17 @@ class NodeTable:
         np.subtract.at(free, np.array(places, np.int64), self.axis.matrix(usage.requests)[np.array(kinds, np.int64)])
         return free
 
-    def fits(self, item: PodClass, *, soft: bool = False) -> Bools:
+    def fits(self, item: PodClass, *, soft: bool = False, preferred: Requirements | None = None) -> Bools:
         """Which nodes [nodes] meet a class's requirements (any of its terms) and are tolerated, whatever room is left.
 
         Args:
             item: the class.
             soft: tolerate PreferNoSchedule.
+            preferred: a preference of the class that nodes have to meet as well.
         """
         mask = self._fits_labels(item.terms, meets) & self._tolerated(item.tolerations, soft=soft)
+        if preferred is not None:
+            mask &= self._fits_labels((preferred,), meets)
         return mask & ~self._estimated if item.missed else mask
 
     def count(self, item: PodClass, mask: Bools, requests: Ints) -> Ints:

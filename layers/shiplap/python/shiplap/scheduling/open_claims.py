@@ -14,6 +14,7 @@ from shiplap.scheduling.classes import HostPort, PodClass
 from shiplap.scheduling.groups import Group, Groups, minimums_of
 from shiplap.scheduling.lanes import Lane
 from shiplap.scheduling.resources import Bools, Ints
+from shiplap.scheduling.topology import Constraints
 
 
 class Kind(StrEnum):
@@ -38,9 +39,12 @@ class Refusal(msgspec.Struct, frozen=True, eq=False):
 
 
 class Want(msgspec.Struct, frozen=True, eq=False):
-    """A class in one attempt: one of its node-affinity terms, PreferNoSchedule tolerated or not.
+    """A class in one attempt to place it: a node-affinity term, and what is still held to of its preferences.
 
-    `constraint` numbers what matters for which claims suit, so that classes of different size share answers.
+    `term` is one of the class's, joined with the node preference `preferred` if one is held to. `constraints` are the
+    topology constraints that bind: the required ones and the preferred ones not given up yet. `soft`: PreferNoSchedule
+    is tolerated. `level` counts the steps of relaxation. `constraint` numbers what matters for which claims suit, so
+    that classes of different size share answers.
     """
 
     item: PodClass
@@ -48,6 +52,9 @@ class Want(msgspec.Struct, frozen=True, eq=False):
     soft: bool
     requests: Ints
     constraint: int
+    constraints: Constraints
+    level: int = 0
+    preferred: Requirements | None = None
 
 
 class OpenClaim(msgspec.Struct, eq=False):

@@ -70,16 +70,16 @@ class Packer:
         return Packing(self.open.claims, self.open.used, self.nodes, unplaced, self.openings, self._wants, self._ledger)
 
     def _place(self, item: PodClass, pods: list[Pod]) -> list[Pod]:
-        previous_soft: bool | None = None
+        previous_level = -1
         for want in self._wants.of(item):
             if item.topological:
                 pods = self._place_by_domain(want, pods)
                 if not pods:
                     break
                 continue
-            if want.soft is not previous_soft:  # nodes are asked for all terms at once
+            if want.level != previous_level:  # nodes are asked for all terms at once
                 pods = self._fill_nodes(want, pods)
-                previous_soft = want.soft
+                previous_level = want.level
             if pods:
                 pods = self._fill_claims(want, pods)
             if pods:
@@ -105,7 +105,7 @@ class Packer:
         """
         bounds = self._domains.bounds(want)
         choices = self._domains.choices(want)
-        balances = len({spread.key for spread in want.item.constraints.spreads} - {labels.HOSTNAME}) > 1
+        balances = len({spread.key for spread in want.constraints.spreads} - {labels.HOSTNAME}) > 1
 
         def nodes(choice: Choice, some: list[Pod]) -> list[Pod]:
             return self._fill_nodes(want, some, bounds, choice.rooms)
@@ -131,7 +131,7 @@ class Packer:
     ) -> list[Pod]:
         if not self.nodes.rooms:
             return pods
-        fits = self.nodes.fits(want.item, soft=want.soft)
+        fits = self.nodes.fits(want.item, soft=want.soft, preferred=want.preferred)
         many = self.nodes.count(want.item, fits if inside is None else fits & inside, want.requests)
         if bounds is not None:
             many = _bounded(many, bounds.rooms, len(pods), single=bounds.single)

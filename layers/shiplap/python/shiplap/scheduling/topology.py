@@ -1,12 +1,12 @@
-"""Required topology constraints as data: spread with DoNotSchedule, pod affinity and pod anti-affinity.
+"""Topology constraints as data: spread, pod affinity and pod anti-affinity, required and preferred.
 
 Every constraint counts pods that a term selects, per value of a node label (a domain). Equal terms of different pods
-are one `Term`, so that pods are counted once per term. Preferences (ScheduleAnyway, preferred terms) are not read.
+are one `Term`, so that pods are counted once per term.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -18,6 +18,7 @@ from shiplap.kubernetes.objects import (
     PodAffinityTerm,
     PodSpec,
     TopologySpreadConstraint,
+    WeightedPodAffinityTerm,
 )
 from shiplap.kubernetes.selectors import matches
 
@@ -53,7 +54,7 @@ class Spread(msgspec.Struct, frozen=True):
 
 
 class Constraints(msgspec.Struct, frozen=True):
-    """What a pod demands: spreads, and the numbers of its affinity and anti-affinity terms."""
+    """What binds a pod: spreads, and the numbers of its affinity and anti-affinity terms."""
 
     spreads: tuple[Spread, ...] = ()
     affinity: tuple[int, ...] = ()
@@ -75,9 +76,13 @@ class _Reach(msgspec.Struct, frozen=True):
 
 
 class Terms:
-    """The distinct terms of one decision, by number. `anti` are those that some pod demands to stay away from."""
+    """The distinct terms of one decision, by number. `anti` are those that some pod demands to stay away from.
 
-    def __init__(self) -> None:
+    With `prefer` off, preferences are not read at all.
+    """
+
+    def __init__(self, *, prefer: bool = True) -> None:
+        self.prefer = prefer
         self.all: list[Term] = []
         self.anti: set[int] = set()
         self._numbers: dict[bytes, int] = {}
@@ -101,6 +106,32 @@ class Terms:
                 raise ValueError("not supported yet: podAffinity with a namespaceSelector over labels of namespaces")
         attracted = tuple(self._term(pod, term) for term in affinity)
         return Constraints(spreads, attracted, repelled)
+
+    def preferences_of(self, pod: Pod) -> Constraints:
+        """What a pod prefers, its terms numbered, in the order it is given up: heaviest first, spreads as written.
+
+        A preference that cannot be decided, or whose selector is malformed, is left out: it is no reason to refuse
+        the pod.
+        """
+        if not self.prefer:
+            return UNCONSTRAINED
+        attracted, repelled = _preferred(pod.spec)
+        spreads = [self._spread(pod, item) for item in pod.spec.topology_spread_constraints if _soft(item)]
+        return Constraints(
+            tuple(spreads),
+            tuple(self._term(pod, term) for term in attracted if _usable(term)),
+            tuple(self._term(pod, term) for term in repelled if _usable(term)),
+        )
+
+    def constrains(self, spec: PodSpec) -> bool:
+        """Whether a pod has any topology constraint, required or preferred."""
+        if spec.topology_spread_constraints and (self.prefer or any(map(_hard, spec.topology_spread_constraints))):
+            return True
+        affinity = spec.affinity
+        return affinity is not None and any(
+            part is not None and (part.required or (self.prefer and part.preferred))
+            for part in (affinity.pod_affinity, affinity.pod_anti_affinity)
+        )
 
     def selecting(self, pod: Pod) -> frozenset[int]:
         """The numbers of the terms that count a pod; only after the last term was numbered."""
@@ -173,20 +204,10 @@ class Terms:
 
 def reads_own_labels(spec: PodSpec) -> bool:
     """Whether a pod's constraints take values from its own labels: then equal specifications may demand differently."""
-    affinity, anti = _affinity_of(spec)
+    terms = [term for both in (_affinity_of(spec), _preferred(spec)) for some in both for term in some]
     return any(item.match_label_keys for item in spec.topology_spread_constraints) or any(
-        term.match_label_keys or term.mismatch_label_keys for term in (*affinity, *anti)
+        term.match_label_keys or term.mismatch_label_keys for term in terms
     )
-
-
-def constrains(spec: PodSpec) -> bool:
-    """Whether a pod has any required topology constraint."""
-    if any(map(_hard, spec.topology_spread_constraints)):
-        return True
-    if spec.affinity is None:
-        return False
-    attracted, repelled = _affinity_of(spec)
-    return bool(attracted or repelled)
 
 
 def keeps_away(spec: PodSpec) -> bool:
@@ -197,6 +218,34 @@ def keeps_away(spec: PodSpec) -> bool:
 
 def _hard(item: TopologySpreadConstraint) -> bool:
     return item.when_unsatisfiable != "ScheduleAnyway"
+
+
+def _soft(item: TopologySpreadConstraint) -> bool:
+    return not _hard(item) and _sound(item.label_selector)
+
+
+def _preferred(spec: PodSpec) -> tuple[tuple[PodAffinityTerm, ...], tuple[PodAffinityTerm, ...]]:
+    """Preferred affinity and anti-affinity terms, heaviest first."""
+    affinity = spec.affinity
+    if affinity is None:
+        return (), ()
+    attracted, repelled = affinity.pod_affinity, affinity.pod_anti_affinity
+    return (
+        _by_weight(attracted.preferred) if attracted is not None and attracted.preferred else (),
+        _by_weight(repelled.preferred) if repelled is not None and repelled.preferred else (),
+    )
+
+
+def _by_weight(terms: Sequence[WeightedPodAffinityTerm]) -> tuple[PodAffinityTerm, ...]:
+    return tuple(entry.pod_affinity_term for entry in sorted(terms, key=lambda entry: -entry.weight))
+
+
+def _usable(term: PodAffinityTerm) -> bool:
+    return _sound(term.label_selector) and _sound(term.namespace_selector) and _decidable(term.namespace_selector)
+
+
+def _sound(selector: LabelSelector | None) -> bool:
+    return selector is None or all(expression.operator in _OPERATORS for expression in selector.match_expressions)
 
 
 def _affinity_of(spec: PodSpec) -> tuple[tuple[PodAffinityTerm, ...], tuple[PodAffinityTerm, ...]]:

@@ -59,7 +59,7 @@ def compile_world(snapshot: Snapshot) -> World:
     )
     storage = Storage(view) if any(map(has_claims, sorted_pods.pending)) else None
     needs = _volume_needs(storage, sorted_pods) if storage is not None else None
-    terms = _standing_terms(sorted_pods)
+    terms = _standing_terms(sorted_pods, prefer=settings.preference_policy != "Ignore")
     pod_classes = classes.group(sorted_pods.pending, snapshot.missed_pods, needs, terms)
     daemons = daemons_of(view.daemon_sets, (pod for on_node in sorted_pods.bound.values() for pod in on_node))
     axis = _axis(pod_classes, daemons, pools)
@@ -86,9 +86,9 @@ def compile_world(snapshot: Snapshot) -> World:
     )
 
 
-def _standing_terms(sorted_pods: pods.Sorted) -> Terms:
+def _standing_terms(sorted_pods: pods.Sorted, *, prefer: bool) -> Terms:
     """The terms of pods on nodes that others must keep away from."""
-    terms = Terms()
+    terms = Terms(prefer=prefer)
     for on_node in (*sorted_pods.bound.values(), *sorted_pods.nominated.values()):
         for pod in on_node:
             if pod.spec.affinity is not None and keeps_away(pod.spec):
