@@ -174,9 +174,11 @@ def _launch(reach: Reach) -> Statements:
         ),
         _describe(
             "LookBeforeLaunch",
+            "DescribeCapacityReservations",
             "DescribeImages",
             "DescribeInstances",
             "DescribeLaunchTemplates",
+            "DescribePlacementGroups",
             "DescribeSecurityGroups",
             "DescribeSubnets",
         ),

@@ -443,3 +443,26 @@ def test_a_service_range_that_is_none(cidr: str) -> None:
 
 def _never() -> Any:
     raise AssertionError("EKS was asked")
+
+
+def test_an_inspection_names_every_part_that_is_missing(ground: Ground) -> None:
+    nothing = {"no": "such"}
+    found = ground.compute.inspect(
+        ground.node_class(
+            subnet_selector_terms=(SubnetSelectorTerm(tags=nothing),),
+            security_group_selector_terms=(SecurityGroupSelectorTerm(tags=nothing),),
+            ami_selector_terms=(AmiSelectorTerm(tags=nothing),),
+            ami_family="AL2023",
+        )
+    )
+    assert [(problem.condition, problem.reason) for problem in found.problems] == [
+        ("AMIsReady", "AMINotFound"),
+        ("SubnetsReady", "SubnetsNotFound"),
+        ("SecurityGroupsReady", "SecurityGroupsNotFound"),
+    ]
+    assert found.subnets == ()
+
+
+def test_an_inspection_without_problems_is_the_resolution(ground: Ground) -> None:
+    assert ground.compute.inspect(ground.node_class()) == ground.compute.resolve(ground.node_class())
+    assert ground.compute.inspect(ground.node_class()).security_group_names

@@ -179,6 +179,10 @@ class Compute(Protocol):
         """Answer the selectors. Raises NodeClassNotReady, AwsThrottled, AwsError."""
         ...
 
+    def inspect(self, node_class: EC2NodeClass) -> ResolvedNodeClass:
+        """Answer what can be answered; the rest is in its `problems`. Raises AwsThrottled, AwsError."""
+        ...
+
     def launch(self, request: FleetRequest) -> FleetResult:
         """One instant fleet for one instance. Raises AwsThrottled, NodeClassNotReady, AwsError."""
         ...

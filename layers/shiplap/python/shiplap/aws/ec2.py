@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-import msgspec
 from botocore.exceptions import ClientError
 
 from shiplap.api.types import EC2NodeClass
-from shiplap.aws import fleet, network, tags
-from shiplap.aws.amis import AmiResolver
+from shiplap.aws import fleet, tags
 from shiplap.aws.ec2_errors import (
     CAPACITY,
     CONFIGURATION,
@@ -23,14 +21,11 @@ from shiplap.aws.ec2_errors import (
     aws_errors,
     classify,
 )
-from shiplap.aws.eks import ControlPlane, control_plane
-from shiplap.aws.expiring import Expiring
 from shiplap.aws.failures import NO_ANSWER, code_of
-from shiplap.aws.instance_profiles import profile_name
 from shiplap.aws.launch_templates import LaunchTemplates
-from shiplap.errors import InvalidInput, NodeClassNotReady
-from shiplap.instances.families import family_of
-from shiplap.instances.nodeclass import Ami, ResolvedNodeClass, Subnet
+from shiplap.aws.node_classes import NodeClassResolver
+from shiplap.errors import NodeClassNotReady
+from shiplap.instances.nodeclass import ResolvedNodeClass
 from shiplap.kubernetes import labels
 from shiplap.ports import FleetRequest, FleetResult, Instance
 from shiplap.settings import ClusterSettings
@@ -43,10 +38,6 @@ if TYPE_CHECKING:
 
 ALIVE = ("pending", "running", "shutting-down", "stopping", "stopped")
 """Every state but terminated."""
-
-_SELECTORS_S = 60.0
-_PARAMETERS_S = 300.0
-_CONTROL_PLANE_S = 300.0
 
 
 class Ec2Compute:
@@ -61,16 +52,10 @@ class Ec2Compute:
         eks: Callable[[], EKSClient],
         clock: Callable[[], float],
     ) -> None:
-        self._settings = settings
         self._ec2 = ec2
-        self._eks = eks
         self._clock = clock
         self._templates = LaunchTemplates(ec2)
-        self._resolver = AmiResolver(ec2, ssm, clock, Expiring(_PARAMETERS_S, clock))
-        self._control_plane: Expiring[ControlPlane] = Expiring(_CONTROL_PLANE_S, clock)
-        self._amis: Expiring[tuple[Ami, ...]] = Expiring(_SELECTORS_S, clock)
-        self._subnets: Expiring[tuple[Subnet, ...]] = Expiring(_SELECTORS_S, clock)
-        self._groups: Expiring[tuple[str, ...]] = Expiring(_SELECTORS_S, clock)
+        self._node_classes = NodeClassResolver(settings, ec2=ec2, ssm=ssm, eks=eks, clock=clock)
 
     def resolve(self, node_class: EC2NodeClass) -> ResolvedNodeClass:
         """Answer the selectors, from memory when they were answered within the last minute.
@@ -79,32 +64,15 @@ class Ec2Compute:
             NodeClassNotReady: a selector matches nothing, or the node class contradicts itself.
             AwsThrottled, AwsError: AWS refused.
         """
-        try:
-            family = family_of(node_class).name
-        except InvalidInput as error:
-            raise NodeClassNotReady(str(error), code="AMIFamilyUnknown") from error
-        name, spec = node_class.metadata.name, node_class.spec
-        plane = self._control_plane.get(self._settings.name, lambda: control_plane(self._settings, self._eks))
-        return ResolvedNodeClass(
-            name=name,
-            family=family,
-            amis=self._amis.get(
-                _key(name, spec.ami_selector_terms, plane.version),
-                lambda: self._resolver.resolve(node_class, plane.version),
-            ),
-            subnets=self._subnets.get(
-                _key(name, spec.subnet_selector_terms), lambda: network.subnets(self._ec2, node_class)
-            ),
-            security_groups=self._groups.get(
-                _key(name, spec.security_group_selector_terms), lambda: network.security_groups(self._ec2, node_class)
-            ),
-            instance_profile=self._instance_profile(node_class),
-            cluster_endpoint=plane.endpoint,
-            cluster_ca=plane.ca,
-            service_cidr=plane.service_cidr,
-            cluster_dns=plane.dns,
-            kubernetes_version=plane.version,
-        )
+        return self._node_classes.resolve(node_class)
+
+    def inspect(self, node_class: EC2NodeClass) -> ResolvedNodeClass:
+        """The same, but with a problem for each part that cannot be answered.
+
+        Raises:
+            AwsThrottled, AwsError: AWS refused.
+        """
+        return self._node_classes.inspect(node_class)
 
     def launch(self, request: FleetRequest) -> FleetResult:
         """One instant fleet for one instance; the same token gives the same instance again.
@@ -199,11 +167,6 @@ class Ec2Compute:
         except NO_ANSWER as error:
             raise aws_error(f"terminate {instance_id}", error) from error
 
-    def _instance_profile(self, node_class: EC2NodeClass) -> str:
-        """As written, else the one that the stack makes for the role."""
-        spec = node_class.spec
-        return spec.instance_profile or profile_name(self._settings.region, self._settings.name, spec.role)
-
     def _is_ours(self, cluster: str, instance_id: str) -> bool:
         # The id is a filter, not a parameter: an id that does not exist then is an empty answer and no error.
         return any(self._described(cluster, [{"Name": "instance-id", "Values": [instance_id]}]))
@@ -217,10 +180,6 @@ class Ec2Compute:
             for page in pages:
                 for reservation in page["Reservations"]:
                     yield from (_instance(seen) for seen in reservation["Instances"])
-
-
-def _key(name: str, terms: object, version: str = "") -> bytes:
-    return msgspec.json.encode((name, terms, version), order="deterministic")
 
 
 def _instance(seen: InstanceTypeDef) -> Instance:

@@ -8,7 +8,7 @@ from shiplap.api.types import EC2NodeClass
 from shiplap.aws.ec2_errors import aws_errors
 from shiplap.aws.filters import of_tags
 from shiplap.errors import NodeClassNotReady
-from shiplap.instances.nodeclass import Subnet
+from shiplap.instances.nodeclass import SecurityGroup, Subnet
 
 if TYPE_CHECKING:
     from types_boto3_ec2 import EC2Client
@@ -40,8 +40,8 @@ def subnets(ec2: EC2Client, node_class: EC2NodeClass) -> tuple[Subnet, ...]:
     return tuple(sorted(answered, key=lambda subnet: (-subnet.free_ips, subnet.id)))
 
 
-def security_groups(ec2: EC2Client, node_class: EC2NodeClass) -> tuple[str, ...]:
-    """Ids of the security groups, sorted.
+def security_groups(ec2: EC2Client, node_class: EC2NodeClass) -> tuple[SecurityGroup, ...]:
+    """The security groups, sorted by id.
 
     Raises:
         NodeClassNotReady: nothing matches.
@@ -52,17 +52,18 @@ def security_groups(ec2: EC2Client, node_class: EC2NodeClass) -> tuple[str, ...]
     names = sorted({term.name for term in terms if term.name})
     if names:
         queries.append([{"Name": "group-name", "Values": names}])
-    found: set[str] = set()
+    found: dict[str, SecurityGroup] = {}
     for query in queries:
         with aws_errors("describe security groups"):
             for page in ec2.get_paginator("describe_security_groups").paginate(Filters=query):
-                found |= {group["GroupId"] for group in page["SecurityGroups"]}
+                for group in page["SecurityGroups"]:
+                    found[group["GroupId"]] = SecurityGroup(group["GroupId"], group.get("GroupName", ""))
     if not found:
         raise NodeClassNotReady(
             f"EC2NodeClass {node_class.metadata.name}: securityGroupSelectorTerms match no security group",
             code="SecurityGroupsNotFound",
         )
-    return tuple(sorted(found))
+    return tuple(found[group_id] for group_id in sorted(found))
 
 
 def _queries(terms: list[tuple[str, list[FilterTypeDef]]], id_filter: str) -> list[list[FilterTypeDef]]:

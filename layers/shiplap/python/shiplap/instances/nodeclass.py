@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import msgspec
 
+EXPIRING_S = 40 * 60
+"""A capacity block that ends this soon takes no new nodes, seconds: EC2 ends its instances half an hour before it."""
+
 
 class Subnet(msgspec.Struct, frozen=True):
     id: str
     zone: str
     zone_id: str = ""
     free_ips: int = 0
+
+
+class SecurityGroup(msgspec.Struct, frozen=True):
+    id: str
+    name: str = ""
 
 
 class Ami(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -22,8 +30,50 @@ class Ami(msgspec.Struct, frozen=True, omit_defaults=True):
     requirements: tuple[tuple[str, str, tuple[str, ...]], ...] = ()
 
 
+class CapacityReservation(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A capacity reservation or capacity block that can be launched into.
+
+    `match_criteria` is open or targeted, `type` default or capacity-block; `ends_at` epoch seconds, 0 when it has no
+    end. `available` counts the instances that it still holds, as EC2 said when it was asked.
+    """
+
+    id: str
+    instance_type: str
+    zone: str
+    owner: str = ""
+    match_criteria: str = "open"
+    type: str = "default"
+    interruptible: bool = False
+    available: int = 0
+    ends_at: float = 0.0
+
+    def is_expiring(self, now: float) -> bool:
+        """Whether it is a block about to end. An ordinary reservation may end at any time: its instances stay."""
+        return self.type == "capacity-block" and bool(self.ends_at) and now >= self.ends_at - EXPIRING_S
+
+
+class PlacementGroup(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`strategy` is cluster, partition or spread; `partitions` counts those of a partition group."""
+
+    id: str
+    name: str
+    strategy: str
+    partitions: int = 0
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """Why a condition of an EC2NodeClass is False; `reason` as Karpenter names it, `message` a sentence."""
+
+    condition: str
+    reason: str
+    message: str
+
+
 class ResolvedNodeClass(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An EC2NodeClass with its selectors answered by AWS. `amis` in order of preference."""
+    """An EC2NodeClass with its selectors answered by AWS. `amis` in order of preference.
+
+    With `problems` something that nodes need is missing, and nothing can be launched.
+    """
 
     name: str
     family: str
@@ -36,3 +86,7 @@ class ResolvedNodeClass(msgspec.Struct, frozen=True, omit_defaults=True):
     service_cidr: str = ""
     cluster_dns: str = ""
     kubernetes_version: str = ""
+    capacity_reservations: tuple[CapacityReservation, ...] = ()
+    placement_group: PlacementGroup | None = None
+    security_group_names: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()

@@ -13,7 +13,8 @@ import msgspec
 
 from shiplap.api.types import EC2NodeClass
 from shiplap.errors import AwsError, NodeClassNotReady
-from shiplap.instances.nodeclass import Ami, ResolvedNodeClass, Subnet
+from shiplap.instances import conditions
+from shiplap.instances.nodeclass import Ami, Problem, ResolvedNodeClass, Subnet
 from shiplap.ports import Clock, FleetOverride, FleetRequest, FleetResult, Instance, OfferingFailure
 from shiplap.twins.faults import Faults
 
@@ -68,17 +69,28 @@ class TwinCompute:
     def resolve(self, node_class: EC2NodeClass) -> ResolvedNodeClass:
         """One subnet per zone, and the AMIs given for this class or one AMI for every architecture."""
         with self._faults.effect("compute.resolve"):
-            name = node_class.metadata.name
-            if name in self.not_ready:
-                raise self.not_ready[name]
-            return ResolvedNodeClass(
-                name=name,
-                family=node_class.spec.ami_family or "AL2023",
-                amis=self._amis.get(name, (Ami("ami-twin", "twin", "2026-01-01T00:00:00Z"),)),
-                subnets=tuple(Subnet(f"subnet-{zone}", zone, free_ips=4000) for zone in self._zones),
-                security_groups=("sg-twin",),
-                instance_profile="twin",
-            )
+            refusal = self.not_ready.get(node_class.metadata.name)
+            if refusal is not None:
+                raise refusal
+            return self._resolved(node_class)
+
+    def inspect(self, node_class: EC2NodeClass) -> ResolvedNodeClass:
+        """As `resolve`; the error of a class that is not ready is told as the problem of its AMIs."""
+        with self._faults.effect("compute.inspect"):
+            refusal = self.not_ready.get(node_class.metadata.name)
+            problems = () if refusal is None else (Problem(conditions.AMIS, refusal.code, str(refusal)),)
+            return msgspec.structs.replace(self._resolved(node_class), problems=problems)
+
+    def _resolved(self, node_class: EC2NodeClass) -> ResolvedNodeClass:
+        name = node_class.metadata.name
+        return ResolvedNodeClass(
+            name=name,
+            family=node_class.spec.ami_family or "AL2023",
+            amis=self._amis.get(name, (Ami("ami-twin", "twin", "2026-01-01T00:00:00Z"),)),
+            subnets=tuple(Subnet(f"subnet-{zone}", zone, free_ips=4000) for zone in self._zones),
+            security_groups=("sg-twin",),
+            instance_profile="twin",
+        )
 
     def launch(self, request: FleetRequest) -> FleetResult:
         """The cheapest override with capacity; each one that was dry is reported, whether or not another succeeded."""

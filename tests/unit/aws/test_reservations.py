@@ -1,0 +1,137 @@
+"""Capacity reservations and placement groups, chosen from EC2's answers."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from shiplap.api.types import CapacityReservationSelectorTerm, EC2NodeClass, EC2NodeClassSpec, PlacementGroupSelector
+from shiplap.aws.reservations import capacity_reservations, placement_group
+from shiplap.errors import NodeClassNotReady
+from shiplap.instances.nodeclass import CapacityReservation, PlacementGroup
+from shiplap.kubernetes.objects import ObjectMeta
+
+END = datetime(2026, 12, 1, tzinfo=UTC)
+PLAIN = {
+    "CapacityReservationId": "cr-1",
+    "OwnerId": "111111111111",
+    "InstanceType": "m5.large",
+    "InstancePlatform": "Linux/UNIX",
+    "AvailabilityZone": "us-east-1a",
+    "InstanceMatchCriteria": "targeted",
+    "AvailableInstanceCount": 3,
+    "Tags": [{"Key": "team", "Value": "a"}, {"Key": "use", "Value": "batch"}],
+}
+BLOCK = PLAIN | {
+    "CapacityReservationId": "cr-2",
+    "OwnerId": "222222222222",
+    "InstanceMatchCriteria": "open",
+    "ReservationType": "capacity-block",
+    "EndDate": END,
+    "Tags": [],
+}
+WINDOWS = PLAIN | {"CapacityReservationId": "cr-3", "InstancePlatform": "Windows"}
+
+
+class Ec2:
+    """EC2's answers to two requests, and the filters it was given."""
+
+    def __init__(self) -> None:
+        self.filters: list[Any] = []
+
+    def get_paginator(self, operation: str) -> Ec2:
+        assert operation == "describe_capacity_reservations"
+        return self
+
+    def paginate(self, **request: Any) -> list[dict[str, Any]]:
+        self.filters.append(request["Filters"])
+        return [{"CapacityReservations": [BLOCK, WINDOWS]}, {"CapacityReservations": [PLAIN]}]
+
+    def describe_placement_groups(self, **request: Any) -> dict[str, Any]:
+        self.filters.append(request["Filters"])
+        spread = {"GroupId": "pg-1", "GroupName": "wide", "Strategy": "partition", "PartitionCount": 7}
+        return {"PlacementGroups": [{"GroupId": "pg-0", "GroupName": "x", "Strategy": "cluster"}, spread]}
+
+
+def chosen(*terms: CapacityReservationSelectorTerm, os: str = "linux") -> list[str]:
+    made = node_class(capacity_reservation_selector_terms=terms)
+    return [item.id for item in capacity_reservations(Ec2(), made, os)]  # type: ignore[arg-type]
+
+
+def node_class(**spec: Any) -> EC2NodeClass:
+    return EC2NodeClass(ObjectMeta(name="default"), EC2NodeClassSpec(**spec))
+
+
+@pytest.mark.parametrize(
+    ("term", "expected"),
+    [
+        ({"id": "cr-1"}, ["cr-1"]),
+        ({"id": "cr-9"}, []),
+        ({"tags": {"team": "a"}}, ["cr-1"]),
+        ({"tags": {"team": "*"}}, ["cr-1"]),
+        ({"tags": {"team": "a", "use": "web"}}, []),
+        ({"instance_match_criteria": "open"}, ["cr-2"]),
+        ({"instance_match_criteria": "open", "owner_id": "111111111111"}, []),
+    ],
+)
+def test_all_that_a_term_says_must_hold(term: dict[str, Any], expected: list[str]) -> None:
+    assert chosen(CapacityReservationSelectorTerm(**term)) == expected
+
+
+def test_terms_are_alternatives() -> None:
+    assert chosen(CapacityReservationSelectorTerm(id="cr-2"), CapacityReservationSelectorTerm(id="cr-1")) == [
+        "cr-1",
+        "cr-2",
+    ]
+
+
+def test_a_reservation_is_of_one_operating_system() -> None:
+    assert chosen(CapacityReservationSelectorTerm(instance_match_criteria="targeted"), os="windows") == ["cr-3"]
+
+
+def test_without_terms_ec2_is_not_asked() -> None:
+    ec2 = Ec2()
+    assert capacity_reservations(ec2, node_class(), "linux") == ()  # type: ignore[arg-type]
+    assert ec2.filters == []
+
+
+def test_what_is_known_of_a_reservation() -> None:
+    terms = (CapacityReservationSelectorTerm(id="cr-2"),)
+    (block,) = capacity_reservations(Ec2(), node_class(capacity_reservation_selector_terms=terms), "linux")  # type: ignore[arg-type]
+    assert block == CapacityReservation(
+        id="cr-2",
+        instance_type="m5.large",
+        zone="us-east-1a",
+        owner="222222222222",
+        type="capacity-block",
+        available=3,
+        ends_at=END.timestamp(),
+    )
+    assert not block.is_expiring(END.timestamp() - 2401)
+    assert block.is_expiring(END.timestamp() - 2400)
+
+
+def test_only_blocks_expire() -> None:
+    assert not CapacityReservation("cr-1", "m5.large", "us-east-1a", ends_at=END.timestamp()).is_expiring(
+        END.timestamp()
+    )
+
+
+@pytest.mark.parametrize("selector", [PlacementGroupSelector(name="wide"), PlacementGroupSelector(id="pg-1")])
+def test_a_placement_group_by_name_or_id(selector: PlacementGroupSelector) -> None:
+    ec2 = Ec2()
+    found = placement_group(ec2, node_class(placement_group_selector=selector))  # type: ignore[arg-type]
+    assert found == PlacementGroup("pg-1", "wide", "partition", 7)
+    assert ec2.filters == [[{"Name": "state", "Values": ["available"]}]]
+
+
+def test_a_placement_group_that_is_not_there() -> None:
+    with pytest.raises(NodeClassNotReady, match="narrow") as raised:
+        placement_group(Ec2(), node_class(placement_group_selector=PlacementGroupSelector(name="narrow")))  # type: ignore[arg-type]
+    assert raised.value.code == "PlacementGroupNotFound"
+
+
+def test_no_placement_group() -> None:
+    assert placement_group(Ec2(), node_class()) is None  # type: ignore[arg-type]
