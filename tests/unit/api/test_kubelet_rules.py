@@ -51,7 +51,7 @@ def test_accepted_for_al2023(kubelet: dict[str, Any]) -> None:
         ({"maxPod": 110}, "maxPod"),
         ({"maxPods": -1}, "maxPods"),
         ({"maxPods": 2**31}, "maxPods"),
-        ({"maxPods": "default_enis * 10"}, "maxPods"),
+        ({"maxPods": "default_enis * 10.5"}, "maxPods"),
         ({"maxPods": [1]}, "maxPods"),
         ({"podsPerCore": -1}, "podsPerCore"),
         ({"podsPerCore": "3"}, "podsPerCore"),
@@ -60,7 +60,7 @@ def test_accepted_for_al2023(kubelet: dict[str, Any]) -> None:
         ({"kubeReserved": {"gpu": "1"}}, "kubeReserved.gpu"),
         ({"kubeReserved": {"cpu": "-100m"}}, "kubeReserved.cpu"),
         ({"kubeReserved": {"cpu": 1}}, "kubeReserved.cpu"),
-        ({"systemReserved": {"memory": "max_pods * 11"}}, "systemReserved.memory"),
+        ({"systemReserved": {"memory": "pods * 11"}}, "systemReserved.memory"),
         ({"evictionHard": {"memory": "100Mi"}}, "evictionHard.memory"),
         ({"evictionHard": {"memory.available": "-1Mi"}}, "evictionHard[memory.available]"),
         ({"evictionHard": {"memory.available": "101%"}}, "evictionHard[memory.available]"),
@@ -105,9 +105,18 @@ def test_the_kubelet_must_be_a_map() -> None:
     assert fields_of(with_kubelet(["maxPods"])) == ["spec.kubelet"]
 
 
-def test_expressions_are_refused_by_name() -> None:
-    ((_, reason),) = problems_of(with_kubelet({"maxPods": "min(max_pods, 100)"}))
-    assert "expressions are not supported" in reason
+def test_expressions_may_stand_for_numbers() -> None:
+    kubelet = {
+        "maxPods": "min(max_pods, 100)",
+        "kubeReserved": {"cpu": "vcpus * 10", "memory": "max_pods * 11 + 255"},
+        "evictionHard": {"memory.available": "memory_mib / 20"},
+    }
+    assert problems_of(with_kubelet(kubelet)) == []
+
+
+def test_an_expression_that_names_nothing_says_what_it_could_name() -> None:
+    ((_, reason),) = problems_of(with_kubelet({"maxPods": "min(pods, 100)"}))
+    assert "unknown variable 'pods'; known are vcpus, memory_mib" in reason
 
 
 @pytest.mark.parametrize("alias", ["al2@latest", "bottlerocket@latest", "windows2022@latest"])

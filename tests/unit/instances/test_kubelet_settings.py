@@ -36,12 +36,12 @@ def test_everything_that_shapes_capacity() -> None:
 @pytest.mark.parametrize(
     ("written", "field"),
     [
-        ({"maxPods": "max_pods - 10"}, "spec.kubelet.maxPods"),
+        ({"maxPods": "max_pods - ten"}, "spec.kubelet.maxPods"),
         ({"maxPods": -1}, "spec.kubelet.maxPods"),
         ({"maxPods": True}, "spec.kubelet.maxPods"),
         ({"podsPerCore": 1.5}, "spec.kubelet.podsPerCore"),
         ({"kubeReserved": ["cpu"]}, "spec.kubelet.kubeReserved"),
-        ({"kubeReserved": {"cpu": "vcpus * 10"}}, "spec.kubelet.kubeReserved.cpu"),
+        ({"kubeReserved": {"cpu": "cores * 10"}}, "spec.kubelet.kubeReserved.cpu"),
         ({"kubeReserved": {"cpu": "-1"}}, "spec.kubelet.kubeReserved.cpu"),
         ({"systemReserved": {"memory": True}}, "spec.kubelet.systemReserved.memory"),
         ({"evictionHard": {"memory.available": "lots%"}}, "spec.kubelet.evictionHard.memory.available"),

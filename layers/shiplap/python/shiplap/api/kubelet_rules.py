@@ -1,7 +1,7 @@
 """What the open `kubelet` map of an EC2NodeClass must satisfy.
 
-Its fields are the kubelet's own, checked for spelling and type at every depth. Expressions in place of quantities,
-which Karpenter has behind a gate that is off, are refused.
+Its fields are the kubelet's own, checked for spelling and type at every depth. Expressions in place of quantities are
+checked as far as that is possible without an instance type.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import Any
 
 import msgspec
 
-from shiplap.api import durations
+from shiplap.api import durations, kubelet_expressions
 from shiplap.api.ami_rules import CUSTOM, ami_family
 from shiplap.api.common_rules import absent, attempt, within
 from shiplap.api.decoding import Path, Problem, decode
 from shiplap.api.kubelet_fields import DURATIONS, NESTED_DURATIONS, KubeletConfiguration
 from shiplap.api.types import EC2NodeClass
-from shiplap.kubernetes.quantity import CPU, EPHEMERAL_STORAGE, MEMORY, parse_quantity
+from shiplap.kubernetes.quantity import CPU, EPHEMERAL_STORAGE, MEMORY
 
 _KUBELET: Path = ("spec", "kubelet")
 _SIGNALS = (
@@ -44,7 +44,6 @@ _EVERY_FAMILY = (
     "cpuCFSQuota",
 )
 _MOST_PODS = 2**31 - 1
-_NO_EXPRESSIONS = "expressions are not supported"
 
 
 def kubelet_problems(node_class: EC2NodeClass) -> Iterator[Problem]:
@@ -79,7 +78,7 @@ def _numbers(kubelet: Mapping[str, Any]) -> Iterator[Problem]:
         if max_pods.isascii() and max_pods.isdigit():
             max_pods = int(max_pods)
         else:
-            yield (*_KUBELET, "maxPods"), f"{max_pods!r} is not a whole number; {_NO_EXPRESSIONS}"
+            yield from _amount(max_pods, (*_KUBELET, "maxPods"))
             max_pods = None
     yield from within(max_pods, 0, _MOST_PODS, (*_KUBELET, "maxPods"))
     high, low = (kubelet.get(f"imageGC{which}ThresholdPercent") for which in ("High", "Low"))
@@ -98,7 +97,7 @@ def _reserved(kubelet: Mapping[str, Any]) -> Iterator[Problem]:
             elif text.startswith("-"):
                 yield path, f"must not be negative, is {text!r}"
             else:
-                yield from _quantity(text, path)
+                yield from _amount(text, path)
 
 
 def _evictions(kubelet: Mapping[str, Any]) -> Iterator[Problem]:
@@ -131,7 +130,7 @@ def _threshold(text: str, path: Path) -> Iterator[Problem]:
         if text.startswith("-"):
             yield path, f"must not be negative, is {text!r}"
         else:
-            yield from _quantity(text, path)
+            yield from _amount(text, path)
         return
     try:
         valid = 0 <= float(text[:-1]) <= 100
@@ -141,11 +140,10 @@ def _threshold(text: str, path: Path) -> Iterator[Problem]:
         yield path, f"{text!r} is not a percentage from 0% to 100%"
 
 
-def _quantity(text: str, path: Path) -> Iterator[Problem]:
-    try:
-        parse_quantity(text)
-    except ValueError as error:
-        yield path, f"{error}; {_NO_EXPRESSIONS}"
+def _amount(text: str, path: Path) -> Iterator[Problem]:
+    """A quantity, or an expression that stands for one."""
+    if kubelet_expressions.is_expression(text):
+        yield from attempt(kubelet_expressions.read, text, path)
 
 
 def _family_limits(kubelet: Mapping[str, Any], family: str) -> Iterator[Problem]:

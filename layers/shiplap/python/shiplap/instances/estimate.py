@@ -37,25 +37,24 @@ class Estimator:
         self,
         node_class: EC2NodeClass,
         family: Family,
-        kubelet: KubeletSettings,
         setting: CapacitySetting,
         knowledge: Knowledge,
     ) -> None:
         self._spec = node_class.spec
         self._family = family
-        self._kubelet = kubelet
         self._setting = setting
         self._knowledge = knowledge
-        self._fraction = overhead_fraction(kubelet)
 
-    def figures(self, kind: Ec2InstanceType, ami: str, kubelet_hash: str, pods: int) -> Figures:
-        """The figures of a type that boots `ami` and is told to take `pods` pods."""
+    def figures(
+        self, kind: Ec2InstanceType, ami: str, kubelet_hash: str, pods: int, kubelet: KubeletSettings
+    ) -> Figures:
+        """The figures of a type that boots `ami`, is told to take `pods` pods and has these kubelet settings."""
         percent = self._setting.overhead_percent(kind.instance_type)
         formula = capacity(kind, self._family, self._spec, pods=pods, overhead_percent=percent)
         sources = {resource: "formula" if resource in _FORMULA else "catalog" for resource in formula}
         learned = self._knowledge.exact(ami, kind.instance_type, kubelet_hash)
         if learned is not None:
-            return self._learned(kind, formula, sources, learned)
+            return self._learned(kind, formula, sources, learned, kubelet)
         nominal = nominal_memory(kind)
         inferred = self._knowledge.inferred_memory(ami, kind.instance_type, nominal, formula[MEMORY])
         if inferred is not None:
@@ -64,11 +63,11 @@ class Estimator:
         bound = careful(kind, formula, self._knowledge.worst_overhead_ratio(ami))
         return Figures(
             formula,
-            self._overhead(kind, formula),
+            self._overhead(kind, formula, kubelet),
             bound,
             verified=False,
             sources=sources,
-            overhead_fraction=self._fraction,
+            overhead_fraction=overhead_fraction(kubelet),
         )
 
     def _learned(
@@ -77,6 +76,7 @@ class Estimator:
         formula: dict[str, int],
         sources: dict[str, str],
         learned: tuple[dict[str, int], dict[str, int]],
+        kubelet: KubeletSettings,
     ) -> Figures:
         """Reported figures replace computed ones; what kubelet keeps back is the difference it reported.
 
@@ -86,14 +86,14 @@ class Estimator:
         reported, allocatable = learned
         amounts = formula | reported
         amounts[PODS] = min(amounts[PODS], formula[PODS])
-        kept = self._overhead(kind, amounts)
+        kept = self._overhead(kind, amounts, kubelet)
         for resource in sorted(reported.keys() & allocatable.keys() - {PODS}):
             difference = reported[resource] - allocatable[resource]
             if difference or resource in kept:
                 kept[resource] = difference
         known = sources | dict.fromkeys(reported, "learned")
-        return Figures(amounts, kept, {}, verified=True, sources=known, overhead_fraction=self._fraction)
+        return Figures(amounts, kept, {}, verified=True, sources=known, overhead_fraction=overhead_fraction(kubelet))
 
-    def _overhead(self, kind: Ec2InstanceType, amounts: dict[str, int]) -> dict[str, int]:
+    def _overhead(self, kind: Ec2InstanceType, amounts: dict[str, int], kubelet: KubeletSettings) -> dict[str, int]:
         counted = eni_limited(kind) if self._family.eni_limited_overhead else amounts[PODS]
-        return overhead(amounts, kind.v_cpu_info.default_v_cpus, counted, self._kubelet)
+        return overhead(amounts, kind.v_cpu_info.default_v_cpus, counted, kubelet)

@@ -1,7 +1,7 @@
 """The kubelet settings of an EC2NodeClass, as far as they shape a node's capacity and overhead.
 
 `spec.kubelet` is an open map upstream; only the keys that change what a node yields are read here, each checked for
-its form. Expressions in place of numbers are not supported and are refused rather than ignored.
+its form. Where a value is an expression it is kept apart, to be worked out per instance type (`kubelet_formulas`).
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from typing import Any
 
 import msgspec
 
+from shiplap.api import kubelet_expressions
+from shiplap.api.expressions import Expression
 from shiplap.api.types import EC2NodeClass
 from shiplap.errors import InvalidInput
 from shiplap.kubernetes.quantity import CPU, EPHEMERAL_STORAGE, MEMORY, parse_amount
@@ -29,42 +31,70 @@ class Threshold(msgspec.Struct, frozen=True):
     percent: float | None = None
 
 
+class Formula(msgspec.Struct, frozen=True):
+    """An expression, and where it stands: in a map of `spec.kubelet` under a name, or in `maxPods` without one."""
+
+    section: str
+    name: str
+    expression: Expression
+
+    @property
+    def field(self) -> str:
+        """The path of the field it stands in."""
+        return f"spec.kubelet.{self.section}" + (f".{self.name}" if self.name else "")
+
+
 class KubeletSettings(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Reserved amounts are canonical; `eviction` is by resource and holds only what was written."""
+    """Reserved amounts are canonical; `eviction` is by resource and holds only what was written.
+
+    `formulas` are not contained in the other fields until they were worked out for an instance type.
+    """
 
     max_pods: int | None = None
     pods_per_core: int = 0
     kube_reserved: dict[str, int] = {}
     system_reserved: dict[str, int] = {}
     eviction: dict[str, Threshold] = {}
+    formulas: tuple[Formula, ...] = ()
+
+
+def signal_resource(signal: str) -> str:
+    """The resource whose allocatable an eviction signal lowers; empty for those that lower none."""
+    return _SIGNALS.get(signal, "")
 
 
 def read(node_class: EC2NodeClass) -> KubeletSettings:
     """The settings that shape capacity.
 
     Raises:
-        InvalidInput: a value is not of the form kubelet wants, or is an expression.
+        InvalidInput: a value is not of the form kubelet wants, nor an expression that can be read.
     """
-    written = node_class.spec.kubelet
     reader = _Reader(node_class.metadata.name)
+    written, formulas = reader.parted(node_class.spec.kubelet)
     return KubeletSettings(
         max_pods=reader.count(written, "maxPods"),
         pods_per_core=reader.count(written, "podsPerCore") or 0,
         kube_reserved=reader.amounts(written, "kubeReserved"),
         system_reserved=reader.amounts(written, "systemReserved"),
         eviction=reader.thresholds(written, "evictionHard"),
+        formulas=formulas,
     )
 
 
-def kubelet_hash(node_class: EC2NodeClass, max_pods: int) -> str:
+Values = tuple[tuple[str, str, str], ...]
+"""What formulas come to on one instance type: (section, name, quantity as kubelet reads it), sorted."""
+
+
+def kubelet_hash(node_class: EC2NodeClass, max_pods: int, values: Values = ()) -> str:
     """Ten hexadecimal digits that change with everything in a node class that changes what its kubelets report.
 
-    That is the kubelet map, the number of pods written to the node's user data, the user data itself (it can hold
-    kubelet settings), the disks and the network interfaces. What is learned holds only for an equal hash.
+    That is the kubelet map with what its formulas come to, the number of pods written to the node's user data, the user
+    data itself (it can hold kubelet settings), the disks and the network interfaces. What is learned holds only for an
+    equal hash.
     """
     spec = node_class.spec
     shaping = (
-        spec.kubelet,
+        replaced(spec.kubelet, values),
         max_pods,
         spec.user_data,
         spec.block_device_mappings,
@@ -74,11 +104,44 @@ def kubelet_hash(node_class: EC2NodeClass, max_pods: int) -> str:
     return blake2b(msgspec.json.encode(shaping, order="deterministic"), digest_size=5).hexdigest()
 
 
+def replaced(written: Mapping[str, Any], values: Values) -> dict[str, Any]:
+    """The kubelet map with the values of its formulas in their places; equal to what was written when there are none.
+
+    A formula in `maxPods` is left out: the number of pods has its own way to the node.
+    """
+    found = dict(written)
+    if kubelet_expressions.is_expression(found.get("maxPods")):
+        del found["maxPods"]
+    for section, name, quantity in values:
+        found[section] = {**found[section], name: quantity}
+    return found
+
+
 class _Reader:
     """Reads values out of the open map and names the field in every complaint."""
 
     def __init__(self, node_class: str) -> None:
         self._document = f"EC2NodeClass/{node_class}"
+
+    def parted(self, written: Mapping[str, Any]) -> tuple[Mapping[str, Any], tuple[Formula, ...]]:
+        """The map without its formulas, and these in the order of their places."""
+        plain = dict(written)
+        formulas = []
+        if kubelet_expressions.is_expression(plain.get("maxPods")):
+            formulas.append(self._formula("maxPods", "", plain.pop("maxPods")))
+        for key in kubelet_expressions.SECTIONS:
+            section = self._section(plain, key)
+            found = sorted(name for name, value in section.items() if kubelet_expressions.is_expression(value))
+            formulas += [self._formula(key, name, section[name]) for name in found]
+            if found:
+                plain[key] = {name: value for name, value in section.items() if name not in found}
+        return plain, tuple(formulas)
+
+    def _formula(self, section: str, name: str, text: str) -> Formula:
+        try:
+            return Formula(section, name, kubelet_expressions.read(text))
+        except ValueError as error:
+            raise self._refuse(f"{section}.{name}" if name else section, str(error)) from error
 
     def count(self, written: Mapping[str, Any], key: str) -> int | None:
         value = written.get(key)
@@ -87,7 +150,7 @@ class _Reader:
         if isinstance(value, str) and value.isdecimal():
             value = int(value)
         if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-            raise self._refuse(key, f"{value!r} is not a whole number ≥ 0 (expressions are not supported)")
+            raise self._refuse(key, f"{value!r} is not a whole number ≥ 0")
         return value
 
     def amounts(self, written: Mapping[str, Any], key: str) -> dict[str, int]:
@@ -120,7 +183,7 @@ class _Reader:
                 raise ValueError(f"{value!r} is not a quantity")
             amount = parse_amount(resource, value)
         except ValueError as error:
-            raise self._refuse(field, f"{error} (expressions are not supported)") from error
+            raise self._refuse(field, str(error)) from error
         if amount < 0:
             raise self._refuse(field, f"{value!r} is negative")
         return amount

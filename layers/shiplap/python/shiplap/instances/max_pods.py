@@ -66,12 +66,8 @@ def max_pods(
     secondary addresses. `maxPods` replaces the default but never exceeds the addresses the CNI can give out; while
     nothing is known about the CNI, prefix delegation is allowed for. `podsPerCore` lowers the result.
     """
-    reserved = setting.reserved_enis + sum(
-        1 for nic in network_interfaces if nic.network_card_index == 0 and nic.interface_type == "efa-only"
-    )
-    pods = _WITHOUT_ENI_LIMIT
-    if family.eni_limited_density:
-        pods = _default(kind, setting.cni, reserved)
+    reserved = _reserved(setting, network_interfaces)
+    pods = default_pods(kind, family, setting, network_interfaces)
     if kubelet.max_pods is not None:
         pods = kubelet.max_pods
         if family.eni_limited_density:
@@ -79,6 +75,25 @@ def max_pods(
     if kubelet.pods_per_core > 0 and family.pods_per_core:
         pods = min(pods, kubelet.pods_per_core * kind.v_cpu_info.default_v_cpus)
     return pods
+
+
+def default_pods(
+    kind: Ec2InstanceType,
+    family: Family,
+    setting: CapacitySetting,
+    network_interfaces: tuple[NetworkInterface, ...] = (),
+) -> int:
+    """Pods a node of this type takes when its EC2NodeClass says nothing about it."""
+    if not family.eni_limited_density:
+        return _WITHOUT_ENI_LIMIT
+    return _default(kind, setting.cni, _reserved(setting, network_interfaces))
+
+
+def _reserved(setting: CapacitySetting, network_interfaces: tuple[NetworkInterface, ...]) -> int:
+    """Interfaces of the default card that pods cannot use: those set aside, and those for elastic fabric alone."""
+    return setting.reserved_enis + sum(
+        1 for nic in network_interfaces if nic.network_card_index == 0 and nic.interface_type == "efa-only"
+    )
 
 
 def _default(kind: Ec2InstanceType, cni: VpcCni | None, reserved_enis: int) -> int:

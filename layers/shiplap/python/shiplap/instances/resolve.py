@@ -16,9 +16,10 @@ from shiplap.instances.capacity import nominal_memory
 from shiplap.instances.catalog import Catalog, Ec2InstanceType
 from shiplap.instances.estimate import Estimator
 from shiplap.instances.families import family_of
-from shiplap.instances.kubelet import kubelet_hash, read
+from shiplap.instances.kubelet import KubeletSettings, Values, kubelet_hash, read
+from shiplap.instances.kubelet_formulas import with_max_pods, with_values
 from shiplap.instances.learning import Knowledge
-from shiplap.instances.max_pods import max_pods
+from shiplap.instances.max_pods import default_pods, max_pods
 from shiplap.instances.nodeclass import ResolvedNodeClass
 from shiplap.instances.offerings import incompatibility, offerings, subnet_zones
 from shiplap.instances.setting import CapacitySetting, for_node_class
@@ -47,7 +48,8 @@ def instance_types(
         unavailable: (type, zone, capacity type) that EC2 refused lately.
 
     Raises:
-        InvalidInput: the EC2NodeClass names no known AMI family, or its kubelet settings cannot be read.
+        InvalidInput: the EC2NodeClass names no known AMI family, or its kubelet settings cannot be read or worked out
+            for a type.
     """
     builder = _Builder(catalog, node_class, setting, resolved, learned, unavailable)
     return tuple(built for kind in catalog.types if (built := builder.build(kind)) is not None)
@@ -74,9 +76,9 @@ class _Builder:
         self._zones = subnet_zones(resolved)
         self._unavailable = frozenset(unavailable)
         nominal = {kind.instance_type: nominal_memory(kind) for kind in catalog.types}
-        self._estimator = Estimator(node_class, self._family, self._kubelet, self._setting, Knowledge(learned, nominal))
+        self._estimator = Estimator(node_class, self._family, self._setting, Knowledge(learned, nominal))
         self._pool = type_labels.RequirementPool()
-        self._hashes: dict[int, str] = {}
+        self._hashes: dict[tuple[int, Values], str] = {}
 
     def build(self, kind: Ec2InstanceType) -> InstanceType | None:
         """The type under the EC2NodeClass, or None when no AMI fits it."""
@@ -90,9 +92,9 @@ class _Builder:
         ami = self._ami(requirements)
         if ami is None or (self._family.os == "windows" and type_labels.architecture(kind) != "amd64"):
             return None
-        pods = max_pods(kind, self._family, self._kubelet, self._setting, spec.network_interfaces)
-        kubelet = self._hash(pods)
-        figures = self._estimator.figures(kind, ami, kubelet, pods)
+        pods, kubelet, values = self._settled(kind)
+        kubelet_hash = self._hash(pods, values)
+        figures = self._estimator.figures(kind, ami, kubelet_hash, pods, kubelet)
         return InstanceType(
             name=kind.instance_type,
             requirements=tuple(requirements.values()),
@@ -103,15 +105,25 @@ class _Builder:
             verified=figures.verified,
             sources=figures.sources,
             ami=ami,
-            kubelet_hash=kubelet,
+            kubelet_hash=kubelet_hash,
             overhead_fraction=figures.overhead_fraction,
+            kubelet_values=values,
         )
 
     def _ami(self, requirements: Mapping[str, Requirement]) -> str | None:
         return "" if self._amis is None else self._amis.choose(requirements)
 
-    def _hash(self, pods: int) -> str:
-        found = self._hashes.get(pods)
+    def _settled(self, kind: Ec2InstanceType) -> tuple[int, KubeletSettings, Values]:
+        """The number of pods of a type, its kubelet settings, and what its formulas came to."""
+        nics, kubelet = self._node_class.spec.network_interfaces, self._kubelet
+        if not kubelet.formulas:
+            return max_pods(kind, self._family, kubelet, self._setting, nics), kubelet, ()
+        kubelet = with_max_pods(kubelet, kind, default_pods(kind, self._family, self._setting, nics))
+        pods = max_pods(kind, self._family, kubelet, self._setting, nics)
+        return pods, *with_values(kubelet, kind, pods)
+
+    def _hash(self, pods: int, values: Values) -> str:
+        found = self._hashes.get((pods, values))
         if found is None:
-            found = self._hashes[pods] = kubelet_hash(self._node_class, pods)
+            found = self._hashes[pods, values] = kubelet_hash(self._node_class, pods, values)
         return found

@@ -32,7 +32,8 @@ class InstanceType(msgspec.Struct, frozen=True, omit_defaults=True):
     (AMI, type, kubelet settings) has been seen, and only one node at a time may rely on more than `careful`, a lower
     bound of `capacity` that is not expected to be undercut. `sources` names, per resource, where the number came from:
     `override`, `learned`, `sibling`, `formula` or `catalog`. `overhead_fraction` is the part of an overhead that grows
-    with the capacity (eviction thresholds in per cent).
+    with the capacity (eviction thresholds in per cent). `kubelet_values` is what expressions in the kubelet settings
+    come to: (map, name, quantity).
     """
 
     name: str
@@ -46,6 +47,7 @@ class InstanceType(msgspec.Struct, frozen=True, omit_defaults=True):
     ami: str = ""
     kubelet_hash: str = ""
     overhead_fraction: dict[str, float] = {}
+    kubelet_values: tuple[tuple[str, str, str], ...] = ()
 
     @property
     def allocatable(self) -> dict[str, int]:
