@@ -14,6 +14,7 @@ from shiplap.instances.types import InstanceType
 from shiplap.kubernetes.objects import DaemonSet, Event, Node, Pod
 from shiplap.kubernetes.quantity import parse_amount
 from shiplap.kubernetes.volumes import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from shiplap.kubernetes.workloads import Namespace, ReplicaSet, ReplicationController, Service, StatefulSet
 from shiplap.scheduling.plan import Plan, PlannedClaim, Unschedulable
 from shiplap.scheduling.planner import plan
 from shiplap.scheduling.snapshot import ClusterView, NodeClassCatalog, SchedulingSettings, Snapshot
@@ -27,6 +28,7 @@ KINDS = {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot
 NOW = 1_800_000_000.0
 
 Storage = PersistentVolumeClaim | PersistentVolume | StorageClass | CSINode
+Around = Namespace | Service | ReplicaSet | StatefulSet | ReplicationController
 
 
 def rule(key: str, operator: str, *values: str, min_values: int | None = None) -> dict[str, Any]:
@@ -258,6 +260,24 @@ def csi_node(name: str = "node", **limits: int) -> CSINode:
     return msgspec.convert({"metadata": {"name": name}, "spec": {"drivers": drivers}}, CSINode)
 
 
+def namespace(name: str, **labels: str) -> Namespace:
+    """A namespace with these labels."""
+    return msgspec.convert({"metadata": {"name": name, "labels": labels}}, Namespace)
+
+
+def service(name: str = "service", **selector: str) -> Service:
+    """A Service that selects pods by these labels."""
+    return msgspec.convert(
+        {"metadata": {"name": name, "namespace": "default"}, "spec": {"selector": selector}}, Service
+    )
+
+
+def controller(kind: type[Around], name: str = "owner", **selector: str) -> Around:
+    """A ReplicaSet, StatefulSet or ReplicationController that selects pods by these labels."""
+    written = selector if kind is ReplicationController else {"matchLabels": selector}
+    return msgspec.convert({"metadata": {"name": name, "namespace": "default"}, "spec": {"selector": written}}, kind)
+
+
 def in_flight(claim: PlannedClaim, **changes: Any) -> NodeClaim:
     """A planned claim as the record that a flow writes for it."""
     record = NodeClaim(
@@ -331,6 +351,7 @@ def given(
     claims: Sequence[NodeClaim] = (),
     events: Sequence[Event] = (),
     storage: Sequence[Storage] = (),
+    around: Sequence[Around] = (),
     missed: Sequence[str] = (),
     piloted: Sequence[str] = (),
     now: float = NOW,
@@ -351,6 +372,11 @@ def given(
             persistent_volumes=tuple(item for item in storage if isinstance(item, PersistentVolume)),
             storage_classes=tuple(item for item in storage if isinstance(item, StorageClass)),
             csi_nodes=tuple(item for item in storage if isinstance(item, CSINode)),
+            namespaces=tuple(item for item in around if isinstance(item, Namespace)),
+            services=tuple(item for item in around if isinstance(item, Service)),
+            replica_sets=tuple(item for item in around if isinstance(item, ReplicaSet)),
+            stateful_sets=tuple(item for item in around if isinstance(item, StatefulSet)),
+            replication_controllers=tuple(item for item in around if isinstance(item, ReplicationController)),
         ),
         claims=tuple(claims),
         manifests=Manifests(node_pools=tuple(pools) if pools is not None else (pool(),)),

@@ -9,7 +9,7 @@ import pytest
 
 from shiplap.kubernetes.objects import Pod
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type, incrementing_types
-from tests.conformance.given import given, in_flight, node, pod, pods, pool
+from tests.conformance.given import given, in_flight, namespace, node, pod, pods, pool
 
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 WEB, TARGET = {"app": "web"}, {"app": "target"}
@@ -149,6 +149,31 @@ def test_namespaces_by_labels_nobody_knows() -> None:
     target = pod("target", cpu="1", selector={ZONE: Z1}, metadata=labelled(TARGET, namespace="other"))
     assert "namespaceSelector" in given(target, *web(1, near(unknown))).left("web-0").message
     assert given(target, *web(1, away(unknown))).claim_of("web-0").launch.zone != Z1
+
+
+BY_LABEL = {"matchLabels": {"team": "a"}}
+UNLIKE = {"matchExpressions": [{"key": "team", "operator": "NotIn", "values": ["a"]}]}
+
+
+@pytest.mark.parametrize(
+    ("selector", "teams", "found"),
+    [(BY_LABEL, {"team": "a"}, True), (BY_LABEL, {"team": "b"}, False), (BY_LABEL, {}, False), (UNLIKE, {}, True)],
+)
+def test_namespaces_by_their_labels(selector: dict[str, Any], teams: dict[str, str], found: bool) -> None:
+    around = [namespace("default"), namespace("other", **teams)]
+    wanted = term(ZONE, TARGET, namespaceSelector=selector)
+    target = pod("target", cpu="1", selector={ZONE: Z1}, metadata=labelled(TARGET, namespace="other"))
+    assert bool(given(target, *web(1, near(wanted)), around=around).home("web-0")) is found
+    apart = given(target, *web(1, away(wanted)), around=around)
+    assert (apart.claim_of("web-0").launch.zone != Z1) is found
+
+
+def test_listed_namespaces_are_joined_with_those_selected() -> None:
+    around = [namespace("other", team="a"), namespace("third")]
+    for home in ("other", "third"):
+        wanted = term(ZONE, TARGET, namespaces=["third"], namespaceSelector=BY_LABEL)
+        target = pod("target", cpu="1", metadata=labelled(TARGET, namespace=home))
+        assert given(target, *web(1, near(wanted)), around=around).home("web-0")
 
 
 def test_match_label_keys_narrow_the_term() -> None:

@@ -167,16 +167,20 @@ Demand = tuple[Constraints, Constraints, str]
 
 
 def _demands_of(members: Sequence[Pod], terms: Terms) -> dict[int, Demand]:
-    """What pods of one specification demand, by identity; it differs by namespace, unless their own labels count."""
+    """What pods of one specification demand, by identity.
+
+    It differs by namespace and, where default spread constraints are added, by the workload, unless their own labels
+    count.
+    """
     if reads_own_labels(members[0].spec):
         return {id(pod): _demands(pod, terms) for pod in members}
-    shared: dict[str, Demand] = {}
+    shared: dict[tuple[str, int], Demand] = {}
     found = {}
     for pod in members:
-        namespace = pod.metadata.namespace
-        demand = shared.get(namespace)
+        key = (pod.metadata.namespace, terms.default_number(pod))
+        demand = shared.get(key)
         if demand is None:
-            demand = shared[namespace] = _demands(pod, terms)
+            demand = shared[key] = _demands(pod, terms)
         found[id(pod)] = demand
     return found
 

@@ -10,8 +10,9 @@ import msgspec
 from shiplap.api.nodeclaim import NodeClaim
 from shiplap.api.types import Manifests
 from shiplap.instances.types import InstanceType
-from shiplap.kubernetes.objects import DaemonSet, Event, Node, Pod
+from shiplap.kubernetes.objects import DaemonSet, Event, Node, Pod, TopologySpreadConstraint
 from shiplap.kubernetes.volumes import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from shiplap.kubernetes.workloads import Namespace, ReplicaSet, ReplicationController, Service, StatefulSet
 
 
 class NodeClassCatalog(msgspec.Struct, frozen=True):
@@ -27,7 +28,8 @@ class SchedulingSettings(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `max_instance_types` caps a claim's launch list; `improve_s` is the time budget of the cost search (0: first-fit
     decreasing only); `explore` allows claims that rely on estimates nobody has verified yet; `autoscaler_hold_s` is how
-    long a pod is left alone after Cluster Autoscaler launched a node for it.
+    long a pod is left alone after Cluster Autoscaler launched a node for it; `default_spread` are the spread
+    constraints of pods that have none, their selectors still open.
     """
 
     preference_policy: str = "Respect"
@@ -36,12 +38,14 @@ class SchedulingSettings(msgspec.Struct, frozen=True, omit_defaults=True):
     improve_s: float = 0.0
     explore: bool = True
     autoscaler_hold_s: float = 600.0
+    default_spread: tuple[TopologySpreadConstraint, ...] = ()
 
 
 class ClusterView(msgspec.Struct, frozen=True, omit_defaults=True):
     """The cluster's objects as listed. `pods` holds bound and pending ones; `events` only Cluster Autoscaler's.
 
-    The storage objects, which come last, are empty when no pod that needs a node has claims.
+    The storage objects are empty when no pod that needs a node has claims, `namespaces` unless a pod selects them by
+    their labels, Services and controllers unless there are default spread constraints.
     """
 
     pods: tuple[Pod, ...] = ()
@@ -53,6 +57,11 @@ class ClusterView(msgspec.Struct, frozen=True, omit_defaults=True):
     persistent_volumes: tuple[PersistentVolume, ...] = ()
     storage_classes: tuple[StorageClass, ...] = ()
     csi_nodes: tuple[CSINode, ...] = ()
+    namespaces: tuple[Namespace, ...] = ()
+    services: tuple[Service, ...] = ()
+    replica_sets: tuple[ReplicaSet, ...] = ()
+    stateful_sets: tuple[StatefulSet, ...] = ()
+    replication_controllers: tuple[ReplicationController, ...] = ()
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

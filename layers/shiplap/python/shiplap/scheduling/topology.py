@@ -21,10 +21,10 @@ from shiplap.kubernetes.objects import (
     WeightedPodAffinityTerm,
 )
 from shiplap.kubernetes.selectors import matches
+from shiplap.kubernetes.workloads import NAMESPACE_NAME, by_name_only
+from shiplap.scheduling.default_spread import DefaultSpread
 
 _OPERATORS = frozenset({"In", "NotIn", "Exists", "DoesNotExist"})
-_NAMESPACE_NAME = "kubernetes.io/metadata.name"
-"""The one label every namespace carries; selectors over others cannot be evaluated without the namespaces."""
 
 
 class Term(msgspec.Struct, frozen=True):
@@ -35,11 +35,11 @@ class Term(msgspec.Struct, frozen=True):
     namespace_selector: LabelSelector | None
     selector: LabelSelector | None
 
-    def reaches(self, namespace: str) -> bool:
-        """Whether pods of a namespace can be counted at all."""
+    def reaches(self, namespace: str, labels: Mapping[str, str]) -> bool:
+        """Whether pods of a namespace that has these labels can be counted at all."""
         if self.namespaces is None or namespace in self.namespaces:
             return True
-        return self.namespace_selector is not None and matches(self.namespace_selector, {_NAMESPACE_NAME: namespace})
+        return self.namespace_selector is not None and matches(self.namespace_selector, labels)
 
 
 class Spread(msgspec.Struct, frozen=True):
@@ -78,11 +78,20 @@ class _Reach(msgspec.Struct, frozen=True):
 class Terms:
     """The distinct terms of one decision, by number. `anti` are those that some pod demands to stay away from.
 
-    With `prefer` off, preferences are not read at all.
+    With `prefer` off, preferences are not read at all. `namespaces` are those of the cluster with their labels; none
+    when they are not known. `defaults` are spread constraints for pods without their own.
     """
 
-    def __init__(self, *, prefer: bool = True) -> None:
+    def __init__(
+        self,
+        *,
+        prefer: bool = True,
+        namespaces: Mapping[str, Mapping[str, str]] | None = None,
+        defaults: DefaultSpread | None = None,
+    ) -> None:
         self.prefer = prefer
+        self.namespaces = namespaces or {}
+        self.defaults = defaults
         self.all: list[Term] = []
         self.anti: set[int] = set()
         self._numbers: dict[bytes, int] = {}
@@ -100,9 +109,9 @@ class Terms:
         self.anti.update(repelled)
         if standing:
             return Constraints(anti=repelled)
-        spreads = tuple(self._spread(pod, item) for item in pod.spec.topology_spread_constraints if _hard(item))
+        spreads = tuple(self._spread(pod, item) for item in self._spreads_of(pod) if _hard(item))
         for term in affinity:
-            if not _decidable(term.namespace_selector):
+            if not self._decidable(term.namespace_selector):
                 raise ValueError("not supported yet: podAffinity with a namespaceSelector over labels of namespaces")
         attracted = tuple(self._term(pod, term) for term in affinity)
         return Constraints(spreads, attracted, repelled)
@@ -116,22 +125,41 @@ class Terms:
         if not self.prefer:
             return UNCONSTRAINED
         attracted, repelled = _preferred(pod.spec)
-        spreads = [self._spread(pod, item) for item in pod.spec.topology_spread_constraints if _soft(item)]
+        spreads = [self._spread(pod, item) for item in self._spreads_of(pod) if _soft(item)]
         return Constraints(
             tuple(spreads),
-            tuple(self._term(pod, term) for term in attracted if _usable(term)),
-            tuple(self._term(pod, term) for term in repelled if _usable(term)),
+            tuple(self._term(pod, term) for term in attracted if self._usable(term)),
+            tuple(self._term(pod, term) for term in repelled if self._usable(term)),
         )
 
     def constrains(self, spec: PodSpec) -> bool:
-        """Whether a pod has any topology constraint, required or preferred."""
-        if spec.topology_spread_constraints and (self.prefer or any(map(_hard, spec.topology_spread_constraints))):
+        """Whether a pod may have any topology constraint, required or preferred."""
+        own = spec.topology_spread_constraints
+        if (own and (self.prefer or any(map(_hard, own)))) or (not own and self.defaults is not None):
             return True
         affinity = spec.affinity
         return affinity is not None and any(
             part is not None and (part.required or (self.prefer and part.preferred))
             for part in (affinity.pod_affinity, affinity.pod_anti_affinity)
         )
+
+    def default_number(self, pod: Pod) -> int:
+        """Which default spread constraints apply to a pod; 0 for none."""
+        return self.defaults.number(pod) if self.defaults is not None else 0
+
+    def _spreads_of(self, pod: Pod) -> tuple[TopologySpreadConstraint, ...]:
+        if self.defaults is None or pod.spec.topology_spread_constraints:
+            return pod.spec.topology_spread_constraints
+        return self.defaults.constraints(self.defaults.number(pod))
+
+    def _usable(self, term: PodAffinityTerm) -> bool:
+        """Whether a preferred term can be decided."""
+        selectors = (term.label_selector, term.namespace_selector)
+        return all(map(_sound, selectors)) and self._decidable(term.namespace_selector)
+
+    def _decidable(self, selector: LabelSelector | None) -> bool:
+        """Whether it can be told which namespaces a selector means."""
+        return selector is None or bool(self.namespaces) or by_name_only(selector)
 
     def selecting(self, pod: Pod) -> frozenset[int]:
         """The numbers of the terms that count a pod; only after the last term was numbered."""
@@ -153,8 +181,9 @@ class Terms:
             by_label: dict[tuple[str, str], list[int]] = {}
             others: list[int] = []
             mentioned: set[str] = set()
+            labels_there = {**self.namespaces.get(namespace, {}), NAMESPACE_NAME: namespace}
             for number, term in enumerate(self.all):
-                if term.reaches(namespace):
+                if term.reaches(namespace, labels_there):
                     mentioned.update(_keys(term.selector))
                     label = _only_label(term.selector)
                     (others if label is None else by_label.setdefault(label, [])).append(number)
@@ -184,7 +213,7 @@ class Terms:
         namespaces: frozenset[str] | None = frozenset(item.namespaces)
         if by_label is None and not namespaces:
             namespaces = frozenset((pod.metadata.namespace or "default",))
-        elif by_label is not None and (_is_empty(by_label) or not _decidable(by_label)):
+        elif by_label is not None and (_is_empty(by_label) or not self._decidable(by_label)):
             # Staying away from pods of more namespaces than asked is safe; affinity has been refused before.
             namespaces, by_label = None, None
         return self._number(Term(key, namespaces, by_label, selector))
@@ -240,10 +269,6 @@ def _by_weight(terms: Sequence[WeightedPodAffinityTerm]) -> tuple[PodAffinityTer
     return tuple(entry.pod_affinity_term for entry in sorted(terms, key=lambda entry: -entry.weight))
 
 
-def _usable(term: PodAffinityTerm) -> bool:
-    return _sound(term.label_selector) and _sound(term.namespace_selector) and _decidable(term.namespace_selector)
-
-
 def _sound(selector: LabelSelector | None) -> bool:
     return selector is None or all(expression.operator in _OPERATORS for expression in selector.match_expressions)
 
@@ -273,10 +298,6 @@ def _with_label_keys(
 
 def _is_empty(selector: LabelSelector) -> bool:
     return not selector.match_labels and not selector.match_expressions
-
-
-def _decidable(selector: LabelSelector | None) -> bool:
-    return selector is None or _keys(selector) <= {_NAMESPACE_NAME}
 
 
 def _keys(selector: LabelSelector | None) -> set[str]:

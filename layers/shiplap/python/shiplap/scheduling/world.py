@@ -16,6 +16,7 @@ from shiplap.kubernetes.volumes import has_claims
 from shiplap.scheduling import classes, pods
 from shiplap.scheduling.classes import PodClass
 from shiplap.scheduling.daemons import Daemon, daemons_of
+from shiplap.scheduling.default_spread import DefaultSpread
 from shiplap.scheduling.lanes import Catalogue, Lane, lanes_of, usable
 from shiplap.scheduling.ledger import NO_GROUND, Ground, ground_of
 from shiplap.scheduling.limits import NODES, Budget
@@ -59,7 +60,7 @@ def compile_world(snapshot: Snapshot) -> World:
     )
     storage = Storage(view) if any(map(has_claims, sorted_pods.pending)) else None
     needs = _volume_needs(storage, sorted_pods) if storage is not None else None
-    terms = _standing_terms(sorted_pods, prefer=settings.preference_policy != "Ignore")
+    terms = _standing_terms(sorted_pods, snapshot)
     pod_classes = classes.group(sorted_pods.pending, snapshot.missed_pods, needs, terms)
     daemons = daemons_of(view.daemon_sets, (pod for on_node in sorted_pods.bound.values() for pod in on_node))
     axis = _axis(pod_classes, daemons, pools)
@@ -86,9 +87,14 @@ def compile_world(snapshot: Snapshot) -> World:
     )
 
 
-def _standing_terms(sorted_pods: pods.Sorted, *, prefer: bool) -> Terms:
+def _standing_terms(sorted_pods: pods.Sorted, snapshot: Snapshot) -> Terms:
     """The terms of pods on nodes that others must keep away from."""
-    terms = Terms(prefer=prefer)
+    view, settings = snapshot.view, snapshot.settings
+    terms = Terms(
+        prefer=settings.preference_policy != "Ignore",
+        namespaces={item.metadata.name: item.metadata.labels for item in view.namespaces},
+        defaults=DefaultSpread(settings.default_spread, view) if settings.default_spread else None,
+    )
     for on_node in (*sorted_pods.bound.values(), *sorted_pods.nominated.values()):
         for pod in on_node:
             if pod.spec.affinity is not None and keeps_away(pod.spec):

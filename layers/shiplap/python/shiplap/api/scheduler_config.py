@@ -1,0 +1,86 @@
+"""The part of kube-scheduler's configuration that decides about pods which say nothing themselves: default spread.
+
+Its fields are those of kube-scheduler's PodTopologySpreadArgs, as Karpenter's SCHEDULER_CONFIG has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+import msgspec
+
+from shiplap.api.decoding import Problem
+from shiplap.kubernetes.labels import HOSTNAME, ZONE
+from shiplap.kubernetes.objects import TopologySpreadConstraint
+
+_MOST = 2**31 - 1
+
+
+class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True):
+    """Base of all parts: what is not known is refused."""
+
+
+class DefaultConstraint(_Part, frozen=True):
+    """A spread constraint without a selector: pods are selected by the Services and the controller they belong to."""
+
+    max_skew: int
+    topology_key: str
+    when_unsatisfiable: Literal["DoNotSchedule", "ScheduleAnyway"]
+    min_domains: int | None = None
+    node_affinity_policy: Literal["Honor", "Ignore"] = "Honor"
+    node_taints_policy: Literal["Honor", "Ignore"] = "Ignore"
+
+
+class PodTopologySpread(_Part, frozen=True):
+    """`defaulting_type` System stands for kube-scheduler's built-in constraints; List for those written here."""
+
+    default_constraints: tuple[DefaultConstraint, ...] = ()
+    defaulting_type: Literal["List", "System"] = "List"
+
+    def constraints(self) -> tuple[TopologySpreadConstraint, ...]:
+        """The default constraints, their selectors still open."""
+        if self.defaulting_type == "System":
+            return _SYSTEM
+        return tuple(
+            TopologySpreadConstraint(
+                item.max_skew,
+                item.topology_key,
+                item.when_unsatisfiable,
+                min_domains=item.min_domains,
+                node_affinity_policy=item.node_affinity_policy,
+                node_taints_policy=item.node_taints_policy,
+            )
+            for item in self.default_constraints
+        )
+
+    def problems(self) -> Iterator[Problem]:
+        """What kube-scheduler would refuse at its start."""
+        if self.defaulting_type == "System" and self.default_constraints:
+            yield ("defaultConstraints",), "must be empty with defaultingType System"
+        seen = set()
+        for place, item in enumerate(self.default_constraints):
+            where = ("defaultConstraints", place)
+            if not 1 <= item.max_skew <= _MOST:
+                yield (*where, "maxSkew"), f"must be 1 or more, is {item.max_skew}"
+            if not item.topology_key:
+                yield (*where, "topologyKey"), "is empty"
+            if item.min_domains is not None and item.min_domains < 1:
+                yield (*where, "minDomains"), f"must be 1 or more, is {item.min_domains}"
+            elif item.min_domains is not None and item.when_unsatisfiable != "DoNotSchedule":
+                yield (*where, "minDomains"), "needs whenUnsatisfiable DoNotSchedule"
+            if (item.topology_key, item.when_unsatisfiable) in seen:
+                yield where, f"{item.topology_key} with {item.when_unsatisfiable} is there twice"
+            seen.add((item.topology_key, item.when_unsatisfiable))
+
+
+class SchedulerConfig(_Part, frozen=True):
+    """A file of kube-scheduler's settings that plans follow."""
+
+    pod_topology_spread: PodTopologySpread = PodTopologySpread()
+
+
+_SYSTEM = (
+    TopologySpreadConstraint(3, HOSTNAME, "ScheduleAnyway"),
+    TopologySpreadConstraint(5, ZONE, "ScheduleAnyway"),
+)

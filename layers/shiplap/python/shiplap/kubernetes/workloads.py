@@ -1,0 +1,78 @@
+"""Typed views of the objects around pods that topology constraints may ask about: namespaces, Services, controllers.
+
+Apart from `objects`, because most decisions read none of them: namespaces are listed only when a pod selects them by
+their labels, the others only where a cluster has default spread constraints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from shiplap.kubernetes.objects import LabelSelector, ObjectMeta, Pod
+
+NAMESPACE_NAME = "kubernetes.io/metadata.name"
+"""The label every namespace carries: its name."""
+
+
+class _Object(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
+    """Base: camelCase on the wire, absent fields fall back to the zero value of the API."""
+
+
+class Namespace(_Object, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+
+
+class ServiceSpec(_Object, frozen=True):
+    """`selector` is empty for a Service whose endpoints somebody else keeps, or that is only a name (null then)."""
+
+    selector: dict[str, str] | None = None
+
+
+class Service(_Object, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ServiceSpec = ServiceSpec()
+
+
+class ControllerSpec(_Object, frozen=True):
+    selector: LabelSelector | None = None
+
+
+class ReplicaSet(_Object, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ControllerSpec = ControllerSpec()
+
+
+class StatefulSet(_Object, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ControllerSpec = ControllerSpec()
+
+
+class ReplicationController(_Object, frozen=True):
+    """Selects by plain labels, as a Service does."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ServiceSpec = ServiceSpec()
+
+
+def namespaces_matter(pods: Iterable[Pod]) -> bool:
+    """Whether any pod, bound or pending, selects namespaces by labels other than their names."""
+    return any(pod.spec.affinity is not None and _selects_namespaces(pod) for pod in pods)
+
+
+def by_name_only(selector: LabelSelector) -> bool:
+    """Whether a selector over namespaces asks for nothing but their names, so that it needs no other labels."""
+    expressions = selector.match_expressions
+    return selector.match_labels.keys() <= {NAMESPACE_NAME} and all(item.key == NAMESPACE_NAME for item in expressions)
+
+
+def _selects_namespaces(pod: Pod) -> bool:
+    affinity = pod.spec.affinity
+    for part in (affinity.pod_affinity, affinity.pod_anti_affinity) if affinity is not None else ():
+        if part is None:
+            continue
+        for term in (*part.required, *(entry.pod_affinity_term for entry in part.preferred)):
+            if term.namespace_selector is not None and not by_name_only(term.namespace_selector):
+                return True
+    return False
