@@ -1,0 +1,114 @@
+"""How many nodes of a NodePool may be disrupted now, and for which reason.
+
+A budget that cannot be read blocks every disruption of its pool: money can wait, a maintenance window cannot be undone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import date, datetime, timedelta
+from math import ceil
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import msgspec
+
+from shiplap.api.cron import Cron, parse_cron
+from shiplap.api.durations import budget_seconds
+from shiplap.api.types import Budget, NodePool
+from shiplap.disruption.commands import Reason
+
+TIME_ZONE = "shiplap.dev/disruption-time-zone"
+"""On a NodePool: the IANA time zone its budgets' schedules are written in; UTC without."""
+
+UNLIMITED = 1 << 31
+
+
+class Allowance(msgspec.Struct, frozen=True):
+    """`nodes` more may be disrupted; `blocking` says what holds the next one back."""
+
+    nodes: int
+    blocking: str = ""
+
+
+def allowance(pool: NodePool, reason: Reason, total: int, disrupting: int, now: float) -> Allowance:
+    """The smallest of all budgets that are active now and name this reason.
+
+    Args:
+        pool: the NodePool.
+        reason: of the disruption.
+        total: nodes of the pool that are initialised.
+        disrupting: those of the pool that are being disrupted, leaving, or not Ready: they use up the budget.
+        now: epoch seconds.
+    """
+    least = Allowance(UNLIMITED)
+    for place, budget in enumerate(pool.spec.disruption.budgets):
+        name = f"budget {place} of NodePool {pool.metadata.name}"
+        try:
+            active = is_active(budget, now, pool.metadata.annotations.get(TIME_ZONE, "UTC"))
+            most = _nodes(budget.nodes, total)
+        except ValueError as error:
+            # Whatever reasons it names: what was meant is not known.
+            return Allowance(0, f"{name} cannot be read: {error}")
+        if not active or (budget.reasons is not None and reason not in budget.reasons):
+            continue
+        left = max(most - disrupting, 0)
+        if left < least.nodes:
+            least = Allowance(left, f"{name} allows {budget.nodes} ({most} of {total}), {disrupting} are under way")
+    return least
+
+
+def is_active(budget: Budget, now: float, time_zone: str = "UTC") -> bool:
+    """Whether a budget applies at `now` (epoch seconds): always, or for its duration after each hit of its schedule.
+
+    Raises:
+        ValueError: the schedule, duration or time zone cannot be read.
+    """
+    if budget.schedule is None and budget.duration is None:
+        return True
+    if budget.schedule is None or budget.duration is None:
+        raise ValueError("a schedule needs a duration, and a duration a schedule")
+    return _hits(parse_cron(budget.schedule), now - budget_seconds(budget.duration), now, _zone(time_zone))
+
+
+def _hits(cron: Cron, after: float, until: float, zone: ZoneInfo) -> bool:
+    """Whether the schedule names a minute later than `after` and not later than `until`, both epoch seconds."""
+    day = datetime.fromtimestamp(until, zone).date()
+    first = datetime.fromtimestamp(after, zone).date()
+    while day >= first:
+        if _names(cron, day) and any(after < moment <= until for moment in _moments(cron, day, zone)):
+            return True
+        day -= timedelta(days=1)
+    return False
+
+
+def _names(cron: Cron, day: date) -> bool:
+    if day.month not in cron.months:
+        return False
+    of_month, of_week = day.day in cron.days, day.isoweekday() % 7 in cron.weekdays
+    return (of_month and of_week) if cron.any_day or cron.any_weekday else (of_month or of_week)
+
+
+def _moments(cron: Cron, day: date, zone: ZoneInfo) -> Iterable[float]:
+    for hour in sorted(cron.hours):
+        for minute in sorted(cron.minutes):
+            yield datetime(day.year, day.month, day.day, hour, minute, tzinfo=zone).timestamp()
+
+
+def _zone(name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, IsADirectoryError) as error:
+        raise ValueError(f"{name!r} is not a time zone, such as Europe/Berlin") from error
+
+
+def _nodes(written: str, total: int) -> int:
+    """A number of nodes, or a percentage of `total` rounded up."""
+    text = written.removesuffix("%")
+    if not text.isascii() or not text.isdigit():
+        raise ValueError(f"nodes {written!r} is neither a number nor a percentage")
+    number = int(text)
+    if not written.endswith("%"):
+        return number
+    if number > 100:
+        raise ValueError(f"nodes {written!r} is more than 100%")
+    return ceil(number * total / 100)

@@ -1,0 +1,172 @@
+"""Which nodes may be disrupted at all, what each costs, and what disrupting it would cost its pods."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from shiplap.api.nodeclaim import LEAVING, ClaimState, NodeClaim
+from shiplap.api.types import NodePool
+from shiplap.disruption.market import Market
+from shiplap.disruption.protection import TERMINAL, Guards, protected_by
+from shiplap.disruption.snapshot import DisruptionSnapshot, NodeHistory
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.objects import Node, Pod
+from shiplap.kubernetes.timestamps import epoch
+from shiplap.scheduling.pods import owner_kind
+from shiplap.scheduling.rooms import pair
+
+_DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+_STAYING = ("DaemonSet", "Node")
+_GOING = frozenset({ClaimState.DISRUPTING}) | LEAVING
+
+
+class Candidate(msgspec.Struct, frozen=True, eq=False):
+    """A node that may be disrupted.
+
+    `pods` are those that have to be placed elsewhere, `price` USD per hour, `cost` what disrupting it costs (1 for the
+    node itself plus what each pod's eviction does). `protected` says which pod forbids an eviction now, if any: only a
+    reason that has a deadline may pass over it. Times are epoch seconds.
+    """
+
+    node: Node
+    claim: NodeClaim
+    pool: NodePool
+    history: NodeHistory
+    pods: tuple[Pod, ...]
+    price: float
+    cost: float
+    protected: str = ""
+
+    @property
+    def name(self) -> str:
+        """The Node's."""
+        return self.node.metadata.name
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is lost with it: no pod has to move, or none whose eviction costs anything."""
+        return self.cost <= 1
+
+    @property
+    def savings_ratio(self) -> float:
+        """Price per disruption cost: the higher, the more a disruption is worth."""
+        return self.price / self.cost
+
+    @property
+    def grace(self) -> str | None:
+        """The claim's terminationGracePeriod: with one, protected pods have a deadline."""
+        return self.pool.spec.template.spec.termination_grace_period
+
+    @property
+    def born_at(self) -> float:
+        """When the claim was created."""
+        return self.claim.created_at or epoch(self.node.metadata.creation_timestamp or "1970-01-01T00:00:00Z")
+
+
+class Survey(msgspec.Struct, frozen=True, eq=False):
+    """All nodes of the pools sorted out: candidates by name, and for every other node why it is none.
+
+    `going` are the nodes that are being disrupted or deleted already.
+    """
+
+    candidates: tuple[Candidate, ...]
+    excluded: Mapping[str, str]
+    going: frozenset[str] = frozenset()
+
+
+def survey(snapshot: DisruptionSnapshot, market: Market, guards: Guards, nominated: frozenset[str]) -> Survey:
+    """Sort the cluster's nodes.
+
+    Args:
+        snapshot: the decision's world.
+        market: prices of its pools.
+        guards: its PodDisruptionBudgets.
+        nominated: names of nodes that pending pods are on their way to.
+    """
+    view = snapshot.scheduling.view
+    paired, waiting = pair(view.nodes, snapshot.scheduling.claims)
+    on_node: dict[str, list[Pod]] = {}
+    for pod in view.pods:
+        if pod.spec.node_name:
+            on_node.setdefault(pod.spec.node_name, []).append(pod)
+    pools = {pool.metadata.name: pool for pool in snapshot.scheduling.manifests.node_pools}
+    histories = {history.node: history for history in snapshot.histories}
+    now = snapshot.scheduling.now
+    candidates = []
+    excluded = {claim.name: "has no Node yet" for claim in waiting if claim.state is not ClaimState.PLANNED}
+    for node in sorted(view.nodes, key=lambda item: item.metadata.name):
+        name = node.metadata.name
+        claim = paired.get(name)
+        if claim is None and labels.NODE_POOL not in node.metadata.labels:
+            continue  # not ours: no word about it either
+        pool = pools.get(node.metadata.labels.get(labels.NODE_POOL, ""))
+        reason = _excluded(node, claim, pool, name in snapshot.busy, name in nominated)
+        if reason or claim is None or pool is None:
+            excluded[name] = reason
+            continue
+        pods = on_node.get(name, [])
+        moving = tuple(sorted(filter(moves, pods), key=lambda pod: pod.key))
+        candidates.append(
+            Candidate(
+                node,
+                claim,
+                pool,
+                histories.get(name, NodeHistory(name)),
+                moving,
+                market.price_of(pool.metadata.name, node),
+                1.0 + sum(max(0.0, eviction_cost(pod)) for pod in moving),
+                _first_protected(pods, guards, now),
+            )
+        )
+    going = frozenset(
+        node.metadata.name
+        for node in view.nodes
+        if node.metadata.deletion_timestamp
+        or ((claim := paired.get(node.metadata.name)) is not None and claim.state in _GOING)
+    )
+    return Survey(tuple(candidates), excluded, going)
+
+
+def moves(pod: Pod) -> bool:
+    """Whether a pod would need room elsewhere if its node went."""
+    if pod.status.phase in TERMINAL or owner_kind(pod) in _STAYING:
+        return False
+    return not pod.metadata.deletion_timestamp or owner_kind(pod) == "StatefulSet"
+
+
+def eviction_cost(pod: Pod) -> float:
+    """Karpenter's: 1, more for pods whose deletion cost or priority is high, within [-10, 10]."""
+    try:
+        deletion_cost = int(pod.metadata.annotations.get(_DELETION_COST, "0"))
+    except ValueError:
+        deletion_cost = 0
+    return min(max(1.0 + deletion_cost / 2**27 + pod.spec.priority / 2**25, -10.0), 10.0)
+
+
+def _excluded(node: Node, claim: NodeClaim | None, pool: NodePool | None, busy: bool, nominated: bool) -> str:  # noqa: FBT001, PLR0911
+    """Why a node of a pool is no candidate for anything, or nothing."""
+    meta = node.metadata
+    if claim is None:
+        return "has no NodeClaim: it is left alone"
+    if pool is None:
+        return f"NodePool {meta.labels.get(labels.NODE_POOL, '')!r} is not known: the node is left alone"
+    if meta.deletion_timestamp or claim.state in LEAVING:
+        return "is being deleted"
+    if busy or claim.state is ClaimState.DISRUPTING:
+        return "is part of a disruption command under way"
+    if meta.labels.get(labels.INITIALIZED) != "true":
+        return "is not initialized"
+    if meta.annotations.get(labels.DO_NOT_DISRUPT) == "true":
+        return f"has the annotation {labels.DO_NOT_DISRUPT}=true"
+    if nominated:
+        return "is nominated for a pending pod"
+    return ""
+
+
+def _first_protected(pods: Sequence[Pod], guards: Guards, now: float) -> str:
+    for pod in sorted(pods, key=lambda item: item.key):
+        if reason := protected_by(pod, guards, now):
+            return reason
+    return ""

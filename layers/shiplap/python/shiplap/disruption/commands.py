@@ -1,0 +1,64 @@
+"""Commands: which nodes go, what takes their place, and how far each command has come.
+
+A command is written before anything is done and moves by conditional writes, so that a function may die between any
+two of its steps: the next one reads where it stands.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from shiplap.scheduling.plan import PlannedClaim
+
+
+class Reason(StrEnum):
+    """Why a node is disrupted; budgets name the first three."""
+
+    EMPTY = "Empty"
+    DRIFTED = "Drifted"
+    UNDERUTILIZED = "Underutilized"
+    EXPIRED = "Expired"
+    UNHEALTHY = "Unhealthy"
+
+
+class Method(StrEnum):
+    """How a command was found."""
+
+    EMPTINESS = "emptiness"
+    STATIC_DRIFT = "static-drift"
+    DRIFT = "drift"
+    EXPIRATION = "expiration"
+    CONSOLIDATION = "consolidation"
+    CLIMB_BACK = "climb-back"
+
+
+class Proposal(msgspec.Struct, frozen=True, rename="camel"):
+    """A command that has been decided and not begun. Money in USD per hour.
+
+    `nodes` are sorted by name; `replacements` have to be ready before the nodes go. `moved` counts the pods that lose
+    their node; `detail` says in words why.
+    """
+
+    reason: Reason
+    method: Method
+    nodes: tuple[str, ...]
+    replacements: tuple[PlannedClaim, ...] = ()
+    savings_hourly: float = 0.0
+    moved: int = 0
+    detail: str = ""
+
+
+class Blocked(msgspec.Struct, frozen=True, rename="camel", order=True):
+    """A node that is not disrupted, and what stands in the way."""
+
+    node: str
+    reason: str
+
+
+class Decision(msgspec.Struct, frozen=True, rename="camel"):
+    """What one disruption decision concluded; commands in the order they are to begin, `blocked` by node."""
+
+    commands: tuple[Proposal, ...] = ()
+    blocked: tuple[Blocked, ...] = ()

@@ -1,0 +1,254 @@
+"""The disruption decision: which nodes go now, what replaces them, and for every other node what stands in the way.
+
+Methods in order: empty nodes, then expired and drifted ones, then consolidation, which waits while the others act. All
+of them draw on one budget per NodePool.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from shiplap.api.durations import seconds_or_never
+from shiplap.api.template_hash import pool_hash
+from shiplap.api.types import NodePool
+from shiplap.disruption.budgets import allowance
+from shiplap.disruption.candidates import Candidate, Survey, survey
+from shiplap.disruption.commands import Blocked, Decision, Method, Proposal, Reason
+from shiplap.disruption.components import split
+from shiplap.disruption.consolidation import Consolidator, PoolTotals
+from shiplap.disruption.drift import drifted, tiers_of
+from shiplap.disruption.market import Market, market_of
+from shiplap.disruption.protection import guards_of
+from shiplap.disruption.simulation import Simulator
+from shiplap.disruption.snapshot import DisruptionSnapshot, NodeHistory
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.objects import Node
+
+
+def decide(snapshot: DisruptionSnapshot) -> Decision:
+    """Decide what to disrupt. A pure function of the snapshot.
+
+    Raises:
+        InvalidInput: as `planner.plan`.
+    """
+    return _Decider(snapshot).run()
+
+
+class _Decider:
+    def __init__(self, snapshot: DisruptionSnapshot) -> None:
+        self.snapshot = snapshot
+        self.now = snapshot.scheduling.now
+        self.market = market_of(snapshot.scheduling)
+        guards = guards_of(snapshot.pod_disruption_budgets, snapshot.scheduling.view.pods)
+        self.simulator = Simulator(snapshot.scheduling, self._fresh())
+        self.survey: Survey = survey(snapshot, self.market, guards, self.simulator.nominated)
+        self.blocked: dict[str, str] = dict(self.survey.excluded)
+        self.totals, self.disrupting = _counts(snapshot.scheduling.view.nodes, self.survey, snapshot.busy)
+        self.taken: Counter[str] = Counter()
+
+    def run(self) -> Decision:
+        commands = self._emptiness()
+        left = [item for item in self.survey.candidates if not _among(item, commands)]
+        replaced = self._replace(left)
+        commands += replaced
+        left = [item for item in left if not _among(item, replaced)]
+        if not replaced:
+            commands += self._consolidate(left)
+        gone = {node for command in commands for node in command.nodes}
+        blocked = tuple(Blocked(name, reason) for name, reason in sorted(self.blocked.items()) if name not in gone)
+        return Decision(tuple(commands), blocked)
+
+    def _emptiness(self) -> list[Proposal]:
+        """All empty nodes that the budgets allow, in one command."""
+        empty = [item for item in self.survey.candidates if item.empty and self._may_consolidate(item)]
+        allowed = self._allowed(sorted(empty, key=lambda item: (-item.price, item.name)), Reason.EMPTY)
+        if not allowed:
+            return []
+        self._take(allowed)
+        names = tuple(sorted(item.name for item in allowed))
+        savings = round(sum(item.price for item in allowed), 6)
+        return [Proposal(Reason.EMPTY, Method.EMPTINESS, names, (), savings, 0, "no pod needs them")]
+
+    def _replace(self, candidates: Sequence[Candidate]) -> list[Proposal]:
+        """Expired and drifted nodes, whatever it costs, each with its replacements."""
+        reasons = self._outdated(candidates)
+        movable = []
+        for item in candidates:
+            if item.name not in reasons:
+                continue
+            if item.protected and item.grace is None:
+                self.blocked[item.name] = item.protected
+            else:
+                movable.append(item)
+        proposals = []
+        for reason in (Reason.EXPIRED, Reason.DRIFTED):
+            due = [item for item in movable if reasons[item.name][0] is reason]
+            due.sort(key=lambda item: (not item.empty, item.history.drifted_at, item.born_at, item.name))
+            proposals += self._relocate(due, reason, reasons)
+        return proposals
+
+    def _relocate(
+        self, due: Sequence[Candidate], reason: Reason, reasons: Mapping[str, tuple[Reason, str]]
+    ) -> list[Proposal]:
+        """Commands for these nodes; one whose pods have no place elsewhere stays, and takes nobody's turn."""
+        waiting = list(due)
+        while some := self._allowed(waiting, reason):
+            relocation = self.simulator.without([item.name for item in some])
+            if not relocation.stuck:
+                self._take(some)
+                return [
+                    Proposal(
+                        reason,
+                        Method.EXPIRATION if reason is Reason.EXPIRED else Method.DRIFT,
+                        tuple(item.name for item in part.nodes),
+                        part.claims,
+                        round(part.paid - sum(claim.launch.price for claim in part.claims), 6),
+                        part.moved,
+                        "; ".join(sorted({reasons[item.name][1] for item in part.nodes})),
+                    )
+                    for part in split(relocation, some)
+                ]
+            self.blocked |= relocation.stuck
+            waiting = [item for item in waiting if item.name not in relocation.stuck]
+        return []
+
+    def _outdated(self, candidates: Sequence[Candidate]) -> dict[str, tuple[Reason, str]]:
+        """Nodes that have expired or drifted, and why."""
+        tiers = {}
+        hashes = {}
+        for pool in self.snapshot.scheduling.manifests.node_pools:
+            mine = [item for item in candidates if item.pool is pool]
+            if mine:
+                tiers[pool.metadata.name] = tiers_of(pool, self.market, mine)
+                hashes[pool.metadata.name] = pool_hash(pool)
+        found: dict[str, tuple[Reason, str]] = {}
+        for item in candidates:
+            name = item.pool.metadata.name
+            expires_s = seconds_or_never(item.pool.spec.template.spec.expire_after)
+            if expires_s is not None and self.now - item.born_at > expires_s:
+                found[item.name] = (Reason.EXPIRED, f"older than {item.pool.spec.template.spec.expire_after}")
+            elif why := drifted(item, self.market, tiers[name], hashes[name], self.now):
+                found[item.name] = (Reason.DRIFTED, why)
+        return found
+
+    def _consolidate(self, candidates: Sequence[Candidate]) -> list[Proposal]:
+        eligible = [item for item in candidates if not item.empty and self._may_consolidate(item)]
+        allowed = {}
+        for pool in self.snapshot.scheduling.manifests.node_pools:
+            allowed[pool.metadata.name] = self._left(pool, Reason.UNDERUTILIZED)[0]
+        totals = self._pool_totals()
+        found = Consolidator(self.simulator, self.market, totals, self.snapshot.settings).search(eligible, allowed)
+        self.blocked |= found.refused
+        taken = {node for proposal in found.proposals for node in proposal.nodes}
+        for item in eligible:
+            if item.name not in taken and item.name not in self.blocked:
+                left, why = self._left(item.pool, Reason.UNDERUTILIZED)
+                self.blocked[item.name] = why if not left else "removing it now saves less than what is done instead"
+        return list(found.proposals)
+
+    def _may_consolidate(self, item: Candidate) -> bool:
+        """Whether the pool's policy lets a node go for money; if not, the reason is noted."""
+        reason = _unconsolidatable(item, self.market, self.now, self.snapshot.settings.settle_s) or item.protected
+        if reason:
+            self.blocked[item.name] = reason
+        return not reason
+
+    def _fresh(self) -> frozenset[str]:
+        """Nodes that must not take moved pods: they have not settled themselves."""
+        snapshot = self.snapshot
+        pools = {pool.metadata.name: pool for pool in snapshot.scheduling.manifests.node_pools}
+        histories = {history.node: history for history in snapshot.histories}
+        fresh = set()
+        for node in snapshot.scheduling.view.nodes:
+            pool = pools.get(node.metadata.labels.get(labels.NODE_POOL, ""))
+            if pool is None:
+                continue
+            if node.metadata.labels.get(labels.INITIALIZED) != "true":
+                fresh.add(node.metadata.name)
+            after_s = seconds_or_never(pool.spec.disruption.consolidate_after)
+            history = histories.get(node.metadata.name)
+            if after_s and history is not None and self.now - _quiet_since(history) < after_s:
+                fresh.add(node.metadata.name)
+        return frozenset(fresh)
+
+    def _left(self, pool: NodePool, reason: Reason) -> tuple[int, str]:
+        """How many more nodes of a pool may go, and which budget says so."""
+        name = pool.metadata.name
+        limit = allowance(pool, reason, self.totals[name], self.disrupting[name], self.now)
+        return max(limit.nodes - self.taken[name], 0), limit.blocking
+
+    def _allowed(self, ordered: Sequence[Candidate], reason: Reason) -> list[Candidate]:
+        """The first of these nodes that the budgets allow; for the others the budget is noted as the reason."""
+        used: Counter[str] = Counter()
+        allowed = []
+        for item in ordered:
+            left, why = self._left(item.pool, reason)
+            name = item.pool.metadata.name
+            if used[name] < left:
+                used[name] += 1
+                allowed.append(item)
+            else:
+                self.blocked[item.name] = f"no allowed disruptions for {reason}: {why}"
+        return allowed
+
+    def _take(self, some: Sequence[Candidate]) -> None:
+        self.taken.update(item.pool.metadata.name for item in some)
+
+    def _pool_totals(self) -> dict[str, PoolTotals]:
+        totals: dict[str, PoolTotals] = {}
+        for item in self.survey.candidates:
+            known = totals.get(item.pool.metadata.name, PoolTotals(0.0, 0.0))
+            totals[item.pool.metadata.name] = PoolTotals(known.price + item.price, known.cost + item.cost)
+        return totals
+
+
+def _unconsolidatable(item: Candidate, market: Market, now: float, settle_s: float) -> str:  # noqa: PLR0911 - a list of reasons
+    """Why a node cannot be removed for money, or nothing."""
+    disruption, marks, pool = item.pool.spec.disruption, item.node.metadata.labels, item.pool.metadata.name
+    if item.pool.spec.replicas is not None:
+        return f"NodePool {pool} is static"
+    after_s = seconds_or_never(disruption.consolidate_after)
+    if after_s is None:
+        return f"NodePool {pool} has consolidation disabled"
+    since = now - _quiet_since(item.history)
+    if since < after_s:
+        return f"its pods changed {since:.0f} s ago, consolidateAfter is {disruption.consolidate_after}"
+    if item.empty:
+        return ""
+    if disruption.consolidation_policy == "WhenEmpty":
+        return f"NodePool {pool} has policy WhenEmpty but the node is not empty"
+    for key in (labels.INSTANCE_TYPE, labels.CAPACITY_TYPE, labels.ZONE):
+        if key not in marks:
+            return f"the node lacks the label {key}"
+    if market.type_of(pool, marks[labels.INSTANCE_TYPE]) is None:
+        return f"instance type {marks[labels.INSTANCE_TYPE]} not found in the catalogue of NodePool {pool}"
+    if settle_s and now - item.history.moved_in_at < settle_s:
+        return f"its pods were moved here {now - item.history.moved_in_at:.0f} s ago and stay for {settle_s:.0f} s"
+    if starting := next((pod for pod in item.pods if pod.status.phase == "Pending"), None):
+        return f"pod {starting.key} has not started on it yet"
+    return ""
+
+
+def _quiet_since(history: NodeHistory) -> float:
+    return max(history.initialized_at, history.last_pod_event_at)
+
+
+def _among(item: Candidate, commands: Sequence[Proposal]) -> bool:
+    return any(item.name in command.nodes for command in commands)
+
+
+def _counts(nodes: Sequence[Node], found: Survey, busy: frozenset[str]) -> tuple[Counter[str], Counter[str]]:
+    """Initialised nodes by NodePool, and how many of them are on their way out or not Ready."""
+    total: Counter[str] = Counter()
+    disrupting: Counter[str] = Counter()
+    for node in nodes:
+        pool = node.metadata.labels.get(labels.NODE_POOL, "")
+        if not pool or node.metadata.labels.get(labels.INITIALIZED) != "true":
+            continue
+        total[pool] += 1
+        ready = all(item.status == "True" for item in node.status.conditions if item.type == "Ready")
+        going = node.metadata.name in found.going or node.metadata.name in busy
+        if not ready or going:
+            disrupting[pool] += 1
+    return total, disrupting

@@ -1,0 +1,87 @@
+"""What keeps a pod, and with it its node, where it is: the do-not-disrupt annotation and PodDisruptionBudgets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from shiplap.api.durations import go_seconds
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.disruption_budgets import PodDisruptionBudget, allowed, is_ready, of_pods
+from shiplap.kubernetes.objects import Pod, Taint
+from shiplap.kubernetes.taints import untolerated
+from shiplap.kubernetes.timestamps import epoch
+from shiplap.scheduling.pods import owner_kind
+
+TERMINAL = ("Succeeded", "Failed")
+_DISRUPTED = Taint(labels.DISRUPTED_TAINT, "NoSchedule")
+
+
+class Guards(msgspec.Struct, frozen=True, eq=False):
+    """The PodDisruptionBudgets of a cluster, looked up by pod: `namespace/name` of the pod to its budgets.
+
+    `exhausted` names the budgets that allow no disruption now, with the reason where one cannot be read.
+    """
+
+    by_pod: Mapping[str, tuple[PodDisruptionBudget, ...]]
+    exhausted: Mapping[str, str]
+
+
+def guards_of(budgets: Sequence[PodDisruptionBudget], pods: Sequence[Pod]) -> Guards:
+    """Evaluate all budgets over all pods of the cluster; one that cannot be read allows nothing."""
+    by_pod: dict[str, tuple[PodDisruptionBudget, ...]] = {}
+    exhausted: dict[str, str] = {}
+    for budget in sorted(budgets, key=lambda item: item.key):
+        try:
+            covered = [pod for pod in of_pods((budget,), pods)[budget.key] if pod.status.phase not in TERMINAL]
+            if allowed(budget, covered) < 1:
+                exhausted[budget.key] = ""
+        except ValueError as error:
+            covered = [pod for pod in pods if (pod.metadata.namespace or "default") == budget.metadata.namespace]
+            exhausted[budget.key] = f": {error}"
+        for pod in covered:
+            by_pod[pod.key] = (*by_pod.get(pod.key, ()), budget)
+    return Guards(by_pod, exhausted)
+
+
+def do_not_disrupt(pod: Pod, now: float) -> bool:
+    """Whether the annotation protects a pod now: `true`, or a duration since its start that has not passed.
+
+    A value that is neither, a negative or a zero duration, protects nothing.
+    """
+    value = pod.metadata.annotations.get(labels.DO_NOT_DISRUPT)
+    if value is None:
+        return False
+    if value == "true":
+        return True
+    try:
+        lasts_s = go_seconds(value)
+    except ValueError:
+        return False
+    if lasts_s <= 0:
+        return False
+    return not pod.status.start_time or now < epoch(pod.status.start_time) + lasts_s
+
+
+def protected_by(pod: Pod, guards: Guards, now: float) -> str:
+    """What forbids to evict this pod now, or nothing. Finished and terminating pods are protected by nothing."""
+    if pod.status.phase in TERMINAL or pod.metadata.deletion_timestamp:
+        return ""
+    if do_not_disrupt(pod, now):
+        value = pod.metadata.annotations[labels.DO_NOT_DISRUPT]
+        return f"pod {pod.key} has the annotation {labels.DO_NOT_DISRUPT}={value}"
+    if owner_kind(pod) == "Node" or untolerated((_DISRUPTED,), pod.spec.tolerations) is None:
+        return ""
+    budgets = guards.by_pod.get(pod.key, ())
+    if len(budgets) > 1:
+        names = ", ".join(budget.key for budget in budgets)
+        return f"pod {pod.key} has several PodDisruptionBudgets ({names}), which evictions do not support"
+    for budget in budgets:
+        if budget.key in guards.exhausted and not _exempt(budget, pod):
+            return f"pdb {budget.key} prevents the eviction of pod {pod.key}{guards.exhausted[budget.key]}"
+    return ""
+
+
+def _exempt(budget: PodDisruptionBudget, pod: Pod) -> bool:
+    return budget.spec.unhealthy_pod_eviction_policy == "AlwaysAllow" and not is_ready(pod)

@@ -1,0 +1,48 @@
+"""The snapshot of a disruption decision: the scheduling snapshot, and what only disruption looks at."""
+
+from __future__ import annotations
+
+import msgspec
+
+from shiplap.kubernetes.disruption_budgets import PodDisruptionBudget
+from shiplap.scheduling.snapshot import Snapshot
+
+
+class NodeHistory(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the objects of the moment do not tell about a node. Times are epoch seconds, 0 where nothing is known.
+
+    `last_pod_event_at` is when a pod last came or went, `drifted_at` when the node was first seen to have drifted,
+    `moved_in_at` when a disruption command last moved pods onto it.
+    """
+
+    node: str
+    initialized_at: float = 0.0
+    last_pod_event_at: float = 0.0
+    drifted_at: float = 0.0
+    moved_in_at: float = 0.0
+
+
+class DisruptionSettings(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Knobs of a disruption decision.
+
+    `least_saving_per_pod` (USD per hour) is what moving one pod has to save at least; `settle_s` how long pods that a
+    command moved are left where they are. `spot_to_spot` allows replacing spot nodes by cheaper spot nodes.
+    """
+
+    spot_to_spot: bool = True
+    least_saving_per_pod: float = 0.0
+    settle_s: float = 0.0
+
+
+class DisruptionSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One disruption decision's world.
+
+    `scheduling.claims` hold every claim that has a node or is on its way to one. `busy` names the nodes that commands
+    under way have taken, as nodes to remove or as replacements.
+    """
+
+    scheduling: Snapshot
+    pod_disruption_budgets: tuple[PodDisruptionBudget, ...] = ()
+    histories: tuple[NodeHistory, ...] = ()
+    busy: frozenset[str] = frozenset()
+    settings: DisruptionSettings = DisruptionSettings()

@@ -1,0 +1,172 @@
+"""A small language for disruption cases: given nodes with their claims and pods, expect commands and what blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from shiplap.api.nodeclaim import ClaimState, NodeClaim
+from shiplap.api.types import Manifests, NodePool
+from shiplap.disruption.commands import Decision, Proposal
+from shiplap.disruption.decide import decide
+from shiplap.disruption.snapshot import DisruptionSettings, DisruptionSnapshot, NodeHistory
+from shiplap.instances.types import InstanceType
+from shiplap.kubernetes.disruption_budgets import PodDisruptionBudget
+from shiplap.kubernetes.objects import DaemonSet, Node, Pod
+from shiplap.scheduling.snapshot import ClusterView, NodeClassCatalog, SchedulingSettings, Snapshot
+from tests.conformance import given as scheduling
+from tests.conformance.catalogues import Z1
+from tests.conformance.given import NOW
+
+BORN = "2027-01-14T00:00:00Z"
+"""About eight hours before NOW."""
+ANY_NUMBER = ({"nodes": "100%"},)
+
+
+def pool(
+    name: str = "default",
+    *rules: Mapping[str, Any],
+    budgets: Sequence[Mapping[str, Any]] = ANY_NUMBER,
+    policy: str = "WhenEmptyOrUnderutilized",
+    after: str = "0s",
+    expire_after: str = "Never",
+    grace: str | None = None,
+    annotations: Mapping[str, str] | None = None,
+    **fields: Any,
+) -> NodePool:
+    """A NodePool that allows every disruption at once, unless told otherwise."""
+    plain = msgspec.to_builtins(scheduling.pool(name, *rules, **fields))
+    disruption = {"budgets": list(budgets), "consolidationPolicy": policy, "consolidateAfter": after}
+    plain["spec"]["disruption"] = disruption
+    plain["spec"]["template"]["spec"]["expireAfter"] = expire_after
+    plain["metadata"]["annotations"] = dict(annotations or {})
+    if grace is not None:
+        plain["spec"]["template"]["spec"]["terminationGracePeriod"] = grace
+    return msgspec.convert(plain, NodePool)
+
+
+@dataclass
+class Standing:
+    """A node with its claim."""
+
+    node: Node
+    claim: NodeClaim | None
+
+
+def standing(
+    name: str,
+    kind: str = "default-instance-type",
+    *,
+    pool: str = "default",
+    zone: str = Z1,
+    capacity_type: str = "on-demand",
+    born: str = BORN,
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+    claim_annotations: Mapping[str, str] | None = None,
+    claimed: bool = True,
+    state: ClaimState = ClaimState.INITIALIZED,
+    created_at: float = NOW - 8 * 3600,
+    **fields: Any,
+) -> Standing:
+    """A running node of a NodePool, of the type and offering given."""
+    marks = {
+        "node.kubernetes.io/instance-type": kind,
+        "topology.kubernetes.io/zone": zone,
+        "karpenter.sh/capacity-type": capacity_type,
+        "kubernetes.io/arch": "amd64",
+        "kubernetes.io/os": "linux",
+        **(labels or {}),
+    }
+    marks = {key: value for key, value in marks.items() if value}
+    body = scheduling.node(name, pool=pool, labels=marks, born=born, **fields)
+    if annotations:
+        body = msgspec.structs.replace(
+            body, metadata=msgspec.structs.replace(body.metadata, annotations=dict(annotations))
+        )
+    claim = NodeClaim(
+        cluster="test",
+        name=f"claim-{name}",
+        node_pool=pool,
+        node_class="default",
+        state=state,
+        node_name=name,
+        created_at=created_at,
+        annotations=dict(claim_annotations or {}),
+    )
+    return Standing(body, claim if claimed else None)
+
+
+def pdb(name: str, allowed: int | None = None, **labels: str) -> PodDisruptionBudget:
+    """A budget over the pods with these labels; without `allowed` it tolerates none to be missing."""
+    body: dict[str, Any] = {
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"selector": {"matchLabels": labels}, "maxUnavailable": 0},
+    }
+    if allowed is not None:
+        body["status"] = {"disruptionsAllowed": allowed}
+    return msgspec.convert(body, PodDisruptionBudget)
+
+
+@dataclass
+class Verdict:
+    """A decision with the questions cases ask of it."""
+
+    decision: Decision
+
+    @property
+    def commands(self) -> tuple[Proposal, ...]:
+        return self.decision.commands
+
+    @property
+    def command(self) -> Proposal:
+        """The only command."""
+        assert len(self.commands) == 1, self.decision
+        return self.commands[0]
+
+    @property
+    def removed(self) -> set[str]:
+        return {name for command in self.commands for name in command.nodes}
+
+    def blocked(self, name: str) -> str:
+        """Why a node is not disrupted; empty when nothing is said of it."""
+        return next((entry.reason for entry in self.decision.blocked if entry.node == name), "")
+
+
+def disrupted(
+    *nodes: Standing,
+    pods: Sequence[Pod] = (),
+    pools: Sequence[NodePool] | None = None,
+    types: Sequence[InstanceType] = (),
+    budgets: Sequence[PodDisruptionBudget] = (),
+    daemon_sets: Sequence[DaemonSet] = (),
+    histories: Sequence[NodeHistory] = (),
+    busy: Sequence[str] = (),
+    now: float = NOW,
+    settings: DisruptionSettings | None = None,
+    scheduling_settings: SchedulingSettings | None = None,
+) -> Verdict:
+    """What a cluster of these nodes would be told to give up."""
+    snapshot = Snapshot(
+        cluster="test",
+        now=now,
+        view=ClusterView(tuple(pods), tuple(item.node for item in nodes), tuple(daemon_sets)),
+        claims=tuple(item.claim for item in nodes if item.claim is not None),
+        manifests=Manifests(node_pools=tuple(pools) if pools is not None else (pool(),)),
+        catalogs=(NodeClassCatalog("default", tuple(types)),),
+        settings=scheduling_settings or SchedulingSettings(),
+    )
+    return Verdict(
+        decide(
+            DisruptionSnapshot(
+                scheduling=snapshot,
+                pod_disruption_budgets=tuple(budgets),
+                histories=tuple(histories),
+                busy=frozenset(busy),
+                settings=settings or DisruptionSettings(),
+            )
+        )
+    )

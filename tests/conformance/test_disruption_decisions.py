@@ -1,0 +1,494 @@
+"""Emptiness, drift, expiration, consolidation and budgets: what is given up, what replaces it, what blocks the rest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from shiplap.api.nodeclaim import ClaimState
+from shiplap.api.template_hash import marks_of
+from shiplap.disruption.commands import Reason
+from shiplap.disruption.snapshot import DisruptionSettings, NodeHistory
+from shiplap.instances.types import InstanceType
+from shiplap.kubernetes.objects import Pod
+from tests.conformance.catalogues import Z1, Z2, Z3, fake_type
+from tests.conformance.disruptions import Standing, disrupted, pdb, pool, standing
+from tests.conformance.given import NOW, pods, rule
+from tests.conformance.given import pod as new_pod
+
+SMALL = fake_type("small", cpu="4", memory="8Gi", pods="20", price=1.0)
+LARGE = fake_type("large", cpu="16", memory="32Gi", pods="50", price=4.0)
+BOTH = (SMALL, LARGE)
+ON_DEMAND = rule("karpenter.sh/capacity-type", "In", "on-demand")
+
+
+def small(name: str, **fields: Any) -> Standing:
+    return standing(name, "small", cpu="3900m", memory="8000Mi", pods="20", **fields)
+
+
+def large(name: str, **fields: Any) -> Standing:
+    return standing(name, "large", cpu="15900m", memory="32000Mi", pods="50", **fields)
+
+
+def pod(name: str, node: str = "", cpu: str = "1", **fields: Any) -> Pod:
+    return new_pod(name, node=node, cpu=cpu, **fields)
+
+
+# Emptiness
+
+
+@pytest.mark.parametrize(("nodes", "gone"), [("100%", 10), ("0%", 0), ("30%", 3)])
+def test_173_budgets_bound_how_many_empty_nodes_go(nodes: str, gone: int) -> None:
+    verdict = disrupted(
+        *(small(f"n{place}") for place in range(10)), pools=[pool(budgets=[{"nodes": nodes}])], types=BOTH
+    )
+    assert len(verdict.removed) == gone
+    assert len(verdict.decision.blocked) == 10 - gone
+
+
+def test_173_every_pool_has_its_own_budget() -> None:
+    nodes = [small(f"p{p}-{place}", pool=f"p{p}") for p in range(10) for place in range(3)]
+    verdict = disrupted(*nodes, pools=[pool(f"p{p}", budgets=[{"nodes": "50%"}]) for p in range(10)], types=BOTH)
+    assert len(verdict.removed) == 20
+
+
+@pytest.mark.parametrize(("value", "gone"), [("true", set()), ("false", {"n"})])
+def test_179_the_annotation_keeps_an_empty_node(value: str, gone: set[str]) -> None:
+    verdict = disrupted(small("n", annotations={"karpenter.sh/do-not-disrupt": value}), types=BOTH)
+    assert verdict.removed == gone
+
+
+def test_181_an_empty_node_that_a_pending_pod_will_use_stays() -> None:
+    verdict = disrupted(small("n"), pods=[pod("waits")], types=BOTH)
+    assert verdict.removed == set()
+    assert "nominated" in verdict.blocked("n")
+
+
+def test_183_several_empty_nodes_go_in_one_command() -> None:
+    verdict = disrupted(small("a"), small("b"), types=BOTH)
+    assert verdict.command.nodes == ("a", "b")
+    assert verdict.command.reason is Reason.EMPTY
+    assert verdict.command.savings_hourly == 2.0
+    assert verdict.command.replacements == ()
+
+
+def test_183_nodes_of_static_pools_stay() -> None:
+    verdict = disrupted(small("a"), pools=[pool(replicas=1)], types=BOTH)
+    assert verdict.removed == set()
+    assert "static" in verdict.blocked("a")
+
+
+def test_171_a_budget_that_cannot_be_read_blocks_its_pool_visibly() -> None:
+    verdict = disrupted(
+        small("a"),
+        small("b", pool="other"),
+        pools=[pool(budgets=[{"nodes": "1000a%"}]), pool("other")],
+        types=BOTH,
+    )
+    assert verdict.removed == {"b"}
+    assert "1000a%" in verdict.blocked("a")
+
+
+def test_a_daemon_pod_does_not_fill_a_node() -> None:
+    verdict = disrupted(small("a"), pods=[pod("agent", "a", owner="agent")], types=BOTH)
+    assert verdict.removed == {"a"}
+
+
+# Consolidation
+
+
+def test_185_an_expensive_node_with_one_small_pod_is_replaced_by_another_type() -> None:
+    verdict = disrupted(large("a"), pods=[pod("p", "a")], pools=[pool("default", ON_DEMAND)], types=BOTH)
+    command = verdict.command
+    assert command.reason is Reason.UNDERUTILIZED
+    assert [claim.instance_types for claim in command.replacements] == [("small",)]
+    assert command.savings_hourly == pytest.approx(3.0)
+    assert command.moved == 1
+
+
+def test_201_of_two_equal_nodes_only_the_one_with_fewest_pods_goes() -> None:
+    verdict = disrupted(small("a"), small("b"), pods=[pod("p1", "a"), pod("p2", "b"), pod("p3", "b")], types=BOTH)
+    assert verdict.command.nodes == ("a",)
+    assert verdict.command.replacements == ()
+
+
+def test_191_the_dearest_zone_decides_whether_spot_saves() -> None:
+    kind = fake_type("cheap", cpu="4", memory="8Gi", price=9.0)
+    prices = {Z1: 1.0, Z2: 0.2, Z3: 0.4}
+    spread = InstanceType(
+        **{field: getattr(kind, field) for field in kind.__struct_fields__ if field != "offerings"},
+        offerings=tuple(type(kind.offerings[0])(zone, "spot", price) for zone, price in prices.items()),
+    )
+    verdict = disrupted(
+        standing("a", "half", cpu="3900m", memory="8000Mi"),
+        pods=[pod("p", "a")],
+        types=[fake_type("half", cpu="4", memory="8Gi", price=0.5, offerings=(("on-demand", Z1),)), spread],
+    )
+    assert verdict.removed == set()
+    assert "cheaper" in verdict.blocked("a")
+
+
+def _ladder(number: int) -> list[InstanceType]:
+    return [
+        fake_type(f"t{place:02}", cpu="4", memory="8Gi", pods="20", price=0.1 * (place + 1), offerings=(("spot", Z1),))
+        for place in range(number)
+    ]
+
+
+def test_187_spot_is_replaced_by_the_fifteen_cheapest_types() -> None:
+    verdict = disrupted(
+        standing("a", "t19", capacity_type="spot", cpu="3900m", memory="8000Mi"),
+        pods=[pod("p", "a")],
+        types=_ladder(20),
+    )
+    assert verdict.command.replacements[0].instance_types == tuple(f"t{place:02}" for place in range(15))
+
+
+def test_187_spot_with_too_few_cheaper_types_stays() -> None:
+    verdict = disrupted(
+        standing("a", "t14", capacity_type="spot", cpu="3900m", memory="8000Mi"),
+        pods=[pod("p", "a")],
+        types=_ladder(20),
+    )
+    assert verdict.removed == set()
+    assert "got 14" in verdict.blocked("a")
+
+
+def test_spot_to_spot_can_be_forbidden() -> None:
+    verdict = disrupted(
+        standing("a", "t19", capacity_type="spot", cpu="3900m", memory="8000Mi"),
+        pods=[pod("p", "a")],
+        types=_ladder(20),
+        settings=DisruptionSettings(spot_to_spot=False),
+    )
+    assert verdict.removed == set()
+
+
+def test_an_on_demand_node_is_replaced_by_spot_only_where_both_are_offered() -> None:
+    verdict = disrupted(large("a"), pods=[pod("p", "a")], types=BOTH)
+    requirements = {entry.key: entry.values for entry in verdict.command.replacements[0].requirements}
+    assert requirements["karpenter.sh/capacity-type"] == ("spot",)
+
+
+def test_three_nodes_become_one_larger() -> None:
+    dear = fake_type("dear", cpu="4", memory="8Gi", pods="20", price=2.0)
+    nodes = [standing(f"n{place}", "dear", cpu="3900m", memory="8000Mi") for place in range(3)]
+    verdict = disrupted(
+        *nodes,
+        pods=[pod(f"p{place}", f"n{place}", cpu="3") for place in range(3)],
+        pools=[pool("default", ON_DEMAND)],
+        types=[dear, fake_type("wide", cpu="16", memory="32Gi", pods="50", price=3.0)],
+    )
+    assert verdict.removed == {"n0", "n1", "n2"}
+    assert [claim.instance_types for claim in verdict.command.replacements] == [("wide",)]
+
+
+def test_193_a_node_whose_pods_have_just_changed_stays() -> None:
+    verdict = disrupted(
+        large("a"),
+        large("b"),
+        pods=[pod("p1", "a"), pod("p2", "b")],
+        pools=[pool("default", ON_DEMAND, after="60s")],
+        types=[LARGE],
+        histories=[NodeHistory("a", last_pod_event_at=NOW - 10)],
+    )
+    assert verdict.removed == set()
+    assert "consolidateAfter" in verdict.blocked("a")
+
+
+def test_193_its_neighbour_goes_when_it_has_another_home() -> None:
+    verdict = disrupted(
+        large("a"),
+        large("b"),
+        large("c"),
+        pods=[pod("p1", "a"), pod("p2", "b"), pod("p3", "c")],
+        pools=[pool("default", ON_DEMAND, after="60s")],
+        types=[LARGE],
+        histories=[NodeHistory("a", last_pod_event_at=NOW - 10)],
+    )
+    assert len(verdict.removed) == 1
+    assert "a" not in verdict.removed
+
+
+def test_when_empty_pools_keep_their_used_nodes() -> None:
+    verdict = disrupted(large("a"), pods=[pod("p", "a")], pools=[pool(policy="WhenEmpty")], types=BOTH)
+    assert "WhenEmpty" in verdict.blocked("a")
+
+
+def test_never_disables_consolidation_and_emptiness() -> None:
+    verdict = disrupted(large("a"), small("b"), pods=[pod("p", "a")], pools=[pool(after="Never")], types=BOTH)
+    assert verdict.removed == set()
+    assert "disabled" in verdict.blocked("a")
+    assert "disabled" in verdict.blocked("b")
+
+
+def test_189_a_pool_without_a_catalogue_does_not_stop_the_others() -> None:
+    verdict = disrupted(
+        large("a"),
+        large("b", pool="blind"),
+        pods=[pod("p", "a"), pod("q", "b")],
+        pools=[pool(), pool("blind", node_class="gone")],
+        types=BOTH,
+    )
+    assert verdict.removed == {"a"}
+    assert "not found" in verdict.blocked("b")
+
+
+def test_a_saving_below_the_floor_moves_no_pod() -> None:
+    case: dict[str, Any] = {"pods": [pod("p", "a")], "types": BOTH, "pools": [pool("default", ON_DEMAND)]}
+    assert disrupted(large("a"), **case, settings=DisruptionSettings(least_saving_per_pod=2.9)).removed == {"a"}
+    verdict = disrupted(large("a"), **case, settings=DisruptionSettings(least_saving_per_pod=3.0))
+    assert verdict.removed == set()
+    assert "less than" in verdict.blocked("a")
+
+
+def test_pods_that_were_moved_just_now_stay_for_a_while() -> None:
+    verdict = disrupted(
+        large("a"),
+        pods=[pod("p", "a")],
+        types=BOTH,
+        histories=[NodeHistory("a", moved_in_at=NOW - 60)],
+        settings=DisruptionSettings(settle_s=600),
+    )
+    assert "moved here 60 s ago" in verdict.blocked("a")
+
+
+def test_a_node_is_not_taken_before_its_pods_have_started() -> None:
+    verdict = disrupted(large("a"), pods=[pod("p", "a", status={"phase": "Pending"})], types=BOTH)
+    assert "has not started" in verdict.blocked("a")
+
+
+@pytest.mark.parametrize(("used", "goes"), [(1, True), (14, False)])
+def test_balanced_weighs_savings_against_disruption(used: int, goes: bool) -> None:
+    """A node that costs a quarter of its pool goes when its pods are few of the pool's, not when they are most."""
+    nodes = [large("a"), *(large(f"full{place}") for place in range(3))]
+    filling = [pod(f"f{n}-{place}", f"full{n}", cpu="5") for n in range(3) for place in range(2)]
+    mine = [pod(f"p{place}", "a", cpu="200m") for place in range(used)]
+    verdict = disrupted(*nodes, pods=[*filling, *mine], pools=[pool(policy="Balanced")], types=[LARGE])
+    assert ("a" in verdict.removed) is goes
+
+
+def test_197_pods_without_an_owner_are_moved_too() -> None:
+    assert disrupted(large("a"), pods=[pod("bare", "a")], types=BOTH).removed == {"a"}
+
+
+# Protection
+
+
+def test_a_pod_that_must_not_be_disrupted_keeps_its_node() -> None:
+    marked = pod("p", "a", metadata={"annotations": {"karpenter.sh/do-not-disrupt": "true"}})
+    verdict = disrupted(large("a"), pods=[marked], types=BOTH)
+    assert verdict.removed == set()
+    assert "default/p" in verdict.blocked("a")
+
+
+@pytest.mark.parametrize(
+    ("value", "started", "goes"),
+    [
+        ("10m", "2027-01-15T07:55:00Z", False),
+        ("2m", "2027-01-15T07:55:00Z", True),
+        ("10m", "", False),
+        ("-5m", "", True),
+    ],
+)
+def test_a_protection_with_a_duration_ends(value: str, started: str, goes: bool) -> None:
+    """NOW is 2027-01-15 08:00 UTC."""
+    annotated = pod(
+        "p",
+        "a",
+        metadata={"annotations": {"karpenter.sh/do-not-disrupt": value}},
+        status={"phase": "Running", "startTime": started},
+    )
+    assert (disrupted(large("a"), pods=[annotated], types=BOTH).removed == {"a"}) is goes
+
+
+def test_an_exhausted_pdb_keeps_the_node() -> None:
+    labelled = pod("p", "a", metadata={"labels": {"app": "db"}})
+    verdict = disrupted(large("a"), pods=[labelled], types=BOTH, budgets=[pdb("db", 0, app="db")])
+    assert "pdb default/db" in verdict.blocked("a")
+    assert disrupted(large("a"), pods=[labelled], types=BOTH, budgets=[pdb("db", 1, app="db")]).removed == {"a"}
+
+
+def test_a_pdb_from_a_file_is_reckoned_without_a_controller() -> None:
+    labelled = pod("p", "a", metadata={"labels": {"app": "db"}})
+    assert disrupted(large("a"), pods=[labelled], types=BOTH, budgets=[pdb("db", app="db")]).removed == set()
+
+
+def test_several_pdbs_on_a_pod_block() -> None:
+    labelled = pod("p", "a", metadata={"labels": {"app": "db"}})
+    budgets = [pdb("one", 5, app="db"), pdb("two", 5, app="db")]
+    assert "several" in disrupted(large("a"), pods=[labelled], types=BOTH, budgets=budgets).blocked("a")
+
+
+# Candidates
+
+
+@pytest.mark.parametrize(
+    ("node", "reason"),
+    [
+        (large("a", claimed=False), "no NodeClaim"),
+        (large("a", deleting=True), "being deleted"),
+        (large("a", state=ClaimState.DISRUPTING), "under way"),
+        (large("a", initialized=False), "not initialized"),
+        (large("a", pool="unknown"), "is not known"),
+    ],
+    ids=["only a node", "deleting", "in a command", "uninitialised", "unknown pool"],
+)
+def test_211_nodes_that_are_no_candidates(node: Standing, reason: str) -> None:
+    verdict = disrupted(node, types=BOTH)
+    assert verdict.removed == set()
+    assert reason in verdict.blocked("a")
+
+
+def test_211_a_nominated_node_is_no_candidate() -> None:
+    verdict = disrupted(large("a"), pods=[pod("p", status={"nominatedNodeName": "a"})], types=BOTH)
+    assert "nominated" in verdict.blocked("a")
+
+
+def test_nodes_of_others_are_not_mentioned() -> None:
+    verdict = disrupted(standing("theirs", pool="", claimed=False), types=BOTH)
+    assert verdict.decision.commands == ()
+    assert verdict.decision.blocked == ()
+
+
+def test_211_a_node_without_its_type_label_can_still_drift() -> None:
+    node = large("a", labels={"node.kubernetes.io/instance-type": ""})
+    verdict = disrupted(node, pods=[pod("p", "a")], types=BOTH)
+    assert verdict.command.reason is Reason.DRIFTED
+    assert "InstanceTypeNotFound" in verdict.command.detail
+
+
+# Drift and expiration
+
+ARCH = "kubernetes.io/arch"
+DRIFT: dict[str, tuple[dict[str, Any], dict[str, str], bool]] = {
+    "on-demand to spot": (rule("karpenter.sh/capacity-type", "In", "spot"), {}, True),
+    "a requirement the node has no label for": (rule("new", "In", "x"), {}, True),
+    "narrowed": (rule("kubernetes.io/os", "In", "windows"), {}, True),
+    "widened": (rule("kubernetes.io/os", "In", "linux", "windows"), {}, False),
+    "exists": (rule("kubernetes.io/os", "Exists"), {}, False),
+    "does not exist": (rule("kubernetes.io/os", "DoesNotExist"), {}, True),
+    "above": (rule("test", "Gt", "10"), {"test": "5"}, True),
+    "still above": (rule("test", "Gt", "2"), {"test": "5"}, False),
+    "below": (rule("test", "Lt", "1"), {"test": "2"}, True),
+    "a glob that still matches": (rule("node.kubernetes.io/instance-type", "In", "lar*"), {}, False),
+    "a glob that does not": (rule("node.kubernetes.io/instance-type", "In", "sm*"), {}, True),
+    "an order of preference excludes nothing": (rule("node.kubernetes.io/instance-type", "In", "sm*", "*"), {}, False),
+}
+
+
+@pytest.mark.parametrize(("requirement", "labels", "drifts"), DRIFT.values(), ids=DRIFT.keys())
+def test_217_requirements_that_the_node_no_longer_meets(
+    requirement: dict[str, Any], labels: dict[str, str], drifts: bool
+) -> None:
+    verdict = disrupted(large("a", labels=labels), pools=[pool("default", requirement, after="Never")], types=BOTH)
+    assert (verdict.removed == {"a"}) is drifts
+    if drifts:
+        assert "RequirementsDrifted" in verdict.command.detail
+
+
+def test_a_changed_template_is_drift_and_a_changed_budget_is_not() -> None:
+    before = pool(after="Never")
+    node = large("a", claim_annotations=marks_of(before))
+    assert disrupted(node, pools=[pool(after="Never", weight=5)], types=BOTH).removed == set()
+    verdict = disrupted(node, pools=[pool(after="Never", labels={"team": "x"})], types=BOTH)
+    assert "NodePoolDrifted" in verdict.command.detail
+
+
+def test_219_a_type_that_is_gone_drifts_once_the_claim_is_an_hour_old() -> None:
+    case: dict[str, Any] = {"pools": [pool(after="Never")], "types": [SMALL]}
+    assert disrupted(large("a"), **case).removed == {"a"}
+    assert disrupted(large("a", created_at=NOW - 60), **case).removed == set()
+
+
+def test_219_an_offering_that_is_gone_drifts() -> None:
+    verdict = disrupted(large("a", zone="elsewhere"), pools=[pool(after="Never")], types=BOTH)
+    assert "no longer offered" in verdict.command.detail
+
+
+def test_221_drift_launches_what_the_pods_need_whatever_it_costs() -> None:
+    verdict = disrupted(
+        small("a"),
+        pods=[pod("p", "a")],
+        pools=[pool("default", rule("node.kubernetes.io/instance-type", "In", "large"), after="Never")],
+        types=BOTH,
+    )
+    assert verdict.command.replacements[0].instance_types == ("large",)
+    assert verdict.command.savings_hourly == pytest.approx(-3.0)
+
+
+def test_221_drifted_nodes_whose_pods_fit_elsewhere_are_just_deleted() -> None:
+    drifted = small("a", labels={"gone": "x"})
+    wanted = pool("default", rule("gone", "DoesNotExist"), after="Never")
+    verdict = disrupted(drifted, large("b"), pods=[pod("p", "a"), pod("q", "b")], pools=[wanted], types=BOTH)
+    assert verdict.command.nodes == ("a",)
+    assert verdict.command.replacements == ()
+
+
+def test_221_the_oldest_drift_goes_first_and_empty_nodes_before_it() -> None:
+    nodes = [small(f"n{place}", labels={"gone": "x"}) for place in range(3)]
+    case: dict[str, Any] = {
+        "pods": [pod("p0", "n0"), pod("p1", "n1")],
+        "types": BOTH,
+        "histories": [
+            NodeHistory("n0", drifted_at=20),
+            NodeHistory("n1", drifted_at=10),
+            NodeHistory("n2", drifted_at=30),
+        ],
+    }
+    rules = rule("gone", "DoesNotExist")
+    first = disrupted(*nodes, pools=[pool("default", rules, after="Never", budgets=[{"nodes": "1"}])], **case)
+    assert first.removed == {"n2"}
+    two = disrupted(*nodes, pools=[pool("default", rules, after="Never", budgets=[{"nodes": "2"}])], **case)
+    assert two.removed == {"n1", "n2"}
+
+
+def test_a_drifted_node_that_cannot_go_does_not_hold_up_the_others() -> None:
+    pinned = pod("p0", "n0", selector={"only": "here"})
+    nodes = [small("n0", labels={"gone": "x", "only": "here"}), small("n1", labels={"gone": "x"})]
+    verdict = disrupted(
+        *nodes,
+        pods=[pinned, pod("p1", "n1")],
+        pools=[pool("default", rule("gone", "DoesNotExist"), after="Never", budgets=[{"nodes": "1"}])],
+        types=BOTH,
+    )
+    assert verdict.removed == {"n1"}
+    assert "default/p0" in verdict.blocked("n0")
+
+
+@pytest.mark.parametrize(("grace", "gone"), [(None, set()), ("300s", {"a"})])
+def test_223_a_protected_pod_blocks_drift_unless_it_has_a_deadline(grace: str | None, gone: set[str]) -> None:
+    marked = pod("p", "a", metadata={"annotations": {"karpenter.sh/do-not-disrupt": "true"}})
+    wanted = pool("default", rule("gone", "DoesNotExist"), after="Never", grace=grace)
+    verdict = disrupted(small("a", labels={"gone": "x"}), pods=[marked], pools=[wanted], types=BOTH)
+    assert verdict.removed == gone
+    assert all(command.replacements == () for command in verdict.commands)
+
+
+@pytest.mark.parametrize(("age_s", "gone"), [(3601, {"a"}), (3500, set())])
+def test_229_an_expired_node_is_replaced_before_it_goes(age_s: int, gone: set[str]) -> None:
+    node = small("a", created_at=NOW - age_s)
+    verdict = disrupted(node, pods=[pod("p", "a")], pools=[pool(expire_after="1h", policy="WhenEmpty")], types=BOTH)
+    assert verdict.removed == gone
+    for command in verdict.commands:
+        assert command.reason is Reason.EXPIRED
+        assert len(command.replacements) == 1
+
+
+def test_expiration_keeps_to_budgets() -> None:
+    nodes = [small(f"n{place}", created_at=NOW - 7200) for place in range(10)]
+    verdict = disrupted(
+        *nodes,
+        pods=[pod(f"p{place}", f"n{place}") for place in range(10)],
+        pools=[pool(expire_after="1h", budgets=[{"nodes": "20%"}])],
+        types=BOTH,
+    )
+    assert len(verdict.removed) == 2
+
+
+def test_the_order_of_the_input_does_not_matter() -> None:
+    nodes = [large(f"n{place}") for place in range(5)]
+    bound = [*pods(3, "p", node="n1", cpu="1"), *pods(2, "q", node="n3", cpu="2"), pod("r", "n0")]
+    one = disrupted(*nodes, pods=bound, types=BOTH)
+    assert one.decision == disrupted(*reversed(nodes), pods=bound[::-1], types=BOTH).decision

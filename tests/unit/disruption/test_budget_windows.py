@@ -1,0 +1,99 @@
+"""When a disruption budget applies, and how many nodes it allows."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+
+from shiplap.api.types import Budget, NodePool
+from shiplap.disruption.budgets import TIME_ZONE, UNLIMITED, allowance, is_active
+from shiplap.disruption.commands import Reason
+
+
+def at(text: str) -> float:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+
+
+def pool(*budgets: dict[str, Any], zone: str = "") -> NodePool:
+    return msgspec.convert(
+        {
+            "metadata": {"name": "p", "annotations": {TIME_ZONE: zone} if zone else {}},
+            "spec": {
+                "template": {"spec": {"nodeClassRef": {"name": "c"}}},
+                "disruption": {"budgets": list(budgets)},
+            },
+        },
+        NodePool,
+    )
+
+
+@pytest.mark.parametrize(
+    ("schedule", "duration", "moment", "active"),
+    [
+        ("0 9 * * *", "8h", "2026-11-20T09:00:00", True),
+        ("0 9 * * *", "8h", "2026-11-20T16:59:59", True),
+        ("0 9 * * *", "8h", "2026-11-20T17:00:00", False),
+        ("0 9 * * *", "8h", "2026-11-20T08:59:59", False),
+        ("0 22 * * *", "8h", "2026-11-20T03:00:00", True),
+        ("0 9 * * mon-fri", "8h", "2026-11-21T10:00:00", False),
+        ("0 9 * * mon-fri", "8h", "2026-11-20T10:00:00", True),
+        ("0 0 1 * *", "24h", "2026-12-01T13:00:00", True),
+        ("0 0 1 * *", "24h", "2026-12-02T00:00:00", False),
+        ("0 0 13 * fri", "24h", "2026-11-20T12:00:00", True),
+        ("0 0 13 * fri", "24h", "2026-11-13T12:00:00", True),
+        ("0 0 13 * fri", "24h", "2026-11-14T12:00:00", False),
+        ("@daily", "30m", "2026-11-20T00:29:00", True),
+        ("@daily", "30m", "2026-11-20T00:30:00", False),
+        ("*/15 * * * *", "5m", "2026-11-20T00:19:00", True),
+        ("*/15 * * * *", "5m", "2026-11-20T00:21:00", False),
+    ],
+)
+def test_a_window_opens_at_each_hit_of_its_schedule(schedule: str, duration: str, moment: str, active: bool) -> None:
+    assert is_active(Budget(schedule=schedule, duration=duration), at(moment)) is active
+
+
+@pytest.mark.parametrize(
+    ("moment", "active"),
+    [("2026-11-20T08:00:00", True), ("2026-11-20T07:59:00", False), ("2026-07-20T07:00:00", True)],
+)
+def test_a_schedule_is_read_in_its_time_zone(moment: str, active: bool) -> None:
+    assert is_active(Budget(schedule="0 9 * * *", duration="1h"), at(moment), "Europe/Berlin") is active
+
+
+def test_the_smallest_active_budget_counts() -> None:
+    both = pool({"nodes": "50%"}, {"nodes": "3"}, {"nodes": "0", "schedule": "0 9 * * *", "duration": "8h"})
+    assert allowance(both, Reason.EMPTY, 10, 1, at("2026-11-20T08:00:00")).nodes == 2
+    closed = allowance(both, Reason.EMPTY, 10, 1, at("2026-11-20T10:00:00"))
+    assert closed.nodes == 0
+    assert "budget 2 of NodePool p" in closed.blocking
+
+
+def test_percentages_are_rounded_up() -> None:
+    assert allowance(pool({"nodes": "10%"}), Reason.DRIFTED, 3, 0, 0.0).nodes == 1
+
+
+def test_a_budget_binds_only_the_reasons_it_names() -> None:
+    only = pool({"nodes": "0", "reasons": ["Drifted"]})
+    assert allowance(only, Reason.DRIFTED, 10, 0, 0.0).nodes == 0
+    assert allowance(only, Reason.EMPTY, 10, 0, 0.0).nodes == UNLIMITED
+
+
+@pytest.mark.parametrize(
+    ("budget", "zone"),
+    [
+        ({"nodes": "many"}, ""),
+        ({"nodes": "101%"}, ""),
+        ({"nodes": "1", "schedule": "@wrongly", "duration": "1h"}, ""),
+        ({"nodes": "1", "schedule": "@daily"}, ""),
+        ({"nodes": "1", "schedule": "@daily", "duration": "1d"}, ""),
+        ({"nodes": "1", "schedule": "@daily", "duration": "1h"}, "Mars/Olympus"),
+        ({"nodes": "1", "schedule": "@daily", "duration": "1h"}, "../etc/passwd"),
+    ],
+)
+def test_what_cannot_be_read_allows_nothing_for_any_reason(budget: dict[str, Any], zone: str) -> None:
+    verdict = allowance(pool({**budget, "reasons": ["Drifted"]}, zone=zone), Reason.EMPTY, 10, 0, 0.0)
+    assert verdict.nodes == 0
+    assert "cannot be read" in verdict.blocking
