@@ -5,32 +5,68 @@ Nothing here runs for a pod that was placed in the first lane, so a plan that wo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 import numpy as np
 
-from shiplap.instances.types import InstanceType
-from shiplap.kubernetes import labels
-from shiplap.kubernetes.quantity import CPU, MEMORY, format_amount
-from shiplap.kubernetes.taints import untolerated
+from shiplap.kubernetes.requirements import Requirement, Requirements
 from shiplap.scheduling.classes import PodClass
-from shiplap.scheduling.lanes import Lane
+from shiplap.scheduling.closed import binds, keys, left_open, unsatisfied
+from shiplap.scheduling.groups import group_of, minimums_of
+from shiplap.scheduling.lanes import FILTERED_OUT, Lane
+from shiplap.scheduling.limits import NODES
+from shiplap.scheduling.nearest import (
+    CLOSE,
+    NEVER,
+    ONE_RULE,
+    Miss,
+    limit_miss,
+    nearest_node,
+    offering_miss,
+    resource_miss,
+    some,
+    unmet,
+)
 from shiplap.scheduling.open_claims import Kind, OpenClaim, Refusal, Want
 from shiplap.scheduling.pack import Packing
 from shiplap.scheduling.plan import NearestMiss
 from shiplap.scheduling.resources import Bools, Ints
-from shiplap.scheduling.topology import Terms
+from shiplap.scheduling.universe import Offered
+from shiplap.scheduling.words import (
+    conflicting,
+    cpu_hint,
+    filtered_out,
+    from_volumes,
+    limits_left,
+    ports_taken,
+    untolerated_taints,
+)
 from shiplap.scheduling.world import World
 
-_MEBI = 2**20
-_MILLION_CORES_M = 10**9
+_NAMED_LANES = 5
+TOPOLOGY = "topology"
+"""The verdict on a lane that could hold a pod if its topology constraints allowed it to."""
+
+_PER_CLASS = (Kind.TYPES, Kind.LIMITS, Kind.NODES, Kind.MIN_VALUES)
+"""Refusals whose words depend on what the pod requests, not on its constraints alone."""
 
 
-class _Miss(msgspec.Struct, frozen=True):
-    """How far one lane is from holding a pod; `rank` sorts the nearest first."""
+class Verdict(msgspec.Struct, frozen=True, eq=False):
+    """What a lane says to a class: empty `kind` if it could open a claim, else why not. `miss` is how far it is off."""
 
-    rank: tuple[int, float, str]
-    text: str
-    nearest: NearestMiss
+    lane: Lane
+    kind: str
+    text: str = ""
+    miss: Miss | None = None
+
+
+class _Facts(msgspec.Struct, frozen=True, eq=False):
+    """What a lane offers to a constraint: joined requirements, what they leave, and the rows that suit."""
+
+    requirements: Requirements
+    offered: Offered
+    rows: Ints
 
 
 class Explainer:
@@ -40,18 +76,18 @@ class Explainer:
         self._world = world
         self._packing = packing
         self._words: dict[tuple[int, int, Kind], str] = {}
+        self._reasons: dict[int, tuple[str, ...]] = {}
+        self._facts: dict[tuple[int, int], _Facts] = {}
 
-    def reasons(self, claim: OpenClaim) -> list[str]:
+    def reasons(self, claim: OpenClaim) -> tuple[str, ...]:
         """Why the lanes before the claim's own were not used for its first pod."""
-        result = []
-        for refusal in claim.skipped:
-            key = (refusal.want.constraint, refusal.lane.index, refusal.kind)
-            if refusal.kind in (Kind.TYPES, Kind.LIMITS, Kind.NODES, Kind.MIN_VALUES):
-                key = (-1 - refusal.want.item.index, refusal.lane.index, refusal.kind)
-            if key not in self._words:
-                self._words[key] = f"{refusal.lane.name}: {self._reason(refusal)}"
-            result.append(self._words[key])
-        return result
+        if not claim.skipped:
+            return ()
+        # Claims opened together share the tuple of refusals, which they keep alive.
+        known = self._reasons.get(id(claim.skipped))
+        if known is None:
+            known = self._reasons[id(claim.skipped)] = tuple(map(self._skipped, claim.skipped))
+        return known
 
     def truncated(self, claim: OpenClaim, most: int) -> str:
         """Why a claim cannot be written within the longest list of types."""
@@ -65,246 +101,224 @@ class Explainer:
         """The message for a class of which pods were left out, and what came closest."""
         if item.problem:
             return item.problem, None
+        node = nearest_node(item, self._packing.nodes)
         if not self._world.lanes:
-            return "no dynamic nodepools found" + self._no_room(item), None
-        openings = self._packing.openings
-        want = self._packing.wants.of(item)[-1]
-        misses = []
-        texts = []
-        for lane in self._world.lanes:
-            entry = openings.entry(lane, want)
-            if not isinstance(entry, Kind) and item.topological:
-                texts.append(f"{lane.name}: {unsatisfied(item, self._world.ground.terms)}")
-                continue
-            kind = entry if isinstance(entry, Kind) else Kind.LIMITS
-            refusal = Refusal(lane, kind, want, openings.budgets[lane.pool.metadata.name].left)
-            miss = self._nearest(refusal) if kind in (Kind.TYPES, Kind.LIMITS) else None
-            if miss is not None:
-                misses.append(miss)
-            texts.append(f"{lane.name}: {self._vocabulary(refusal)}")
+            return "no dynamic nodepools found" + (f"; {node.text}" if node is not None else ""), None
+        verdicts = self.verdicts(item)
+        misses = [verdict.miss for verdict in verdicts if verdict.miss is not None]
+        if node is not None:
+            misses.append(node)
+        texts = "; ".join(_grouped(verdicts))
         if not misses:
-            return "; ".join(texts), None
+            return texts, None
         nearest = min(misses, key=lambda miss: miss.rank)
-        return f"{nearest.text} ({'; '.join(texts)})", nearest.nearest
+        return f"{nearest.text} ({texts})", nearest.nearest
 
-    def _no_room(self, item: PodClass) -> str:
-        if not self._world.nodes.rooms:
-            return ""
-        fits = int(self._world.nodes.fits(item).sum())
-        return f"; of {len(self._world.nodes.rooms)} nodes {fits} suit its constraints, none has room"
+    def verdicts(self, item: PodClass) -> list[Verdict]:
+        """What every lane says to one more pod of a class now, in the order lanes are tried."""
+        openings = self._packing.openings
+        wants = self._last_wants(item)
+        topological = item.topological and binds(item, self._packing.ledger)
+        result = []
+        for lane in self._world.lanes:
+            left = openings.budgets[lane.pool.metadata.name].left
+            found = []
+            for want in wants:
+                entry = openings.entry(lane, want)
+                if isinstance(entry, Kind):
+                    found.append(self._verdict(Refusal(lane, entry, want, left)))
+                elif topological:
+                    found.append(self._closed(lane, want, left))
+                else:
+                    found.append(Verdict(lane, ""))
+            result.append(min(found, key=_furthest))
+        return result
 
-    def _reason(self, refusal: Refusal) -> str:
-        miss = self._nearest(refusal) if refusal.kind is Kind.TYPES else None
-        vocabulary = self._vocabulary(refusal)
-        return f"{vocabulary}: {miss.text}" if miss is not None else vocabulary
+    def _last_wants(self, item: PodClass) -> list[Want]:
+        """Of the attempts to place a class the most lenient one per node-affinity term."""
+        wants = self._packing.wants.of(item)
+        return list({want.term: want for want in wants if want.term in item.terms}.values()) or wants[-1:]
 
-    def _vocabulary(self, refusal: Refusal) -> str:
-        """The reason in the words Karpenter uses for it."""
+    def _closed(self, lane: Lane, want: Want, left: Ints) -> Verdict:
+        """A lane that could hold the pod but for topology: in the domains its counts leave, what stands in its way?"""
+        packing, item = self._packing, want.item
+        words = unsatisfied(item, packing.ledger)
+        refused = []
+        for key in keys(item, packing.ledger):
+            for value in sorted(lane.table.values_of(key)):
+                pinned = packing.wants.pinned(want, (Requirement(key, False, frozenset((value,))),))
+                if pinned is None or not left_open(item, key, value, packing.ledger):
+                    continue
+                entry = packing.openings.entry(lane, pinned)
+                if isinstance(entry, Kind):
+                    refused.append(self._verdict(Refusal(lane, entry, pinned, left)))
+        if not refused:
+            return Verdict(lane, TOPOLOGY, words)
+        best = min(refused, key=_furthest)
+        return Verdict(lane, TOPOLOGY, f"{best.text}, in the domains that are left: {words}", best.miss)
+
+    def _skipped(self, refusal: Refusal) -> str:
+        key = (refusal.want.constraint, refusal.lane.index, refusal.kind)
+        if refusal.kind in _PER_CLASS:
+            key = (-1 - refusal.want.item.index, refusal.lane.index, refusal.kind)
+        words = self._words.get(key)
+        if words is None:
+            verdict = self._verdict(refusal)
+            numbers = f": {verdict.miss.text}" if refusal.kind is Kind.TYPES and verdict.miss is not None else ""
+            words = self._words[key] = f"{refusal.lane.name}: {verdict.text}{numbers}"
+        return words
+
+    def _verdict(self, refusal: Refusal) -> Verdict:
+        """The reason in the words Karpenter uses for it, and how far the lane is off."""
         lane, want = refusal.lane, refusal.want
         pool = lane.pool.metadata.name
+        miss = None
         match refusal.kind:
             case Kind.BLOCKED:
                 words = lane.blocked
+                if words == FILTERED_OUT:
+                    words = f"{words}: {filtered_out(lane)}"
             case Kind.TAINT:
-                words = f"did not tolerate taint {_taint(refusal)}"
+                words = f"did not tolerate taint {', '.join(untolerated_taints(refusal))}"
+                miss = self._but_for(
+                    refusal, want.term, "it does not tolerate taint " + ", ".join(untolerated_taints(refusal))
+                )
             case Kind.REQUIREMENTS:
-                words = f"incompatible requirements, {lane.template.conflict(want.term, lane.allow_undefined)}"
+                conflicts = conflicting(lane, want)
+                words = f"incompatible requirements, {' and '.join(conflicts.values())}{from_volumes(want, conflicts)}"
+                rest = Requirements(entry for key, entry in want.term.items() if key not in conflicts)
+                miss = self._but_for(refusal, rest, f"{' and '.join(conflicts.values())}")
             case Kind.NODES:
-                words = f'node limits have been exhausted for nodepool "{pool}"'
+                words = f'node limits have been exhausted for nodepool "{pool}"{self._nodes_left(lane)}'
+                miss = self._nodes_miss(refusal)
             case Kind.LIMITS:
-                words = f'all available instance types exceed limits for nodepool "{pool}"{_left(refusal)}'
+                words = f'all available instance types exceed limits for nodepool "{pool}"{limits_left(refusal)}'
+                rows = self._facts_of(lane, want).rows
+                miss = limit_miss(refusal, rows[self._buyable(refusal, rows)]) or self._types_miss(refusal)
             case Kind.MIN_VALUES:
-                words = f"pod didn't schedule because NodePool couldn't meet minValues requirements{_minimums(refusal)}"
+                numbers = self._minimums(refusal)
+                words = f"pod didn't schedule because NodePool couldn't meet minValues requirements ({numbers})"
+                miss = Miss((ONE_RULE, 0, 0.0, pool), f"{lane.name}: {numbers}", NearestMiss("", pool))
             case Kind.TYPES:
-                words = _no_type(refusal, self._packing.openings.allowed_rows(lane, want))
-        return words
+                words = self._no_type(refusal)
+                miss = self._types_miss(refusal)
+        return Verdict(lane, refusal.kind.value, words, miss)
 
-    def _nearest(self, refusal: Refusal) -> _Miss | None:
-        """The instance type that came closest, when something other than its labels is in the way."""
+    def _facts_of(self, lane: Lane, want: Want) -> _Facts:
+        key = (lane.index, want.constraint)
+        known = self._facts.get(key)
+        if known is None:
+            requirements = lane.template.and_(want.term.values())
+            offered = lane.table.offered(requirements, lane.given)
+            suits = offered.suits[lane.table.row_type] & self._packing.openings.allowed_rows(lane, want)
+            known = self._facts[key] = _Facts(requirements, offered, np.flatnonzero(suits))
+        return known
+
+    def _buyable(self, refusal: Refusal, rows: Ints) -> Bools:
+        lane = refusal.lane
+        offered = self._facts_of(lane, refusal.want).offered
+        buyable: Bools = np.isfinite(offered.price[lane.table.row_type[rows]])
+        return buyable
+
+    def _types_miss(self, refusal: Refusal) -> Miss:
+        """What is closest where no type will do: one that is short of something, or one that cannot be bought."""
         lane, want = refusal.lane, refusal.want
-        offered = lane.table.offered(lane.template.and_(want.term.values()), lane.given)
-        rows = np.flatnonzero(offered.suits[lane.table.row_type] & self._packing.openings.allowed_rows(lane, want))
-        if not len(rows):
+        facts = self._facts_of(lane, want)
+        if not len(facts.rows):
+            words = unmet(lane, facts.requirements) or ports_taken(lane, want) or "no instance type is left"
+            return Miss((NEVER, 2, 1.0, lane.name), f"{lane.name}: {words}", NearestMiss("", lane.pool.metadata.name))
+        buyable = self._buyable(refusal, facts.rows)
+        holds = (lane.net[facts.rows] >= want.requests).all(axis=1)
+        misses = []
+        if (holds & ~buyable).any():
+            misses.append(offering_miss(refusal, facts.requirements, facts.rows[holds & ~buyable]))
+        if buyable.any() or not misses:
+            misses.append(resource_miss(refusal, facts.rows[buyable] if buyable.any() else facts.rows))
+        return min(misses, key=lambda miss: miss.rank)
+
+    def _holder(self, lane: Lane, want: Want, term: Requirements) -> str:
+        """The cheapest type that would hold the pod under `term`; empty when none would."""
+        requirements = lane.template.and_(term.values())
+        if lane.blocked or not lane.template.compatible(term, lane.allow_undefined):
+            return ""
+        offered = lane.table.offered(requirements, lane.given)
+        price = np.where(offered.suits, offered.price, np.inf)[lane.table.row_type]
+        holds = (lane.net >= want.requests).all(axis=1) & self._packing.openings.allowed_rows(lane, want)
+        price = np.where(holds, price, np.inf)
+        row = int(np.argmin(price)) if len(price) else 0
+        return lane.table.names[lane.table.row_type[row]] if len(price) and np.isfinite(price[row]) else ""
+
+    def _but_for(self, refusal: Refusal, term: Requirements, obstacle: str) -> Miss | None:
+        """A miss if nothing but one rule keeps the pod from a lane."""
+        lane = refusal.lane
+        name = self._holder(lane, refusal.want, term)
+        if not name:
             return None
-        buyable = np.isfinite(offered.price[lane.table.row_type[rows]])
-        if refusal.kind is Kind.LIMITS:
-            return _limit_miss(refusal, rows[buyable]) if buyable.any() else None
-        short = want.requests - lane.net[rows]
-        if buyable.any():
-            rows, short = rows[buyable], short[buyable]
-            return _resource_miss(refusal, rows, short)
-        fits = (short <= 0).all(axis=1)
-        if not fits.any():
-            return _resource_miss(refusal, rows, short)
-        row = int(rows[fits][0])
-        name = lane.table.names[lane.table.row_type[row]]
-        text = f"{name} in {lane.name}: would hold the pod, but none of its offerings is available now"
-        return _Miss((0, 0.0, name), text, NearestMiss(name, lane.pool.metadata.name))
+        text = f"{name} in {lane.name}: would hold the pod, but {obstacle}"
+        return Miss((ONE_RULE, 1, 0.0, name), text, NearestMiss(name, lane.pool.metadata.name))
+
+    def _nodes_miss(self, refusal: Refusal) -> Miss:
+        lane = refusal.lane
+        pool = lane.pool.metadata.name
+        name = self._holder(lane, refusal.want, refusal.want.term)
+        if not name:
+            return self._types_miss(refusal)
+        over = 1 - self._packing.openings.budgets[pool].nodes_left
+        text = f"{name} in {lane.name}: nodes limit short by {over}: would hold the pod{self._nodes_left(lane)}"
+        return Miss((CLOSE, 0, 0.0, name), text, NearestMiss(name, pool, NODES, over), {NODES: over})
+
+    def _nodes_left(self, lane: Lane) -> str:
+        left = max(self._packing.openings.budgets[lane.pool.metadata.name].nodes_left, 0)
+        return f" ({left} of {lane.budget.limits[NODES]} left)" if NODES in lane.budget.limits else ""
+
+    def _minimums(self, refusal: Refusal) -> str:
+        """`LABEL needs 3 values, the types that hold the pod have 2`."""
+        lane, want = refusal.lane, refusal.want
+        requirements = self._facts_of(lane, want).requirements
+        group = group_of(
+            -1, lane, requirements, self._packing.openings.allowed_rows(lane, want), minimums_of(requirements)
+        )
+        holds = group.holding(want.requests)
+        parts = []
+        for key, least in sorted(group.minimums.items()):
+            number = int((group.values(key) & holds).any(axis=1).sum())
+            if number < least:
+                parts.append(f"{key} needs {least} values, the types that hold the pod have {number}")
+        return "; ".join(parts) or "within the limits too few values are left"
+
+    def _no_type(self, refusal: Refusal) -> str:
+        """Which of labels, resources and offerings leave no instance type, most specific wording first."""
+        lane, want = refusal.lane, refusal.want
+        offered = self._facts_of(lane, want).offered
+        allowed = self._packing.openings.allowed_rows(lane, want)
+        types = lane.table.row_type
+        suits = offered.suits[types]
+        buyable = np.isfinite(offered.price)[types]
+        holds = (lane.net >= want.requests).all(axis=1) & allowed
+        verdicts = (
+            (suits, "no instance type met all requirements"),
+            (holds, "no instance type has enough resources" + cpu_hint(want)),
+            (buyable, "no instance type has a required offering available"),
+            (suits & holds, "no instance type which met the scheduling requirements had enough resources"),
+            (suits & buyable, "no instance type which met the scheduling requirements had a required offering"),
+            (holds & buyable, "no instance type which had enough resources had a required offering"),
+        )
+        everything = (
+            "no instance type met the scheduling requirements or had enough resources or had a required offering"
+        )
+        return next((words for left, words in verdicts if not left.any()), everything)
 
 
-def unsatisfied(item: PodClass, terms: Terms) -> str:
-    """Which topology constraints leave no domain for a class."""
-    demands = item.constraints
-    avoided = sorted(item.selected & terms.anti - set(demands.anti))
-    parts = [f"topology spread over {spread.key} (maxSkew {spread.max_skew})" for spread in demands.spreads]
-    parts += [f"pod affinity over {terms.all[term].key}" for term in demands.affinity]
-    parts += [f"pod anti-affinity over {terms.all[term].key}" for term in demands.anti]
-    parts += [f"anti-affinity of other pods over {terms.all[term].key}" for term in avoided]
-    named = ", ".join(parts) or "being counted by other pods' constraints"
-    return f"unsatisfiable topology constraint: no domain is left by {named}"
+def _furthest(verdict: Verdict) -> tuple[int, tuple[int, int, float, str]]:
+    """Sorts the verdicts on one lane: the attempt that came closest counts."""
+    if not verdict.kind:
+        return (0, (0, 0, 0.0, ""))
+    return (1, verdict.miss.rank) if verdict.miss is not None else (2, (0, 0, 0.0, ""))
 
 
-def _resource_miss(refusal: Refusal, rows: Ints, short: Ints) -> _Miss:
-    """The row with the fewest short resources, then the smallest relative shortage, then the first by name."""
-    lane, want = refusal.lane, refusal.want
-    lacking = short > 0
-    relative = np.where(lacking, short / np.maximum(want.requests, 1), 0.0).sum(axis=1)
-    best = int(np.lexsort((rows, relative, lacking.sum(axis=1)))[0])
-    row = int(rows[best])
-    place = int(lane.table.row_type[row])
-    item = lane.table.types[place]
-    worst = int(np.argmax(np.where(lacking[best], short[best] / np.maximum(want.requests, 1), -1.0)))
-    parts = [
-        _shortage(lane, want, row, column, int(short[best][column]), item)
-        for column in np.flatnonzero(lacking[best]).tolist()
-    ]
-    resource = lane.table.axis.names[worst]
-    return _Miss(
-        (int(lacking[best].sum()), float(relative[best]), item.name),
-        f"{item.name} in {lane.name}: {'; '.join(parts)}",
-        NearestMiss(item.name, lane.pool.metadata.name, resource, int(short[best][worst])),
-    )
-
-
-def _shortage(lane: Lane, want: Want, row: int, column: int, short: int, item: InstanceType) -> str:
-    """`memory short by 6846Mi: 246400Mi needed (pod 245760Mi + daemonsets 640Mi), 239554Mi allocatable, …`."""
-    resource = lane.table.axis.names[column]
-    pod = int(want.requests[column])
-    daemons = int(lane.daemons.overhead[lane.table.row_type[row]][column])
-    allocatable = int(lane.table.allocatable[row][column])
-    needed = f"{amount(resource, pod + daemons)} needed"
-    if daemons:
-        needed += f" (pod {amount(resource, pod)} + daemonsets {amount(resource, daemons)})"
-    source = origin(item, resource, careful=not item.verified and not bool(lane.table.row_estimate[row]))
-    source = f", {source}" if source else ""
-    text = (
-        f"{resource} short by {amount(resource, short)}: {needed}, {amount(resource, allocatable)} allocatable{source}"
-    )
-    estimates = lane.table.row_estimate & (lane.table.row_type == lane.table.row_type[row])
-    if not want.item.missed and (lane.net[estimates] >= want.requests).all(axis=1).any():
-        text += "; it may fit, which the first node of this type will tell"
-    return text
-
-
-def origin(item: InstanceType, resource: str, *, careful: bool = False) -> str:
-    """Where the figure of a resource comes from, in words; nothing for figures that nobody needs to doubt."""
-    source = item.sources.get(resource, "")
-    ami = item.ami or "its AMI"
-    if source.startswith("learned"):
-        return f"learned from nodes of {ami}"
-    if source.startswith("override"):
-        return "set by a NodeOverlay"
-    if resource != MEMORY or not source:
-        return ""
-    known = f"never measured on {ami}"
-    if source.startswith("sibling"):
-        return f"inferred from other types on {ami}, {known}"
-    percent = _overhead_percent(item)
-    predicted = f"predicted from {percent:g} % overhead" if percent is not None else "predicted by the formula"
-    if careful:
-        predicted += ", carefully rounded down"
-    return f"{predicted}, {known}"
-
-
-def _overhead_percent(item: InstanceType) -> float | None:
-    """The share of EC2's memory figure that the prediction holds back, from the type's own memory label (MiB)."""
-    label = next((r for r in item.requirements if r.key == f"{labels.AWS_PREFIX}instance-memory"), None)
-    if label is None or label.complement or len(label.values) != 1:
-        return None
-    total = int(next(iter(label.values))) * _MEBI
-    return round(100 * (1 - item.capacity.get(MEMORY, 0) / total), 1) if total else None
-
-
-def amount(resource: str, value: int) -> str:
-    """An amount for reading: memory and storage in whole Mi, rounded up, everything else exact."""
-    if resource == MEMORY or resource.endswith("storage"):
-        return f"{-(-value // _MEBI)}Mi"
-    return format_amount(resource, value)
-
-
-def _limit_miss(refusal: Refusal, rows: Ints) -> _Miss | None:
-    """The smallest type that would hold the pod, measured against what the limits leave."""
-    lane, want = refusal.lane, refusal.want
-    rows = rows[(lane.net[rows] >= want.requests).all(axis=1)]
-    if not len(rows):
-        return None
-    capacity = lane.table.capacity[lane.table.row_type[rows]]
-    over = np.maximum(capacity - np.maximum(refusal.left, 0), 0)
-    relative = (over / np.maximum(capacity, 1)).sum(axis=1)
-    best = int(np.lexsort((rows, relative))[0])
-    column = int(np.argmax(over[best] / np.maximum(capacity[best], 1)))
-    resource = lane.table.axis.names[column]
-    name = lane.table.names[lane.table.row_type[rows[best]]]
-    left = amount(resource, max(int(refusal.left[column]), 0))
-    text = (
-        f"{name} in {lane.name}: {resource} limit short by {amount(resource, int(over[best][column]))}: "
-        f"{amount(resource, int(capacity[best][column]))} needed, {left} left"
-    )
-    return _Miss(
-        (0, float(relative[best]), name),
-        text,
-        NearestMiss(name, lane.pool.metadata.name, resource, int(over[best][column])),
-    )
-
-
-def _left(refusal: Refusal) -> str:
-    budget = refusal.lane.budget
-    left = np.maximum(refusal.left, 0).tolist()
-    parts = [
-        f"{resource} {amount(resource, left[column])} of {amount(resource, budget.limits[resource])} left"
-        for column, resource in zip(budget.columns.tolist(), budget.resources(), strict=True)
-    ]
-    return f" ({', '.join(parts)})" if parts else ""
-
-
-def _minimums(refusal: Refusal) -> str:
-    lane, want = refusal.lane, refusal.want
-    joined = lane.template.and_(want.term.values())
-    parts = [f"{key} needs {entry.min_values}" for key, entry in sorted(joined.items()) if entry.min_values]
-    return f" ({', '.join(parts)})" if parts else ""
-
-
-def _no_type(refusal: Refusal, allowed: Bools) -> str:
-    """Which of labels, resources and offerings leave no instance type, most specific wording first."""
-    lane, want = refusal.lane, refusal.want
-    offered = lane.table.offered(lane.template.and_(want.term.values()), lane.given)
-    types = lane.table.row_type
-    suits = offered.suits[types]
-    buyable = np.isfinite(offered.price)[types]
-    holds = (lane.net >= want.requests).all(axis=1) & allowed
-    verdicts = (
-        (suits, "no instance type met all requirements"),
-        (holds, "no instance type has enough resources" + _cpu_hint(want)),
-        (buyable, "no instance type has a required offering available"),
-        (suits & holds, "no instance type which met the scheduling requirements had enough resources"),
-        (suits & buyable, "no instance type which met the scheduling requirements had a required offering"),
-        (holds & buyable, "no instance type which had enough resources had a required offering"),
-    )
-    everything = "no instance type met the scheduling requirements or had enough resources or had a required offering"
-    return next((words for left, words in verdicts if not left.any()), everything)
-
-
-def _cpu_hint(want: Want) -> str:
-    return (
-        ' (cpu request >= 1 million cores; was "m" meant?)'
-        if want.item.requests.get(CPU, 0) >= _MILLION_CORES_M
-        else ""
-    )
-
-
-def _taint(refusal: Refusal) -> str:
-    taints = refusal.lane.pool.spec.template.spec.taints
-    taint = untolerated(taints, refusal.want.item.tolerations, ignore_preferences=refusal.want.soft)
-    if taint is None:
-        return ""
-    return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
+def _grouped(verdicts: Sequence[Verdict]) -> list[str]:
+    """One text per reason: lanes that say the same are named together."""
+    lanes: dict[str, list[str]] = {}
+    for verdict in verdicts:
+        lanes.setdefault(verdict.text or "could hold a pod of its kind now", []).append(verdict.lane.name)
+    return [f"{some(names, _NAMED_LANES)}: {text}" for text, names in lanes.items()]

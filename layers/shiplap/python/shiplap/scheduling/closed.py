@@ -1,0 +1,107 @@
+"""Which topology constraints close which domains to a class of pods, with the counts they go by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from shiplap.kubernetes.labels import HOSTNAME
+from shiplap.scheduling.classes import PodClass
+from shiplap.scheduling.ledger import Ledger
+from shiplap.scheduling.resources import Ints
+from shiplap.scheduling.topology import Spread
+
+_MOST = 6
+"""Domains named per constraint; the others are counted."""
+
+
+def binds(item: PodClass, ledger: Ledger) -> bool:
+    """Whether any topology constraint can keep pods of this class out of a domain; others are merely counted."""
+    demands = item.constraints
+    return bool(demands.spreads or demands.affinity or demands.anti or item.selected & ledger.terms.anti)
+
+
+def keys(item: PodClass, ledger: Ledger) -> list[str]:
+    """The labels, hostname aside, whose domains a class is bound by."""
+    demands, terms = item.constraints, ledger.terms
+    numbers = {*demands.affinity, *demands.anti, *(item.selected & terms.anti)}
+    return sorted(({terms.all[n].key for n in numbers} | {spread.key for spread in demands.spreads}) - {HOSTNAME})
+
+
+def left_open(item: PodClass, key: str, value: str, ledger: Ledger) -> bool:
+    """Whether the counts would let one more pod of a class into a domain, were it possible to launch a node there."""
+    demands, terms = item.constraints, ledger.terms
+    code = ledger.code(key, value)
+    for term, keeping in [(n, False) for n in demands.anti] + [(n, True) for n in item.selected & terms.anti]:
+        if terms.all[term].key == key and ledger.totals(term, key, keeping=keeping)[code]:
+            return False
+    for term in demands.affinity:
+        company = ledger.totals(term, key) if terms.all[term].key == key else None
+        if company is not None and not company[code] and (term not in item.selected or company.any()):
+            return False
+    for spread in demands.spreads:
+        if spread.key == key:
+            counts, present = ledger.spread(item, spread)
+            present[code] = True
+            lowest = min(counts[present].tolist(), default=0) if int(present.sum()) >= spread.min_domains else 0
+            if int(counts[code]) + (spread.term in item.selected) - lowest > spread.max_skew:
+                return False
+    return True
+
+
+def unsatisfied(item: PodClass, ledger: Ledger) -> str:
+    """The constraints of a class, each with how its domains stand now."""
+    demands, terms = item.constraints, ledger.terms
+    parts = [_spread(item, spread, ledger) for spread in demands.spreads]
+    for term in demands.affinity:
+        key = terms.all[term].key
+        company = _places(ledger, term, key)
+        parts.append(
+            f"pod affinity over {key} ({f'such pods are in {company}' if company else 'there is no such pod'})"
+        )
+    for term in demands.anti:
+        key = terms.all[term].key
+        parts.append(f"pod anti-affinity over {key} (such pods are in {_places(ledger, term, key) or 'no domain'})")
+    for term in sorted(item.selected & terms.anti - set(demands.anti)):
+        key = terms.all[term].key
+        keepers = _places(ledger, term, key, keeping=True)
+        parts.append(f"anti-affinity of other pods over {key} (they are in {keepers or 'no domain'})")
+    return f"unsatisfiable topology constraint: no domain is left by {'; '.join(parts)}"
+
+
+def _spread(item: PodClass, spread: Spread, ledger: Ledger) -> str:
+    head = f"topology spread over {spread.key} (maxSkew {spread.max_skew}"
+    if spread.key == HOSTNAME:
+        return f"{head}, so at most {spread.max_skew} such pods per node)"
+    counts, present = ledger.spread(item, spread)
+    values = ledger.values(spread.key)
+    here = np.flatnonzero(present).tolist()
+    if not here:
+        return f"{head}; no node or pool has a domain of it)"
+    enough = len(here) >= spread.min_domains
+    lowest = min((int(counts[code]) for code in here), default=0) if enough else 0
+    listed = _listed((values[code], int(counts[code])) for code in here)
+    fewer = "" if enough else f", {len(here)} domains of at least {spread.min_domains} wanted"
+    return f"{head}{fewer}; counted now: {listed}; a domain may hold {lowest + spread.max_skew})"
+
+
+def _places(ledger: Ledger, term: int, key: str, *, keeping: bool = False) -> str:
+    """Where the pods of a term are: `a 2, b 1`; for the hostname only how many nodes."""
+    if key == HOSTNAME:
+        nodes = _nodes(ledger, term, keeping=keeping)
+        return f"{nodes} node{'' if nodes == 1 else 's'}" if nodes else ""
+    totals = ledger.totals(term, key, keeping=keeping)
+    values = ledger.values(key)
+    return _listed((values[code], int(totals[code])) for code in np.flatnonzero(totals).tolist())
+
+
+def _nodes(ledger: Ledger, term: int, *, keeping: bool) -> int:
+    on_places: Ints = (ledger.keeping if keeping else ledger.counted)[term]
+    return int((on_places > 0).sum() + (ledger.on_claims(term, keeping=keeping) > 0).sum())
+
+
+def _listed(counts: Iterable[tuple[str, int]]) -> str:
+    ordered = sorted(counts)
+    shown = ", ".join(f"{value} {number}" for value, number in ordered[:_MOST])
+    return shown if len(ordered) <= _MOST else f"{shown} and {len(ordered) - _MOST} more"

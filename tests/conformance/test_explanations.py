@@ -1,0 +1,250 @@
+"""What a pod that was left out is told: the nearest miss in numbers, for every reason there is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from shiplap.scheduling.plan import NearestMiss
+from tests.conformance.catalogues import GPU_A, Z1, Z2, Z3, fake_type, incrementing_types
+from tests.conformance.given import (
+    Storage,
+    claim_volumes,
+    csi_node,
+    daemon_set,
+    given,
+    node,
+    pod,
+    pods,
+    pool,
+    pv,
+    pvc,
+    rule,
+)
+
+ZONE, KIND, TYPE = "topology.kubernetes.io/zone", "karpenter.sh/capacity-type", "node.kubernetes.io/instance-type"
+ARCH, HOST = "kubernetes.io/arch", "kubernetes.io/hostname"
+TAINT = {"key": "dedicated", "value": "x", "effect": "NoSchedule"}
+OWN_NODE = [80]
+WEB = {"labels": {"app": "web"}}
+
+
+def spread(key: str, skew: int = 1, **more: Any) -> dict[str, Any]:
+    constraint = {"topologyKey": key, "maxSkew": skew, "whenUnsatisfiable": "DoNotSchedule", **more}
+    return {"topologySpreadConstraints": [constraint | {"labelSelector": {"matchLabels": {"app": "web"}}}]}
+
+
+def test_a_resource_that_no_type_has_names_no_type() -> None:
+    record = given(pod(requests={"example.com/fpga": "2"})).left("pod")
+    assert record.message.startswith("pool default: no type that suits the pod has example.com/fpga (2 needed) (")
+    assert record.nearest == NearestMiss("", "default", "example.com/fpga", 2)
+
+
+def test_types_that_have_the_resource_but_do_not_suit_are_named() -> None:
+    record = given(pod(requests={GPU_A: "1"}, selector={ARCH: "arm64"})).left("pod")
+    assert "has fake.com/vendor-a (1 needed); gpu-vendor-instance-type would have it" in record.message
+
+
+def test_a_pool_kept_off_by_a_taint_is_nearer_than_one_without_the_resource() -> None:
+    gpus = [fake_type("plain"), fake_type("gpu", extra={GPU_A: "1"})]
+    pools = [pool("gpus", rule(TYPE, "In", "gpu"), taints=[TAINT]), pool("plain", rule(TYPE, "In", "plain"))]
+    record = given(pod(requests={GPU_A: "1"}), pools=pools, types=gpus).left("pod")
+    assert record.message.startswith(
+        "gpu in pool gpus: would hold the pod, but it does not tolerate taint dedicated=x:NoSchedule"
+    )
+    assert record.nearest == NearestMiss("gpu", "gpus")
+
+
+def test_a_pod_that_would_have_to_shrink_by_more_than_half_is_farther_than_a_toleration() -> None:
+    pools = [pool("tainted", taints=[TAINT]), pool("tiny", rule(TYPE, "In", "small-instance-type"))]
+    assert given(pod(cpu="3500m"), pools=pools).left("pod").message.startswith("small-instance-type in pool tiny: cpu")
+    assert "does not tolerate taint" in given(pod(cpu="3900m"), pools=pools).left("pod").message.partition("(")[0]
+
+
+@pytest.mark.parametrize(
+    ("selector", "words"),
+    [
+        (
+            {KIND: "spot", ZONE: Z3},
+            "it is not sold as spot in test-zone-3; it is spot in test-zone-1, ",
+        ),
+        ({ZONE: "z9"}, "it is not sold in any zone and capacity type asked for"),
+    ],
+    ids=["combination", "zone"],
+)
+def test_an_offering_that_does_not_exist_is_not_called_unavailable(selector: dict[str, str], words: str) -> None:
+    record = given(pod(selector=selector), types=[fake_type("only")]).left("pod")
+    assert words in record.message
+    assert "none of its offerings is available" not in record.message
+
+
+def test_offerings_that_are_gone_for_now_are_listed() -> None:
+    gone = [("spot", Z1), ("spot", Z2)]
+    record = given(pod(selector={KIND: "spot"}), types=[fake_type("only", unavailable=gone)]).left("pod")
+    assert "none of its offerings is available now (spot in test-zone-1, test-zone-2)" in record.message
+
+
+def test_a_large_type_that_is_sold_out_is_nearer_than_a_small_one_that_is_not() -> None:
+    types = [
+        fake_type("small", cpu="2"),
+        fake_type("large", cpu="16", unavailable=[("spot", Z1)], offerings=[("spot", Z1)]),
+    ]
+    record = given(pod(cpu="10"), types=types).left("pod")
+    assert record.message.startswith(
+        "large in pool default: would hold the pod, but none of its offerings is available"
+    )
+
+
+@pytest.mark.parametrize(
+    ("rules", "words"),
+    [
+        ([rule(ARCH, "In", "riscv")], "no type has kubernetes.io/arch In [riscv] (they have amd64, arm64)"),
+        ([rule(TYPE, "In", "m5.none")], "no type has node.kubernetes.io/instance-type In [m5.none] among the 6 that"),
+        ([rule(ARCH, "In", "arm64"), rule("size", "In", "small")], "1 of 6 types have kubernetes.io/arch In [arm64]"),
+        ([rule(ZONE, "In", "z9")], "none of its 6 types is sold in the zones and capacity types it asks for"),
+    ],
+    ids=["arch", "type", "together", "zone"],
+)
+def test_a_pool_that_excludes_everything_says_by_which_label(rules: list[dict[str, Any]], words: str) -> None:
+    message = given(pod(), pools=[pool("default", *rules)]).left("pod").message
+    assert "nodepool requirements filtered out all available instance types" in message
+    assert words in message
+
+
+@pytest.mark.parametrize(
+    ("rules", "words"),
+    [
+        ([rule(ARCH, "In", "riscv")], "no type has kubernetes.io/arch In [riscv] (they have amd64, arm64)"),
+        ([rule(ARCH, "In", "arm64"), rule("size", "In", "small")], "1 of 6 types have kubernetes.io/arch In [arm64], "),
+    ],
+)
+def test_labels_that_no_type_has(rules: list[dict[str, Any]], words: str) -> None:
+    assert words in given(pod(requires=[rules])).left("pod").message
+
+
+def test_every_conflicting_label_is_named_whatever_their_order() -> None:
+    pools = [pool("default", rule(ZONE, "In", Z1), labels={"team": "red"})]
+    one = given(pod(selector={"team": "blue", ZONE: Z2}), pools=pools).left("pod").message
+    other = given(pod(selector={ZONE: Z2, "team": "blue"}), pools=pools).left("pod").message
+    assert one == other
+    assert "team In [blue] does not meet team In [red] and topology.kubernetes.io/zone In [test-zone-2]" in one
+
+
+def test_a_conflict_that_volumes_bring_is_said_to_be_theirs() -> None:
+    storage: list[Storage] = [pvc(volume="v"), pv("v", [rule(ZONE, "In", Z2)])]
+    pools = [pool("default", rule(ZONE, "In", Z1))]
+    message = given(pod(spec=claim_volumes("data")), pools=pools, storage=storage).left("pod").message
+    assert "(asked for by its volumes: topology.kubernetes.io/zone)" in message
+
+
+def test_the_term_that_came_closest_is_explained() -> None:
+    terms = [[rule(ARCH, "In", "arm64"), rule(ZONE, "In", Z1)], [rule("no-such-label", "Exists")]]
+    record = given(pod(cpu="20", requires=terms)).left("pod")
+    assert record.message.startswith("arm-instance-type in pool default: cpu short by 4100m: 20 needed")
+
+
+def test_limits_say_what_is_left_and_what_is_needed() -> None:
+    record = given(pod(cpu="3"), pools=[pool(limits={"cpu": "2"})], types=incrementing_types(8)).left("pod")
+    assert record.message.startswith("fake-it-3 in pool default: cpu limit short by 2: 4 needed, 2 left (")
+    assert record.nearest == NearestMiss("fake-it-3", "default", "cpu", 2000)
+
+
+def test_a_limit_on_nodes_says_how_many_there_may_be() -> None:
+    outcome = given(*pods(3, ports=OWN_NODE), pools=[pool(limits={"nodes": "2"})])
+    record = outcome.plan.unschedulable[0]
+    assert "nodes limit short by 1: would hold the pod (0 of 2 left)" in record.message
+    assert record.nearest is not None
+    assert (record.nearest.resource, record.nearest.short) == ("nodes", 1)
+
+
+def test_a_pod_no_type_holds_is_not_told_that_nodes_ran_out() -> None:
+    record = given(pod(cpu="100"), pools=[pool(limits={"nodes": "0"})]).left("pod")
+    assert record.message.startswith("arm-instance-type in pool default: cpu short by 84100m")
+
+
+def test_min_values_say_how_many_are_left() -> None:
+    pools = [pool("default", rule(TYPE, "Exists", min_values=4))]
+    message = given(pod(cpu="10"), pools=pools).left("pod").message
+    assert "node.kubernetes.io/instance-type needs 4 values, the types that hold the pod have 1" in message
+
+
+def test_a_host_port_that_a_daemon_takes_everywhere() -> None:
+    message = given(pod(ports=[80]), daemon_sets=[daemon_set(ports=[80])]).left("pod").message
+    assert "host port 80/TCP is taken by a DaemonSet on every type that suits" in message
+
+
+def test_a_spread_lists_its_domains_and_their_counts() -> None:
+    nodes = [node(f"n{zone}", labels={ZONE: zone}, pods="1") for zone in (Z1, Z2)]
+    old = [pod(f"old-{zone}", node=f"n{zone}", metadata=WEB) for zone in (Z1, Z2)]
+    pools = [pool("default", rule(ZONE, "In", Z1))]
+    outcome = given(
+        *old, *pods(2, "web", metadata=WEB, spec=spread(ZONE)), pools=pools, nodes=nodes, types=[fake_type("t")]
+    )
+    message = outcome.plan.unschedulable[0].message
+    assert (
+        "topology spread over topology.kubernetes.io/zone (maxSkew 1; counted now: test-zone-1 2, test-zone-2 1; "
+        "a domain may hold 2)"
+    ) in message
+
+
+def test_where_topology_leaves_a_domain_the_reason_there_is_given() -> None:
+    types = [fake_type("t", unavailable=[("on-demand", Z3)])]
+    keepers = [pod(f"keeper-{zone}", cpu="2", selector={ZONE: zone}, spec=_away()) for zone in (Z1, Z2)]
+    message = given(*keepers, pod("web", cpu="1", metadata=WEB), types=types).left("web").message
+    assert message.startswith(
+        "t in pool default: would hold the pod, but none of its offerings is available now (on-demand in test-zone-3)"
+    )
+    keeping = "anti-affinity of other pods over topology.kubernetes.io/zone (they are in test-zone-1 1, test-zone-2 1)"
+    assert keeping in message
+
+
+def _away() -> dict[str, Any]:
+    term = {"topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": "web"}}}
+    return {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
+
+
+def test_nodes_that_suit_are_measured_too() -> None:
+    here = [node(f"n{n}", cpu=cpu, labels={"team": "red"}) for n, cpu in enumerate(("1", "2"))]
+    record = given(pod(cpu="2500m", selector={"team": "red"}), nodes=here).left("pod")
+    assert record.message.startswith(
+        "of 2 nodes 2 suit its constraints, none has room: n1 is nearest, cpu short by 500m: 2500m needed, 2 free ("
+    )
+
+
+def test_a_node_with_room_whose_volumes_are_full() -> None:
+    storage: list[Storage] = [
+        csi_node("n0", ebs_csi_aws_com=1),
+        *(pvc(name, volume=name) for name in "ab"),
+        *(pv(n) for n in "ab"),
+    ]
+    bound = pod("old", node="n0", spec=claim_volumes("a"))
+    here = node("n0", labels={"team": "red"})
+    waiting = pod(selector={"team": "red"}, spec=claim_volumes("b"))
+    message = given(bound, waiting, nodes=[here], storage=storage).left("pod").message
+    assert "n0 has the resources, but not room for its volumes" in message
+
+
+def test_pools_that_say_the_same_are_named_together() -> None:
+    pools = [pool(f"p{n}", taints=[TAINT]) for n in range(7)]
+    message = given(pod(), pools=pools).left("pod").message
+    assert "pool p6, pool p5, pool p4, pool p3, pool p2 and 2 more: did not tolerate taint dedicated=x:NoSchedule" in (
+        message
+    )
+
+
+def test_without_any_pool_the_nearest_node_is_measured() -> None:
+    record = given(pod(cpu="5"), pools=[], nodes=[node("n", cpu="4")]).left("pod")
+    assert record.message == (
+        "no dynamic nodepools found; of 1 nodes 1 suit its constraints, none has room: n is nearest, "
+        "cpu short by 1: 5 needed, 4 free"
+    )
+
+
+def test_claims_opened_together_share_their_reasons() -> None:
+    pools = [pool("tainted", taints=[TAINT], weight=9), pool("default")]
+    outcome = given(*pods(3, ports=OWN_NODE), pools=pools)
+    assert len(outcome.claims) == 3
+    assert {claim.reasons for claim in outcome.claims} == {
+        ("pool tainted: did not tolerate taint dedicated=x:NoSchedule",)
+    }
