@@ -10,7 +10,7 @@ from enum import StrEnum
 
 import msgspec
 
-from shiplap.scheduling.plan import PlannedClaim
+from shiplap.scheduling.plan import Placement, PlannedClaim
 
 
 class Reason(StrEnum):
@@ -37,14 +37,15 @@ class Method(StrEnum):
 class Proposal(msgspec.Struct, frozen=True, rename="camel"):
     """A command that has been decided and not begun. Money in USD per hour.
 
-    `nodes` are sorted by name; `replacements` have to be ready before the nodes go. `moved` counts the pods that lose
-    their node; `detail` says in words why.
+    `nodes` are sorted by name; `replacements` have to be ready before the nodes go, `placements` are the nodes that
+    stay and take pods. `moved` counts the pods that lose their node; `detail` says in words why.
     """
 
     reason: Reason
     method: Method
     nodes: tuple[str, ...]
     replacements: tuple[PlannedClaim, ...] = ()
+    placements: tuple[Placement, ...] = ()
     savings_hourly: float = 0.0
     moved: int = 0
     detail: str = ""

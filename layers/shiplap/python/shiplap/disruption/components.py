@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
+from shiplap.api.nodeclaim import PodReference
 from shiplap.disruption.candidates import Candidate
 from shiplap.disruption.simulation import Relocation
-from shiplap.scheduling.plan import PlannedClaim
+from shiplap.scheduling.plan import Placement, PlannedClaim
 
 
 class Component(msgspec.Struct, frozen=True, eq=False):
-    """Nodes to remove, by name, and the claims that take their pods as far as nodes that stay do not."""
+    """Nodes to remove, by name, the nodes that stay and take pods of theirs, and the claims that take the others."""
 
     nodes: tuple[Candidate, ...]
     claims: tuple[PlannedClaim, ...]
+    placements: tuple[Placement, ...]
 
     @property
     def paid(self) -> float:
@@ -47,7 +49,18 @@ def split(relocation: Relocation, removed: Collection[Candidate]) -> list[Compon
         names = sorted(name for name in served if name in by_name)
         if names:
             claims.setdefault(_find(leader, names[0]), []).append(claim)
-    return [Component(tuple(members), tuple(claims.get(first, ()))) for first, members in sorted(nodes.items())]
+    return [
+        Component(tuple(members), tuple(claims.get(first, ())), _placements(relocation, members))
+        for first, members in sorted(nodes.items())
+    ]
+
+
+def _placements(relocation: Relocation, members: Iterable[Candidate]) -> tuple[Placement, ...]:
+    merged: dict[str, list[PodReference]] = {}
+    for member in members:
+        for name, pods in relocation.housed.get(member.name, {}).items():
+            merged.setdefault(name, []).extend(pods)
+    return tuple(Placement(name, tuple(sorted(pods))) for name, pods in sorted(merged.items()))
 
 
 def _find(leader: Mapping[str, str], name: str) -> str:

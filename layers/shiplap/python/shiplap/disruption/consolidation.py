@@ -110,6 +110,7 @@ class Consolidator:
             Method.CONSOLIDATION,
             tuple(candidate.name for candidate in component.nodes),
             claims,
+            component.placements,
             round(savings, 6),
             component.moved,
             words,

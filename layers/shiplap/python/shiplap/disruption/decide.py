@@ -68,7 +68,7 @@ class _Decider:
         self._take(allowed)
         names = tuple(sorted(item.name for item in allowed))
         savings = round(sum(item.price for item in allowed), 6)
-        return [Proposal(Reason.EMPTY, Method.EMPTINESS, names, (), savings, 0, "no pod needs them")]
+        return [Proposal(Reason.EMPTY, Method.EMPTINESS, names, (), (), savings, 0, "no pod needs them")]
 
     def _replace(self, candidates: Sequence[Candidate]) -> list[Proposal]:
         """Expired and drifted nodes, whatever it costs, each with its replacements."""
@@ -103,6 +103,7 @@ class _Decider:
                         Method.EXPIRATION if reason is Reason.EXPIRED else Method.DRIFT,
                         tuple(item.name for item in part.nodes),
                         part.claims,
+                        part.placements,
                         round(part.paid - sum(claim.launch.price for claim in part.claims), 6),
                         part.moved,
                         "; ".join(sorted({reasons[item.name][1] for item in part.nodes})),

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable
 import msgspec
 from msgspec.structs import replace
 
-from shiplap.api.nodeclaim import IN_FLIGHT
+from shiplap.api.nodeclaim import IN_FLIGHT, PodReference
 from shiplap.disruption.candidates import moves
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.kubernetes.timestamps import rfc3339
@@ -23,12 +23,14 @@ from shiplap.scheduling.snapshot import Snapshot
 class Relocation(msgspec.Struct, frozen=True, eq=False):
     """Where the pods of removed nodes would go.
 
-    `claims` would be launched for them; `serves` names, for each, the removed nodes its pods come from. `stuck` maps a
-    removed node to why one of its pods has no place.
+    `claims` would be launched for them; `serves` names, for each, the removed nodes its pods come from. `housed` maps a
+    removed node to what nodes that stay take of it: node name to pods. `stuck` maps a removed node to why one of its
+    pods has no place.
     """
 
     claims: tuple[PlannedClaim, ...]
     serves: tuple[frozenset[str], ...]
+    housed: dict[str, dict[str, list[PodReference]]]
     stuck: dict[str, str]
 
 
@@ -78,7 +80,12 @@ class Simulator:
             )
             for claim in decided.node_claims
         )
-        return Relocation(decided.node_claims, serves, stuck)
+        housed: dict[str, dict[str, list[PodReference]]] = {}
+        for place in decided.existing_nodes:
+            for pod in place.pods:
+                left = came_from[pod.namespace or "default", pod.name]
+                housed.setdefault(left, {}).setdefault(place.name, []).append(pod)
+        return Relocation(decided.node_claims, serves, housed, stuck)
 
     def _deleted(self, node: Node) -> Node:
         return replace(node, metadata=replace(node.metadata, deletion_timestamp=self._gone_at))
