@@ -63,6 +63,7 @@ def schedule(reach: Reach) -> Statements:
         _allow("Record", ["s3:PutObject"], [_objects(reach, RECORDS_PREFIX)]),
         _publish(reach),
         _clusters(reach),
+        _allow("ReadZonalShifts", ["arc-zonal-shift:GetManagedResource"], _cluster_arns(reach)),
     ]
 
 
@@ -177,6 +178,7 @@ def _launch(reach: Reach) -> Statements:
             "DescribeCapacityReservations",
             "DescribeImages",
             "DescribeInstances",
+            "DescribeInstanceStatus",
             "DescribeLaunchTemplates",
             "DescribePlacementGroups",
             "DescribeSecurityGroups",
@@ -256,9 +258,11 @@ def _publish(reach: Reach) -> iam.PolicyStatement:
 
 
 def _clusters(reach: Reach) -> iam.PolicyStatement:
-    return _allow(
-        "FindApiServers", ["eks:DescribeCluster"], [_arn("eks", f"cluster/{name}") for name in reach.clusters]
-    )
+    return _allow("FindApiServers", ["eks:DescribeCluster"], _cluster_arns(reach))
+
+
+def _cluster_arns(reach: Reach) -> list[str]:
+    return [_arn("eks", f"cluster/{name}") for name in reach.clusters]
 
 
 def _describe(sid: str, *actions: str) -> iam.PolicyStatement:

@@ -68,6 +68,8 @@ class ClusterDocument(_Part, frozen=True):
     min_values_policy: str = "Strict"
     placement: str = "none"
     join_timeout_s: int = msgspec.field(default=900, name="joinTimeoutSeconds")
+    node_repair: bool = True
+    zonal_shift: bool = False
 
 
 class InstallDocument(_Part, frozen=True):

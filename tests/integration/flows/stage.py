@@ -41,6 +41,7 @@ from shiplap.twins.clock import TwinClock, TwinMeter
 from shiplap.twins.cluster import ApiServer, TwinCluster
 from shiplap.twins.compute import TwinCompute
 from shiplap.twins.faults import Crash, Faults
+from shiplap.twins.health import TwinHealth
 from shiplap.twins.state import TwinState
 
 CLUSTER = "demo"
@@ -137,6 +138,7 @@ class Stage:
         self.timers = TwinTimers(self.clock, self.faults)
         self.recorder = TwinRecorder(self.faults)
         self.meter = TwinMeter()
+        self.health = TwinHealth(self.faults)
         self.world = World(
             clock=self.clock,
             cluster=self.cluster,
@@ -148,6 +150,7 @@ class Stage:
             timers=self.timers,
             recorder=self.recorder,
             meter=self.meter,
+            health=self.health,
         )
         self.nominal = {item.instance_type: item.memory_info.size_in_mi_b * MIB for item in sold.types}
         self._true_memory = true_memory

@@ -200,6 +200,32 @@ class Compute(Protocol):
         ...
 
 
+class Ailment(msgspec.Struct, frozen=True, order=True):
+    """What EC2 says is wrong with an instance, or planned for it. `kind`: instance, system or event.
+
+    `since` in epoch seconds, 0 when it is not told.
+    """
+
+    instance_id: str
+    kind: str
+    since: float = 0.0
+
+
+class HealthSource(Protocol):
+    """What AWS says about instances and zones only when it is asked: no event tells of it."""
+
+    def ailing(self) -> tuple[Ailment, ...]:
+        """Running instances of the account with failed status checks or scheduled events, sorted; ours and others'.
+
+        Raises AwsThrottled, AwsError.
+        """
+        ...
+
+    def shifted_zones(self) -> frozenset[str]:
+        """Ids of the zones that traffic of the cluster is shifted away from now. Raises AwsThrottled, AwsError."""
+        ...
+
+
 class UnavailableOffering(msgspec.Struct, frozen=True, omit_defaults=True):
     """An offering not to try before `until` (epoch seconds); `failures` in a row lengthen the wait, 3 min to 1 h."""
 

@@ -23,6 +23,8 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
     `vm_memory_overhead_percent` is a fraction (0.075); `reserved_enis` as upstream; `prefix_delegation` is `auto`
     (read from the VPC CNI's DaemonSet), `on` or `off`; `join_timeout_s` bounds launch → registered.
+    `node_repair` replaces nodes whose instance or kubelet has failed for long; `zonal_shift` keeps launches out of
+    zones that ARC has shifted the cluster's traffic away from.
     """
 
     name: str
@@ -40,6 +42,8 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     min_values_policy: str = "Strict"
     placement: str = "none"
     join_timeout_s: int = 900
+    node_repair: bool = True
+    zonal_shift: bool = False
 
 
 class Settings(msgspec.Struct, frozen=True, omit_defaults=True):

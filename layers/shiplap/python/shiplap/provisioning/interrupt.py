@@ -41,7 +41,8 @@ _RUNNING = frozenset(
         ClaimState.DRAINING,
     }
 )
-_PRESSING = (Kind.SPOT, Kind.CAPACITY_RESERVATION)
+_PRESSING = (Kind.SPOT, Kind.CAPACITY_RESERVATION, Kind.IMPAIRED, Kind.UNHEALTHY)
+_TAKEN_BACK = (Kind.SPOT, Kind.CAPACITY_RESERVATION, Kind.REBALANCE)
 _OVER = (Kind.STOPPED, Kind.TERMINATED)
 
 
@@ -71,16 +72,21 @@ def interrupt(
             meter.count("UnknownClusters")
             _LOG.warning("dropped: %s", error, extra=facts(claim))
             continue
-        _react(claim.name, notice, cluster, world_of(cluster))
+        answer(claim.name, notice, cluster, world_of(cluster))
 
 
-def _react(name: str, notice: Notice, settings: ClusterSettings, world: World) -> None:
+def answer(name: str, notice: Notice, settings: ClusterSettings, world: World) -> None:
+    """Do about one claim what a notice calls for, by one conditional write, or nothing when it is done already.
+
+    Raises:
+        StoreError: nothing is lost: the same notice may be handled again.
+    """
     for attempt in range(_TRIES):
         claim = world.state.claim(settings.name, name)
         if claim is None:
             return
         try:
-            _answer(claim, notice, settings, world)
+            _act(claim, notice, settings, world)
         except ConditionFailed:
             if attempt == _TRIES - 1:
                 raise
@@ -88,7 +94,7 @@ def _react(name: str, notice: Notice, settings: ClusterSettings, world: World) -
             return
 
 
-def _answer(claim: NodeClaim, notice: Notice, settings: ClusterSettings, world: World) -> None:
+def _act(claim: NodeClaim, notice: Notice, settings: ClusterSettings, world: World) -> None:
     if notice.kind in _OVER and claim.state is ClaimState.TERMINATING:
         world.remind(claim.cluster, claim.name, "terminate", 0)
     elif claim.state not in _RUNNING:
@@ -130,7 +136,7 @@ def _heed(claim: NodeClaim, notice: Notice, settings: ClusterSettings, world: Wo
 
 def _rest(claim: NodeClaim, notice: Notice, world: World) -> None:
     """What AWS takes back, or soon may, is not asked for again at once."""
-    if claim.capacity_type in (labels.SPOT, labels.RESERVED) and notice.kind is not Kind.SCHEDULED_CHANGE:
+    if claim.capacity_type in (labels.SPOT, labels.RESERVED) and notice.kind in _TAKEN_BACK:
         lost = OfferingFailure(claim.instance_type, claim.zone, claim.capacity_type, notice.kind)
         world.state.mark_unavailable(claim.cluster, lost, world.clock.now())
 
@@ -159,7 +165,8 @@ def _deadline(claim: NodeClaim, notice: Notice, settings: ClusterSettings, now: 
     """Epoch seconds by which the node must be empty; 0 when nothing presses.
 
     A scheduled change is days away, and a recommendation is no date at all: only the NodePool's
-    terminationGracePeriod bounds the wait for the pods.
+    terminationGracePeriod bounds the wait for the pods. Those of a sick node get as long as on spot: many cannot be
+    reached any more, and its replacement should come first.
     """
     if notice.kind in _PRESSING:
         return (notice.time or now) + WARNING_S

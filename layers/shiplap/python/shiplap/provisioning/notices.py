@@ -16,12 +16,17 @@ from shiplap.kubernetes.timestamps import epoch
 
 
 class Kind(StrEnum):
-    """What happens to an instance. The first three leave it some time, the last two have happened."""
+    """What happens to an instance. Stopped and terminated have happened, the others leave it some time.
+
+    Nobody sends word of an impaired instance or an unhealthy node: the sweep finds them.
+    """
 
     SPOT = "SpotInterruption"
     CAPACITY_RESERVATION = "CapacityReservationInterruption"
     SCHEDULED_CHANGE = "ScheduledChange"
     REBALANCE = "RebalanceRecommendation"
+    IMPAIRED = "InstanceImpaired"
+    UNHEALTHY = "NodeUnhealthy"
     STOPPED = "InstanceStopped"
     TERMINATED = "InstanceTerminated"
     OTHER = "Other"

@@ -17,8 +17,10 @@ from shiplap.provisioning.claims import CORDON, DRAIN, GARBAGE, GRACE_S, explore
 from shiplap.provisioning.drain import is_cordoned
 from shiplap.provisioning.launch import Attempt, Ending, Outcome, adopt, launch, release_leases
 from shiplap.provisioning.learn import instance_of
+from shiplap.provisioning.repair import heal
 from shiplap.provisioning.snapshot import NodeClassSupply
 from shiplap.provisioning.world import World
+from shiplap.settings import ClusterSettings
 
 _LOG = logging.getLogger(__name__)
 
@@ -75,8 +77,9 @@ def _give_up(claim: NodeClaim, reason: str, types: dict[str, InstanceType], worl
     return Outcome(Ending.FAILED, claim)
 
 
-def sweep(cluster: str, nodes: Iterable[Node], world: World) -> int:
-    """Set a timer for every claim that the lifecycle function should look at and may not have been told of.
+def sweep(settings: ClusterSettings, nodes: Iterable[Node], world: World) -> int:
+    """Set a timer for every claim that the lifecycle function should look at and may not have been told of; then have
+    sick nodes replaced.
 
     Returns:
         How many were set. The lifecycle function looks again itself; what is decided here is only where.
@@ -85,6 +88,7 @@ def sweep(cluster: str, nodes: Iterable[Node], world: World) -> int:
         StoreError, AwsError: claims or instances cannot be listed.
     """
     now = world.clock.now()
+    cluster = settings.name
     instances = world.compute.instances(cluster)  # before the claims: a claim always exists before its instance
     claims = {claim.name: claim for claim in world.state.claims(cluster)}
     joined = {instance_of(node.spec.provider_id): node for node in nodes}
@@ -106,6 +110,7 @@ def sweep(cluster: str, nodes: Iterable[Node], world: World) -> int:
             reasons[instance.claim] = GARBAGE
     for name in sorted(reasons):
         world.remind(cluster, name, reasons[name], 0)
+    heal(settings, tuple(claims.values()), joined, world)
     return len(reasons)
 
 

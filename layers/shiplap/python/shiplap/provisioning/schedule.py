@@ -101,7 +101,7 @@ class _Run:
     def _sweep(self, glance: Glance) -> None:
         """Remind the lifecycle of what it may have missed; pods are planned for whether or not that works."""
         try:
-            sweep(self._settings.name, glance.view.nodes, self._world)
+            sweep(self._settings, glance.view.nodes, self._world)
         except ShiplapError as error:
             self._world.meter.count("SweepsIncomplete")
             _LOG.warning("sweep is incomplete: %s", error, extra={"cluster": self._settings.name})

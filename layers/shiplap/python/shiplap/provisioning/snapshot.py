@@ -20,6 +20,7 @@ from shiplap.instances.nodeclass import ResolvedNodeClass
 from shiplap.instances.resolve import instance_types
 from shiplap.instances.setting import from_cluster
 from shiplap.instances.types import InstanceType, pilot_key
+from shiplap.instances.zones import without_zones
 from shiplap.kubernetes.objects import Node
 from shiplap.ports import DecisionState
 from shiplap.provisioning.learn import has_reported, instance_of, learn
@@ -41,10 +42,11 @@ class NodeClassSupply(msgspec.Struct, frozen=True):
 
 
 class Supply(msgspec.Struct, frozen=True):
-    """What can be bought, looked up once per invocation; NodeClasses by name."""
+    """What can be bought, looked up once per invocation; NodeClasses by name, `shifted` zones by id."""
 
     catalog: Catalog
     node_classes: dict[str, NodeClassSupply]
+    shifted: frozenset[str] = frozenset()
 
     @property
     def amis(self) -> tuple[str, ...]:
@@ -117,7 +119,23 @@ def supply_of(settings: ClusterSettings, world: World) -> Supply:
         name = node_class.metadata.name
         if name in used:
             node_classes[name] = _resolve(settings.name, node_class, world)
-    return Supply(_catalog(world), node_classes)
+    return Supply(_catalog(world), node_classes, _shifted(settings, world))
+
+
+def _shifted(settings: ClusterSettings, world: World) -> frozenset[str]:
+    """Zones to keep out of. Not knowing them must not keep pods waiting."""
+    if not settings.zonal_shift or world.health is None:
+        return frozenset()
+    try:
+        shifted = world.health.shifted_zones()
+    except AwsError as error:
+        world.meter.count("ZonalShiftsNotRead")
+        _LOG.warning("zonal shifts not read: %s", error, extra={"cluster": settings.name, "code": error.code})
+        return frozenset()
+    if shifted:
+        world.meter.count("ZonesShifted", len(shifted))
+        _LOG.warning("nothing is launched in %s", ", ".join(sorted(shifted)), extra={"cluster": settings.name})
+    return shifted
 
 
 def _resolve(cluster: str, node_class: EC2NodeClass, world: World) -> NodeClassSupply:
@@ -243,5 +261,5 @@ def _catalogs(settings: ClusterSettings, supply: Supply, glance: Glance, world: 
             _LOG.warning("node class cannot be read: %s", error, extra={"cluster": settings.name})
             catalogs.append(NodeClassCatalog(name, not_ready=str(error)))
         else:
-            catalogs.append(NodeClassCatalog(name, sold))
+            catalogs.append(NodeClassCatalog(name, without_zones(sold, supply.shifted)))
     return tuple(catalogs)

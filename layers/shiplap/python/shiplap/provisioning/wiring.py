@@ -151,6 +151,7 @@ class Install:
             "bus": self._bus,
             "timers": self._timers,
             "recorder": self._recorder,
+            "health": lambda: self._health(cluster),
         }
         ports: dict[str, Any] = {port: Lazy(make) for port, make in made.items()}
         return World(clock=self.clock, meter=cast("Meter", self.meter), **ports)
@@ -174,6 +175,17 @@ class Install:
             ec2=client("ec2", cluster.region),
             ssm=lambda: client("ssm", cluster.region),
             eks=lambda: client("eks", cluster.region),
+            clock=self.clock.now,
+        )
+
+    def _health(self, cluster: ClusterSettings) -> object:
+        from shiplap.aws.health import Ec2Health  # noqa: PLC0415
+
+        return Ec2Health(
+            cluster.name,
+            ec2=client("ec2", cluster.region),
+            eks=lambda: client("eks", cluster.region),
+            zonal_shift=lambda: client("arc-zonal-shift", cluster.region),
             clock=self.clock.now,
         )
 

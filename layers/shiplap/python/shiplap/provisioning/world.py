@@ -17,6 +17,7 @@ from shiplap.ports import (
     Compute,
     EventBus,
     FlightRecorder,
+    HealthSource,
     Meter,
     StateStore,
     Timers,
@@ -26,7 +27,10 @@ _LOG = logging.getLogger(__name__)
 
 
 class World(msgspec.Struct, frozen=True, kw_only=True):
-    """The ports of one cluster's flows. `source` refreshes the catalogue; None where a function may not ask for it."""
+    """The ports of one cluster's flows.
+
+    `source` refreshes the catalogue, `health` tells of sick instances and zones; None where a function may not ask.
+    """
 
     clock: Clock
     cluster: ClusterApi
@@ -39,6 +43,7 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
     recorder: FlightRecorder
     meter: Meter
     source: CatalogSource | None = None
+    health: HealthSource | None = None
 
     def tell(self, *events: BusEvent) -> None:
         """Publish, but go on when the bus refuses: events inform others, and the sweep makes up for a lost hint."""

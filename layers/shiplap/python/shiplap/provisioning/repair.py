@@ -1,0 +1,175 @@
+"""Nodes too sick to keep are replaced, one after the other and never in droves.
+
+What makes a node sick: EC2's status checks fail, EC2 has scheduled an event for its instance, or a condition of the
+Node has been bad for longer than it deserves. Many sick nodes at once say more about a zone, a network or an API server
+than about the nodes, and replacing them would not help: then nothing is done, and it is told.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from math import ceil
+
+import msgspec
+
+from shiplap.api.nodeclaim import LEAVING, ClaimState, NodeClaim
+from shiplap.errors import AwsError
+from shiplap.kubernetes.objects import Node
+from shiplap.kubernetes.timestamps import epoch
+from shiplap.ports import Ailment
+from shiplap.provisioning.claims import facts
+from shiplap.provisioning.interrupt import answer
+from shiplap.provisioning.notices import Kind, Notice
+from shiplap.provisioning.world import World
+from shiplap.settings import ClusterSettings
+
+_LOG = logging.getLogger(__name__)
+
+IMPAIRED_S = 120.0
+"""How long a status check must have failed, in seconds: it may be an instance that boots, or a blip."""
+
+TOLERATED_S: Mapping[tuple[str, str], float] = {
+    ("Ready", "False"): 1800.0,
+    ("Ready", "Unknown"): 1800.0,
+    ("AcceleratedHardwareReady", "False"): 600.0,
+    ("ContainerRuntimeReady", "False"): 1800.0,
+    ("KernelReady", "False"): 1800.0,
+    ("NetworkingReady", "False"): 1800.0,
+    ("StorageReady", "False"): 1800.0,
+}
+"""For how many seconds a condition (type, status) of a Node is waited out; those but Ready are written by the EKS node
+monitoring agent. The figures are those that Karpenter uses on AWS."""
+
+SICK_FRACTION = 0.2
+"""A NodePool with a larger share of sick nodes, rounded up to whole nodes, is left alone."""
+
+MOST_AT_ONCE = 10
+"""Nodes of one cluster that are being repaired at the same time."""
+
+_IN_SERVICE = frozenset({ClaimState.REGISTERED, ClaimState.INITIALIZED, ClaimState.DISRUPTING})
+_ALIVE = _IN_SERVICE | {ClaimState.LAUNCHED}
+_REPAIRS = frozenset({Kind.IMPAIRED, Kind.UNHEALTHY})
+
+
+class Sick(msgspec.Struct, frozen=True):
+    """A claim whose node should be replaced, and why."""
+
+    claim: NodeClaim
+    kind: Kind
+    reason: str
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """Sick nodes by what is done about them, each sorted by the name of the claim."""
+
+    repaired: tuple[Sick, ...] = ()
+    blocked: tuple[Sick, ...] = ()
+
+
+def heal(settings: ClusterSettings, claims: Sequence[NodeClaim], nodes: Mapping[str, Node], world: World) -> None:
+    """Have sick nodes replaced; each by the same conditional write as an interruption.
+
+    Args:
+        settings: the cluster; without `node_repair` only scheduled events count.
+        claims: all of the cluster.
+        nodes: by instance id, freshly read.
+        world: health is asked, where there is one; state is written.
+
+    Raises:
+        StoreError: tried again with the next sweep.
+    """
+    if not any(claim.state in _ALIVE | LEAVING for claim in claims):
+        return
+    ailments = _ailments(settings.name, world)
+    for claim in _due_to_change(claims, ailments):
+        answer(claim.name, Notice(Kind.SCHEDULED_CHANGE, (claim.instance_id,)), settings, world)
+    if not settings.node_repair:
+        return
+    now = world.clock.now()
+    verdict = judge(claims, sick_among(claims, nodes, ailments, now))
+    for sick in verdict.repaired:
+        world.meter.count("NodesRepaired")
+        _LOG.warning("replacing a sick node: %s", sick.reason, extra=facts(sick.claim))
+        answer(sick.claim.name, Notice(sick.kind, (sick.claim.instance_id,)), settings, world)
+    for sick in verdict.blocked:
+        world.meter.count("RepairsBlocked")
+        _LOG.warning("sick node left alone, too many are: %s", sick.reason, extra=facts(sick.claim))
+
+
+def _ailments(cluster: str, world: World) -> tuple[Ailment, ...]:
+    if world.health is None:
+        return ()
+    try:
+        return world.health.ailing()
+    except AwsError as error:  # the nodes' own conditions still count
+        world.meter.count("StatusChecksNotRead")
+        _LOG.warning("status checks not read: %s", error, extra={"cluster": cluster, "code": error.code})
+        return ()
+
+
+def _due_to_change(claims: Iterable[NodeClaim], ailments: Iterable[Ailment]) -> list[NodeClaim]:
+    scheduled = {ailment.instance_id for ailment in ailments if ailment.kind == "event"}
+    return [claim for claim in claims if claim.state in _ALIVE and claim.instance_id in scheduled]
+
+
+def sick_among(
+    claims: Iterable[NodeClaim], nodes: Mapping[str, Node], ailments: Iterable[Ailment], now: float
+) -> list[Sick]:
+    """Claims in service, or leaving without haste, whose instance or Node has been bad for too long; by name.
+
+    `nodes` by instance id, `now` in epoch seconds.
+    """
+    failing = {
+        ailment.instance_id: f"its {ailment.kind} status check has failed for {now - ailment.since:.0f} s"
+        for ailment in sorted(ailments)
+        if ailment.kind != "event" and now >= ailment.since + IMPAIRED_S
+    }
+    found = []
+    for claim in sorted(claims, key=lambda item: item.name):
+        unhurried = claim.state is ClaimState.DRAINING and not claim.deadline_at
+        if claim.state not in _IN_SERVICE and not unhurried:
+            continue
+        node = nodes.get(claim.instance_id)
+        if claim.instance_id in failing:
+            found.append(Sick(claim, Kind.IMPAIRED, failing[claim.instance_id]))
+        elif node is not None and (reason := bad_condition(node, now)):
+            found.append(Sick(claim, Kind.UNHEALTHY, reason))
+    return found
+
+
+def bad_condition(node: Node, now: float) -> str:
+    """The condition of a Node that has been bad for longer than is tolerated; empty when there is none."""
+    for condition in node.status.conditions:
+        tolerated = TOLERATED_S.get((condition.type, condition.status))
+        since = epoch(condition.last_transition_time) if condition.last_transition_time else now
+        if tolerated is not None and now >= since + tolerated:
+            return f"its condition {condition.type} has been {condition.status} for {now - since:.0f} s"
+    return ""
+
+
+def judge(claims: Iterable[NodeClaim], sick: Sequence[Sick]) -> Verdict:
+    """Which sick nodes are replaced now.
+
+    Of a NodePool none is while more of its nodes are sick, those in repair included, than SICK_FRACTION of it; of a
+    cluster no more than MOST_AT_ONCE are at the same time.
+    """
+    total: dict[str, int] = {}
+    unwell: dict[str, int] = {}
+    under_way = 0
+    for claim in claims:
+        in_repair = claim.state in LEAVING and claim.failure in _REPAIRS
+        under_way += in_repair
+        if in_repair or claim.state in _IN_SERVICE or claim.state is ClaimState.DRAINING:
+            total[claim.node_pool] = total.get(claim.node_pool, 0) + 1
+            unwell[claim.node_pool] = unwell.get(claim.node_pool, 0) + in_repair
+    for item in sick:
+        unwell[item.claim.node_pool] += 1
+    repaired: list[Sick] = []
+    blocked: list[Sick] = []
+    for item in sick:
+        pool = item.claim.node_pool
+        allowed = unwell[pool] <= ceil(SICK_FRACTION * total[pool]) and under_way < MOST_AT_ONCE
+        under_way += allowed
+        (repaired if allowed else blocked).append(item)
+    return Verdict(tuple(repaired), tuple(blocked))

@@ -1,0 +1,206 @@
+"""Sick nodes are replaced, but never in droves; nothing is launched in zones that are shifted away from."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from shiplap.api.nodeclaim import ClaimState, NodeClaim
+from shiplap.errors import AwsError
+from shiplap.kubernetes.timestamps import rfc3339
+from shiplap.ports import Ailment
+from shiplap.provisioning.notices import Kind
+from shiplap.provisioning.repair import MOST_AT_ONCE, Sick, judge
+from tests.integration.flows.leaving import claim_now, evicted, first, play_out, serving
+from tests.integration.flows.stage import Stage
+
+
+def ail(stage: Stage, instance_id: str, kind: str = "instance", *, for_s: float = 120) -> None:
+    since = 0.0 if kind == "event" else stage.clock.now() - for_s
+    stage.health.ailments.add(Ailment(instance_id, kind, since))
+
+
+def condition(stage: Stage, node: str, kind: str, status: str) -> None:
+    """A condition that changes now."""
+    item = {"type": kind, "status": status, "lastTransitionTime": rfc3339(stage.clock.now())}
+    stage.server.patch("nodes", node, {"status": {"conditions": [item]}}, subresource="status")
+
+
+@pytest.mark.parametrize("kind", ["instance", "system"])
+def test_an_instance_whose_checks_fail_is_replaced_first_and_then_ended(kind: str) -> None:
+    stage = serving()
+    claim, instance = first(stage)
+    ail(stage, instance.id, kind)
+    report = stage.sweep()
+    known = claim_now(stage, claim)
+    assert (known.state, known.failure) == (ClaimState.DRAINING, "InstanceImpaired")
+    assert known.deadline_at == stage.clock.now() + 120
+    assert stage.state.read(stage.name, stage.clock.now()).unavailable == ()  # the type is not to blame
+    assert report.launched == ()
+    assert len(stage.schedule().launched) == 1
+    assert evicted(stage) == []
+    play_out(stage)
+    assert claim_now(stage, claim).state is ClaimState.GONE
+    assert len(stage.compute.launches) == 2
+
+
+def test_a_check_that_has_just_failed_is_waited_out() -> None:
+    stage = serving()
+    claim, instance = first(stage)
+    ail(stage, instance.id, for_s=119)
+    stage.sweep()
+    assert claim_now(stage, claim) == claim
+    stage.clock.advance(1)
+    stage.sweep()
+    assert claim_now(stage, claim).state is ClaimState.DRAINING
+
+
+def test_a_scheduled_event_empties_the_node_without_a_clock() -> None:
+    stage = serving()
+    claim, instance = first(stage)
+    ail(stage, instance.id, "event")
+    for _ in range(3):  # EC2 goes on telling
+        stage.sweep()
+    known = claim_now(stage, claim)
+    assert (known.state, known.failure, known.deadline_at) == (ClaimState.DRAINING, "ScheduledChange", 0.0)
+    assert stage.meter.counts["NodesInterrupted"] == 1
+
+
+def test_instances_of_others_are_none_of_our_business() -> None:
+    stage = serving()
+    before = stage.claims()
+    ail(stage, "i-0123456789abcdef0")
+    ail(stage, "i-0123456789abcdef0", "event")
+    stage.sweep()
+    assert stage.claims() == before
+
+
+def test_checks_that_cannot_be_read_are_counted_and_nodes_still_looked_at() -> None:
+    stage = serving()
+    claim, _ = first(stage)
+    condition(stage, claim.node_name, "Ready", "False")
+    stage.clock.advance(1800)
+    stage.faults.on("before", "health.ailing", AwsError("denied", code="UnauthorizedOperation"))
+    stage.sweep()
+    assert stage.meter.counts["StatusChecksNotRead"] == 1
+    assert claim_now(stage, claim).failure == "NodeUnhealthy"
+
+
+def test_repair_can_be_switched_off_and_scheduled_events_still_count() -> None:
+    stage = serving(2)
+    stage.settings = msgspec.structs.replace(stage.settings, node_repair=False)
+    sick, due = stage.claims()
+    ail(stage, sick.instance_id)
+    ail(stage, due.instance_id, "event")
+    stage.sweep()
+    assert [claim_now(stage, claim).state for claim in (sick, due)] == [ClaimState.INITIALIZED, ClaimState.DRAINING]
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "seconds"),
+    [("Ready", "False", 1800), ("Ready", "Unknown", 1800), ("AcceleratedHardwareReady", "False", 600)],
+)
+def test_a_bad_condition_is_tolerated_for_a_while(kind: str, status: str, seconds: float) -> None:
+    stage = serving()
+    claim, _ = first(stage)
+    condition(stage, claim.node_name, kind, status)
+    stage.clock.advance(seconds - 1)
+    stage.sweep()
+    assert claim_now(stage, claim).state is ClaimState.INITIALIZED
+    stage.clock.advance(1)
+    stage.sweep()
+    assert claim_now(stage, claim).state is ClaimState.DRAINING
+    assert stage.meter.counts["NodesRepaired"] == 1
+
+
+def test_a_condition_that_nobody_fears_is_ignored() -> None:
+    stage = serving()
+    claim, _ = first(stage)
+    condition(stage, claim.node_name, "MemoryPressure", "True")
+    stage.clock.advance(7200)
+    stage.sweep()
+    assert claim_now(stage, claim).state is ClaimState.INITIALIZED
+
+
+def test_too_many_sick_nodes_of_a_pool_are_left_alone_and_told() -> None:
+    stage = serving(10)
+    for claim in stage.claims()[:3]:
+        ail(stage, claim.instance_id)
+    stage.sweep()
+    assert {claim.state for claim in stage.claims()} == {ClaimState.INITIALIZED}
+    assert stage.meter.counts["RepairsBlocked"] == 3
+    stage.health.ailments.pop()
+    stage.sweep()
+    assert [claim.state for claim in stage.claims()].count(ClaimState.DRAINING) == 2
+
+
+def claims_of(pool: str, count: int, **fields: object) -> list[NodeClaim]:
+    plain = NodeClaim(cluster="demo", name="", node_pool=pool, node_class="default", state=ClaimState.INITIALIZED)
+    return [msgspec.structs.replace(plain, **{"name": f"{pool}-{n:03d}", **fields}) for n in range(count)]
+
+
+def sick(claims: list[NodeClaim]) -> list[Sick]:
+    return [Sick(claim, Kind.UNHEALTHY, "bad") for claim in claims]
+
+
+@pytest.mark.parametrize(("nodes", "unwell", "repaired"), [(1, 1, 1), (5, 1, 1), (5, 2, 0), (10, 2, 2), (11, 3, 3)])
+def test_a_fifth_of_a_pool_rounded_up_may_be_sick(nodes: int, unwell: int, repaired: int) -> None:
+    claims = claims_of("any", nodes)
+    verdict = judge(claims, sick(claims[:unwell]))
+    assert (len(verdict.repaired), len(verdict.blocked)) == (repaired, unwell - repaired)
+
+
+def test_nodes_in_repair_count_as_sick() -> None:
+    leaving = claims_of("old", 1, state=ClaimState.DRAINING, failure="NodeUnhealthy", node_pool="any")
+    claims = [*leaving, *claims_of("any", 4)]
+    assert judge(claims, sick(claims[1:2])).repaired == ()
+
+
+def test_a_cluster_repairs_only_so_many_at_once() -> None:
+    claims = claims_of("any", 100)
+    verdict = judge(claims, sick(claims[:20]))
+    assert [item.claim.name for item in verdict.repaired] == [claim.name for claim in claims[:MOST_AT_ONCE]]
+    assert len(verdict.blocked) == 10
+
+
+def test_one_pool_does_not_block_another() -> None:
+    zone, lone = claims_of("zone", 10), claims_of("lone", 1)
+    verdict = judge([*zone, *lone], sick([*lone, *zone[:5]]))
+    assert [item.claim.node_pool for item in verdict.repaired] == ["lone"]
+
+
+def shifting(*zones: str) -> Stage:
+    stage = Stage()
+    stage.settings = msgspec.structs.replace(stage.settings, zonal_shift=True)
+    stage.health.shifted.update(zones)
+    return stage
+
+
+def test_nothing_is_launched_in_a_shifted_zone_while_the_shift_lasts() -> None:
+    stage = shifting("eu-west-1a", "eu-west-1c")
+    stage.add_pods(1)
+    stage.schedule()
+    assert [instance.zone for instance in stage.compute.launches] == ["eu-west-1b"]
+    stage.health.shifted.clear()
+    stage.add_pods(1, memory="15Gi", prefix="big")
+    stage.schedule()
+    assert stage.compute.launches[-1].zone == "eu-west-1a"
+
+
+def test_pods_that_only_a_shifted_zone_could_take_wait() -> None:
+    stage = shifting("eu-west-1a", "eu-west-1b", "eu-west-1c")
+    stage.add_pods(1)
+    report = stage.schedule()
+    assert (report.launched, report.unschedulable) == ((), 1)
+
+
+def test_shifts_that_cannot_be_read_or_are_not_asked_for_keep_no_pod_waiting() -> None:
+    stage = shifting("eu-west-1a", "eu-west-1b", "eu-west-1c")
+    stage.faults.on("before", "health.shifted_zones", AwsError("denied", code="AccessDeniedException"))
+    stage.add_pods(1)
+    assert len(stage.schedule().launched) == 1
+    assert stage.meter.counts["ZonalShiftsNotRead"] == 1
+    other = shifting("eu-west-1a", "eu-west-1b", "eu-west-1c")
+    other.settings = msgspec.structs.replace(other.settings, zonal_shift=False)
+    other.add_pods(1)
+    assert len(other.schedule().launched) == 1
