@@ -48,7 +48,7 @@ def cheaper(
     least = sum(min(map(_worst, some.values()), default=paid) for some in options)
     if not least < paid - _CENT:
         raise Refused("can't replace with a cheaper node")
-    same_again = _cheapest_of_same_type(options, removed) if len(removed) > 1 else None
+    same_again = _cheapest_of_same_type(options, removed) if len(claims) == 1 < len(removed) else None
     reduced = []
     for claim, some in zip(claims, options, strict=True):
         most = min(map(_worst, some.values())) * paid / least if least > 0 else paid

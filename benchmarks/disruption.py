@@ -1,0 +1,117 @@
+"""The disruption decision's speed, and what it makes of a cluster that has shrunk.
+
+The cluster is one that the planner filled itself: pods of Karpenter's public benchmark without constraints, real types
+and on-demand prices. The lower bound is the linear program over fractional nodes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import resource
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+from karpenter_workload import verified
+from rich.console import Console
+from rich.table import Table
+from scheduling import decoded, real_types
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from shiplap.api.types import NodePool
+from shiplap.disruption.commands import Decision
+from shiplap.disruption.decide import decide
+from shiplap.scheduling.snapshot import SchedulingSettings
+from tests.living_cluster import LivingCluster
+
+_POOL = {
+    "metadata": {"name": "default"},
+    "spec": {
+        "template": {
+            "spec": {
+                "nodeClassRef": {"name": "default"},
+                "expireAfter": "Never",
+                "requirements": [
+                    {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]},
+                    {"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]},
+                    {"key": "karpenter.k8s.aws/instance-category", "operator": "In", "values": ["c", "m", "r"]},
+                    {"key": "karpenter.k8s.aws/instance-cpu", "operator": "Lt", "values": ["33"]},
+                ],
+            }
+        },
+        "disruption": {"budgets": [{"nodes": "100%"}], "consolidateAfter": "0s"},
+    },
+}
+
+
+def shrunk(pods: int, kept: int, most_cpu: int = 33) -> LivingCluster:
+    """A cluster planned for `pods` pods of which a random `kept` are left."""
+    pool = msgspec.convert(_POOL, NodePool)
+    spec = _POOL["spec"]["template"]["spec"]["requirements"][3]  # type: ignore[index]
+    spec["values"] = [str(most_cpu)]
+    pool = msgspec.convert(_POOL, NodePool)
+    cluster = LivingCluster([pool], real_types(), settings=SchedulingSettings(explore=False))
+    drawn = verified(20_000)
+    drawn = (drawn * (pods // len(drawn) + 1))[:pods]
+    cluster.create(decoded(drawn)[0])
+    cluster.schedule()
+    keys = sorted(cluster.pods)
+    random.Random(1).shuffle(keys)  # noqa: S311 - a reproducible choice
+    cluster.delete(keys[kept:])
+    return cluster
+
+
+def settle(cluster: LivingCluster, most: int = 20) -> int:
+    """Carry out decisions until there is nothing to do; returns how many it took."""
+    for decisions in range(most):
+        decided = decide(cluster.disruption_snapshot())
+        if not decided.commands:
+            return decisions
+        for command in decided.commands:
+            cluster.carry_out(command)
+    return most
+
+
+def timed(cluster: LivingCluster) -> tuple[Decision, float]:
+    snapshot = cluster.disruption_snapshot()
+    started = time.perf_counter()
+    decided = decide(snapshot)
+    return decided, time.perf_counter() - started
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--large", action="store_true", help="also 5,000 nodes with 100,000 pods")
+    chosen = parser.parse_args()
+    table = Table("case", "nodes", "pods", "decision s", "USD/h", "then", "decisions", "moved at most", "then commands")
+    cases = [("scaled down from 10,000 to 3,000", 10_000, 3000, 33), ("1,000 nodes, 20,000 pods", 28_000, 20_000, 17)]
+    if chosen.large:
+        cases.append(("5,000 nodes, 100,000 pods", 140_000, 100_000, 17))
+    for name, pods, kept, most_cpu in cases:
+        cluster = shrunk(pods, kept, most_cpu)
+        nodes, before = len(cluster.nodes), cluster.hourly
+        decided, took_s = timed(cluster)
+        for command in decided.commands:
+            cluster.carry_out(command)
+        decisions = 1 + settle(cluster)
+        again = sum(len(decide(cluster.disruption_snapshot()).commands) for _ in range(10))
+        table.add_row(
+            name,
+            f"{nodes:,}",
+            f"{kept:,}",
+            f"{took_s:.2f}",
+            f"{before:.2f}",
+            f"{cluster.hourly:.2f}",
+            str(decisions),
+            str(max(cluster.moves.values(), default=0)),
+            str(again),
+        )
+    Console(width=140).print(table)
+    sys.stdout.write(f"peak memory: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB\n")
+
+
+if __name__ == "__main__":
+    main()
