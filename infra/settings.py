@@ -18,6 +18,7 @@ from shiplap.api.decoding import Path as Where
 from shiplap.api.decoding import Problem, decode, field_name
 from shiplap.api.documents import Document, read_documents
 from shiplap.api.manifests import load as load_manifests
+from shiplap.api.scheduler_config import PodTopologySpread
 from shiplap.api.types import Manifests
 from shiplap.errors import InvalidInput, InvalidManifests
 from shiplap.settings import ClusterSettings, Settings
@@ -66,6 +67,7 @@ class ClusterDocument(_Part, frozen=True):
     prefix_delegation: str = "auto"
     preference_policy: str = "Respect"
     min_values_policy: str = "Strict"
+    pod_topology_spread: PodTopologySpread = PodTopologySpread()
     placement: str = "none"
     join_timeout_s: int = msgspec.field(default=900, name="joinTimeoutSeconds")
     node_repair: bool = True
@@ -203,6 +205,8 @@ def _problems(install: InstallDocument) -> Iterator[Problem]:
         if cluster.vpc != install.clusters[0].vpc:
             yield (*where, "vpc"), "all clusters of an install share one network; use an install of its own"
         yield from (((*where, field), reason) for field, reason in _cluster_problems(cluster))
+        spread = cluster.pod_topology_spread.problems()
+        yield from (((*where, "podTopologySpread", *field), reason) for field, reason in spread)
 
 
 def _one_of(*values: str) -> tuple[Callable[[Any], bool], str]:

@@ -104,6 +104,12 @@ def test_all_problems_are_told_at_once(folder: Path) -> None:
         ("    prefixDelegation: maybe", "prefixDelegation", "must be auto, on or off"),
         ("    vmMemoryOverheadPercent: 7.5", "vmMemoryOverheadPercent", "must be a fraction"),
         ("    vmMemoryOverheadPercent: much", "vmMemoryOverheadPercent", "expected a number, got text"),
+        ("    podTopologySpread: {defaultingType: Some}", "podTopologySpread.defaultingType", "Some"),
+        (
+            "    podTopologySpread: {defaultConstraints: [{maxSkew: 0, topologyKey: z, whenUnsatisfiable: Never}]}",
+            "podTopologySpread.defaultConstraints[0].maxSkew",
+            "must be 1 or more, is 0",
+        ),
         ("    reservedENIs: -1", "reservedENIs", "must not be negative"),
         ("    endpoint: nowhere", "endpoint", "is not an address"),
         ("    endpoint: http://10.0.0.1", "endpoint", "must be https"),

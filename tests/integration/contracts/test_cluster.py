@@ -191,6 +191,45 @@ def test_storage_of_bound_pods_is_listed_when_their_node_is_being_deleted(api: C
     assert [item.metadata.name for item in api.view().persistent_volumes] == ["v"]
 
 
+def selecting(selector: dict) -> dict:
+    """A pod that stays away from others in the namespaces a selector names."""
+    term = {"topologyKey": "zone", "namespaceSelector": selector}
+    terms = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    return pod("picky", affinity={"podAntiAffinity": terms})
+
+
+@pytest.mark.parametrize(
+    ("selector", "listed"),
+    [
+        ({"matchLabels": {"team": "a"}}, ["other"]),
+        ({"matchLabels": {"kubernetes.io/metadata.name": "other"}}, []),
+        ({}, []),
+    ],
+)
+def test_namespaces_are_listed_when_a_pod_selects_them_by_labels(
+    api: ClusterApi, server: ApiServer, selector: dict, listed: list[str]
+) -> None:
+    server.create("namespaces", {"metadata": {"name": "other", "labels": {"team": "a"}}})
+    server.create("pods", selecting(selector))
+    found = {item.metadata.name: item.metadata.labels.get("team") for item in api.view().namespaces}
+    assert found == dict.fromkeys(listed, "a")
+
+
+def test_services_and_controllers_are_listed_on_request(api: ClusterApi, server: ApiServer) -> None:
+    server.create("services", {"metadata": {"name": "s"}, "spec": {"selector": {"app": "web"}}})
+    server.create("services", {"metadata": {"name": "t"}, "spec": {"externalName": "elsewhere"}})
+    labels = {"spec": {"selector": {"matchLabels": {"app": "web"}}}}
+    for plural in ("replicasets", "statefulsets"):
+        server.create(plural, {"metadata": {"name": "w"}, **labels})
+    server.create("replicationcontrollers", {"metadata": {"name": "w"}, "spec": {"selector": {"app": "web"}}})
+    assert api.view().services == ()
+    view = api.view(workloads=True)
+    assert [item.spec.selector for item in view.services] == [{"app": "web"}, None]
+    selectors = [item.spec.selector for item in (*view.replica_sets, *view.stateful_sets)]
+    assert [selector and selector.match_labels for selector in selectors] == [{"app": "web"}] * 2
+    assert [item.spec.selector for item in view.replication_controllers] == [{"app": "web"}]
+
+
 def test_lists_longer_than_a_page_are_complete_and_sorted(api: ClusterApi, server: ApiServer) -> None:
     names = [f"p{number:04d}" for number in range(1203)]
     for name in reversed(names):
@@ -480,9 +519,10 @@ class TestHttp:
 
     def test_the_role_permits_exactly_what_the_client_asks_for(self, http: KubeHttpServer, server: ApiServer) -> None:
         server.create("nodes", node("n1"))
-        server.create("pods", pod("p", volumes=[CLAIMED]))
+        affinity = selecting({"matchLabels": {"team": "a"}})["spec"]["affinity"]
+        server.create("pods", pod("p", volumes=[CLAIMED], affinity=affinity))
         api = client_of(http.endpoint)
-        view = api.view()
+        view = api.view(workloads=True)
         api.pending_pods()
         api.nodes()
         found = api.node("n1")

@@ -9,7 +9,13 @@ from typing import Any
 import pytest
 
 from shiplap.api.nodeclaim import ClaimState
-from shiplap.cli.inputs import DEFAULT_PODS, for_unknown_ami, read_catalog, read_cluster_state
+from shiplap.cli.inputs import (
+    DEFAULT_PODS,
+    for_unknown_ami,
+    read_catalog,
+    read_cluster_state,
+    read_scheduler_config,
+)
 from shiplap.errors import InvalidInput
 from shiplap.instances.types import LearnedCapacity, Observation
 
@@ -32,7 +38,7 @@ def write(folder: Path, name: str, content: Any) -> Path:
 
 def test_lists_documents_and_other_kinds(tmp_path: Path) -> None:
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}
-    listed = {"kind": "List", "apiVersion": "v1", "items": [POD, node, {"kind": "Namespace", "apiVersion": "v1"}]}
+    listed = {"kind": "List", "apiVersion": "v1", "items": [POD, node, {"kind": "ConfigMap", "apiVersion": "v1"}]}
     text = "apiVersion: v1\nkind: Pod\nmetadata: {name: b, creationTimestamp: null}\nspec: {nodeSelector: null}\n---\n"
     state = read_cluster_state([write(tmp_path, "list.json", listed), write(tmp_path, "pods.yaml", text)])
     assert [pod.metadata.name for pod in state.view.pods] == ["a", "b"]
@@ -51,6 +57,58 @@ def test_storage_objects_are_read(tmp_path: Path) -> None:
     assert [item.spec.csi and item.spec.csi.driver for item in view.persistent_volumes] == ["ebs.csi.aws.com"]
     assert [item.volume_binding_mode for item in view.storage_classes] == ["WaitForFirstConsumer"]
     assert [item.metadata.name for item in view.csi_nodes] == ["n"]
+
+
+def test_what_is_around_pods_is_read(tmp_path: Path) -> None:
+    around = [
+        {"kind": "Namespace", "metadata": {"name": "web", "labels": {"team": "a"}}},
+        {"kind": "Service", "metadata": {"name": "s"}, "spec": {"selector": {"app": "web"}}},
+        {"kind": "ReplicaSet", "metadata": {"name": "r"}, "spec": {"selector": {"matchLabels": {"app": "web"}}}},
+        {"kind": "StatefulSet", "metadata": {"name": "s"}, "spec": {"selector": {"matchLabels": {"app": "db"}}}},
+        {"kind": "ReplicationController", "metadata": {"name": "c"}, "spec": {"selector": {"app": "old"}}},
+    ]
+    view = read_cluster_state([write(tmp_path, "around.json", {"kind": "List", "items": around})]).view
+    assert [item.metadata.labels for item in view.namespaces] == [{"team": "a"}]
+    assert [item.spec.selector for item in view.services] == [{"app": "web"}]
+    selectors = [item.spec.selector for item in (*view.replica_sets, *view.stateful_sets)]
+    assert [selector and selector.match_labels for selector in selectors] == [{"app": "web"}, {"app": "db"}]
+    assert [item.spec.selector for item in view.replication_controllers] == [{"app": "old"}]
+
+
+DEFAULTS = """\
+podTopologySpread:
+  defaultConstraints:
+    - {maxSkew: 2, topologyKey: topology.kubernetes.io/zone, whenUnsatisfiable: ScheduleAnyway}
+"""
+
+
+def test_a_scheduler_configuration(tmp_path: Path) -> None:
+    (constraint,) = read_scheduler_config(write(tmp_path, "config.yaml", DEFAULTS)).pod_topology_spread.constraints()
+    assert (constraint.max_skew, constraint.when_unsatisfiable) == (2, "ScheduleAnyway")
+    assert constraint.label_selector is None
+
+
+WRONG_DEFAULTS = {
+    "a selector": (DEFAULTS.replace("maxSkew", "labelSelector: {}, maxSkew"), "defaultConstraints", "labelSelector"),
+    "label keys": (DEFAULTS.replace("maxSkew", "matchLabelKeys: [a], maxSkew"), "defaultConstraints", "matchLabelKeys"),
+    "a field of its own": ("percentage: 5\n", "", "percentage"),
+    "twice": (DEFAULTS + DEFAULTS.splitlines(keepends=True)[-1], "defaultConstraints[1]", "there twice"),
+    "no skew": (DEFAULTS.replace("2", "0"), "maxSkew", "1 or more"),
+    "no key": (DEFAULTS.replace("topology.kubernetes.io/zone", "''"), "topologyKey", "is empty"),
+    "no such word": (DEFAULTS.replace("ScheduleAnyway", "Perhaps"), "whenUnsatisfiable", "Perhaps"),
+    "domains of a soft one": (DEFAULTS.replace("maxSkew", "minDomains: 2, maxSkew"), "minDomains", "DoNotSchedule"),
+    "no domains": (DEFAULTS.replace("maxSkew", "minDomains: 0, maxSkew"), "minDomains", "1 or more"),
+    "both": (DEFAULTS + "  defaultingType: System\n", "defaultConstraints", "must be empty"),
+    "two documents": (DEFAULTS + "---\n" + DEFAULTS, "", "found 2"),
+}
+
+
+@pytest.mark.parametrize(("text", "field", "reason"), WRONG_DEFAULTS.values(), ids=WRONG_DEFAULTS.keys())
+def test_a_wrong_scheduler_configuration(tmp_path: Path, text: str, field: str, reason: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        read_scheduler_config(write(tmp_path, "config.yaml", text))
+    assert field in caught.value.field
+    assert reason in str(caught.value)
 
 
 def test_a_malformed_storage_object_is_named(tmp_path: Path) -> None:

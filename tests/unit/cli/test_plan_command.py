@@ -138,6 +138,30 @@ def test_the_fixed_format(files: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert result["stats"]["solveSeconds"] >= 0
 
 
+def test_the_policy_for_preferences(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wanted = {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["large"]}
+    term = {"weight": 1, "preference": {"matchExpressions": [wanted]}}
+    picky = {"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [term]}}}
+    launched = []
+    for policy in ("Respect", "Ignore"):
+        assert plan(files, pod("a", "1", **picky), more=(*with_catalog(files), "--preference-policy", policy)) == 0
+        launched.append(json.loads(capsys.readouterr().out)["nodeClaims"][0]["launch"]["instanceType"])
+    assert launched == ["large", "small"]
+
+
+def test_default_spread_constraints(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    constraint = {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "DoNotSchedule"}
+    config = files / "scheduler.json"
+    config.write_text(json.dumps({"podTopologySpread": {"defaultConstraints": [constraint]}}))
+    service = {"kind": "Service", "metadata": {"name": "s", "namespace": "web"}, "spec": {"selector": {"app": "web"}}}
+    waiting = [pod(name, "100m") for name in "ab"]
+    for item in waiting:
+        item["metadata"]["labels"] = {"app": "web"}
+    more = (*with_catalog(files), "--scheduler-config", str(config))
+    assert plan(files, *waiting, service, more=more) == 0
+    assert len(json.loads(capsys.readouterr().out)["nodeClaims"]) == 2
+
+
 def test_exit_code_zero_when_everything_has_a_place(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert plan(files, pod("a", "1"), more=with_catalog(files)) == 0
     first = json.loads(capsys.readouterr().out)["nodeClaims"]

@@ -53,11 +53,12 @@ class WatchEvent(msgspec.Struct, frozen=True):
 class ClusterApi(Protocol):
     """The Kubernetes API of one cluster."""
 
-    def view(self, leaving: Collection[str] = ()) -> ClusterView:
+    def view(self, leaving: Collection[str] = (), *, workloads: bool = False) -> ClusterView:
         """Everything a scheduling decision reads; pending pods are listed fresh, in pages.
 
         Storage objects are listed only for pods with claims that need a node: pending ones, and those of nodes that are
-        being deleted or `leaving` (names of nodes, or of the claims that became them).
+        being deleted or `leaving` (names of nodes, or of the claims that became them). Namespaces are listed only if a
+        pod selects them by their labels, Services and controllers only for `workloads`.
         """
         ...
 

@@ -6,11 +6,9 @@ Its fields are those of kube-scheduler's PodTopologySpreadArgs, as Karpenter's S
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
 
 import msgspec
 
-from shiplap.api.decoding import Problem
 from shiplap.kubernetes.labels import HOSTNAME, ZONE
 from shiplap.kubernetes.objects import TopologySpreadConstraint
 
@@ -26,17 +24,35 @@ class DefaultConstraint(_Part, frozen=True):
 
     max_skew: int
     topology_key: str
-    when_unsatisfiable: Literal["DoNotSchedule", "ScheduleAnyway"]
+    when_unsatisfiable: str
     min_domains: int | None = None
-    node_affinity_policy: Literal["Honor", "Ignore"] = "Honor"
-    node_taints_policy: Literal["Honor", "Ignore"] = "Ignore"
+    node_affinity_policy: str = "Honor"
+    node_taints_policy: str = "Ignore"
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        """Fields with what is wrong with them."""
+        if not 1 <= self.max_skew <= _MOST:
+            yield "maxSkew", f"must be 1 or more, is {self.max_skew}"
+        if not self.topology_key:
+            yield "topologyKey", "is empty"
+        if self.min_domains is not None and self.min_domains < 1:
+            yield "minDomains", f"must be 1 or more, is {self.min_domains}"
+        elif self.min_domains is not None and self.when_unsatisfiable != "DoNotSchedule":
+            yield "minDomains", "needs whenUnsatisfiable DoNotSchedule"
+        for field, word, known in (
+            ("whenUnsatisfiable", self.when_unsatisfiable, ("DoNotSchedule", "ScheduleAnyway")),
+            ("nodeAffinityPolicy", self.node_affinity_policy, ("Honor", "Ignore")),
+            ("nodeTaintsPolicy", self.node_taints_policy, ("Honor", "Ignore")),
+        ):
+            if word not in known:
+                yield field, f"must be {' or '.join(known)}, is {word!r}"
 
 
 class PodTopologySpread(_Part, frozen=True):
     """`defaulting_type` System stands for kube-scheduler's built-in constraints; List for those written here."""
 
     default_constraints: tuple[DefaultConstraint, ...] = ()
-    defaulting_type: Literal["List", "System"] = "List"
+    defaulting_type: str = "List"
 
     def constraints(self) -> tuple[TopologySpreadConstraint, ...]:
         """The default constraints, their selectors still open."""
@@ -54,21 +70,16 @@ class PodTopologySpread(_Part, frozen=True):
             for item in self.default_constraints
         )
 
-    def problems(self) -> Iterator[Problem]:
-        """What kube-scheduler would refuse at its start."""
+    def problems(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        """What kube-scheduler would refuse at its start: where, and why."""
+        if self.defaulting_type not in ("List", "System"):
+            yield ("defaultingType",), f"must be List or System, is {self.defaulting_type!r}"
         if self.defaulting_type == "System" and self.default_constraints:
             yield ("defaultConstraints",), "must be empty with defaultingType System"
         seen = set()
         for place, item in enumerate(self.default_constraints):
             where = ("defaultConstraints", place)
-            if not 1 <= item.max_skew <= _MOST:
-                yield (*where, "maxSkew"), f"must be 1 or more, is {item.max_skew}"
-            if not item.topology_key:
-                yield (*where, "topologyKey"), "is empty"
-            if item.min_domains is not None and item.min_domains < 1:
-                yield (*where, "minDomains"), f"must be 1 or more, is {item.min_domains}"
-            elif item.min_domains is not None and item.when_unsatisfiable != "DoNotSchedule":
-                yield (*where, "minDomains"), "needs whenUnsatisfiable DoNotSchedule"
+            yield from (((*where, field), reason) for field, reason in item.problems())
             if (item.topology_key, item.when_unsatisfiable) in seen:
                 yield where, f"{item.topology_key} with {item.when_unsatisfiable} is there twice"
             seen.add((item.topology_key, item.when_unsatisfiable))

@@ -13,8 +13,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from shiplap.api.decoding import field_name
 from shiplap.api.documents import Document, read_documents
 from shiplap.api.nodeclaim import ClaimState, NodeClaim, PodReference
+from shiplap.api.scheduler_config import SchedulerConfig
 from shiplap.api.types import NodeClassReference, RequirementSpec
 from shiplap.cli import soundness
 from shiplap.errors import InvalidInput
@@ -25,6 +27,7 @@ from shiplap.kubernetes.quantity import PODS, parse_resources
 from shiplap.kubernetes.requests import pod_requests
 from shiplap.kubernetes.requirements import Requirement, Requirements, requirement
 from shiplap.kubernetes.volumes import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from shiplap.kubernetes.workloads import Namespace, ReplicaSet, ReplicationController, Service, StatefulSet
 from shiplap.scheduling.snapshot import ClusterView
 
 T = TypeVar("T")
@@ -96,7 +99,7 @@ class _CatalogFile(_Fields, frozen=True, forbid_unknown_fields=True):
 
 
 def read_cluster_state(paths: Sequence[Path]) -> ClusterState:
-    """Read Pods, Nodes, DaemonSets, Events, NodeClaims and storage objects; other kinds are passed over.
+    """Read what a decision reads: Pods, Nodes, DaemonSets, NodeClaims, storage …; other kinds are passed over.
 
     Args:
         paths: files, folders or `-`.
@@ -129,6 +132,11 @@ def read_cluster_state(paths: Sequence[Path]) -> ClusterState:
         persistent_volumes=tuple(found["PersistentVolume"]),
         storage_classes=tuple(found["StorageClass"]),
         csi_nodes=tuple(found["CSINode"]),
+        namespaces=tuple(found["Namespace"]),
+        services=tuple(found["Service"]),
+        replica_sets=tuple(found["ReplicaSet"]),
+        stateful_sets=tuple(found["StatefulSet"]),
+        replication_controllers=tuple(found["ReplicationController"]),
     )
     return ClusterState(view, tuple(_claim(item, found["Pod"]) for item in found["NodeClaim"]))
 
@@ -152,6 +160,21 @@ def read_catalog(path: Path) -> tuple[InstanceType, ...]:
             raise InvalidInput(str(path), f"{entry.name} is there twice", field=f"{where}.name")
         types[entry.name] = _instance_type(str(path), where, entry)
     return tuple(types[name] for name in sorted(types))
+
+
+def read_scheduler_config(path: Path) -> SchedulerConfig:
+    """The default spread constraints of a file.
+
+    Raises:
+        InvalidInput: the file cannot be read, a field is unknown or malformed, or kube-scheduler would refuse it.
+    """
+    documents = read_documents(path)
+    if len(documents) != 1:
+        raise InvalidInput(str(path), f"expected one document with podTopologySpread, found {len(documents)}")
+    config = _convert(documents[0], documents[0].data, SchedulerConfig)
+    for where, reason in config.pod_topology_spread.problems():
+        raise _refused(documents[0], field_name(("podTopologySpread", *where)), reason)
+    return config
 
 
 def for_unknown_ami(learned: Iterable[LearnedCapacity], amis: Sequence[str]) -> tuple[LearnedCapacity, ...]:
@@ -276,6 +299,11 @@ _READERS: dict[str, Callable[[Document], Any]] = {
     "PersistentVolume": lambda document: _object(document, PersistentVolume),
     "StorageClass": lambda document: _object(document, StorageClass),
     "CSINode": lambda document: _object(document, CSINode),
+    "Namespace": lambda document: _object(document, Namespace),
+    "Service": lambda document: _object(document, Service),
+    "ReplicaSet": lambda document: _object(document, ReplicaSet),
+    "StatefulSet": lambda document: _object(document, StatefulSet),
+    "ReplicationController": lambda document: _object(document, ReplicationController),
 }
 
 

@@ -15,8 +15,15 @@ from rich.text import Text
 
 from shiplap.api.manifests import inspect
 from shiplap.api.nodeclaim import PodReference
+from shiplap.api.scheduler_config import SchedulerConfig
 from shiplap.api.types import EC2NodeClass, Manifests
-from shiplap.cli.inputs import ClusterState, for_unknown_ami, read_catalog, read_cluster_state
+from shiplap.cli.inputs import (
+    ClusterState,
+    for_unknown_ami,
+    read_catalog,
+    read_cluster_state,
+    read_scheduler_config,
+)
 from shiplap.cli.output import Format, Output, emit
 from shiplap.errors import InvalidInput, InvalidManifests
 from shiplap.instances import embedded, learned_file
@@ -53,6 +60,12 @@ def plan(
     reserved_enis: Annotated[int, typer.Option(min=0, help="Network interfaces that pods cannot use.")] = 0,
     prefix_delegation: Annotated[str, typer.Option(help="auto (as the VPC CNI's DaemonSet says), on or off.")] = "auto",
     min_values_policy: Annotated[str, typer.Option(help="Strict or BestEffort.")] = "Strict",
+    preference_policy: Annotated[
+        str, typer.Option(help="Respect (preferences bind until a pod cannot be placed) or Ignore.")
+    ] = "Respect",
+    scheduler_config: Annotated[
+        Path | None, typer.Option(help="Default spread constraints (podTopologySpread), as kube-scheduler has them.")
+    ] = None,
     output: Output = Format.TABLE,
 ) -> int:
     """What would be launched for this cluster state and these manifests, and why.
@@ -61,6 +74,8 @@ def plan(
     """
     _one_of("--prefix-delegation", prefix_delegation, ("auto", "on", "off"))
     _one_of("--min-values-policy", min_values_policy, ("Strict", "BestEffort"))
+    _one_of("--preference-policy", preference_policy, ("Respect", "Ignore"))
+    spread = read_scheduler_config(scheduler_config) if scheduler_config is not None else SchedulerConfig()
     moment = _moment(now)
     state = read_cluster_state(cluster_state)
     written = _manifests(manifests, tolerate_missing_classes=catalog is not None)
@@ -83,7 +98,11 @@ def plan(
         claims=state.claims,
         manifests=written,
         catalogs=catalogs,
-        settings=SchedulingSettings(min_values_policy=min_values_policy),
+        settings=SchedulingSettings(
+            preference_policy=preference_policy,
+            min_values_policy=min_values_policy,
+            default_spread=spread.pod_topology_spread.constraints(),
+        ),
     )
     started = time.perf_counter()
     decided = decide(snapshot)

@@ -23,6 +23,14 @@ from shiplap.kubernetes.wire import (
     pods_on,
     registration_patch,
 )
+from shiplap.kubernetes.workloads import (
+    Namespace,
+    ReplicaSet,
+    ReplicationController,
+    Service,
+    StatefulSet,
+    namespaces_matter,
+)
 from shiplap.ports import WatchEvent
 from shiplap.scheduling.snapshot import ClusterView
 
@@ -31,7 +39,22 @@ _PODS = "/api/v1/pods"
 _NODES = "/api/v1/nodes"
 _WATCHED: dict[str, tuple[str, str]] = {"pods": (_PODS, PENDING_PODS), "nodes": (_NODES, "")}
 
-Item = TypeVar("Item", Pod, Node, DaemonSet, Event, PersistentVolumeClaim, PersistentVolume, StorageClass, CSINode)
+Item = TypeVar(
+    "Item",
+    Pod,
+    Node,
+    DaemonSet,
+    Event,
+    PersistentVolumeClaim,
+    PersistentVolume,
+    StorageClass,
+    CSINode,
+    Namespace,
+    Service,
+    ReplicaSet,
+    StatefulSet,
+    ReplicationController,
+)
 Decoded = TypeVar("Decoded")
 
 
@@ -70,6 +93,11 @@ _CLAIMS_PAGE = msgspec.json.Decoder(_Page[PersistentVolumeClaim])
 _VOLUMES_PAGE = msgspec.json.Decoder(_Page[PersistentVolume])
 _CLASSES_PAGE = msgspec.json.Decoder(_Page[StorageClass])
 _CSI_NODES_PAGE = msgspec.json.Decoder(_Page[CSINode])
+_NAMESPACES_PAGE = msgspec.json.Decoder(_Page[Namespace])
+_SERVICES_PAGE = msgspec.json.Decoder(_Page[Service])
+_REPLICA_SETS_PAGE = msgspec.json.Decoder(_Page[ReplicaSet])
+_STATEFUL_SETS_PAGE = msgspec.json.Decoder(_Page[StatefulSet])
+_REPLICATION_CONTROLLERS_PAGE = msgspec.json.Decoder(_Page[ReplicationController])
 _FRAME = msgspec.json.Decoder(_Frame)
 _MARKER = msgspec.json.Decoder(_Marker)
 _POD = msgspec.json.Decoder(Pod)
@@ -82,12 +110,13 @@ class KubernetesClient:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
-    def view(self, leaving: Collection[str] = ()) -> ClusterView:
+    def view(self, leaving: Collection[str] = (), *, workloads: bool = False) -> ClusterView:
         """Nodes, pending and bound pods, DaemonSets and Cluster Autoscaler's scale-ups, listed one after the other.
 
         Pending pods are listed before bound ones, so that a pod bound in between is seen twice and counts as bound,
         rather than not at all; nodes come first, so that no node appears without the pods bound to it. Storage objects
-        are listed only when they matter, claims before the volumes they may just have been bound to.
+        are listed only when they matter, claims before the volumes they may just have been bound to; so are namespaces,
+        and, when `workloads` are asked for, Services and controllers.
         """
         nodes = self.nodes()
         pending, version = self._pods(PENDING_PODS)
@@ -102,7 +131,11 @@ class KubernetesClient:
             events=events,
             version=version,
         )
-        return self._with_storage(view) if storage_matters(view.pods, nodes, leaving) else view
+        if storage_matters(view.pods, nodes, leaving):
+            view = self._with_storage(view)
+        if namespaces_matter(view.pods):
+            view = msgspec.structs.replace(view, namespaces=self._list(_NAMESPACES_PAGE, "/api/v1/namespaces", "")[0])
+        return self._with_workloads(view) if workloads else view
 
     def pending_pods(self) -> tuple[Pod, ...]:
         """Unfinished pods without a node, sorted by namespace and name."""
@@ -184,6 +217,16 @@ class KubernetesClient:
             persistent_volumes=self._list(_VOLUMES_PAGE, "/api/v1/persistentvolumes", "")[0],
             storage_classes=self._list(_CLASSES_PAGE, "/apis/storage.k8s.io/v1/storageclasses", "")[0],
             csi_nodes=self._list(_CSI_NODES_PAGE, "/apis/storage.k8s.io/v1/csinodes", "")[0],
+        )
+
+    def _with_workloads(self, view: ClusterView) -> ClusterView:
+        replication_controllers, _ = self._list(_REPLICATION_CONTROLLERS_PAGE, "/api/v1/replicationcontrollers", "")
+        return msgspec.structs.replace(
+            view,
+            services=self._list(_SERVICES_PAGE, "/api/v1/services", "")[0],
+            replica_sets=self._list(_REPLICA_SETS_PAGE, "/apis/apps/v1/replicasets", "")[0],
+            stateful_sets=self._list(_STATEFUL_SETS_PAGE, "/apis/apps/v1/statefulsets", "")[0],
+            replication_controllers=replication_controllers,
         )
 
     def _pods(self, selector: str) -> tuple[tuple[Pod, ...], str]:

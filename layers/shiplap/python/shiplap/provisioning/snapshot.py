@@ -169,7 +169,7 @@ def glance_at(settings: ClusterSettings, world: World) -> Glance:
     leaving = {
         name for claim in state.claims if claim.state in LEAVING for name in (claim.node_name, claim.name) if name
     }
-    view = world.cluster.view(leaving)
+    view = world.cluster.view(leaving, workloads=bool(settings.pod_topology_spread.constraints()))
     reported = {pod.uid for claim in state.claims if claim.missed for pod in claim.pods if pod.uid}
     return Glance(now, state, view, state.missed_pods | reported | _learn_from_joined(state, view, world))
 
@@ -189,7 +189,9 @@ def sight_of(settings: ClusterSettings, glance: Glance, supply: Supply, world: W
         missed_pods=glance.missed_pods,
         piloted=leased | exploring(glance.state.claims, sold),
         settings=SchedulingSettings(
-            preference_policy=settings.preference_policy, min_values_policy=settings.min_values_policy
+            preference_policy=settings.preference_policy,
+            min_values_policy=settings.min_values_policy,
+            default_spread=settings.pod_topology_spread.constraints(),
         ),
         epoch=glance.state.epoch,
     )

@@ -23,6 +23,14 @@ from shiplap.kubernetes.wire import (
     pods_on,
     registration_patch,
 )
+from shiplap.kubernetes.workloads import (
+    Namespace,
+    ReplicaSet,
+    ReplicationController,
+    Service,
+    StatefulSet,
+    namespaces_matter,
+)
 from shiplap.ports import WatchEvent
 from shiplap.scheduling.snapshot import ClusterView
 from shiplap.twins.faults import Faults
@@ -32,7 +40,19 @@ __all__ = ["ApiServer", "Selection", "TwinCluster"]
 
 Typed = TypeVar(
     "Typed",
-    bound=Pod | Node | DaemonSet | Event | PersistentVolumeClaim | PersistentVolume | StorageClass | CSINode,
+    bound=Pod
+    | Node
+    | DaemonSet
+    | Event
+    | PersistentVolumeClaim
+    | PersistentVolume
+    | StorageClass
+    | CSINode
+    | Namespace
+    | Service
+    | ReplicaSet
+    | StatefulSet
+    | ReplicationController,
 )
 
 _DECODED_LIMIT = 100_000
@@ -48,7 +68,7 @@ class TwinCluster:
         self._faults = faults or Faults()
         self._decoded: dict[str, tuple[str, Any]] = {}
 
-    def view(self, leaving: Collection[str] = ()) -> ClusterView:
+    def view(self, leaving: Collection[str] = (), *, workloads: bool = False) -> ClusterView:
         """Everything a scheduling decision reads, at one moment."""
         with self._faults.effect("cluster.view"):
             view = ClusterView(
@@ -61,7 +81,11 @@ class TwinCluster:
                 events=self._list("events", Event, Selection(field_selector=SCALE_UP_EVENTS)),
                 version=self.server.resource_version,
             )
-            return self._with_storage(view) if storage_matters(view.pods, view.nodes, leaving) else view
+            if storage_matters(view.pods, view.nodes, leaving):
+                view = self._with_storage(view)
+            if namespaces_matter(view.pods):
+                view = msgspec.structs.replace(view, namespaces=self._list("namespaces", Namespace))
+            return self._with_workloads(view) if workloads else view
 
     def pending_pods(self) -> tuple[Pod, ...]:
         """Unfinished pods without a node, sorted by namespace and name."""
@@ -143,6 +167,15 @@ class TwinCluster:
             persistent_volumes=self._list("persistentvolumes", PersistentVolume),
             storage_classes=self._list("storageclasses", StorageClass),
             csi_nodes=self._list("csinodes", CSINode),
+        )
+
+    def _with_workloads(self, view: ClusterView) -> ClusterView:
+        return msgspec.structs.replace(
+            view,
+            services=self._list("services", Service),
+            replica_sets=self._list("replicasets", ReplicaSet),
+            stateful_sets=self._list("statefulsets", StatefulSet),
+            replication_controllers=self._list("replicationcontrollers", ReplicationController),
         )
 
     def _list(self, plural: str, typed: type[Typed], selection: Selection = EVERYTHING) -> tuple[Typed, ...]:
