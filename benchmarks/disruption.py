@@ -59,7 +59,7 @@ def shrunk(pods: int, kept: int, most_cpu: int = 33) -> LivingCluster:
     cluster.create(decoded(drawn)[0])
     cluster.schedule()
     keys = sorted(cluster.pods)
-    random.Random(1).shuffle(keys)  # noqa: S311 - a reproducible choice
+    random.Random(1).shuffle(keys)
     cluster.delete(keys[kept:])
     return cluster
 

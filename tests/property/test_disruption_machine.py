@@ -1,0 +1,131 @@
+"""Pods come and go, pools change, time passes: disruption keeps its promises whatever the order.
+
+Decisions are carried out at once. Budgets are never exceeded, protected pods never moved, every moved pod has a home
+that holds it, and a cluster on which nothing happens comes to rest.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from shiplap.api.types import NodePool
+from shiplap.disruption.commands import Decision, Reason
+from shiplap.disruption.decide import decide
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.objects import Pod
+from shiplap.kubernetes.quantity import parse_amount
+from tests.conformance.catalogues import Z1, Z2, fake_type
+from tests.conformance.disruptions import pdb, pool
+from tests.conformance.given import pod
+from tests.conformance.given import rule as requirement
+from tests.living_cluster import LivingCluster
+
+TYPES = (
+    fake_type("small", cpu="2", memory="4Gi", pods="10", price=1.0, offerings=(("on-demand", Z1), ("on-demand", Z2))),
+    fake_type("medium", cpu="4", memory="8Gi", pods="20", price=1.9, offerings=(("on-demand", Z1), ("on-demand", Z2))),
+    fake_type("large", cpu="16", memory="32Gi", pods="50", price=7.0, offerings=(("on-demand", Z1),)),
+)
+GUARDED = {"app": "guarded"}
+MOST_DECISIONS = 12
+"""Within how many decisions a cluster of this size must have come to rest."""
+
+
+def pools(budget: str, label: str) -> list[NodePool]:
+    return [
+        pool("plain", budgets=[{"nodes": budget}], labels={"generation": label}),
+        pool("zonal", requirement("topology.kubernetes.io/zone", "In", Z2), budgets=[{"nodes": "1"}], weight=1),
+    ]
+
+
+class Disruption(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.cluster = LivingCluster(pools("50%", "a"), TYPES)
+        self.cluster.budgets = (pdb("guard", 0, **GUARDED),)
+        self.number = 0
+
+    @rule(count=st.integers(1, 8), cpu=st.sampled_from(["100m", "900m", "3"]), kind=st.integers(0, 5))
+    def pods_come(self, count: int, cpu: str, kind: int) -> None:
+        meta = {
+            4: {"annotations": {labels.DO_NOT_DISRUPT: "true"}},
+            5: {"labels": GUARDED},
+        }.get(kind, {})
+        selector = {labels.ZONE: Z2} if kind == 3 else None
+        names = range(self.number, self.number + count)
+        self.number += count
+        self.cluster.create(pod(f"p{name}", cpu=cpu, metadata=meta, selector=selector) for name in names)
+        self.cluster.schedule()
+
+    @precondition(lambda self: self.cluster.pods)
+    @rule(data=st.data())
+    def pods_go(self, data: st.DataObject) -> None:
+        self.cluster.delete(data.draw(st.sets(st.sampled_from(sorted(self.cluster.pods)))))
+
+    @rule(seconds=st.integers(1, 100_000))
+    def time_passes(self, seconds: int) -> None:
+        self.cluster.now += seconds
+
+    @rule(budget=st.sampled_from(["0", "1", "50%", "100%", "broken"]), generation=st.sampled_from("ab"))
+    def pools_change(self, budget: str, generation: str) -> None:
+        self.cluster.pools = tuple(pools(budget, generation))
+
+    @rule()
+    def disruption_decides(self) -> None:
+        self._carry_out()
+
+    @rule()
+    def nothing_happens_for_long(self) -> None:
+        for _ in range(MOST_DECISIONS):
+            if not self._carry_out().commands:
+                return
+        raise AssertionError("the cluster does not come to rest")
+
+    def _carry_out(self) -> Decision:
+        before = {key: pod.spec.node_name for key, pod in self.cluster.pods.items()}
+        held = Counter(claim.node_pool for claim in self.cluster.claims.values())
+        hourly = self.cluster.hourly
+        decided = decide(self.cluster.disruption_snapshot())
+        for item in self.cluster.pools:
+            gone = sum(
+                self.cluster.claims[name].node_pool == item.metadata.name
+                for command in decided.commands
+                for name in command.nodes
+            )
+            assert gone <= _allowed(item, held[item.metadata.name])
+        for command in decided.commands:
+            self.cluster.carry_out(command)
+        for key, node in before.items():
+            pod = self.cluster.pods[key]
+            assert not node or pod.spec.node_name in self.cluster.nodes
+            assert node == pod.spec.node_name or not _protected(pod)
+        if decided.commands and all(command.reason in _SAVING for command in decided.commands):
+            assert self.cluster.hourly < hourly
+        return decided
+
+    @invariant()
+    def nodes_hold_their_pods(self) -> None:
+        used: Counter[str] = Counter()
+        for item in self.cluster.pods.values():
+            used[item.spec.node_name] += parse_amount("cpu", item.spec.containers[0].resources.requests["cpu"])
+        for name, node in self.cluster.nodes.items():
+            assert used[name] <= parse_amount("cpu", node.status.allocatable["cpu"])
+
+
+_SAVING = (Reason.EMPTY, Reason.UNDERUTILIZED)
+
+
+def _allowed(item: NodePool, total: int) -> int:
+    written = item.spec.disruption.budgets[0].nodes
+    if written == "broken":
+        return 0
+    return -(-int(written[:-1]) * total // 100) if written.endswith("%") else int(written)
+
+
+def _protected(item: Pod) -> bool:
+    return labels.DO_NOT_DISRUPT in item.metadata.annotations or item.metadata.labels == GUARDED
+
+
+TestDisruption = Disruption.TestCase
