@@ -9,7 +9,7 @@ from shiplap.api.types import ConnectionTracking, CpuOptions, NetworkInterface
 from shiplap.errors import InvalidInput
 from shiplap.instances.catalog import TypePrices, ZonePrice
 from shiplap.instances.families import FAMILIES
-from shiplap.instances.nodeclass import Ami
+from shiplap.instances.nodeclass import Ami, CapacityReservation
 from shiplap.instances.offerings import incompatibility
 from shiplap.instances.prices import SPOT_FRACTION
 from shiplap.instances.resolve import instance_types
@@ -260,3 +260,23 @@ def test_efa_adapters_as_written() -> None:
         "vpc.amazonaws.com/efa"
         not in yields("g5.48xlarge", node_class(network_interfaces=(NetworkInterface(),))).capacity
     )
+
+
+def test_a_reservation_is_one_more_way_to_buy_its_type() -> None:
+    held = (
+        CapacityReservation("cr-2", "m5.large", "us-east-1a", available=3),
+        CapacityReservation("cr-1", "m5.large", "us-east-1b", type="capacity-block", interruptible=True),
+        CapacityReservation("cr-3", "m5.large", "us-east-1f", available=3),
+    )
+    answered = msgspec.structs.replace(resolved(), capacity_reservations=held)
+    (made,) = instance_types(
+        only("m5.large"), node_class(), CapacitySetting(), resolved=answered, learned=(), unavailable=()
+    )
+    reserved = [offering for offering in made.offerings if offering.capacity_type == "reserved"]
+    assert [(o.reservation_id, o.zone, o.available, o.reservation_capacity) for o in reserved] == [
+        ("cr-1", "us-east-1b", False, 0),  # exhausted
+        ("cr-2", "us-east-1a", True, 3),
+    ]  # and cr-3 is in a zone without a subnet
+    assert (reserved[0].reservation_type, reserved[0].reservation_interruptible) == ("capacity-block", True)
+    on_demand = next(offering for offering in made.offerings if offering.capacity_type == "on-demand")
+    assert 0 < reserved[1].price < on_demand.price / 1_000_000

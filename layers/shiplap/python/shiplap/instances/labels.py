@@ -19,7 +19,14 @@ _GENERATION = re.compile(r"^(?P<category>[a-z]+)(?:-\d+tb)?(?P<generation>\d+)?"
 _PERFORMANCE = re.compile(r"^(?:(?P<cards>\d+)x )?(?P<up_to>Up to )?(?P<gigabits>[\d.]+) Gigabit$")
 
 
-OF_OFFERINGS = (labels.ZONE, labels.ZONE_ID, labels.CAPACITY_TYPE, labels.AWS_PREFIX + "capacity-reservation-id")
+OF_OFFERINGS = (
+    labels.ZONE,
+    labels.ZONE_ID,
+    labels.CAPACITY_TYPE,
+    labels.RESERVATION_ID,
+    labels.RESERVATION_TYPE,
+    labels.RESERVATION_INTERRUPTIBLE,
+)
 """Labels that an offering decides, not the instance type."""
 
 
@@ -107,6 +114,17 @@ def of_offerings(offerings: Iterable[Offering]) -> dict[str, tuple[str, ...]]:
         labels.ZONE: tuple(sorted({offering.zone for offering in offerings})),
         labels.ZONE_ID: tuple(sorted({offering.zone_id for offering in offerings if offering.zone_id})),
         labels.CAPACITY_TYPE: tuple(sorted({offering.capacity_type for offering in offerings})),
+    }
+
+
+def of_reservation(offering: Offering) -> dict[str, str]:
+    """The labels of a node that was launched into the reservation of an offering; none without a reservation."""
+    if not offering.reservation_id:
+        return {}
+    return {
+        labels.RESERVATION_ID: offering.reservation_id,
+        labels.RESERVATION_TYPE: offering.reservation_type or "default",
+        labels.RESERVATION_INTERRUPTIBLE: _flag(offering.reservation_interruptible),
     }
 
 

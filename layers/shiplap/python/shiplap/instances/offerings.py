@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from shiplap.api.types import EC2NodeClassSpec, NetworkInterface
 from shiplap.instances import prices
 from shiplap.instances.catalog import Catalog, Ec2InstanceType, TypePrices
 from shiplap.instances.families import Family
-from shiplap.instances.nodeclass import ResolvedNodeClass
+from shiplap.instances.nodeclass import CapacityReservation, ResolvedNodeClass
 from shiplap.instances.types import Offering
-from shiplap.kubernetes.labels import ON_DEMAND, SPOT
+from shiplap.kubernetes.labels import ON_DEMAND, RESERVED, SPOT
 
 _NO_PRICES = TypePrices()
+
+_PAID = 1e-7
+"""A reservation is paid for whether it is used or not: what is left of the on-demand price only keeps the order."""
 
 
 def offerings(
@@ -22,13 +25,15 @@ def offerings(
     compatible: bool,
     zones: Collection[str] | None,
     unavailable: Collection[tuple[str, str, str]],
+    reservations: Sequence[CapacityReservation] = (),
 ) -> tuple[Offering, ...]:
-    """Zone × capacity type, sorted; USD per hour.
+    """Zone × capacity type, sorted, then one per reservation; USD per hour.
 
     Args:
         compatible: whether nodes of the type can run under the EC2NodeClass (see `incompatibility`).
         zones: zones the EC2NodeClass has subnets in, or None for all.
         unavailable: (type, zone, capacity type) that EC2 refused lately; a set, for speed.
+        reservations: those of this type that the EC2NodeClass selects.
     """
     name = kind.instance_type
     known = catalog.prices.get(name, _NO_PRICES)
@@ -51,7 +56,25 @@ def offerings(
                 guessed = estimated or zone not in spot
             available = compatible and (name, zone, capacity_type) not in unavailable
             found.append(Offering(zone, capacity_type, price, available, zone_id, price_estimated=guessed))
+    for held in sorted(reservations, key=lambda held: held.id):
+        if zones is None or held.zone in zones:
+            usable = compatible and held.available > 0 and (name, held.zone, RESERVED) not in unavailable
+            found.append(_reserved(held, on_demand * _PAID, usable, catalog.zone_ids.get(held.zone, "")))
     return tuple(found)
+
+
+def _reserved(held: CapacityReservation, price: float, available: bool, zone_id: str) -> Offering:
+    return Offering(
+        held.zone,
+        RESERVED,
+        price,
+        available,
+        zone_id,
+        held.id,
+        held.available,
+        reservation_type=held.type,
+        reservation_interruptible=held.interruptible,
+    )
 
 
 def subnet_zones(resolved: ResolvedNodeClass | None) -> frozenset[str] | None:

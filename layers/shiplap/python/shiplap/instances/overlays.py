@@ -13,7 +13,7 @@ import msgspec
 
 from shiplap.api.types import NodeOverlay, NodePool
 from shiplap.errors import InvalidInput
-from shiplap.instances.labels import OF_OFFERINGS, meets
+from shiplap.instances.labels import OF_OFFERINGS, meets, of_reservation
 from shiplap.instances.types import InstanceType, Offering
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.quantity import MEMORY, parse_resources
@@ -180,9 +180,11 @@ def with_capacity(kind: InstanceType, capacity: Mapping[str, int]) -> InstanceTy
 
 
 def _label_of(offering: Offering, key: str) -> Requirement | None:
-    value = {
+    known = {
         labels.ZONE: offering.zone,
         labels.ZONE_ID: offering.zone_id,
         labels.CAPACITY_TYPE: offering.capacity_type,
-    }.get(key, offering.reservation_id)
+        **of_reservation(offering),
+    }
+    value = known.get(key)
     return requirement(key, "In", (value,)) if value else None

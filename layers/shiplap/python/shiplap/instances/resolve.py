@@ -20,7 +20,7 @@ from shiplap.instances.kubelet import KubeletSettings, Values, kubelet_hash, rea
 from shiplap.instances.kubelet_formulas import with_max_pods, with_values
 from shiplap.instances.learning import Knowledge
 from shiplap.instances.max_pods import default_pods, max_pods
-from shiplap.instances.nodeclass import ResolvedNodeClass
+from shiplap.instances.nodeclass import CapacityReservation, ResolvedNodeClass
 from shiplap.instances.offerings import incompatibility, offerings, subnet_zones
 from shiplap.instances.setting import CapacitySetting, for_node_class
 from shiplap.instances.types import InstanceType, LearnedCapacity
@@ -75,6 +75,9 @@ class _Builder:
         self._amis = None if resolved is None else AmiChooser(resolved.amis)
         self._zones = subnet_zones(resolved)
         self._unavailable = frozenset(unavailable)
+        self._reservations: dict[str, list[CapacityReservation]] = {}
+        for held in resolved.capacity_reservations if resolved is not None else ():
+            self._reservations.setdefault(held.instance_type, []).append(held)
         nominal = {kind.instance_type: nominal_memory(kind) for kind in catalog.types}
         self._estimator = Estimator(node_class, self._family, self._setting, Knowledge(learned, nominal))
         self._pool = type_labels.RequirementPool()
@@ -85,7 +88,12 @@ class _Builder:
         spec = self._node_class.spec
         compatible = incompatibility(kind, self._family, spec) is None
         offered = offerings(
-            self._catalog, kind, compatible=compatible, zones=self._zones, unavailable=self._unavailable
+            self._catalog,
+            kind,
+            compatible=compatible,
+            zones=self._zones,
+            unavailable=self._unavailable,
+            reservations=self._reservations.get(kind.instance_type, ()),
         )
         found = type_labels.hardware(kind, self._family, self._setting.region) | type_labels.of_offerings(offered)
         requirements = {item[0]: self._pool[item] for item in found.items()}

@@ -8,7 +8,11 @@ from shiplap.kubernetes.requirements import Requirement
 
 
 class Offering(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One way to buy an instance type: zone × capacity type (× reservation); price in USD per hour."""
+    """One way to buy an instance type: zone × capacity type (× reservation); price in USD per hour.
+
+    `reservation_capacity` is how many instances the reservation still has room for, whatever their type's other
+    offerings say; `reservation_type` is `default` or `capacity-block`.
+    """
 
     zone: str
     capacity_type: str
@@ -18,6 +22,8 @@ class Offering(msgspec.Struct, frozen=True, omit_defaults=True):
     reservation_id: str = ""
     reservation_capacity: int = 0
     price_estimated: bool = False
+    reservation_type: str = ""
+    reservation_interruptible: bool = False
 
 
 def pilot_key(ami: str, instance_type: str, kubelet_hash: str) -> str:
