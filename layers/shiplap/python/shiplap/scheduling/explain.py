@@ -53,12 +53,16 @@ _PER_CLASS = (Kind.TYPES, Kind.LIMITS, Kind.NODES, Kind.MIN_VALUES)
 
 
 class Verdict(msgspec.Struct, frozen=True, eq=False):
-    """What a lane says to a class: empty `kind` if it could open a claim, else why not. `miss` is how far it is off."""
+    """What a lane says to a class: empty `kind` if it could open a claim, else why not.
+
+    `miss` is how far it is off, `want` the attempt that came closest.
+    """
 
     lane: Lane
     kind: str
     text: str = ""
     miss: Miss | None = None
+    want: Want | None = None
 
 
 class _Facts(msgspec.Struct, frozen=True, eq=False):
@@ -130,7 +134,7 @@ class Explainer:
                 elif topological:
                     found.append(self._closed(lane, want, left))
                 else:
-                    found.append(Verdict(lane, ""))
+                    found.append(Verdict(lane, "", want=want))
             result.append(min(found, key=_furthest))
         return result
 
@@ -153,9 +157,9 @@ class Explainer:
                 if isinstance(entry, Kind):
                     refused.append(self._verdict(Refusal(lane, entry, pinned, left)))
         if not refused:
-            return Verdict(lane, TOPOLOGY, words)
+            return Verdict(lane, TOPOLOGY, words, want=want)
         best = min(refused, key=_furthest)
-        return Verdict(lane, TOPOLOGY, f"{best.text}, in the domains that are left: {words}", best.miss)
+        return Verdict(lane, TOPOLOGY, f"{best.text}, in the domains that are left: {words}", best.miss, want)
 
     def _skipped(self, refusal: Refusal) -> str:
         key = (refusal.want.constraint, refusal.lane.index, refusal.kind)
@@ -202,7 +206,7 @@ class Explainer:
             case Kind.TYPES:
                 words = self._no_type(refusal)
                 miss = self._types_miss(refusal)
-        return Verdict(lane, refusal.kind.value, words, miss)
+        return Verdict(lane, refusal.kind.value, words, miss, want)
 
     def _facts_of(self, lane: Lane, want: Want) -> _Facts:
         key = (lane.index, want.constraint)
@@ -265,7 +269,7 @@ class Explainer:
             return self._types_miss(refusal)
         over = 1 - self._packing.openings.budgets[pool].nodes_left
         text = f"{name} in {lane.name}: nodes limit short by {over}: would hold the pod{self._nodes_left(lane)}"
-        return Miss((CLOSE, 0, 0.0, name), text, NearestMiss(name, pool, NODES, over), {NODES: over})
+        return Miss((CLOSE, 0, 0.0, name), text, NearestMiss(name, pool, NODES, over), {NODES: over}, of_limit=True)
 
     def _nodes_left(self, lane: Lane) -> str:
         left = max(self._packing.openings.budgets[lane.pool.metadata.name].nodes_left, 0)

@@ -37,13 +37,16 @@ CLOSE, ONE_RULE, FAR, NEVER = range(4)
 class Miss(msgspec.Struct, frozen=True):
     """How far one lane is from holding a pod; `rank` sorts the nearest first.
 
-    `short` are the resources that are missing, canonical; for a limit, what it would have to grow by.
+    `short` are the resources that are missing, canonical; with `of_limit` what the limits would have to grow by.
+    `sold_out` is the type with each zone and capacity type it would be bought in, were it available.
     """
 
     rank: tuple[int, int, float, str]
     text: str
     nearest: NearestMiss
     short: Mapping[str, int] = {}
+    of_limit: bool = False
+    sold_out: frozenset[tuple[str, str, str]] = frozenset()
 
 
 def resource_miss(refusal: Refusal, rows: Ints) -> Miss:
@@ -96,14 +99,17 @@ def offering_miss(refusal: Refusal, requirements: Requirements, rows: Ints) -> M
     name = table.names[place]
     if sold.any():
         level = CLOSE
+        cells = np.argwhere(table.sold[place] & asked).tolist()
+        sold_out = frozenset((name, table.zones[zone], table.capacity_types[kind]) for zone, kind in cells)
         words = f"none of its offerings is available now ({_offers(table, table.sold[place] & asked)})"
     else:
-        level = ONE_RULE
+        level, sold_out = ONE_RULE, frozenset[tuple[str, str, str]]()
         words = f"it is not sold {_asked(table, asked)}; it is {_offers(table, table.sold[place]) or 'not sold at all'}"
     return Miss(
         (level, 0, 0.0, name),
         f"{name} in {lane.name}: would hold the pod, but {words}",
         NearestMiss(name, lane.pool.metadata.name),
+        sold_out=sold_out,
     )
 
 
@@ -154,6 +160,7 @@ def limit_miss(refusal: Refusal, rows: Ints) -> Miss | None:
             for place in lane.budget.columns.tolist()
             if over[best][place] > 0
         },
+        of_limit=True,
     )
 
 
@@ -257,22 +264,30 @@ def amount(resource: str, value: int) -> str:
 def unmet(lane: Lane, requirements: Requirements) -> str:
     """Which labels leave no type of a lane's catalogue, with what its types have instead; empty when none does."""
     table = lane.table
+    keys = unmet_labels(lane, requirements)
+    number = {key: int(_suits(lane, requirements, key).sum()) for key in keys}
+    if any(not many for many in number.values()):
+        return "; ".join(f"no type has {requirements[key]}{_instead(table, key)}" for key in keys)
+    parts = [f"{number[key]} of {len(table.names)} types have {requirements[key]}" for key in keys]
+    return f"{', '.join(parts)}, none has all" if parts else ""
+
+
+def unmet_labels(lane: Lane, requirements: Requirements) -> list[str]:
+    """The labels, those of offerings aside, that leave no type: each alone if there are such, else the rarest three."""
     left = {}
     for key in sorted(requirements):
-        if key in (labels.ZONE, labels.ZONE_ID, labels.CAPACITY_TYPE):
-            continue
-        suits = table.offered(Requirements((requirements[key],)), lane.given).suits
-        if not suits.all():
-            left[key] = suits
+        if key not in (labels.ZONE, labels.ZONE_ID, labels.CAPACITY_TYPE):
+            suits = _suits(lane, requirements, key)
+            if not suits.all():
+                left[key] = suits
     impossible = [key for key, suits in left.items() if not suits.any()]
-    if impossible:
-        parts = [f"no type has {requirements[key]}{_instead(table, key)}" for key in impossible]
-        return "; ".join(parts)
-    if not left or np.array(list(left.values())).all(axis=0).any():
-        return ""
-    fewest = sorted(left, key=lambda key: (int(left[key].sum()), key))[:3]
-    parts = [f"{int(left[key].sum())} of {len(table.names)} types have {requirements[key]}" for key in fewest]
-    return f"{', '.join(parts)}, none has all"
+    if impossible or not left or np.array(list(left.values())).all(axis=0).any():
+        return impossible
+    return sorted(left, key=lambda key: (int(left[key].sum()), key))[:3]
+
+
+def _suits(lane: Lane, requirements: Requirements, key: str) -> Bools:
+    return lane.table.offered(Requirements((requirements[key],)), lane.given).suits
 
 
 def _instead(table: TypeTable, key: str) -> str:

@@ -1,0 +1,153 @@
+"""The smallest change that gives a pod a place: what is proposed has been planned, and one unit less does not do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from shiplap.kubernetes.objects import PodSpec
+from shiplap.scheduling.changes import Proposal, proposals
+from tests.conformance.catalogues import Z1, Z2, Z3, fake_type, incrementing_types
+from tests.conformance.given import Outcome, given, node, pod, pods, pool, rule
+
+ZONE, KIND, ARCH = "topology.kubernetes.io/zone", "karpenter.sh/capacity-type", "kubernetes.io/arch"
+TAINT = {"key": "dedicated", "value": "x", "effect": "NoSchedule"}
+WEB = {"labels": {"app": "web"}}
+ONLY = [fake_type("only", cpu="4", memory="8Gi")]
+"""Allocatable: 3900m and 8182Mi."""
+
+
+def asked(outcome: Outcome, name: str = "pod") -> tuple[Proposal, ...]:
+    assert outcome.home(name) == ""
+    return proposals(outcome.snapshot, f"default/{name}")
+
+
+def spread(key: str = ZONE) -> dict[str, Any]:
+    rules = {"topologyKey": key, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
+    return {"topologySpreadConstraints": [rules | {"labelSelector": {"matchLabels": {"app": "web"}}}]}
+
+
+def test_less_of_what_is_short_to_the_unit() -> None:
+    (proposal,) = asked(given(pod(cpu="4", memory="9000Mi"), types=ONLY))
+    assert proposal.changes == ("request 3900m cpu instead of 4, request 8182Mi memory instead of 9000Mi",)
+    assert proposal.place.startswith("only spot in test-zone-1 of pool default")
+    assert given(pod(cpu="3900m", memory="8182Mi"), types=ONLY).scheduled
+    assert not given(pod(cpu="3901m", memory="8182Mi"), types=ONLY).scheduled
+    assert not given(pod(cpu="3900m", memory="8183Mi"), types=ONLY).scheduled
+
+
+def test_a_toleration() -> None:
+    (proposal,) = asked(given(pod(), pools=[pool(taints=[TAINT])], types=ONLY))
+    assert proposal.changes == ("tolerate dedicated=x:NoSchedule",)
+
+
+@pytest.mark.parametrize(
+    "selecting", [{"selector": {ZONE: "z9"}}, {"requires": [[rule(ZONE, "In", "z9"), rule(ARCH, "In", "amd64")]]}]
+)
+def test_another_zone(selecting: dict[str, Any]) -> None:
+    (proposal,) = asked(given(pod(**selecting), types=ONLY))
+    assert proposal.changes == ("do not ask for topology.kubernetes.io/zone In [z9]",)
+    assert "test-zone-1" in proposal.place
+
+
+def test_a_higher_limit_to_the_unit() -> None:
+    def limited(cpu: str) -> Outcome:
+        return given(pod(cpu="3"), pools=[pool(limits={"cpu": cpu})], types=incrementing_types(8))
+
+    (proposal,) = asked(limited("2"))
+    assert proposal.changes == ("raise the cpu limit of pool default from 2 to 4",)
+    assert limited("4").scheduled
+    assert not limited("3999m").scheduled
+
+
+def test_a_limit_that_is_overrun_already_has_to_rise_by_more() -> None:
+    old = node("old", pool="default", capacity={"cpu": "6"}, cpu="6", pods="0")
+    (proposal,) = asked(
+        given(pod(cpu="900m"), pools=[pool(limits={"cpu": "4"})], nodes=[old], types=incrementing_types(3))
+    )
+    assert proposal.changes == ("raise the cpu limit of pool default from 4 to 7",)
+
+
+def test_one_more_node() -> None:
+    (proposal,) = asked(given(pod(), pools=[pool(limits={"nodes": "0"})], types=ONLY))
+    assert proposal.changes == ("raise the nodes limit of pool default from 0 to 1",)
+
+
+def test_waiting_for_an_offering() -> None:
+    gone = [("spot", Z2)]
+    types = [fake_type("only", offerings=gone, unavailable=gone), fake_type("tiny", cpu="200m")]
+    (proposal,) = asked(given(pod(cpu="1"), types=types))
+    assert proposal.changes == ("wait until only is available again (spot in test-zone-2)",)
+
+
+def test_fewer_distinct_values() -> None:
+    many = pool("default", rule("node.kubernetes.io/instance-type", "Exists", min_values=4))
+    (proposal,) = asked(given(pod(cpu="10"), pools=[many]))
+    assert proposal.changes == ("minValues as BestEffort",)
+
+
+def test_several_obstacles_on_one_way() -> None:
+    outcome = given(pod(cpu="5", selector={ZONE: "z9"}), pools=[pool(taints=[TAINT])], types=ONLY)
+    (proposal,) = asked(outcome)
+    assert set(proposal.changes) == {
+        "tolerate dedicated=x:NoSchedule",
+        "do not ask for topology.kubernetes.io/zone In [z9]",
+        "request 3900m cpu instead of 5",
+    }
+
+
+def test_the_smaller_change_comes_first() -> None:
+    pools = [pool("near", rule(ZONE, "In", Z1)), pool("far", rule(ZONE, "In", Z2), taints=[TAINT])]
+    first, second = asked(given(pod(cpu="4"), pools=pools, types=ONLY))
+    assert first.changes == ("request 3900m cpu instead of 4",)
+    assert second.changes == ("tolerate dedicated=x:NoSchedule", "request 3900m cpu instead of 4")
+    assert first.size < second.size
+
+
+def test_a_wider_spread() -> None:
+    pools = [pool("default", rule(ZONE, "In", Z1))]
+    here = [node(f"n-{zone}", labels={ZONE: zone}, pods="0") for zone in (Z2, Z3)]
+    outcome = given(*pods(3, "web", cpu="1", metadata=WEB, spec=spread()), pools=pools, nodes=here, types=ONLY)
+    left = outcome.plan.unschedulable[0].pod.name
+    (proposal,) = asked(outcome, left)
+    assert proposal.changes == ("maxSkew 2 over topology.kubernetes.io/zone",)
+
+
+def test_affinity_to_nobody() -> None:
+    term = {"topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": "gone"}}}
+    near = {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
+    (proposal,) = asked(given(pod(spec=near), types=ONLY))
+    assert proposal.changes == ("prefer rather than require pod affinity over topology.kubernetes.io/zone",)
+
+
+def test_a_little_less_for_a_node_that_exists() -> None:
+    outcome = given(pod(cpu="5", memory="1Gi"), nodes=[node("here", cpu="4500m")], pools=[], types=ONLY)
+    (proposal,) = asked(outcome)
+    assert proposal == Proposal(("request 4500m cpu instead of 5",), "node here", pytest.approx(0.1))
+
+
+def test_nothing_that_costs_another_pod_its_place_is_proposed() -> None:
+    """Shrunk to fit, the newcomer would only take the one place under the limit from the other."""
+    fits = pod("fits", cpu="3", ports=[80])
+    outcome = given(fits, pod("pod", cpu="5", ports=[80]), pools=[pool(limits={"nodes": "1"})], types=ONLY)
+    assert outcome.home("fits")
+    for proposal in asked(outcome):
+        assert len(proposal.changes) == 2
+        assert "raise the nodes limit of pool default from 1 to 2" in proposal.changes
+
+
+def test_a_pod_that_cannot_be_read_or_has_a_place_gets_no_proposal() -> None:
+    assert asked(given(pod(selector={"kubernetes.io/hostname": "x"}))) == ()
+    outcome = given(pod())
+    assert proposals(outcome.snapshot, "default/nobody") == ()
+
+
+def test_pods_with_overhead_and_init_containers_shrink_as_a_whole() -> None:
+    sidecar = {"name": "side", "restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}}
+    greedy = pod(cpu="4")
+    spec = msgspec.to_builtins(greedy.spec) | {"initContainers": [sidecar], "overhead": {"cpu": "250m"}}
+    whole = msgspec.structs.replace(greedy, spec=msgspec.convert(spec, PodSpec))
+    (proposal,) = asked(given(whole, types=ONLY))
+    assert proposal.changes == ("request 3900m cpu instead of 5250m",)
