@@ -62,8 +62,7 @@ def schedule(reach: Reach) -> Statements:
         *catalog(reach),
         _allow("Record", ["s3:PutObject"], [_objects(reach, RECORDS_PREFIX)]),
         _publish(reach),
-        _clusters(reach),
-        _allow("ReadZonalShifts", ["arc-zonal-shift:GetManagedResource"], _cluster_arns(reach)),
+        _clusters(reach, "arc-zonal-shift:GetManagedResource"),
     ]
 
 
@@ -173,6 +172,16 @@ def _launch(reach: Reach) -> Statements:
                 }
             },
         ),
+        _allow(
+            "NameOurInstances",
+            ["ec2:CreateTags"],
+            [f"{_OURS}:instance/*"],
+            {
+                "StringEquals": _ours("aws:ResourceTag", reach),
+                "StringLike": _pooled("aws:ResourceTag"),
+                "ForAllValues:StringEquals": {"aws:TagKeys": [tags.NAME, tags.NODE_CLAIM]},
+            },
+        ),
         _describe(
             "LookBeforeLaunch",
             "DescribeCapacityReservations",
@@ -257,12 +266,9 @@ def _publish(reach: Reach) -> iam.PolicyStatement:
     return _allow("Publish", ["events:PutEvents"], [reach.bus_arn])
 
 
-def _clusters(reach: Reach) -> iam.PolicyStatement:
-    return _allow("FindApiServers", ["eks:DescribeCluster"], _cluster_arns(reach))
-
-
-def _cluster_arns(reach: Reach) -> list[str]:
-    return [_arn("eks", f"cluster/{name}") for name in reach.clusters]
+def _clusters(reach: Reach, *more: str) -> iam.PolicyStatement:
+    clusters = [_arn("eks", f"cluster/{name}") for name in reach.clusters]
+    return _allow("FindApiServers", ["eks:DescribeCluster", *more], clusters)
 
 
 def _describe(sid: str, *actions: str) -> iam.PolicyStatement:

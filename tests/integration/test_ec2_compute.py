@@ -63,6 +63,7 @@ class Ground:
         *,
         node_class: EC2NodeClass | None = None,
         pool: str = "default",
+        beside: tuple[str, ...] = (),
         offerings: tuple[tuple[str, str, int], ...] = (("m5.large", ZONES[0], 29),),
         **changes: Any,
     ) -> FleetRequest:
@@ -70,13 +71,16 @@ class Ground:
         resolved = self.compute.resolve(node_class)
         ami = next(ami.id for ami in resolved.amis if standard(ami, "amd64"))
         wanted = FleetRequest(
-            claim=NodeClaim(
-                cluster="demo",
-                name=claim,
-                node_pool=pool,
-                node_class="default",
-                labels={"team": "a"},
-                taints=(Taint("dedicated", "NoSchedule", "batch"),),
+            claims=tuple(
+                NodeClaim(
+                    cluster="demo",
+                    name=name,
+                    node_pool=pool,
+                    node_class="default",
+                    labels={"team": "a"},
+                    taints=(Taint("dedicated", "NoSchedule", "batch"),),
+                )
+                for name in (claim, *beside)
             ),
             node_class=node_class,
             resolved=resolved,
@@ -162,6 +166,7 @@ def test_instances_carry_tags_labels_taints_and_the_profile(ground: Ground) -> N
         "kubernetes.io/cluster/demo": "owned",
         "shiplap.dev/cluster": "demo",
         "shiplap.dev/ec2nodeclass": "default",
+        "shiplap.dev/launch": "token-default-1",
         "shiplap.dev/nodeclaim": "default-1",
         "shiplap.dev/nodepool": "default",
         "owner": "me",

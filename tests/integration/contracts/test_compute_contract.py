@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
+import msgspec
 import pytest
 
 from shiplap.api.nodeclaim import NodeClaim
@@ -99,11 +100,15 @@ def request_for(
     offerings: tuple[tuple[float, str, str], ...] = ((0.096, "m5.large", ZONES[0]),),
     capacity_type: str = "on-demand",
     token: str = "",
+    beside: tuple[str, ...] = (),
 ) -> FleetRequest:
     resolved = compute.resolve(NODE_CLASS)
     ami = next(ami.id for ami in resolved.amis if _runs_amd64(ami.requirements))
     return FleetRequest(
-        claim=NodeClaim(cluster=cluster, name=claim, node_pool="default", node_class="default"),
+        claims=tuple(
+            NodeClaim(cluster=cluster, name=name, node_pool="default", node_class="default")
+            for name in (claim, *beside)
+        ),
         node_class=NODE_CLASS,
         resolved=resolved,
         capacity_type=capacity_type,
@@ -211,14 +216,60 @@ def test_capacity_is_used_up_one_by_one(bench: Bench) -> None:
     assert compute.launch(request_for(compute, "b")).instance is None
 
 
-def test_an_instance_is_found_by_its_claim(bench: Bench) -> None:
+def test_an_instance_is_found_by_its_launch_and_by_its_id(bench: Bench) -> None:
     compute = bench.compute()
     instance = launched(compute.launch(request_for(compute)))
-    found = compute.find("demo", "default-1")
-    assert found is not None
+    [found] = compute.launched("demo", "token-demo-default-1")
+    assert compute.instance("demo", instance.id) == found
     assert (found.id, found.claim, found.cluster, found.zone) == (instance.id, "default-1", "demo", ZONES[0])
-    assert compute.find("demo", "default-2") is None
-    assert compute.find("other", "default-1") is None
+    assert found.launch == instance.launch == "token-demo-default-1"
+    assert compute.launched("demo", "token") == compute.launched("other", "token-demo-default-1") == ()
+    assert compute.instance("demo", "i-0123456789abcdef0") is None
+    assert compute.instance("other", instance.id) is None
+
+
+def test_claims_that_want_the_same_get_their_instances_from_one_launch(bench: Bench) -> None:
+    compute = bench.compute()
+    request = request_for(compute, "a", beside=("b", "c"))
+    result = compute.launch(request)
+    assert len({instance.id for instance in result.instances}) == 3
+    assert {instance.claim for instance in result.instances} == {""}
+    assert compute.launch(request).instances == result.instances
+    shown = compute.launched("demo", request.token)
+    assert [instance.id for instance in shown] == sorted(instance.id for instance in result.instances)
+    assert {instance.claim for instance in shown} == {""}
+    assert len(compute.instances("demo")) == 3
+
+
+def test_an_instance_launched_with_others_gets_its_claims_name_later(bench: Bench) -> None:
+    compute = bench.compute()
+    first, second = compute.launch(request_for(compute, "a", beside=("b",))).instances
+    compute.name(second.id, "a")
+    compute.name("i-0123456789abcdef0", "b")
+    names = {instance.id: instance.claim for instance in compute.instances("demo")}
+    assert names == {first.id: "", second.id: "a"}
+
+
+def test_a_launch_that_is_short_takes_what_there_is_and_says_what_ran_dry(bench: Bench) -> None:
+    compute = bench.compute()
+    bench.leave(2, "m5.large", ZONES[0])
+    bench.leave(1, "m5.large", ZONES[1])
+    offerings = ((0.096, "m5.large", ZONES[0]), (0.096, "m5.large", ZONES[1]))
+    result = compute.launch(request_for(compute, "a", beside=("b", "c", "d"), offerings=offerings))
+    assert sorted(instance.zone for instance in result.instances) == [ZONES[0], ZONES[0], ZONES[1]]
+    assert [(failure.zone, failure.kind) for failure in result.failures] == [
+        (ZONES[0], "capacity"),
+        (ZONES[1], "capacity"),
+    ]
+
+
+def test_a_launch_repeated_for_those_left_asks_for_as_many_as_before(bench: Bench) -> None:
+    compute = bench.compute()
+    request = request_for(compute, "a", beside=("b", "c"))
+    first = compute.launch(request)
+    left = msgspec.structs.replace(request, claims=request.claims[1:], count=3)
+    assert compute.launch(left).instances == first.instances
+    assert len(compute.instances("demo")) == 3
 
 
 def test_a_launch_may_stay_invisible_for_a_while(bench: Bench) -> None:
@@ -226,12 +277,10 @@ def test_a_launch_may_stay_invisible_for_a_while(bench: Bench) -> None:
     bench.lag(10)
     request = request_for(compute)
     instance = launched(compute.launch(request))
-    assert compute.find("demo", "default-1") is None
+    assert compute.launched("demo", request.token) == ()
     assert launched(compute.launch(request)).id == instance.id
     bench.advance(11)
-    found = compute.find("demo", "default-1")
-    assert found is not None
-    assert found.id == instance.id
+    assert [found.id for found in compute.launched("demo", request.token)] == [instance.id]
 
 
 def test_clusters_see_only_their_own(bench: Bench) -> None:
@@ -248,7 +297,8 @@ def test_a_terminated_instance_is_gone(bench: Bench) -> None:
     compute.terminate("demo", instance.id)
     bench.advance(1)
     assert compute.instances("demo") == ()
-    assert compute.find("demo", "default-1") is None
+    assert compute.instance("demo", instance.id) is None
+    assert compute.launched("demo", instance.launch) == ()
 
 
 def test_terminating_twice_or_what_never_was_is_no_error(bench: Bench) -> None:

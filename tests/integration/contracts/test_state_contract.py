@@ -14,7 +14,7 @@ from shiplap.aws import tables
 from shiplap.aws.dynamodb_state import DynamoState
 from shiplap.errors import ConditionFailed, EpochMoved, StoreThrottled
 from shiplap.kubernetes.objects import Taint
-from shiplap.ports import MISSED_FOR_S, OfferingFailure, StateStore, UnavailableOffering
+from shiplap.ports import MISSED_FOR_S, Move, OfferingFailure, StateStore, UnavailableOffering
 from shiplap.twins.faults import Faults
 from shiplap.twins.state import TwinState
 from tests.integration.contracts.in_process_aws import HookedClient, aws_in_process, create_table, make_client
@@ -367,3 +367,39 @@ def test_faults_reach_the_caller_as_store_errors(world: World) -> None:
     with pytest.raises(StoreThrottled):
         world.store.commit(CLUSTER, 0, [claim("a")])
     assert world.store.read(CLUSTER, NOW).epoch == 0
+
+
+def test_claims_are_moved_together(world: World) -> None:
+    claims = [claim(f"claim-{number:02}") for number in range(99)]
+    world.store.commit(CLUSTER, 0, claims)
+    moved = world.store.advance_all([Move(item, S.LAUNCHING, {"owner": item.name}) for item in claims])
+    assert [item.owner for item in moved] == [item.name for item in claims]
+    assert world.rival.read(CLUSTER, NOW).claims == moved
+    launched = world.store.advance_all([Move(moved[0], S.LAUNCHED, {"instance_id": "i-1"}), Move(moved[1], S.FAILED)])
+    assert world.rival.claims(CLUSTER)[:2] == launched
+    assert world.store.advance_all([]) == ()
+
+
+def test_if_one_claim_has_changed_none_is_moved(world: World) -> None:
+    world.store.commit(CLUSTER, 0, [claim("a"), claim("b")])
+    theirs = world.rival.advance(claim("b"), S.LAUNCHING, owner="them")
+    for moves in ([Move(claim("a"), S.LAUNCHING), Move(claim("b"), S.LAUNCHING)], [Move(claim("b"), S.LAUNCHING)]):
+        with pytest.raises(ConditionFailed, match="claim b is no longer at version 0"):
+            world.store.advance_all(moves)
+    assert world.store.read(CLUSTER, NOW).claims == (claim("a"), theirs)
+
+
+@pytest.mark.parametrize(
+    "moves",
+    [
+        pytest.param([Move(claim("a"), S.LAUNCHING), Move(claim("a"), S.FAILED)], id="one claim twice"),
+        pytest.param([Move(claim(f"claim-{number}"), S.LAUNCHING) for number in range(100)], id="too many"),
+        pytest.param([Move(claim("a"), S.LAUNCHING), Move(claim("b"), S.GONE)], id="no such arrow"),
+    ],
+)
+def test_moves_that_cannot_be_made_together_are_refused(world: World, moves: list[Move]) -> None:
+    world.store.commit(CLUSTER, 0, [claim("a"), claim("b")])
+    with pytest.raises(ConditionFailed):
+        world.store.advance_all(moves)
+    assert in_flight(world.store) == ["a", "b"]
+    assert {item.version for item in world.store.claims(CLUSTER)} == {0}

@@ -50,11 +50,11 @@ def test_the_replacement_is_launched_before_any_pod_is_evicted() -> None:
     assert next(c for c in stage.claims() if c.name == replacement).state is ClaimState.INITIALIZED
     seconds_pass(stage, 5)
     assert evicted(stage) == ["web-000"]
-    assert stage.compute.find(stage.name, claim.name) is not None
+    assert stage.compute.instance(stage.name, claim.instance_id) is not None
     kubelets_end_pods(stage)
     seconds_pass(stage, 5)
     assert claim_now(stage, claim).state is ClaimState.GONE
-    assert stage.compute.find(stage.name, claim.name) is None
+    assert stage.compute.instance(stage.name, claim.instance_id) is None
     stage.bind()
     assert stage.pending() == 0
     assert stage.schedule().launched == ()

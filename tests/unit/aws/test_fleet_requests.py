@@ -32,7 +32,7 @@ def override(name: str = "m5.large", zone: str = "a", price: float = 1, **change
 
 def request(*overrides: FleetOverride, **changes: Any) -> FleetRequest:
     wanted = FleetRequest(
-        claim=NodeClaim(cluster="demo", name="default-1", node_pool="default", node_class="default"),
+        claims=(NodeClaim(cluster="demo", name="default-1", node_pool="default", node_class="default"),),
         node_class=EC2NodeClass(ObjectMeta(name="default"), EC2NodeClassSpec()),
         resolved=RESOLVED,
         capacity_type="on-demand",
@@ -89,9 +89,9 @@ def test_templates_are_named_after_their_content() -> None:
     claim = request().claim
     assert name() == name()
     assert name().startswith("shiplap/demo/")
-    assert name(claim=msgspec.structs.replace(claim, name="default-2")) == name()
-    assert name(claim=msgspec.structs.replace(claim, node_pool="other")) != name()
-    assert name(claim=msgspec.structs.replace(claim, labels={"a": "b"})) != name()
+    assert name(claims=(msgspec.structs.replace(claim, name="default-2"),)) == name()
+    assert name(claims=(msgspec.structs.replace(claim, node_pool="other"),)) != name()
+    assert name(claims=(msgspec.structs.replace(claim, labels={"a": "b"}),)) != name()
     assert name(capacity_type="spot") != name()
     assert name(resolved=msgspec.structs.replace(RESOLVED, security_groups=("sg-2",))) != name()
 
@@ -128,6 +128,16 @@ def test_tags_of_instances_volumes_and_the_fleet() -> None:
     specifications = {item["ResourceType"]: item["Tags"] for item in parameters["TagSpecifications"]}
     assert set(specifications) == {"instance", "volume", "fleet"}
     assert {"Key": "shiplap.dev/nodeclaim", "Value": "default-1"} in specifications["instance"]
+    assert {"Key": "shiplap.dev/launch", "Value": "t"} in specifications["instance"]
+
+
+def test_a_fleet_of_many_says_how_many_and_names_no_claim() -> None:
+    wanted = request(claims=(request().claim, msgspec.structs.replace(request().claim, name="default-2")))
+    parameters = fleet.parameters(fleet.prepare(wanted, SUBNETS), "t")
+    assert parameters["TargetCapacitySpecification"]["TotalTargetCapacity"] == 2
+    keys = {tag["Key"] for tag in parameters["TagSpecifications"][0]["Tags"]}
+    assert "shiplap.dev/launch" in keys
+    assert "shiplap.dev/nodeclaim" not in keys
 
 
 def error(code: str, name: str = "m5.large", **where: str) -> dict[str, Any]:
@@ -150,7 +160,7 @@ def test_failures_are_listed_once_per_offering_and_code() -> None:
         OfferingFailure("m5.large", "a", "on-demand", "InsufficientInstanceCapacity", "capacity", "m"),
         OfferingFailure("m5.large", "b", "on-demand", "UnfulfillableCapacity", "capacity", "m"),
     )
-    assert fleet.instance_of(prepared, answer, 1.0) is None
+    assert fleet.instances_of(prepared, answer, 1.0) == ()
 
 
 def test_only_a_fleet_that_failed_for_its_templates_alone_is_repeated() -> None:

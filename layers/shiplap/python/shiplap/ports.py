@@ -13,6 +13,7 @@ import msgspec
 
 from shiplap.api.nodeclaim import ClaimState, NodeClaim
 from shiplap.api.types import EC2NodeClass
+from shiplap.errors import ConditionFailed
 from shiplap.instances.catalog import Catalog
 from shiplap.instances.nodeclass import ResolvedNodeClass
 from shiplap.instances.types import LearnedCapacity, Observation
@@ -23,6 +24,9 @@ from shiplap.scheduling.snapshot import ClusterView, Snapshot
 
 COMMIT_GROUP = 99
 """Claims one transaction can hold beside the epoch: DynamoDB allows 100 actions."""
+
+COMMIT_BYTES = 3_000_000
+"""Encoded claims one transaction can hold: DynamoDB takes 4 MB, and names, keys and later changes need some of it."""
 
 MISSED_FOR_S = 30 * 24 * 3600
 """How long a pod is remembered as one whose node turned out too small, in seconds."""
@@ -114,7 +118,11 @@ class ClusterApi(Protocol):
 
 
 class FleetOverride(msgspec.Struct, frozen=True, order=True):
-    """One offering a fleet may take. `price` in USD per hour orders prioritized strategies."""
+    """One offering a fleet may take. `price` in USD per hour orders prioritized strategies.
+
+    `kubelet_values` is what expressions in the kubelet settings come to on this type, `fabric_adapters` how many
+    elastic fabric adapters the instance gets, `reservation` the id of the capacity reservation to launch into.
+    """
 
     price: float
     instance_type: str
@@ -122,21 +130,43 @@ class FleetOverride(msgspec.Struct, frozen=True, order=True):
     ami: str
     max_pods: int
     kubelet_hash: str = ""
+    kubelet_values: tuple[tuple[str, str, str], ...] = ()
+    fabric_adapters: int = 0
+    reservation: str = ""
 
 
 class FleetRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Launch one instance for one claim. `token` makes repeats return the same instance."""
+    """Launch an instance for each of some claims that want the same.
 
-    claim: NodeClaim
+    `token` makes repeats return the same instances. `count` is how many are asked for: more than there are claims when
+    a launch is repeated of which some claims have got their instance already; 0 stands for one per claim.
+    """
+
+    claims: tuple[NodeClaim, ...]
     node_class: EC2NodeClass
     resolved: ResolvedNodeClass
     capacity_type: str
     overrides: tuple[FleetOverride, ...]
     token: str
+    count: int = 0
+
+    @property
+    def claim(self) -> NodeClaim:
+        """Any of the claims: in what a fleet is told they are equal."""
+        return self.claims[0]
+
+    @property
+    def wanted(self) -> int:
+        """How many instances are asked for."""
+        return self.count or len(self.claims)
 
 
 class Instance(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An EC2 instance. `state` as EC2 names it; `claim`, `cluster` and `node_pool` come from its tags."""
+    """An EC2 instance. `state` as EC2 names it; `claim`, `launch`, `cluster` and `node_pool` come from its tags.
+
+    `launch` is the token of the launch that made it. `claim` is empty for as long as nobody has tagged an instance that
+    was launched together with others; which claim has it is written in the claim.
+    """
 
     id: str
     instance_type: str
@@ -149,6 +179,12 @@ class Instance(msgspec.Struct, frozen=True, omit_defaults=True):
     claim: str = ""
     node_pool: str = ""
     private_dns: str = ""
+    launch: str = ""
+
+    @property
+    def tagged(self) -> str:
+        """What its tags say whose it is: its claim, or the launch that made it."""
+        return self.claim or self.launch
 
     @property
     def provider_id(self) -> str:
@@ -167,10 +203,15 @@ class OfferingFailure(msgspec.Struct, frozen=True, order=True):
 
 
 class FleetResult(msgspec.Struct, frozen=True):
-    """Either `instance`, or none and why; failures may accompany a success."""
+    """The instances, by id; as many as were asked for, or fewer and why. Failures may accompany a success."""
 
-    instance: Instance | None
+    instances: tuple[Instance, ...] = ()
     failures: tuple[OfferingFailure, ...] = ()
+
+    @property
+    def instance(self) -> Instance | None:
+        """The first one, for those who asked for one."""
+        return self.instances[0] if self.instances else None
 
 
 class Compute(Protocol):
@@ -185,15 +226,26 @@ class Compute(Protocol):
         ...
 
     def launch(self, request: FleetRequest) -> FleetResult:
-        """One instant fleet for one instance. Raises AwsThrottled, NodeClassNotReady, AwsError."""
+        """One instant fleet; all claims of a request are of one cluster and NodePool.
+
+        Raises AwsThrottled, NodeClassNotReady, AwsError.
+        """
         ...
 
     def instances(self, cluster: str) -> tuple[Instance, ...]:
         """Instances tagged as ours for this cluster that are not terminated."""
         ...
 
-    def find(self, cluster: str, claim: str) -> Instance | None:
-        """The instance launched for a claim, by tag, unless terminated."""
+    def launched(self, cluster: str, token: str) -> tuple[Instance, ...]:
+        """The instances of a launch, by tag, unless terminated; sorted by id. New ones show with a delay."""
+        ...
+
+    def instance(self, cluster: str, instance_id: str) -> Instance | None:
+        """An instance of ours, unless terminated."""
+        ...
+
+    def name(self, instance_id: str, claim: str) -> None:
+        """Tag an instance that was launched together with others as its claim's; already gone is not an error."""
         ...
 
     def terminate(self, cluster: str, instance_id: str) -> None:
@@ -256,6 +308,20 @@ class DecisionState(msgspec.Struct, frozen=True):
     missed_pods: frozenset[str] = frozenset()
 
 
+class Move(msgspec.Struct, frozen=True):
+    """A claim on its way to a state; `changes` are fields of NodeClaim."""
+
+    claim: NodeClaim
+    to: ClaimState
+    changes: dict[str, Any] = {}
+
+
+def check_together(moves: Sequence[Move]) -> None:
+    """Moves can be one transaction: each claim once, and not too many. Raises ConditionFailed."""
+    if len(moves) > COMMIT_GROUP or len({(move.claim.cluster, move.claim.name) for move in moves}) < len(moves):
+        raise ConditionFailed(f"{len(moves)} moves cannot be made together")
+
+
 class StateStore(Protocol):
     """Table `state`: the epoch, claims, unavailable offerings and the launch ledger. All writes are conditional."""
 
@@ -293,6 +359,13 @@ class StateStore(Protocol):
 
         `changes` are fields of NodeClaim; `changed_at` belongs among them, for an ended claim is forgotten by it.
         Raises ConditionFailed.
+        """
+        ...
+
+    def advance_all(self, moves: Sequence[Move]) -> tuple[NodeClaim, ...]:
+        """Move claims together: all of them, or none if any has changed since it was read.
+
+        At most COMMIT_GROUP claims of at most COMMIT_BYTES. Raises ConditionFailed.
         """
         ...
 

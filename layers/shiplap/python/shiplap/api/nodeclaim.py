@@ -76,7 +76,8 @@ class NodeClaim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `instance_types` is the launch list, cheapest first; `relies_on_estimate` are those of it whose unverified estimate,
     not only the careful bound, is needed for `requests` to fit. `allocatable` is what the plan counted on for the type
-    that was launched (before launch: the smallest over the list). `token` makes the launch idempotent. `cordoned` says
+    that was launched (before launch: the smallest over the list). `token` makes the launch idempotent; claims that share
+    it are launched by one request, and `together` is how many instances that asks for. `cordoned` says
     why the node takes no more pods although nothing drives those it has away; empty when it takes them.
     """
 
@@ -100,6 +101,7 @@ class NodeClaim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     pods: tuple[PodReference, ...] = ()
     reasons: tuple[str, ...] = ()
     token: str = ""
+    together: int = 0
     owner: str = ""
     instance_id: str = ""
     instance_type: str = ""

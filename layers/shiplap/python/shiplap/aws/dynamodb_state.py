@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -22,7 +22,16 @@ from shiplap.aws.retries import Sleep, attempts
 from shiplap.aws.tables import EXPIRY, INSTANCE_ID_INDEX, STAGE_INDEX
 from shiplap.errors import ConditionFailed, EpochMoved, StoreError, StoreThrottled
 from shiplap.instances.unavailability import remembered_until
-from shiplap.ports import COMMIT_GROUP, MISSED_FOR_S, DecisionState, OfferingFailure, UnavailableOffering
+from shiplap.ports import (
+    COMMIT_BYTES,
+    COMMIT_GROUP,
+    MISSED_FOR_S,
+    DecisionState,
+    Move,
+    OfferingFailure,
+    UnavailableOffering,
+    check_together,
+)
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
@@ -35,9 +44,6 @@ EPOCH, CLAIM, OFFERING, POD = "EPOCH", "CLAIM", "OFFERING", "POD"
 
 UNSETTLED_STAGE, SETTLED_STAGE, FAILED_STAGE = "Unsettled", "Settled", "Failed"
 """What keys of the stage index begin with; `#` and the claim's name follow."""
-
-_TRANSACTION_BYTES = 3_000_000
-"""DynamoDB takes 4 MB in one transaction; attribute names and keys need some of it."""
 
 _BATCH = 25
 _TRIES = 8
@@ -98,17 +104,7 @@ class DynamoState:
                 *({"Put": {"TableName": self._table, "Item": item, **new}} for item in items),
             ],
         }
-        for _ in attempts(_TRIES, sleep=self._sleep):
-            with store_errors(f"write table {self._table}"):
-                try:
-                    self._client.transact_write_items(**request)
-                except ClientError as error:
-                    if code_of(error) != TRANSACTION_CANCELED:
-                        raise
-                    _explain(error, cluster, epoch)
-                    continue
-                return
-        raise StoreThrottled(f"cluster {cluster}: the claims are being written by too many at once")
+        self._transact(request, lambda error: _explain(error, cluster, epoch))
 
     def claim(self, cluster: str, name: str) -> NodeClaim | None:
         item = get(self._client, self._table, _claim_key(cluster, name))
@@ -156,6 +152,44 @@ class DynamoState:
             raise ConditionFailed(f"claim {claim.name} is no longer at version {claim.version}")
         return after
 
+    def advance_all(self, moves: Sequence[Move]) -> tuple[NodeClaim, ...]:
+        after = tuple(moved(move.claim, move.to, move.changes) for move in moves)
+        check_together(moves)
+        if len(moves) <= 1:  # a transaction costs twice as much as a write
+            return tuple(self.advance(move.claim, move.to, **move.changes) for move in moves)
+        request: dict[str, Any] = {
+            "ClientRequestToken": uuid4().hex,
+            "TransactItems": [self._replace(claim) for claim in after],
+        }
+        self._transact(request, lambda error: _explain_moves(error, moves))
+        return after
+
+    def _replace(self, claim: NodeClaim) -> dict[str, Any]:
+        """An action that writes a claim over the version before it."""
+        return {
+            "Put": {
+                "TableName": self._table,
+                "Item": _claim_item(claim),
+                "ConditionExpression": "#version = :version",
+                "ExpressionAttributeNames": placeholders(["version"]),
+                "ExpressionAttributeValues": {":version": number(claim.version - 1)},
+            }
+        }
+
+    def _transact(self, request: dict[str, Any], explain: Callable[[ClientError], None]) -> None:
+        """Write all or nothing. `explain` raises what a cancellation means, or returns when it may be tried again."""
+        for _ in attempts(_TRIES, sleep=self._sleep):
+            with store_errors(f"write table {self._table}"):
+                try:
+                    self._client.transact_write_items(**request)
+                except ClientError as error:
+                    if code_of(error) != TRANSACTION_CANCELED:
+                        raise
+                    explain(error)
+                    continue
+                return
+        raise StoreThrottled(f"table {self._table}: the same items are being written by too many at once")
+
     def mark_unavailable(self, cluster: str, failure: OfferingFailure, now: float) -> UnavailableOffering:
         key = _key(cluster, "#".join((OFFERING, failure.instance_type, failure.zone, failure.capacity_type)))
         for _ in attempts(_TRIES, sleep=self._sleep):
@@ -196,14 +230,31 @@ class DynamoState:
 
 def _explain(error: ClientError, cluster: str, epoch: int) -> None:
     """Raise what a cancelled transaction means; return when it only ran into another one and may be tried again."""
-    reasons: Any = error.response.get("CancellationReasons", [])
-    codes = [reason.get("Code", "None") for reason in reasons]
+    codes = _cancellations(error)
     if codes and codes[0] == "ConditionalCheckFailed":
         raise EpochMoved(cluster, epoch) from error
     if "ConditionalCheckFailed" in codes:
         raise ConditionFailed(f"cluster {cluster}: a claim of that name exists") from error
+    _check_repeatable(codes, error)
+
+
+def _explain_moves(error: ClientError, moves: Sequence[Move]) -> None:
+    codes = _cancellations(error)
+    for code, move in zip(codes, moves, strict=False):
+        if code == "ConditionalCheckFailed":
+            raise ConditionFailed(f"claim {move.claim.name} is no longer at version {move.claim.version}") from error
+    _check_repeatable(codes, error)
+
+
+def _cancellations(error: ClientError) -> list[str]:
+    """Why each action of a cancelled transaction was not done; `None` for those that only went down with others."""
+    reasons: Any = error.response.get("CancellationReasons", [])
+    return [reason.get("Code", "None") for reason in reasons]
+
+
+def _check_repeatable(codes: Sequence[str], error: ClientError) -> None:
     if set(codes) - {"None", "TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"} or not codes:
-        raise StoreError(f"cluster {cluster}: the claims could not be written: {error}") from error
+        raise StoreError(f"the claims could not be written: {error}") from error
 
 
 def _groups(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
@@ -212,7 +263,7 @@ def _groups(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
     size = 0
     for item in items:
         length = len(item["claim"]["S"].encode())
-        if group and (len(group) == COMMIT_GROUP or size + length > _TRANSACTION_BYTES):
+        if group and (len(group) == COMMIT_GROUP or size + length > COMMIT_BYTES):
             yield group
             group, size = [], 0
         group.append(item)

@@ -75,10 +75,10 @@ class Ec2Compute:
         return self._node_classes.inspect(node_class)
 
     def launch(self, request: FleetRequest) -> FleetResult:
-        """One instant fleet for one instance; the same token gives the same instance again.
+        """One instant fleet; the same token gives the same instances again.
 
         EC2 refuses a token that comes back with other parameters, which happens when a launch is resumed after subnets
-        or templates changed. The instance of the first attempt is looked for then; while it cannot be seen, the
+        or templates changed. The instances of the first attempt are looked for then; while not all can be seen, the
         outcome stays unknown and the error says so by its code.
 
         Raises:
@@ -89,7 +89,7 @@ class Ec2Compute:
         prepared = fleet.prepare(request, request.resolved.subnets)
         if not prepared.templates:
             reason = "no subnet with free addresses in the zones asked for"
-            return FleetResult(None, fleet.all_failed(prepared, "InsufficientFreeAddressesInSubnet", SUBNET, reason))
+            return FleetResult((), fleet.all_failed(prepared, "InsufficientFreeAddressesInSubnet", SUBNET, reason))
         try:
             answer = self._create_fleet(prepared, request.token)
             if fleet.template_is_gone(answer):
@@ -100,7 +100,7 @@ class Ec2Compute:
             return self._refused(prepared, error)
         except NO_ANSWER as error:
             raise aws_error("create a fleet", error) from error
-        return FleetResult(fleet.instance_of(prepared, answer, self._clock()), fleet.failures_of(prepared, answer))
+        return FleetResult(fleet.instances_of(prepared, answer, self._clock()), fleet.failures_of(prepared, answer))
 
     def _create_fleet(self, prepared: fleet.Launch, token: str) -> CreateFleetResultTypeDef:
         """Raises what botocore raises, as it comes."""
@@ -118,15 +118,15 @@ class Ec2Compute:
     def _refused(self, prepared: fleet.Launch, error: ClientError) -> FleetResult:
         """What a refusal of the whole fleet means: another offering may do, or an error."""
         code = code_of(error)
-        claim = prepared.request.claim
+        request = prepared.request
         if code == TOKEN_REUSED:
-            found = self.find(claim.cluster, claim.name)
-            if found is not None:
+            found = self.launched(request.claim.cluster, request.token)
+            if len(found) >= request.wanted:
                 return FleetResult(found)
-        translated = aws_error(f"create a fleet for claim {claim.name}", error)
+        translated = aws_error(f"create a fleet for claim {request.claim.name}", error)
         kind = classify(translated.code, str(translated))
         if kind in (CAPACITY, SUBNET, QUOTA):
-            return FleetResult(None, fleet.all_failed(prepared, code, kind, str(translated)))
+            return FleetResult((), fleet.all_failed(prepared, code, kind, str(translated)))
         if kind == CONFIGURATION:
             raise NodeClassNotReady(str(translated), code=code) from error
         raise translated from error
@@ -139,17 +139,40 @@ class Ec2Compute:
         """
         return tuple(sorted(self._described(cluster, []), key=lambda found: (found.launched_at, found.id)))
 
-    def find(self, cluster: str, claim: str) -> Instance | None:
-        """The instance that carries a claim's tag; one that is ending only when there is no other.
+    def launched(self, cluster: str, token: str) -> tuple[Instance, ...]:
+        """The instances that carry a launch's tag, by id.
 
-        EC2 shows new instances with a delay, so None does not prove that there is none.
+        EC2 shows new instances with a delay, so what is not among them may exist all the same.
 
         Raises:
             AwsThrottled, AwsError: EC2 refused.
         """
-        found = self._described(cluster, [{"Name": f"tag:{tags.NODE_CLAIM}", "Values": [claim]}])
-        best = sorted(found, key=lambda item: (item.state not in ("pending", "running"), item.launched_at, item.id))
-        return best[0] if best else None
+        found = self._described(cluster, [{"Name": f"tag:{tags.LAUNCH}", "Values": [token]}])
+        return tuple(sorted(found, key=lambda instance: instance.id))
+
+    def instance(self, cluster: str, instance_id: str) -> Instance | None:
+        """An instance with this cluster's tags that is not terminated.
+
+        Raises:
+            AwsThrottled, AwsError: EC2 refused.
+        """
+        # The id is a filter, not a parameter: an id that does not exist then is an empty answer and no error.
+        return next(self._described(cluster, [{"Name": "instance-id", "Values": [instance_id]}]), None)
+
+    def name(self, instance_id: str, claim: str) -> None:
+        """Tag an instance as its claim's; one that is gone by now is no error.
+
+        Raises:
+            AwsThrottled, AwsError: EC2 refused.
+        """
+        own = {tags.NAME: claim, tags.NODE_CLAIM: claim}
+        try:
+            self._ec2.create_tags(Resources=[instance_id], Tags=tags.written(own))
+        except ClientError as error:
+            if code_of(error) not in INSTANCE_GONE:
+                raise aws_error(f"name {instance_id}", error) from error
+        except NO_ANSWER as error:
+            raise aws_error(f"name {instance_id}", error) from error
 
     def terminate(self, cluster: str, instance_id: str) -> None:
         """End an instance that carries this cluster's tags; others, and those that are gone, are left alone.
@@ -157,7 +180,7 @@ class Ec2Compute:
         Raises:
             AwsThrottled, AwsError: EC2 refused.
         """
-        if not self._is_ours(cluster, instance_id):
+        if self.instance(cluster, instance_id) is None:
             return
         try:
             self._ec2.terminate_instances(InstanceIds=[instance_id])
@@ -166,10 +189,6 @@ class Ec2Compute:
                 raise aws_error(f"terminate {instance_id}", error) from error
         except NO_ANSWER as error:
             raise aws_error(f"terminate {instance_id}", error) from error
-
-    def _is_ours(self, cluster: str, instance_id: str) -> bool:
-        # The id is a filter, not a parameter: an id that does not exist then is an empty answer and no error.
-        return any(self._described(cluster, [{"Name": "instance-id", "Values": [instance_id]}]))
 
     def _described(self, cluster: str, filters: list[FilterTypeDef]) -> Iterator[Instance]:
         states: FilterTypeDef = {"Name": "instance-state-name", "Values": list(ALIVE)}
@@ -196,4 +215,5 @@ def _instance(seen: InstanceTypeDef) -> Instance:
         claim=own.get(tags.NODE_CLAIM, ""),
         node_pool=own.get(tags.NODE_POOL, ""),
         private_dns=seen.get("PrivateDnsName", ""),
+        launch=own.get(tags.LAUNCH, ""),
     )

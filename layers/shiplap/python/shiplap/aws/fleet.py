@@ -1,4 +1,4 @@
-"""CreateFleet: one instant fleet for one claim, and what its answer means."""
+"""CreateFleet: one instant fleet for claims that want the same, and what its answer means."""
 
 from __future__ import annotations
 
@@ -41,22 +41,23 @@ class Launch(msgspec.Struct, frozen=True):
 def prepare(request: FleetRequest, subnets: Iterable[Subnet]) -> Launch:
     """Choose types, subnets and launch templates.
 
-    The cheapest 60 types are kept, in each zone the subnet with most free addresses, and one template per AMI,
-    number of pods and kubelet settings. Offerings in zones without a subnet are left out.
+    The cheapest 60 types are kept, in each zone the subnet with most free addresses, and one template for all that boot
+    alike. Offerings in zones without a subnet are left out.
 
     Raises:
         NodeClassNotReady: the launch templates cannot be made.
     """
     best = best_subnets(subnets)
     kept = cheapest_types([override for override in sorted(request.overrides) if override.zone in best])
-    groups: dict[tuple[str, int, str], list[FleetOverride]] = {}
+    groups: dict[tuple[object, ...], list[FleetOverride]] = {}
     for override in kept[:MAX_OVERRIDES]:
-        groups.setdefault((override.ami, override.max_pods, override.kubelet_hash), []).append(override)
+        boots = (override.ami, override.max_pods, override.kubelet_values, override.fabric_adapters)
+        groups.setdefault((*boots, override.reservation), []).append(override)
     by_name: dict[str, tuple[Template, list[FleetOverride]]] = {}
-    for ami, max_pods, kubelet_hash in sorted(groups):
-        made = template(request, ami, max_pods)
+    for _, group in sorted(groups.items()):
+        made = template(request, group[0])
         _, overrides = by_name.setdefault(made.name, (made, []))
-        overrides += groups[ami, max_pods, kubelet_hash]
+        overrides += group
     return Launch(
         request,
         tuple(made for made, _ in by_name.values()),
@@ -89,19 +90,22 @@ def parameters(launch: Launch, token: str) -> dict[str, Any]:
     """CreateFleet's parameters. They depend on nothing but the launch, so that a repeated token matches."""
     request = launch.request
     capacity_type = request.capacity_type
-    claim_tags = tags.written(tags.of_claim(request.claim, request.node_class))
+    common_tags = tags.written(tags.of_launch(request))
     options = "SpotOptions" if capacity_type == labels.SPOT else "OnDemandOptions"
     wanted: dict[str, Any] = {
         "Type": "instant",
         "ClientToken": client_token(token),
-        "TargetCapacitySpecification": {"TotalTargetCapacity": 1, "DefaultTargetCapacityType": capacity_type},
+        "TargetCapacitySpecification": {
+            "TotalTargetCapacity": request.wanted,
+            "DefaultTargetCapacityType": capacity_type,
+        },
         options: {"AllocationStrategy": _STRATEGY[capacity_type]},
         "LaunchTemplateConfigs": [
             _config(made, overrides, launch.subnets)
             for made, overrides in zip(launch.templates, launch.overrides, strict=True)
         ],
         "TagSpecifications": [
-            {"ResourceType": resource, "Tags": claim_tags} for resource in ("instance", "volume", "fleet")
+            {"ResourceType": resource, "Tags": common_tags} for resource in ("instance", "volume", "fleet")
         ],
     }
     if request.node_class.spec.context:
@@ -133,25 +137,27 @@ def _override(override: FleetOverride, subnet_id: str) -> FleetLaunchTemplateOve
     }
 
 
-def instance_of(launch: Launch, answer: CreateFleetResultTypeDef, launched_at: float) -> Instance | None:
-    """The instance a fleet gave, None when it gave none."""
-    claim = launch.request.claim
+def instances_of(launch: Launch, answer: CreateFleetResultTypeDef, launched_at: float) -> tuple[Instance, ...]:
+    """The instances a fleet gave, by id."""
+    request = launch.request
+    found = []
     for group in answer.get("Instances", ()):
         override = group.get("LaunchTemplateAndOverrides", {}).get("Overrides", {})
-        for instance_id in group.get("InstanceIds", ()):
-            return Instance(
-                id=instance_id,
-                instance_type=str(group.get("InstanceType") or override.get("InstanceType", "")),
-                zone=override.get("AvailabilityZone") or _zone(launch, override.get("SubnetId", "")),
-                capacity_type=group.get("Lifecycle") or launch.request.capacity_type,
-                ami=override.get("ImageId", ""),
-                state="pending",
-                launched_at=launched_at,
-                cluster=claim.cluster,
-                claim=claim.name,
-                node_pool=claim.node_pool,
-            )
-    return None
+        alike = Instance(
+            id="",
+            instance_type=str(group.get("InstanceType") or override.get("InstanceType", "")),
+            zone=override.get("AvailabilityZone") or _zone(launch, override.get("SubnetId", "")),
+            capacity_type=group.get("Lifecycle") or request.capacity_type,
+            ami=override.get("ImageId", ""),
+            state="pending",
+            launched_at=launched_at,
+            cluster=request.claim.cluster,
+            claim=request.claim.name if request.wanted == 1 else "",
+            node_pool=request.claim.node_pool,
+            launch=request.token,
+        )
+        found += [msgspec.structs.replace(alike, id=instance_id) for instance_id in group.get("InstanceIds", ())]
+    return tuple(sorted(found, key=lambda instance: instance.id))
 
 
 def failures_of(launch: Launch, answer: CreateFleetResultTypeDef) -> tuple[OfferingFailure, ...]:

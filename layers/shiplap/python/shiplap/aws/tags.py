@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from shiplap.api.nodeclaim import NodeClaim
 from shiplap.api.types import EC2NodeClass
+from shiplap.ports import FleetRequest
 
 if TYPE_CHECKING:
     from types_boto3_ec2.type_defs import FilterTypeDef, TagTypeDef
@@ -20,6 +21,8 @@ CLUSTER = "shiplap.dev/cluster"
 NODE_POOL = "shiplap.dev/nodepool"
 NODE_CLASS = "shiplap.dev/ec2nodeclass"
 NODE_CLAIM = "shiplap.dev/nodeclaim"
+LAUNCH = "shiplap.dev/launch"
+"""The token of the launch that made an instance; claims carry it, too."""
 NAME = "Name"
 OWNED = "owned"
 
@@ -40,9 +43,15 @@ def of_pool(claim: NodeClaim, node_class: EC2NodeClass) -> dict[str, str]:
     }
 
 
-def of_claim(claim: NodeClaim, node_class: EC2NodeClass) -> dict[str, str]:
-    """Tags of the instance, its volumes and its fleet; a user's Name is kept."""
-    return {NAME: claim.name, **of_pool(claim, node_class), NODE_CLAIM: claim.name}
+def of_launch(request: FleetRequest) -> dict[str, str]:
+    """Tags of the instances of a launch, their volumes and the fleet; a user's Name is kept.
+
+    A fleet gives all its instances the same tags, so only one that stands alone has its claim's name from the start.
+    """
+    common = {**of_pool(request.claim, request.node_class), LAUNCH: request.token}
+    if request.wanted > 1:
+        return {NAME: request.claim.node_pool, **common}
+    return {NAME: request.claim.name, **common, NODE_CLAIM: request.claim.name}
 
 
 def written(tags: Mapping[str, str]) -> list[TagTypeDef]:

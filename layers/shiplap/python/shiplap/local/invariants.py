@@ -46,7 +46,7 @@ def _no_second_miss(world: Observation) -> bool:
 def _accounted_for(cluster: ClusterObservation) -> bool:
     """Each living instance belongs to exactly one claim that knows it, and no claim ever got two."""
     claims = {claim.instance_id: claim for claim in cluster.launched}
-    per_claim = Counter(instance.claim for instance in cluster.instances)
+    per_claim = Counter(instance.claim for instance in cluster.instances if instance.claim)
     known = all(
         instance.id in claims and claims[instance.id].state not in (ClaimState.GONE, ClaimState.FAILED)
         for instance in cluster.instances

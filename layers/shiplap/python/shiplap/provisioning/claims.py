@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 
-from shiplap.api.nodeclaim import ClaimState, NodeClaim
+from shiplap.api.nodeclaim import FINAL, ClaimState, NodeClaim
 from shiplap.ports import Instance
 from shiplap.provisioning import events
 from shiplap.provisioning.world import World
@@ -66,8 +67,22 @@ def fail(claim: NodeClaim, reason: str, world: World) -> NodeClaim:
     return claim
 
 
-def is_garbage(instance: Instance, claim: NodeClaim | None, now: float) -> bool:
-    """Whether an instance of ours has no claim that will ever take it, and is old enough for that to be certain."""
-    ended = claim is None or claim.state in (ClaimState.FAILED, ClaimState.GONE)
-    stray = claim is not None and bool(claim.instance_id) and claim.instance_id != instance.id
-    return (ended or stray) and instance.launched_at + GRACE_S < now
+class Holders:
+    """Which claims of a cluster have, or may still get, which instances."""
+
+    def __init__(self, claims: Iterable[NodeClaim]) -> None:
+        living = [claim for claim in claims if claim.state not in FINAL]
+        self._holders = {claim.instance_id: claim for claim in living if claim.instance_id}
+        self._waiting = {name for claim in living if not claim.instance_id for name in (claim.name, claim.token)}
+
+    def of(self, instance: Instance) -> NodeClaim | None:
+        """The claim that has an instance, unless it has ended."""
+        return self._holders.get(instance.id)
+
+    def is_garbage(self, instance: Instance, now: float) -> bool:
+        """Whether no claim has an instance of ours or will ever take it, and it is old enough for that to be certain.
+
+        A claim that waits may get any instance of its launch.
+        """
+        awaited = bool({instance.claim, instance.launch} & (self._waiting - {""}))
+        return self.of(instance) is None and not awaited and instance.launched_at + GRACE_S < now

@@ -11,7 +11,7 @@ from shiplap.api.nodeclaim import ClaimState, NodeClaim
 from shiplap.kubernetes import labels
 from shiplap.ports import Instance
 from shiplap.provisioning import events
-from shiplap.provisioning.claims import GRACE_S, facts, fail, is_garbage, release_pilot
+from shiplap.provisioning.claims import GRACE_S, Holders, facts, fail, release_pilot
 from shiplap.provisioning.learn import instance_of
 from shiplap.provisioning.world import World
 
@@ -45,7 +45,7 @@ def has_vanished(claim: NodeClaim, world: World) -> bool:
     """Whether the claim's instance does not exist any more, once describing must have caught up with its launch."""
     if world.clock.now() < claim.changed_at + GRACE_S:
         return False
-    return world.compute.find(claim.cluster, claim.name) is None
+    return world.compute.instance(claim.cluster, claim.instance_id) is None
 
 
 def write_off(claim: NodeClaim, world: World) -> NodeClaim:
@@ -68,8 +68,8 @@ def _replan(claim: NodeClaim, world: World) -> None:
     world.tell(events.pods_pending(claim.cluster, claim.pods, claim.failure, world.clock.now(), event_id=hint))
 
 
-def clear_away(cluster: str, name: str, claim: NodeClaim | None, world: World) -> bool:
-    """End instances that carry a claim's tag although the claim has ended, was never written, or has another one.
+def clear_away(cluster: str, name: str, world: World) -> bool:
+    """End instances tagged with the name of a claim, or a launch, that no claim has or will ever take.
 
     The sweep took the first look; this is the second one. An instance whose Node was opened to pods is only reported:
     it may be doing work.
@@ -79,8 +79,12 @@ def clear_away(cluster: str, name: str, claim: NodeClaim | None, world: World) -
     """
     now = world.clock.now()
     ended = False
-    for instance in world.compute.instances(cluster):
-        if instance.claim != name or not is_garbage(instance, claim, now):
+    suspects = [instance for instance in world.compute.instances(cluster) if instance.tagged == name]
+    if not suspects:
+        return False
+    holders = Holders(world.state.claims(cluster))
+    for instance in suspects:
+        if not holders.is_garbage(instance, now):
             continue
         about = {"cluster": cluster, "claim": name, "instance_id": instance.id}
         if _in_service(instance, world):

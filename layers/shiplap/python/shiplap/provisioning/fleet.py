@@ -1,21 +1,23 @@
 """Which offerings a claim's fleet may take: the filters of the launch path, as one pure function.
 
 The order is Karpenter's: what is compatible and available, no exotic hardware where plain will do, no spot dearer than
-on-demand, then one capacity type: spot where any is left, else on-demand.
+on-demand, then one capacity type: spot where any is left, else on-demand. A minimum of values does not switch filters
+off: each is left out only where too few values would remain.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from shiplap.api.nodeclaim import NodeClaim
+from shiplap.instances.capacity import FABRIC_ADAPTERS
 from shiplap.instances.types import InstanceType, Offering
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.quantity import PODS
 from shiplap.kubernetes.requirements import Requirements
-from shiplap.ports import FleetOverride
+from shiplap.ports import COMMIT_BYTES, COMMIT_GROUP, FleetOverride
 from shiplap.scheduling.universe import careful_allocatable
 
 _EXOTIC_RESOURCES = (
@@ -25,6 +27,9 @@ _EXOTIC_RESOURCES = (
     "aws.amazon.com/neuron",
     "aws.amazon.com/neuroncore",
 )
+
+_GROWTH_BYTES = 8_000
+"""What a claim may still grow by: the labels of its instance type."""
 
 
 class FleetOptions(msgspec.Struct, frozen=True):
@@ -56,14 +61,57 @@ def fleet_options(claim: NodeClaim, types: Mapping[str, InstanceType], zones: It
         for offering in types[name].offerings
         if offering.available and offering.zone in zones and _allowed(offering, wanted)
     ]
-    if has_min_values(claim):
-        candidates = candidates if _diverse(claim, candidates) else []
-    else:
-        candidates = _without_dear_spot(_without_exotic(candidates))
-    spot = any(item.offering.capacity_type == labels.SPOT for item in candidates)
-    capacity_type = labels.SPOT if spot else labels.ON_DEMAND
-    overrides = sorted(_override(item) for item in candidates if item.offering.capacity_type == capacity_type)
-    return FleetOptions(capacity_type, tuple(overrides))
+    for narrowed in (_without_exotic, _without_dear_spot):
+        left = narrowed(candidates)
+        if _diverse(claim, _of_one_capacity_type(left)):
+            candidates = left
+    chosen = _of_one_capacity_type(candidates)
+    if not chosen or not _diverse(claim, chosen):
+        return FleetOptions()
+    overrides = sorted(_override(item, claim) for item in chosen)
+    return FleetOptions(chosen[0].offering.capacity_type, tuple(overrides))
+
+
+def _of_one_capacity_type(candidates: list[_Candidate]) -> list[_Candidate]:
+    """Spot where there is any, else on-demand."""
+    spot = [item for item in candidates if item.offering.capacity_type == labels.SPOT]
+    return spot or candidates
+
+
+def alike(claims: Sequence[NodeClaim]) -> NodeClaim:
+    """One claim that asks for what each of some claims of one launch asks for, so that any of them can have its
+    instance.
+    """
+    first = claims[0]
+    resources = sorted({resource for claim in claims for resource in claim.requests})
+    most = {resource: max(claim.requests.get(resource, 0) for claim in claims) for resource in resources}
+    return msgspec.structs.replace(first, requests=most)
+
+
+def launches(claims: Iterable[NodeClaim]) -> list[list[NodeClaim]]:
+    """Claims that one request can launch, together; in the order of the first of each.
+
+    They differ in their pods and in nothing EC2 or the node is told. A claim that explores an estimate is launched by
+    itself: the right to do so is its own. What is launched together must also fit into one write.
+    """
+    found: dict[bytes, list[list[NodeClaim]]] = {}
+    sizes: dict[bytes, int] = {}
+    for claim in claims:
+        key, size = _shape(claim), len(msgspec.json.encode(claim)) + _GROWTH_BYTES
+        groups = found.setdefault(key, [[]])
+        if len(groups[-1]) == COMMIT_GROUP or sizes.get(key, 0) + size > COMMIT_BYTES:
+            groups.append([])
+            sizes[key] = 0
+        groups[-1].append(claim)
+        sizes[key] = sizes.get(key, 0) + size
+    return [group for groups in found.values() for group in groups]
+
+
+def _shape(claim: NodeClaim) -> bytes:
+    alone = claim.name if claim.relies_on_estimate else ""
+    told = (claim.node_pool, claim.node_class, claim.tier, claim.requirements, claim.labels, claim.annotations)
+    kept_off = (claim.taints, claim.startup_taints)
+    return msgspec.json.encode((alone, told, kept_off, claim.instance_types), order="deterministic")
 
 
 def has_min_values(claim: NodeClaim) -> bool:
@@ -118,7 +166,8 @@ def _without_dear_spot(candidates: list[_Candidate]) -> list[_Candidate]:
     return [c for c in candidates if c.offering.capacity_type != labels.SPOT or c.offering.price <= min(on_demand)]
 
 
-def _override(item: _Candidate) -> FleetOverride:
+def _override(item: _Candidate, claim: NodeClaim) -> FleetOverride:
+    wants_fabric = claim.requests.get(FABRIC_ADAPTERS, 0) > 0
     return FleetOverride(
         price=item.offering.price,
         instance_type=item.type.name,
@@ -126,6 +175,9 @@ def _override(item: _Candidate) -> FleetOverride:
         ami=item.type.ami,
         max_pods=item.type.capacity.get(PODS, 0),
         kubelet_hash=item.type.kubelet_hash,
+        kubelet_values=item.type.kubelet_values,
+        fabric_adapters=item.type.capacity.get(FABRIC_ADAPTERS, 0) if wants_fabric else 0,
+        reservation=item.offering.reservation_id,
     )
 
 

@@ -1,26 +1,24 @@
-"""From a committed claim to its instance: pilot leases, then CreateFleet, each step durable before the next.
+"""From committed claims to their instances: pilot leases, then CreateFleet, each step durable before the next.
 
-Whatever stops this between two effects leaves a claim that `recover` can finish with the same token. Only a refusal
-that proves that no instance exists makes a claim Failed; when the outcome is unknown the claim stays Launching.
+Claims that want the same share a token and are launched by one request. Whatever stops this between two effects leaves
+claims that `resume` can finish with the same token. Only a refusal that proves that no instance exists makes a claim
+Failed; when the outcome is unknown the claims stay Launching.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from enum import StrEnum
-from typing import Any
+from collections.abc import Collection, Sequence
 
 import msgspec
 
 from shiplap.api.nodeclaim import ClaimState, NodeClaim
 from shiplap.errors import AwsError, AwsThrottled, ConditionFailed
 from shiplap.instances.types import InstanceType
-from shiplap.kubernetes import labels
-from shiplap.ports import FleetOverride, FleetRequest, FleetResult, Instance, OfferingFailure
-from shiplap.provisioning import events
-from shiplap.provisioning.claims import GRACE_S, facts, fail, pilot_holder
-from shiplap.provisioning.fleet import counted_on, fleet_options, has_min_values
+from shiplap.ports import FleetOverride, FleetRequest, FleetResult, Move, OfferingFailure
+from shiplap.provisioning.claims import GRACE_S, facts, pilot_holder
+from shiplap.provisioning.fleet import alike, fleet_options, has_min_values
+from shiplap.provisioning.settle import Attempt, give_up, settle
 from shiplap.provisioning.snapshot import NodeClassSupply
 from shiplap.provisioning.world import World
 
@@ -30,11 +28,11 @@ LEASE_S = 60.0
 """How long a claim belongs to the invocation that last wrote it, in seconds.
 
 Shorter than an invocation may live, so that a dead one is not waited for. If claims are taken from one that lives and
-is merely slow, its next conditional write fails, and the token keeps both to one instance.
+is merely slow, its next conditional write fails, and the token keeps both to the same instances.
 """
 
 _OUTCOME_UNKNOWN = frozenset({"", "IdempotentParameterMismatch", "ServiceUnavailable"})
-"""Codes after which an instance may exist all the same: no answer, a failing service, a token already used."""
+"""Codes after which instances may exist all the same: no answer, a failing service, a token already used."""
 
 _BLAMELESS = frozenset({"configuration", "throttled"})
 """Kinds of failure that say nothing about the offering's capacity."""
@@ -43,84 +41,91 @@ _MOST_LEASES = 15
 """Estimates one claim explores at most: each costs a conditional write before the launch and one after it."""
 
 
-class Attempt(msgspec.Struct, frozen=True, kw_only=True):
-    """One invocation: who it is, when it ends at the latest (epoch seconds), how long its nodes may take to join."""
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of claims that were to be launched; those in none of the lists were taken over by another function.
 
-    owner: str
-    deadline: float
-    join_timeout_s: int
-
-
-class Ending(StrEnum):
-    """How the launch of one claim ended.
-
-    LAUNCHED: an instance runs. FAILED: none does, its pods must be planned again. LOST: another function has taken the
-    claim over. PENDING: the outcome is unknown or EC2 asked to slow down; the claim is resumed later.
+    launched: an instance runs. failed: none does, the pods must be planned again. pending: the outcome is unknown or
+    EC2 asked to slow down; they are resumed later. `broken` says why nothing more should be launched from their
+    NodeClass now; `throttled` from any.
     """
 
-    LAUNCHED = "launched"
-    FAILED = "failed"
-    LOST = "lost"
-    PENDING = "pending"
-
-
-class Outcome(msgspec.Struct, frozen=True):
-    """`broken` says why nothing more should be launched from the claim's NodeClass now; `throttled` from any."""
-
-    ending: Ending
-    claim: NodeClaim
+    launched: tuple[NodeClaim, ...] = ()
+    failed: tuple[NodeClaim, ...] = ()
+    pending: tuple[NodeClaim, ...] = ()
     broken: str = ""
     throttled: bool = False
 
 
 def launch(
-    claim: NodeClaim, supply: NodeClassSupply, types: dict[str, InstanceType], attempt: Attempt, world: World
+    claims: Sequence[NodeClaim],
+    supply: NodeClassSupply,
+    types: dict[str, InstanceType],
+    attempt: Attempt,
+    world: World,
+    *,
+    held: Collection[str] = (),
 ) -> Outcome:
-    """Launch one instance for a Planned or Launching claim and write down what became of it.
+    """Launch an instance for each of some Planned or Launching claims of one token, and write down what became of them.
+
+    Args:
+        claims: all claims of the token that have no instance.
+        supply: their EC2NodeClass.
+        types: what it sells, by name.
+        attempt: who launches.
+        world: the ports.
+        held: ids of instances that other claims of the token have.
 
     Raises:
-        StoreError: the state cannot be written; the claim stays as it is and is resumed.
+        StoreError: the state cannot be written; the claims stay as they are and are resumed.
     """
+    claims = sorted(claims, key=lambda claim: claim.name)
     try:
-        return _launch(claim, supply, types, attempt, world)
-    except ConditionFailed as error:  # somebody else advanced the claim: it is theirs
-        world.meter.count("ClaimsLost")
-        _LOG.info("claim was taken over: %s", error, extra=facts(claim))
-        return Outcome(Ending.LOST, claim)
+        return _launch(claims, supply, types, attempt, world, held)
+    except ConditionFailed as error:  # somebody else advanced one of them: they are theirs
+        world.meter.count("ClaimsLost", len(claims))
+        _LOG.info("claims were taken over: %s", error, extra=facts(claims[0]))
+        return Outcome()
 
 
 def _launch(
-    claim: NodeClaim, supply: NodeClassSupply, types: dict[str, InstanceType], attempt: Attempt, world: World
+    claims: Sequence[NodeClaim],
+    supply: NodeClassSupply,
+    types: dict[str, InstanceType],
+    attempt: Attempt,
+    world: World,
+    held: Collection[str],
 ) -> Outcome:
     if supply.resolved is None or supply.not_ready:
-        return _cannot(claim, f"node class {claim.node_class}: {supply.not_ready}", world, types)
+        return _cannot(claims, f"node class {claims[0].node_class}: {supply.not_ready}", types, world)
     zones = [subnet.zone for subnet in supply.resolved.subnets]
-    options = fleet_options(claim, _with_leases(claim, types, world), zones)
+    options = fleet_options(alike(claims), _with_leases(claims[0], types, world), zones)
     if not options.overrides:
-        return _cannot(claim, "no offering of the launch list is available", world, types)
+        return _cannot(claims, "no offering of the launch list is available", types, world)
     now = world.clock.now()
-    tried = _just_tried(claim, now)
-    lease = {"owner": attempt.owner, "deadline_at": now + LEASE_S, "changed_at": now}
-    claim = world.state.advance(claim, ClaimState.LAUNCHING, **lease)
+    tried = _just_tried(claims, now)
+    count = max(claims[0].together, len(claims))
+    lease = {"owner": attempt.owner, "deadline_at": now + LEASE_S, "changed_at": now, "together": count}
+    claims = world.state.advance_all([Move(claim, ClaimState.LAUNCHING, lease) for claim in claims])
     request = FleetRequest(
-        claim=claim,
+        claims=tuple(claims),
         node_class=supply.node_class,
         resolved=supply.resolved,
         capacity_type=options.capacity_type,
         overrides=options.overrides,
-        token=claim.token,
+        token=claims[0].token,
+        count=count,
     )
-    if claim.first_event_at:
-        world.meter.count("EventToLaunch", world.clock.now() - claim.first_event_at, "Seconds")
+    if claims[0].first_event_at:
+        world.meter.count("EventToLaunch", world.clock.now() - claims[0].first_event_at, "Seconds")
     try:
         result = world.compute.launch(request)
     except AwsThrottled as error:
-        return _later(claim, error, world, throttled=True)
+        return _later(claims, error, world, throttled=True)
     except AwsError as error:
         if error.code in _OUTCOME_UNKNOWN or tried:  # the refusal says nothing about the attempt before
-            return _later(claim, error, world, throttled=False)
-        return _fail(claim, str(error), world, types, broken=str(error))
-    return _settle(claim, request, result, types, attempt, world)
+            return _later(claims, error, world, throttled=False)
+        return _fail(claims, str(error), types, world, broken=str(error))
+    return _finish(request, result, types, attempt, world, held)
 
 
 def _with_leases(claim: NodeClaim, types: dict[str, InstanceType], world: World) -> dict[str, InstanceType]:
@@ -163,38 +168,34 @@ def _cheapest(types: Sequence[InstanceType], most: int) -> list[InstanceType]:
     return sorted(types, key=price)[:most]
 
 
-def release_leases(claim: NodeClaim, types: dict[str, InstanceType], world: World, *, keep: str = "") -> None:
-    """Give back the claim's pilot leases, all but that of the type `keep`."""
-    for name in claim.relies_on_estimate:
-        if name != keep and name in types:
-            item = types[name]
-            world.capacity.release_pilot(item.ami, item.name, item.kubelet_hash, pilot_holder(claim))
-
-
-def _settle(
-    claim: NodeClaim,
+def _finish(
     request: FleetRequest,
     result: FleetResult,
     types: dict[str, InstanceType],
     attempt: Attempt,
     world: World,
+    held: Collection[str],
 ) -> Outcome:
+    """Give the instances to the claims, then remember which offerings failed.
+
+    In this order: should this function die in between, a repetition still asks for the same and gets the same answer.
+    """
     failures = result.failures
-    if result.instance is None and not failures:  # EC2 gave neither: do not ask for the same again at once
+    if not result.instances and not failures:  # EC2 gave neither: do not ask for the same again at once
         failures = tuple(_unexplained(request, override) for override in request.overrides)
+    free = [instance for instance in result.instances if instance.id not in held]
+    launched, failed = settle(request.claims, free, types, attempt, world, failure=_summary(failures))
     now = world.clock.now()
     for failure in failures:
         world.meter.count("OfferingFailures")
         if failure.kind not in _BLAMELESS:
-            world.state.mark_unavailable(claim.cluster, failure, now)
-    if result.instance is not None:
-        launched = adopt(claim, result.instance, types, attempt, world)
-        return Outcome(Ending.LAUNCHED, launched)
+            world.state.mark_unavailable(request.claim.cluster, failure, now)
+    if launched:
+        return Outcome(launched=launched, failed=failed)
     throttled = all(failure.kind == "throttled" for failure in failures)
     misconfigured = [failure for failure in failures if failure.kind == "configuration"]
     broken = f"{misconfigured[0].code}: {misconfigured[0].message}" if misconfigured else ""
-    outcome = _fail(claim, _summary(failures), world, types, broken=broken)
-    return msgspec.structs.replace(outcome, throttled=throttled)
+    return Outcome(failed=failed, broken=broken, throttled=throttled)
 
 
 def _unexplained(request: FleetRequest, override: FleetOverride) -> OfferingFailure:
@@ -208,81 +209,30 @@ def _summary(failures: Sequence[OfferingFailure]) -> str:
     return f"{', '.join(codes)} on {len(failures)} offerings"
 
 
-def adopt(
-    claim: NodeClaim, instance: Instance, types: dict[str, InstanceType], attempt: Attempt, world: World
-) -> NodeClaim:
-    """Write a launched instance into its Launching claim, tell about it and have the lifecycle look at it in time.
-
-    Raises:
-        ConditionFailed: the claim is somebody else's by now.
-    """
-    instance_type = types.get(instance.instance_type)
-    changes: dict[str, Any] = {
-        "instance_id": instance.id,
-        "instance_type": instance.instance_type,
-        "zone": instance.zone,
-        "capacity_type": instance.capacity_type,
-        "ami": instance.ami,
-        "hourly": _price(instance, instance_type),
-    }
-    if instance_type is not None:
-        changes["kubelet_hash"] = instance_type.kubelet_hash
-        changes["allocatable"] = counted_on(instance_type, claim)
-        changes["ami"] = instance.ami or instance_type.ami
-        changes["labels"] = {**_labels(instance, instance_type), **claim.labels}
-    now = world.clock.now()
-    claim = world.state.advance(
-        claim, ClaimState.LAUNCHED, changed_at=now, deadline_at=now + attempt.join_timeout_s, **changes
-    )
-    release_leases(claim, types, world, keep=instance.instance_type)
-    world.meter.count("NodesLaunched")
-    _LOG.info("launched", extra={**facts(claim), "instance_type": claim.instance_type, "zone": claim.zone})
-    world.tell(events.of_claim(events.LAUNCHED, claim, now))
-    world.remind(claim.cluster, claim.name, "join", attempt.join_timeout_s)
-    return claim
-
-
-def _labels(instance: Instance, instance_type: InstanceType) -> dict[str, str]:
-    """What the launch settled: every label the type has one value of, and where and how it was bought."""
-    settled = {
-        item.key: next(iter(item.values))
-        for item in instance_type.requirements
-        if not item.complement and len(item.values) == 1
-    }
-    bought = {labels.INSTANCE_TYPE: instance.instance_type, labels.ZONE: instance.zone}
-    return {**settled, **bought, labels.CAPACITY_TYPE: instance.capacity_type}
-
-
-def _price(instance: Instance, instance_type: InstanceType | None) -> float:
-    """USD per hour of the offering the instance runs on; 0 when the catalogue does not know it any more."""
-    offerings = instance_type.offerings if instance_type is not None else ()
-    wanted = (instance.zone, instance.capacity_type)
-    return next((item.price for item in offerings if (item.zone, item.capacity_type) == wanted), 0.0)
-
-
-def _cannot(claim: NodeClaim, reason: str, world: World, types: dict[str, InstanceType]) -> Outcome:
+def _cannot(claims: Sequence[NodeClaim], reason: str, types: dict[str, InstanceType], world: World) -> Outcome:
     """Nothing can be asked for."""
-    if _just_tried(claim, world.clock.now()):
-        return Outcome(Ending.PENDING, claim)
-    return _fail(claim, reason, world, types)
+    if _just_tried(claims, world.clock.now()):
+        return Outcome(pending=tuple(claims))
+    return _fail(claims, reason, types, world)
 
 
-def _just_tried(claim: NodeClaim, now: float) -> bool:
-    """Whether an earlier attempt may have launched an instance that is not described yet."""
-    return claim.state is ClaimState.LAUNCHING and now < claim.changed_at + GRACE_S
+def _just_tried(claims: Sequence[NodeClaim], now: float) -> bool:
+    """Whether an earlier attempt may have launched instances that are not described yet."""
+    return any(claim.state is ClaimState.LAUNCHING and now < claim.changed_at + GRACE_S for claim in claims)
 
 
-def _fail(claim: NodeClaim, reason: str, world: World, types: dict[str, InstanceType], *, broken: str = "") -> Outcome:
-    """No instance exists for this claim and none will; its pods are free to be planned again."""
-    claim = fail(claim, reason, world)
-    release_leases(claim, types, world)
-    return Outcome(Ending.FAILED, claim, broken)
+def _fail(
+    claims: Sequence[NodeClaim], reason: str, types: dict[str, InstanceType], world: World, *, broken: str = ""
+) -> Outcome:
+    """No instance exists for these claims and none will; their pods are free to be planned again."""
+    return Outcome(failed=give_up(claims, reason, types, world), broken=broken)
 
 
-def _later(claim: NodeClaim, error: AwsError, world: World, *, throttled: bool) -> Outcome:
-    """Leave the claim Launching and without an owner, so that the next invocation resumes it at once."""
+def _later(claims: Sequence[NodeClaim], error: AwsError, world: World, *, throttled: bool) -> Outcome:
+    """Leave the claims Launching and without an owner, so that the next invocation resumes them at once."""
     now = world.clock.now()
-    claim = world.state.advance(claim, ClaimState.LAUNCHING, deadline_at=now, changed_at=now)
+    changes = {"deadline_at": now, "changed_at": now}
+    claims = world.state.advance_all([Move(claim, ClaimState.LAUNCHING, changes) for claim in claims])
     world.meter.count("LaunchesThrottled" if throttled else "LaunchOutcomesUnknown")
-    _LOG.warning("launch left for later: %s", error, extra={**facts(claim), "code": error.code})
-    return Outcome(Ending.PENDING, claim, throttled=throttled)
+    _LOG.warning("launch left for later: %s", error, extra={**facts(claims[0]), "code": error.code})
+    return Outcome(pending=claims, throttled=throttled)

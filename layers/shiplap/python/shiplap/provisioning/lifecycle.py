@@ -23,7 +23,7 @@ from shiplap.errors import (
 )
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node
-from shiplap.provisioning.claims import GARBAGE
+from shiplap.provisioning.claims import GARBAGE, Holders
 from shiplap.provisioning.drain import cordon, drain
 from shiplap.provisioning.endings import clear_away, finish, give_up, has_vanished, write_off
 from shiplap.provisioning.learn import has_reported, instance_of
@@ -126,14 +126,17 @@ class _Rounds:
             return claim.name if claim.cluster == self._cluster else ""
         if not marked:
             return ""
-        # The index may lag behind the launch; the instance's own tag does not depend on it.
+        # The index may lag behind the launch; the instance's own tag and the claims do not depend on it.
         instances = self._world.compute.instances(self._cluster)
-        return next((instance.claim for instance in instances if instance.id == instance_id), "")
+        instance = next((instance for instance in instances if instance.id == instance_id), None)
+        if instance is None or instance.claim:
+            return "" if instance is None else instance.claim
+        holder = Holders(self._world.state.claims(self._cluster)).of(instance)
+        return "" if holder is None else holder.name
 
     def clear(self, name: str) -> None:
-        """End what carries a claim's tag and has no right to."""
-        claim = self._world.state.claim(self._cluster, name)
-        if clear_away(self._cluster, name, claim, self._world):
+        """End what carries the tag of a claim, or of a launch, and has no right to."""
+        if clear_away(self._cluster, name, self._world):
             self.ended.append(name)
 
     def visit(self, name: str, *, seen: bool) -> None:

@@ -14,10 +14,13 @@ import msgspec
 
 from shiplap.api.nodeclaim import NodeClaim
 from shiplap.errors import EpochMoved, ShiplapError
+from shiplap.provisioning.fleet import launches
 from shiplap.provisioning.herald import tell_unschedulable
-from shiplap.provisioning.launch import LEASE_S, Attempt, Ending, Outcome, launch
+from shiplap.provisioning.launch import LEASE_S, Outcome, launch
 from shiplap.provisioning.messages import PodsPending, Sweep
-from shiplap.provisioning.recover import orphans, resume, sweep
+from shiplap.provisioning.recover import sweep
+from shiplap.provisioning.resume import orphans, resume
+from shiplap.provisioning.settle import Attempt, name_instances
 from shiplap.provisioning.snapshot import Glance, Sight, Supply, glance_at, sight_of, supply_of
 from shiplap.provisioning.world import World
 from shiplap.scheduling.plan import Plan, PlannedClaim, Unschedulable
@@ -79,6 +82,7 @@ class _Run:
         self._first_event_at = first_event_at
         self._world = world
         self._launched: list[str] = []
+        self._unnamed: list[NodeClaim] = []
         self._failed: list[str] = []
         self._pending: set[str] = set()
         self._throttled = False
@@ -109,26 +113,26 @@ class _Run:
     def _round(self, glance: Glance) -> bool:
         """Finish what was begun, else plan; whether nothing is left for another round."""
         waiting = orphans(glance.state.claims, self._attempt.owner, self._world.clock.now())
-        waiting = [claim for claim in waiting if claim.name not in self._pending]
+        waiting = [claims for claims in waiting if not self._pending.issuperset(claim.name for claim in claims)]
         if not waiting and not glance.has_pending_pods:
             return True
         if self._supply is None:
             self._supply = supply_of(self._settings, self._world)
         sight = sight_of(self._settings, glance, self._supply, self._world)
         if waiting:  # their pods are accounted for only once it is known what became of them
-            for claim in waiting:
-                self._carry_on(claim, sight, self._supply)
+            for claims in waiting:
+                self._carry_on(claims, sight, self._supply)
             return False
         return self._decide(sight)
 
     def _out_of_time(self) -> bool:
         return self._world.clock.now() + LAUNCH_ALLOWANCE_S > self._attempt.deadline
 
-    def _carry_on(self, claim: NodeClaim, sight: Sight, supply: Supply) -> None:
+    def _carry_on(self, claims: Sequence[NodeClaim], sight: Sight, supply: Supply) -> None:
         if self._throttled or self._out_of_time():
             return
-        node_class = supply.node_classes.get(claim.node_class)
-        self._note(resume(claim, node_class, sight.types_for(claim), self._attempt, self._world))
+        node_class = supply.node_classes.get(claims[0].node_class)
+        self._note(claims, resume(claims, node_class, sight.types_for(claims[0]), self._attempt, self._world))
 
     def _decide(self, sight: Sight) -> bool:
         """Plan, commit and launch; whether nothing is left to plan again."""
@@ -137,41 +141,41 @@ class _Run:
         if not decision.node_claims:
             return True
         now = self._world.clock.now()
-        claims = [self._claim(planned, sight, now) for planned in decision.node_claims]
+        planned = [self._claim(planned, now) for planned in decision.node_claims]
+        groups = [_with_token(claims, sight.snapshot.epoch) for claims in launches(planned)]
         try:
-            self._world.state.commit(self._settings.name, sight.snapshot.epoch, claims)
+            committed = [claim for claims in groups for claim in claims]
+            self._world.state.commit(self._settings.name, sight.snapshot.epoch, committed)
         except EpochMoved as moved:
             self._world.meter.count("EpochsMoved")
             _LOG.info("somebody decided first: %s", moved, extra={"cluster": self._settings.name})
             return False
         self._record(sight, decision)
-        endings = [self._launch(claim, sight) for claim in claims]
-        return all(ending in (Ending.LAUNCHED, Ending.PENDING) for ending in endings)
+        finished = [self._launch(claims, sight) for claims in groups]  # each is tried, whatever becomes of the others
+        return all(finished)
 
-    def _launch(self, claim: NodeClaim, sight: Sight) -> Ending:
+    def _launch(self, claims: Sequence[NodeClaim], sight: Sight) -> bool:
+        """Launch claims of one token; whether there is nothing of them to plan again."""
         # The supply is looked up anew each time: an earlier launch may have shown that a NodeClass is broken.
         if self._supply is None or self._throttled or self._out_of_time():
-            self._pending.add(claim.name)  # it stays Planned, and is resumed once its lease is over
-            return Ending.PENDING
-        node_class = self._supply.node_classes[claim.node_class]
-        return self._note(launch(claim, node_class, sight.types_for(claim), self._attempt, self._world))
+            self._pending.update(claim.name for claim in claims)  # Planned, they are resumed once their lease is over
+            return True
+        node_class = self._supply.node_classes[claims[0].node_class]
+        types = sight.types_for(claims[0])
+        return self._note(claims, launch(claims, node_class, types, self._attempt, self._world))
 
-    def _note(self, outcome: Outcome) -> Ending:
-        name = outcome.claim.name
-        if outcome.ending is Ending.LAUNCHED:
-            self._launched.append(name)
-        elif outcome.ending is Ending.FAILED:
-            self._failed.append(name)
-        elif outcome.ending is Ending.PENDING:
-            self._pending.add(name)
+    def _note(self, claims: Sequence[NodeClaim], outcome: Outcome) -> bool:
+        self._launched += (claim.name for claim in outcome.launched)
+        self._unnamed += (claim for claim in outcome.launched if claim.together > 1)
+        self._failed += (claim.name for claim in outcome.failed)
+        self._pending.update(claim.name for claim in outcome.pending)
         if outcome.broken and self._supply is not None:
-            self._supply = self._supply.without(outcome.claim.node_class, outcome.broken)
+            self._supply = self._supply.without(claims[0].node_class, outcome.broken)
         self._throttled |= outcome.throttled
-        return outcome.ending
+        return len(outcome.launched) + len(outcome.pending) == len(claims)
 
-    def _claim(self, planned: PlannedClaim, sight: Sight, now: float) -> NodeClaim:
-        """The planned claim as it is committed: with an owner, and a token that will never be another claim's."""
-        identity = f"{self._settings.name}/{planned.name}/{sight.snapshot.epoch}/{now}"
+    def _claim(self, planned: PlannedClaim, now: float) -> NodeClaim:
+        """The planned claim as it is committed, but for its token."""
         return NodeClaim(
             cluster=self._settings.name,
             name=planned.name,
@@ -191,7 +195,6 @@ class _Run:
             requests=planned.requests,
             pods=planned.pods,
             reasons=planned.reasons,
-            token=hashlib.sha256(identity.encode()).hexdigest()[:_TOKEN_LENGTH],
             owner=self._attempt.owner,
             hourly=planned.launch.price,
             allocatable=planned.allocatable,
@@ -225,6 +228,15 @@ class _Run:
             "scheduled",
             extra={"cluster": self._settings.name, "report": msgspec.to_builtins(report)},
         )
-        if self._unschedulable:  # last, so that no launch waits for it
+        name_instances(self._unnamed, self._world)  # here and below, so that no launch waits for it
+        if self._unschedulable:
             tell_unschedulable(self._settings.name, self._unschedulable, self._world)
         return report
+
+
+def _with_token(claims: Sequence[NodeClaim], epoch: int) -> list[NodeClaim]:
+    """Claims that are launched together, with a token that will never be another launch's."""
+    first = claims[0]
+    identity = f"{first.cluster}/{first.name}/{epoch}/{first.created_at}"
+    token = hashlib.sha256(identity.encode()).hexdigest()[:_TOKEN_LENGTH]
+    return [msgspec.structs.replace(claim, token=token) for claim in claims]

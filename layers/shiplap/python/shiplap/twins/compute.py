@@ -38,7 +38,7 @@ class TwinCompute:
         capacity: instances each offering still has; offerings not named here never run dry.
         refusals: an error per NodeClass that `launch` raises, until removed.
         not_ready: an error per NodeClass that `resolve` raises, until removed.
-        describe_lag_s: seconds until `instances` and `find` see a launch or a termination.
+        describe_lag_s: seconds until describing sees a launch or a termination.
         on_launch: called with each new instance, its request and the override that was taken.
         launches: every instance ever started, in order.
     """
@@ -93,7 +93,7 @@ class TwinCompute:
         )
 
     def launch(self, request: FleetRequest) -> FleetResult:
-        """The cheapest override with capacity; each one that was dry is reported, whether or not another succeeded."""
+        """The cheapest overrides with capacity; each one that ran dry is reported, whether or not others helped."""
         with self._faults.effect("compute.launch"):
             fingerprint = _fingerprint(request)
             answered = self._answers.get(request.token)
@@ -115,10 +115,22 @@ class TwinCompute:
         with self._faults.effect("compute.instances"):
             return tuple(found for found in self._described() if found.cluster == cluster)
 
-    def find(self, cluster: str, claim: str) -> Instance | None:
-        """The instance that carries the claim's tag."""
-        with self._faults.effect("compute.find"):
-            return next((i for i in self._described() if i.cluster == cluster and i.claim == claim), None)
+    def launched(self, cluster: str, token: str) -> tuple[Instance, ...]:
+        """What describing shows of a launch."""
+        with self._faults.effect("compute.launched"):
+            return tuple(found for found in self._described() if (found.cluster, found.launch) == (cluster, token))
+
+    def instance(self, cluster: str, instance_id: str) -> Instance | None:
+        """An instance of the cluster, if describing shows it."""
+        with self._faults.effect("compute.instance"):
+            return next((i for i in self._described() if (i.cluster, i.id) == (cluster, instance_id)), None)
+
+    def name(self, instance_id: str, claim: str) -> None:
+        """Tag an instance as its claim's."""
+        with self._faults.effect("compute.name"):
+            found = self._instances.get(instance_id)
+            if found is not None:
+                self._instances[instance_id] = msgspec.structs.replace(found, claim=claim)
 
     def terminate(self, cluster: str, instance_id: str) -> None:
         """End the instance at once; an instance of another cluster, or an unknown one, is left alone."""
@@ -141,6 +153,10 @@ class TwinCompute:
         """End an instance from outside, as EC2 or a person would."""
         self._instances[instance_id] = msgspec.structs.replace(self._instances[instance_id], state="terminated")
 
+    def hide(self, instance_id: str, seconds: float) -> None:
+        """Keep an instance from being described for a while, as eventual consistency may do to any of a launch."""
+        self._visible_at[instance_id] = self._clock.now() + seconds
+
     def _described(self) -> list[Instance]:
         now = self._clock.now()
         shown = []
@@ -156,16 +172,18 @@ class TwinCompute:
 
     def _fulfil(self, request: FleetRequest) -> FleetResult:
         failures = []
+        started: list[Instance] = []
         for override in sorted(request.overrides):
             offering = (override.instance_type, override.zone, request.capacity_type)
-            left = self.capacity.get(offering)
-            if left is not None and left <= 0:
-                failures.append(OfferingFailure(*offering, code="InsufficientInstanceCapacity"))
-                continue
-            if left is not None:
-                self.capacity[offering] = left - 1
-            return FleetResult(self._start(request, override), tuple(failures))
-        return FleetResult(None, tuple(failures))
+            missing = request.wanted - len(started)
+            given = min(missing, self.capacity.get(offering, missing))
+            started += (self._start(request, override) for _ in range(given))
+            if offering in self.capacity:
+                self.capacity[offering] -= given
+            if len(started) == request.wanted:
+                break
+            failures.append(OfferingFailure(*offering, code="InsufficientInstanceCapacity"))
+        return FleetResult(tuple(started), tuple(failures))
 
     def _start(self, request: FleetRequest, override: FleetOverride) -> Instance:
         number = len(self.launches) + 1
@@ -178,9 +196,10 @@ class TwinCompute:
             state="running",
             launched_at=self._clock.now(),
             cluster=request.claim.cluster,
-            claim=request.claim.name,
+            claim=request.claim.name if request.wanted == 1 else "",
             node_pool=request.claim.node_pool,
             private_dns=f"ip-10-0-{number // 256}-{number % 256}.internal",
+            launch=request.token,
         )
         self._instances[instance.id] = instance
         self._visible_at[instance.id] = instance.launched_at + self.describe_lag_s
@@ -191,5 +210,5 @@ class TwinCompute:
 
 
 def _fingerprint(request: FleetRequest) -> bytes:
-    """What EC2 compares when a token is repeated: the request, without the claim's bookkeeping."""
-    return msgspec.json.encode((request.claim.name, request.capacity_type, sorted(request.overrides)))
+    """What EC2 compares when a token is repeated: the request, without the claims' bookkeeping."""
+    return msgspec.json.encode((request.wanted, request.capacity_type, sorted(request.overrides)))

@@ -11,7 +11,15 @@ import msgspec
 
 from shiplap.api.nodeclaim import UNSETTLED, ClaimState, NodeClaim, check_new, forgotten_at, moved
 from shiplap.errors import ConditionFailed, EpochMoved
-from shiplap.ports import COMMIT_GROUP, MISSED_FOR_S, DecisionState, OfferingFailure, UnavailableOffering
+from shiplap.ports import (
+    COMMIT_GROUP,
+    MISSED_FOR_S,
+    DecisionState,
+    Move,
+    OfferingFailure,
+    UnavailableOffering,
+    check_together,
+)
 from shiplap.twins.faults import Faults
 
 _DECODER = msgspec.json.Decoder(NodeClaim)
@@ -79,6 +87,18 @@ class TwinState:
             if document is None or _DECODER.decode(document).version != claim.version:
                 raise ConditionFailed(f"claim {claim.name} is no longer at version {claim.version}")
             self._put(after)
+        return after
+
+    def advance_all(self, moves: Sequence[Move]) -> tuple[NodeClaim, ...]:
+        after = tuple(moved(move.claim, move.to, move.changes) for move in moves)
+        check_together(moves)
+        with self._effect("state.advance_all"):
+            for move in moves:
+                document = self._claims.get((move.claim.cluster, move.claim.name))
+                if document is None or _DECODER.decode(document).version != move.claim.version:
+                    raise ConditionFailed(f"claim {move.claim.name} is no longer at version {move.claim.version}")
+            for claim in after:
+                self._put(claim)
         return after
 
     def mark_unavailable(self, cluster: str, failure: OfferingFailure, now: float) -> UnavailableOffering:

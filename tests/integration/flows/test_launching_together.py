@@ -1,0 +1,168 @@
+"""Claims that want the same, launched by one request: one write before it, one after it, each instance given once."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from shiplap.api.nodeclaim import ClaimState, NodeClaim
+from shiplap.errors import AwsError, AwsThrottled
+from shiplap.ports import COMMIT_GROUP
+from shiplap.provisioning.fleet import alike, launches
+from shiplap.provisioning.settle import MOST_NAMES
+from tests.integration.flows.stage import ZONES, Stage, pool
+
+ONLY_LARGE = (pool("any", ("m6i",), sizes=("large",)),)
+
+
+def crowd(pods: int) -> Stage:
+    """Pods of which no two fit on one node."""
+    stage = Stage(ONLY_LARGE)
+    stage.add_pods(pods, cpu="1200m", memory="2Gi")
+    return stage
+
+
+def calls(stage: Stage, effect: str) -> int:
+    return stage.faults.points.count(f"before {effect}")
+
+
+def assert_each_has_its_own(stage: Stage) -> None:
+    held = [claim.instance_id for claim in stage.claims() if claim.state is not ClaimState.FAILED]
+    assert sorted(held) == sorted(instance.id for instance in stage.compute.alive())
+
+
+def test_claims_that_want_the_same_are_one_fleet_and_two_writes() -> None:
+    stage = crowd(20)
+    assert len(stage.schedule().launched) == 20
+    assert calls(stage, "compute.launch") == 1
+    assert calls(stage, "state.advance_all") == 2
+    assert calls(stage, "state.advance") == 0
+    assert len({claim.token for claim in stage.claims()}) == 1
+    assert {claim.together for claim in stage.claims()} == {20}
+    assert_each_has_its_own(stage)
+
+
+def test_instances_are_named_after_the_launch_and_the_rest_by_sweeps() -> None:
+    stage = crowd(MOST_NAMES + 10)
+    stage.schedule()
+    assert sum(bool(instance.claim) for instance in stage.compute.alive()) == MOST_NAMES
+    stage.sweep()
+    holders = {claim.instance_id: claim.name for claim in stage.claims()}
+    assert {instance.id: instance.claim for instance in stage.compute.alive()} == holders
+    named = calls(stage, "compute.name")
+    stage.sweep()
+    assert calls(stage, "compute.name") == named
+
+
+def test_names_that_ec2_refuses_cost_nothing_but_names() -> None:
+    stage = crowd(3)
+    stage.faults.on("before", "compute.name", AwsThrottled("slow down"))
+    assert len(stage.schedule().launched) == 3
+    assert stage.meter.counts["InstancesNotNamed"] == 1
+    stage.clock.advance(500)  # long enough for what has no claim to be garbage
+    stage.sweep()
+    assert "InstancesWithoutClaim" not in stage.meter.counts
+    stage.play_on()
+    assert len(stage.compute.launches) == 3
+
+
+def test_a_partial_fleet_is_counted_exactly_and_the_rest_planned_again_at_once() -> None:
+    stage = Stage()
+    stage.add_pods(9, cpu="7000m")
+    for zone in ZONES:
+        stage.compute.capacity["c7i-flex.2xlarge", zone, "on-demand"] = 2
+    report = stage.schedule()
+    assert (len(report.launched), len(report.failed), report.unfinished) == (9, 3, "")
+    kinds = [instance.instance_type for instance in stage.compute.alive()]
+    assert kinds.count("c7i-flex.2xlarge") == 6
+    assert len(kinds) == 9
+    assert calls(stage, "compute.launch") == 2
+    assert_each_has_its_own(stage)
+    stage.play_on()
+
+
+def test_instances_of_a_launch_nobody_wrote_down_are_garbage_in_the_end() -> None:
+    stage = crowd(3)
+    stage.schedule()
+    stage.join()
+    stage.attend()
+    stage.bind()
+    lost = msgspec.structs.replace(stage.compute.alive()[0], id="i-lost", claim="", launch="other")
+    stage.compute.add(lost)
+    stage.clock.advance(121)
+    stage.sweep()
+    stage.attend_timers()
+    assert "i-lost" not in {instance.id for instance in stage.compute.alive()}
+    assert stage.meter.counts["GarbageTerminated"] == 1
+    assert len(stage.compute.alive()) == 3
+
+
+def test_what_can_be_seen_of_a_launch_is_adopted_and_the_rest_waited_for() -> None:
+    stage = crowd(3)
+    stage.faults.on("after", "compute.launch", AwsError("connection reset"))
+    assert stage.schedule().unfinished
+    hidden = stage.compute.alive()[1]
+    stage.compute.hide(hidden.id, 30)
+    stage.faults.on("before", "compute.launch", AwsError("used before", code="IdempotentParameterMismatch"))
+    stage.schedule()
+    states = sorted(claim.state for claim in stage.claims())
+    assert states == ["Launched", "Launched", "Launching"]
+    stage.clock.advance(60)
+    stage.schedule()
+    assert_each_has_its_own(stage)
+    stage.play_on()
+    assert len(stage.compute.launches) == 3
+
+
+def test_two_functions_that_resume_one_launch_give_each_instance_once() -> None:
+    stage = crowd(3)
+    stage.faults.on("after", "compute.launch", AwsError("connection reset"))
+    stage.schedule()
+    stage.compute.hide(stage.compute.alive()[0].id, 1)
+
+    def rival() -> None:  # sees the third instance, too
+        stage.clock.advance(2)
+        stage.schedule()
+
+    stage.faults.on("before", "state.advance_all", rival)
+    stage.schedule()
+    assert_each_has_its_own(stage)
+    stage.play_on()
+    assert len(stage.compute.launches) == 3
+
+
+def claim(name: str, **changes: object) -> NodeClaim:
+    return NodeClaim(cluster="c", name=name, node_pool="p", node_class="d", instance_types=("m",), **changes)
+
+
+def names(groups: list[list[NodeClaim]]) -> list[list[str]]:
+    return [[item.name for item in group] for group in groups]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"labels": {"a": "b"}},
+        {"tier": 1},
+        {"relies_on_estimate": ("m",)},
+    ],
+)
+def test_what_a_node_or_ec2_is_told_differently_is_launched_apart(changes: dict[str, object]) -> None:
+    assert names(launches([claim("a"), claim("b", **changes), claim("c")])) == [["a", "c"], ["b"]]
+
+
+def test_pilots_are_launched_by_themselves() -> None:
+    pilots = [claim(name, relies_on_estimate=("m",)) for name in "ab"]
+    assert names(launches(pilots)) == [["a"], ["b"]]
+
+
+def test_no_launch_is_larger_than_one_write() -> None:
+    groups = launches([claim(f"n{number:03d}") for number in range(COMMIT_GROUP + 1)])
+    assert [len(group) for group in groups] == [COMMIT_GROUP, 1]
+    heavy = [claim(name, reasons=("x" * 1_400_000,)) for name in "abc"]
+    assert names(launches(heavy)) == [["a", "b"], ["c"]]
+
+
+def test_what_is_asked_for_is_enough_for_any_of_the_claims() -> None:
+    wanted = alike([claim("a", requests={"cpu": 2, "memory": 1}), claim("b", requests={"cpu": 1, "gpu": 1})])
+    assert wanted.requests == {"cpu": 2, "memory": 1, "gpu": 1}
