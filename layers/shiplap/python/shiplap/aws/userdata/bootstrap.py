@@ -9,6 +9,7 @@ import msgspec
 
 from shiplap.api.nodeclaim import NodeClaim
 from shiplap.api.types import EC2NodeClass
+from shiplap.instances.kubelet import Values, replaced
 from shiplap.instances.nodeclass import ResolvedNodeClass
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Taint
@@ -59,9 +60,16 @@ class Bootstrap(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def of_claim(
-    claim: NodeClaim, node_class: EC2NodeClass, resolved: ResolvedNodeClass, capacity_type: str, max_pods: int
+    claim: NodeClaim,
+    node_class: EC2NodeClass,
+    resolved: ResolvedNodeClass,
+    capacity_type: str,
+    max_pods: int,
+    kubelet_values: Values = (),
 ) -> Bootstrap:
     """What nodes of a claim's pool need. It says nothing of the single claim, so that claims share launch templates.
+
+    `kubelet_values` take the places of expressions in the kubelet settings.
 
     Labels that follow from the instance type and its place are left to the registration: they differ between claims.
     """
@@ -81,7 +89,7 @@ def of_claim(
         dns=_dns(node_class.spec.kubelet, resolved),
         labels=settable(wanted),
         taints=(*claim.taints, *claim.startup_taints, UNREGISTERED),
-        kubelet=node_class.spec.kubelet,
+        kubelet=replaced(node_class.spec.kubelet, kubelet_values),
         max_pods=max_pods,
         raid0=node_class.spec.instance_store_policy == "RAID0",
         release=_release(node_class),
