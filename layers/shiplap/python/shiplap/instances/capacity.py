@@ -16,6 +16,7 @@ from shiplap.kubernetes.quantity import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, pa
 MIB = 2**20
 FIXED_OVERHEAD = 128 * MIB
 """The part of the missing memory that does not grow with the machine (kernel image, firmware, crash kernel), bytes."""
+FABRIC_ADAPTERS = "vpc.amazonaws.com/efa"
 _GPU_RESOURCES = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu", "habana": "habana.ai/gaudi"}
 _ARM_CONTIGUOUS_MEMORY_MIB = 64
 _DEFAULT_VOLUME = "20Gi"
@@ -81,7 +82,7 @@ def devices(kind: Ec2InstanceType, spec: EC2NodeClassSpec) -> dict[str, int]:
         amounts["aws.amazon.com/neuroncore"] = neuron[0].count * (
             neuron[0].core_info.count if neuron[0].core_info else 0
         )
-    amounts["vpc.amazonaws.com/efa"] = _fabric_adapters(kind, spec)
+    amounts[FABRIC_ADAPTERS] = _fabric_adapters(kind, spec)
     return {resource: amount for resource, amount in amounts.items() if amount}
 
 
