@@ -59,7 +59,11 @@ class Blocked(msgspec.Struct, frozen=True, rename="camel", order=True):
 
 
 class Decision(msgspec.Struct, frozen=True, rename="camel"):
-    """What one disruption decision concluded; commands in the order they are to begin, `blocked` by node."""
+    """What one disruption decision concluded; commands in the order they are to begin, `blocked` by node.
+
+    `drifted` names all nodes that have drifted, whether or not anything is done about it now.
+    """
 
     commands: tuple[Proposal, ...] = ()
     blocked: tuple[Blocked, ...] = ()
+    drifted: tuple[str, ...] = ()

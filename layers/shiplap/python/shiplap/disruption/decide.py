@@ -46,6 +46,7 @@ class _Decider:
         self.blocked: dict[str, str] = dict(self.survey.excluded)
         self.totals, self.disrupting = _counts(snapshot.scheduling.view.nodes, self.survey, snapshot.busy)
         self.taken: Counter[str] = Counter()
+        self.drifted: tuple[str, ...] = ()
 
     def run(self) -> Decision:
         commands = self._emptiness()
@@ -57,7 +58,7 @@ class _Decider:
             commands += self._consolidate(left)
         gone = {node for command in commands for node in command.nodes}
         blocked = tuple(Blocked(name, reason) for name, reason in sorted(self.blocked.items()) if name not in gone)
-        return Decision(tuple(commands), blocked)
+        return Decision(tuple(commands), blocked, self.drifted)
 
     def _emptiness(self) -> list[Proposal]:
         """All empty nodes that the budgets allow, in one command."""
@@ -73,6 +74,7 @@ class _Decider:
     def _replace(self, candidates: Sequence[Candidate]) -> list[Proposal]:
         """Expired and drifted nodes, whatever it costs, each with its replacements."""
         reasons = self._outdated(candidates)
+        self.drifted = tuple(sorted(name for name, (reason, _) in reasons.items() if reason is Reason.DRIFTED))
         movable = []
         for item in candidates:
             if item.name not in reasons:

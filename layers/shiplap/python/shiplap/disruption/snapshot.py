@@ -12,7 +12,8 @@ class NodeHistory(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the objects of the moment do not tell about a node. Times are epoch seconds, 0 where nothing is known.
 
     `last_pod_event_at` is when a pod last came or went, `drifted_at` when the node was first seen to have drifted,
-    `moved_in_at` when a disruption command last moved pods onto it.
+    `moved_in_at` when a disruption command last moved pods onto it. `pods` stands for the pods it held when it was
+    last looked at.
     """
 
     node: str
@@ -20,6 +21,7 @@ class NodeHistory(msgspec.Struct, frozen=True, omit_defaults=True):
     last_pod_event_at: float = 0.0
     drifted_at: float = 0.0
     moved_in_at: float = 0.0
+    pods: str = ""
 
 
 class DisruptionSettings(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -1,0 +1,70 @@
+"""What is remembered of each node from one disruption decision to the next.
+
+The API server tells what is, not since when. One object per cluster keeps that, written by the disrupt function alone;
+losing it costs patience, nothing else: a node that is not remembered counts as changed just now.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Sequence
+
+from msgspec.structs import replace
+
+from shiplap.api.nodeclaim import ClaimState, NodeClaim
+from shiplap.disruption.candidates import moves
+from shiplap.disruption.snapshot import NodeHistory
+from shiplap.kubernetes import labels
+from shiplap.scheduling.rooms import pair
+from shiplap.scheduling.snapshot import ClusterView
+
+
+def observe(
+    known: Sequence[NodeHistory], view: ClusterView, claims: Sequence[NodeClaim], now: float
+) -> tuple[NodeHistory, ...]:
+    """The histories of the nodes that exist and are initialised, by name.
+
+    Args:
+        known: what was remembered.
+        view: the cluster as it is.
+        claims: all that are not over.
+        now: epoch seconds.
+    """
+    paired, _ = pair(view.nodes, claims)
+    held: dict[str, list[str]] = {}
+    for pod in view.pods:
+        if pod.spec.node_name and moves(pod):
+            held.setdefault(pod.spec.node_name, []).append(pod.metadata.uid or pod.key)
+    remembered = {history.node: history for history in known}
+    result = []
+    for node in sorted(view.nodes, key=lambda item: item.metadata.name):
+        name = node.metadata.name
+        claim = paired.get(name)
+        if claim is None or node.metadata.labels.get(labels.INITIALIZED) != "true":
+            continue
+        digest = _digest(held.get(name, ()))
+        before = remembered.get(name)
+        if before is None:
+            since = claim.changed_at if claim.state is ClaimState.INITIALIZED else now
+            before = NodeHistory(name, initialized_at=since)
+        if before.pods != digest:
+            before = replace(before, last_pod_event_at=now, pods=digest)
+        result.append(before)
+    return tuple(result)
+
+
+def with_drift(known: Sequence[NodeHistory], drifted: Collection[str], now: float) -> tuple[NodeHistory, ...]:
+    """The histories with the moment since when nodes have drifted; one that no longer does begins anew."""
+    return tuple(
+        replace(history, drifted_at=(history.drifted_at or now) if history.node in drifted else 0.0)
+        for history in known
+    )
+
+
+def with_moves(known: Sequence[NodeHistory], taking: Collection[str], now: float) -> tuple[NodeHistory, ...]:
+    """The histories once a command has begun to move pods onto these nodes."""
+    return tuple(replace(history, moved_in_at=now) if history.node in taking else history for history in known)
+
+
+def _digest(uids: Collection[str]) -> str:
+    return hashlib.blake2b("\n".join(sorted(uids)).encode(), digest_size=8).hexdigest()

@@ -1,0 +1,123 @@
+"""How a command comes to its end: the next step of each, read off the states of the claims it concerns.
+
+Nothing is remembered between steps but the command and its claims, so that any step may be repeated, and a function
+that dies between two of them leaves a command that the next one understands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+import msgspec
+
+from shiplap.api.nodeclaim import FINAL, LEAVING, ClaimState, NodeClaim
+from shiplap.disruption.commands import Method, Reason
+from shiplap.scheduling.plan import Placement
+
+READY_S = 15 * 60.0
+"""How long replacements may take until they are initialised, in seconds, before a command is undone."""
+
+FORGET_AFTER_S = 7 * 24 * 3600.0
+"""How long a command is remembered after it ended, in seconds."""
+
+
+class CommandState(StrEnum):
+    """Waiting for its replacements, Removing its nodes, and then Done; or Undone, with its nodes back in service."""
+
+    WAITING = "Waiting"
+    REMOVING = "Removing"
+    DONE = "Done"
+    UNDONE = "Undone"
+
+
+OVER = frozenset({CommandState.DONE, CommandState.UNDONE})
+
+
+class Command(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A proposal that was begun. Times are epoch seconds.
+
+    `targets` are the claims whose nodes go, `replacements` those that have to be initialised first; `nodes` and
+    `placements` name Nodes. `failure` says why it was undone.
+    """
+
+    cluster: str
+    name: str
+    reason: Reason
+    method: Method
+    targets: tuple[str, ...]
+    nodes: tuple[str, ...]
+    replacements: tuple[str, ...] = ()
+    placements: tuple[Placement, ...] = ()
+    state: CommandState = CommandState.WAITING
+    savings_hourly: float = 0.0
+    created_at: float = 0.0
+    changed_at: float = 0.0
+    detail: str = ""
+    failure: str = ""
+    version: int = 0
+
+    @property
+    def busy(self) -> frozenset[str]:
+        """Names that no other command may touch: its nodes and its replacements."""
+        return frozenset((*self.nodes, *self.targets, *self.replacements))
+
+
+class Step(msgspec.Struct, frozen=True):
+    """What to do next: claims to move to a state, and then the command. `why` is the reason of an end."""
+
+    to: CommandState
+    moves: tuple[tuple[str, ClaimState], ...] = ()
+    why: str = ""
+
+
+def next_step(command: Command, claims: Mapping[str, NodeClaim], now: float) -> Step:
+    """The step that the states of the claims allow; one that changes nothing when there is none.
+
+    A target that leaves on its own (an interruption, a person) needs no command any more and holds up no other target.
+
+    Args:
+        command: one that is not over.
+        claims: those of the command, by name; one that is forgotten is over.
+        now: epoch seconds.
+    """
+    if command.state is CommandState.REMOVING:
+        return _remove(command, claims)
+    staying = [name for name in command.targets if not _is_over(claims.get(name)) and claims[name].state not in LEAVING]
+    if not staying:
+        return Step(CommandState.DONE, why="its nodes left on their own")
+    failed = [name for name in command.replacements if _is_over(claims.get(name))]
+    if failed:
+        reason = claims[failed[0]].failure if failed[0] in claims else "it is gone"
+        return _undo(staying, claims, f"replacement {failed[0]}: {reason}")
+    if all(claims[name].state is ClaimState.INITIALIZED for name in command.replacements):
+        if all(claims[name].state is ClaimState.DISRUPTING for name in staying):
+            return Step(CommandState.REMOVING, _to(staying, claims, ClaimState.DRAINING))
+    elif now >= command.created_at + READY_S:
+        return _undo(staying, claims, f"its replacements were not initialized within {READY_S:.0f} s")
+    return Step(CommandState.WAITING, _to(staying, claims, ClaimState.DISRUPTING))
+
+
+def _remove(command: Command, claims: Mapping[str, NodeClaim]) -> Step:
+    left = [name for name in command.targets if not _is_over(claims.get(name))]
+    if not left:
+        return Step(CommandState.DONE)
+    return Step(CommandState.REMOVING, _to(left, claims, ClaimState.DRAINING, but=LEAVING))
+
+
+def _undo(staying: list[str], claims: Mapping[str, NodeClaim], why: str) -> Step:
+    back = tuple((n, ClaimState.INITIALIZED) for n in staying if claims[n].state is ClaimState.DISRUPTING)
+    return Step(CommandState.UNDONE, back, why)
+
+
+def _to(
+    names: list[str],
+    claims: Mapping[str, NodeClaim],
+    state: ClaimState,
+    but: frozenset[ClaimState] = frozenset(),
+) -> tuple[tuple[str, ClaimState], ...]:
+    return tuple((n, state) for n in names if claims[n].state is not state and claims[n].state not in but)
+
+
+def _is_over(claim: NodeClaim | None) -> bool:
+    return claim is None or claim.state in FINAL

@@ -1,0 +1,100 @@
+"""Each step of a command, read off its claims, whatever happened to them meanwhile."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from shiplap.api.nodeclaim import ClaimState, NodeClaim
+from shiplap.disruption.commands import Method, Reason
+from shiplap.disruption.progress import READY_S, Command, CommandState, Step, next_step
+
+S = ClaimState
+COMMAND = Command(
+    cluster="c",
+    name="command",
+    reason=Reason.UNDERUTILIZED,
+    method=Method.CONSOLIDATION,
+    targets=("old-a", "old-b"),
+    nodes=("node-a", "node-b"),
+    replacements=("new",),
+    created_at=1000.0,
+)
+REMOVING = replace(COMMAND, state=CommandState.REMOVING)
+
+
+def claims(**states: ClaimState | None) -> dict[str, NodeClaim]:
+    known = {name.replace("_", "-"): state for name, state in states.items()}
+    return {
+        name: NodeClaim(cluster="c", name=name, node_pool="p", node_class="n", state=state, failure="no capacity")
+        for name, state in known.items()
+        if state is not None
+    }
+
+
+WAITING: dict[str, tuple[dict[str, NodeClaim], Step]] = {
+    "just begun": (
+        claims(old_a=S.INITIALIZED, old_b=S.INITIALIZED, new=S.PLANNED),
+        Step(CommandState.WAITING, (("old-a", S.DISRUPTING), ("old-b", S.DISRUPTING))),
+    ),
+    "half marked": (
+        claims(old_a=S.DISRUPTING, old_b=S.INITIALIZED, new=S.INITIALIZED),
+        Step(CommandState.WAITING, (("old-b", S.DISRUPTING),)),
+    ),
+    "waiting": (claims(old_a=S.DISRUPTING, old_b=S.DISRUPTING, new=S.REGISTERED), Step(CommandState.WAITING)),
+    "replaced": (
+        claims(old_a=S.DISRUPTING, old_b=S.DISRUPTING, new=S.INITIALIZED),
+        Step(CommandState.REMOVING, (("old-a", S.DRAINING), ("old-b", S.DRAINING))),
+    ),
+    "replacement failed": (
+        claims(old_a=S.DISRUPTING, old_b=S.INITIALIZED, new=S.FAILED),
+        Step(CommandState.UNDONE, (("old-a", S.INITIALIZED),), "replacement new: no capacity"),
+    ),
+    "replacement forgotten": (
+        claims(old_a=S.DISRUPTING, old_b=S.DISRUPTING, new=None),
+        Step(CommandState.UNDONE, (("old-a", S.INITIALIZED), ("old-b", S.INITIALIZED)), "replacement new: it is gone"),
+    ),
+    "one target interrupted": (
+        claims(old_a=S.DRAINING, old_b=S.DISRUPTING, new=S.INITIALIZED),
+        Step(CommandState.REMOVING, (("old-b", S.DRAINING),)),
+    ),
+    "all targets gone": (
+        claims(old_a=S.GONE, old_b=S.TERMINATING, new=S.LAUNCHED),
+        Step(CommandState.DONE, why="its nodes left on their own"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("known", "step"), WAITING.values(), ids=WAITING.keys())
+def test_a_command_that_waits(known: dict[str, NodeClaim], step: Step) -> None:
+    assert next_step(COMMAND, known, 1001.0) == step
+
+
+def test_a_command_whose_replacements_take_too_long_is_undone() -> None:
+    known = claims(old_a=S.DISRUPTING, old_b=S.DISRUPTING, new=S.LAUNCHED)
+    assert next_step(COMMAND, known, 1000.0 + READY_S - 1).to is CommandState.WAITING
+    late = next_step(COMMAND, known, 1000.0 + READY_S)
+    assert late.to is CommandState.UNDONE
+    assert {state for _, state in late.moves} == {S.INITIALIZED}
+
+
+REMOVALS: dict[str, tuple[dict[str, NodeClaim], Step]] = {
+    "died before draining": (
+        claims(old_a=S.DISRUPTING, old_b=S.DRAINING),
+        Step(CommandState.REMOVING, (("old-a", S.DRAINING),)),
+    ),
+    "draining": (claims(old_a=S.DRAINING, old_b=S.TERMINATING), Step(CommandState.REMOVING)),
+    "gone": (claims(old_a=S.GONE), Step(CommandState.DONE)),
+}
+
+
+@pytest.mark.parametrize(("known", "step"), REMOVALS.values(), ids=REMOVALS.keys())
+def test_a_command_that_removes(known: dict[str, NodeClaim], step: Step) -> None:
+    assert next_step(REMOVING, known, 1e9) == step
+
+
+def test_without_replacements_nothing_is_waited_for() -> None:
+    deletion = replace(COMMAND, replacements=())
+    begun = next_step(deletion, claims(old_a=S.INITIALIZED, old_b=S.INITIALIZED), 1001.0)
+    assert begun.moves == (("old-a", S.DISRUPTING), ("old-b", S.DISRUPTING))
+    assert next_step(deletion, claims(old_a=S.DISRUPTING, old_b=S.DISRUPTING), 1002.0).to is CommandState.REMOVING

@@ -1,0 +1,58 @@
+"""What is remembered of nodes between decisions."""
+
+from __future__ import annotations
+
+from shiplap.api.nodeclaim import ClaimState
+from shiplap.disruption.history import observe, with_drift, with_moves
+from shiplap.disruption.snapshot import NodeHistory
+from shiplap.kubernetes.objects import Pod
+from shiplap.scheduling.snapshot import ClusterView
+from tests.conformance.disruptions import Standing, standing
+from tests.conformance.given import pod
+
+
+def look(known: tuple[NodeHistory, ...], now: float, *pods: Pod, node: Standing | None = None) -> NodeHistory:
+    item = node or standing("a")
+    claims = (item.claim,) if item.claim is not None else ()
+    (history,) = observe(known, ClusterView(pods=pods, nodes=(item.node,)), claims, now)
+    return history
+
+
+def test_a_node_seen_first_counts_as_changed_now() -> None:
+    assert look((), 500.0, pod("p", node="a")).last_pod_event_at == 500.0
+
+
+def test_pods_that_stay_change_nothing() -> None:
+    first = look((), 500.0, pod("p", node="a"), pod("q", node="a"))
+    assert look((first,), 900.0, pod("q", node="a"), pod("p", node="a")) == first
+
+
+def test_a_pod_that_comes_or_goes_is_an_event() -> None:
+    first = look((), 500.0, pod("p", node="a"))
+    assert look((first,), 900.0).last_pod_event_at == 900.0
+    assert look((first,), 900.0, pod("p", node="a"), pod("q", node="a")).last_pod_event_at == 900.0
+
+
+def test_daemons_are_no_event() -> None:
+    first = look((), 500.0)
+    assert look((first,), 900.0, pod("agent", node="a", owner="agent")) == first
+
+
+def test_nodes_that_are_not_initialised_or_not_ours_are_not_remembered() -> None:
+    for item in (standing("a", initialized=False), standing("a", claimed=False)):
+        claims = (item.claim,) if item.claim is not None else ()
+        assert observe((), ClusterView(nodes=(item.node,)), claims, 1.0) == ()
+
+
+def test_a_node_being_disrupted_keeps_what_is_known() -> None:
+    first = look((), 500.0, pod("p", node="a"))
+    assert look((first,), 900.0, pod("p", node="a"), node=standing("a", state=ClaimState.DISRUPTING)) == first
+
+
+def test_drift_is_dated_once_and_forgotten_when_it_ends() -> None:
+    known = (NodeHistory("a"), NodeHistory("b", drifted_at=5.0), NodeHistory("c", drifted_at=6.0))
+    assert [item.drifted_at for item in with_drift(known, {"a", "b"}, 9.0)] == [9.0, 5.0, 0.0]
+
+
+def test_moved_pods_are_dated() -> None:
+    assert [item.moved_in_at for item in with_moves((NodeHistory("a"), NodeHistory("b")), {"b"}, 9.0)] == [0.0, 9.0]
