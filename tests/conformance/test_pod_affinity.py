@@ -12,6 +12,7 @@ from tests.conformance.catalogues import Z1, Z2, Z3, fake_type, incrementing_typ
 from tests.conformance.given import given, in_flight, namespace, node, pod, pods, pool
 
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
+KIND = "karpenter.sh/capacity-type"
 WEB, TARGET = {"app": "web"}, {"app": "target"}
 
 
@@ -125,6 +126,62 @@ def test_affinity_to_a_pod_of_the_same_batch(selector: dict[str, str], target_cp
 def test_affinity_to_nobody_is_left() -> None:
     outcome = given(*web(1, near(term(ZONE, TARGET))))
     assert "pod affinity" in outcome.left("web-0").message
+
+
+BOTH = {"app": "target", "tier": "db"}
+DB = {"tier": "db"}
+
+
+def test_several_terms_are_met_by_one_pod() -> None:
+    """kube-scheduler counts a pod only if all required terms select it, so two pods that each meet one do not help."""
+    apart = [
+        pod("target", cpu="2", selector={ZONE: Z1}, metadata=labelled(TARGET)),
+        pod("db", cpu="1", selector={ZONE: Z1}, metadata=labelled(DB)),
+    ]
+    wanted = web(1, near(term(ZONE, TARGET), term(ZONE, DB)), cpu="100m")
+    assert "pod affinity" in given(*apart, *wanted).left("web-0").message
+    outcome = given(pod("both", cpu="2", selector={ZONE: Z2}, metadata=labelled(BOTH)), *apart, *wanted)
+    assert outcome.claim_of("web-0").launch.zone == Z2
+
+
+def test_terms_over_several_labels_are_met_on_one_node() -> None:
+    """The zone of one node and the capacity type of another do not add up."""
+    nodes = [
+        node("first", cpu="1", labels={ZONE: Z1, KIND: "spot"}),
+        node("second", cpu="1", labels={ZONE: Z2, KIND: "on-demand"}),
+    ]
+    standing = [pod("one", cpu="1", node="first", metadata=labelled(TARGET))]
+    outcome = given(*standing, *web(2, near(term(ZONE, TARGET), term(KIND, TARGET)), cpu="500m"), nodes=nodes)
+    assert {(claim.launch.zone, claim.launch.capacity_type) for claim in outcome.claims} == {(Z1, "spot")}
+
+
+def test_self_affinity_with_several_terms_starts_once() -> None:
+    outcome = given(*web(3, near(term(ZONE, WEB), term(HOST, WEB))))
+    assert outcome.scheduled
+    assert len(outcome.claims) == 1
+    over = given(*web(6, near(term(ZONE, WEB), term(KIND, WEB)), cpu="900m"))
+    assert over.scheduled
+    assert len({(claim.launch.zone, claim.launch.capacity_type) for claim in over.claims}) == 1
+    torn = given(*web(3, near(term(ZONE, WEB), term(HOST, TARGET))))
+    assert len(torn.plan.unschedulable) == 3
+
+
+def test_chains_of_affinity_are_settled_in_one_plan() -> None:
+    """Each pod follows the one before it, whatever the order of their sizes."""
+    names = ["a", "b", "c", "d"]
+    for sizes in (names, list(reversed(names))):
+        waiting = [
+            pod(
+                name,
+                cpu=f"{1 + sizes.index(name)}",
+                metadata=labelled({"app": name}),
+                spec=near(term(ZONE, {"app": before})) if before else {},
+            )
+            for before, name in zip(["", *names], names, strict=False)
+        ]
+        outcome = given(*waiting, types=incrementing_types(20))
+        assert outcome.scheduled
+        assert len({claim.launch.zone for claim in outcome.claims}) == 1
 
 
 # namespaces and namespaceSelector of the term | whether a target in another namespace is found

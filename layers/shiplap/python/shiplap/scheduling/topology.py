@@ -27,19 +27,33 @@ from shiplap.scheduling.default_spread import DefaultSpread
 _OPERATORS = frozenset({"In", "NotIn", "Exists", "DoesNotExist"})
 
 
-class Term(msgspec.Struct, frozen=True):
-    """Pods that `selector` selects in `namespaces` (None: in all), counted per value of the node label `key`."""
+class Crowd(msgspec.Struct, frozen=True):
+    """Pods that `selector` selects in `namespaces` (None: in all) and in those that `namespace_selector` selects."""
 
-    key: str
     namespaces: frozenset[str] | None
     namespace_selector: LabelSelector | None
     selector: LabelSelector | None
 
     def reaches(self, namespace: str, labels: Mapping[str, str]) -> bool:
-        """Whether pods of a namespace that has these labels can be counted at all."""
+        """Whether pods of a namespace that has these labels can be among them at all."""
         if self.namespaces is None or namespace in self.namespaces:
             return True
         return self.namespace_selector is not None and matches(self.namespace_selector, labels)
+
+
+class Term(msgspec.Struct, frozen=True):
+    """Pods that belong to all of these crowds, counted per value of the node label `key`."""
+
+    key: str
+    crowds: tuple[Crowd, ...]
+
+    def reaches(self, namespace: str, labels: Mapping[str, str]) -> bool:
+        """Whether pods of a namespace that has these labels can be counted at all."""
+        return all(crowd.reaches(namespace, labels) for crowd in self.crowds)
+
+    def selects(self, labels: Mapping[str, str]) -> bool:
+        """Whether a pod with these labels is counted where the term reaches."""
+        return all(matches(crowd.selector, labels) for crowd in self.crowds)
 
 
 class Spread(msgspec.Struct, frozen=True):
@@ -105,7 +119,7 @@ class Terms:
             ValueError: a selector is malformed, or names namespaces by labels that are not known.
         """
         affinity, anti = _affinity_of(pod.spec)
-        repelled = tuple(self._term(pod, term) for term in anti)
+        repelled = self._each(pod, anti)
         self.anti.update(repelled)
         if standing:
             return Constraints(anti=repelled)
@@ -113,8 +127,7 @@ class Terms:
         for term in affinity:
             if not self._decidable(term.namespace_selector):
                 raise ValueError("not supported yet: podAffinity with a namespaceSelector over labels of namespaces")
-        attracted = tuple(self._term(pod, term) for term in affinity)
-        return Constraints(spreads, attracted, repelled)
+        return Constraints(spreads, self._together(pod, affinity), repelled)
 
     def preferences_of(self, pod: Pod) -> Constraints:
         """What a pod prefers, its terms numbered, in the order it is given up: heaviest first, spreads as written.
@@ -128,8 +141,8 @@ class Terms:
         spreads = [self._spread(pod, item) for item in self._spreads_of(pod) if _soft(item)]
         return Constraints(
             tuple(spreads),
-            tuple(self._term(pod, term) for term in attracted if self._usable(term)),
-            tuple(self._term(pod, term) for term in repelled if self._usable(term)),
+            self._each(pod, filter(self._usable, attracted)),
+            self._each(pod, filter(self._usable, repelled)),
         )
 
     def constrains(self, spec: PodSpec) -> bool:
@@ -171,7 +184,7 @@ class Terms:
         known = self._selecting.get(profile)
         if known is None:
             found = [number for label in meta.labels.items() for number in reach.by_label.get(label, ())]
-            found += [number for number in reach.others if matches(self.all[number].selector, meta.labels)]
+            found += [number for number in reach.others if self.all[number].selects(meta.labels)]
             known = self._selecting[profile] = frozenset(found)
         return known
 
@@ -184,8 +197,8 @@ class Terms:
             labels_there = {**self.namespaces.get(namespace, {}), NAMESPACE_NAME: namespace}
             for number, term in enumerate(self.all):
                 if term.reaches(namespace, labels_there):
-                    mentioned.update(_keys(term.selector))
-                    label = _only_label(term.selector)
+                    mentioned.update(key for crowd in term.crowds for key in _keys(crowd.selector))
+                    label = _only_label(term.crowds[0].selector) if len(term.crowds) == 1 else None
                     (others if label is None else by_label.setdefault(label, [])).append(number)
             known = self._reaching[namespace] = _Reach(by_label, tuple(others), tuple(sorted(mentioned)))
         return known
@@ -194,7 +207,7 @@ class Terms:
         key = labels.NORMALIZED.get(item.topology_key, item.topology_key)
         selector = _with_label_keys(item.label_selector, pod.metadata.labels, item.match_label_keys, ())
         namespace = pod.metadata.namespace or "default"
-        number = self._number(Term(key, frozenset((namespace,)), None, selector))
+        number = self._number(Term(key, (Crowd(frozenset((namespace,)), None, selector),)))
         return Spread(
             number,
             key,
@@ -204,8 +217,18 @@ class Terms:
             item.node_taints_policy == "Honor",
         )
 
-    def _term(self, pod: Pod, item: PodAffinityTerm) -> int:
-        key = labels.NORMALIZED.get(item.topology_key, item.topology_key)
+    def _each(self, pod: Pod, items: Iterable[PodAffinityTerm]) -> tuple[int, ...]:
+        return tuple(self._number(Term(_key(item), (self._crowd(pod, item),))) for item in items)
+
+    def _together(self, pod: Pod, items: Sequence[PodAffinityTerm]) -> tuple[int, ...]:
+        """Required affinity: kube-scheduler counts only pods that all terms select, per label of each term."""
+        crowds: list[Crowd] = []
+        for crowd in (self._crowd(pod, item) for item in items):
+            if crowd not in crowds:
+                crowds.append(crowd)
+        return tuple(dict.fromkeys(self._number(Term(_key(item), tuple(crowds))) for item in items))
+
+    def _crowd(self, pod: Pod, item: PodAffinityTerm) -> Crowd:
         selector = _with_label_keys(
             item.label_selector, pod.metadata.labels, item.match_label_keys, item.mismatch_label_keys
         )
@@ -216,15 +239,17 @@ class Terms:
         elif by_label is not None and (_is_empty(by_label) or not self._decidable(by_label)):
             # Staying away from pods of more namespaces than asked is safe; affinity has been refused before.
             namespaces, by_label = None, None
-        return self._number(Term(key, namespaces, by_label, selector))
+        return Crowd(namespaces, by_label, selector)
 
     def _number(self, term: Term) -> int:
-        for selector in (term.selector, term.namespace_selector):
-            _check(selector)
-        sorted_names = None if term.namespaces is None else sorted(term.namespaces)
-        identity = msgspec.msgpack.encode(
-            (term.key, sorted_names, term.namespace_selector, term.selector), order="deterministic"
-        )
+        for crowd in term.crowds:
+            _check(crowd.selector)
+            _check(crowd.namespace_selector)
+        crowds = [
+            (None if crowd.namespaces is None else sorted(crowd.namespaces), crowd.namespace_selector, crowd.selector)
+            for crowd in term.crowds
+        ]
+        identity = msgspec.msgpack.encode((term.key, crowds), order="deterministic")
         number = self._numbers.setdefault(identity, len(self.all))
         if number == len(self.all):
             self.all.append(term)
@@ -281,6 +306,10 @@ def _affinity_of(spec: PodSpec) -> tuple[tuple[PodAffinityTerm, ...], tuple[PodA
     attracted = affinity.pod_affinity.required if affinity.pod_affinity is not None else ()
     repelled = affinity.pod_anti_affinity.required if affinity.pod_anti_affinity is not None else ()
     return attracted, repelled
+
+
+def _key(item: PodAffinityTerm) -> str:
+    return labels.NORMALIZED.get(item.topology_key, item.topology_key)
 
 
 def _with_label_keys(
