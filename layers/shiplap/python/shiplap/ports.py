@@ -13,9 +13,11 @@ import msgspec
 
 from shiplap.api.nodeclaim import ClaimState, NodeClaim
 from shiplap.api.types import EC2NodeClass
+from shiplap.disruption.progress import Command, CommandState
 from shiplap.errors import ConditionFailed
 from shiplap.instances.catalog import Catalog
 from shiplap.instances.nodeclass import ResolvedNodeClass
+from shiplap.instances.status import InstallStatus
 from shiplap.instances.types import LearnedCapacity, Observation
 from shiplap.instances.unavailability import after_failure
 from shiplap.kubernetes.objects import Event, Node, Pod, Taint
@@ -332,15 +334,26 @@ class StateStore(Protocol):
         """
         ...
 
-    def commit(self, cluster: str, epoch: int, claims: Sequence[NodeClaim]) -> int:
-        """Write Planned claims exactly as given and advance the epoch, atomically in groups of at most 99.
+    def commit(self, cluster: str, epoch: int, claims: Sequence[NodeClaim], commands: Sequence[Command] = ()) -> int:
+        """Write commands and Planned claims exactly as given and advance the epoch, atomically in groups of at most 99.
 
-        Returns the new epoch; without claims nothing is written and the epoch stays. The claims are also the launch
-        ledger: how many nodes were launched for a pod is how many claims list it.
+        Commands come first. Returns the new epoch; without anything to write the epoch stays. The claims are also the
+        launch ledger: how many nodes were launched for a pod is how many claims list it.
 
         Raises:
             EpochMoved: somebody decided meanwhile. Groups written before stay and are resumed as theirs.
-            ConditionFailed: a claim is not Planned, or its name is taken.
+            ConditionFailed: a claim is not Planned, or a name is taken.
+        """
+        ...
+
+    def commands(self, cluster: str) -> tuple[Command, ...]:
+        """The disruption commands that are not over, sorted by name; consistent."""
+        ...
+
+    def advance_command(self, command: Command, to: CommandState, **changes: Any) -> Command:
+        """Move a command to a state if it is unchanged since it was read (see `disruption.progress.advanced`).
+
+        Raises ConditionFailed.
         """
         ...
 
@@ -420,6 +433,18 @@ class CatalogStore(Protocol):
         ...
 
     def save(self, catalog: Catalog) -> None: ...
+
+
+class StatusStore(Protocol):
+    """What is known of the clusters' EC2NodeClasses and NodePools, in the bucket."""
+
+    def load(self) -> InstallStatus:
+        """Empty before the first inspection. Raises StoreError."""
+        ...
+
+    def save(self, status: InstallStatus) -> None:
+        """Raises StoreError."""
+        ...
 
 
 class CatalogSource(Protocol):

@@ -20,6 +20,8 @@ from shiplap.aws.dynamodb import Item, Value, expiry, float_of, get, number, pla
 from shiplap.aws.failures import TRANSACTION_CANCELED, code_of, store_errors
 from shiplap.aws.retries import Sleep, attempts
 from shiplap.aws.tables import EXPIRY, INSTANCE_ID_INDEX, STAGE_INDEX
+from shiplap.disruption.progress import Command, CommandState, advanced
+from shiplap.disruption.progress import forgotten_at as command_forgotten_at
 from shiplap.errors import ConditionFailed, EpochMoved, StoreError, StoreThrottled
 from shiplap.instances.unavailability import remembered_until
 from shiplap.ports import (
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
 SHARDS = 8
 """Partitions a cluster's claims are spread over. Never change it: claims would be looked for where they are not."""
 
-EPOCH, CLAIM, OFFERING, POD = "EPOCH", "CLAIM", "OFFERING", "POD"
+EPOCH, CLAIM, OFFERING, POD, COMMAND = "EPOCH", "CLAIM", "OFFERING", "POD", "COMMAND"
 """What sort keys begin with; a `#` and the rest of the key follow, except after EPOCH."""
 
 UNSETTLED_STAGE, SETTLED_STAGE, FAILED_STAGE = "Unsettled", "Settled", "Failed"
@@ -48,6 +50,7 @@ UNSETTLED_STAGE, SETTLED_STAGE, FAILED_STAGE = "Unsettled", "Settled", "Failed"
 _BATCH = 25
 _TRIES = 8
 _DECODER = msgspec.json.Decoder(NodeClaim)
+_COMMANDS = msgspec.json.Decoder(Command)
 
 
 class DynamoState:
@@ -77,9 +80,10 @@ class DynamoState:
             missed_pods=frozenset(missed),
         )
 
-    def commit(self, cluster: str, epoch: int, claims: Sequence[NodeClaim]) -> int:
+    def commit(self, cluster: str, epoch: int, claims: Sequence[NodeClaim], commands: Sequence[Command] = ()) -> int:
         check_new(cluster, claims)
-        for group in _groups([_claim_item(claim) for claim in claims]):
+        items = [*map(_command_item, commands), *map(_claim_item, claims)]
+        for group in _groups(items):
             self._commit_group(cluster, epoch, group)
             epoch += 1
         return epoch
@@ -105,6 +109,24 @@ class DynamoState:
             ],
         }
         self._transact(request, lambda error: _explain(error, cluster, epoch))
+
+    def commands(self, cluster: str) -> tuple[Command, ...]:
+        unfinished = query(
+            self._client,
+            self._table,
+            ("cluster", _commands_key(cluster)),
+            (STAGE_INDEX.sort_key, UNSETTLED_STAGE),
+            index=STAGE_INDEX.name,
+        )
+        return tuple(sorted(map(_command, unfinished), key=lambda command: command.name))
+
+    def advance_command(self, command: Command, to: CommandState, **changes: Any) -> Command:
+        after = advanced(command, to, changes)
+        version = {":version": number(command.version)}
+        item = _command_item(after)
+        if not put_if(self._client, self._table, item, "#version = :version", ["version"], version):
+            raise ConditionFailed(f"command {command.name} is no longer at version {command.version}")
+        return after
 
     def claim(self, cluster: str, name: str) -> NodeClaim | None:
         item = get(self._client, self._table, _claim_key(cluster, name))
@@ -234,7 +256,7 @@ def _explain(error: ClientError, cluster: str, epoch: int) -> None:
     if codes and codes[0] == "ConditionalCheckFailed":
         raise EpochMoved(cluster, epoch) from error
     if "ConditionalCheckFailed" in codes:
-        raise ConditionFailed(f"cluster {cluster}: a claim of that name exists") from error
+        raise ConditionFailed(f"cluster {cluster}: a claim or command of that name exists") from error
     _check_repeatable(codes, error)
 
 
@@ -262,7 +284,7 @@ def _groups(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
     group: list[Item] = []
     size = 0
     for item in items:
-        length = len(item["claim"]["S"].encode())
+        length = len((item.get("claim") or item["command"])["S"].encode())
         if group and (len(group) == COMMIT_GROUP or size + length > COMMIT_BYTES):
             yield group
             group, size = [], 0
@@ -299,6 +321,30 @@ def _claim_item(claim: NodeClaim) -> Item:
     if end is not None:
         item[EXPIRY] = expiry(end)
     return item
+
+
+def _commands_key(cluster: str) -> str:
+    return f"{cluster}#commands"
+
+
+def _command_item(command: Command) -> Item:
+    item = {
+        **_key(_commands_key(command.cluster), f"{COMMAND}#{command.name}"),
+        "command": text(msgspec.json.encode(command).decode()),
+        "state": text(command.state),
+        "version": number(command.version),
+    }
+    end = command_forgotten_at(command)
+    if end is not None:
+        return {**item, EXPIRY: expiry(end)}
+    return {**item, STAGE_INDEX.sort_key: text(f"{UNSETTLED_STAGE}#{command.name}")}
+
+
+def _command(item: Item) -> Command:
+    try:
+        return _COMMANDS.decode(item["command"]["S"])
+    except msgspec.DecodeError as error:
+        raise StoreError(f"{item['item']['S']} cannot be read as a command: {error}") from error
 
 
 def _stage(state: ClaimState) -> str:

@@ -7,6 +7,7 @@ Table `state`, by `cluster` and `item`:
 | `<cluster>` | `EPOCH` | `epoch` |
 | `<cluster>` | `OFFERING#<type>#<zone>#<capacity type>` | an unavailable offering: `until`, `failures`, `code` |
 | `<cluster>` | `POD#<uid>` | a pod whose node turned out too small |
+| `<cluster>#commands` | `COMMAND#<name>` | a disruption command: JSON in `command`, `state`, `version`, `stage` |
 | `<cluster>#<shard>` | `CLAIM#<name>` | a NodeClaim: JSON in `claim`, and `state`, `version`, `instanceId`, `stage` |
 
 Claims are spread over shards because a partition takes 1,000 writes a second. Planning needs unsettled ones, read

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
+from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from shiplap.api.nodeclaim import FINAL, LEAVING, ClaimState, NodeClaim
 from shiplap.disruption.commands import Method, Reason
-from shiplap.scheduling.plan import Placement
+from shiplap.errors import ConditionFailed
 
 READY_S = 15 * 60.0
 """How long replacements may take until they are initialised, in seconds, before a command is undone."""
@@ -37,8 +39,8 @@ OVER = frozenset({CommandState.DONE, CommandState.UNDONE})
 class Command(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A proposal that was begun. Times are epoch seconds.
 
-    `targets` are the claims whose nodes go, `replacements` those that have to be initialised first; `nodes` and
-    `placements` name Nodes. `failure` says why it was undone.
+    `targets` are the claims whose nodes go, `replacements` those that have to be initialised first; `nodes` are the
+    Nodes that go, `receiving` those that stay and take pods of theirs. `failure` says why it was undone.
     """
 
     cluster: str
@@ -48,7 +50,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     targets: tuple[str, ...]
     nodes: tuple[str, ...]
     replacements: tuple[str, ...] = ()
-    placements: tuple[Placement, ...] = ()
+    receiving: tuple[str, ...] = ()
     state: CommandState = CommandState.WAITING
     savings_hourly: float = 0.0
     created_at: float = 0.0
@@ -61,6 +63,18 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def busy(self) -> frozenset[str]:
         """Names that no other command may touch: its nodes and its replacements."""
         return frozenset((*self.nodes, *self.targets, *self.replacements))
+
+
+def advanced(command: Command, to: CommandState, changes: Mapping[str, Any]) -> Command:
+    """The command after one conditional write, its version one higher. Raises ConditionFailed when it is over."""
+    if command.state in OVER:
+        raise ConditionFailed(f"command {command.name}: it is {command.state}")
+    return replace(command, **{**changes, "state": to, "version": command.version + 1})
+
+
+def forgotten_at(command: Command) -> float | None:
+    """Epoch seconds after which an ended command may be forgotten; None while it has not ended."""
+    return command.changed_at + FORGET_AFTER_S if command.state in OVER else None
 
 
 class Step(msgspec.Struct, frozen=True):

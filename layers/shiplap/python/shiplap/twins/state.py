@@ -10,6 +10,8 @@ from typing import Any
 import msgspec
 
 from shiplap.api.nodeclaim import UNSETTLED, ClaimState, NodeClaim, check_new, forgotten_at, moved
+from shiplap.disruption.progress import OVER, Command, CommandState, advanced
+from shiplap.disruption.progress import forgotten_at as command_forgotten_at
 from shiplap.errors import ConditionFailed, EpochMoved
 from shiplap.ports import (
     COMMIT_GROUP,
@@ -23,6 +25,7 @@ from shiplap.ports import (
 from shiplap.twins.faults import Faults
 
 _DECODER = msgspec.json.Decoder(NodeClaim)
+_COMMANDS = msgspec.json.Decoder(Command)
 
 
 class TwinState:
@@ -33,6 +36,7 @@ class TwinState:
         self._lock = Lock()
         self._epochs: dict[str, int] = {}
         self._claims: dict[tuple[str, str], bytes] = {}
+        self._commands: dict[tuple[str, str], bytes] = {}
         self._unavailable: dict[tuple[str, str, str, str], UnavailableOffering] = {}
         self._missed: dict[tuple[str, str], float] = {}
 
@@ -49,22 +53,44 @@ class TwinState:
                 ),
             )
 
-    def commit(self, cluster: str, epoch: int, claims: Sequence[NodeClaim]) -> int:
+    def commit(self, cluster: str, epoch: int, claims: Sequence[NodeClaim], commands: Sequence[Command] = ()) -> int:
         check_new(cluster, claims)
-        for start in range(0, len(claims), COMMIT_GROUP):
+        items: list[NodeClaim | Command] = [*commands, *claims]
+        for start in range(0, len(items), COMMIT_GROUP):
             with self._effect("state.commit"):
-                self._commit_group(cluster, epoch, claims[start : start + COMMIT_GROUP])
+                self._commit_group(cluster, epoch, items[start : start + COMMIT_GROUP])
             epoch += 1
         return epoch
 
-    def _commit_group(self, cluster: str, epoch: int, claims: Sequence[NodeClaim]) -> None:
+    def _commit_group(self, cluster: str, epoch: int, items: Sequence[NodeClaim | Command]) -> None:
         if self._epochs.get(cluster, 0) != epoch:
             raise EpochMoved(cluster, epoch)
-        if any((cluster, claim.name) in self._claims for claim in claims):
-            raise ConditionFailed(f"cluster {cluster}: a claim of that name exists")
+        for item in items:
+            known = self._commands if isinstance(item, Command) else self._claims
+            if (cluster, item.name) in known:
+                raise ConditionFailed(f"cluster {cluster}: {item.name} exists")
         self._epochs[cluster] = epoch + 1
-        for claim in claims:
-            self._put(claim)
+        for item in items:
+            if isinstance(item, Command):
+                self._commands[cluster, item.name] = msgspec.json.encode(item)
+            else:
+                self._put(item)
+
+    def commands(self, cluster: str) -> tuple[Command, ...]:
+        with self._effect("state.commands"):
+            found = (
+                _COMMANDS.decode(document) for key, document in sorted(self._commands.items()) if key[0] == cluster
+            )
+            return tuple(command for command in found if command.state not in OVER)
+
+    def advance_command(self, command: Command, to: CommandState, **changes: Any) -> Command:
+        after = advanced(command, to, changes)
+        with self._effect("state.advance_command"):
+            document = self._commands.get((command.cluster, command.name))
+            if document is None or _COMMANDS.decode(document).version != command.version:
+                raise ConditionFailed(f"command {command.name} is no longer at version {command.version}")
+            self._commands[command.cluster, command.name] = msgspec.json.encode(after)
+        return after
 
     def claim(self, cluster: str, name: str) -> NodeClaim | None:
         with self._effect("state.claim"):
@@ -117,6 +143,10 @@ class TwinState:
             end = forgotten_at(_DECODER.decode(document))
             if end is not None and end <= now:
                 del self._claims[key]
+        for key, document in list(self._commands.items()):
+            end = command_forgotten_at(_COMMANDS.decode(document))
+            if end is not None and end <= now:
+                del self._commands[key]
         self._missed = {key: until for key, until in self._missed.items() if until > now}
 
     def _of(self, cluster: str) -> Iterator[NodeClaim]:
