@@ -4,10 +4,10 @@ from typing import Any
 
 import msgspec
 
-from shiplap.kubernetes.objects import Pod
+from shiplap.kubernetes.objects import Node, Pod
 from shiplap.local.observation import ClusterObservation, Observation
-from shiplap.local.player import play
-from shiplap.local.scenario import Cluster, Expectation, Outage, PodGroup, Scenario, Step, Truth
+from shiplap.local.player import play, pod_of
+from shiplap.local.scenario import Cluster, Expectation, Interruption, Outage, PodGroup, Scenario, Step, Truth
 
 
 class ToyStage:
@@ -18,6 +18,7 @@ class ToyStage:
         self.delay_s = delay_s
         self.applied: list[tuple[float, dict[str, Any]]] = []
         self.out = False
+        self.interrupted: list[tuple[str, str]] = []
         self.truths: tuple[Truth, ...] = ()
 
     def now(self) -> float:
@@ -28,6 +29,9 @@ class ToyStage:
 
     def outage(self, outage: Outage) -> None:
         self.out = not outage.over
+
+    def interrupt(self, instance_id: str, kind: str) -> None:
+        self.interrupted.append((instance_id, kind))
 
     def truth(self, rules: tuple[Truth, ...]) -> None:
         self.truths = tuple(rules)
@@ -94,3 +98,25 @@ def test_truths_add_up_over_the_steps() -> None:
         lambda *_: None,
     )
     assert stage.truths == (Truth(), first, second)
+
+
+def test_interruptions_reach_the_instances_that_run_a_group() -> None:
+    class Nodes(ToyStage):
+        def observe(self) -> Observation:
+            (toy,) = super().observe().clusters
+            nodes = [
+                {"metadata": {"name": name}, "spec": {"providerID": f"aws:///zone/i-{name}"}} for name in ("n", "o")
+            ]
+            return Observation((msgspec.structs.replace(toy, nodes=msgspec.convert(nodes, tuple[Node, ...])),))
+
+    stage = Nodes(delay_s=0.0)
+    advice = Interruption("web", kind="rebalance", nodes=2)
+    steps = (Step("go", "c", pods=(WEB,), expect=(BOUND,)), Step("leave", "c", interruptions=(advice,)))
+    play("toy", scenario(*steps), stage, lambda *_: None)
+    assert stage.interrupted == [("i-n", "rebalance")]  # nothing of the group runs on the other node
+
+
+def test_replicas_belong_to_somebody_who_replaces_them() -> None:
+    (owner,) = pod_of(PodGroup("web", "1", "1Gi", replicas=True), 0)["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["name"], owner["controller"]) == ("ReplicaSet", "web", True)
+    assert "ownerReferences" not in pod_of(WEB, 0)["metadata"]

@@ -16,6 +16,7 @@ def test_the_promised_scenarios_are_bundled() -> None:
         "prefix-delegation",
         "autoscaler-neighbour",
         "scale-from-zero",
+        "spot-interruption",
     }
 
 
@@ -37,6 +38,11 @@ def test_an_unknown_scenario_is_refused_with_the_known_ones() -> None:
     [
         ("about: x\nclusters: []\nsteps: [{say: hi, cluster: nowhere}]", "no cluster 'nowhere'"),
         ("about: x\nclusters: []\nsteps: []\nspeed: 3", "unknown field `speed`"),
+        (
+            "about: x\nclusters: [{name: c, manifests: m}]\n"
+            "steps: [{say: hi, cluster: c, interruptions: [{pods: web, kind: meteor}]}]",
+            "'meteor' is none of spot, rebalance",
+        ),
         ("about: [", "scenario.yaml"),
         ("", "expected one document, found 0"),
         ("[" * 100_000, "nested more than"),

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from shiplap.api.nodeclaim import NodeClaim
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.kubernetes.quantity import parse_amount
-from shiplap.local.observation import ClusterObservation, Observation
+from shiplap.local.observation import ENDED, ClusterObservation, Observation
 from shiplap.local.scenario import Expectation
 
 
@@ -27,6 +27,9 @@ def _counts(expectation: Expectation, seen: ClusterObservation) -> Iterator[str]
     misses = sum(claim.missed for claim in seen.claims)
     if expectation.launches is not None and len(seen.launched) != expectation.launches:
         yield f"{len(seen.launched)} launches, expected {expectation.launches}"
+    ended = sum(instance.state in ENDED for instance in seen.instances)
+    if expectation.ended is not None and ended != expectation.ended:
+        yield f"{ended} instances have ended, expected {expectation.ended}"
     if expectation.misses is not None and misses != expectation.misses:
         yield f"{misses} misses, expected {expectation.misses}"
 

@@ -7,9 +7,7 @@ from collections import Counter
 from shiplap.api.nodeclaim import ClaimState
 from shiplap.kubernetes.quantity import add_resources, parse_resources
 from shiplap.kubernetes.requests import pod_requests
-from shiplap.local.observation import ClusterObservation, Observation
-
-_ENDED = ("shutting-down", "terminated")
+from shiplap.local.observation import ENDED, ClusterObservation, Observation
 
 
 def judge(world: Observation, *, may_wait: frozenset[str]) -> dict[str, bool]:
@@ -50,7 +48,7 @@ def _accounted_for(cluster: ClusterObservation) -> bool:
     known = all(
         instance.id in claims and claims[instance.id].state not in (ClaimState.GONE, ClaimState.FAILED)
         for instance in cluster.instances
-        if instance.state not in _ENDED
+        if instance.state not in ENDED
     )
     return known and max(per_claim.values(), default=0) <= 1
 

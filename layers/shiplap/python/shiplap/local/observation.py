@@ -9,6 +9,9 @@ from shiplap.instances.types import LearnedCapacity
 from shiplap.kubernetes.objects import Event, Node, Pod
 from shiplap.ports import Instance
 
+ENDED = ("shutting-down", "terminated")
+"""States of instances that have ended, or can do nothing else any more."""
+
 
 class ClusterObservation(msgspec.Struct, frozen=True):
     """One cluster and what was launched for it. `instances` holds the ended ones too."""

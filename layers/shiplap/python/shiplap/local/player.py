@@ -11,9 +11,9 @@ from typing import Any, Protocol
 
 from shiplap.local.checks import unmet
 from shiplap.local.invariants import judge
-from shiplap.local.observation import Observation
+from shiplap.local.observation import ClusterObservation, Observation
 from shiplap.local.report import Report, summarize
-from shiplap.local.scenario import Expectation, Outage, PodGroup, Scenario, Step, Truth
+from shiplap.local.scenario import Expectation, Interruption, Outage, PodGroup, Scenario, Step, Truth
 
 _STEP_LIMIT_S = 100.0
 _HOLD_S = 1.0
@@ -31,6 +31,8 @@ class Stage(Protocol):
     def observe(self) -> Observation: ...
 
     def outage(self, outage: Outage) -> None: ...
+
+    def interrupt(self, instance_id: str, kind: str) -> None: ...
 
     def truth(self, rules: Sequence[Truth]) -> None: ...
 
@@ -61,12 +63,22 @@ def play(name: str, scenario: Scenario, stage: Stage, show: Show) -> Report:
 def _move(step: Step, truth: Sequence[Truth], stage: Stage) -> None:
     for outage in step.outages:
         stage.outage(outage)
+    for interruption in step.interruptions:
+        for instance_id in _instances_of(interruption, stage.observe().cluster(step.cluster)):
+            stage.interrupt(instance_id, interruption.kind)
     stage.truth(truth)
     for item in step.objects:
         stage.apply(step.cluster, item)
     for group in step.pods:
         for index in range(group.count):
             stage.apply(step.cluster, pod_of(group, index))
+
+
+def _instances_of(interruption: Interruption, seen: ClusterObservation) -> list[str]:
+    """Instances of the first nodes, by name, that run pods of the group."""
+    names = {pod.spec.node_name for pod in seen.workload if pod.metadata.name.rpartition("-")[0] == interruption.pods}
+    nodes = sorted((node for node in seen.nodes if node.metadata.name in names), key=lambda node: node.metadata.name)
+    return [node.spec.provider_id.rpartition("/")[2] for node in nodes[: interruption.nodes]]
 
 
 def _settle(
@@ -110,6 +122,16 @@ def _may_wait(scenario: Scenario) -> frozenset[str]:
     )
 
 
+def _owner(group: PodGroup) -> dict[str, Any]:
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "name": group.name,
+        "uid": f"replicas-{group.namespace}-{group.name}",
+        "controller": True,
+    }
+
+
 def pod_of(group: PodGroup, index: int) -> dict[str, Any]:
     """The Kubernetes object of one pod of a group."""
     return {
@@ -119,6 +141,7 @@ def pod_of(group: PodGroup, index: int) -> dict[str, Any]:
             "name": f"{group.name}-{index}",
             "namespace": group.namespace,
             "labels": {"app": group.name, **group.labels},
+            **({"ownerReferences": [_owner(group)]} if group.replicas else {}),
         },
         "spec": {
             "containers": [

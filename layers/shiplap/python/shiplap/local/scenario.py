@@ -16,6 +16,9 @@ import msgspec
 from shiplap.api.documents import read_file
 from shiplap.errors import InvalidInput
 
+INTERRUPTIONS = ("spot", "rebalance")
+"""What AWS may say: the warning before spot takes an instance back, and the advice to leave one."""
+
 FOLDER = Path(__file__).parent / "scenarios"
 
 
@@ -62,7 +65,10 @@ class Cluster(_Part, frozen=True):
 
 
 class PodGroup(_Part, frozen=True):
-    """Pods `name-0` … `name-<count-1>`; `spec` is merged into each pod's spec, `annotations` into its metadata."""
+    """Pods `name-0` … `name-<count-1>`; `spec` is merged into each pod's spec.
+
+    With `replicas` they belong to a ReplicaSet, which makes a new one for each that is evicted.
+    """
 
     name: str
     cpu: str
@@ -72,6 +78,7 @@ class PodGroup(_Part, frozen=True):
     labels: dict[str, str] = {}
     spec: dict[str, Any] = {}
     requests: dict[str, str] = {}
+    replicas: bool = False
 
 
 class Outage(_Part, frozen=True):
@@ -83,12 +90,25 @@ class Outage(_Part, frozen=True):
     over: bool = False
 
 
+class Interruption(_Part, frozen=True):
+    """AWS says something about the instances of the first `nodes` nodes, by name, that pods of a group run on.
+
+    `kind` is one of INTERRUPTIONS. An instance that spot takes back goes on running in the played world: what matters
+    is that it is empty in time.
+    """
+
+    pods: str
+    kind: str = "spot"
+    nodes: int = 1
+
+
 class Expectation(_Part, frozen=True):
     """Something the step must bring about; only the fields that are written are checked.
 
     `pods` names the group looked at: all its pods must be bound, unless `unschedulable` is given: then none may be, and
     the reason told to the user must contain that text. `instance_types` are globs every node of these pods must match.
-    `nodes` counts the nodes they run on; `launches` and `misses` count for the whole cluster since the scenario began.
+    `nodes` counts the nodes they run on; `launches`, `misses` and `ended` instances count for the whole cluster since
+    the scenario began.
     """
 
     name: str
@@ -103,6 +123,7 @@ class Expectation(_Part, frozen=True):
     held_back: bool = False
     launches: int | None = None
     misses: int | None = None
+    ended: int | None = None
     learned: dict[str, str] = {}
     untouched: tuple[str, ...] = ()
 
@@ -113,6 +134,7 @@ class Step(_Part, frozen=True):
     say: str
     cluster: str
     outages: tuple[Outage, ...] = ()
+    interruptions: tuple[Interruption, ...] = ()
     truth: tuple[Truth, ...] = ()
     objects: tuple[dict[str, Any], ...] = ()
     delete: tuple[str, ...] = ()
@@ -164,6 +186,11 @@ def load(folder: Path) -> Scenario:
     except msgspec.ValidationError as error:
         raise InvalidInput(str(path), str(error)) from error
     known = {cluster.name for cluster in scenario.clusters}
+    for index, step in enumerate(scenario.steps):
+        for item in step.interruptions:
+            if item.kind not in INTERRUPTIONS:
+                reason = f"{item.kind!r} is none of {', '.join(INTERRUPTIONS)}"
+                raise InvalidInput(str(path), reason, field=f"steps[{index}].interruptions")
     for index, step in enumerate(scenario.steps):
         if step.cluster not in known:
             raise InvalidInput(

@@ -97,6 +97,19 @@ class LocalStage:
             outage.instance_type, outage.zone, outage.capacity_type, available=None if outage.over else 0
         )
 
+    def interrupt(self, instance_id: str, kind: str) -> None:
+        """What the rules for EC2's events would deliver: the emulator takes no events in the name of AWS."""
+        body = {
+            "version": "0",
+            "source": "aws.ec2",
+            "detail-type": _INTERRUPTIONS[kind],
+            "time": rfc3339(self.now()),
+            "detail": {"instance-id": instance_id},
+        }
+        self._sqs.send_message(
+            QueueUrl=self._deployed.interruption_queue_url, MessageBody=msgspec.json.encode(body).decode()
+        )
+
     def truth(self, rules: Sequence[Truth]) -> None:
         self._truth = tuple(rules)
 
@@ -261,6 +274,11 @@ class _Objects:
             self._known[key] = msgspec.convert(item, typed)
         return cast("T", self._known[key])
 
+
+_INTERRUPTIONS = {
+    "spot": "EC2 Spot Instance Interruption Warning",
+    "rebalance": "EC2 Instance Rebalance Recommendation",
+}
 
 _PLURALS = {
     "Pod": "pods",
