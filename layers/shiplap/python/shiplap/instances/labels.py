@@ -117,17 +117,6 @@ def of_offerings(offerings: Iterable[Offering]) -> dict[str, tuple[str, ...]]:
     }
 
 
-def of_reservation(offering: Offering) -> dict[str, str]:
-    """The labels of a node that was launched into the reservation of an offering; none without a reservation."""
-    if not offering.reservation_id:
-        return {}
-    return {
-        labels.RESERVATION_ID: offering.reservation_id,
-        labels.RESERVATION_TYPE: offering.reservation_type or "default",
-        labels.RESERVATION_INTERRUPTIBLE: _flag(offering.reservation_interruptible),
-    }
-
-
 def meets(wanted: Requirement, given: Requirement | None) -> bool:
     """Whether a node with the label values `given` satisfies `wanted`, strictly: an undefined label is no wildcard."""
     if given is None or not given.values:

@@ -59,11 +59,12 @@ def offerings(
     for held in sorted(reservations, key=lambda held: held.id):
         if zones is None or held.zone in zones:
             usable = compatible and held.available > 0 and (name, held.zone, RESERVED) not in unavailable
-            found.append(_reserved(held, on_demand * _PAID, usable, catalog.zone_ids.get(held.zone, "")))
+            zone_id = catalog.zone_ids.get(held.zone, "")
+            found.append(_reserved(held, on_demand * _PAID, zone_id, available=usable))
     return tuple(found)
 
 
-def _reserved(held: CapacityReservation, price: float, available: bool, zone_id: str) -> Offering:
+def _reserved(held: CapacityReservation, price: float, zone_id: str, *, available: bool) -> Offering:
     return Offering(
         held.zone,
         RESERVED,

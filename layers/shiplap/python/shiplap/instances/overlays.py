@@ -13,7 +13,7 @@ import msgspec
 
 from shiplap.api.types import NodeOverlay, NodePool
 from shiplap.errors import InvalidInput
-from shiplap.instances.labels import OF_OFFERINGS, meets, of_reservation
+from shiplap.instances.labels import OF_OFFERINGS, meets
 from shiplap.instances.types import InstanceType, Offering
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.quantity import MEMORY, parse_resources
@@ -184,7 +184,7 @@ def _label_of(offering: Offering, key: str) -> Requirement | None:
         labels.ZONE: offering.zone,
         labels.ZONE_ID: offering.zone_id,
         labels.CAPACITY_TYPE: offering.capacity_type,
-        **of_reservation(offering),
+        **offering.reservation_labels,
     }
     value = known.get(key)
     return requirement(key, "In", (value,)) if value else None

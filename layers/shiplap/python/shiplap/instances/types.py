@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from shiplap.kubernetes import labels
 from shiplap.kubernetes.requirements import Requirement
 
 
@@ -24,6 +25,17 @@ class Offering(msgspec.Struct, frozen=True, omit_defaults=True):
     price_estimated: bool = False
     reservation_type: str = ""
     reservation_interruptible: bool = False
+
+    @property
+    def reservation_labels(self) -> dict[str, str]:
+        """The labels of a node that was launched into the reservation; none without one."""
+        if not self.reservation_id:
+            return {}
+        return {
+            labels.RESERVATION_ID: self.reservation_id,
+            labels.RESERVATION_TYPE: self.reservation_type or "default",
+            labels.RESERVATION_INTERRUPTIBLE: "true" if self.reservation_interruptible else "false",
+        }
 
 
 def pilot_key(ami: str, instance_type: str, kubelet_hash: str) -> str:

@@ -233,7 +233,13 @@ def _launch(group: Group, types: TypeList) -> LaunchChoice:
     place = int(table.row_type[types.rows[0]])
     prices = np.where(table.cells(group.requirements)[0], table.prices[place], np.inf)
     kind, zone = divmod(int(np.argmin(prices.T)), len(table.zones))
-    return LaunchChoice(table.names[place], table.zones[zone], table.capacity_types[kind], float(prices[zone, kind]))
+    return LaunchChoice(
+        table.names[place],
+        table.zones[zone],
+        table.capacity_types[kind],
+        float(prices[zone, kind]),
+        table.reservations[kind],
+    )
 
 
 def _smallest_allocatable(group: Group, types: TypeList) -> dict[str, int]:

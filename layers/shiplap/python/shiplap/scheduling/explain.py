@@ -195,6 +195,10 @@ class Explainer:
             case Kind.NODES:
                 words = f'node limits have been exhausted for nodepool "{pool}"{self._nodes_left(lane)}'
                 miss = self._nodes_miss(refusal)
+            case Kind.RESERVED:
+                words = f'the last instances of its capacity reservations go to other claims of nodepool "{pool}"'
+            case Kind.SPOT_SHARE:
+                words = f'another node of spot would be too large a share of nodepool "{pool}"'
             case Kind.LIMITS:
                 words = f'all available instance types exceed limits for nodepool "{pool}"{limits_left(refusal)}'
                 rows = self._facts_of(lane, want).rows

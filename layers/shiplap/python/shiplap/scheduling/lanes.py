@@ -6,15 +6,21 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from shiplap.api.tiers import Tier, expand
 from shiplap.api.types import NodePool
 from shiplap.kubernetes import labels
-from shiplap.kubernetes.requirements import Requirements
+from shiplap.kubernetes.requirements import Requirement, Requirements
 from shiplap.scheduling.daemons import Daemon, DaemonLoad, load_of
 from shiplap.scheduling.limits import Budget
 from shiplap.scheduling.resources import Ints
 from shiplap.scheduling.universe import TypeTable
+
+RESERVED_ONLY = Requirement(labels.CAPACITY_TYPE, False, frozenset((labels.RESERVED,)))
+NOT_RESERVED = Requirement(labels.CAPACITY_TYPE, True, frozenset((labels.RESERVED,)))
+NOT_SPOT = Requirement(labels.CAPACITY_TYPE, True, frozenset((labels.SPOT,)))
+NO_UNITS: Mapping[str, int] = {}
 
 FILTERED_OUT = "nodepool requirements filtered out all available instance types"
 
@@ -24,7 +30,10 @@ class Lane(msgspec.Struct, frozen=True, eq=False):
 
     `template` holds the requirements of its nodes, `given` the labels the pool itself puts on them. `net` [rows,
     resources] is allocatable minus daemons; `level` orders lanes by preference, equal for pools of equal weight.
-    `blocked` says why nothing can be launched here at all.
+    `blocked` says why nothing can be launched here at all. A tier that may use capacity reservations is two lanes, the
+    first of which is `reserved`: its claims are launched into one of `reservations`, largest instances first, and
+    `units` is what all reservations have left. With a share of spot a tier is two lanes as well: the second, `steady`,
+    is for when another node of spot would be one too many.
     """
 
     index: int
@@ -39,12 +48,31 @@ class Lane(msgspec.Struct, frozen=True, eq=False):
     net: Ints
     budget: Budget
     blocked: str = ""
+    reserved: bool = False
+    reservations: tuple[str, ...] = ()
+    units: Mapping[str, int] = {}
+    steady: bool = False
 
     @property
     def name(self) -> str:
         """How reasons call this lane."""
         pool = self.pool.metadata.name
-        return f"pool {pool} ({self.tier.text})" if self.tier.text else f"pool {pool}"
+        notes = [self.tier.text, "reserved" if self.reserved else "", "not spot" if self.steady else ""]
+        text = ", ".join(filter(None, notes))
+        return f"pool {pool} ({text})" if text else f"pool {pool}"
+
+    @property
+    def counted(self) -> bool:
+        """Whether claims of this lane are opened one by one, by a count that every other claim can change."""
+        return self.reserved or self.budget.spot_bound is not None
+
+    def values_of(self, key: str) -> list[str]:
+        """The values of a label that nodes of this lane may have, by name, as far as they are known beforehand."""
+        known = self.template.get(key)
+        values = self.table.values_of(key)
+        if known is not None and not known.complement and (not values or key in self.given):
+            values = known.values
+        return sorted(value for value in values if known is None or known.has(value))
 
 
 class Catalogue(msgspec.Struct, frozen=True, eq=False):
@@ -68,13 +96,64 @@ def lanes_of(
     catalogues: Mapping[str, Catalogue],
     daemons: Sequence[Daemon],
     budgets: Mapping[str, Budget],
+    units: Mapping[str, int] = NO_UNITS,
 ) -> tuple[Lane, ...]:
-    """The lanes of these pools, in the order given; the other arguments are keyed by pool name."""
-    tiers = [(pool, tier) for pool in pools for tier in expand(pool, catalogues[pool.metadata.name].table.values_of)]
-    return tuple(
-        _lane(index, pool, tier, catalogues[pool.metadata.name], daemons, budgets[pool.metadata.name])
-        for index, (pool, tier) in enumerate(tiers)
-    )
+    """The lanes of these pools, in the order given.
+
+    The other arguments are keyed by pool name, but for `units`: how many instances each capacity reservation has left.
+    """
+    lanes: list[Lane] = []
+    for pool in pools:
+        name = pool.metadata.name
+        for tier in expand(pool, catalogues[name].table.values_of):
+            whole = _lane(len(lanes), pool, tier, catalogues[name], daemons, budgets[name])
+            lanes += [replace(lane, index=len(lanes) + place) for place, lane in enumerate(_parts(whole, units))]
+    return tuple(lanes)
+
+
+def _parts(lane: Lane, units: Mapping[str, int]) -> list[Lane]:
+    """The lanes of one tier: reserved capacity first, then as written, then without spot if its share is bounded."""
+    if lane.blocked:
+        return [lane]
+    parts = []
+    reserved = lane.template.and_((RESERVED_ONLY,))
+    usable_ids = _reservations(lane, reserved)
+    if any(usable_ids):
+        # Variety among types serves where capacity has to be found; a reservation holds it.
+        free = Requirements(replace(entry, min_values=None) for entry in reserved.values())
+        parts.append(replace(lane, template=free, reserved=True, reservations=usable_ids, units=units))
+        open_market = lane.template.and_((NOT_RESERVED,))
+        if _nothing_left(open_market, lane.given, lane.table):
+            return parts
+        lane = replace(lane, template=open_market)
+    parts.append(lane)
+    if lane.budget.spot_bound is not None and may_be_spot(lane.template):
+        steady = lane.template.and_((NOT_SPOT,))
+        if not _nothing_left(steady, lane.given, lane.table):
+            parts.append(replace(lane, template=steady, steady=True))
+    return parts
+
+
+def may_be_spot(requirements: Requirements) -> bool:
+    """Whether a claim with these requirements may be launched as spot."""
+    entry = requirements.get(labels.CAPACITY_TYPE)
+    return entry is None or entry.has(labels.SPOT)
+
+
+def _reservations(lane: Lane, reserved: Requirements) -> tuple[str, ...]:
+    """The reservations that a lane may use, those of the largest instances first, then by id."""
+    table = lane.table
+    if not any(table.reservations) or not reserved[labels.CAPACITY_TYPE].has(labels.RESERVED):
+        return ()
+    suits = table.offered(reserved, lane.given).suits
+    buyable = np.isfinite(table.prices) & table.cells(reserved) & suits[:, None, None]
+    found = []
+    for column, reservation in enumerate(table.reservations):
+        places = np.flatnonzero(buyable[:, :, column].any(axis=1))
+        if reservation and len(places):
+            size = max(tuple(row) for row in table.capacity[places, :2].tolist())
+            found.append((tuple(-amount for amount in size), reservation))
+    return tuple(reservation for _, reservation in sorted(found))
 
 
 def _lane(

@@ -16,12 +16,32 @@ from shiplap.scheduling.resources import PLENTY, Axis, Bools, Ints
 NODES = "nodes"
 
 
-class Budget:
-    """What a NodePool may still launch: `left` [resources] and `nodes_left`; `PLENTY` where there is no limit."""
+HOURLY = "USD per hour"
+"""The limit in dollars stands on the axis like a resource, in millionths of a dollar; no resource has this name."""
 
-    def __init__(self, limits: Mapping[str, str | int | float], axis: Axis) -> None:
+
+class Budget:
+    """What a NodePool may still launch: `left` [resources] and `nodes_left`; `PLENTY` where there is no limit.
+
+    `spot_bound` is the least share of nodes, in hundredths of a per cent, that must not be spot; None without a rule.
+    `nodes` counts the pool's nodes and claims, `steady` those among them that are certain not to be spot.
+    """
+
+    def __init__(
+        self,
+        limits: Mapping[str, str | int | float],
+        axis: Axis,
+        *,
+        hourly_micros: int | None = None,
+        spot_bound: int | None = None,
+    ) -> None:
         """Raises ValueError for a malformed quantity."""
         amounts = {name: parse_amount(name, text) for name, text in limits.items()}
+        if hourly_micros is not None:
+            amounts[HOURLY] = hourly_micros
+        self.spot_bound = spot_bound
+        self.nodes = 0
+        self.steady = 0
         self.axis = axis
         self.limits = amounts
         self.left: Ints = axis.vector(amounts, PLENTY)
@@ -39,6 +59,17 @@ class Budget:
         """Take the capacity [resources] of each of `nodes` nodes."""
         self.left[self.columns] -= capacity[self.columns] * nodes
         self.nodes_left -= nodes
+
+    def count(self, nodes: int, *, steady: bool) -> None:
+        """Reckon with more nodes, or fewer if negative, that are certain not to be spot, or else may be."""
+        self.nodes += nodes
+        self.steady += nodes if steady else 0
+
+    def spot_openable(self) -> int:
+        """How many more nodes may be spot before too small a share is not."""
+        if not self.spot_bound:
+            return PLENTY
+        return max(self.steady * 10_000 // self.spot_bound - self.nodes, 0)
 
     def allowed(self, capacity: Ints) -> Bools:
         """Which of these capacities [n, resources] one more node may have."""

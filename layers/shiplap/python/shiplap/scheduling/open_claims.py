@@ -27,6 +27,8 @@ class Kind(StrEnum):
     MIN_VALUES = "minValues"
     LIMITS = "limits"
     NODES = "nodes"
+    RESERVED = "reserved"
+    SPOT_SHARE = "spotShare"
 
 
 class Refusal(msgspec.Struct, frozen=True, eq=False):
@@ -99,6 +101,12 @@ class OpenClaims:
         """The number of each claim's group."""
         return self._group_of[: len(self.claims)]
 
+    def install(self, group: Group, charge: Ints, load: Ints, skipped: tuple[Refusal, ...]) -> OpenClaim:
+        """Open a claim with a load [resources] decided elsewhere; its pods and their ports are the caller's to add."""
+        place = self.open(group, charge, skipped)
+        self._used[place] = load
+        return self.claims[place]
+
     def open(self, group: Group, charge: Ints, skipped: tuple[Refusal, ...]) -> int:
         """Open an empty claim and return its place."""
         place = len(self.claims)
@@ -121,6 +129,12 @@ class OpenClaims:
         claim.ports |= want.item.ports
         self._group_of[place] = group.index
         self._used[place] += want.requests * len(pods)
+        self.changes += 1
+
+    def regroup(self, place: int, group: Group) -> None:
+        """Let a claim be of another group, which holds its load."""
+        self.claims[place].group = group
+        self._group_of[place] = group.index
         self.changes += 1
 
     def restrict(self, place: int, allowed: Bools) -> None:

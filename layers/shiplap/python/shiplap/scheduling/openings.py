@@ -14,9 +14,10 @@ from shiplap.kubernetes.requirements import Requirements
 from shiplap.kubernetes.taints import untolerated
 from shiplap.scheduling.classes import ports_collide
 from shiplap.scheduling.groups import Group
-from shiplap.scheduling.lanes import Lane
+from shiplap.scheduling.lanes import Lane, may_be_spot
 from shiplap.scheduling.open_claims import Kind, OpenClaims, Want
-from shiplap.scheduling.resources import Bools, Ints
+from shiplap.scheduling.reservations import Reservations
+from shiplap.scheduling.resources import PLENTY, Bools, Ints
 from shiplap.scheduling.universe import TypeTable
 
 
@@ -28,6 +29,7 @@ class Openings:
         self.open = open_claims
         self.best_effort = best_effort
         self.budgets = {lane.pool.metadata.name: lane.budget.copy() for lane in lanes}
+        self.reservations = Reservations(lanes, open_claims)
         self.holder: dict[str, int] = {}
         self._unheld: dict[int, Bools] = {}
         self._slim: dict[tuple[str, bool], tuple[int, list[tuple[int, Ints, Bools]]]] = {}
@@ -56,6 +58,44 @@ class Openings:
         budget = self.budgets[lane.pool.metadata.name]
         if budget.nodes_left < 1:
             return Kind.NODES
+        if budget.spot_bound is not None and may_be_spot(requirements) and not budget.spot_openable():
+            return Kind.SPOT_SHARE
+        if lane.reserved:
+            return self._reserved_entry(lane, requirements, want)
+        return self._within_limits(lane, requirements, want)
+
+    def _reserved_entry(self, lane: Lane, requirements: Requirements, want: Want) -> Group | Kind:
+        """The group of the largest reservation with an instance left for a pod; RESERVED if this plan took the last."""
+        refusal = Kind.TYPES
+        for reservation in lane.reservations:
+            pinned = requirements.and_(self.reservations.pins(lane, reservation))
+            entry = self._within_limits(lane, pinned, want)
+            if isinstance(entry, Kind):
+                refusal = refusal if entry is Kind.TYPES else entry
+            elif self.reservations.openable(entry):
+                return entry
+            elif self.reservations.taken_here(reservation):
+                refusal = Kind.RESERVED
+        return refusal
+
+    def openable(self, lane: Lane, group: Group) -> int:
+        """How many claims of a group may be opened at once, limits on resources and nodes aside; at least one."""
+        if lane.reserved:
+            return max(self.reservations.openable(group), 1)
+        if lane.steady:
+            return 1
+        budget = self.budgets[lane.pool.metadata.name]
+        return max(budget.spot_openable(), 1) if may_be_spot(group.requirements) else PLENTY
+
+    def opened(self, lane: Lane, group: Group, claims: int) -> None:
+        """Reckon with claims of a group that were opened: reservations and the share of spot."""
+        if lane.reserved:
+            self.reservations.take(group, claims)
+        budget = self.budgets[lane.pool.metadata.name]
+        budget.count(claims, steady=not may_be_spot(group.requirements))
+
+    def _within_limits(self, lane: Lane, requirements: Requirements, want: Want) -> Group | Kind:
+        budget = self.budgets[lane.pool.metadata.name]
         allowed = self.allowed_rows(lane, want)
         if not len(budget.columns):
             return self._holding_group(lane, requirements, allowed, want)
@@ -67,6 +107,22 @@ class Openings:
             unlimited = self._holding_group(lane, requirements, allowed, want)
             return group if isinstance(unlimited, Kind) else Kind.LIMITS
         return group
+
+    def start(self, lane: Lane, want: Want) -> Group | Kind:
+        """As `entry`, whatever the pod's size."""
+        requirements = self._joined(lane, want)
+        if isinstance(requirements, Kind):
+            return requirements
+        budget = self.budgets[lane.pool.metadata.name]
+        if budget.nodes_left < 1:
+            return Kind.NODES
+        allowed = self.allowed_rows(lane, want)
+        within = allowed & budget.allowed(lane.table.capacity)[lane.table.row_type] if len(budget.columns) else allowed
+        group = self.open.groups.get(lane, requirements, within)
+        if len(group.rows):
+            return group
+        unlimited = self.open.groups.get(lane, requirements, allowed)
+        return Kind.LIMITS if len(unlimited.rows) else Kind.TYPES
 
     def _holding_group(self, lane: Lane, requirements: Requirements, allowed: Bools, want: Want) -> Group | Kind:
         empty = np.zeros((1, len(want.requests)), np.int64)

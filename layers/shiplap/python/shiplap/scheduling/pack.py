@@ -45,8 +45,17 @@ class Packer:
     """One run over all classes, in the order given to `run`."""
 
     def __init__(
-        self, lanes: Sequence[Lane], nodes: NodeTable, axis: Axis, ground: Ground, *, best_effort: bool
+        self,
+        lanes: Sequence[Lane],
+        nodes: NodeTable,
+        axis: Axis,
+        ground: Ground,
+        *,
+        best_effort: bool,
+        strictly_reserved: bool = False,
     ) -> None:
+        """With `strictly_reserved` pods wait for a reservation whose last instances this plan takes."""
+        self._strictly_reserved = strictly_reserved
         self.nodes = nodes.copy()
         self.axis = axis
         self.open = OpenClaims(len(axis))
@@ -66,6 +75,7 @@ class Packer:
             # Claims that were filled further may need less of a limit, so that another round can place more.
             before = number
             waiting = [(item, left) for item, pods in waiting if (left := self._place(item, pods))]
+        self.openings.reservations.settle()
         unplaced = {item.index: left for item, left in waiting}
         return Packing(self.open.claims, self.open.used, self.nodes, unplaced, self.openings, self._wants, self._ledger)
 
@@ -180,20 +190,24 @@ class Packer:
         if bounds is not None and not bounds.new:
             return pods
         skipped: list[Refusal] = []
-        for lane in self.openings.lanes:
+        lanes, place = self.openings.lanes, 0
+        while pods and place < len(lanes):
+            lane = lanes[place]
             budget = self.openings.budgets[lane.pool.metadata.name]
-            while pods:
-                entry = self.openings.entry(lane, want)
-                if isinstance(entry, Kind):
-                    entry = self.openings.make_way(lane, want, entry)
-                if isinstance(entry, Kind):
-                    skipped.append(Refusal(lane, entry, want, budget.left.copy()))
+            entry = self.openings.entry(lane, want)
+            if isinstance(entry, Kind):
+                entry = self.openings.make_way(lane, want, entry)
+            if isinstance(entry, Kind):
+                skipped.append(Refusal(lane, entry, want, budget.left.copy()))
+                if entry is Kind.RESERVED and self._strictly_reserved:
                     break
-                pods = self._open(lane, entry, want, pods, tuple(skipped), bounds)
-                if bounds is not None and bounds.single:
-                    return pods
-            if not pods:
+                place += 1
+                continue
+            pods = self._open(lane, entry, want, pods, tuple(skipped), bounds)
+            if bounds is not None and bounds.single:
                 break
+            if lane.steady:  # which makes room for spot again
+                place, skipped = 0, []
         return pods
 
     def _open(
@@ -215,7 +229,8 @@ class Packer:
         if bounds is not None:
             each = min(each, bounds.new)
         alone = bounds is not None and bounds.single
-        claims = 1 if estimates(group) or alone else min(-(-len(pods) // each), max(budget.openable(charge), 1))
+        most = min(max(budget.openable(charge), 1), self.openings.openable(lane, group))
+        claims = 1 if estimates(group) or alone else min(-(-len(pods) // each), most)
         for _ in range(claims):
             place = self.open.open(group, charge, skipped)
             self.openings.take_estimates(group, place)
@@ -223,6 +238,7 @@ class Packer:
             self._ledger.record(want.item, place, len(pods[:each]), claim=True)
             pods = pods[each:]
         budget.charge(charge, claims)
+        self.openings.opened(lane, group, claims)
         return pods
 
     def _keep_promises(self, classes: Sequence[PodClass]) -> set[int]:

@@ -14,12 +14,13 @@ class _Part(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class LaunchChoice(_Part, frozen=True):
-    """The cheapest available offering of the claim; price in USD per hour."""
+    """The cheapest available offering of the claim; price in USD per hour. `reservation_id` when it is reserved."""
 
     instance_type: str
     zone: str
     capacity_type: str
     price: float
+    reservation_id: str = ""
 
 
 class PlannedClaim(_Part, frozen=True, kw_only=True):

@@ -50,7 +50,11 @@ def _pack(snapshot: Snapshot, world: World, plannable: list[PodClass]) -> Packin
 
 def _run(snapshot: Snapshot, world: World, ordered: list[PodClass]) -> Packing:
     best_effort = snapshot.settings.min_values_policy == "BestEffort"
-    return Packer(world.lanes, world.nodes, world.axis, world.ground, best_effort=best_effort).run(ordered)
+    strict = snapshot.settings.reserved_policy == "Strict"
+    packer = Packer(
+        world.lanes, world.nodes, world.axis, world.ground, best_effort=best_effort, strictly_reserved=strict
+    )
+    return packer.run(ordered)
 
 
 def _fits_alone(snapshot: Snapshot, world: World, item: PodClass) -> bool:

@@ -17,6 +17,7 @@ from shiplap.kubernetes.requirements import Requirements
 from shiplap.kubernetes.taints import is_ephemeral
 from shiplap.kubernetes.timestamps import epoch
 from shiplap.scheduling.lanes import Lane
+from shiplap.scheduling.reservations import held_by
 from shiplap.scheduling.resources import Ints
 from shiplap.scheduling.universe import careful_allocatable
 from shiplap.scheduling.volumes import Attachments
@@ -102,7 +103,7 @@ def rooms_of(
         now: epoch seconds.
         lanes: of all NodePools; a claim in flight is reckoned as its lane would open it now.
     """
-    known = {(lane.tier.pool, lane.tier.index): lane for lane in lanes}
+    known = {(lane.tier.pool, lane.tier.index, lane.reserved): lane for lane in reversed(lanes)}
     of_pool = {lane.tier.pool: lane for lane in lanes}
     rooms = []
     for node in nodes:
@@ -113,7 +114,9 @@ def rooms_of(
             rooms.append(room)
     rooms.sort(key=lambda room: (not room.initialized, room.name))
     return rooms + [
-        _room_of_claim(claim, known.get((claim.node_pool, claim.tier))) for claim in waiting if claim.state in IN_FLIGHT
+        _room_of_claim(claim, known.get((claim.node_pool, claim.tier, bool(held_by(claim)))))
+        for claim in waiting
+        if claim.state in IN_FLIGHT
     ]
 
 

@@ -29,7 +29,8 @@ class SchedulingSettings(msgspec.Struct, frozen=True, omit_defaults=True):
     `max_instance_types` caps a claim's launch list; `improve_s` is the time budget of the cost search (0: first-fit
     decreasing only); `explore` allows claims that rely on estimates nobody has verified yet; `autoscaler_hold_s` is how
     long a pod is left alone after Cluster Autoscaler launched a node for it; `default_spread` are the spread
-    constraints of pods that have none, their selectors still open.
+    constraints of pods that have none, their selectors still open. `reserved_policy` Strict|Fallback: whether pods wait
+    for the next decision when this one gives away the last instances of a reservation they could use.
     """
 
     preference_policy: str = "Respect"
@@ -39,6 +40,7 @@ class SchedulingSettings(msgspec.Struct, frozen=True, omit_defaults=True):
     explore: bool = True
     autoscaler_hold_s: float = 600.0
     default_spread: tuple[TopologySpreadConstraint, ...] = ()
+    reserved_policy: str = "Strict"
 
 
 class ClusterView(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -11,12 +11,13 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 import numpy as np
 
-from shiplap.instances.types import InstanceType, pilot_key
+from shiplap.instances.types import InstanceType, Offering, pilot_key
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.requirements import Requirement, Requirements
 from shiplap.scheduling.resources import Axis, Bools, Floats, Ints
 
-_OFFERING_KEYS = frozenset({labels.ZONE, labels.ZONE_ID, labels.CAPACITY_TYPE})
+_RESERVATION_KEYS = (labels.RESERVATION_ID, labels.RESERVATION_TYPE, labels.RESERVATION_INTERRUPTIBLE)
+_OFFERING_KEYS = frozenset({labels.ZONE, labels.ZONE_ID, labels.CAPACITY_TYPE, *_RESERVATION_KEYS})
 
 _ACCELERATORS = (
     "nvidia.com/gpu",
@@ -46,7 +47,8 @@ class TypeTable:
 
     A type has one row, or two while it is unverified: the careful row everybody may count on, and an estimate row that
     one claim may. Arrays over rows: `row_type`, `row_estimate`, `allocatable` [rows, resources]; over types: `capacity`
-    [types, resources], which limits are charged with.
+    [types, resources], which limits are charged with. `capacity_types` and `reservations` name the columns of `prices`
+    and `sold` [types, zones, columns]; `units` is what each reservation has left.
     """
 
     def __init__(
@@ -98,10 +100,15 @@ class TypeTable:
     def _compile_offerings(self) -> None:
         self.zones = tuple(sorted({o.zone for item in self.types for o in item.offerings}))
         # Spot before on-demand: at equal prices the first is the choice, and spot is what a launch asks for.
-        kinds = {offering.capacity_type for item in self.types for offering in item.offerings}
-        self.capacity_types = tuple(sorted(kinds, reverse=True))
+        # Every reservation is a column of its own, so that a requirement can choose it like a capacity type.
+        columns = sorted({(o.capacity_type, o.reservation_id) for item in self.types for o in item.offerings})
+        columns.sort(key=lambda column: column[0], reverse=True)
+        self.capacity_types = tuple(kind for kind, _ in columns)
+        self.reservations = tuple(reservation for _, reservation in columns)
+        self.marks: list[dict[str, str]] = [{} for _ in columns]
+        self.units: dict[str, int] = {}
         zone_of = {zone: place for place, zone in enumerate(self.zones)}
-        kind_of = {kind: place for place, kind in enumerate(self.capacity_types)}
+        kind_of = {column: place for place, column in enumerate(columns)}
         shape = (len(self.types), len(self.zones), len(self.capacity_types))
         self.prices: Floats = np.full(shape, np.inf)
         self.sold: Bools = np.zeros(shape, np.bool_)
@@ -110,12 +117,22 @@ class TypeTable:
         prices, sold = self.prices.reshape(-1), self.sold.reshape(-1)
         for place, item in enumerate(self.types):
             for offering in item.offerings:
-                cell = (place * width + zone_of[offering.zone]) * depth + kind_of[offering.capacity_type]
+                column = kind_of[offering.capacity_type, offering.reservation_id]
+                cell = (place * width + zone_of[offering.zone]) * depth + column
                 sold[cell] = True
+                if self.reservations[column]:
+                    self._count(offering, column)
                 if offering.available and offering.price < prices[cell]:
                     prices[cell] = offering.price
                 if offering.zone_id:
                     self.zone_ids[offering.zone] = offering.zone_id
+
+    def _count(self, offering: Offering, column: int) -> None:
+        """Note a reservation: what several offerings say it has left is the least of them, as they share it."""
+        self.marks[column] = offering.reservation_labels
+        if offering.available:
+            left = offering.reservation_capacity
+            self.units[offering.reservation_id] = min(left, self.units.get(offering.reservation_id, left))
 
     def values_of(self, key: str) -> frozenset[str]:
         """All values that a label takes in this catalogue."""
@@ -127,6 +144,8 @@ class TypeTable:
             return frozenset(self.capacity_types)
         if key == labels.INSTANCE_TYPE:
             return frozenset(self.names)
+        if key in _RESERVATION_KEYS:
+            return frozenset(marks[key] for marks in self.marks if key in marks)
         return frozenset(
             value for known in self._labels if key in known and not known[key].complement for value in known[key].values
         )
@@ -213,7 +232,15 @@ class TypeTable:
             ],
             np.bool_,
         )
-        kind_ok = np.array([_allows(wanted, labels.CAPACITY_TYPE, kind) for kind in self.capacity_types], np.bool_)
+        named = [key for key in _RESERVATION_KEYS if key in wanted]
+        kind_ok = np.array(
+            [
+                _allows(wanted, labels.CAPACITY_TYPE, kind)
+                and all(_allows(wanted, key, marks.get(key)) for key in named)
+                for kind, marks in zip(self.capacity_types, self.marks, strict=True)
+            ],
+            np.bool_,
+        )
         return zone_ok[None, :, None] & kind_ok[None, None, :]
 
 

@@ -21,6 +21,7 @@ from shiplap.scheduling.lanes import Catalogue, Lane, lanes_of, usable
 from shiplap.scheduling.ledger import NO_GROUND, Ground, ground_of
 from shiplap.scheduling.limits import NODES, Budget
 from shiplap.scheduling.nodes import NodeTable
+from shiplap.scheduling.reservations import units_left
 from shiplap.scheduling.resources import Axis, Ints
 from shiplap.scheduling.rooms import Room, leaving, pair, rooms_of
 from shiplap.scheduling.snapshot import NodeClassCatalog, Snapshot
@@ -68,7 +69,8 @@ def compile_world(snapshot: Snapshot) -> World:
     tables = {name: catalogue.table for name, catalogue in catalogues.items()}
     budgets = {pool.metadata.name: Budget(pool.spec.limits, axis) for pool in pools}
     _charge_existing(budgets, tables, [node for node in view.nodes if node.metadata.name not in gone], paired, waiting)
-    lanes = lanes_of(pools, catalogues, daemons, budgets)
+    units = units_left(tables.values(), waiting, snapshot.now)
+    lanes = lanes_of(pools, catalogues, daemons, budgets, units)
     rooms = rooms_of(view.nodes, paired, waiting, _on_nodes(sorted_pods), snapshot.now, lanes)
     if storage is not None:
         for room in rooms:

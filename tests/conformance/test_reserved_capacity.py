@@ -1,0 +1,202 @@
+"""Capacity reservations: counted exactly, used first, and never promised twice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from shiplap.api.nodeclaim import ClaimState
+from shiplap.instances.types import InstanceType, Offering
+from shiplap.kubernetes import labels
+from tests.conformance.catalogues import Z1, Z2, fake_type
+from tests.conformance.given import given, in_flight, pod, pods, pool, rule, wanted
+
+ON_DEMAND_ONLY = (("on-demand", Z1), ("on-demand", Z2))
+APART: dict[str, Any] = {
+    "metadata": {"labels": {"app": "web"}},
+    "spec": {
+        "affinity": {
+            "podAntiAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": [
+                    {"topologyKey": labels.HOSTNAME, "labelSelector": {"matchLabels": {"app": "web"}}}
+                ]
+            }
+        }
+    },
+}
+"""Each pod of these on a node of its own."""
+
+
+def held(name: str, left: int, *, price: float = 0.00001, zone: str = Z1, kind: str = "default") -> Offering:
+    return Offering(zone, "reserved", price, reservation_id=name, reservation_capacity=left, reservation_type=kind)
+
+
+def sold(name: str, *reserved: Offering, cpu: str = "4") -> InstanceType:
+    plain = fake_type(name, offerings=ON_DEMAND_ONLY, cpu=cpu, memory=f"{2 * int(cpu)}Gi", pods="50")
+    return msgspec.structs.replace(plain, offerings=(*plain.offerings, *reserved))
+
+
+def reservations(claim: Any) -> tuple[str, ...]:
+    entry = wanted(claim, labels.RESERVATION_ID)
+    return entry.values if entry is not None else ()
+
+
+def test_reserved_capacity_comes_first_and_is_labelled() -> None:
+    plan = given(pod(cpu="1"), types=[sold("small"), sold("large", held("cr-1", 1), cpu="16")])
+    assert plan.claim.launch.capacity_type == "reserved"
+    assert plan.claim.launch.reservation_id == "cr-1"
+    assert plan.claim.launch.instance_type == "large"
+    assert plan.claim.labels[labels.CAPACITY_TYPE] == "reserved"
+    assert plan.claim.labels[labels.RESERVATION_ID] == "cr-1"
+    assert plan.claim.labels[labels.RESERVATION_TYPE] == "default"
+    assert plan.claim.labels[labels.RESERVATION_INTERRUPTIBLE] == "false"
+    assert plan.plan.hourly < 0.001
+
+
+def test_no_more_claims_than_a_reservation_has_left() -> None:
+    plan = given(*pods(5, cpu="1", **APART), types=[sold("only", held("cr-1", 3))], reserved_policy="Fallback")
+    kinds = sorted(claim.launch.capacity_type for claim in plan.claims)
+    assert kinds == ["on-demand", "on-demand", "reserved", "reserved", "reserved"]
+    assert all("reserved" in claim.reasons[0] for claim in plan.claims if claim.launch.capacity_type == "on-demand")
+
+
+def test_strictly_pods_wait_for_what_this_plan_gives_away() -> None:
+    plan = given(*pods(3, cpu="1", **APART), types=[sold("only", held("cr-1", 2))])
+    assert [claim.launch.capacity_type for claim in plan.claims] == ["reserved", "reserved"]
+    assert "last instances of its capacity reservations" in plan.plan.unschedulable[0].message
+    later = given(
+        *pods(3, cpu="1", **APART),
+        types=[sold("only", held("cr-1", 2))],
+        claims=[in_flight(claim) for claim in plan.claims],
+    )
+    assert later.claim.launch.capacity_type == "on-demand"
+
+
+@pytest.mark.parametrize(
+    ("state", "changed_at", "kind"),
+    [
+        (ClaimState.PLANNED, 0.0, "on-demand"),
+        (ClaimState.LAUNCHING, 0.0, "on-demand"),
+        (ClaimState.LAUNCHED, 999_990.0, "on-demand"),
+        (ClaimState.LAUNCHED, 999_000.0, "reserved"),  # by now EC2 counts it itself
+    ],
+)
+def test_claims_in_flight_hold_their_instance(state: ClaimState, changed_at: float, kind: str) -> None:
+    types = [sold("only", held("cr-1", 1))]
+    first = given(pod("first", cpu="1", **APART), types=types)
+    claim = in_flight(first.claim, state=state, changed_at=changed_at)
+    both = [pod(name, cpu="1", **APART) for name in ("first", "second")]
+    second = given(*both, types=types, claims=[claim], now=1_000_000.0)
+    assert second.claim_of("second").launch.capacity_type == kind
+
+
+@pytest.mark.parametrize("policy", ["Strict", "Fallback"])
+def test_159_a_reservation_shared_by_pools_is_counted_once(policy: str) -> None:
+    pools = [pool("one", labels={"team": "one"}), pool("two", labels={"team": "two"})]
+    waiting = [
+        pod(f"{team}-{number}", cpu="1", selector={"team": team}, **APART)
+        for team in ("one", "two")
+        for number in (1, 2)
+    ]
+    plan = given(*waiting, pools=pools, types=[sold("only", held("cr-1", 3))], reserved_policy=policy)
+    assert sum(claim.launch.capacity_type == "reserved" for claim in plan.claims) == 3
+    assert len(plan.claims) == (3 if policy == "Strict" else 4)
+
+
+def test_159_distinct_reservations_in_two_pools_are_counted_apart() -> None:
+    pools = [
+        pool("one", rule(labels.RESERVATION_ID, "In", "cr-1"), labels={"team": "one"}),
+        pool("two", rule(labels.RESERVATION_ID, "In", "cr-2"), labels={"team": "two"}),
+    ]
+    waiting = [
+        pod(f"{team}-{number}", cpu="1", selector={"team": team}, **APART)
+        for team in ("one", "two")
+        for number in (1, 2)
+    ]
+    types = [sold("only", held("cr-1", 2), held("cr-2", 2, zone=Z2))]
+    plan = given(*waiting, pools=pools, types=types)
+    assert sorted((claim.node_pool, reservations(claim)) for claim in plan.claims) == [
+        ("one", ("cr-1",)),
+        ("one", ("cr-1",)),
+        ("two", ("cr-2",)),
+        ("two", ("cr-2",)),
+    ]
+
+
+def test_159_both_reservations_of_a_type_are_listed_until_one_is_ruled_out() -> None:
+    types = [sold("only", held("cr-1", 1), held("cr-2", 1, zone=Z2))]
+    assert reservations(given(pod(cpu="1"), types=types).claim) == ("cr-1", "cr-2")
+    zonal = given(pod(cpu="1", selector={labels.ZONE: Z2}), types=types).claim
+    assert reservations(zonal) == ("cr-2",)
+    both = given(*pods(2, cpu="1", **APART), types=types)
+    assert sorted(map(reservations, both.claims)) == [("cr-1",), ("cr-2",)]
+
+
+def test_161_pods_on_one_reserved_node_use_one_instance() -> None:
+    plan = given(*pods(2, cpu="1"), types=[sold("only", held("cr-1", 1))])
+    assert plan.scheduled
+    assert plan.claim.launch.capacity_type == "reserved"
+    more = given(*pods(2, cpu="1"), *pods(2, "more", cpu="1"), types=[sold("only", held("cr-1", 1), cpu="8")])
+    assert more.scheduled
+    assert more.claim.launch.capacity_type == "reserved"
+
+
+def test_a_large_reservation_is_filled_and_a_small_load_moves_to_the_small_one() -> None:
+    types = [sold("small", held("cr-s", 1, price=0.000001)), sold("large", held("cr-l", 1), cpu="16")]
+    assert reservations(given(pod(cpu="1"), types=types).claim) == ("cr-s",)
+    plan = given(*pods(12, cpu="1"), types=types)
+    assert reservations(plan.claim) == ("cr-l",)
+
+
+def test_a_pod_may_choose_its_reservation_or_stay_off_them() -> None:
+    types = [sold("only", held("cr-1", 5), held("cr-2", 5, zone=Z2, kind="capacity-block"))]
+    assert reservations(given(pod(cpu="1", selector={labels.RESERVATION_ID: "cr-2"}), types=types).claim) == ("cr-2",)
+    block = given(pod(cpu="1", selector={labels.RESERVATION_TYPE: "capacity-block"}), types=types).claim
+    assert reservations(block) == ("cr-2",)
+    off = given(pod(cpu="1", selector={labels.CAPACITY_TYPE: "on-demand"}), types=types).claim
+    assert off.launch.capacity_type == "on-demand"
+    assert not reservations(off)
+    absent = given(pod(cpu="1", selector={labels.RESERVATION_ID: "cr-9"}), types=types)
+    assert not absent.claims
+
+
+def test_default_and_block_are_never_mixed_in_one_claim() -> None:
+    types = [sold("only", held("cr-1", 5), held("cr-2", 5, zone=Z2, kind="capacity-block"))]
+    assert len(reservations(given(pod(cpu="1"), types=types).claim)) == 1
+
+
+def test_a_pool_of_reserved_capacity_alone_launches_nothing_else() -> None:
+    reserved_only = pool("default", rule(labels.CAPACITY_TYPE, "In", "reserved"))
+    plan = given(
+        *pods(2, cpu="1", **APART),
+        pools=[reserved_only],
+        types=[sold("only", held("cr-1", 1))],
+        reserved_policy="Fallback",
+    )
+    assert [claim.launch.capacity_type for claim in plan.claims] == ["reserved"]
+    empty = given(pod(cpu="1"), pools=[reserved_only], types=[sold("only", held("cr-1", 0))])
+    assert not empty.claims
+
+
+def test_min_values_do_not_keep_a_pool_off_its_reservation() -> None:
+    many = pool("default", rule(labels.INSTANCE_TYPE, "Exists", min_values=2))
+    types = [sold("one", held("cr-1", 1)), sold("two")]
+    plan = given(*pods(2, cpu="1", **APART), pools=[many], types=types, reserved_policy="Fallback")
+    assert sorted(claim.launch.capacity_type for claim in plan.claims) == ["on-demand", "reserved"]
+    assert sorted(len(claim.instance_types) for claim in plan.claims) == [1, 2]
+
+
+def test_a_heavier_pool_goes_before_the_reservations_of_a_lighter_one() -> None:
+    pools = [pool("heavy", rule(labels.CAPACITY_TYPE, "In", "on-demand"), weight=10), pool("light")]
+    plan = given(pod(cpu="1"), pools=pools, types=[sold("only", held("cr-1", 1))])
+    assert plan.claim.node_pool == "heavy"
+
+
+def test_order_of_input_does_not_matter() -> None:
+    types = [sold("small", held("cr-s", 2, price=0.000001)), sold("large", held("cr-l", 1), held("cr-m", 2), cpu="16")]
+    waiting = [*pods(7, cpu="3"), *pods(3, "tiny", cpu="1"), *pods(2, "apart", cpu="2", **APART)]
+    one = given(*waiting, types=types).plan
+    other = given(*reversed(waiting), types=list(reversed(types))).plan
+    assert msgspec.json.encode(one) == msgspec.json.encode(other)
