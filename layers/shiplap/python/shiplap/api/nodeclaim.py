@@ -38,8 +38,11 @@ IN_FLIGHT = frozenset({ClaimState.PLANNED, ClaimState.LAUNCHING, ClaimState.LAUN
 A Registered claim has a Node, which may still lack extended resources and carry startup taints.
 """
 
-LEAVING = frozenset({ClaimState.DRAINING, ClaimState.TERMINATING})
-"""States of claims whose node is on its way out: its room is gone and its pods need another."""
+LEAVING = frozenset({ClaimState.DISRUPTING, ClaimState.DRAINING, ClaimState.TERMINATING})
+"""States of claims whose node is on its way out: its room is gone and its pods need another.
+
+A Disrupting one may still come back; until then the replacement that is being launched holds room for its pods.
+"""
 
 UNSETTLED = IN_FLIGHT | LEAVING
 """States of which planning must know: the Node alone, if there is one, would tell it the wrong thing."""
@@ -76,9 +79,9 @@ class NodeClaim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `instance_types` is the launch list, cheapest first; `relies_on_estimate` are those of it whose unverified estimate,
     not only the careful bound, is needed for `requests` to fit. `allocatable` is what the plan counted on for the type
-    that was launched (before launch: the smallest over the list). `token` makes the launch idempotent; claims that share
-    it are launched by one request, and `together` is how many instances that asks for. `cordoned` says
-    why the node takes no more pods although nothing drives those it has away; empty when it takes them.
+    that was launched (before launch: the smallest over the list). `token` makes the launch idempotent; claims that
+    share it are launched by one request, and `together` is how many instances that asks for. `cordoned` says why the
+    node takes no more pods although nothing drives those it has away; empty when it takes them.
     """
 
     cluster: str

@@ -19,7 +19,6 @@ from shiplap.scheduling.rooms import pair
 
 _DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 _STAYING = ("DaemonSet", "Node")
-_GOING = frozenset({ClaimState.DISRUPTING}) | LEAVING
 
 
 class Candidate(msgspec.Struct, frozen=True, eq=False):
@@ -124,7 +123,7 @@ def survey(snapshot: DisruptionSnapshot, market: Market, guards: Guards, nominat
         node.metadata.name
         for node in view.nodes
         if node.metadata.deletion_timestamp
-        or ((claim := paired.get(node.metadata.name)) is not None and claim.state in _GOING)
+        or ((claim := paired.get(node.metadata.name)) is not None and claim.state in LEAVING)
     )
     return Survey(tuple(candidates), excluded, going)
 
@@ -152,10 +151,10 @@ def _excluded(node: Node, claim: NodeClaim | None, pool: NodePool | None, busy: 
         return "has no NodeClaim: it is left alone"
     if pool is None:
         return f"NodePool {meta.labels.get(labels.NODE_POOL, '')!r} is not known: the node is left alone"
-    if meta.deletion_timestamp or claim.state in LEAVING:
-        return "is being deleted"
     if busy or claim.state is ClaimState.DISRUPTING:
         return "is part of a disruption command under way"
+    if meta.deletion_timestamp or claim.state in LEAVING:
+        return "is being deleted"
     if meta.labels.get(labels.INITIALIZED) != "true":
         return "is not initialized"
     if meta.annotations.get(labels.DO_NOT_DISRUPT) == "true":

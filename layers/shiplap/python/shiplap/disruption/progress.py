@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from shiplap.api.nodeclaim import FINAL, LEAVING, ClaimState, NodeClaim
+from shiplap.api.nodeclaim import FINAL, ClaimState, NodeClaim
 from shiplap.disruption.commands import Method, Reason
 from shiplap.errors import ConditionFailed
 
@@ -32,6 +32,9 @@ class CommandState(StrEnum):
     DONE = "Done"
     UNDONE = "Undone"
 
+
+_GOING = frozenset({ClaimState.DRAINING, ClaimState.TERMINATING})
+"""States of nodes that nothing brings back."""
 
 OVER = frozenset({CommandState.DONE, CommandState.UNDONE})
 
@@ -97,7 +100,7 @@ def next_step(command: Command, claims: Mapping[str, NodeClaim], now: float) -> 
     """
     if command.state is CommandState.REMOVING:
         return _remove(command, claims)
-    staying = [name for name in command.targets if not _is_over(claims.get(name)) and claims[name].state not in LEAVING]
+    staying = [name for name in command.targets if not _is_over(claims.get(name)) and claims[name].state not in _GOING]
     if not staying:
         return Step(CommandState.DONE, why="its nodes left on their own")
     failed = [name for name in command.replacements if _is_over(claims.get(name))]
@@ -116,7 +119,7 @@ def _remove(command: Command, claims: Mapping[str, NodeClaim]) -> Step:
     left = [name for name in command.targets if not _is_over(claims.get(name))]
     if not left:
         return Step(CommandState.DONE)
-    return Step(CommandState.REMOVING, _to(left, claims, ClaimState.DRAINING, but=LEAVING))
+    return Step(CommandState.REMOVING, _to(left, claims, ClaimState.DRAINING, but=_GOING))
 
 
 def _undo(staying: list[str], claims: Mapping[str, NodeClaim], why: str) -> Step:
