@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from enum import StrEnum
@@ -32,7 +33,7 @@ def emit(value: object, output: Format, table: Callable[[], RenderableType]) -> 
         sys.stdout.write(msgspec.yaml.encode(msgspec.to_builtins(value)).decode())
     else:
         console = Console()
-        if not console.is_terminal:
+        if not console.is_terminal and "COLUMNS" not in os.environ:
             console = Console(width=160)
         console.print(table())
 

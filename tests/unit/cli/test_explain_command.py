@@ -1,0 +1,196 @@
+"""`shiplap explain` from the outside: one pod's account from files or a flight record, as table, JSON and YAML."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from shiplap.cli.main import run
+from shiplap.cli.sources import Sources, snapshot_of
+from shiplap.scheduling.planner import plan
+from shiplap.scheduling.record import Record, encode
+from tests.unit.cli.test_plan_command import CATALOG, POOL, pod
+
+ZONE = "topology.kubernetes.io/zone"
+HERE = {
+    "apiVersion": "v1",
+    "kind": "Node",
+    "metadata": {"name": "here", "labels": {ZONE: "z1"}},
+    "status": {"allocatable": {"cpu": "500m", "memory": "1Gi", "pods": "3"}},
+}
+CORDONED = {**HERE, "metadata": {"name": "closed"}, "spec": {"unschedulable": True}}
+
+
+def named(pool: str, weight: int, **taint: str) -> dict[str, Any]:
+    other: dict[str, Any] = json.loads(json.dumps(POOL))
+    other["metadata"]["name"] = pool
+    other["spec"]["weight"] = weight
+    other["spec"]["template"]["spec"]["taints"] = [taint]
+    return other
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    gpu = named("gpu", 10, key="gpu", value="yes", effect="NoSchedule")
+    (tmp_path / "pools.json").write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": [POOL, gpu]}))
+    (tmp_path / "catalog.json").write_text(json.dumps(CATALOG))
+    elsewhere = pod("elsewhere", "1", nodeSelector={ZONE: "z9"})
+    gated = pod("gated", "1", schedulingGates=[{"name": "wait"}])
+    running = pod("running", "100m", nodeName="here")
+    objects = [pod("one", "1"), pod("two", "1"), pod("huge", "8"), elsewhere, gated, running, HERE, CORDONED]
+    (tmp_path / "state.json").write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": objects}))
+    return tmp_path
+
+
+def from_files(files: Path) -> list[str]:
+    state, pools, catalog = (str(files / name) for name in ("state.json", "pools.json", "catalog.json"))
+    asked = ["--cluster-state", state, "--manifests", pools, "--catalog", catalog]
+    return [*asked, "--now", "2026-01-31T12:00:00Z"]
+
+
+def explained(files: Path, name: str, capsys: pytest.CaptureFixture[str], code: int = 0) -> dict[str, Any]:
+    assert run(["explain", "pod", name, *from_files(files), "-o", "json"]) == code
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_a_pod_with_a_place(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    account = explained(files, "web/one", capsys)
+    assert (account["state"], account["message"], account["changes"]) == ("placed", "", [])
+    assert account["asked"]["requests"] == {"cpu": "1", "pods": "1"}
+    assert account["asked"]["alike"] == 2
+    assert account["home"]["kind"] == "claim"
+    assert account["home"]["sharedWith"] == ["web/two"]
+    assert account["home"]["launch"]["instanceType"] == "large"
+    why = account["home"]["account"]
+    assert why["skipped"] == ["pool gpu: did not tolerate taint gpu=yes:NoSchedule"]
+    assert why["types"] == "of 2 types 2 meet the requirements, 1 of them hold the pods (large)"
+    assert why["price"] == "large on-demand in z1 at $0.4000/h is the only offering"
+    assert why["cheaper"] == ["small at $0.1000/h: cpu short by 100m"]
+    assert [(lane["lane"], lane["verdict"]) for lane in account["lanes"]] == [
+        ("pool gpu", "taint"),
+        ("pool default", "used"),
+    ]
+
+
+def test_a_pod_without_a_place_and_what_would_change_it(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    account = explained(files, "web/huge", capsys, code=1)
+    assert account["state"] == "unschedulable"
+    assert account["nearest"] == {"instanceType": "large", "nodePool": "default", "resource": "cpu", "short": 100}
+    best = account["changes"][0]
+    assert best["changes"] == ["request 7900m cpu instead of 8"]
+    assert best["place"] == "large on-demand in z1 of pool default, $0.4000/h"
+    assert {group["verdict"]: group["examples"] for group in account["nodes"]} == {
+        "is cordoned": ["closed"],
+        "short of cpu (cpu by 7600m)": ["here"],
+    }
+
+
+def test_the_page_for_people_fits_eighty_columns(
+    files: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for columns in (80, 200):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        assert run(["explain", "pod", "web/elsewhere", *from_files(files)]) == 1
+        page = capsys.readouterr().out
+        assert max(map(len, page.splitlines())) <= columns
+        for words in (
+            "web/elsewhere is unschedulable",
+            "smallest change: do not ask for topology.kubernetes.io/zone In [z9] → large on-demand in z1",
+            "selects topology.kubernetes.io/zone In [z9]",
+            "is cordoned",
+        ):
+            assert words in " ".join(page.split()), page
+
+
+def test_the_page_of_a_plan_fits_them_too(
+    files: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for columns in (80, 200):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        assert run(["plan", *from_files(files)]) == 1
+        page = capsys.readouterr().out
+        assert max(map(len, page.splitlines())) <= columns
+        words = " ".join(page.split())
+        assert "because pool gpu: did not tolerate taint gpu=yes:NoSchedule" in words
+        assert "not small at $0.1000/h: cpu short by" in words
+
+
+def test_yaml_says_the_same(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    as_json = explained(files, "web/huge", capsys, code=1)
+    run(["explain", "pod", "web/huge", *from_files(files), "-o", "yaml"])
+    assert yaml.safe_load(capsys.readouterr().out) == as_json
+
+
+@pytest.mark.parametrize(
+    ("name", "state", "words"),
+    [("web/gated", "ignored", "scheduling gate wait"), ("web/running", "running", "runs on node here")],
+)
+def test_pods_that_are_not_planned(
+    files: Path, capsys: pytest.CaptureFixture[str], name: str, state: str, words: str
+) -> None:
+    account = explained(files, name, capsys)
+    assert account["state"] == state
+    assert words in account["message"]
+
+
+def test_a_flight_record_gives_the_same_account(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    expected = explained(files, "web/huge", capsys, code=1)
+    sources = Sources(
+        cluster_state=[files / "state.json"],
+        manifests=[files / "pools.json"],
+        catalog=files / "catalog.json",
+        now="2026-01-31T12:00:00Z",
+    )
+    snapshot = snapshot_of(sources)
+    (files / "record").write_bytes(encode(Record(snapshot, plan(snapshot))))
+    assert run(["explain", "pod", "web/huge", "--record", str(files / "record"), "-o", "json"]) == 1
+    assert json.loads(capsys.readouterr().out) == expected
+
+
+def test_a_claim_is_explained(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    name = explained(files, "web/one", capsys)["home"]["name"]
+    assert run(["explain", "claim", name, *from_files(files), "-o", "json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["claim"]["name"] == name
+    assert answer["account"]["cheaper"] == ["small at $0.1000/h: cpu short by 100m"]
+    assert run(["explain", "claim", name, *from_files(files)]) == 0
+    assert "the only offering" in capsys.readouterr().out
+
+
+WRONG: dict[str, tuple[list[str], str]] = {
+    "pod": (["pod", "web/hug"], "there is no pod web/hug in this cluster state; did you mean web/huge"),
+    "namespace": (["pod", "huge"], "there is no pod default/huge in this cluster state; did you mean web/huge"),
+    "nothing like it": (["pod", "x/q7"], "it has 6 pods"),
+    "claim": (["claim", "default-nothing"], "did you mean default-"),
+}
+
+
+@pytest.mark.parametrize(("asked", "words"), WRONG.values(), ids=WRONG.keys())
+def test_unknown_names_get_a_hint(
+    files: Path, capsys: pytest.CaptureFixture[str], asked: list[str], words: str
+) -> None:
+    assert run(["explain", *asked, *from_files(files)]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert words in said.err
+    assert said.err.count("\n") == 1
+
+
+def test_what_is_missing_or_contradicts_itself(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    record = files / "record"
+    record.write_bytes(b"no record")
+    cases = {
+        "--cluster-state: is missing": [],
+        "--manifests: is missing": ["--cluster-state", str(files / "state.json")],
+        "is a decision by itself": ["--record", str(record), "--manifests", str(files / "pools.json")],
+        "not a recorded decision": ["--record", str(record)],
+        "cannot be read: No such file or directory": ["--record", str(files / "absent")],
+    }
+    for words, more in cases.items():
+        assert run(["explain", "pod", "web/one", *more]) == 2
+        assert words in capsys.readouterr().err
