@@ -30,7 +30,7 @@ TYPES = (
 )
 GUARDED = {"app": "guarded"}
 MOST_DECISIONS = 12
-"""Within how many decisions, beside one per node, a cluster must have come to rest: a budget may allow one at a time."""
+"""Within how many decisions, beside one per node, a cluster must have come to rest: a budget may allow only one."""
 
 
 def pools(budget: str, label: str) -> list[NodePool]:
