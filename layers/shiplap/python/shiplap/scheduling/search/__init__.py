@@ -1,0 +1,1 @@
+"""The cost search: parcels filled again, cheaper, within a counted effort."""

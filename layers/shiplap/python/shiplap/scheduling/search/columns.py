@@ -1,0 +1,158 @@
+"""Column generation: which patterns a cheapest mixture of nodes consists of, if nodes could be bought in fractions.
+
+A linear program over the patterns known so far gives each kind of pod a value; patterns worth more than their node
+costs are added, until there are none. The values are smoothed towards the best ones seen, without which they swing.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from shiplap.scheduling.resources import Floats, Ints
+from shiplap.scheduling.search.effort import Effort
+from shiplap.scheduling.search.pricing import Patterns, fills, values_of
+from shiplap.scheduling.search.problem import Problem, loads
+from shiplap.scheduling.search.simplex import Covering
+
+_SMOOTH = 0.6
+_WEIGHTS = (0.0, 0.35, 0.65, 1.0)
+_ROWS = 16
+_GAIN = 1e-4
+"""A pattern is added when it is worth this part more than it costs."""
+
+
+class Pool:
+    """Patterns found so far, each once and on its cheapest row: `counts` [n, kinds], `price` [n]."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.counts: Floats = np.zeros((0, len(problem.sizes)))
+        self.price: Floats = np.zeros(0)
+        self._seen: set[bytes] = set()
+
+    def add(self, counts: Floats) -> int:
+        """Add patterns [n, kinds]; returns how many were new."""
+        fresh = []
+        for place, line in enumerate(counts.astype(np.int32)):
+            key = line.tobytes()
+            if key not in self._seen:
+                self._seen.add(key)
+                fresh.append(place)
+        row = self.problem.cheapest(counts[fresh])
+        self.counts = np.concatenate([self.counts, counts[fresh]])
+        self.price = np.concatenate([self.price, self.problem.price[row]])
+        return len(fresh)
+
+
+def totals_bound(problem: Problem, effort: Effort) -> tuple[float, Floats, Floats]:
+    """The cheapest fractional mixture of rows that covers the sum of all pods.
+
+    Returns what it costs (no filling costs less), the value of one unit of each resource, and how much of each row.
+    """
+    total = (problem.sizes * problem.demand[:, None]).sum(axis=0)
+    unit = np.where(total > 0, total, 1.0)
+    size = len(total)
+    best = problem.net.argmax(axis=0)
+    start = np.diag(problem.net.max(axis=0) / unit)
+    program = Covering(np.ones(size), start, problem.price[best].copy())
+    program.add((problem.net / unit[None, :]).T, problem.price)
+    program.solve(effort)
+    duals = np.maximum(program.duals, 0.0)
+    # Rounded values are scaled until no row is worth more than it costs, so that the bound is one.
+    worth = ((problem.net / unit[None, :]) * duals[None, :]).sum(axis=1)
+    scale = float(np.max(worth / problem.price))
+    duals = duals / max(scale, 1e-300)
+    return float(duals.sum()), duals / unit, program.solution()[size:]
+
+
+def singles(problem: Problem, demand: Floats) -> Floats:
+    """For every kind the pattern of it alone that is cheapest per pod [kinds, kinds]."""
+    room = np.full((len(problem.sizes), len(problem.price)), np.inf)
+    for r in range(problem.sizes.shape[1]):
+        size = problem.sizes[:, r]
+        wanted = size > 0
+        room[wanted] = np.minimum(room[wanted], np.floor(problem.net[None, :, r] / size[wanted, None]))
+    room = np.minimum(np.where(problem.suits, room, 0.0), np.maximum(demand, 1.0)[:, None])
+    each = np.where(room >= 1, problem.price[None, :] / np.maximum(room, 1.0), np.inf)
+    best = each.argmin(axis=1)
+    return np.diag(room[np.arange(len(best)), best])
+
+
+def start(problem: Problem, pool: Pool, demand: Floats, among: Ints) -> tuple[Covering, Ints]:
+    """A linear program over single-kind patterns and the pool's patterns `among`.
+
+    Returns it with the places in the pool of its columns behind the first ones, which are the single-kind patterns.
+    """
+    alone = singles(problem, demand)
+    program = Covering(demand, alone.copy(), problem.price[problem.cheapest(alone)])
+    program.add(pool.counts[among].T, pool.price[among])
+    return program, among
+
+
+class Generation:
+    """Column generation on one demand; leaves its patterns in the pool."""
+
+    def __init__(self, problem: Problem, pool: Pool, demand: Floats, values: Floats, effort: Effort) -> None:
+        self.problem, self.pool, self.demand, self.effort = problem, pool, demand, effort
+        self.best_values = values
+        self.bound = 0.0
+        self.program, _ = start(problem, pool, demand, np.arange(len(pool.price)))
+        self._all = np.arange(len(problem.price))
+
+    def run(self, rounds: int) -> None:
+        """At most so many rounds, or until no pattern is worth adding."""
+        eye = np.eye(len(self.demand))[self.demand >= 1]
+        none = np.zeros((1, len(self.demand)))
+        for _ in range(rounds):
+            if not self.program.solve(self.effort):
+                return
+            if not self._round(none, eye):
+                return
+
+    def _round(self, none: Floats, eye: Floats) -> bool:
+        duals = np.maximum(self.program.duals, 0.0)
+        for smooth in (_SMOOTH, 0.0):
+            values = np.round(smooth * self.best_values + (1.0 - smooth) * duals, 12)
+            plain = fills(self.problem, self.demand, values, self._all, none, _WEIGHTS, self.effort)
+            worth = values_of(plain.counts, values) / self.problem.price[plain.row]
+            rows = _best_rows(plain.row, worth, len(self._all))
+            seeded = fills(self.problem, self.demand, values, rows, eye, _WEIGHTS, self.effort)
+            most = values_of(seeded.counts, values) / self.problem.price[seeded.row]
+            self._remember(values, float(np.concatenate([np.zeros(1), worth, most]).max()))
+            if self._add(seeded, duals):
+                return True
+        return False
+
+    def _remember(self, values: Floats, worth: float) -> None:
+        bound = float((values * self.demand).sum()) / max(worth, 1e-300)
+        if bound > self.bound:
+            self.bound, self.best_values = bound, values
+
+    def _add(self, found: Patterns, duals: Floats) -> bool:
+        """Add the best pattern of each seed, as far as it pays."""
+        gain = values_of(found.counts, duals) / self.problem.price[found.row] - 1.0
+        order = np.lexsort((-gain, found.seed))
+        first = np.ones(len(order), np.bool_)
+        first[1:] = found.seed[order][1:] != found.seed[order][:-1]
+        order = order[first]
+        order = order[gain[order] > _GAIN]
+        before = len(self.pool.price)
+        if not len(order) or not self.pool.add(found.counts[order]):
+            return False
+        self.program.add(self.pool.counts[before:].T, self.pool.price[before:])
+        return True
+
+
+def _best_rows(row: Ints, worth: Floats, rows: int) -> Ints:
+    """The rows whose best pattern is worth the most, in ascending order."""
+    best = np.zeros(rows)
+    np.maximum.at(best, row, worth)
+    return np.sort(np.argsort(-best, kind="stable")[:_ROWS])
+
+
+def size_values(problem: Problem, unit_values: Floats) -> Floats:
+    """What a pod of each kind is worth by what it takes."""
+    return (problem.sizes * unit_values[None, :]).sum(axis=1)
+
+
+__all__ = ["Generation", "Pool", "loads", "singles", "size_values", "start", "totals_bound"]

@@ -1,0 +1,93 @@
+"""Many pods per node, second half: pods are dealt out to nodes that were chosen before, so that all fill up evenly."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from shiplap.scheduling.resources import Floats, Ints
+from shiplap.scheduling.search.effort import Effort
+from shiplap.scheduling.search.problem import Problem
+from shiplap.scheduling.search.split import profiles, split
+
+
+def deal(problem: Problem, rows: Ints, effort: Effort) -> tuple[Floats, Floats, float]:
+    """Deal pods to nodes of `rows` [nodes], largest first, by the parts that fill all rows evenly.
+
+    Returns patterns [nodes, kinds], what found no room [kinds], and how full the nodes would be at best.
+    """
+    different, place, copies = np.unique(rows, return_inverse=True, return_counts=True)
+    profile = profiles(problem)
+    fullest, share = split(problem, profile, different, copies, effort)
+    dealer = _Dealer(problem, rows, effort)
+    if not np.isfinite(fullest):
+        return dealer.counts, problem.demand.copy(), fullest
+    scale = np.maximum(problem.net.max(axis=0), 1.0)
+    order = np.argsort(-(problem.sizes / scale).max(axis=1), kind="stable")
+    pods = np.repeat(order, problem.demand[order].astype(np.int64))
+    row_of = _apportion(profile[pods], share)
+    over = [dealer.put(pods[row_of == row], np.flatnonzero(place == row), fine=False) for row in range(len(different))]
+    over.append(pods[row_of < 0])
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    late = np.concatenate(over)
+    late = dealer.put(late[np.argsort(rank[late], kind="stable")], np.arange(len(rows)), fine=True)
+    left = np.bincount(late, minlength=len(problem.demand)).astype(np.float64)
+    return dealer.counts, left, fullest
+
+
+def _apportion(profile: Ints, share: Floats) -> Ints:
+    """Which row [pods] each pod goes to: in every stretch of a profile's pods about the same part to each row."""
+    row_of = np.full(len(profile), -1, np.int64)
+    for number, parts in enumerate(share):
+        pods = np.flatnonzero(profile == number)
+        exact = parts * len(pods)
+        whole = np.floor(exact + 1e-9)
+        short = round(float(exact.sum()) - float(whole.sum()))
+        whole[np.argsort(-(exact - whole), kind="stable")[:short]] += 1
+        turn = np.concatenate([(np.arange(int(n)) + 0.5) / n for n in whole if n >= 1] or [np.zeros(0)])
+        row = np.repeat(np.arange(len(parts)), whole.astype(np.int64))
+        row = row[np.argsort(np.round(turn, 9), kind="stable")][: len(pods)]
+        row_of[pods[: len(row)]] = row
+    return row_of
+
+
+class _Dealer:
+    """Puts pods on nodes so that the fullest resource of each stays as low as can be: `counts` [nodes, kinds]."""
+
+    def __init__(self, problem: Problem, rows: Ints, effort: Effort) -> None:
+        self.sizes = problem.sizes
+        self.suits = problem.suits[:, rows]
+        self.restricted = not self.suits.all()
+        self.net = problem.net[rows]
+        self.load = np.zeros_like(self.net)
+        self.inverse = 1.0 / np.maximum(self.net, 1e-9)
+        self.counts: Floats = np.zeros((len(rows), len(problem.sizes)))
+        self.effort = effort
+
+    def put(self, pods: Ints, nodes: Ints, *, fine: bool) -> Ints:
+        """Put pods (kinds, in this order) on the nodes; returns those that found no room.
+
+        About a third of the nodes take one pod each at a time, the emptiest ones; `fine` takes pods one by one.
+        """
+        over: list[Ints] = []
+        start = 0
+        step = 1 if fine else max(1, (len(nodes) + 2) // 3)
+        while start < len(pods) and len(nodes):
+            some = pods[start : start + step]
+            start += step
+            self.effort.charge(14, 6.0 * self.net.shape[1] * len(nodes))
+            mean = self.sizes[some].sum(axis=0) / len(some)
+            full = ((self.load[nodes] + mean) * self.inverse[nodes]).max(axis=1)
+            if fine:
+                fits = (self.load[nodes] + mean <= self.net[nodes]).all(axis=1) & self.suits[some[0], nodes]
+                full = np.where(fits, full, np.inf)
+            target = nodes[np.argsort(full, kind="stable")[: len(some)]]
+            holds = (self.load[target] + self.sizes[some] <= self.net[target]).all(axis=1)
+            if self.restricted:
+                holds &= self.suits[some, target]
+            self.load[target[holds]] += self.sizes[some[holds]]
+            self.counts[target[holds], some[holds]] += 1
+            if not holds.all():
+                over.append(some[~holds])
+        over.append(pods[start:])
+        return np.concatenate(over)

@@ -1,0 +1,106 @@
+"""Patterns that are worth more than their node costs, for given values of the kinds: many greedy fills at a time."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+
+from shiplap.scheduling.resources import Bools, Floats, Ints
+from shiplap.scheduling.search.effort import Effort
+from shiplap.scheduling.search.problem import Problem, loads
+
+
+class Patterns(msgspec.Struct, frozen=True, eq=False):
+    """`counts` [n, kinds] pods of each kind on nodes of `row` [n]; `seed` [n] is what each was grown from."""
+
+    counts: Floats
+    row: Ints
+    seed: Ints
+
+
+def fills(
+    problem: Problem,
+    demand: Floats,
+    values: Floats,
+    rows: Ints,
+    seeds: Floats,
+    weights: tuple[float, ...],
+    effort: Effort,
+) -> Patterns:
+    """Greedy fills by value per size, for every row of `rows`, every seed [seeds, kinds] it holds and every weight.
+
+    A weight says how much the first resource counts against the second in what "size" means; the scarcest strong
+    rules need no weight: they are kept by room alone.
+    """
+    kinds, many = len(problem.sizes), len(rows) * len(weights)
+    effort.charge(24 * kinds, 9.0 * many * len(seeds) * kinds)
+    order = _orders(problem, values, rows, weights).reshape(many, kinds)
+    row = np.repeat(rows, len(weights))
+    allowed = problem.suits[:, row] & (values > 1e-12)[:, None]
+    start = loads(seeds, problem.sizes)
+    columns = [_Column(problem.sizes[:, r], problem.net[row, r], start[:, r]) for r in range(problem.sizes.shape[1])]
+    holds = _holds(problem, seeds, start, rows).repeat(len(weights), axis=0)
+    taken = np.zeros((kinds, many, len(seeds)))
+    spare = np.maximum(demand[:, None] - seeds.T, 0.0)
+    line = np.arange(many)
+    for step in range(kinds):
+        kind = order[:, step]
+        room = spare[kind]
+        for column in columns:
+            column.bound(kind, room)
+        np.floor(room, out=room)
+        room *= allowed[kind, line][:, None]
+        taken[step] = room
+        for column in columns:
+            column.take(kind, room)
+    counts = np.zeros_like(taken)
+    np.put_along_axis(counts, order.T[:, :, None], taken, axis=0)
+    counts += seeds.T[:, None, :]
+    place, seed = np.nonzero(holds)
+    return Patterns(counts[:, place, seed].T.copy(), row[place], seed)
+
+
+class _Column:
+    """One resource of many fills at a time: `free` [fills, seeds] is what is left of it."""
+
+    def __init__(self, sizes: Floats, net: Floats, start: Floats) -> None:
+        self.free: Floats = np.maximum(net[:, None] - start[None, :], 0.0)
+        self.sizes = sizes
+        # What a kind does not need must not bound it, not even where nothing is left.
+        self.divisor: Floats = np.where(sizes > 0, sizes, 1e-300)
+        self.unneeded: Floats = np.where(sizes > 0, 0.0, 1.0)
+        self.mixed = bool((sizes == 0).any())
+
+    def bound(self, kind: Ints, room: Floats) -> None:
+        """Lower `room` [fills, seeds] to the pods of `kind` [fills] that fit."""
+        free = self.free + self.unneeded[kind][:, None] if self.mixed else self.free
+        np.minimum(room, free / self.divisor[kind][:, None], out=room)
+
+    def take(self, kind: Ints, room: Floats) -> None:
+        """Take so many pods' worth."""
+        self.free -= room * self.sizes[kind][:, None]
+
+
+def _holds(problem: Problem, seeds: Floats, start: Floats, rows: Ints) -> Bools:
+    """Which rows hold and suit which seeds [rows, seeds]."""
+    holds: Bools = (start[None, :, :] <= problem.net[rows][:, None, :]).all(axis=2)
+    if not problem.suits.all():
+        for place, row in enumerate(rows.tolist()):
+            holds[place] &= ~((seeds > 0) & ~problem.suits[:, row][None, :]).any(axis=1)
+    return holds
+
+
+def _orders(problem: Problem, values: Floats, rows: Ints, weights: tuple[float, ...]) -> Ints:
+    """In which order each row and weight takes kinds [rows, weights, kinds]: densest first."""
+    share = problem.sizes[None, :, :] / np.maximum(problem.net[rows], 1.0)[:, None, :]
+    first = share[:, :, 0]
+    second = share[:, :, 1] if share.shape[2] > 1 else first
+    weight = np.array(weights)[None, :, None]
+    size = weight * first[:, None, :] + (1.0 - weight) * second[:, None, :] + 1e-9
+    density = np.maximum(values, 0.0)[None, None, :] / size
+    return np.argsort(-density, axis=2, kind="stable")
+
+
+def values_of(patterns: Floats, values: Floats) -> Floats:
+    """What patterns [n, kinds] are worth at these values [kinds]."""
+    return (patterns * values[None, :]).sum(axis=1)

@@ -1,0 +1,213 @@
+"""A parcel as the search sees it: kinds of pods alike in everything that prices a node, and the rows worth buying.
+
+Classes that differ only in rules that hardly ever bind (labels that some other pod avoids) are one kind; who of a kind
+stands on which node is settled afterwards (`realise`). Rules that decide how many nodes there must be are treated like
+a resource of which every node has `cap`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from shiplap.scheduling.parcels import Parcel
+from shiplap.scheduling.resources import Bools, Floats, Ints
+
+_PLENTY = float(1 << 52)
+"""Amounts are whole numbers held as floats; below this they are exact."""
+
+_STRONG = 0.1
+"""A rule that needs at least this part of the nodes there are shapes the nodes."""
+
+_MOST_STRONG = 4
+
+_CROWD = 2.0
+"""Where weak rules hold, nodes take up to so many times the average number of pods."""
+
+_CROWD_LEAST = 10.0
+
+
+class Problem(msgspec.Struct, frozen=True, eq=False):
+    """`sizes` [kinds, resources] and `net` [rows, resources] are whole numbers; rules come last as resources.
+
+    `demand` [kinds] pods; `rows` [rows] are places in the parcel, cheapest first, `price` [rows] in USD per hour;
+    `suits` [kinds, rows]. `kind_of` [items]. The last `soft` resources are no promises: they only keep patterns to
+    what is likely to be kept by rules that patterns know nothing of.
+    """
+
+    sizes: Floats
+    demand: Floats
+    net: Floats
+    price: Floats
+    suits: Bools
+    rows: Ints
+    kind_of: Ints
+    soft: int = 0
+
+    def hard(self) -> Problem:
+        """The problem without its soft resources."""
+        width = self.sizes.shape[1] - self.soft
+        return msgspec.structs.replace(self, sizes=self.sizes[:, :width], net=self.net[:, :width], soft=0)
+
+    def cheapest(self, patterns: Floats) -> Ints:
+        """The first, so cheapest, row that holds each pattern [n, kinds]; -1 for none."""
+        found = np.full(len(patterns), -1, np.int64)
+        use = loads(patterns, self.sizes)
+        restricted = not self.suits.all()
+        step = max(1, (1 << 21) // max(self.net.size, 1))
+        for start in range(0, len(patterns), step):
+            part = slice(start, start + step)
+            holds = (self.net[None, :, :] >= use[part, None, :]).all(axis=2)
+            if restricted:
+                for kind in np.flatnonzero(~self.suits.all(axis=1)).tolist():
+                    holds &= self.suits[kind][None, :] | (patterns[part, kind] == 0)[:, None]
+            found[part] = np.where(holds.any(axis=1), holds.argmax(axis=1), -1)
+        return found
+
+    def cost(self, patterns: Floats) -> float:
+        """USD per hour of nodes with these patterns."""
+        return float(self.price[self.cheapest(patterns)].sum())
+
+
+def loads(patterns: Floats, sizes: Floats) -> Floats:
+    """What patterns [n, kinds] take of each resource, exactly: [n, resources]."""
+    return np.stack([(patterns * sizes[None, :, r]).sum(axis=1) for r in range(sizes.shape[1])], axis=1)
+
+
+class Shape(msgspec.Struct, frozen=True, eq=False):
+    """A parcel with its rules as resources: `sizes` [items, resources], of which nodes have `caps` of the last ones."""
+
+    parcel: Parcel
+    sizes: Floats
+    caps: tuple[float, ...]
+    soft: int
+
+    @property
+    def family(self) -> tuple[bytes, bytes, int, tuple[float, ...]]:
+        """Equal for parcels whose nodes are interchangeable."""
+        hard = self.caps[: len(self.caps) - self.soft]
+        return self.parcel.net.tobytes(), self.parcel.price.tobytes(), self.sizes.shape[1], hard
+
+
+def shape_of(parcel: Parcel, nodes: int) -> Shape:
+    """The shape of a parcel for fillings of about so many nodes."""
+    rules = strong_rules(parcel, nodes)
+    columns = [mask for mask, _ in rules]
+    caps = [cap for _, cap in rules]
+    bound = parcel.capped.any(axis=0) | parcel.clash.any(axis=0)
+    for mask in columns:
+        bound = bound & (mask == 0)
+    weak = bool((parcel.owners.any(axis=0) & bound).any() or (parcel.clash.any(axis=0) & bound).any())
+    if weak:
+        columns.append(np.ones(len(parcel.counts)))
+        caps.append(max(_CROWD_LEAST, np.ceil(_CROWD * float(parcel.counts.sum()) / max(nodes, 1))))
+    sizes = np.concatenate([parcel.sizes.astype(np.float64), *(column[:, None] for column in columns)], axis=1)
+    return Shape(parcel, sizes, tuple(caps), int(weak))
+
+
+def problems_of(shapes: Sequence[Shape]) -> tuple[Problem, list[Problem]]:
+    """The problem of several parcels of one family together, and each one's own on the same kinds and rows."""
+    parcel = shapes[0].parcel
+    caps = np.max([shape.caps for shape in shapes], axis=0, initial=0.0)
+    sizes = np.concatenate([shape.sizes for shape in shapes])
+    counts = np.concatenate([shape.parcel.counts for shape in shapes]).astype(np.float64)
+    suits = np.concatenate([shape.parcel.suits for shape in shapes]) & np.isfinite(parcel.price)[None, :]
+    net = np.concatenate([parcel.net.astype(np.float64), np.repeat(caps[None, :], len(parcel.net), axis=0)], axis=1)
+    # More of a resource than all pods together need is worth nothing.
+    total = (sizes * counts[:, None]).sum(axis=0)
+    net = np.minimum(np.minimum(net, total[None, :]), _PLENTY)
+    used = total > 0
+    sizes, net = sizes[:, used], net[:, used]
+    classes, suit_class = _distinct(np.packbits(suits, axis=1))
+    rows = _undominated(net, sizes.min(axis=0, initial=0.0), parcel.price, suits[classes])
+    first, kind_of = _distinct(np.concatenate([sizes, suit_class[:, None].astype(np.float64)], axis=1))
+    joint = Problem(
+        sizes=sizes[first],
+        demand=_sum_by(kind_of, counts, len(first)),
+        net=net[rows],
+        price=parcel.price[rows],
+        suits=suits[first][:, rows],
+        rows=rows,
+        kind_of=kind_of,
+        soft=shapes[0].soft,
+    )
+    ends = np.cumsum([len(shape.sizes) for shape in shapes])[:-1]
+    parts = zip(np.split(kind_of, ends), np.split(counts, ends), strict=True)
+    replace = msgspec.structs.replace
+    return joint, [replace(joint, kind_of=kinds, demand=_sum_by(kinds, some, len(first))) for kinds, some in parts]
+
+
+def _sum_by(place: Ints, amounts: Floats, length: int) -> Floats:
+    return np.bincount(place, amounts, length).astype(np.float64)
+
+
+def of_kinds(problem: Problem, kinds: Ints, demand: Floats) -> Problem:
+    """The problem of some kinds only, with a demand of their own [kinds]."""
+    return msgspec.structs.replace(
+        problem, sizes=problem.sizes[kinds], demand=demand, suits=problem.suits[kinds], kind_of=np.zeros(0, np.int64)
+    )
+
+
+def sub_problem(problem: Problem, total: Floats, useful: Bools) -> Problem:
+    """One kind of pod that stands for `total` [resources], to ask what mixture of the `useful` [rows] covers that."""
+    return msgspec.structs.replace(
+        problem,
+        sizes=total[None, :],
+        demand=np.ones(1),
+        net=problem.net[useful],
+        price=problem.price[useful],
+        rows=problem.rows[useful],
+        suits=np.ones((1, int(useful.sum())), np.bool_),
+    )
+
+
+def _distinct(lines: NDArray[Any]) -> tuple[Ints, Ints]:
+    """Where each distinct line of a matrix is first, in lexical order, and which of them every line is."""
+    _, first, place = np.unique(lines, axis=0, return_index=True, return_inverse=True)
+    return first, place.reshape(-1)
+
+
+def strong_rules(parcel: Parcel, nodes: int) -> list[tuple[Floats, float]]:
+    """Rules that shape the nodes, as what one pod takes of them [items] and what a node has of them."""
+    # A node that holds an item which is owner and capped is bound, so of those it never holds more than the cap.
+    found = [
+        (mask.astype(np.float64), float(cap))
+        for mask, cap in zip(parcel.capped & parcel.owners, parcel.caps.tolist(), strict=True)
+    ]
+    found += [(mask.astype(np.float64), 1.0) for mask in cliques(parcel.clash)]
+    needs = [float((mask * parcel.counts).sum()) / max(cap, 1.0) for mask, cap in found]
+    order = sorted(range(len(found)), key=lambda place: (-needs[place], place))
+    return [found[place] for place in order if needs[place] >= _STRONG * max(nodes, 1)][:_MOST_STRONG]
+
+
+def cliques(clash: Bools) -> list[Bools]:
+    """Sets of items [items] of which a node takes one in all: they clash with themselves and in the same way."""
+    alone = np.flatnonzero(np.diagonal(clash))
+    found: list[Bools] = []
+    seen: set[bytes] = set()
+    for item in alone.tolist():
+        alike = (clash == clash[item][None, :]).all(axis=1) & clash[item]
+        if alike.tobytes() not in seen:
+            seen.add(alike.tobytes())
+            found.append(cast(Bools, alike))
+    return found
+
+
+def _undominated(net: Floats, least: Floats, price: Floats, suits: Bools) -> Ints:
+    """Rows that hold the least anybody asks, cheapest first; none that a cheaper or equal row can stand in for."""
+    order = np.lexsort((np.arange(len(price)), -net.sum(axis=1), price))
+    order = order[suits.any(axis=0)[order] & (net >= least).all(axis=1)[order]]
+    restricted = not suits[:, order].all()
+    kept: list[int] = []
+    for row in order.tolist():
+        known = np.array(kept, np.int64)
+        better = (net[known] >= net[row]).all(axis=1)
+        if restricted:
+            better &= (suits[:, known] | ~suits[:, row, None]).all(axis=0)
+        if not better.any():
+            kept.append(row)
+    return np.array(kept, np.int64)

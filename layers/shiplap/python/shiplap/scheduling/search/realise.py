@@ -1,0 +1,226 @@
+"""From patterns of kinds to a filling: which class stands where, keeping the rules that patterns know nothing of.
+
+Owners of rules go first and share nodes with owners of the same rules, so that few nodes are bound; then those that
+count for a rule; then everybody else. Who finds no place of his kind that the rules allow goes to any node with room.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from shiplap.scheduling.parcels import Filling, Parcel
+from shiplap.scheduling.resources import Bools, Floats, Ints
+from shiplap.scheduling.search.effort import Effort
+from shiplap.scheduling.search.problem import Problem
+
+_MANY = 1 << 60
+
+
+def realise(parcel: Parcel, problem: Problem, patterns: Floats, effort: Effort) -> Filling | None:
+    """The filling of these patterns [nodes, kinds]; None when somebody finds no place at all."""
+    seating = _Seating(parcel, problem, patterns[patterns.any(axis=1)], effort)
+    return seating.filling() if seating.seat_all() else None
+
+
+class Rules:
+    """The rules of a parcel by class of rules: classes of pods that are bound alike are one [classes]."""
+
+    def __init__(self, parcel: Parcel) -> None:
+        items = len(parcel.counts)
+        key = np.concatenate([parcel.owners.T, parcel.capped.T, parcel.clash], axis=1).reshape(items, -1)
+        _, first, self.class_of = np.unique(key, axis=0, return_index=True, return_inverse=True)
+        self.class_of = self.class_of.reshape(-1)
+        self.owners: Bools = parcel.owners[:, first].T
+        self.capped: Ints = parcel.capped[:, first].T.astype(np.int64)
+        self.clash: Bools = parcel.clash[np.ix_(first, first)]
+        self.caps = parcel.caps
+        self.free: Bools = ~(self.owners.any(axis=1) | self.capped.any(axis=1) | self.clash.any(axis=1))
+
+
+class _Seating:
+    """Seats are what patterns hold open: `open` [nodes, kinds]. What the rules say is kept per node.
+
+    A rule that once bound a node is taken to bind it for good, even if its owner moves on.
+    """
+
+    def __init__(self, parcel: Parcel, problem: Problem, patterns: Floats, effort: Effort) -> None:
+        self.parcel, self.problem, self.effort = parcel, problem, effort
+        self.rules = Rules(parcel)
+        self.open = patterns.astype(np.int64)
+        nodes = len(patterns)
+        self.owned: Bools = np.zeros((nodes, len(parcel.caps)), np.bool_)
+        self.count: Ints = np.zeros((nodes, len(parcel.caps)), np.int64)
+        self.barred: Bools = np.zeros((nodes, len(self.rules.clash)), np.bool_)
+        self.use: Ints = np.zeros((nodes, parcel.sizes.shape[1]), np.int64)
+        self.row = problem.cheapest(patterns)
+        self.seats: dict[int, dict[int, int]] = {}
+        self.of_kind: dict[int, list[int]] = {}
+
+    def seat_all(self) -> bool:
+        """Give every pod a place; False when one finds none."""
+        late = [(item, left) for item in self._order() if (left := self._seat(item, int(self.parcel.counts[item])))]
+        late = [(item, left) for item, number in late if (left := self._swap_in(item, number))]
+        return all(self._squeeze(item) for item, number in late for _ in range(number))
+
+    def _order(self) -> list[int]:
+        rules, sizes = self.rules, self.parcel.sizes
+        of = rules.class_of
+        owns = rules.owners.sum(axis=1)[of]
+        counted = rules.capped.sum(axis=1)[of] + rules.clash.sum(axis=1)[of]
+        scale = np.maximum(self.parcel.net.max(axis=0), 1)
+        size = np.round((sizes / scale).max(axis=1), 12)
+        order: list[int] = np.lexsort((np.arange(len(of)), -size, -counted, -owns)).tolist()
+        return [item for item in order if self.parcel.counts[item]]
+
+    def room(self, item: int, places: Ints) -> Ints:
+        """How many more pods of an item the rules let nodes take [places]."""
+        rules = self.rules
+        mine = int(rules.class_of[item])
+        if rules.free[mine]:
+            return np.full(len(places), _MANY)
+        bound = self.owned[places] | rules.owners[mine]
+        spare = np.where(bound, self.parcel.caps - self.count[places], _MANY)
+        counts = rules.capped[mine] > 0
+        # A pod that makes a rule bind must find it kept already, whether or not it counts itself.
+        kept = (counts | (spare >= 0)).all(axis=1) & ~self.barred[places, mine]
+        most = np.where(kept, np.maximum(spare[:, counts].min(axis=1, initial=_MANY), 0), 0)
+        return np.minimum(most, 1) if rules.clash[mine, mine] else most
+
+    def _seat(self, item: int, number: int) -> int:
+        """Seat pods where seats of their kind are open; returns how many are left."""
+        kind = int(self.problem.kind_of[item])
+        mine = int(self.rules.class_of[item])
+        places = np.flatnonzero(self.open[:, kind])
+        self.effort.charge(24, len(self.open) + 8.0 * len(places) * max(len(self.parcel.caps), 1))
+        most = np.minimum(self.open[places, kind], self.room(item, places))
+        # New bounds are best put where there are the same bounds already.
+        new = (self.rules.owners[mine] & ~self.owned[places]).sum(axis=1)
+        order = np.argsort(new, kind="stable")
+        order = order[most[order] > 0]
+        before = np.cumsum(most[order]) - most[order]
+        taken = np.clip(number - before, 0, most[order])
+        for place, some in zip(places[order].tolist(), taken.tolist(), strict=True):
+            if not some:
+                break
+            self._put(item, place, some)
+            self.open[place, kind] -= some
+        return number - int(taken.sum())
+
+    def _put(self, item: int, place: int, number: int) -> None:
+        """Account for `number` pods more of an item on a node, or fewer."""
+        mine = int(self.rules.class_of[item])
+        self.use[place] += self.parcel.sizes[item] * number
+        if not self.rules.free[mine]:
+            self.count[place] += self.rules.capped[mine] * number
+            if number > 0:
+                self.owned[place] |= self.rules.owners[mine]
+                self.barred[place] |= self.rules.clash[mine]
+        if item not in self.seats:
+            self.seats[item] = {}
+            self.of_kind.setdefault(int(self.problem.kind_of[item]), []).append(item)
+        seats = self.seats[item]
+        seats[place] = seats.get(place, 0) + number
+        if not seats[place]:
+            del seats[place]
+
+    def _swap_in(self, item: int, number: int) -> int:
+        """Seat pods on seats of others of their kind, who move to seats that are open; returns how many are left."""
+        kind = int(self.problem.kind_of[item])
+        for _ in range(number):
+            vacant = np.flatnonzero(self.open[:, kind])
+            swap = self._find_swap(item, kind, vacant) if len(vacant) else None
+            if swap is None:
+                return number
+            other, place, to = swap
+            self._put(other, place, -1)
+            self._put(other, to, 1)
+            self._put(item, place, 1)
+            self.open[to, kind] -= 1
+            number -= 1
+        return number
+
+    def _find_swap(self, item: int, kind: int, vacant: Ints) -> tuple[int, int, int] | None:
+        for other in self.of_kind.get(kind, ()):
+            self.effort.charge(30, 8.0 * len(vacant) * max(len(self.parcel.caps), 1))
+            if other == item:
+                continue
+            to = vacant[self.room(other, vacant) > 0]
+            places = np.array(sorted(self.seats[other]), np.int64)
+            if not len(to) or not len(places):
+                continue
+            places = places[self.room(item, places) > 0]
+            if len(places):
+                return other, int(places[0]), int(to[0])
+        return None
+
+    def _squeeze(self, item: int) -> bool:
+        """A place for a pod that the rules keep from its own: where it costs least, on a new node if need be."""
+        size = self.parcel.sizes[item]
+        problem = self.problem
+        self.effort.charge(40, 4.0 * len(self.open) * problem.net.size)
+        places = np.flatnonzero(self.room(item, np.arange(len(self.open))) > 0)
+        width = self.parcel.sizes.shape[1]
+        row = self._cheapest_after(item, places)
+        dearer = np.where(row >= 0, problem.price[row] - problem.price[self.row[places]], np.inf)
+        alone = problem.suits[int(problem.kind_of[item])] & (problem.net[:, :width] >= size).all(axis=1)
+        if not alone.any() and not np.isfinite(dearer).any():
+            return False
+        fresh = int(np.argmax(alone))
+        new_price = problem.price[fresh] if alone.any() else np.inf
+        best = int(np.argmin(np.round(dearer, 9))) if len(places) else -1
+        if best >= 0 and dearer[best] <= new_price:
+            place = int(places[best])
+            self.row[place] = max(int(row[best]), int(self.row[place]))
+        else:
+            place = self._new_node(fresh)
+        self._put(item, place, 1)
+        return True
+
+    def _cheapest_after(self, item: int, places: Ints) -> Ints:
+        """The cheapest row [places] for what is on nodes and one pod more, -1 for none."""
+        after = self.use[places] + self.parcel.sizes[item]
+        net = self.parcel.net[self.problem.rows]
+        holds = (net[None, :, :] >= after[:, None, :]).all(axis=2)
+        holds &= self.problem.suits[int(self.problem.kind_of[item])][None, :]
+        # A row that is dearer than the present one must suit whom the present one suits.
+        later = np.arange(len(net))[None, :] >= self.row[places][:, None]
+        if not self.problem.suits.all():
+            same = self.problem.suits[:, self.row[places]][:, :, None] <= self.problem.suits[:, None, :]
+            later &= same.all(axis=0)
+        holds &= later
+        return np.where(holds.any(axis=1), holds.argmax(axis=1), -1)
+
+    def _new_node(self, row: int) -> int:
+        self.open, self.owned, self.count, self.barred, self.use = (
+            np.concatenate([array, np.zeros((1, array.shape[1]), array.dtype)])
+            for array in (self.open, self.owned, self.count, self.barred, self.use)
+        )
+        self.row = np.append(self.row, row)
+        return len(self.open) - 1
+
+    def filling(self) -> Filling:
+        """What came of it: nodes that stayed empty are left out, and each has the cheapest row for what it holds."""
+        entries = sorted((place, item, number) for item, seats in self.seats.items() for place, number in seats.items())
+        place, item, number = np.array(entries, np.int64).reshape(-1, 3).T.copy()
+        taken, node = np.unique(place, return_inverse=True)
+        node = node.reshape(-1)
+        return Filling(cheapest_rows(self.parcel, len(taken), node, item, number), node, item, number)
+
+
+def cheapest_rows(parcel: Parcel, nodes: int, node: Ints, item: Ints, number: Ints) -> Ints:
+    """The cheapest row [nodes], the first of equal ones, that holds and suits the entries; -1 for none."""
+    use = np.zeros((nodes, parcel.sizes.shape[1]), np.int64)
+    np.add.at(use, node, parcel.sizes[item] * number[:, None])
+    order = np.argsort(parcel.price, kind="stable")
+    order = order[np.isfinite(parcel.price[order])]
+    net = parcel.net[order]
+    unlike = not parcel.suits.all()
+    found = np.full(nodes, -1, np.int64)
+    step = max(1, (1 << 21) // max(net.size, 1))
+    for start in range(0, nodes, step):
+        holds = (net[None, :, :] >= use[start : start + step, None, :]).all(axis=2)
+        if unlike:
+            inside = (node >= start) & (node < start + step)
+            np.logical_and.at(holds, node[inside] - start, parcel.suits[item[inside]][:, order])
+        found[start : start + step] = np.where(holds.any(axis=1), order[holds.argmax(axis=1)], -1)
+    return found

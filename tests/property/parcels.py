@@ -1,0 +1,67 @@
+"""Random small parcels with a valid filling of each, for tests of what fills parcels."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+
+from shiplap.scheduling.parcels import Filling, Parcel
+from shiplap.scheduling.search.realise import cheapest_rows
+
+
+@st.composite
+def parcels(draw: st.DrawFn, *, most_items: int = 8, most_pods: int = 12, rules: bool = True) -> Parcel:
+    """A parcel in which every pod fits some row by itself and may stand there alone."""
+    items = draw(st.integers(1, most_items))
+    sizes = [
+        (draw(st.sampled_from((100, 250, 500, 1000, 1500))), draw(st.integers(1, 40)) * 100, 1) for _ in range(items)
+    ]
+    rows = draw(st.integers(1, 7))
+    net = [
+        (draw(st.integers(2, 16)) * 950, draw(st.integers(41, 160)) * 100, draw(st.integers(2, 20)))
+        for _ in range(rows)
+    ]
+    net.append((16_000, 16_000, 20))
+    price = [draw(st.integers(10, 400)) / 1000 for _ in net]
+    suits = np.array([[draw(st.booleans()) for _ in range(rows)] + [True] for _ in range(items)], np.bool_)
+    number = draw(st.integers(0, 3)) if rules else 0
+    masks = st.lists(st.booleans(), min_size=items, max_size=items)
+    capped = np.array([draw(masks) for _ in range(number)], np.bool_).reshape(number, items)
+    owners = np.array([draw(masks) for _ in range(number)], np.bool_).reshape(number, items)
+    clash = np.zeros((items, items), np.bool_)
+    for _ in range(draw(st.integers(0, 3)) if rules else 0):
+        one, two = draw(st.integers(0, items - 1)), draw(st.integers(0, items - 1))
+        clash[one, two] = clash[two, one] = True
+    return Parcel(
+        sizes=np.array(sizes, np.int64),
+        counts=np.array([draw(st.integers(1, most_pods)) for _ in range(items)], np.int64),
+        net=np.array(net, np.int64),
+        price=np.array(price),
+        suits=suits,
+        caps=np.array([draw(st.integers(1, 3)) for _ in range(number)], np.int64),
+        capped=capped,
+        owners=owners,
+        clash=clash,
+    )
+
+
+def one_each(parcel: Parcel) -> Filling:
+    """A node for every pod."""
+    item = np.repeat(np.arange(len(parcel.counts)), parcel.counts)
+    node, number = np.arange(len(item)), np.ones(len(item), np.int64)
+    return Filling(cheapest_rows(parcel, len(item), node, item, number), node, item, number)
+
+
+def only(parcel: Parcel, items: np.ndarray) -> Parcel:
+    """The parcel with its items in another order, or some of them."""
+    return Parcel(
+        sizes=parcel.sizes[items],
+        counts=parcel.counts[items],
+        net=parcel.net,
+        price=parcel.price,
+        suits=parcel.suits[items],
+        caps=parcel.caps,
+        capped=parcel.capped[:, items],
+        owners=parcel.owners[:, items],
+        clash=parcel.clash[np.ix_(items, items)],
+    )
