@@ -349,6 +349,66 @@ def test_only_the_pod_that_was_meant_is_evicted(api: ClusterApi, server: ApiServ
     assert "deletionTimestamp" not in server.get("pods", "web")["metadata"]
 
 
+def test_a_pod_is_bound_to_a_node_once(api: ClusterApi, server: ApiServer) -> None:
+    server.create("pods", pod("web"))
+    (waiting,) = api.pending_pods()
+    api.bind(waiting, "n1")
+    assert server.get("pods", "web")["spec"]["nodeName"] == "n1"
+    with pytest.raises(ObjectConflict):
+        api.bind(waiting, "n2")
+
+
+def test_only_the_pod_that_was_meant_is_bound_or_deleted(api: ClusterApi, server: ApiServer) -> None:
+    server.create("pods", pod("web"))
+    (known,) = api.pending_pods()
+    server.delete("pods", "web", grace_s=0)
+    for act in (lambda: api.bind(known, "n1"), lambda: api.delete_pod(known, 0)):
+        with pytest.raises(ObjectNotFound):
+            act()
+    server.create("pods", pod("web"))
+    for act in (lambda: api.bind(known, "n1"), lambda: api.delete_pod(known, 0)):
+        with pytest.raises(ObjectConflict):
+            act()
+    assert api.pending_pods()[0].metadata.uid != known.metadata.uid
+
+
+def test_a_deleted_pod_needs_no_budget_and_its_time_can_be_cut(api: ClusterApi, server: ApiServer) -> None:
+    running(server, "web")
+    budget = {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}
+    server.create("poddisruptionbudgets", {"metadata": {"name": "web"}, "spec": budget})
+    (known,) = api.pods_on("n1")
+    api.delete_pod(known, 20)
+    assert server.get("pods", "web")["metadata"]["deletionGracePeriodSeconds"] == 20
+    api.delete_pod(known, 5)
+    assert server.get("pods", "web")["metadata"]["deletionGracePeriodSeconds"] == 5
+
+
+def test_a_node_is_removed_unless_it_is_another_of_its_name(api: ClusterApi, server: ApiServer) -> None:
+    server.create("nodes", node("n1"))
+    old = api.node("n1")
+    api.delete_node(old)
+    with pytest.raises(ObjectNotFound):
+        api.delete_node(old)
+    server.create("nodes", node("n1"))
+    with pytest.raises(ObjectConflict):
+        api.delete_node(old)
+    assert api.node("n1").metadata.uid != old.metadata.uid
+
+
+def test_attached_volumes_are_those_of_pods_that_leave(api: ClusterApi, server: ApiServer) -> None:
+    for name, on in (("pv-b", "n1"), ("pv-a", "n1"), ("pv-kept", "n1"), ("pv-else", "n2")):
+        spec = {"attacher": "ebs.csi.aws.com", "nodeName": on, "source": {"persistentVolumeName": name}}
+        server.create("volumeattachments", {"metadata": {"name": f"csi-{name}"}, "spec": spec})
+    server.create(
+        "persistentvolumeclaims", {"metadata": {"name": "agent-data"}, "spec": {"volumeName": "pv-kept"}}, "default"
+    )
+    ephemeral = {"name": "data", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}
+    server.create("pods", pod("agent", volumes=[ephemeral]))
+    assert api.attached_volumes("n1", api.pending_pods()) == ("pv-a", "pv-b")
+    assert api.attached_volumes("n1", ()) == ("pv-a", "pv-b", "pv-kept")
+    assert api.attached_volumes("n3", ()) == ()
+
+
 def test_an_event_is_written_once(api: ClusterApi, server: ApiServer) -> None:
     event = Event(
         involved_object=ObjectReference(kind="Pod", namespace="shop", name="web-1", uid="u"),
@@ -532,7 +592,11 @@ class TestHttp:
         api.register_node("n1", labels={}, annotations={}, taints=(), resource_version=found.metadata.resource_version)
         api.nominate(view.pods[0], "n1")
         api.pods_on("n1")
+        api.attached_volumes("n1", view.pods)
+        api.bind(view.pods[0], "n1")
         api.evict(view.pods[0])
+        api.delete_pod(view.pods[0], 0)
+        api.delete_node(api.node("n1"))
         api.publish(Event(involved_object=ObjectReference(kind="Pod", name="p", namespace="default")))
         granted = {
             (verb, group, resource)

@@ -106,12 +106,34 @@ class ClusterApi(Protocol):
         """Set `status.nominatedNodeName`."""
         ...
 
+    def bind(self, pod: Pod, node: str) -> None:
+        """Assign a pod to a node in the scheduler's place; nothing checks whether it fits.
+
+        Raises ObjectNotFound, ObjectConflict when the pod has a node already or was recreated under its name.
+        """
+        ...
+
     def evict(self, pod: Pod, grace_s: int | None = None) -> None:
         """Ask for a pod to be deleted, with its own grace period unless one is given, as far as PDBs allow it.
 
         Raises TooManyRequests when a PodDisruptionBudget forbids it now, ObjectNotFound, ObjectConflict when the pod
         was recreated under its name.
         """
+        ...
+
+    def delete_pod(self, pod: Pod, grace_s: int) -> None:
+        """Delete a pod whatever its PodDisruptionBudgets say; one that is ending already gets no more than `grace_s`.
+
+        Raises ObjectNotFound, ObjectConflict when the pod was recreated under its name.
+        """
+        ...
+
+    def delete_node(self, node: Node) -> None:
+        """Remove a Node object. Raises ObjectNotFound, ObjectConflict when it was recreated under its name."""
+        ...
+
+    def attached_volumes(self, node: str, staying: Sequence[Pod]) -> tuple[str, ...]:
+        """Names of volumes attached to a node, sorted, without those that pods of `staying` use."""
         ...
 
     def publish(self, event: Event) -> None:

@@ -12,11 +12,22 @@ import msgspec
 from shiplap.cluster.transport import MERGE_PATCH, Transport, error_of
 from shiplap.errors import ClusterError, ObjectConflict, ResourceVersionGone
 from shiplap.kubernetes.objects import DaemonSet, Event, Node, ObjectMeta, Pod, Taint
-from shiplap.kubernetes.volumes import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass, storage_matters
+from shiplap.kubernetes.volumes import (
+    CSINode,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAttachment,
+    attached,
+    has_claims,
+    storage_matters,
+)
 from shiplap.kubernetes.wire import (
     BOUND_PODS,
     PENDING_PODS,
     SCALE_UP_EVENTS,
+    binding_body,
+    deletion_body,
     event_body,
     eviction_body,
     nomination_patch,
@@ -49,6 +60,7 @@ Item = TypeVar(
     PersistentVolume,
     StorageClass,
     CSINode,
+    VolumeAttachment,
     Namespace,
     Service,
     ReplicaSet,
@@ -92,6 +104,7 @@ _EVENTS_PAGE = msgspec.json.Decoder(_Page[Event])
 _CLAIMS_PAGE = msgspec.json.Decoder(_Page[PersistentVolumeClaim])
 _VOLUMES_PAGE = msgspec.json.Decoder(_Page[PersistentVolume])
 _CLASSES_PAGE = msgspec.json.Decoder(_Page[StorageClass])
+_ATTACHMENTS_PAGE = msgspec.json.Decoder(_Page[VolumeAttachment])
 _CSI_NODES_PAGE = msgspec.json.Decoder(_Page[CSINode])
 _NAMESPACES_PAGE = msgspec.json.Decoder(_Page[Namespace])
 _SERVICES_PAGE = msgspec.json.Decoder(_Page[Service])
@@ -202,6 +215,26 @@ class KubernetesClient:
         path = f"/api/v1/namespaces/{metadata.namespace}/pods/{metadata.name}/eviction"
         self._transport.send("POST", path, eviction_body(pod, grace_s))
 
+    def bind(self, pod: Pod, node: str) -> None:
+        """Assign a pod to a node. Raises ObjectNotFound, ObjectConflict."""
+        self._transport.send("POST", f"{_path(pod)}/binding", binding_body(pod, node))
+
+    def delete_pod(self, pod: Pod, grace_s: int) -> None:
+        """Delete a pod whatever its budgets say. Raises ObjectNotFound, ObjectConflict."""
+        self._transport.send("DELETE", _path(pod), deletion_body(pod.metadata.uid, grace_s))
+
+    def delete_node(self, node: Node) -> None:
+        """Remove a Node object. Raises ObjectNotFound, ObjectConflict."""
+        self._transport.send("DELETE", f"{_NODES}/{node.metadata.name}", deletion_body(node.metadata.uid))
+
+    def attached_volumes(self, node: str, staying: Sequence[Pod]) -> tuple[str, ...]:
+        """Volumes attached to a node but for those of `staying` pods; claims are listed only where one has any."""
+        attachments, _ = self._list(_ATTACHMENTS_PAGE, "/apis/storage.k8s.io/v1/volumeattachments", "")
+        claims: tuple[PersistentVolumeClaim, ...] = ()
+        if any(has_claims(pod) for pod in staying):
+            claims, _ = self._list(_CLAIMS_PAGE, "/api/v1/persistentvolumeclaims", "")
+        return attached(attachments, node, staying, claims)
+
     def publish(self, event: Event) -> None:
         """Write an event; one that said the same before stays as it is."""
         body = event_body(event)
@@ -270,6 +303,10 @@ def _watch_event(kind: str, line: bytes) -> WatchEvent:
         return WatchEvent(frame.type, Pod(metadata) if kind == "pods" else Node(metadata), version)
     item = _decode(_POD, frame.object, what) if kind == "pods" else _decode(_NODE, frame.object, what)
     return WatchEvent(frame.type, item, item.metadata.resource_version)
+
+
+def _path(pod: Pod) -> str:
+    return f"/api/v1/namespaces/{pod.metadata.namespace}/pods/{pod.metadata.name}"
 
 
 def _decode(decoder: msgspec.json.Decoder[Decoded], body: bytes | msgspec.Raw, what: str) -> Decoded:

@@ -104,6 +104,44 @@ class CSINode(_Object, frozen=True):
     spec: CSINodeSpec = CSINodeSpec()
 
 
+class VolumeAttachmentSource(_Object, frozen=True):
+    persistent_volume_name: str = ""
+
+
+class VolumeAttachmentSpec(_Object, frozen=True):
+    attacher: str = ""
+    node_name: str = ""
+    source: VolumeAttachmentSource = VolumeAttachmentSource()
+
+
+class VolumeAttachment(_Object, frozen=True):
+    """A volume that is attached to a node, or on its way there or off it."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: VolumeAttachmentSpec = VolumeAttachmentSpec()
+
+
+def attached(
+    attachments: Iterable[VolumeAttachment], node: str, staying: Iterable[Pod], claims: Iterable[PersistentVolumeClaim]
+) -> tuple[str, ...]:
+    """Names of the PersistentVolumes attached to a node, sorted, without those of the claims of `staying` pods."""
+    used = {
+        (pod.metadata.namespace, _claim_name(pod, volume))
+        for pod in staying
+        for volume in pod.spec.volumes
+        if is_claim(volume)
+    }
+    kept = {claim.spec.volume_name for claim in claims if (claim.metadata.namespace, claim.metadata.name) in used}
+    found = {item.spec.source.persistent_volume_name for item in attachments if item.spec.node_name == node}
+    return tuple(sorted(found - kept - {""}))
+
+
+def _claim_name(pod: Pod, volume: Volume) -> str:
+    """The claim of a pod's volume; one made for the pod is named after both."""
+    given = volume.persistent_volume_claim
+    return given.claim_name if given is not None else f"{pod.metadata.name}-{volume.name}"
+
+
 def is_claim(volume: Volume) -> bool:
     """Whether a pod's volume stands for a PersistentVolumeClaim, its own or one made for the pod."""
     return volume.persistent_volume_claim is not None or volume.ephemeral is not None

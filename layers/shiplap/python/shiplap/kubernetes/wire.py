@@ -66,6 +66,23 @@ def eviction_body(pod: Pod, grace_s: int | None) -> dict[str, Any]:
     }
 
 
+def binding_body(pod: Pod, node: str) -> dict[str, Any]:
+    """A Binding of a pod to a node; the uid keeps it from a pod recreated under the same name."""
+    metadata = pod.metadata
+    return {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": metadata.name, "namespace": metadata.namespace, "uid": metadata.uid},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+    }
+
+
+def deletion_body(uid: str, grace_s: int | None = None) -> dict[str, Any]:
+    """DeleteOptions for the object with this uid and no other of its name."""
+    options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
+    return options if grace_s is None else {**options, "gracePeriodSeconds": grace_s}
+
+
 def event_body(event: Event) -> dict[str, Any]:
     """An Event ready to be created: named after its object and content, in its object's namespace.
 

@@ -13,7 +13,15 @@ import msgspec
 
 from shiplap.errors import ObjectConflict
 from shiplap.kubernetes.objects import DaemonSet, Event, Node, ObjectMeta, Pod, Taint
-from shiplap.kubernetes.volumes import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass, storage_matters
+from shiplap.kubernetes.volumes import (
+    CSINode,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAttachment,
+    attached,
+    storage_matters,
+)
 from shiplap.kubernetes.wire import (
     BOUND_PODS,
     PENDING_PODS,
@@ -48,6 +56,7 @@ Typed = TypeVar(
     | PersistentVolume
     | StorageClass
     | CSINode
+    | VolumeAttachment
     | Namespace
     | Service
     | ReplicaSet
@@ -150,6 +159,29 @@ class TwinCluster:
         with self._faults.effect("cluster.evict"):
             metadata = pod.metadata
             self.server.evict(metadata.name, metadata.namespace, grace_s=grace_s, uid=metadata.uid)
+
+    def bind(self, pod: Pod, node: str) -> None:
+        """Assign a pod to a node. Raises ObjectNotFound, ObjectConflict."""
+        with self._faults.effect("cluster.bind"):
+            metadata = pod.metadata
+            self.server.bind(metadata.name, node, metadata.namespace, uid=metadata.uid)
+
+    def delete_pod(self, pod: Pod, grace_s: int) -> None:
+        """Delete a pod whatever its budgets say. Raises ObjectNotFound, ObjectConflict."""
+        with self._faults.effect("cluster.delete_pod"):
+            metadata = pod.metadata
+            self.server.delete("pods", metadata.name, metadata.namespace, grace_s=grace_s, uid=metadata.uid)
+
+    def delete_node(self, node: Node) -> None:
+        """Remove a Node object. Raises ObjectNotFound, ObjectConflict."""
+        with self._faults.effect("cluster.delete_node"):
+            self.server.delete("nodes", node.metadata.name, uid=node.metadata.uid)
+
+    def attached_volumes(self, node: str, staying: Sequence[Pod]) -> tuple[str, ...]:
+        """Volumes attached to a node but for those of `staying` pods."""
+        with self._faults.effect("cluster.attached_volumes"):
+            attachments = self._list("volumeattachments", VolumeAttachment)
+            return attached(attachments, node, staying, self._list("persistentvolumeclaims", PersistentVolumeClaim))
 
     def publish(self, event: Event) -> None:
         """Write an event; one that said the same before stays as it is."""

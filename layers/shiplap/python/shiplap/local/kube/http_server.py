@@ -208,7 +208,8 @@ class _Handler(BaseHTTPRequestHandler):
         api = self.server.owner.api
         match request.target:
             case "pods/binding":
-                api.bind(request.name, body.get("target", {}).get("name", ""), request.namespace)
+                uid = (body.get("metadata") or {}).get("uid", "")
+                api.bind(request.name, body.get("target", {}).get("name", ""), request.namespace, uid=uid)
                 return _success(201)
             case "pods/eviction":
                 options = body.get("deleteOptions") or {}

@@ -206,10 +206,17 @@ class ApiServer:
             }
             return self._write("MODIFIED", plural, _key_of(current), {**current, "metadata": marked})
 
-    def bind(self, name: str, node: str, namespace: str = "") -> Object:
-        """Assign a pod to a node, as the Binding API does. Raises ObjectNotFound, ObjectConflict."""
+    def bind(self, name: str, node: str, namespace: str = "", *, uid: str = "") -> Object:
+        """Assign a pod to a node, as the Binding API does.
+
+        Raises:
+            ObjectNotFound.
+            ObjectConflict: it has a node already, or the pod of this name has another uid.
+        """
         with self._lock:
             pod = self.get("pods", name, namespace)
+            if uid and uid != pod["metadata"]["uid"]:
+                raise ObjectConflict(f"pods {name!r} has uid {pod['metadata']['uid']}, not {uid}", status=409)
             return self._write("MODIFIED", "pods", _key_of(pod), pods.bound(pod, node, self._now()))
 
     def evict(self, name: str, namespace: str = "", *, grace_s: int | None = None, uid: str = "") -> Object:
