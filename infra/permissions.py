@@ -248,7 +248,7 @@ def _arn(service: str, resource: str, given: str = "") -> str:
 
 
 def _state(reach: Reach) -> Statements:
-    actions = ("GetItem", "Query", "PutItem", "UpdateItem", "BatchWriteItem")
+    actions = ("GetItem", "BatchGetItem", "Query", "PutItem", "UpdateItem", "BatchWriteItem")
     table = reach.storage.state
     indexes = [f"{table.table_arn}/index/{index.name}" for index in tables.STATE.indexes]
     return [

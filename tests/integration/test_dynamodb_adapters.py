@@ -276,7 +276,7 @@ def test_contention_is_bounded(dynamodb: Any) -> None:
     with pytest.raises(StoreThrottled, match="observed by too many"):
         capacity_of(beaten).observe(seen("a"))
     with pytest.raises(StoreThrottled, match="marked by too many"):
-        state_of(beaten).mark_unavailable("blue", OfferingFailure("m5.large", "a", "spot", "ICE"), NOW)
+        state_of(beaten).mark_unavailable([OfferingFailure("m5.large", "a", "spot", "ICE")], NOW)
     assert beaten.writes == 16 + 8
 
 

@@ -37,7 +37,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.epochs = {"blue": 0, "green": 0}
         self.claims: dict[tuple[str, str], NodeClaim] = {}
         self.stale: list[NodeClaim] = []
-        self.offerings: dict[tuple[str, str], tuple[int, float]] = {}
+        self.offerings: dict[str, tuple[int, float]] = {}
         self.missed: dict[tuple[str, str], float] = {}
 
     @rule(cluster=CLUSTERS, names=st.lists(NAMES, max_size=3), behind=st.sampled_from([0, 0, 0, 1, -1]))
@@ -84,13 +84,13 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(instance_type=TYPES)
     def mark_unavailable(self, instance_type: str) -> None:
-        failures, until = self.offerings.get(("blue", instance_type), (0, 0.0))
+        failures, until = self.offerings.get(instance_type, (0, 0.0))
         if self.now >= until:
             again = failures and self.now <= until + WAITS[min(failures, 6) - 1]
             failures = failures + 1 if again else 1
             until = self.now + WAITS[min(failures, 6) - 1]
-            self.offerings["blue", instance_type] = failures, until
-        marked = self.store.mark_unavailable("blue", OfferingFailure(instance_type, "a", "spot", "ICE"), self.now)
+            self.offerings[instance_type] = failures, until
+        marked = self.store.mark_unavailable([OfferingFailure(instance_type, "a", "spot", "ICE")], self.now)[0]
         assert (marked.failures, marked.until) == (failures, until)
 
     @rule(cluster=CLUSTERS, uids=st.lists(st.sampled_from(["u1", "u2", "u3"]), max_size=3))
@@ -111,7 +111,7 @@ class StoreMachine(RuleBasedStateMachine):
             assert state.claims == tuple(item for item in mine if item.state not in NOT_READ)
             assert self.store.claims(cluster) == tuple(item for item in mine if item.state != "Gone")
             assert {(item.instance_type, item.until) for item in state.unavailable} == {
-                (name, until) for (of, name), (_, until) in self.offerings.items() if of == cluster and until > self.now
+                (name, until) for name, (_, until) in self.offerings.items() if until > self.now
             }
             assert state.missed_pods == {
                 uid for (of, uid), until in self.missed.items() if of == cluster and until > self.now

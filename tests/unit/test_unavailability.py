@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shiplap.instances.unavailability import LONGEST_WAIT_S, after_failure, remembered_until, wait_s
+from shiplap.instances.unavailability import (
+    LONGEST_WAIT_S,
+    after_failure,
+    launch_budget,
+    quota_of,
+    remembered_until,
+    wait_s,
+)
 
 
 def test_waits_double_from_three_minutes_to_an_hour() -> None:
@@ -42,3 +49,26 @@ def test_however_failures_come_the_rest_is_bounded_and_never_shortened(gaps: lis
         assert until >= before
         assert failures >= 1
         assert remembered_until(failures, until) > until
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "quota"),
+    [
+        ("m5.large", "standard"),
+        ("c7i-flex.large", "standard"),
+        ("im4gn.large", "standard"),
+        ("g5.xlarge", "g"),
+        ("gr6.4xlarge", "g"),
+        ("p5.48xlarge", "p"),
+        ("inf2.xlarge", "inf"),
+        ("u-6tb1.112xlarge", "high-memory"),
+        ("x2idn.16xlarge", "x"),
+        ("zz9.large", "standard"),
+    ],
+)
+def test_types_count_towards_the_quota_of_their_group(instance_type: str, quota: str) -> None:
+    assert quota_of(instance_type) == f"quota:{quota}"
+
+
+def test_budgets_halve_down_to_one() -> None:
+    assert [launch_budget(failures) for failures in (0, 1, 2, 3, 6, 7, 1000)] == [100, 50, 25, 12, 1, 1, 1]

@@ -193,9 +193,9 @@ def test_claims_that_cannot_be_committed_together_are_refused(world: World, clai
 def test_clusters_know_nothing_of_each_other(world: World) -> None:
     world.store.commit(CLUSTER, 0, [claim("a")])
     world.store.mark_missed(CLUSTER, ["uid"], NOW)
-    world.store.mark_unavailable(CLUSTER, OfferingFailure("m5.large", "a", "spot", "ICE"), NOW)
+    world.store.mark_unavailable([OfferingFailure("m5.large", "a", "spot", "ICE")], NOW)
     green = world.store.read("green", NOW)
-    assert (green.epoch, green.claims, green.unavailable, green.missed_pods) == (0, (), (), frozenset())
+    assert (green.epoch, green.claims, green.missed_pods) == (0, (), frozenset())
     assert world.store.claims("green") == ()
     assert world.store.claim("green", "a") is None
 
@@ -293,7 +293,7 @@ ICE = OfferingFailure("m5.large", "eu-west-1a", "spot", "InsufficientInstanceCap
 
 
 def test_a_failed_offering_rests_three_minutes(world: World) -> None:
-    marked = world.store.mark_unavailable(CLUSTER, ICE, NOW)
+    [marked] = world.store.mark_unavailable([ICE], NOW)
     assert marked == UnavailableOffering("m5.large", "eu-west-1a", "spot", NOW + 180, 1, "InsufficientInstanceCapacity")
     assert world.store.read(CLUSTER, NOW + 179).unavailable == (marked,)
     assert world.store.read(CLUSTER, NOW + 180).unavailable == ()
@@ -302,39 +302,38 @@ def test_a_failed_offering_rests_three_minutes(world: World) -> None:
 def test_the_rest_doubles_while_failures_repeat_and_is_capped_at_an_hour(world: World) -> None:
     now, waits = NOW, []
     for _ in range(7):
-        marked = world.store.mark_unavailable(CLUSTER, ICE, now)
+        [marked] = world.store.mark_unavailable([ICE], now)
         waits.append(marked.until - now)
         now = marked.until
     assert waits == [180, 360, 720, 1440, 2880, 3600, 3600]
 
 
 def test_a_failure_long_after_the_last_rest_starts_anew(world: World) -> None:
-    first = world.store.mark_unavailable(CLUSTER, ICE, NOW)
-    again = world.store.mark_unavailable(CLUSTER, ICE, first.until + 180)
+    [first] = world.store.mark_unavailable([ICE], NOW)
+    [again] = world.store.mark_unavailable([ICE], first.until + 180)
     assert again.failures == 2
-    assert world.store.mark_unavailable(CLUSTER, ICE, again.until + 361).failures == 1
+    assert world.store.mark_unavailable([ICE], again.until + 361)[0].failures == 1
 
 
 def test_one_outage_seen_by_two_counts_once(world: World) -> None:
-    first = world.store.mark_unavailable(CLUSTER, ICE, NOW)
-    assert world.rival.mark_unavailable(CLUSTER, ICE, NOW + 30) == first
-    world.faults.on("before", world.mark, lambda: world.rival.mark_unavailable(CLUSTER, ICE, first.until + 1))
-    second = world.store.mark_unavailable(CLUSTER, ICE, first.until + 2)
+    [first] = world.store.mark_unavailable([ICE], NOW)
+    assert world.rival.mark_unavailable([ICE], NOW + 30) == (first,)
+    world.faults.on("before", world.mark, lambda: world.rival.mark_unavailable([ICE], first.until + 1))
+    [second] = world.store.mark_unavailable([ICE], first.until + 2)
     assert second.failures == 2
     assert second.until == first.until + 1 + 360
 
 
 def test_one_first_outage_seen_by_two_counts_once(world: World) -> None:
-    world.faults.on("before", world.mark, lambda: world.rival.mark_unavailable(CLUSTER, ICE, NOW))
-    assert world.store.mark_unavailable(CLUSTER, ICE, NOW + 1) == UnavailableOffering(
-        "m5.large", "eu-west-1a", "spot", NOW + 180, 1, "InsufficientInstanceCapacity"
-    )
+    world.faults.on("before", world.mark, lambda: world.rival.mark_unavailable([ICE], NOW))
+    [marked] = world.store.mark_unavailable([ICE], NOW + 1)
+    assert marked == UnavailableOffering("m5.large", "eu-west-1a", "spot", NOW + 180, 1, "InsufficientInstanceCapacity")
 
 
 def test_offerings_are_kept_apart_and_sorted(world: World) -> None:
     offerings = [("m5.large", "b", "spot"), ("m5.large", "a", "spot"), ("c5.large", "b", "on-demand")]
     for instance_type, zone, capacity_type in offerings:
-        world.store.mark_unavailable(CLUSTER, OfferingFailure(instance_type, zone, capacity_type, "ICE"), NOW)
+        world.store.mark_unavailable([OfferingFailure(instance_type, zone, capacity_type, "ICE")], NOW)
     read = world.store.read(CLUSTER, NOW).unavailable
     assert [(item.instance_type, item.zone, item.capacity_type) for item in read] == sorted(offerings)
 
@@ -403,3 +402,74 @@ def test_moves_that_cannot_be_made_together_are_refused(world: World, moves: lis
         world.store.advance_all(moves)
     assert in_flight(world.store) == ["a", "b"]
     assert {item.version for item in world.store.claims(CLUSTER)} == {0}
+
+
+def test_what_failed_for_one_cluster_rests_for_all_of_the_account(world: World) -> None:
+    marked = world.store.mark_unavailable([ICE], NOW)
+    assert world.rival.read("green", NOW).unavailable == marked
+
+
+def test_many_failures_are_marked_together_each_scope_once(world: World) -> None:
+    failures = [OfferingFailure(f"m5.{n}xlarge", "a", "spot", "ICE") for n in range(150)]
+    [first] = world.store.mark_unavailable(failures[:1], NOW)
+    marked = world.store.mark_unavailable([*failures, *failures], NOW + 10)
+    assert [item.scope for item in marked] == sorted(failure.scope for failure in failures)
+    assert first in marked
+    assert world.store.read(CLUSTER, NOW + 20).unavailable == marked
+    assert world.store.mark_unavailable([], NOW) == ()
+
+
+def test_many_failures_survive_a_rival_that_marks_one_of_them(world: World) -> None:
+    theirs: list[UnavailableOffering] = []
+    world.faults.on("before", world.commit, lambda: theirs.extend(world.rival.mark_unavailable([ICE], NOW)))
+    world.faults.on("before", "state.mark_unavailable", lambda: theirs.extend(world.rival.mark_unavailable([ICE], NOW)))
+    other = OfferingFailure("m5.xlarge", "eu-west-1a", "spot", "ICE")
+    marked = world.store.mark_unavailable([ICE, other], NOW + 1)
+    assert marked[0] == theirs[0]
+    assert marked[1].until == NOW + 181
+
+
+@pytest.mark.parametrize(
+    ("failure", "scope", "wait"),
+    [
+        (OfferingFailure("m5.large", "a", "spot", "VcpuLimitExceeded", "quota"), ("quota:standard", "*", "spot"), 900),
+        (
+            OfferingFailure("g5.large", "a", "spot", "MaxSpotInstanceCountExceeded", "quota"),
+            ("quota:g", "*", "spot"),
+            900,
+        ),
+        (OfferingFailure("m5.large", "a", "spot", "FleetQuotaExceeded", "quota"), ("*", "*", "spot"), 900),
+        (OfferingFailure("m5.large", "a", "spot", "No", "subnet", subnet="subnet-1"), ("subnet-1", "*", "*"), 180),
+        (OfferingFailure("m5.large", "a", "spot", "No", "unknown"), ("m5.large", "a", "spot"), 180),
+    ],
+)
+def test_what_rests_is_what_failed(
+    world: World, failure: OfferingFailure, scope: tuple[str, str, str], wait: int
+) -> None:
+    [marked] = world.store.mark_unavailable([failure], NOW)
+    assert (marked.scope, marked.until) == (scope, NOW + wait)
+    assert world.store.read(CLUSTER, NOW).unavailable == (marked,)
+
+
+def test_an_offering_that_gives_again_is_trusted_again_step_by_step(world: World) -> None:
+    [first] = world.store.mark_unavailable([ICE], NOW)
+    [second] = world.store.mark_unavailable([ICE], first.until)
+    assert world.store.read(CLUSTER, second.until - 1).recovering == ()
+    assert world.store.read(CLUSTER, second.until).recovering == (second,)
+    world.rival.relieve(second)
+    [relieved] = world.store.read(CLUSTER, second.until).recovering
+    assert relieved == second.relieved()
+    assert relieved.failures == 1
+    world.store.relieve(second)  # it has changed since
+    assert world.store.read(CLUSTER, second.until).recovering == (relieved,)
+    world.store.relieve(relieved)
+    assert world.store.read(CLUSTER, second.until).recovering == ()
+
+
+def test_addresses_of_launches_are_counted_for_a_minute(world: World) -> None:
+    world.store.reserve_addresses("one", {"subnet-a": 30, "subnet-b": 10}, NOW)
+    world.rival.reserve_addresses("two", {"subnet-a": 5}, NOW + 30)
+    world.store.reserve_addresses("one", {"subnet-a": 20}, NOW)
+    assert world.store.read("green", NOW + 40).addresses == {"subnet-a": 25}
+    assert world.store.read("green", NOW + 60).addresses == {"subnet-a": 5}
+    assert world.store.read("green", NOW + 90).addresses == {}

@@ -112,7 +112,7 @@ class Stage:
 
     `nominal` maps a type to the memory EC2 states, bytes; `launched` an instance id to its claim as it was then.
     Instances in `broken` never join. A stage `beside` another is a second cluster of the same account: they share
-    time, faults and learned capacity.
+    time, faults, state and learned capacity.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class Stage:
         self.server = ApiServer(self.clock)
         self.cluster = TwinCluster(self.server, faults=self.faults)
         self.compute = TwinCompute(self.clock, faults=self.faults, zones=ZONES)
-        self.state = TwinState(self.faults)
+        self.state = TwinState(self.faults) if beside is None else beside.state
         self.capacity = TwinCapacity(self.faults) if beside is None else beside.capacity
         self.bus = TwinBus(self.faults)
         self.timers = TwinTimers(self.clock, self.faults)

@@ -178,7 +178,7 @@ def test_a_token_that_comes_back_with_other_parameters_waits_for_its_instance() 
     stage.clock.advance(61)
     for zone in ZONES[1:]:  # the same launch today would ask for less
         failure = OfferingFailure("m6i.large", zone, "on-demand", "InsufficientInstanceCapacity")
-        stage.state.mark_unavailable(CLUSTER, failure, stage.clock.now())
+        stage.state.mark_unavailable([failure], stage.clock.now())
     report = stage.schedule()
     assert report.unfinished == "launches are pending"
     assert len(stage.compute.launches) == 1

@@ -156,7 +156,7 @@ def test_failures_are_listed_once_per_offering_and_code() -> None:
         ]
     }
     assert fleet.failures_of(prepared, answer) == (
-        OfferingFailure("a.large", "a", "on-demand", "InsufficientFreeAddressesInSubnet", "subnet", "m"),
+        OfferingFailure("a.large", "a", "on-demand", "InsufficientFreeAddressesInSubnet", "subnet", "m", "subnet-a2"),
         OfferingFailure("m5.large", "a", "on-demand", "InsufficientInstanceCapacity", "capacity", "m"),
         OfferingFailure("m5.large", "b", "on-demand", "UnfulfillableCapacity", "capacity", "m"),
     )

@@ -6,7 +6,8 @@ tests/integration/contracts. Adapters translate; they decide nothing. All of the
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -19,7 +20,14 @@ from shiplap.instances.catalog import Catalog
 from shiplap.instances.nodeclass import ResolvedNodeClass
 from shiplap.instances.status import InstallStatus
 from shiplap.instances.types import LearnedCapacity, Observation
-from shiplap.instances.unavailability import after_failure
+from shiplap.instances.unavailability import (
+    ANY,
+    FIRST_WAIT_FOR_QUOTA_S,
+    FIRST_WAIT_S,
+    after_failure,
+    quota_of,
+    remembered_until,
+)
 from shiplap.kubernetes.objects import Event, Node, Pod, Taint
 from shiplap.scheduling.plan import Plan
 from shiplap.scheduling.snapshot import ClusterView, Snapshot
@@ -32,6 +40,9 @@ COMMIT_BYTES = 3_000_000
 
 MISSED_FOR_S = 30 * 24 * 3600
 """How long a pod is remembered as one whose node turned out too small, in seconds."""
+
+ADDRESSES_S = 60
+"""How long addresses of a launch are counted apart, in seconds: until describing a subnet must show them."""
 
 PILOT_LEASE_S = 15 * 60
 """How long the right to explore an unverified estimate is held without a sign of life, in seconds."""
@@ -215,8 +226,14 @@ class Instance(msgspec.Struct, frozen=True, omit_defaults=True):
         return f"aws:///{self.zone}/{self.id}"
 
 
+_VCPU_QUOTAS = frozenset({"VcpuLimitExceeded", "MaxSpotInstanceCountExceeded", "InstanceLimitExceeded"})
+
+
 class OfferingFailure(msgspec.Struct, frozen=True, order=True):
-    """An offering EC2 refused. `kind`: capacity, subnet, quota, configuration, throttled or unknown."""
+    """An offering EC2 refused. `kind`: capacity, subnet, quota, configuration, throttled or unknown.
+
+    `subnet` is the id of the one that has no addresses left.
+    """
 
     instance_type: str
     zone: str
@@ -224,6 +241,19 @@ class OfferingFailure(msgspec.Struct, frozen=True, order=True):
     code: str
     kind: str = "capacity"
     message: str = ""
+    subnet: str = ""
+
+    @property
+    def scope(self) -> tuple[str, str, str]:
+        """What is left alone: an offering as (type, zone, capacity type), or more than one.
+
+        In the place of the type may stand a subnet, or a quota that many types share; `*` means any.
+        """
+        if self.kind == "subnet" and self.subnet:
+            return self.subnet, ANY, ANY
+        if self.kind == "quota":
+            return quota_of(self.instance_type) if self.code in _VCPU_QUOTAS else ANY, ANY, self.capacity_type
+        return self.instance_type, self.zone, self.capacity_type
 
 
 class FleetResult(msgspec.Struct, frozen=True):
@@ -304,7 +334,10 @@ class HealthSource(Protocol):
 
 
 class UnavailableOffering(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An offering not to try before `until` (epoch seconds); `failures` in a row lengthen the wait, 3 min to 1 h."""
+    """An offering not to try before `until` (epoch seconds); `failures` in a row lengthen the wait, 3 min to 1 h.
+
+    It may stand for more than one, see `OfferingFailure.scope`. Known to all clusters of the account.
+    """
 
     instance_type: str
     zone: str
@@ -319,16 +352,36 @@ class UnavailableOffering(msgspec.Struct, frozen=True, omit_defaults=True):
         if known is not None and now < known.until:
             return known
         past = (known.failures, known.until) if known is not None else (0, 0.0)
-        failures, until = after_failure(*past, now)
-        return cls(failure.instance_type, failure.zone, failure.capacity_type, until, failures, failure.code)
+        first_s = FIRST_WAIT_FOR_QUOTA_S if failure.kind == "quota" else FIRST_WAIT_S
+        failures, until = after_failure(*past, now, first_s)
+        return cls(*failure.scope, until, failures, failure.code)
+
+    @property
+    def scope(self) -> tuple[str, str, str]:
+        """What is left alone; see `OfferingFailure.scope`."""
+        return self.instance_type, self.zone, self.capacity_type
+
+    def relieved(self) -> UnavailableOffering:
+        """What is known once it has given an instance again: one failure less, so that twice as much may be asked."""
+        return msgspec.structs.replace(self, failures=max(self.failures - 1, 0))
+
+    def is_recovering(self, now: float) -> bool:
+        """Whether it rests no more, but its failures are not forgotten yet."""
+        return self.until <= now < remembered_until(self.failures, self.until) and self.failures > 0
 
 
 class DecisionState(msgspec.Struct, frozen=True):
-    """What the store knows when a decision starts, read after the epoch."""
+    """What the store knows when a decision starts, read after the epoch.
+
+    `recovering` offerings rest no more, but failed not long ago. `addresses` are those that launches in flight will
+    take from each subnet, by its id.
+    """
 
     epoch: int
     claims: tuple[NodeClaim, ...] = ()
     unavailable: tuple[UnavailableOffering, ...] = ()
+    recovering: tuple[UnavailableOffering, ...] = ()
+    addresses: dict[str, int] = {}
     missed_pods: frozenset[str] = frozenset()
 
 
@@ -338,6 +391,14 @@ class Move(msgspec.Struct, frozen=True):
     claim: NodeClaim
     to: ClaimState
     changes: dict[str, Any] = {}
+
+
+def total_addresses(reservations: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Addresses by subnet id, added up over launches and sorted."""
+    total: Counter[str] = Counter()
+    for reservation in reservations:
+        total.update(reservation)
+    return {subnet: total[subnet] for subnet in sorted(total)}
 
 
 def check_together(moves: Sequence[Move]) -> None:
@@ -404,11 +465,20 @@ class StateStore(Protocol):
         """
         ...
 
-    def mark_unavailable(self, cluster: str, failure: OfferingFailure, now: float) -> UnavailableOffering:
-        """Remember that an offering failed; the wait doubles from 3 minutes to 1 hour while failures repeat.
+    def mark_unavailable(self, failures: Sequence[OfferingFailure], now: float) -> tuple[UnavailableOffering, ...]:
+        """Remember for the whole account that offerings failed; their waits double while failures repeat.
 
-        An offering that is already unavailable at `now` is left as it is (see `instances.unavailability`).
+        Returns what is known then, once for each `scope` of the failures, sorted. What is already unavailable at `now`
+        is left as it is (see `instances.unavailability`).
         """
+        ...
+
+    def relieve(self, offering: UnavailableOffering) -> None:
+        """Remember that an offering which had failed gave an instance; does nothing if it has changed since."""
+        ...
+
+    def reserve_addresses(self, token: str, addresses: Mapping[str, int], now: float) -> None:
+        """Count addresses per subnet id as taken by a launch, for ADDRESSES_S seconds; again for a token replaces."""
         ...
 
     def mark_missed(self, cluster: str, pod_uids: Sequence[str], now: float) -> None:

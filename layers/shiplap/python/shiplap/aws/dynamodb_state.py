@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -17,13 +17,13 @@ from botocore.exceptions import ClientError
 
 from shiplap.api.nodeclaim import UNSETTLED, ClaimState, NodeClaim, check_new, forgotten_at, moved
 from shiplap.aws.dynamodb import Item, Value, expiry, float_of, get, number, placeholders, put_if, query, text
+from shiplap.aws.dynamodb_account import DynamoAccount
 from shiplap.aws.failures import TRANSACTION_CANCELED, code_of, store_errors
 from shiplap.aws.retries import Sleep, attempts
 from shiplap.aws.tables import EXPIRY, INSTANCE_ID_INDEX, STAGE_INDEX
 from shiplap.disruption.progress import Command, CommandState, advanced
 from shiplap.disruption.progress import forgotten_at as command_forgotten_at
 from shiplap.errors import ConditionFailed, EpochMoved, StoreError, StoreThrottled
-from shiplap.instances.unavailability import remembered_until
 from shiplap.ports import (
     COMMIT_BYTES,
     COMMIT_GROUP,
@@ -33,6 +33,7 @@ from shiplap.ports import (
     OfferingFailure,
     UnavailableOffering,
     check_together,
+    total_addresses,
 )
 
 if TYPE_CHECKING:
@@ -60,23 +61,24 @@ class DynamoState:
         self._client = client
         self._table = table
         self._sleep = sleep
+        self._account = DynamoAccount(client, table, sleep)
 
     def read(self, cluster: str, now: float) -> DecisionState:
         epoch = 0
-        unavailable: list[UnavailableOffering] = []
         missed: set[str] = set()
         for item in query(self._client, self._table, ("cluster", cluster)):
             kind, _, rest = item["item"]["S"].partition("#")
             if kind == EPOCH:
                 epoch = int(item["epoch"]["N"])
-            elif kind == OFFERING and float_of(item, "until") > now:
-                unavailable.append(_offering(item))
             elif kind == POD and float_of(item, EXPIRY) > now:
                 missed.add(rest)
+        known = self._account.read()
         return DecisionState(
             epoch=epoch,
             claims=self._claims(cluster, f"{UNSETTLED_STAGE}#"),
-            unavailable=tuple(sorted(unavailable, key=_offering_key)),
+            unavailable=tuple(item for item in known.offerings if item.until > now),
+            recovering=tuple(item for item in known.offerings if item.is_recovering(now)),
+            addresses=total_addresses(item.addresses for item in known.reservations if item.until > now),
             missed_pods=frozenset(missed),
         )
 
@@ -212,29 +214,14 @@ class DynamoState:
                 return
         raise StoreThrottled(f"table {self._table}: the same items are being written by too many at once")
 
-    def mark_unavailable(self, cluster: str, failure: OfferingFailure, now: float) -> UnavailableOffering:
-        key = _key(cluster, "#".join((OFFERING, failure.instance_type, failure.zone, failure.capacity_type)))
-        for _ in attempts(_TRIES, sleep=self._sleep):
-            stored = get(self._client, self._table, key)
-            known = None if stored is None else _offering(stored)
-            marked = UnavailableOffering.after(known, failure, now)
-            if marked == known:
-                return known
-            item = {
-                **key,
-                "until": number(marked.until),
-                "failures": number(marked.failures),
-                "code": text(marked.code),
-                EXPIRY: expiry(remembered_until(marked.failures, marked.until)),
-            }
-            if stored is None:
-                written = put_if(self._client, self._table, item, "attribute_not_exists(#item)", ["item"])
-            else:
-                past = {":until": stored["until"]}
-                written = put_if(self._client, self._table, item, "#until = :until", ["until"], past)
-            if written:
-                return marked
-        raise StoreThrottled(f"cluster {cluster}: {failure.instance_type} is being marked by too many at once")
+    def mark_unavailable(self, failures: Sequence[OfferingFailure], now: float) -> tuple[UnavailableOffering, ...]:
+        return self._account.mark_unavailable(failures, now)
+
+    def relieve(self, offering: UnavailableOffering) -> None:
+        self._account.relieve(offering)
+
+    def reserve_addresses(self, token: str, addresses: Mapping[str, int], now: float) -> None:
+        self._account.reserve_addresses(token, addresses, now)
 
     def mark_missed(self, cluster: str, pod_uids: Sequence[str], now: float) -> None:
         items = [{**_key(cluster, f"{POD}#{uid}"), EXPIRY: expiry(now + MISSED_FOR_S)} for uid in sorted(set(pod_uids))]
@@ -362,13 +349,3 @@ def _claim(item: Item) -> NodeClaim:
 
 def _name(claim: NodeClaim) -> str:
     return claim.name
-
-
-def _offering(item: Item) -> UnavailableOffering:
-    _, instance_type, zone, capacity_type = item["item"]["S"].split("#")
-    failures = int(item["failures"]["N"])
-    return UnavailableOffering(instance_type, zone, capacity_type, float_of(item, "until"), failures, item["code"]["S"])
-
-
-def _offering_key(offering: UnavailableOffering) -> tuple[str, str, str]:
-    return offering.instance_type, offering.zone, offering.capacity_type

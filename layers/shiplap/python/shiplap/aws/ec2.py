@@ -13,6 +13,7 @@ from shiplap.aws.ec2_errors import (
     CAPACITY,
     CONFIGURATION,
     INSTANCE_GONE,
+    NO_ADDRESSES,
     QUOTA,
     SUBNET,
     TEMPLATE_GONE,
@@ -89,7 +90,7 @@ class Ec2Compute:
         prepared = fleet.prepare(request, request.resolved.subnets)
         if not prepared.templates:
             reason = "no subnet with free addresses in the zones asked for"
-            return FleetResult((), fleet.all_failed(prepared, "InsufficientFreeAddressesInSubnet", SUBNET, reason))
+            return FleetResult((), fleet.all_failed(prepared, NO_ADDRESSES, SUBNET, reason))
         try:
             answer = self._create_fleet(prepared, request.token)
             if fleet.template_is_gone(answer):

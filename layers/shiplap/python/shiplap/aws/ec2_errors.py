@@ -24,6 +24,7 @@ UNKNOWN = "unknown"
 
 TOKEN_REUSED = "IdempotentParameterMismatch"  # noqa: S105 - an error code
 TEMPLATE_GONE = ("InvalidLaunchTemplateName.NotFoundException", "InvalidLaunchTemplateId.NotFound")
+NO_ADDRESSES = "InsufficientFreeAddressesInSubnet"
 TEMPLATE_EXISTS = "InvalidLaunchTemplateName.AlreadyExistsException"
 INSTANCE_GONE = ("InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed")
 
@@ -41,7 +42,7 @@ _KINDS: dict[str, tuple[str, ...]] = {
         "Unsupported",
         "UnsupportedOperation",
     ),
-    SUBNET: ("InsufficientFreeAddressesInSubnet",),
+    SUBNET: (NO_ADDRESSES,),
     QUOTA: (
         "AuthFailure.ServiceLinkedRoleCreationNotPermitted",
         "FleetQuotaExceeded",

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from shiplap.aws import tags
-from shiplap.aws.ec2_errors import TEMPLATE_GONE, classify
+from shiplap.aws.ec2_errors import NO_ADDRESSES, TEMPLATE_GONE, classify
 from shiplap.aws.launch_templates import Template, template
 from shiplap.instances.nodeclass import Subnet
+from shiplap.instances.subnets import emptiest_subnets
 from shiplap.kubernetes import labels
 from shiplap.ports import FleetOverride, FleetRequest, Instance, OfferingFailure
 
@@ -47,7 +48,7 @@ def prepare(request: FleetRequest, subnets: Iterable[Subnet]) -> Launch:
     Raises:
         NodeClassNotReady: the launch templates cannot be made.
     """
-    best = best_subnets(subnets)
+    best = emptiest_subnets(subnets)
     kept = cheapest_types([override for override in sorted(request.overrides) if override.zone in best])
     groups: dict[tuple[object, ...], list[FleetOverride]] = {}
     for override in kept[:MAX_OVERRIDES]:
@@ -64,15 +65,6 @@ def prepare(request: FleetRequest, subnets: Iterable[Subnet]) -> Launch:
         tuple(tuple(overrides) for _, overrides in by_name.values()),
         {zone: subnet.id for zone, subnet in best.items()},
     )
-
-
-def best_subnets(subnets: Iterable[Subnet]) -> dict[str, Subnet]:
-    """For each zone the subnet with most free addresses; ties go to the smaller id, full subnets are left out."""
-    best: dict[str, Subnet] = {}
-    for subnet in sorted(subnets, key=lambda subnet: (-subnet.free_ips, subnet.id)):
-        if subnet.free_ips > 0:
-            best.setdefault(subnet.zone, subnet)
-    return best
 
 
 def cheapest_types(overrides: Sequence[FleetOverride]) -> list[FleetOverride]:
@@ -173,6 +165,7 @@ def failures_of(launch: Launch, answer: CreateFleetResultTypeDef) -> tuple[Offer
             code,
             classify(code, message),
             message,
+            override.get("SubnetId", "") if code == NO_ADDRESSES else "",
         )
         found.setdefault((failure.instance_type, failure.zone, code), failure)
     return tuple(sorted(found.values()))

@@ -5,7 +5,8 @@ Table `state`, by `cluster` and `item`:
 | `cluster` | `item` | holds |
 |---|---|---|
 | `<cluster>` | `EPOCH` | `epoch` |
-| `<cluster>` | `OFFERING#<type>#<zone>#<capacity type>` | an unavailable offering: `until`, `failures`, `code` |
+| `@account` | `OFFERING#<type>#<zone>#<capacity type>` | an offering that failed: `until`, `failures`, `code` |
+| `@account` | `ADDRESSES#<token>` | what a launch takes from each subnet: JSON in `addresses`, `until` |
 | `<cluster>` | `POD#<uid>` | a pod whose node turned out too small |
 | `<cluster>#commands` | `COMMAND#<name>` | a disruption command: JSON in `command`, `state`, `version`, `stage` |
 | `<cluster>#<shard>` | `CLAIM#<name>` | a NodeClaim: JSON in `claim`, and `state`, `version`, `instanceId`, `stage` |

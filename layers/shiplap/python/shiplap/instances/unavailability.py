@@ -1,18 +1,62 @@
-"""How long an offering that EC2 refused is left alone: capacity that failed twice in a row deserves a longer rest."""
+"""How long an offering that EC2 refused is left alone, how much may be asked of it afterwards, and what rests with it.
+
+Capacity that failed twice in a row deserves a longer rest, and a smaller trial after it.
+"""
 
 from __future__ import annotations
 
 FIRST_WAIT_S = 180
+FIRST_WAIT_FOR_QUOTA_S = 900
+"""A limit of the account is raised by people; until then every attempt is in vain."""
 LONGEST_WAIT_S = 3600
 
+LAUNCH_BUDGET = 100
+"""Instances that may be asked at once of an offering that has failed, before the first halving."""
 
-def wait_s(failures: int) -> int:
+ANY = "*"
+"""Stands for every zone, every capacity type, or every instance type."""
+
+_QUOTAS = {
+    "standard": "a c d h i m r t z",
+    "f": "f",
+    "g": "g gr vt",
+    "p": "p",
+    "x": "x",
+    "inf": "inf",
+    "trn": "trn",
+    "dl": "dl",
+    "hpc": "hpc",
+    "high-memory": "u",
+}
+_QUOTA_OF = {letters: f"quota:{name}" for name, families in _QUOTAS.items() for letters in families.split()}
+
+
+def quota_of(instance_type: str) -> str:
+    """The vCPU quota an instance type counts towards, by the letters its name begins with: `quota:standard` for m5.
+
+    EC2 counts vCPUs per group of families; a family that is not known here counts by itself.
+    """
+    letters = ""
+    for letter in instance_type:
+        if not letter.isalpha():
+            break
+        letters += letter
+    # Families such as `im` and `mac` begin with the letter of their group.
+    return _QUOTA_OF.get(letters) or _QUOTA_OF.get(letters[:1]) or f"quota:{letters}"
+
+
+def launch_budget(failures: int) -> int:
+    """Instances that may be asked at once of an offering after so many failures in a row: 100 halved each time."""
+    return max(LAUNCH_BUDGET >> min(failures, 16), 1)
+
+
+def wait_s(failures: int, first_s: int = FIRST_WAIT_S) -> int:
     """Seconds to leave an offering alone after so many failures in a row: 180, doubling to 3600."""
     doublings = min(max(failures - 1, 0), 5)  # five doublings exceed the longest wait
-    return min(FIRST_WAIT_S << doublings, LONGEST_WAIT_S)
+    return min(first_s << doublings, LONGEST_WAIT_S)
 
 
-def after_failure(failures: int, until: float, now: float) -> tuple[int, float]:
+def after_failure(failures: int, until: float, now: float, first_s: int = FIRST_WAIT_S) -> tuple[int, float]:
     """The failures in a row and the epoch second until which the offering rests, once it failed at `now`.
 
     `failures` and `until` are what was known before (0, 0.0 when nothing was). While it rests, another failure is the
@@ -23,7 +67,7 @@ def after_failure(failures: int, until: float, now: float) -> tuple[int, float]:
         return failures, until
     repeated = failures > 0 and now <= remembered_until(failures, until)
     failures = failures + 1 if repeated else 1
-    return failures, now + wait_s(failures)
+    return failures, now + wait_s(failures, first_s)
 
 
 def remembered_until(failures: int, until: float) -> float:

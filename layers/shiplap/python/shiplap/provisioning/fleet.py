@@ -7,7 +7,7 @@ off: each is left out only where too few values would remain.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -44,13 +44,19 @@ class _Candidate(msgspec.Struct, frozen=True):
     offering: Offering
 
 
-def fleet_options(claim: NodeClaim, types: Mapping[str, InstanceType], zones: Iterable[str]) -> FleetOptions:
+def fleet_options(
+    claim: NodeClaim,
+    types: Mapping[str, InstanceType],
+    zones: Iterable[str],
+    rests: Callable[[str, str, str], bool] = lambda *_: False,
+) -> FleetOptions:
     """The offerings of the claim's launch list that can be asked for now.
 
     Args:
         claim: its requirements choose zones and capacity types, its launch list the types.
         types: the NodeClass's instance types by name, with current availability.
         zones: zones in which the NodeClass has a subnet.
+        rests: whether a (type, zone, capacity type) has failed since the types' availability was looked up.
     """
     wanted = Requirements.of(claim.requirements)
     zones = frozenset(zones)
@@ -60,6 +66,7 @@ def fleet_options(claim: NodeClaim, types: Mapping[str, InstanceType], zones: It
         if name in types and _fits(claim, types[name])
         for offering in types[name].offerings
         if offering.available and offering.zone in zones and _allowed(offering, wanted)
+        if not rests(name, offering.zone, offering.capacity_type)
     ]
     for narrowed in (_without_exotic, _without_dear_spot):
         left = narrowed(candidates)

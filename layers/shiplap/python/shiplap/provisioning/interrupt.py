@@ -138,7 +138,7 @@ def _rest(claim: NodeClaim, notice: Notice, world: World) -> None:
     """What AWS takes back, or soon may, is not asked for again at once."""
     if claim.capacity_type in (labels.SPOT, labels.RESERVED) and notice.kind in _TAKEN_BACK:
         lost = OfferingFailure(claim.instance_type, claim.zone, claim.capacity_type, notice.kind)
-        world.state.mark_unavailable(claim.cluster, lost, world.clock.now())
+        world.state.mark_unavailable([lost], world.clock.now())
 
 
 def _drain(claim: NodeClaim, notice: Notice, deadline_at: float, world: World) -> None:

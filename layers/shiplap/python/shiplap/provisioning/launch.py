@@ -18,6 +18,7 @@ from shiplap.instances.types import InstanceType
 from shiplap.ports import FleetOverride, FleetRequest, FleetResult, Move, OfferingFailure
 from shiplap.provisioning.claims import GRACE_S, facts, pilot_holder
 from shiplap.provisioning.fleet import alike, fleet_options, has_min_values
+from shiplap.provisioning.market import Market
 from shiplap.provisioning.settle import Attempt, give_up, settle
 from shiplap.provisioning.snapshot import NodeClassSupply
 from shiplap.provisioning.world import World
@@ -61,6 +62,7 @@ def launch(
     supply: NodeClassSupply,
     types: dict[str, InstanceType],
     attempt: Attempt,
+    market: Market,
     world: World,
     *,
     held: Collection[str] = (),
@@ -72,6 +74,7 @@ def launch(
         supply: their EC2NodeClass.
         types: what it sells, by name.
         attempt: who launches.
+        market: what EC2 is willing to give; learns from the answer.
         world: the ports.
         held: ids of instances that other claims of the token have.
 
@@ -80,7 +83,7 @@ def launch(
     """
     claims = sorted(claims, key=lambda claim: claim.name)
     try:
-        return _launch(claims, supply, types, attempt, world, held)
+        return _launch(claims, supply, types, attempt, market, world, held)
     except ConditionFailed as error:  # somebody else advanced one of them: they are theirs
         world.meter.count("ClaimsLost", len(claims))
         _LOG.info("claims were taken over: %s", error, extra=facts(claims[0]))
@@ -92,13 +95,15 @@ def _launch(
     supply: NodeClassSupply,
     types: dict[str, InstanceType],
     attempt: Attempt,
+    market: Market,
     world: World,
     held: Collection[str],
 ) -> Outcome:
     if supply.resolved is None or supply.not_ready:
         return _cannot(claims, f"node class {claims[0].node_class}: {supply.not_ready}", types, world)
-    zones = [subnet.zone for subnet in supply.resolved.subnets]
-    options = fleet_options(alike(claims), _with_leases(claims[0], types, world), zones)
+    resolved = market.open(supply.resolved)
+    zones = [subnet.zone for subnet in resolved.subnets]
+    options = fleet_options(alike(claims), _with_leases(claims[0], types, world), zones, market.rests)
     if not options.overrides:
         return _cannot(claims, "no offering of the launch list is available", types, world)
     now = world.clock.now()
@@ -106,10 +111,11 @@ def _launch(
     count = max(claims[0].together, len(claims))
     lease = {"owner": attempt.owner, "deadline_at": now + LEASE_S, "changed_at": now, "together": count}
     claims = world.state.advance_all([Move(claim, ClaimState.LAUNCHING, lease) for claim in claims])
+    world.state.reserve_addresses(claims[0].token, market.reserve(options.overrides, resolved, len(claims)), now)
     request = FleetRequest(
         claims=tuple(claims),
         node_class=supply.node_class,
-        resolved=supply.resolved,
+        resolved=resolved,
         capacity_type=options.capacity_type,
         overrides=options.overrides,
         token=claims[0].token,
@@ -125,7 +131,7 @@ def _launch(
         if error.code in _OUTCOME_UNKNOWN or tried:  # the refusal says nothing about the attempt before
             return _later(claims, error, world, throttled=False)
         return _fail(claims, str(error), types, world, broken=str(error))
-    return _finish(request, result, types, attempt, world, held)
+    return _finish(request, result, types, attempt, market, world, held)
 
 
 def _with_leases(claim: NodeClaim, types: dict[str, InstanceType], world: World) -> dict[str, InstanceType]:
@@ -173,6 +179,7 @@ def _finish(
     result: FleetResult,
     types: dict[str, InstanceType],
     attempt: Attempt,
+    market: Market,
     world: World,
     held: Collection[str],
 ) -> Outcome:
@@ -185,17 +192,25 @@ def _finish(
         failures = tuple(_unexplained(request, override) for override in request.overrides)
     free = [instance for instance in result.instances if instance.id not in held]
     launched, failed = settle(request.claims, free, types, attempt, world, failure=_summary(failures))
-    now = world.clock.now()
-    for failure in failures:
-        world.meter.count("OfferingFailures")
-        if failure.kind not in _BLAMELESS:
-            world.state.mark_unavailable(request.claim.cluster, failure, now)
+    _remember(failures, launched, market, world)
     if launched:
         return Outcome(launched=launched, failed=failed)
     throttled = all(failure.kind == "throttled" for failure in failures)
     misconfigured = [failure for failure in failures if failure.kind == "configuration"]
     broken = f"{misconfigured[0].code}: {misconfigured[0].message}" if misconfigured else ""
     return Outcome(failed=failed, broken=broken, throttled=throttled)
+
+
+def _remember(failures: Sequence[OfferingFailure], launched: Sequence[NodeClaim], market: Market, world: World) -> None:
+    """Let this round and the whole account know what failed, and what gives again."""
+    if failures:
+        world.meter.count("OfferingFailures", len(failures))
+    blamed = [failure for failure in failures if failure.kind not in _BLAMELESS]
+    market.learn(blamed)
+    if blamed:
+        world.state.mark_unavailable(blamed, world.clock.now())
+    for offering in market.proven(launched):
+        world.state.relieve(offering)
 
 
 def _unexplained(request: FleetRequest, override: FleetOverride) -> OfferingFailure:

@@ -17,6 +17,7 @@ from shiplap.errors import ConditionFailed
 from shiplap.instances.types import InstanceType
 from shiplap.provisioning.claims import GRACE_S, facts
 from shiplap.provisioning.launch import Outcome, launch
+from shiplap.provisioning.market import Market
 from shiplap.provisioning.settle import Attempt, give_up, settle
 from shiplap.provisioning.snapshot import NodeClassSupply
 from shiplap.provisioning.world import World
@@ -48,6 +49,7 @@ def resume(
     supply: NodeClassSupply | None,
     types: dict[str, InstanceType],
     attempt: Attempt,
+    market: Market,
     world: World,
 ) -> Outcome:
     """Bring orphans of one launch to their end: adopt the instances there are, launch the others.
@@ -60,8 +62,8 @@ def resume(
     try:
         # A launch moves all its claims at once: while one is Planned, nothing was ever asked of EC2 for any.
         if claims[0].state is ClaimState.PLANNED:
-            return _launch(claims, supply, types, attempt, world, held=())
-        return _resume(claims, supply, types, attempt, world)
+            return _launch(claims, supply, types, attempt, market, world, held=())
+        return _resume(claims, supply, types, attempt, market, world)
     except ConditionFailed as error:
         _LOG.info("claims were taken over: %s", error, extra=facts(claims[0]))
         return Outcome()
@@ -72,6 +74,7 @@ def _resume(
     supply: NodeClassSupply | None,
     types: dict[str, InstanceType],
     attempt: Attempt,
+    market: Market,
     world: World,
 ) -> Outcome:
     cluster, token = claims[0].cluster, claims[0].token
@@ -92,7 +95,7 @@ def _resume(
     if len(ending) >= len(claims):
         reason = f"its instance {ending[0].id} is {ending[0].state}"
         return Outcome(launched=launched, failed=give_up(claims, reason, types, world))
-    outcome = _launch(claims, supply, types, attempt, world, held=held)
+    outcome = _launch(claims, supply, types, attempt, market, world, held=held)
     return msgspec.structs.replace(outcome, launched=(*launched, *outcome.launched))
 
 
@@ -108,6 +111,7 @@ def _launch(
     supply: NodeClassSupply | None,
     types: dict[str, InstanceType],
     attempt: Attempt,
+    market: Market,
     world: World,
     *,
     held: Collection[str],
@@ -121,4 +125,4 @@ def _launch(
     if overdue or supply is None:
         reason = f"not launched within {LAUNCH_TIMEOUT_S:g} s" if overdue else "its node class is gone"
         return Outcome(failed=give_up(claims, reason, types, world))
-    return launch(claims, supply, types, attempt, world, held=held)
+    return launch(claims, supply, types, attempt, market, world, held=held)

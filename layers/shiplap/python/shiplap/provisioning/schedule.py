@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import sys
 from collections.abc import Sequence
 
 import msgspec
 
 from shiplap.api.nodeclaim import NodeClaim
 from shiplap.errors import EpochMoved, ShiplapError
+from shiplap.ports import DecisionState
 from shiplap.provisioning.fleet import launches
 from shiplap.provisioning.herald import tell_unschedulable
 from shiplap.provisioning.launch import LEASE_S, Outcome, launch
+from shiplap.provisioning.market import Market
 from shiplap.provisioning.messages import PodsPending, Sweep
 from shiplap.provisioning.recover import sweep
 from shiplap.provisioning.resume import orphans, resume
@@ -86,6 +89,8 @@ class _Run:
         self._failed: list[str] = []
         self._pending: set[str] = set()
         self._throttled = False
+        self._market = Market(DecisionState(0))
+        self._most = sys.maxsize
         self._unschedulable: tuple[Unschedulable, ...] = ()
 
     def until_done(self, *, sweeping: bool) -> Report:
@@ -119,6 +124,7 @@ class _Run:
         if self._supply is None:
             self._supply = supply_of(self._settings, self._world)
         sight = sight_of(self._settings, glance, self._supply, self._world)
+        self._market = Market(glance.state)
         if waiting:  # their pods are accounted for only once it is known what became of them
             for claims in waiting:
                 self._carry_on(claims, sight, self._supply)
@@ -132,7 +138,8 @@ class _Run:
         if self._throttled or self._out_of_time():
             return
         node_class = supply.node_classes.get(claims[0].node_class)
-        self._note(claims, resume(claims, node_class, sight.types_for(claims[0]), self._attempt, self._world))
+        types = sight.types_for(claims[0])
+        self._note(claims, resume(claims, node_class, types, self._attempt, self._market, self._world))
 
     def _decide(self, sight: Sight) -> bool:
         """Plan, commit and launch; whether nothing is left to plan again."""
@@ -142,7 +149,7 @@ class _Run:
             return True
         now = self._world.clock.now()
         planned = [self._claim(planned, now) for planned in decision.node_claims]
-        groups = [_with_token(claims, sight.snapshot.epoch) for claims in launches(planned)]
+        groups = [_with_token(claims, sight.snapshot.epoch) for claims in self._affordable(planned, sight)]
         try:
             committed = [claim for claims in groups for claim in claims]
             self._world.state.commit(self._settings.name, sight.snapshot.epoch, committed)
@@ -151,8 +158,22 @@ class _Run:
             _LOG.info("somebody decided first: %s", moved, extra={"cluster": self._settings.name})
             return False
         self._record(sight, decision)
+        before = len(self._launched)
         finished = [self._launch(claims, sight) for claims in groups]  # each is tried, whatever becomes of the others
-        return all(finished)
+        # A round that got nothing shows how little there is to get: the next one asks for half as much.
+        fruitless = len(self._launched) == before and not all(finished)
+        self._most = max(len(committed) // 2, 1) if fruitless else sys.maxsize
+        return all(finished) and len(committed) == len(planned)
+
+    def _affordable(self, planned: Sequence[NodeClaim], sight: Sight) -> list[Sequence[NodeClaim]]:
+        """The claims of a plan that may be launched now, by launch. The others are planned again in the next round."""
+        groups = launches(planned[: self._most])
+        kept = self._market.within_budget(groups, [sight.types_for(claims[0]) for claims in groups])
+        held_back = len(planned) - sum(map(len, kept))
+        if held_back:
+            self._world.meter.count("ClaimsHeldBack", held_back)
+            _LOG.info("%d claims held back by launch budgets", held_back, extra={"cluster": self._settings.name})
+        return [claims for claims in kept if claims]
 
     def _launch(self, claims: Sequence[NodeClaim], sight: Sight) -> bool:
         """Launch claims of one token; whether there is nothing of them to plan again."""
@@ -162,7 +183,7 @@ class _Run:
             return True
         node_class = self._supply.node_classes[claims[0].node_class]
         types = sight.types_for(claims[0])
-        return self._note(claims, launch(claims, node_class, types, self._attempt, self._world))
+        return self._note(claims, launch(claims, node_class, types, self._attempt, self._market, self._world))
 
     def _note(self, claims: Sequence[NodeClaim], outcome: Outcome) -> bool:
         self._launched += (claim.name for claim in outcome.launched)

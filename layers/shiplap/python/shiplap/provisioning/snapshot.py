@@ -24,6 +24,7 @@ from shiplap.instances.zones import without_zones
 from shiplap.kubernetes.objects import Node
 from shiplap.ports import DecisionState
 from shiplap.provisioning.learn import has_reported, instance_of, learn
+from shiplap.provisioning.market import Market, resting_offerings
 from shiplap.provisioning.refresh import refresh, stored
 from shiplap.provisioning.world import World
 from shiplap.scheduling.snapshot import ClusterView, NodeClassCatalog, SchedulingSettings, Snapshot
@@ -242,7 +243,8 @@ def _learn_from_joined(state: DecisionState, view: ClusterView, world: World) ->
 
 def _catalogs(settings: ClusterSettings, supply: Supply, glance: Glance, world: World) -> tuple[NodeClassCatalog, ...]:
     learned = world.capacity.learned(supply.amis)
-    unavailable = frozenset((item.instance_type, item.zone, item.capacity_type) for item in glance.state.unavailable)
+    unavailable = resting_offerings(glance.state.unavailable, supply.catalog)
+    market = Market(glance.state)
     setting = from_cluster(settings, glance.view.daemon_sets)
     catalogs = []
     for name, item in sorted(supply.node_classes.items()):
@@ -254,7 +256,7 @@ def _catalogs(settings: ClusterSettings, supply: Supply, glance: Glance, world: 
                 supply.catalog,
                 item.node_class,
                 setting,
-                resolved=item.resolved,
+                resolved=market.open(item.resolved),
                 learned=learned,
                 unavailable=unavailable,
             )

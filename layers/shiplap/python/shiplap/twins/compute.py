@@ -41,6 +41,9 @@ class TwinCompute:
         describe_lag_s: seconds until describing sees a launch or a termination.
         on_launch: called with each new instance, its request and the override that was taken.
         launches: every instance ever started, in order.
+        requests: every request for a fleet that was not a repetition, in order.
+        answers: what the next launches are answered with, each used once; then capacity decides again.
+        subnets: what selectors of subnets match.
     """
 
     def __init__(
@@ -57,9 +60,11 @@ class TwinCompute:
         self.describe_lag_s = 0.0
         self.on_launch: list[Callable[[Instance, FleetRequest, FleetOverride], None]] = []
         self.launches: list[Instance] = []
+        self.requests: list[FleetRequest] = []
+        self.answers: list[Callable[[FleetRequest], FleetResult]] = []
+        self.subnets = tuple(Subnet(f"subnet-{zone}", zone, free_ips=4000) for zone in zones)
         self._clock = clock
         self._faults = faults or Faults()
-        self._zones = zones
         self._amis = dict(amis or {})
         self._instances: dict[str, Instance] = {}
         self._visible_at: dict[str, float] = {}
@@ -87,7 +92,7 @@ class TwinCompute:
             name=name,
             family=node_class.spec.ami_family or "AL2023",
             amis=self._amis.get(name, (Ami("ami-twin", "twin", "2026-01-01T00:00:00Z"),)),
-            subnets=tuple(Subnet(f"subnet-{zone}", zone, free_ips=4000) for zone in self._zones),
+            subnets=self.subnets,
             security_groups=("sg-twin",),
             instance_profile="twin",
         )
@@ -106,7 +111,8 @@ class TwinCompute:
             refusal = self.refusals.get(request.node_class.metadata.name)
             if refusal is not None:
                 raise refusal
-            result = self._fulfil(request)
+            self.requests.append(request)
+            result = self.answers.pop(0)(request) if self.answers else self._fulfil(request)
             self._answers[request.token] = _Answered(fingerprint, result)
             return result
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from threading import Lock
 from typing import Any
@@ -14,6 +14,7 @@ from shiplap.disruption.progress import OVER, Command, CommandState, advanced
 from shiplap.disruption.progress import forgotten_at as command_forgotten_at
 from shiplap.errors import ConditionFailed, EpochMoved
 from shiplap.ports import (
+    ADDRESSES_S,
     COMMIT_GROUP,
     MISSED_FOR_S,
     DecisionState,
@@ -21,6 +22,7 @@ from shiplap.ports import (
     OfferingFailure,
     UnavailableOffering,
     check_together,
+    total_addresses,
 )
 from shiplap.twins.faults import Faults
 
@@ -37,7 +39,8 @@ class TwinState:
         self._epochs: dict[str, int] = {}
         self._claims: dict[tuple[str, str], bytes] = {}
         self._commands: dict[tuple[str, str], bytes] = {}
-        self._unavailable: dict[tuple[str, str, str, str], UnavailableOffering] = {}
+        self._unavailable: dict[tuple[str, str, str], UnavailableOffering] = {}
+        self._addresses: dict[str, tuple[dict[str, int], float]] = {}
         self._missed: dict[tuple[str, str], float] = {}
 
     def read(self, cluster: str, now: float) -> DecisionState:
@@ -45,9 +48,9 @@ class TwinState:
             return DecisionState(
                 epoch=self._epochs.get(cluster, 0),
                 claims=tuple(claim for claim in self._of(cluster) if claim.state in UNSETTLED),
-                unavailable=tuple(
-                    item for key, item in sorted(self._unavailable.items()) if key[0] == cluster and item.until > now
-                ),
+                unavailable=tuple(item for _, item in sorted(self._unavailable.items()) if item.until > now),
+                recovering=tuple(item for _, item in sorted(self._unavailable.items()) if item.is_recovering(now)),
+                addresses=total_addresses(taken for taken, until in self._addresses.values() if until > now),
                 missed_pods=frozenset(
                     uid for (of, uid), until in self._missed.items() if of == cluster and until > now
                 ),
@@ -127,11 +130,21 @@ class TwinState:
                 self._put(claim)
         return after
 
-    def mark_unavailable(self, cluster: str, failure: OfferingFailure, now: float) -> UnavailableOffering:
-        key = (cluster, failure.instance_type, failure.zone, failure.capacity_type)
+    def mark_unavailable(self, failures: Sequence[OfferingFailure], now: float) -> tuple[UnavailableOffering, ...]:
+        by_scope = {failure.scope: failure for failure in sorted(failures, reverse=True)}
         with self._effect("state.mark_unavailable"):
-            marked = self._unavailable[key] = UnavailableOffering.after(self._unavailable.get(key), failure, now)
-        return marked
+            for scope, failure in by_scope.items():
+                self._unavailable[scope] = UnavailableOffering.after(self._unavailable.get(scope), failure, now)
+            return tuple(self._unavailable[scope] for scope in sorted(by_scope))
+
+    def relieve(self, offering: UnavailableOffering) -> None:
+        with self._effect("state.relieve"):
+            if self._unavailable.get(offering.scope) == offering:
+                self._unavailable[offering.scope] = offering.relieved()
+
+    def reserve_addresses(self, token: str, addresses: Mapping[str, int], now: float) -> None:
+        with self._effect("state.reserve_addresses"):
+            self._addresses[token] = (dict(addresses), now + ADDRESSES_S)
 
     def mark_missed(self, cluster: str, pod_uids: Sequence[str], now: float) -> None:
         with self._effect("state.mark_missed"):

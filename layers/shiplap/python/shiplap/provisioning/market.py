@@ -1,0 +1,119 @@
+"""What one round of decisions knows of EC2: what rests, what may be tried a little, and which subnets have room.
+
+It begins with what all clusters of the account have learned and grows with every answer, so that the next launch of the
+round does not ask for what the one before could not get.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from shiplap.api.nodeclaim import NodeClaim
+from shiplap.instances.catalog import Catalog
+from shiplap.instances.nodeclass import ResolvedNodeClass
+from shiplap.instances.subnets import emptiest_subnets, open_subnets
+from shiplap.instances.types import InstanceType
+from shiplap.instances.unavailability import ANY, launch_budget, quota_of
+from shiplap.kubernetes import labels
+from shiplap.ports import DecisionState, FleetOverride, OfferingFailure, UnavailableOffering
+
+Offering = tuple[str, str, str]
+"""Instance type, zone, capacity type."""
+
+_CAPACITY_TYPES = (labels.ON_DEMAND, labels.SPOT)
+
+
+def resting_offerings(resting: Iterable[UnavailableOffering], catalog: Catalog) -> frozenset[Offering]:
+    """Every offering that rests: by itself, with the quota of its type, or with all of its capacity type."""
+    scopes = {item.scope for item in resting}
+    wide = {scope for scope in scopes if ANY in scope}
+    if not wide:
+        return frozenset(scopes)
+    rests = {
+        (name, zone, capacity_type)
+        for name, zones in catalog.zones.items()
+        for capacity_type in _CAPACITY_TYPES
+        if not wide.isdisjoint(_wider(name, capacity_type))
+        for zone in zones
+    }
+    return frozenset(scopes | rests)
+
+
+def _wider(instance_type: str, capacity_type: str) -> tuple[Offering, Offering]:
+    return (quota_of(instance_type), ANY, capacity_type), (ANY, ANY, capacity_type)
+
+
+class Market:
+    """One round's knowledge. `state` is what was read at its beginning."""
+
+    def __init__(self, state: DecisionState) -> None:
+        self._resting = {item.scope for item in state.unavailable}
+        self._recovering = {item.scope: item for item in state.recovering}
+        self._addresses = dict(state.addresses)
+
+    def learn(self, failures: Iterable[OfferingFailure]) -> None:
+        """Leave alone what has just failed."""
+        self._resting |= {failure.scope for failure in failures}
+
+    def rests(self, instance_type: str, zone: str, capacity_type: str) -> bool:
+        """Whether an offering is not to be asked for."""
+        own = (instance_type, zone, capacity_type)
+        return own in self._resting or not self._resting.isdisjoint(_wider(instance_type, capacity_type))
+
+    def open(self, resolved: ResolvedNodeClass) -> ResolvedNodeClass:
+        """An EC2NodeClass with only the subnets that are worth a launch, less the addresses others will take."""
+        resting = {scope[0] for scope in self._resting}
+        return msgspec.structs.replace(resolved, subnets=open_subnets(resolved.subnets, resting, self._addresses))
+
+    def reserve(self, overrides: Sequence[FleetOverride], resolved: ResolvedNodeClass, count: int) -> dict[str, int]:
+        """Addresses a launch may take, by subnet id; counted for the launches after it from now on.
+
+        Which zone EC2 takes is not known yet, so they are counted in each: at least as many as pods fit on the node
+        with fewest, for that is how many the VPC CNI may hold.
+        """
+        fewest: dict[str, int] = {}
+        for override in overrides:
+            fewest[override.zone] = min(fewest.get(override.zone, override.max_pods), override.max_pods)
+        best = emptiest_subnets(resolved.subnets)
+        taken = {best[zone].id: max(fewest[zone], 1) * count for zone in sorted(fewest) if zone in best}
+        for subnet, addresses in taken.items():
+            self._addresses[subnet] = self._addresses.get(subnet, 0) + addresses
+        return taken
+
+    def proven(self, claims: Iterable[NodeClaim]) -> list[UnavailableOffering]:
+        """Offerings that had failed and have now given one of these claims its instance."""
+        given = {(claim.instance_type, claim.zone, claim.capacity_type) for claim in claims}
+        return [self._recovering.pop(scope) for scope in sorted(given & self._recovering.keys())]
+
+    def within_budget(
+        self, groups: Sequence[Sequence[NodeClaim]], types: Sequence[Mapping[str, InstanceType]]
+    ) -> list[Sequence[NodeClaim]]:
+        """The claims that may be launched now, of each group; `types` are what is sold to each.
+
+        A group that can be launched on offerings which have not failed lately is launched as a whole. The others share
+        the budgets of the offerings that have: what may be asked for at once is halved with each failure and doubled
+        with each success, so that many clusters and retries together cannot make a storm.
+        """
+        left = {scope: launch_budget(item.failures) for scope, item in self._recovering.items()}
+        kept = []
+        for claims, sold in zip(groups, types, strict=True):
+            offerings = self._offerings(claims[0], sold)
+            if offerings and offerings <= left.keys():
+                allowed = min(max(left[scope] for scope in offerings), len(claims))
+                for scope in offerings:
+                    left[scope] -= min(allowed, left[scope])
+            else:
+                allowed = len(claims)
+            kept.append(claims[:allowed])
+        return kept
+
+    def _offerings(self, claim: NodeClaim, types: Mapping[str, InstanceType]) -> set[Offering]:
+        return {
+            (name, offering.zone, offering.capacity_type)
+            for name in claim.instance_types
+            if name in types
+            for offering in types[name].offerings
+            if offering.available and not self.rests(name, offering.zone, offering.capacity_type)
+        }

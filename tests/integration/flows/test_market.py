@@ -1,0 +1,185 @@
+"""What EC2 would not give is remembered by all, tried again a little at a time, and never by a storm."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from shiplap.api.nodeclaim import ClaimState
+from shiplap.errors import AwsError
+from shiplap.instances.nodeclass import Subnet
+from shiplap.instances.subnets import emptiest_subnets, open_subnets
+from shiplap.ports import FleetRequest, FleetResult, OfferingFailure
+from tests.integration.flows.stage import ZONES, Stage, pool
+
+MINUTE = 60.0
+TIERS = tuple(pool(f"tier-{weight}", (family,), weight=weight) for weight, family in enumerate(("r6i", "m6i", "c7i")))
+
+
+def dry(stage: Stage, capacity_type: str = "on-demand") -> None:
+    stage.compute.capacity.update({(name, zone, capacity_type): 0 for name in stage.types for zone in ZONES})
+
+
+def launches(stage: Stage) -> int:
+    return stage.faults.points.count("before compute.launch")
+
+
+def claims_made(stage: Stage) -> int:
+    """Claims ever made; none is forgotten within a test."""
+    return len(stage.claims())
+
+
+def test_a_region_without_capacity_makes_no_storm() -> None:
+    stage = Stage(TIERS)
+    stage.add_pods(300, cpu="1200m", memory="2Gi")
+    dry(stage)
+    for _ in range(90):
+        stage.schedule()
+        stage.sweep()
+        stage.clock.advance(MINUTE)
+    assert stage.compute.launches == []
+    assert claims_made(stage) < 2 * 300
+    assert launches(stage) < 100
+    stage.compute.capacity.clear()
+    stage.clock.advance(60 * MINUTE)
+    for _ in range(30):
+        stage.sweep()
+        stage.clock.advance(MINUTE)
+    assert len(stage.compute.alive()) > 0
+    placed = {pod.uid for claim in stage.claims() if claim.state is not ClaimState.FAILED for pod in claim.pods}
+    assert len(placed) == 300
+
+
+def test_an_offering_that_failed_is_tried_with_half_as_much_and_trusted_again_as_it_gives() -> None:
+    stage = Stage((pool("any", ("m6i",), sizes=("large",)),))
+    stage.add_pods(90, cpu="1200m", memory="2Gi")
+    dry(stage)
+    first = stage.schedule()
+    assert (len(first.failed), launches(stage)) == (90, 1)
+    stage.clock.advance(180)
+    second = stage.schedule()
+    assert (len(second.failed), launches(stage)) == (50, 2)
+    stage.compute.capacity.clear()
+    stage.clock.advance(360)
+    third = stage.schedule()
+    assert len(third.launched) == 90
+    assert _sizes(stage) == [90, 50, 25, 50, 15]
+
+
+def _sizes(stage: Stage) -> list[int]:
+    return [request.wanted for request in stage.compute.requests]
+
+
+def test_what_one_cluster_could_not_get_the_others_do_not_ask_for() -> None:
+    here = Stage((pool("any", ("m6i",)),))
+    there = Stage((pool("any", ("m6i",)),), beside=here)
+    here.add_pods(1)
+    there.add_pods(1)
+    dry(here)
+    here.schedule()
+    assert there.schedule().unschedulable == 1
+    assert there.compute.requests == []
+
+
+def test_a_shape_that_failed_is_not_asked_for_again_in_the_same_round() -> None:
+    stage = Stage((pool("any", ("m6i",), sizes=("large",)),))
+    stage.add_pods(250, cpu="1200m", memory="2Gi")
+    dry(stage)
+    assert len(stage.schedule().failed) == 250
+    assert launches(stage) == 1
+
+
+def refusing(stage: Stage, kind: str, code: str, *, subnet: str = "") -> None:
+    """Every offering of the next launch fails in the same way."""
+
+    def answer(request: FleetRequest) -> FleetResult:
+        found = {(item.instance_type, item.zone) for item in request.overrides}
+        return FleetResult(
+            (), tuple(OfferingFailure(*item, request.capacity_type, code, kind, "", subnet) for item in sorted(found))
+        )
+
+    stage.compute.answers.append(answer)
+
+
+def test_a_quota_that_is_used_up_rests_with_all_its_types_for_a_quarter_of_an_hour() -> None:
+    stage = Stage((pool("second", ("r6i",), weight=1), pool("first", ("m6i",), weight=2)))
+    stage.add_pods(1)
+    refusing(stage, "quota", "VcpuLimitExceeded")
+    report = stage.schedule()
+    assert (len(report.failed), report.unschedulable, launches(stage)) == (1, 1, 1)
+    stage.clock.advance(899)
+    assert stage.schedule().launched == ()
+    stage.clock.advance(1)
+    assert len(stage.schedule().launched) == 1
+
+
+def test_a_spot_quota_leaves_on_demand() -> None:
+    stage = Stage((pool("any", ("m6i",), capacity_types=("spot", "on-demand")),), spot=True)
+    stage.add_pods(1)
+    refusing(stage, "quota", "MaxSpotInstanceCountExceeded")
+    stage.schedule()
+    assert [instance.capacity_type for instance in stage.compute.alive()] == ["on-demand"]
+
+
+def test_a_full_subnet_closes_its_zone_only_when_it_is_the_last_one_there() -> None:
+    stage = Stage((pool("any", ("m6i",)),))
+    stage.compute.subnets = (Subnet("subnet-1", ZONES[0], free_ips=200), Subnet("subnet-2", ZONES[0], free_ips=50))
+    stage.add_pods(1)
+    refusing(stage, "subnet", "InsufficientFreeAddressesInSubnet", subnet="subnet-1")
+    report = stage.schedule()
+    assert (len(report.failed), len(report.launched)) == (1, 1)
+    used = [emptiest_subnets(request.resolved.subnets)[ZONES[0]].id for request in stage.compute.requests]
+    assert used == ["subnet-1", "subnet-2"]
+    refusing(stage, "subnet", "InsufficientFreeAddressesInSubnet", subnet="subnet-2")
+    stage.add_pods(20, prefix="more")
+    assert stage.schedule().unschedulable > 0
+    stage.clock.advance(180)
+    assert stage.schedule().unschedulable == 0
+
+
+def test_a_burst_is_spread_over_the_subnets_of_a_zone() -> None:
+    stage = Stage(tuple(pool(f"pool-{n}", ("m6i",), sizes=("large",)) for n in range(4)))
+    stage.compute.subnets = tuple(Subnet(f"subnet-{n}", ZONES[0], free_ips=100) for n in range(4))
+    for number in range(4):
+        stage.add_pods(1, prefix=f"p{number}", cpu="1200m")
+        stage.schedule()
+    used = [emptiest_subnets(request.resolved.subnets)[ZONES[0]].id for request in stage.compute.requests]
+    assert used == [f"subnet-{n}" for n in range(4)]
+    stage.clock.advance(61)  # describing shows by now what was taken
+    stage.add_pods(1, prefix="later", cpu="1200m")
+    stage.schedule()
+    assert emptiest_subnets(stage.compute.requests[-1].resolved.subnets)[ZONES[0]].free_ips == 100
+
+
+def test_subnets_with_room_stay_however_much_is_reserved() -> None:
+    subnets = (Subnet("a", "z", free_ips=10), Subnet("b", "z", free_ips=0), Subnet("c", "z", free_ips=5))
+    assert open_subnets(subnets, {"c"}, {"a": 50}) == (Subnet("a", "z", free_ips=1),)
+
+
+@pytest.mark.parametrize("code", ["", "ServiceUnavailable"])
+def test_an_answer_that_is_lost_blames_nobody(code: str) -> None:
+    stage = Stage((pool("any", ("m6i",)),))
+    stage.add_pods(1)
+    stage.faults.on("before", "compute.launch", AwsError("no answer", code=code))
+    stage.schedule()
+    assert stage.state.read(stage.name, stage.clock.now()).unavailable == ()
+    assert len(stage.schedule().launched) == 1
+
+
+def test_throttled_offerings_are_not_blamed() -> None:
+    stage = Stage((pool("any", ("m6i",)),))
+    stage.add_pods(1)
+    refusing(stage, "throttled", "RequestLimitExceeded")
+    assert stage.schedule().unfinished
+    assert stage.state.read(stage.name, stage.clock.now()).unavailable == ()
+
+
+def test_addresses_are_reserved_before_the_fleet_is_asked_for() -> None:
+    stage = Stage((pool("any", ("m6i",), sizes=("large",)),))
+    stage.add_pods(2, cpu="1200m")
+    stage.schedule()
+    points = stage.faults.points
+    assert points.index("after state.reserve_addresses") < points.index("before compute.launch")
+    pods = msgspec.to_builtins(stage.types["m6i.large"].capacity)["pods"]
+    addresses = stage.state.read(stage.name, stage.clock.now()).addresses
+    assert set(addresses.values()) == {2 * pods}
