@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 
 from shiplap.api.decoding import Path, Problem
@@ -15,7 +16,21 @@ PREFIX_DELEGATION = PREFIX + "prefix-delegation"
 
 REBALANCE = PREFIX + "rebalance-recommendation"
 """On a NodePool: what a rebalance recommendation does to a node; one of REBALANCE_POLICIES."""
+MAX_HOURLY_PRICE = PREFIX + "max-hourly-price"
+"""On a NodePool: what all its nodes together may cost, USD per hour."""
+MAX_NODE_PRICE = PREFIX + "max-node-price"
+"""On a NodePool: what one node may cost, USD per hour."""
+MAX_VCPU_PRICE = PREFIX + "max-vcpu-price"
+"""On a NodePool: what one vCPU of a node may cost, USD per hour."""
+ON_DEMAND_DISCOUNT = PREFIX + "on-demand-discount"
+"""On a NodePool: the part of on-demand prices that is not paid, such as 0.28 under a savings plan."""
+SPOT_DISCOUNT = PREFIX + "spot-discount"
+"""On a NodePool: the part of spot prices that is not paid."""
+MIN_ON_DEMAND = PREFIX + "min-on-demand"
+"""On a NodePool: the share of its nodes that must not be spot, such as 30%."""
 IGNORE, CORDON, REPLACE = REBALANCE_POLICIES = ("ignore", "cordon", "replace")
+
+_DECIMAL = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?", re.ASCII)
 
 
 def _fraction(value: str) -> str | None:
@@ -34,8 +49,23 @@ def _rebalance_policy(value: str) -> str | None:
     return None if value in REBALANCE_POLICIES else f"{value!r} is none of {', '.join(REBALANCE_POLICIES)}"
 
 
+def _price(value: str) -> str | None:
+    return None if _DECIMAL.fullmatch(value) else f"{value!r} is not a price in USD per hour, such as 1.25"
+
+
+def _percentage(value: str) -> str | None:
+    valid = value.endswith("%") and _DECIMAL.fullmatch(value[:-1]) and float(value[:-1]) <= 100
+    return None if valid else f"{value!r} is not a percentage from 0% to 100%, such as 30%"
+
+
 _OF_NODE_POOL: dict[str, Callable[[str], str | None]] = {
     REBALANCE: _rebalance_policy,
+    MAX_HOURLY_PRICE: _price,
+    MAX_NODE_PRICE: _price,
+    MAX_VCPU_PRICE: _price,
+    ON_DEMAND_DISCOUNT: _fraction,
+    SPOT_DISCOUNT: _fraction,
+    MIN_ON_DEMAND: _percentage,
 }
 
 _OF_NODE_CLASS: dict[str, Callable[[str], str | None]] = {
@@ -60,11 +90,15 @@ def node_pool_problems(annotations: Mapping[str, str], path: Path) -> Iterator[P
     """What is wrong with the annotations of a NodePool that belong to Shiplap."""
     for key, value in annotations.items():
         if key.startswith(PREFIX):
-            check = _OF_NODE_POOL.get(key)
-            if check is None:
+            if key not in _OF_NODE_POOL:
                 yield (*path, key), f"unknown annotation; known are {', '.join(_OF_NODE_POOL)}"
-            elif wrong := check(value):
+            elif wrong := node_pool_problem(key, value):
                 yield (*path, key), wrong
+
+
+def node_pool_problem(key: str, value: str) -> str | None:
+    """What is wrong with the value of one of the annotations that a NodePool may have."""
+    return _OF_NODE_POOL[key](value)
 
 
 def unsupported(annotations: Mapping[str, str], path: Path) -> Iterator[Problem]:

@@ -10,14 +10,14 @@ from shiplap.instances.types import InstanceType, Offering
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node
 from shiplap.kubernetes.requirements import Requirement, Requirements
+from shiplap.scheduling.catalogues import accepted_overlays, as_seen_by
 from shiplap.scheduling.snapshot import Snapshot
-from shiplap.scheduling.world import accepted_overlays
 
 _CHEAPEST_KIND_FIRST = (labels.RESERVED, labels.SPOT, labels.ON_DEMAND)
 
 
 class Market(msgspec.Struct, frozen=True, eq=False):
-    """The instance types of each NodePool by name, NodeOverlays applied."""
+    """The instance types of each NodePool by name, NodeOverlays and rules about prices applied."""
 
     by_pool: Mapping[str, Mapping[str, InstanceType]]
 
@@ -56,12 +56,9 @@ def market_of(snapshot: Snapshot) -> Market:
     by_pool: dict[str, Mapping[str, InstanceType]] = {}
     for pool in snapshot.manifests.node_pools:
         name = pool.spec.template.spec.node_class_ref.name
-        if overlays and name in by_class:
-            from shiplap.instances.overlays import apply  # noqa: PLC0415 - few installs have overlays
-
-            by_pool[pool.metadata.name] = {item.name: item for item in apply(by_class[name], pool, overlays)}
-        else:
-            by_pool[pool.metadata.name] = shared.get(name, {})
+        seen = as_seen_by(pool, by_class.get(name, ()), overlays)
+        unchanged = seen is by_class.get(name)
+        by_pool[pool.metadata.name] = shared[name] if unchanged else {item.name: item for item in seen}
     return Market(by_pool)
 
 

@@ -27,8 +27,8 @@ from shiplap.provisioning.learn import has_reported, instance_of, learn
 from shiplap.provisioning.market import Market, resting_offerings
 from shiplap.provisioning.refresh import refresh, stored
 from shiplap.provisioning.world import World
+from shiplap.scheduling.catalogues import accepted_overlays, as_seen_by
 from shiplap.scheduling.snapshot import ClusterView, NodeClassCatalog, SchedulingSettings, Snapshot
-from shiplap.scheduling.world import accepted_overlays
 from shiplap.settings import ClusterSettings
 
 _LOG = logging.getLogger(__name__)
@@ -89,7 +89,7 @@ class Sight:
         self._types: dict[tuple[str, str], dict[str, InstanceType]] = {}
 
     def types_for(self, claim: NodeClaim) -> dict[str, InstanceType]:
-        """By name, what the claim's NodeClass sells as the claim's NodePool sees it: the plan's overlays applied."""
+        """By name, what the claim's NodeClass sells as the claim's NodePool sees it: the plan's overlays and prices."""
         key = (claim.node_class, claim.node_pool)
         if key not in self._types:
             self._types[key] = {item.name: item for item in self._seen_by(claim)}
@@ -100,11 +100,7 @@ class Sight:
         accepted = accepted_overlays(self.snapshot)
         pools = self.snapshot.manifests.node_pools
         pool = next((pool for pool in pools if pool.metadata.name == claim.node_pool), None)
-        if pool is None or not accepted:
-            return sold
-        from shiplap.instances.overlays import apply as apply_overlays  # noqa: PLC0415 - few installs have any
-
-        return apply_overlays(sold, pool, accepted)
+        return sold if pool is None else as_seen_by(pool, sold, accepted)
 
 
 def supply_of(settings: ClusterSettings, world: World) -> Supply:

@@ -11,12 +11,14 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import numpy as np
 
+from shiplap.api.price_rules import MICROS
 from shiplap.instances.types import InstanceType
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.quantity import MEMORY, format_amount
 from shiplap.kubernetes.requirements import Requirements
 from shiplap.scheduling.classes import PodClass
 from shiplap.scheduling.lanes import Lane
+from shiplap.scheduling.limits import HOURLY
 from shiplap.scheduling.nodes import NodeTable
 from shiplap.scheduling.open_claims import Refusal, Want
 from shiplap.scheduling.plan import NearestMiss
@@ -255,9 +257,11 @@ def _overhead_percent(item: InstanceType) -> float | None:
 
 
 def amount(resource: str, value: int) -> str:
-    """An amount for reading: memory and storage in whole Mi, rounded up, everything else exact."""
+    """An amount for reading: memory and storage in whole Mi, rounded up, money in dollars, everything else exact."""
     if resource == MEMORY or resource.endswith("storage"):
         return f"{-(-value // _MEBI)}Mi"
+    if resource == HOURLY:
+        return f"{value / MICROS:g}"
     return format_amount(resource, value)
 
 

@@ -11,9 +11,11 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 import numpy as np
 
+from shiplap.api.price_rules import MICROS
 from shiplap.instances.types import InstanceType, Offering, pilot_key
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.requirements import Requirement, Requirements
+from shiplap.scheduling.limits import HOURLY
 from shiplap.scheduling.resources import Axis, Bools, Floats, Ints
 
 _RESERVATION_KEYS = (labels.RESERVATION_ID, labels.RESERVATION_TYPE, labels.RESERVATION_INTERRUPTIBLE)
@@ -126,6 +128,12 @@ class TypeTable:
                     prices[cell] = offering.price
                 if offering.zone_id:
                     self.zone_ids[offering.zone] = offering.zone_id
+
+    def charge_prices(self, wanted: Requirements) -> None:
+        """Let the limit in dollars be charged with a type's dearest available offering that requirements allow."""
+        column = self.axis.names.index(HOURLY)
+        prices = np.where(self.cells(wanted) & np.isfinite(self.prices), self.prices, 0.0).max(axis=(1, 2), initial=0.0)
+        self.capacity[:, column] = np.ceil(np.round(prices * MICROS, 3)).astype(np.int64)
 
     def _count(self, offering: Offering, column: int) -> None:
         """Note a reservation: what several offerings say it has left is the least of them, as they share it."""

@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 
 import msgspec
 
-from shiplap.api.nodeclaim import LEAVING, NodeClaim
-from shiplap.api.types import NodeOverlay, NodePool
-from shiplap.instances.types import InstanceType
+from shiplap.api.price_rules import price_rules
+from shiplap.api.types import NodePool
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node, Pod
-from shiplap.kubernetes.quantity import parse_resources
 from shiplap.kubernetes.volumes import has_claims
 from shiplap.scheduling import classes, pods
+from shiplap.scheduling.catalogues import catalogues_of
+from shiplap.scheduling.charges import budgets_of
 from shiplap.scheduling.classes import PodClass
 from shiplap.scheduling.daemons import Daemon, daemons_of
 from shiplap.scheduling.default_spread import DefaultSpread
-from shiplap.scheduling.lanes import Catalogue, Lane, lanes_of, usable
+from shiplap.scheduling.lanes import Lane, lanes_of, usable
 from shiplap.scheduling.ledger import NO_GROUND, Ground, ground_of
-from shiplap.scheduling.limits import NODES, Budget
+from shiplap.scheduling.limits import HOURLY, NODES
 from shiplap.scheduling.nodes import NodeTable
 from shiplap.scheduling.reservations import units_left
-from shiplap.scheduling.resources import Axis, Ints
+from shiplap.scheduling.resources import Axis
 from shiplap.scheduling.rooms import Room, leaving, pair, rooms_of
-from shiplap.scheduling.snapshot import NodeClassCatalog, Snapshot
+from shiplap.scheduling.snapshot import Snapshot
 from shiplap.scheduling.storage import Storage, UnusableVolume
 from shiplap.scheduling.topology import Terms, keeps_away
-from shiplap.scheduling.universe import TypeTable
 from shiplap.scheduling.volumes import VolumeNeeds
 
 
@@ -65,10 +64,10 @@ def compile_world(snapshot: Snapshot) -> World:
     pod_classes = classes.group(sorted_pods.pending, snapshot.missed_pods, needs, terms)
     daemons = daemons_of(view.daemon_sets, (pod for on_node in sorted_pods.bound.values() for pod in on_node))
     axis = _axis(pod_classes, daemons, pools)
-    catalogues = _catalogues(snapshot, pools, axis)
+    catalogues = catalogues_of(snapshot, pools, axis)
     tables = {name: catalogue.table for name, catalogue in catalogues.items()}
-    budgets = {pool.metadata.name: Budget(pool.spec.limits, axis) for pool in pools}
-    _charge_existing(budgets, tables, [node for node in view.nodes if node.metadata.name not in gone], paired, waiting)
+    staying = [node for node in view.nodes if node.metadata.name not in gone]
+    budgets = budgets_of(pools, axis, tables, staying, paired, waiting)
     units = units_left(tables.values(), waiting, snapshot.now)
     lanes = lanes_of(pools, catalogues, daemons, budgets, units)
     rooms = rooms_of(view.nodes, paired, waiting, _on_nodes(sorted_pods), snapshot.now, lanes)
@@ -148,6 +147,8 @@ def _axis(pod_classes: Iterable[PodClass], daemons: Iterable[Daemon], pools: Ite
         names.update(daemon.requests)
     for pool in pools:
         names.update(pool.spec.limits)
+        if price_rules(pool).max_hourly_micros is not None:
+            names.add(HOURLY)
     return Axis(names - {NODES})
 
 
@@ -157,91 +158,3 @@ def _on_nodes(sorted_pods: pods.Sorted) -> dict[str, list[Pod]]:
     for node, promised in sorted_pods.nominated.items():
         result[node] = [*result.get(node, ()), *promised]
     return result
-
-
-def _catalogues(snapshot: Snapshot, pools: Sequence[NodePool], axis: Axis) -> dict[str, Catalogue]:
-    """The catalogue of each pool. Pools of one node class share it unless overlays set them apart."""
-    by_class = {catalog.node_class: catalog for catalog in snapshot.catalogs}
-    overlaid = _overlaid(snapshot, pools, by_class) if snapshot.manifests.node_overlays else {}
-    shared: dict[str, Catalogue] = {}
-    result = {}
-    for pool in pools:
-        name = pool.spec.template.spec.node_class_ref.name
-        catalog = by_class.get(name, NodeClassCatalog(name, not_ready="there is no such EC2NodeClass"))
-        not_ready = f"EC2NodeClass {name} is not ready: {catalog.not_ready}" if catalog.not_ready else ""
-        if overlaid:
-            result[pool.metadata.name] = Catalogue(_table(overlaid[pool.metadata.name], snapshot, axis), not_ready)
-            continue
-        if name not in shared:
-            shared[name] = Catalogue(_table(catalog.instance_types, snapshot, axis), not_ready)
-        result[pool.metadata.name] = shared[name]
-    return result
-
-
-def _overlaid(
-    snapshot: Snapshot, pools: Sequence[NodePool], by_class: Mapping[str, NodeClassCatalog]
-) -> dict[str, Sequence[InstanceType]]:
-    """Instance types by pool with overlays applied."""
-    from shiplap.instances import overlays  # noqa: PLC0415 - few installs have overlays; others need not load it
-
-    accepted = accepted_overlays(snapshot)
-    return {pool.metadata.name: overlays.apply(types, pool, accepted) for pool, types in _types_seen(pools, by_class)}
-
-
-def accepted_overlays(snapshot: Snapshot) -> tuple[NodeOverlay, ...]:
-    """The overlays that plans apply: one that conflicts in any usable pool is applied nowhere."""
-    if not snapshot.manifests.node_overlays:
-        return ()
-    from shiplap.instances import overlays  # noqa: PLC0415 - as above
-
-    by_class = {catalog.node_class: catalog for catalog in snapshot.catalogs}
-    seen = _types_seen(usable(snapshot.manifests.node_pools), by_class)
-    return overlays.without_conflicts(seen, snapshot.manifests.node_overlays)
-
-
-def _types_seen(
-    pools: Sequence[NodePool], by_class: Mapping[str, NodeClassCatalog]
-) -> list[tuple[NodePool, Sequence[InstanceType]]]:
-    """Each pool with the instance types of its EC2NodeClass."""
-    return [
-        (pool, by_class[name].instance_types if name in by_class else ())
-        for pool in pools
-        for name in (pool.spec.template.spec.node_class_ref.name,)
-    ]
-
-
-def _table(types: Sequence[InstanceType], snapshot: Snapshot, axis: Axis) -> TypeTable:
-    return TypeTable(types, axis, explore=snapshot.settings.explore, piloted=snapshot.piloted)
-
-
-def _charge_existing(
-    budgets: Mapping[str, Budget],
-    tables: Mapping[str, TypeTable],
-    nodes: Sequence[Node],
-    paired: Mapping[str, NodeClaim],
-    waiting: Sequence[NodeClaim],
-) -> None:
-    """Take what exists and what is in flight off the limits; nodes that are leaving are expected to be replaced."""
-    for node in nodes:
-        claim = paired.get(node.metadata.name)
-        pool = node.metadata.labels.get(labels.NODE_POOL) or (claim.node_pool if claim is not None else "")
-        if pool in budgets:
-            capacity = parse_resources(node.status.capacity)
-            if claim is not None:
-                table = tables[pool]
-                expected = table.axis.amounts(_capacity_of(claim, table))
-                capacity |= {name: amount for name, amount in expected.items() if not capacity.get(name)}
-            budgets[pool].charge(budgets[pool].axis.vector(capacity))
-    for claim in waiting:
-        if claim.node_pool in budgets and claim.state not in LEAVING:
-            budgets[claim.node_pool].charge(_capacity_of(claim, tables[claim.node_pool]))
-
-
-def _capacity_of(claim: NodeClaim, table: TypeTable) -> Ints:
-    """The largest capacity a claim in flight may turn out with; what it was to yield when its types are gone."""
-    candidates = (claim.instance_type,) if claim.instance_type else claim.instance_types
-    places = [table.index[name] for name in candidates if name in table.index]
-    if not places:
-        return table.axis.vector(claim.allocatable)
-    largest: Ints = table.capacity[places].max(axis=0)
-    return largest

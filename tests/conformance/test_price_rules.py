@@ -1,0 +1,138 @@
+"""What NodePools say about money: dollars per hour, ceilings, discounts, and how much may be spot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from shiplap.api.nodeclaim import ClaimState
+from shiplap.api.types import NodePool
+from shiplap.kubernetes import labels
+from tests.conformance.catalogues import Z1, Z2, Z3, fake_type
+from tests.conformance.given import given, in_flight, node, pod, pods, pool, rule
+from tests.conformance.test_reserved_capacity import APART
+
+ON_DEMAND_ONLY = (("on-demand", Z1), ("on-demand", Z2))
+
+
+def priced(name: str = "default", *rules: Any, weight: int = 0, **annotations: str) -> NodePool:
+    """A pool with annotations of Shiplap's; underscores stand for dashes."""
+    written = {f"shiplap.dev/{key.replace('_', '-')}": value for key, value in annotations.items()}
+    made = pool(name, *rules, weight=weight)
+    return msgspec.structs.replace(made, metadata=msgspec.structs.replace(made.metadata, annotations=written))
+
+
+def dollar(name: str = "dollar", price: float = 1.0, **fields: Any) -> Any:
+    """A type at a round price, on demand unless said otherwise."""
+    return fake_type(name, price=price, **{"offerings": ON_DEMAND_ONLY, **fields})
+
+
+def kinds(plan: Any) -> list[str]:
+    return sorted(claim.launch.capacity_type for claim in plan.claims)
+
+
+def test_a_pool_launches_for_no_more_dollars_than_its_limit() -> None:
+    plan = given(*pods(5, cpu="1", **APART), pools=[priced(max_hourly_price="3.5")], types=[dollar()])
+    assert len(plan.claims) == 3
+    assert len(plan.plan.unschedulable) == 2
+    assert "USD per hour 0.5 of 3.5 left" in plan.plan.unschedulable[0].message
+
+
+def test_nodes_and_claims_in_flight_cost_what_they_are_known_to_cost() -> None:
+    pools, types = [priced(max_hourly_price="3")], [dollar()]
+    marks = {labels.INSTANCE_TYPE: "dollar", labels.ZONE: Z1, labels.CAPACITY_TYPE: "on-demand"}
+    standing = node("standing", cpu="0", pool="default", labels=marks)
+    first = given(pod("first", cpu="1"), pools=pools, types=types)
+    flying = in_flight(first.claim, state=ClaimState.LAUNCHED, instance_type="dollar", hourly=0.75)
+    waiting = [pod("first", cpu="1", **APART), *pods(4, cpu="1", **APART)]
+    plan = given(*waiting, pools=pools, types=types, nodes=[standing], claims=[flying])
+    assert len(plan.claims) == 1, "1 for the node, 0.75 for the claim, 1 for the new one"
+
+
+def test_a_claim_gives_up_dear_types_before_a_pool_is_refused() -> None:
+    types = [dollar(), dollar("two", 2.0, cpu="8")]
+    plan = given(*pods(3, cpu="1", **APART), pools=[priced(max_hourly_price="3")], types=types)
+    assert plan.scheduled
+    assert [claim.instance_types for claim in plan.claims] == [("dollar",)] * 3
+
+
+def test_another_pool_takes_what_the_dollars_do_not_cover() -> None:
+    pools = [priced("first", weight=10, max_hourly_price="2"), pool("second")]
+    plan = given(*pods(5, cpu="1", **APART), pools=pools, types=[dollar()])
+    assert sorted(claim.node_pool for claim in plan.claims) == ["first", "first", "second", "second", "second"]
+    assert "exceed limits" in next(claim for claim in plan.claims if claim.node_pool == "second").reasons[0]
+
+
+def test_nothing_is_bought_above_a_ceiling_per_node_or_per_vcpu() -> None:
+    types = [dollar("small", 1.0, cpu="2"), dollar("large", 1.5, cpu="16", memory="16Gi")]
+    assert given(pod(cpu="1"), pools=[priced()], types=types).claim.instance_types == ("small", "large")
+    per_node = given(pod(cpu="1"), pools=[priced(max_node_price="1")], types=types)
+    assert per_node.claim.instance_types == ("small",)
+    per_vcpu = given(pod(cpu="1"), pools=[priced(max_vcpu_price="0.1")], types=types)
+    assert per_vcpu.claim.instance_types == ("large",)
+    assert not given(pod(cpu="1"), pools=[priced(max_node_price="0.5")], types=types).claims
+
+
+def test_a_discount_on_one_way_to_buy_can_make_it_the_cheaper_one() -> None:
+    types = [
+        fake_type("a", price=1.0, offerings=(("on-demand", Z1),)),
+        fake_type("b", price=0.8, offerings=(("spot", Z1),)),
+    ]
+    assert given(pod(cpu="1"), pools=[priced()], types=types).claim.launch.instance_type == "b"
+    plan = given(pod(cpu="1"), pools=[priced(on_demand_discount="0.28")], types=types)
+    assert (plan.claim.launch.instance_type, round(plan.plan.hourly, 4)) == ("a", 0.72)
+    ceiling = given(pod(cpu="1"), pools=[priced(on_demand_discount="0.28", max_node_price="0.75")], types=types)
+    assert ceiling.claim.instance_types == ("a",), "a ceiling looks at what is paid"
+
+
+@pytest.mark.parametrize(
+    ("share", "number", "on_demand"), [("0%", 5, 0), ("30%", 10, 3), ("50%", 5, 3), ("100%", 4, 4), ("33.34%", 3, 2)]
+)
+def test_a_share_of_nodes_is_never_spot(share: str, number: int, on_demand: int) -> None:
+    types = [fake_type("both", price=1.0)]
+    plan = given(*pods(number, cpu="1", **APART), pools=[priced(min_on_demand=share)], types=types)
+    assert plan.scheduled
+    assert kinds(plan).count("on-demand") == on_demand
+
+
+def test_the_share_counts_nodes_and_claims_that_are_there() -> None:
+    pools, types = [priced(min_on_demand="50%")], [fake_type("both", price=1.0)]
+    steady = [
+        node(f"steady-{number}", cpu="0", pool="default", labels={labels.CAPACITY_TYPE: "on-demand"})
+        for number in range(3)
+    ]
+    plan = given(*pods(4, cpu="1", **APART), pools=pools, types=types, nodes=steady)
+    assert kinds(plan) == ["on-demand", "spot", "spot", "spot"]
+    spot = node("spot", cpu="0", pool="default", labels={labels.CAPACITY_TYPE: "spot"})
+    plan = given(*pods(3, cpu="1", **APART), pools=pools, types=types, nodes=[spot])
+    assert kinds(plan) == ["on-demand", "on-demand", "spot"]
+
+
+def test_pods_that_want_spot_alone_wait_while_its_share_is_used_up() -> None:
+    types = [fake_type("both", price=1.0)]
+    waiting = pods(2, cpu="1", selector={labels.CAPACITY_TYPE: "spot"}, **APART)
+    plan = given(*waiting, pools=[priced(min_on_demand="50%")], types=types)
+    assert not plan.claims
+    assert 'too large a share of nodepool "default"' in plan.plan.unschedulable[0].message
+
+
+def test_without_on_demand_to_be_had_the_share_still_holds() -> None:
+    types = [fake_type("both", price=1.0, unavailable=(("on-demand", Z1), ("on-demand", Z2), ("on-demand", Z3)))]
+    assert not given(pod(cpu="1"), pools=[priced(min_on_demand="50%")], types=types).claims
+
+
+def test_a_pool_of_on_demand_alone_keeps_any_share() -> None:
+    pools = [priced("default", rule(labels.CAPACITY_TYPE, "In", "on-demand"), min_on_demand="100%")]
+    plan = given(*pods(3, cpu="1", **APART), pools=pools, types=[fake_type("both", price=1.0)])
+    assert kinds(plan) == ["on-demand"] * 3
+
+
+def test_order_of_input_does_not_matter() -> None:
+    pools = [priced(min_on_demand="40%", max_hourly_price="9"), pool("other", weight=0)]
+    types = [fake_type("both", price=1.0), fake_type("more", price=1.5, cpu="16", memory="16Gi", pods="50")]
+    waiting = [*pods(7, cpu="3"), *pods(5, "apart", cpu="1", **APART)]
+    one = given(*waiting, pools=pools, types=types).plan
+    other = given(*reversed(waiting), pools=list(reversed(pools)), types=list(reversed(types))).plan
+    assert msgspec.json.encode(one) == msgspec.json.encode(other)
