@@ -187,13 +187,7 @@ class Domains:
         settled = self._settled(want, key)
         found = []
         for lane in self._openings.lanes:
-            known = lane.template.get(key)
-            values = lane.table.values_of(key)
-            if known is not None and not known.complement and (not values or key in lane.given):
-                values = known.values
-            for value in sorted(values):
-                if known is not None and not known.has(value):
-                    continue
+            for value in lane.values_of(key):
                 code = ledger.code(key, value)
                 if code in settled or code in found:
                     continue

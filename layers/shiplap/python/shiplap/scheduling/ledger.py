@@ -87,15 +87,28 @@ class Ledger:
     def record(self, item: PodClass, place: int, number: int, *, claim: bool) -> None:
         """`number` pods of a class now stand on a place, or on a claim."""
         if claim:
-            while place >= self._claims_counted.shape[1]:
-                self._claims_counted = np.concatenate([self._claims_counted, np.zeros_like(self._claims_counted)], 1)
-                self._claims_keeping = np.concatenate([self._claims_keeping, np.zeros_like(self._claims_keeping)], 1)
+            self._reach(place)
         counted = self._claims_counted if claim else self.counted
         keeping = self._claims_keeping if claim else self.keeping
         for term in item.selected:
             counted[term, place] += number
         for term in item.constraints.anti:
             keeping[term, place] += number
+
+    def record_claims(self, item: PodClass, claims: Ints, number: Ints) -> None:
+        """`number` [n] pods that topology sees as it sees those of this class now stand on each of `claims` [n]."""
+        if not len(claims):
+            return
+        self._reach(int(np.max(claims)))
+        for term in item.selected:
+            np.add.at(self._claims_counted[term], claims, number)
+        for term in item.constraints.anti:
+            np.add.at(self._claims_keeping[term], claims, number)
+
+    def _reach(self, place: int) -> None:
+        while place >= self._claims_counted.shape[1]:
+            self._claims_counted = np.concatenate([self._claims_counted, np.zeros_like(self._claims_counted)], 1)
+            self._claims_keeping = np.concatenate([self._claims_keeping, np.zeros_like(self._claims_keeping)], 1)
 
     def on_claims(self, term: int, *, keeping: bool = False) -> Ints:
         """Per claim [claims], the pods a term counts, or those that keep away from them."""

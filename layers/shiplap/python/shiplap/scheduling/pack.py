@@ -13,6 +13,7 @@ import numpy as np
 
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Pod
+from shiplap.scheduling.bulk.stage import Bulk
 from shiplap.scheduling.classes import PodClass, ports_collide
 from shiplap.scheduling.domains import Bounds, Choice, Domains
 from shiplap.scheduling.groups import Group
@@ -65,11 +66,16 @@ class Packer:
         self._ledger = Ledger(ground, self.open)
         self._domains = Domains(self._ledger, self.openings, self._wants)
 
-    def run(self, classes: Iterable[PodClass]) -> Packing:
-        """Place the members of each class, in this order; pods promised a claim in flight come first."""
+    def run(self, classes: Iterable[PodClass], *, bulk: bool = False) -> Packing:
+        """Place the members of each class, in this order; pods promised a claim in flight come first.
+
+        With `bulk`, what the bulk stage understands is placed by it beforehand.
+        """
         classes = list(classes)
         kept = self._keep_promises(classes)
         waiting = [(item, [pod for pod in item.members if id(pod) not in kept]) for item in classes]
+        if bulk:
+            waiting = self._in_bulk(waiting)
         before = -1
         while waiting and (number := sum(len(pods) for _, pods in waiting)) != before:
             # Claims that were filled further may need less of a limit, so that another round can place more.
@@ -78,6 +84,11 @@ class Packer:
         self.openings.reservations.settle()
         unplaced = {item.index: left for item, left in waiting}
         return Packing(self.open.claims, self.open.used, self.nodes, unplaced, self.openings, self._wants, self._ledger)
+
+    def _in_bulk(self, waiting: list[tuple[PodClass, list[Pod]]]) -> list[tuple[PodClass, list[Pod]]]:
+        if self.nodes.rooms:
+            return waiting
+        return Bulk(self.axis, self.openings, self._wants, self._ledger).run(waiting)
 
     def _place(self, item: PodClass, pods: list[Pod]) -> list[Pod]:
         previous_level = -1

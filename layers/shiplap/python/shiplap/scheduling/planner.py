@@ -37,7 +37,7 @@ def solve(snapshot: Snapshot) -> tuple[World, Packing]:
 
 def _pack(snapshot: Snapshot, world: World, plannable: list[PodClass]) -> Packing:
     """Largest first; by priority only if that leaves out a pod which a less important one could have made room for."""
-    packing = _run(snapshot, world, plannable)
+    packing = _run(snapshot, world, plannable, bulk=True)
     if not packing.unplaced:
         return packing
     placed = [item for item in plannable if len(packing.unplaced.get(item.index, ())) < len(item.members)]
@@ -48,13 +48,13 @@ def _pack(snapshot: Snapshot, world: World, plannable: list[PodClass]) -> Packin
     return _run(snapshot, world, sorted(plannable, key=lambda item: (-item.priority, item.index)))
 
 
-def _run(snapshot: Snapshot, world: World, ordered: list[PodClass]) -> Packing:
+def _run(snapshot: Snapshot, world: World, ordered: list[PodClass], *, bulk: bool = False) -> Packing:
     best_effort = snapshot.settings.min_values_policy == "BestEffort"
     strict = snapshot.settings.reserved_policy == "Strict"
     packer = Packer(
         world.lanes, world.nodes, world.axis, world.ground, best_effort=best_effort, strictly_reserved=strict
     )
-    return packer.run(ordered)
+    return packer.run(ordered, bulk=bulk)
 
 
 def _fits_alone(snapshot: Snapshot, world: World, item: PodClass) -> bool:

@@ -1,0 +1,224 @@
+"""First-fit-decreasing over one parcel: all pods of an item at once, new nodes opened when no node takes more."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from shiplap.scheduling.parcels import Filling, Parcel
+from shiplap.scheduling.resources import PLENTY, Bools, Ints, pareto_front
+
+_CHUNK = 1 << 20
+"""Elements of the largest intermediate array."""
+
+
+class RowSets:
+    """The sets of rows that nodes of a parcel may still become; a pod of an item narrows its node's set."""
+
+    def __init__(self, parcel: Parcel) -> None:
+        self._net = parcel.net
+        patterns: dict[bytes, int] = {}
+        self.pattern: Ints = np.array(
+            [patterns.setdefault(line.tobytes(), len(patterns)) for line in parcel.suits], np.int64
+        )
+        self.masks: list[Bools] = [np.frombuffer(text, np.bool_) for text in patterns]
+        self._numbers = {text: number for number, text in enumerate(patterns)}
+        self._fronts: dict[int, Ints] = {}
+        self._joined: dict[tuple[int, int], int] = {}
+
+    def join(self, rows: int, pattern: int) -> int:
+        """The set that is left of a set of rows once a pattern applies as well."""
+        if rows == pattern:
+            return rows
+        key = (rows, pattern)
+        known = self._joined.get(key)
+        if known is None:
+            mask = self.masks[rows] & self.masks[pattern]
+            known = self._joined[key] = self._numbers.setdefault(mask.tobytes(), len(self.masks))
+            if known == len(self.masks):
+                self.masks.append(mask)
+        return known
+
+    def front(self, rows: int) -> Ints:
+        """The net resources of a set of rows that no other of them exceeds."""
+        known = self._fronts.get(rows)
+        if known is None:
+            known = self._fronts[rows] = pareto_front(self._net[self.masks[rows]])
+        return known
+
+    def room(self, rows: int, used: Ints, size: Ints) -> Ints:
+        """How many pods of `size` [resources] nodes with these rows take on top of `used` [nodes, resources]."""
+        front = self.front(rows)
+        if not len(front):
+            return np.zeros(len(used), np.int64)
+        wanted = np.flatnonzero(size)
+        if len(front) == 1:
+            free = front[0, wanted] - used[:, wanted]
+            many: Ints = (free // size[wanted]).min(axis=1, initial=PLENTY)
+            return many
+        step = max(1, _CHUNK // front.size)
+        parts = []
+        for start in range(0, len(used), step):
+            free = front[None, :, :] - used[start : start + step, None, :]
+            many = (free[:, :, wanted] // size[wanted]).min(axis=2, initial=PLENTY)
+            parts.append(np.where((free >= 0).all(axis=2), many, 0).max(axis=1))
+        return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+
+
+class _Rules:
+    """What the rules of a parcel leave of each node: pods counted and owners present, per rule and node."""
+
+    def __init__(self, parcel: Parcel, nodes: int) -> None:
+        self._caps = parcel.caps.tolist()
+        self.counted: Ints = np.zeros((len(self._caps), nodes), np.int64)
+        self.owned: Bools = np.zeros((len(self._caps), nodes), np.bool_)
+        self.holds: Bools = np.zeros((len(parcel.counts), nodes) if parcel.clash.any() else (0, 0), np.bool_)
+        self._clash = [np.flatnonzero(line).tolist() for line in parcel.clash] if len(self.holds) else []
+        self._alone = parcel.clash.diagonal().tolist()
+        self._capped = [np.flatnonzero(line).tolist() for line in parcel.capped.T]
+        self._owns = [np.flatnonzero(line).tolist() for line in parcel.owners.T]
+
+    def free(self, item: int) -> bool:
+        """Whether no rule looks at an item."""
+        return not (self._capped[item] or self._owns[item] or (self._clash and self._clash[item]))
+
+    def each(self, item: int) -> int:
+        """How many pods of an item an empty node takes."""
+        most = min((self._caps[rule] for rule in self._owns[item] if rule in self._capped[item]), default=PLENTY)
+        return 1 if self._alone[item] else most
+
+    def bound(self, item: int, many: Ints) -> Ints:
+        """Counts [nodes] within the rules."""
+        number = len(many)
+        for rule in self._owns[item]:
+            counted = self.counted[rule, :number]
+            if rule in self._capped[item]:
+                many = np.minimum(many, self._caps[rule] - counted)
+            else:
+                many = many * (counted <= self._caps[rule])
+        for rule in self._capped[item]:
+            if rule not in self._owns[item] and (owned := self.owned[rule, :number]).any():
+                many = np.where(owned, np.minimum(many, self._caps[rule] - self.counted[rule, :number]), many)
+        if self._clash and self._clash[item]:
+            many = many * ~self.holds[self._clash[item], :number].any(axis=0)
+            if self._alone[item]:
+                many = np.minimum(many, 1)
+        return many
+
+    def record(self, item: int, nodes: Ints, number: Ints) -> None:
+        for rule in self._capped[item]:
+            self.counted[rule, nodes] += number
+        for rule in self._owns[item]:
+            self.owned[rule, nodes] = True
+        if self._clash:
+            self.holds[item, nodes] = True
+
+
+class FirstFit:
+    """Fills one parcel, item after item; those of equal size stand next to each other."""
+
+    def __init__(self, parcel: Parcel) -> None:
+        self._parcel = parcel
+        most = int(parcel.counts.sum())
+        self._sets = RowSets(parcel)
+        self._rules = _Rules(parcel, most)
+        self._used: Ints = np.zeros((most, parcel.sizes.shape[1]), np.int64)
+        self._set_of: Ints = np.zeros(most, np.int64)
+        self._nodes = 0
+        self._entries: list[tuple[Ints, int, Ints]] = []
+
+    def run(self) -> Filling:
+        """The nodes; items that no new node can hold, and pods beyond what rules leave, stay out."""
+        room: Ints = np.zeros(0, np.int64)
+        known: tuple[bytes, int] | None = None
+        for item in range(len(self._parcel.counts)):
+            size = self._parcel.sizes[item]
+            pattern = int(self._sets.pattern[item])
+            key = (size.tobytes(), pattern)
+            if key != known:
+                room = self._room(size, pattern)
+                known = key
+            elif len(room) < self._nodes:
+                fresh = self._room(size, pattern, len(room))
+                room = np.concatenate([room, fresh])
+            self._place(item, size, pattern, room)
+        return self._filling()
+
+    def _room(self, size: Ints, pattern: int, start: int = 0) -> Ints:
+        used = self._used[start : self._nodes]
+        sets = self._set_of[start : self._nodes]
+        present = np.unique(sets).tolist() if len(self._sets.masks) > 1 else [0]
+        if len(present) == 1:
+            return self._sets.room(self._sets.join(present[0], pattern), used, size)
+        many = np.zeros(len(used), np.int64)
+        for number in present:
+            members = np.flatnonzero(sets == number)
+            many[members] = self._sets.room(self._sets.join(number, pattern), used[members], size)
+        return many
+
+    def _place(self, item: int, size: Ints, pattern: int, room: Ints) -> None:
+        left = int(self._parcel.counts[item])
+        if len(room):
+            many = room if self._rules.free(item) else self._rules.bound(item, room)
+            if left == 1:
+                first = int(np.argmax(many > 0))
+                if many[first] > 0:
+                    self._put(item, np.array([first]), np.array([1]), size, pattern)
+                    room[first] -= 1
+                    return
+            else:
+                many = np.minimum(np.maximum(many, 0), left)
+                taken = np.clip(left - (np.cumsum(many) - many), 0, many)
+                nodes = np.flatnonzero(taken)
+                if len(nodes):
+                    number = taken[nodes]
+                    self._put(item, nodes, number, size, pattern)
+                    room[nodes] -= number
+                    left -= int(number.sum())
+        if left:
+            self._open(item, size, pattern, left)
+
+    def _open(self, item: int, size: Ints, pattern: int, left: int) -> None:
+        empty = np.zeros((1, len(size)), np.int64)
+        each = min(int(self._sets.room(pattern, empty, size)[0]), self._rules.each(item))
+        if each <= 0:
+            return
+        fresh = -(-left // each)
+        nodes = np.arange(self._nodes, self._nodes + fresh)
+        number = np.full(fresh, each, np.int64)
+        number[-1] = left - each * (fresh - 1)
+        self._set_of[nodes] = pattern
+        self._nodes += fresh
+        self._put(item, nodes, number, size, pattern)
+
+    def _put(self, item: int, nodes: Ints, number: Ints, size: Ints, pattern: int) -> None:
+        self._used[nodes] += number[:, None] * size
+        if len(self._sets.masks) > 1:
+            self._set_of[nodes] = [self._sets.join(known, pattern) for known in self._set_of[nodes].tolist()]
+        self._rules.record(item, nodes, number)
+        self._entries.append((nodes, item, number))
+
+    def _filling(self) -> Filling:
+        node = np.concatenate([nodes for nodes, _, _ in self._entries]) if self._entries else np.zeros(0, np.int64)
+        number = np.concatenate([n for _, _, n in self._entries]) if self._entries else np.zeros(0, np.int64)
+        item = np.repeat([i for _, i, _ in self._entries], [len(nodes) for nodes, _, _ in self._entries])
+        order = np.lexsort((item, node))
+        rows = cheapest_rows(self._parcel, self._sets, self._set_of[: self._nodes], self._used[: self._nodes])
+        return Filling(rows, node[order], item[order].astype(np.int64), number[order])
+
+
+def cheapest_rows(parcel: Parcel, sets: RowSets, set_of: Ints, used: Ints) -> Ints:
+    """The cheapest row of each node's set that holds its load; ties go to the row first in the catalogue."""
+    rows = np.zeros(len(used), np.int64)
+    for number in np.unique(set_of).tolist():
+        candidates = np.flatnonzero(sets.masks[number])
+        candidates = candidates[np.argsort(parcel.price[candidates], kind="stable")]
+        members = np.flatnonzero(set_of == number)
+        net = parcel.net[candidates]
+        step = max(1, _CHUNK // max(net.size, 1))
+        for start in range(0, len(members), step):
+            some = members[start : start + step]
+            holds = np.ones((len(some), len(net)), np.bool_)
+            for column in range(net.shape[1]):
+                holds &= net[None, :, column] >= used[some, None, column]
+            rows[some] = candidates[holds.argmax(axis=1)]
+    return rows

@@ -1,0 +1,195 @@
+"""Settling: fillings become claims, each checked like one the packer would open; what does not hold is given back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+import numpy as np
+
+from shiplap.kubernetes.objects import Pod
+from shiplap.scheduling.bulk.lots import Lot, Stock
+from shiplap.scheduling.bulk.shapes import Waiting
+from shiplap.scheduling.classes import PodClass
+from shiplap.scheduling.groups import Group
+from shiplap.scheduling.ledger import Ledger
+from shiplap.scheduling.openings import Openings
+from shiplap.scheduling.parcels import Filling, Parcel
+from shiplap.scheduling.resources import Bools, Ints
+from shiplap.scheduling.topology import Constraints
+
+
+class _Loads(msgspec.Struct, frozen=True, eq=False):
+    """Nodes to be: the entries of node `n` are from `edges[n]` to `edges[n + 1]`, `used` [nodes, resources] their load.
+
+    `held` [nodes] says whether some row holds it, `charges` [nodes, resources] is the largest capacity of those rows
+    where there are limits.
+    """
+
+    edges: Ints
+    used: Ints
+    held: Bools
+    charges: Ints
+
+
+class Settler:
+    """Turns the lots of one stage into claims, one after the other."""
+
+    def __init__(self, openings: Openings, ledger: Ledger, waiting: Waiting) -> None:
+        self._openings = openings
+        self._ledger = ledger
+        self._waiting = waiting
+        self._given = [0] * len(waiting)
+        self._on_claim: dict[int, list[int]] = {}
+
+    def top_up(self, lot: Lot, stock: Stock) -> Parcel:
+        """Put pods into room that claims of other lanes pay for anyway; returns what is left of the parcel.
+
+        Only pods that come after those the claim was opened for, which is what they would find in placing order, and
+        that no rule on nodes looks at.
+        """
+        open_claims, lane = self._openings.open, lot.lane
+        claims = [at for at, claim in enumerate(open_claims.claims) if claim.group.lane is not lane]
+        if not claims:
+            return lot.parcel
+        rows = [_paid(open_claims.claims[at].group, open_claims.used[at]) for at in claims]
+        nets = [open_claims.claims[at].group.lane.net[row] for at, row in zip(claims, rows, strict=True)]
+        free = np.array(nets, np.int64) - open_claims.used[claims]
+        left = lot.parcel.counts.copy()
+        ruled = lot.parcel.capped.any(axis=0) | lot.parcel.owners.any(axis=0) | lot.parcel.clash.any(axis=0)
+        for item in np.flatnonzero(~ruled).tolist():
+            size, want = lot.parcel.sizes[item], lot.wants[item]
+            for spot in np.flatnonzero((free >= size).all(axis=1)).tolist():
+                claim = open_claims.claims[claims[spot]]
+                target = self._openings.merge(claim.group, want)
+                if target is None or rows[spot] not in target.rows:
+                    continue
+                if claim.pods[0][0].index > self._waiting[stock.place(item)][0].index:
+                    continue
+                number = min(int(left[item]), int((free[spot] // np.maximum(size, 1))[size > 0].min()))
+                free[spot] -= number * size
+                left[item] -= number
+                for item_class, pods in self._hand_out(stock, item, number, claims[spot]):
+                    own = msgspec.structs.replace(want, item=item_class, requests=size)
+                    open_claims.add(claims[spot], target, own, pods)
+                if not left[item]:
+                    break
+        return msgspec.structs.replace(lot.parcel, counts=left)
+
+    def settle(self, lot: Lot, stock: Stock, filling: Filling) -> None:
+        """Open a claim for every node that all its pods can share and that the limits allow."""
+        nodes = len(filling.rows)
+        if not nodes:
+            return
+        edges = np.searchsorted(filling.node, np.arange(nodes + 1))
+        groups = self._groups(lot, filling, edges)
+        loads = _loads(lot, filling, groups, edges)
+        budget = self._openings.budgets[lot.lane.pool.metadata.name]
+        within = loads.held & (np.cumsum(loads.held) <= budget.nodes_left)
+        if len(budget.columns):
+            spent = np.cumsum(np.where(loads.held[:, None], loads.charges, 0), axis=0)[:, budget.columns]
+            within &= (spent <= budget.left[budget.columns]).all(axis=1)
+        # What is opened later is smaller: it may not overtake a node that the limits refuse.
+        kept = np.flatnonzero(within & (np.cumsum(loads.held & ~within) == 0))
+        if len(kept):
+            budget.charge(loads.charges[kept].sum(axis=0))
+            budget.nodes_left -= len(kept) - 1
+            self._open(lot, stock, filling, groups, loads, kept)
+
+    def finish(self) -> list[tuple[PodClass, list[Pod]]]:
+        """Tell the ledger what stands where; returns the pods that no claim holds."""
+        alike: dict[tuple[frozenset[int], Constraints], tuple[PodClass, list[int]]] = {}
+        for place, pairs in self._on_claim.items():
+            item = self._waiting[place][0]
+            if item.topological:
+                alike.setdefault((item.selected, item.constraints), (item, []))[1].extend(pairs)
+        for item, pairs in alike.values():
+            flat = np.array(pairs, np.int64).reshape(-1, 2)
+            self._ledger.record_claims(item, flat[:, 0], flat[:, 1])
+        return [
+            (item, pods[given:])
+            for (item, pods), given in zip(self._waiting, self._given, strict=True)
+            if given < len(pods)
+        ]
+
+    def _groups(self, lot: Lot, filling: Filling, edges: Ints) -> list[Group | None]:
+        """The group each node comes into with all its pods; None when they do not agree."""
+        constraints: dict[int, int] = {}
+        numbers = np.array([constraints.setdefault(want.constraint, len(constraints)) for want in lot.wants], np.int64)
+        if len(constraints) == 1:
+            return [lot.groups[0]] * (len(edges) - 1)
+        entry = numbers[filling.item]
+        known: dict[tuple[int, ...], Group | None] = {}
+        wants = dict(zip(numbers.tolist(), lot.wants, strict=True))
+        starts = dict(zip(numbers.tolist(), lot.groups, strict=True))
+        result = []
+        for start, stop in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+            key = tuple(sorted(set(entry[start:stop].tolist())))
+            if key not in known:
+                group: Group | None = starts[key[0]]
+                for number in key[1:]:
+                    group = self._openings.merge(group, wants[number]) if group is not None else None
+                known[key] = group
+            result.append(known[key])
+        return result
+
+    def _open(
+        self,
+        lot: Lot,
+        stock: Stock,
+        filling: Filling,
+        groups: Sequence[Group | None],
+        loads: _Loads,
+        kept: Ints,
+    ) -> None:
+        items, numbers = filling.item.tolist(), filling.number.tolist()
+        edges = loads.edges.tolist()
+        for claim, node in enumerate(kept.tolist(), len(self._openings.open)):
+            entries = range(edges[node], edges[node + 1])
+            group = groups[node]
+            if group is None:
+                continue
+            skipped = lot.refusals.get(stock.place(items[entries[0]]), ())
+            opened = self._openings.open.install(group, loads.charges[node], loads.used[node], skipped)
+            for entry in entries:
+                for item, pods in self._hand_out(stock, items[entry], numbers[entry], claim):
+                    opened.pods.append((item, pods))
+                    if item.ports:
+                        opened.ports |= item.ports
+
+    def _hand_out(self, stock: Stock, item: int, number: int, claim: int) -> Iterator[tuple[PodClass, list[Pod]]]:
+        """The next pods of an item, oldest first within each class."""
+        for place, some in stock.take(item, number):
+            pod_class, pods = self._waiting[place]
+            start = self._given[place]
+            self._given[place] = start + some
+            self._on_claim.setdefault(place, []).extend((claim, some))
+            yield pod_class, pods[start : start + some]
+
+
+def _paid(group: Group, used: Ints) -> int:
+    """The row a claim would launch now."""
+    return int(group.rows[group.cheapest(used[None, :])[0]])
+
+
+def _loads(lot: Lot, filling: Filling, groups: Sequence[Group | None], edges: Ints) -> _Loads:
+    sizes = lot.parcel.sizes
+    used = np.zeros((len(groups), sizes.shape[1]), np.int64)
+    np.add.at(used, filling.node, filling.number[:, None] * sizes[filling.item])
+    held = np.zeros(len(groups), np.bool_)
+    charges = np.zeros_like(used)
+    by_group: dict[int, tuple[Group, list[int]]] = {}
+    for node, group in enumerate(groups):
+        if group is not None:
+            by_group.setdefault(group.index, (group, []))[1].append(node)
+    for group, members in by_group.values():
+        some = np.array(members, np.int64)
+        holds = np.ones((len(some), len(group.rows)), np.bool_)
+        for column in range(used.shape[1]):
+            holds &= group.net[None, :, column] >= used[some, None, column]
+        held[some] = holds.any(axis=1)
+        for column in lot.lane.budget.columns.tolist():
+            capacity = lot.lane.table.capacity[lot.lane.table.row_type[group.rows], column]
+            largest = np.argsort(-capacity, kind="stable")
+            charges[some, column] = capacity[largest][holds[:, largest].argmax(axis=1)]
+    return _Loads(edges, used, held, charges)
