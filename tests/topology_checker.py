@@ -18,7 +18,7 @@ HOST = "kubernetes.io/hostname"
 
 
 @dataclass
-class _Place:
+class Place:
     """A node, or what will become one: every label with the values it may have."""
 
     name: str
@@ -37,17 +37,18 @@ class _Place:
 
 def topology_violations(snapshot: Snapshot, plan: Plan) -> list[str]:
     """Every required topology constraint that the plan breaks."""
-    places = list(_places(snapshot, plan))
+    places = list(places_of(snapshot, plan))
     return [*_too_close(places), *_too_far(places), *_uneven(places)]
 
 
 def affinity_violations(snapshot: Snapshot, plan: Plan) -> list[str]:
     """Every required affinity and anti-affinity that the plan breaks."""
-    places = list(_places(snapshot, plan))
+    places = list(places_of(snapshot, plan))
     return [*_too_close(places), *_too_far(places)]
 
 
-def _places(snapshot: Snapshot, plan: Plan) -> Iterator[_Place]:
+def places_of(snapshot: Snapshot, plan: Plan) -> Iterator[Place]:
+    """All nodes once the plan is carried out, those in flight and those planned included."""
     pods = {(pod.metadata.namespace or "default", pod.metadata.name): pod for pod in snapshot.view.pods}
     planned = {place.name: [pods[e.namespace, e.name] for e in place.pods] for place in plan.existing_nodes}
     moving = {entry.name for place in plan.existing_nodes for entry in place.pods}
@@ -62,13 +63,13 @@ def _places(snapshot: Snapshot, plan: Plan) -> Iterator[_Place]:
         name = node.metadata.name
         labels = {key: frozenset((value,)) for key, value in {HOST: name, **node.metadata.labels}.items()}
         gone = bool(node.metadata.deletion_timestamp)
-        yield _Place(name, labels, node.spec.taints, gone, False, bound.get(name, []), planned.get(name, []))
+        yield Place(name, labels, node.spec.taints, gone, False, bound.get(name, []), planned.get(name, []))
     for flight in snapshot.claims:
         labels = _claim_labels(flight)
-        yield _Place(flight.name, labels, flight.taints, new=planned.get(flight.name, []))
+        yield Place(flight.name, labels, flight.taints, new=planned.get(flight.name, []))
     for claim in plan.node_claims:
         members = [pods[entry.namespace, entry.name] for entry in claim.pods]
-        yield _Place(claim.name, _claim_labels(claim), claim.taints, planned=True, new=members)
+        yield Place(claim.name, _claim_labels(claim), claim.taints, planned=True, new=members)
 
 
 def _claim_labels(claim: Any) -> dict[str, frozenset[str]]:
@@ -80,74 +81,93 @@ def _claim_labels(claim: Any) -> dict[str, frozenset[str]]:
     }
 
 
-def _too_close(places: Sequence[_Place]) -> Iterator[str]:
+def _too_close(places: Sequence[Place]) -> Iterator[str]:
     for here in places:
         for there in places:
             for keeper in (*here.old, *here.new):
-                for term in _terms(keeper, "pod_anti_affinity"):
+                for term in required_terms(keeper, "pod_anti_affinity"):
                     shared = here.labels.get(term.topology_key, frozenset()) & there.labels.get(
                         term.topology_key, frozenset()
                     )
                     for other in (*there.old, *there.new) if shared else ():
                         planned = keeper in here.new or other in there.new
-                        if planned and other is not keeper and _counts(term, keeper, other):
+                        if planned and other is not keeper and counts(term, keeper, other):
                             yield f"{_name(keeper)} has to stay away from {_name(other)} over {term.topology_key}"
 
 
-def _too_far(places: Sequence[_Place]) -> Iterator[str]:
+def _too_far(places: Sequence[Place]) -> Iterator[str]:
+    """Pods without company: one that all required terms select, in the domain of each of them."""
     for here in places:
         for pod in here.new:
-            for term in _terms(pod, "pod_affinity"):
-                domain = here.domain(term.topology_key)
-                if domain is None:
-                    yield f"{_name(pod)} is on {here.name}, which is in no certain {term.topology_key}"
-                    continue
+            terms = required_terms(pod, "pod_affinity")
+            if any(here.domain(term.topology_key) is None for term in terms):
+                yield f"{_name(pod)} is on {here.name}, which lacks a certain label of its affinity"
+                continue
+            for term in terms:
+                key = term.topology_key
                 company = [
                     other
                     for there in places
-                    if there.domain(term.topology_key) == domain
+                    if there.domain(key) == here.domain(key)
                     for other in (*there.old, *there.new)
-                    if other is not pod and _counts(term, pod, other)
+                    if other is not pod and _all_count(terms, pod, other)
                 ]
-                if not company and not _counts(term, pod, pod):
-                    yield f"{_name(pod)} is alone in {domain}"
+                if not company and not _all_count(terms, pod, pod):
+                    yield f"{_name(pod)} is alone in {here.domain(key)}"
                 if not company and any(
-                    _counts(term, pod, other)
+                    _all_count(terms, pod, other)
                     for there in places
-                    if there.domain(term.topology_key) is not None and _looks_at(pod, there)
+                    if there.domain(key) is not None and looks_at(pod, there)
                     for other in there.old
                 ):
-                    yield f"{_name(pod)} is alone in {domain} although there are others"
+                    yield f"{_name(pod)} is alone in {here.domain(key)} although there are others"
 
 
-def _uneven(places: Sequence[_Place]) -> Iterator[str]:
+def _all_count(terms: Sequence[PodAffinityTerm], pod: Pod, other: Pod) -> bool:
+    return all(counts(term, pod, other) for term in terms)
+
+
+def _uneven(places: Sequence[Place]) -> Iterator[str]:
     """Pods that no order tried can place one by one, each only where its spread constraints hold then."""
     waiting = [(place, pod) for place in places for pod in place.new]
-    spreaders = [pod for _, pod in waiting if _spreads(pod)]
+    spreaders = [pod for _, pod in waiting if spreads_of(pod)]
     if not spreaders:
         return
 
-    def harmless_first(place: _Place, pod: Pod, heights: list[int]) -> tuple[Any, ...]:
-        counted = any(_selected(rule, other, pod) for other in spreaders for rule in _spreads(other))
-        return (counted, not _spreads(pod), heights)
+    def harmless_first(place: Place, pod: Pod, heights: list[int]) -> tuple[Any, ...]:
+        counted = any(selected(rule, other, pod) for other in spreaders for rule in spreads_of(other))
+        return (counted, not spreads_of(pod), heights)
 
-    def strictest_first(place: _Place, pod: Pod, heights: list[int]) -> tuple[Any, ...]:
-        return (not _spreads(pod), -len(_spreads(pod)), min((r.max_skew for r in _spreads(pod)), default=0), heights)
+    def strictest_first(place: Place, pod: Pod, heights: list[int]) -> tuple[Any, ...]:
+        return (
+            not spreads_of(pod),
+            -len(spreads_of(pod)),
+            min((r.max_skew for r in spreads_of(pod)), default=0),
+            heights,
+        )
 
-    def largest_first(place: _Place, pod: Pod, heights: list[int]) -> tuple[Any, ...]:
+    def largest_first(place: Place, pod: Pod, heights: list[int]) -> tuple[Any, ...]:
         cpu = str(pod.spec.containers[0].resources.requests.get("cpu", "0m"))
         return (-int(cpu.removesuffix("m")), pod.metadata.uid, heights)
 
-    left = [_left_over(places, waiting, order) for order in (harmless_first, strictest_first, largest_first)]
+    def smallest_first(place: Place, pod: Pod, heights: list[int]) -> tuple[Any, ...]:
+        return (-largest_first(place, pod, heights)[0], pod.metadata.uid, heights)
+
+    def bound_first(place: Place, pod: Pod, heights: list[int]) -> tuple[Any, ...]:
+        bound = any(selected(rule, pod, pod) for rule in spreads_of(pod))
+        return (not bound, heights, -len(spreads_of(pod)))
+
+    orders = (harmless_first, strictest_first, largest_first, smallest_first, bound_first)
+    left = [_left_over(places, waiting, order) for order in orders]
     if all(left):
         yield f"no order places {[(_name(pod), place.name) for place, pod in min(left, key=len)]} evenly"
 
 
 def _left_over(
-    places: Sequence[_Place],
-    waiting: Sequence[tuple[_Place, Pod]],
-    order: Callable[[_Place, Pod, list[int]], tuple[Any, ...]],
-) -> list[tuple[_Place, Pod]]:
+    places: Sequence[Place],
+    waiting: Sequence[tuple[Place, Pod]],
+    order: Callable[[Place, Pod, list[int]], tuple[Any, ...]],
+) -> list[tuple[Place, Pod]]:
     standing = {place.name: list(place.old) for place in places}
     waiting = list(waiting)
     while waiting:
@@ -164,39 +184,39 @@ def _left_over(
 
 
 def _heights(
-    place: _Place, pod: Pod, places: Sequence[_Place], standing: Mapping[str, Sequence[Pod]]
+    place: Place, pod: Pod, places: Sequence[Place], standing: Mapping[str, Sequence[Pod]]
 ) -> list[int] | None:
     """How many counted pods the pod's domains hold now; None when a constraint forbids them."""
     heights = []
-    for rule in _spreads(pod):
+    for rule in spreads_of(pod):
         mine = place.domain(rule.topology_key)
         if mine is None:
             return None
-        counts: dict[str, int] = {}
+        found: dict[str, int] = {}
         for other in places:
             domain = other.domain(rule.topology_key)
-            if domain is None or not _looks_at(pod, other, rule):
+            if domain is None or not looks_at(pod, other, rule):
                 continue
-            counts.setdefault(domain, 0) if _takes_part(other, pod, rule) else None
-            number = sum(_selected(rule, pod, one) for one in standing[other.name])
+            found.setdefault(domain, 0) if _takes_part(other, pod, rule) else None
+            number = sum(selected(rule, pod, one) for one in standing[other.name])
             if number:
-                counts[domain] = counts.get(domain, 0) + number
-        lowest = min(counts.values(), default=0) if len(counts) >= (rule.min_domains or 1) else 0
-        height = counts.get(mine, 0)
-        if height + _selected(rule, pod, pod) - lowest > rule.max_skew:
+                found[domain] = found.get(domain, 0) + number
+        lowest = min(found.values(), default=0) if len(found) >= (rule.min_domains or 1) else 0
+        height = found.get(mine, 0)
+        if height + selected(rule, pod, pod) - lowest > rule.max_skew:
             return None
         heights.append(height)
     return heights
 
 
-def _takes_part(place: _Place, pod: Pod, rule: TopologySpreadConstraint) -> bool:
+def _takes_part(place: Place, pod: Pod, rule: TopologySpreadConstraint) -> bool:
     """Whether a place makes its domain one to compare with. Nodes launched for others alone may turn out anywhere."""
     if place.leaving:
         return False
-    return not place.planned or any(_selected(rule, pod, one) or rule in _spreads(one) for one in place.new)
+    return not place.planned or any(selected(rule, pod, one) or rule in spreads_of(one) for one in place.new)
 
 
-def _looks_at(pod: Pod, place: _Place, rule: TopologySpreadConstraint | None = None) -> bool:
+def looks_at(pod: Pod, place: Place, rule: TopologySpreadConstraint | None = None) -> bool:
     """Whether the pod's node selection allows the place, and its tolerations where the rule says so."""
     if rule is not None and rule.node_taints_policy == "Honor":
         for taint in place.taints:
@@ -210,16 +230,18 @@ def _looks_at(pod: Pod, place: _Place, rule: TopologySpreadConstraint | None = N
     return all(value in place.labels.get(key, frozenset((value,))) for key, value in pod.spec.node_selector.items())
 
 
-def _spreads(pod: Pod) -> list[TopologySpreadConstraint]:
+def spreads_of(pod: Pod) -> list[TopologySpreadConstraint]:
+    """A pod's required spread constraints."""
     return [rule for rule in pod.spec.topology_spread_constraints if rule.when_unsatisfiable == "DoNotSchedule"]
 
 
-def _terms(pod: Pod, kind: str) -> tuple[PodAffinityTerm, ...]:
+def required_terms(pod: Pod, kind: str) -> tuple[PodAffinityTerm, ...]:
+    """A pod's required terms of `pod_affinity` or `pod_anti_affinity`."""
     affinity = getattr(pod.spec.affinity, kind) if pod.spec.affinity else None
     return affinity.required if affinity else ()
 
 
-def _selected(rule: TopologySpreadConstraint, pod: Pod, other: Pod) -> bool:
+def selected(rule: TopologySpreadConstraint, pod: Pod, other: Pod) -> bool:
     """Whether a pod's spread constraint counts another pod."""
     same = (pod.metadata.namespace or "default") == (other.metadata.namespace or "default")
     alike = all(
@@ -230,7 +252,7 @@ def _selected(rule: TopologySpreadConstraint, pod: Pod, other: Pod) -> bool:
     return same and alike and _matches(rule.label_selector, other.metadata.labels)
 
 
-def _counts(term: PodAffinityTerm, pod: Pod, other: Pod) -> bool:
+def counts(term: PodAffinityTerm, pod: Pod, other: Pod) -> bool:
     """Whether a pod's (anti-)affinity term counts another pod; namespaces are listed, all or the pod's own."""
     everywhere = term.namespace_selector is not None
     names = term.namespaces or (pod.metadata.namespace or "default",)
