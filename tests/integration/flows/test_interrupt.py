@@ -294,11 +294,11 @@ def test_a_disruption_budget_blocks_and_then_allows() -> None:
     assert claim_now(stage, claim).state is ClaimState.DRAINING
 
 
-def test_pods_of_daemon_sets_stay_and_a_node_with_nothing_else_is_empty() -> None:
+def test_pods_that_tolerate_it_stay_and_a_node_with_nothing_else_is_empty() -> None:
     stage = serving()
     claim, instance = first(stage)
     owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": "1", "controller": True}
-    spec = {"containers": [{"name": "main"}]}
+    spec = {"containers": [{"name": "main"}], "tolerations": [{"operator": "Exists"}]}
     stage.server.create("pods", {"metadata": {"name": "agent", "ownerReferences": [owner]}, "spec": spec})
     stage.server.bind("agent", claim.node_name, "default")
     stage.server.delete("pods", "web-000", grace_s=0)

@@ -9,7 +9,7 @@ import pytest
 
 from shiplap.kubernetes.objects import Pod
 from shiplap.kubernetes.timestamps import rfc3339
-from shiplap.provisioning.drain import may_leave, must_leave
+from shiplap.provisioning.leaving import may_leave, must_leave, overstays
 
 NOW = 1_700_000_000.0
 END = NOW + 120
@@ -33,7 +33,8 @@ def leaving(pods: list[Pod], after_s: float, *, promised: tuple[str, ...] = (), 
     [
         (pod("plain"), True),
         (pod("replica", owned_by("ReplicaSet")), True),
-        (pod("daemon", owned_by("DaemonSet")), False),
+        (pod("daemon", owned_by("DaemonSet")), True),
+        (pod("tolerant daemon", owned_by("DaemonSet"), tolerations=[{"operator": "Exists"}]), False),
         (pod("static", owned_by("Node")), False),
         (pod("tolerant", tolerations=[{"key": "karpenter.sh/disrupted", "operator": "Exists"}]), False),
         (pod("tolerates all", tolerations=[{"operator": "Exists"}]), False),
@@ -82,3 +83,37 @@ def test_without_a_deadline_a_pod_waits_for_its_node_however_long() -> None:
 
 def test_a_pod_is_asked_to_leave_once() -> None:
     assert leaving([pod("a", {"deletionTimestamp": rfc3339(NOW + 30)})], 100) == []
+
+
+def test_each_group_leaves_when_the_one_before_it_is_gone() -> None:
+    plain, daemon = pod("plain"), pod("daemon", owned_by("DaemonSet"))
+    critical = pod("critical", priorityClassName="system-node-critical")
+    last = pod("last", owned_by("DaemonSet"), priorityClassName="system-node-critical")
+    order = []
+    left = [last, critical, daemon, plain]
+    while left:
+        (name,) = leaving(left, 20)
+        order.append(name)
+        ending = pod(name, {"deletionTimestamp": rfc3339(NOW + 50)})
+        others = [item for item in left if item.metadata.name != name]
+        if name == "plain":
+            assert leaving([ending, *others], 20) == []  # it has not ended yet
+        left = others
+    assert order == ["plain", "daemon", "critical", "last"]
+
+
+def test_a_pod_may_be_protected_for_a_while() -> None:
+    item = pod("a", {"annotations": {"karpenter.sh/do-not-disrupt": "30s"}})
+    started = msgspec.structs.replace(item, status=msgspec.convert({"startTime": rfc3339(NOW)}, type(item.status)))
+    assert leaving([started], 29) == []
+    assert leaving([started], 30) == ["a"]
+
+
+def test_a_pod_overstays_when_it_was_given_more_time_than_its_node_has() -> None:
+    def ending(at: float) -> Pod:
+        return pod("a", {"deletionTimestamp": rfc3339(at)})
+
+    assert overstays(ending(END + 1), END)
+    assert not overstays(ending(END), END)
+    assert not overstays(ending(END + 1), 0.0)
+    assert not overstays(pod("a"), END)

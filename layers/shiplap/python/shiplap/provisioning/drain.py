@@ -8,52 +8,86 @@ for anything: the next one is a timer's or the sweep's.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Sequence
-from math import inf
+from collections.abc import Sequence
+from functools import cached_property
 
-from shiplap.api.nodeclaim import IN_FLIGHT, NodeClaim
+from shiplap.api.nodeclaim import IN_FLIGHT, ClaimState, NodeClaim
 from shiplap.errors import ClusterError
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node, Pod, Taint
-from shiplap.kubernetes.taints import untolerated
-from shiplap.kubernetes.timestamps import epoch
 from shiplap.provisioning.claims import DRAIN, facts
 from shiplap.provisioning.endings import give_up, has_vanished
+from shiplap.provisioning.leaving import (
+    DISRUPTED,
+    HEAD_START_S,
+    grace_s,
+    last_moment,
+    may_leave,
+    must_leave,
+    overstays,
+)
 from shiplap.provisioning.register import change, is_ready
 from shiplap.provisioning.world import World
-from shiplap.scheduling.pods import owner_kind
 
 _LOG = logging.getLogger(__name__)
-
-HEAD_START_S = 10.0
-"""How long pods of a leaving node are left alone at first, so that a decision about them is made, in seconds."""
 
 ROUND_S = 5.0
 """Time between two rounds while the clock runs, in seconds; without a clock the sweep's minute does."""
 
-MARGIN_S = 10.0
-"""How long before the deadline the last pod should have ended, in seconds: rounds and evictions take time."""
+NODES_PER_ROUND = 50
+"""Nodes emptied at once in rounds of that length; with more of them each has its rounds less often, so that the API
+server sees no more requests for 500 nodes than for 50."""
+
+MOST_EVICTIONS = 100
+"""Evictions of one invocation for nodes that nothing presses; the rest have their turn in the next rounds."""
 
 _SHORT_S = 180.0
-_STUCK_S = 60.0
-"""A pod that outlives its deletion by this many seconds is not going to end; upstream does not wait for it either."""
-
-_DISRUPTED = Taint(key=labels.DISRUPTED_TAINT, effect="NoSchedule")
+_MINUTE_S = 60.0
 _RELEASED = {labels.EXCLUDE_BALANCERS: "shiplap"}
-_STAY = ("DaemonSet", "Node")
-_CRITICAL = ("system-cluster-critical", "system-node-critical")
-_GRACE_S = 30
 _FORBIDDEN = (429, 500)
 """A PodDisruptionBudget forbids an eviction now; several of them cover the pod, so that none ever will."""
 _MOVED_ON = (404, 409)
 
 
-def drain(claim: NodeClaim, node: Node | None, world: World, *, again: bool) -> NodeClaim | None:
+class Drains:
+    """What the rounds of one invocation share: what is known of all claims, and how much may still be evicted."""
+
+    def __init__(self, cluster: str, world: World) -> None:
+        self._cluster = cluster
+        self._world = world
+        self._evictions_left = MOST_EVICTIONS
+
+    @cached_property
+    def _claims(self) -> tuple[NodeClaim, ...]:
+        return self._world.state.read(self._cluster, self._world.clock.now()).claims
+
+    @cached_property
+    def promised(self) -> frozenset[str]:
+        """Uids of all pods for which some node is on its way. Raises StoreError."""
+        return frozenset(pod.uid for claim in self._claims if claim.state in IN_FLIGHT for pod in claim.pods if pod.uid)
+
+    @property
+    def round_s(self) -> float:
+        """Seconds between two rounds of a node. Raises StoreError."""
+        under_way = sum(claim.state is ClaimState.DRAINING for claim in self._claims)
+        return ROUND_S * max(1, -(-under_way // NODES_PER_ROUND))
+
+    def granted(self, claim: NodeClaim, pods: Sequence[Pod]) -> Sequence[Pod]:
+        """As many of the pods as may be evicted for a claim in this invocation: all of them under a deadline."""
+        if claim.deadline_at:
+            return pods
+        now = pods[: self._evictions_left]
+        self._evictions_left -= len(now)
+        return now
+
+
+def drain(claim: NodeClaim, node: Node | None, drains: Drains, world: World, *, again: bool) -> NodeClaim | None:
     """One round for a Draining claim.
 
     Args:
         claim: Draining; since `changed_at`, until `deadline_at`, which is 0 when nothing presses.
         node: the claim's Node, freshly read, if there is one.
+        drains: what the rounds of this invocation share.
         world: the ports.
         again: whether to set the timer of the next round.
 
@@ -68,80 +102,51 @@ def drain(claim: NodeClaim, node: Node | None, world: World, *, again: bool) -> 
     if node is None or (not is_ready(node) and has_vanished(claim, world)):
         return give_up(claim, claim.failure, world)
     release_from_balancers(node, world)
-    left = [pod for pod in world.cluster.pods_on(node.metadata.name) if must_leave(pod, now)]
-    if not left or (claim.deadline_at and now >= claim.deadline_at):
+    pods = world.cluster.pods_on(node.metadata.name)
+    left = [pod for pod in pods if must_leave(pod, now)]
+    overdue = bool(claim.deadline_at) and now >= claim.deadline_at
+    if overdue or (not left and not _holds_volumes(node, pods, claim, world)):
         return give_up(claim, claim.failure, world)
-    promised = _promised(claim, world) if now >= claim.changed_at + HEAD_START_S else frozenset()
-    for pod in may_leave(left, promised, now, started_at=claim.changed_at, deadline_at=claim.deadline_at):
+    # Nobody leaves in the first seconds but by the clock, which no promise stops: there is no need to read them.
+    promised = drains.promised if now >= claim.changed_at + HEAD_START_S else frozenset()
+    leaving = may_leave(left, promised, now, started_at=claim.changed_at, deadline_at=claim.deadline_at)
+    for pod in drains.granted(claim, leaving):
         _evict(pod, claim, now, world)
+    for pod in left:
+        if overstays(pod, claim.deadline_at):
+            _delete(pod, claim, now, world)
     if again:
-        _set_timer(claim, now, world)
+        _set_timer(claim, left, drains, world)
     return None
 
 
-def _set_timer(claim: NodeClaim, now: float, world: World) -> None:
-    if claim.deadline_at and claim.deadline_at - now < _SHORT_S:
-        world.remind(claim.cluster, claim.name, DRAIN, max(1.0, min(ROUND_S, claim.deadline_at - now)))
-    elif now < claim.changed_at + HEAD_START_S:
-        world.remind(claim.cluster, claim.name, DRAIN, HEAD_START_S)
-
-
-def must_leave(pod: Pod, now: float) -> bool:
-    """Whether a node is not empty while it holds this pod: it would be missed, and it will end."""
-    if owner_kind(pod) in _STAY or untolerated((_DISRUPTED,), pod.spec.tolerations) is None:
+def _holds_volumes(node: Node, staying: Sequence[Pod], claim: NodeClaim, world: World) -> bool:
+    """Whether volumes of pods that have left are still attached; a kubelet that is silent detaches none."""
+    if not is_ready(node):
         return False
-    deleted = pod.metadata.deletion_timestamp
-    return not deleted or now < epoch(deleted) + _STUCK_S
+    attached = world.cluster.attached_volumes(node.metadata.name, staying)
+    if attached:
+        world.meter.count("VolumesAwaited", len(attached))
+        _LOG.info("waiting for volumes: %s", ", ".join(attached[:5]), extra=facts(claim))
+    return bool(attached)
 
 
-def may_leave(
-    pods: Sequence[Pod], promised: Collection[str], now: float, *, started_at: float, deadline_at: float
-) -> list[Pod]:
-    """The pods to evict in this round, in order.
-
-    A pod leaves once it has had a head start for a decision and no node is being launched for it; critical ones leave
-    last; one marked as not to be disrupted does not leave by itself. All of that ends at the last moment from which the
-    pod's grace period still fits before the deadline.
-
-    Args:
-        pods: those that must leave.
-        promised: uids of pods for which a node is on its way.
-        now: epoch seconds, as are `started_at` and `deadline_at`; without a deadline (0) there is no last moment.
-    """
-    ordinary_left = any(pod.spec.priority_class_name not in _CRITICAL for pod in pods)
-
-    def leaves(pod: Pod) -> bool:
-        if pod.metadata.deletion_timestamp:
-            return False
-        if now >= (deadline_at or inf) - _grace_s(pod) - MARGIN_S:
-            return True
-        if pod.metadata.annotations.get(labels.DO_NOT_DISRUPT) == "true":
-            return False
-        if ordinary_left and pod.spec.priority_class_name in _CRITICAL:
-            return False
-        return now >= started_at + HEAD_START_S and pod.metadata.uid not in promised
-
-    return _ordinary_first(pod for pod in pods if leaves(pod))
-
-
-def _ordinary_first(pods: Iterable[Pod]) -> list[Pod]:
-    return sorted(pods, key=lambda pod: (pod.spec.priority_class_name in _CRITICAL, pod.key))
-
-
-def _grace_s(pod: Pod) -> int:
-    given = pod.spec.termination_grace_period_seconds
-    return _GRACE_S if given is None else given
-
-
-def _promised(claim: NodeClaim, world: World) -> frozenset[str]:
-    """Uids of all pods for which some node is on its way. Raises StoreError."""
-    claims = world.state.read(claim.cluster, world.clock.now()).claims
-    return frozenset(pod.uid for other in claims if other.state in IN_FLIGHT for pod in other.pods if pod.uid)
+def _set_timer(claim: NodeClaim, left: Sequence[Pod], drains: Drains, world: World) -> None:
+    """The next round comes in its turn, or when the first pod can wait no longer; the sweep sends the others."""
+    now = world.clock.now()
+    moments = [last_moment(pod, claim.deadline_at) - now for pod in left if not pod.metadata.deletion_timestamp]
+    urgent = [delay for delay in moments if 0 < delay < _MINUTE_S]
+    if claim.deadline_at and claim.deadline_at - now < _SHORT_S:
+        urgent += [claim.deadline_at - now, drains.round_s]
+    elif now < claim.changed_at + HEAD_START_S:
+        urgent.append(HEAD_START_S)
+    if urgent:
+        world.remind(claim.cluster, claim.name, DRAIN, max(1.0, min(urgent)))
 
 
 def is_cordoned(node: Node) -> bool:
     """Whether the node carries the taint that keeps new pods off it."""
-    return any((taint.key, taint.effect) == (_DISRUPTED.key, _DISRUPTED.effect) for taint in node.spec.taints)
+    return any((taint.key, taint.effect) == (DISRUPTED.key, DISRUPTED.effect) for taint in node.spec.taints)
 
 
 def cordon(node: Node, world: World) -> None:
@@ -157,22 +162,37 @@ def release_from_balancers(node: Node, world: World) -> None:
 
 
 def _with_disrupted(node: Node) -> list[Taint]:
-    others = [taint for taint in node.spec.taints if (taint.key, taint.effect) != (_DISRUPTED.key, _DISRUPTED.effect)]
-    return [*others, _DISRUPTED]
+    others = [taint for taint in node.spec.taints if (taint.key, taint.effect) != (DISRUPTED.key, DISRUPTED.effect)]
+    return [*others, DISRUPTED]
 
 
 def _evict(pod: Pod, claim: NodeClaim, now: float, world: World) -> None:
-    """Ask for the pod's eviction; what a PodDisruptionBudget forbids is tried again in the next round."""
-    shortened = None
-    if claim.deadline_at and _grace_s(pod) > claim.deadline_at - now:
-        shortened = max(1, int(claim.deadline_at - now))
+    """Ask for the pod's eviction; what a budget forbids is tried again in the next round, until it can wait no more."""
+    shortened = int(max(1, claim.deadline_at - now)) if claim.deadline_at else None
+    if shortened is not None and shortened >= grace_s(pod):
+        shortened = None
     try:
         world.cluster.evict(pod, shortened)
     except ClusterError as error:
         if error.status in _FORBIDDEN:
             world.meter.count("EvictionsForbidden")
             _LOG.info("not evicted: %s", error, extra={**facts(claim), "pod": pod.key})
+            if now >= last_moment(pod, claim.deadline_at):
+                _delete(pod, claim, now, world)
         elif error.status not in _MOVED_ON:
             raise
     else:
         world.meter.count("PodsEvicted")
+
+
+def _delete(pod: Pod, claim: NodeClaim, now: float, world: World) -> None:
+    """End a pod in the time that its node has left: without that it would end with the instance, and not in order."""
+    given_s = int(max(1, min(grace_s(pod), claim.deadline_at - now)))
+    try:
+        world.cluster.delete_pod(pod, given_s)
+    except ClusterError as error:
+        if error.status not in _MOVED_ON:
+            raise
+    else:
+        world.meter.count("PodsDeleted")
+        _LOG.warning("deleted, its node's time is up", extra={**facts(claim), "pod": pod.key})

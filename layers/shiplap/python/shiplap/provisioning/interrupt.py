@@ -165,14 +165,15 @@ def _deadline(claim: NodeClaim, notice: Notice, settings: ClusterSettings, now: 
     """Epoch seconds by which the node must be empty; 0 when nothing presses.
 
     A scheduled change is days away, and a recommendation is no date at all: only the NodePool's
-    terminationGracePeriod bounds the wait for the pods. Those of a sick node get as long as on spot: many cannot be
-    reached any more, and its replacement should come first.
+    terminationGracePeriod, which counts in any case, bounds the wait for the pods. Those of a sick node get as long as
+    on spot: many cannot be reached any more, and its replacement should come first.
     """
-    if notice.kind in _PRESSING:
-        return (notice.time or now) + WARNING_S
     pool = _pool_of(claim, settings)
     grace = pool.spec.template.spec.termination_grace_period if pool is not None else None
-    return 0.0 if grace is None else now + seconds(grace)
+    deadlines = [now + seconds(grace)] if grace is not None else []
+    if notice.kind in _PRESSING:
+        deadlines.append((notice.time or now) + WARNING_S)
+    return min(deadlines, default=0.0)
 
 
 def _pool_of(claim: NodeClaim, settings: ClusterSettings) -> NodePool | None:

@@ -24,7 +24,7 @@ from shiplap.errors import (
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node
 from shiplap.provisioning.claims import GARBAGE, Holders
-from shiplap.provisioning.drain import cordon, drain
+from shiplap.provisioning.drain import Drains, cordon, drain
 from shiplap.provisioning.endings import clear_away, finish, give_up, has_vanished, write_off
 from shiplap.provisioning.learn import has_reported, instance_of
 from shiplap.provisioning.messages import NodeSeen, Timer
@@ -77,7 +77,7 @@ def attend(settings: ClusterSettings, hints: Sequence[NodeSeen | Timer], world: 
             strangers += 1
     if strangers:
         world.meter.count("NodesNotOurs", strangers)
-    for name in sorted(visits):
+    for name in sorted(visits, key=lambda name: (not visits[name], name)):  # nodes that joined are not kept waiting
         try:
             if name in garbage:
                 rounds.clear(name)
@@ -108,6 +108,7 @@ class _Rounds:
         self._world = world
         self._nodes: dict[str, Node] = {}
         self._listed = False
+        self._drains = Drains(cluster, world)
 
     def claim_of(self, hint: NodeSeen) -> str:
         """The name of the claim whose node was seen; empty when the node is not ours."""
@@ -148,7 +149,7 @@ class _Rounds:
             if claim.state is ClaimState.TERMINATING:
                 self._ended(finish(claim, self._world))
             elif claim.state is ClaimState.DRAINING:
-                ended = drain(claim, self._node_of(claim), self._world, again=not seen)
+                ended = drain(claim, self._node_of(claim), self._drains, self._world, again=not seen)
                 if ended is not None:
                     self._ended(ended)
             elif claim.state in (ClaimState.PLANNED, ClaimState.LAUNCHING):
