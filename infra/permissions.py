@@ -15,7 +15,7 @@ from aws_cdk import aws_iam as iam
 from infra.events import WorkQueue
 from infra.storage import Storage
 from shiplap.aws import tables, tags
-from shiplap.aws.bucket import CATALOG_PREFIX, RECORDS_PREFIX
+from shiplap.aws.bucket import CATALOG_PREFIX, RECORDS_PREFIX, STATUS_KEY
 
 _EC2 = f"arn:{Aws.PARTITION}:ec2:{Aws.REGION}"
 _OURS = f"{_EC2}:{Aws.ACCOUNT_ID}"
@@ -59,7 +59,8 @@ def schedule(reach: Reach) -> Statements:
         *_state(reach),
         *_capacity(reach),
         # Before the first refresh of a new install, the first decision asks for the catalogue itself.
-        *catalog(reach),
+        *_market(reach),
+        _allow("ReadStatus", ["s3:GetObject"], [reach.storage.bucket.arn_for_objects(STATUS_KEY)]),
         _allow("Record", ["s3:PutObject"], [_objects(reach, RECORDS_PREFIX)]),
         _publish(reach),
         _clusters(reach, "arc-zonal-shift:GetManagedResource"),
@@ -98,7 +99,18 @@ def interrupt(reach: Reach) -> Statements:
 
 
 def catalog(reach: Reach) -> Statements:
-    """Asks EC2 what it sells and at what price, and writes it down."""
+    """Asks EC2 what it sells and at what price, tries out what EC2NodeClasses say, and writes both down."""
+    profiles = f"arn:{Aws.PARTITION}:iam::{Aws.ACCOUNT_ID}:instance-profile/*"
+    return [
+        *_market(reach),
+        *_selectors(reach),
+        _allow("FindProfiles", ["iam:GetInstanceProfile"], [profiles]),
+        _allow("KeepStatus", ["s3:PutObject"], [reach.storage.bucket.arn_for_objects(STATUS_KEY)]),
+        _clusters(reach),
+    ]
+
+
+def _market(reach: Reach) -> Statements:
     return [
         _describe(
             "LookAtTheMarket",
@@ -173,6 +185,12 @@ def _launch(reach: Reach) -> Statements:
             },
         ),
         _allow(
+            "SweepOurTemplates",
+            ["ec2:DeleteLaunchTemplate"],
+            [template],
+            {"StringEquals": _ours("aws:ResourceTag", reach), "StringLike": _pooled("aws:ResourceTag")},
+        ),
+        _allow(
             "NameOurInstances",
             ["ec2:CreateTags"],
             [f"{_OURS}:instance/*"],
@@ -182,13 +200,28 @@ def _launch(reach: Reach) -> Statements:
                 "ForAllValues:StringEquals": {"aws:TagKeys": [tags.NAME, tags.NODE_CLAIM]},
             },
         ),
+        _describe("LookBeforeLaunch", "DescribeInstances", "DescribeInstanceStatus", "DescribeLaunchTemplates"),
+        *_selectors(reach),
+    ]
+    if reach.node_role_arns:
+        statements.append(
+            _allow(
+                "GiveNodesTheirRole",
+                ["iam:PassRole"],
+                reach.node_role_arns,
+                {"StringEquals": {"iam:PassedToService": ["ec2.amazonaws.com", "ec2.amazonaws.com.cn"]}},
+            )
+        )
+    return statements + _volume_keys(reach.volume_keys)
+
+
+def _selectors(reach: Reach) -> Statements:
+    """What answers the selectors of EC2NodeClasses."""
+    return [
         _describe(
-            "LookBeforeLaunch",
+            "AnswerSelectors",
             "DescribeCapacityReservations",
             "DescribeImages",
-            "DescribeInstances",
-            "DescribeInstanceStatus",
-            "DescribeLaunchTemplates",
             "DescribePlacementGroups",
             "DescribeSecurityGroups",
             "DescribeSubnets",
@@ -202,16 +235,6 @@ def _launch(reach: Reach) -> Statements:
             ],
         ),
     ]
-    if reach.node_role_arns:
-        statements.append(
-            _allow(
-                "GiveNodesTheirRole",
-                ["iam:PassRole"],
-                reach.node_role_arns,
-                {"StringEquals": {"iam:PassedToService": ["ec2.amazonaws.com", "ec2.amazonaws.com.cn"]}},
-            )
-        )
-    return statements + _volume_keys(reach.volume_keys)
 
 
 def _volume_keys(keys: Sequence[str]) -> Statements:

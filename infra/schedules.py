@@ -16,12 +16,14 @@ from infra.settings import Cluster
 
 SWEEP = "rate(1 minute)"
 CATALOG = "rate(1 hour)"
+# EC2NodeClasses depend on what changes by people's hands, who then wait for it to be seen.
+INSPECTION = "rate(5 minutes)"
 # A watch lives for up to 14 minutes of its function's 15: its successor starts before it ends.
 WATCH = "rate(13 minutes)"
 
 
 class Schedules(Construct):
-    """One schedule group; per cluster a sweep and, unless switched off, a watch; one refresh of the catalogue."""
+    """One schedule group; per cluster a sweep and, unless switched off, a watch; catalogue and inspections."""
 
     def __init__(
         self,
@@ -60,6 +62,7 @@ class Schedules(Construct):
             )
         )
         self._schedule("Catalog", CATALOG, catalog.function_arn, {}, retries=2)
+        self._schedule("Inspection", INSPECTION, catalog.function_arn, {"kind": "inspect"}, retries=0)
         for cluster in clusters:
             sweep = {"kind": "sweep", "cluster": cluster.name}
             self._schedule(f"Sweep-{cluster.name}", SWEEP, provisioning.queue_arn, sweep, retries=0)

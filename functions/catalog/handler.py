@@ -1,11 +1,13 @@
-"""What EC2 sells and for how much, asked anew every hour, once per region that has a cluster."""
+"""What EC2 sells and for how much, asked anew every hour, once per region that has a cluster; and, more often, whether
+the EC2NodeClasses of every cluster can be launched from.
+"""
 
 from __future__ import annotations
 
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from shiplap.provisioning.refresh import refresh
+from shiplap.provisioning.refresh import inspect_all, refresh
 from shiplap.provisioning.wiring import Install
 
 if TYPE_CHECKING:
@@ -18,12 +20,18 @@ def install() -> Install:
     return Install.of_environment("catalog")
 
 
-def handle(_event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
-    """Lambda's entry point: whatever starts it, it returns how many types each region has."""
+def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
+    """Lambda's entry point: it returns how many types each region has.
+
+    An event `{"kind": "inspect"}` asks for the inspection alone, with the catalogue as it is.
+    """
     own = install()
     with own.reporting(context.aws_request_id):
-        regions = sorted({cluster.region for cluster in own.settings.clusters})
-        return {
-            region: len(refresh(own.catalog_source(region), own.catalog_store(region), own.meter).types)
-            for region in regions
-        }
+        known = {}
+        for region in sorted({cluster.region for cluster in own.settings.clusters}):
+            store = own.catalog_store(region)
+            fresh = event.get("kind") != "inspect"
+            known[region] = refresh(own.catalog_source(region), store, own.meter) if fresh else store.load()
+        worlds = [(cluster, own.world(cluster)) for cluster in own.settings.clusters]
+        inspect_all(worlds, known, own.status)
+        return {region: len(catalog.types) for region, catalog in known.items()}

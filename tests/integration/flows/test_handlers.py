@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from shiplap.errors import AwsThrottled, ClusterDenied, ClusterUnreachable, InvalidInput, StoreThrottled
-from shiplap.ports import CatalogSource, CatalogStore, DeadLetters, StateStore
+from shiplap.ports import CatalogSource, CatalogStore, DeadLetters, StateStore, StatusStore
 from shiplap.provisioning.wiring import Install
 from shiplap.provisioning.world import World
 from shiplap.settings import ClusterSettings, ResourceNames, Settings
-from shiplap.twins.bucket import TwinCatalog
+from shiplap.twins.bucket import TwinCatalog, TwinStatus
 from shiplap.twins.dead_letters import TwinDeadLetters
 from tests.integration.flows.stage import CLUSTER, Stage, catalog
 
@@ -40,6 +40,7 @@ class StagedInstall(Install):
         self.clock = stage.clock  # type: ignore[assignment]
         self.letters = TwinDeadLetters()
         self.catalogs = TwinCatalog()
+        self.statuses = TwinStatus()
         self._stage = stage
 
     @property
@@ -60,6 +61,10 @@ class StagedInstall(Install):
 
     def catalog_source(self, region: str) -> CatalogSource:
         return Source()
+
+    @property
+    def status(self) -> StatusStore:  # type: ignore[override]
+        return self.statuses
 
 
 class Source:
@@ -181,6 +186,22 @@ def test_catalog_stores_what_it_fetches(load: Load, capsys: pytest.CaptureFixtur
     assert module.handle({}, Context()) == {"eu-west-1": len(catalog().types)}
     assert install.catalogs.load() == catalog()
     assert metrics_in(capsys.readouterr().out)["CatalogTypes"] == [len(catalog().types)]
+
+
+def test_catalog_inspects_every_cluster(load: Load) -> None:
+    module, install = load("catalog", Stage())
+    module.handle({}, Context())
+    (cluster,) = install.statuses.load().clusters
+    assert cluster.cluster == CLUSTER
+    assert [(pool.name, pool.ready) for pool in cluster.pools] == [("fallback", "True"), ("flex", "True")]
+
+
+def test_catalog_inspects_alone_with_the_catalogue_there_is(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, install = load("catalog", Stage())
+    install.catalogs.save(catalog())
+    monkeypatch.delattr(Source, "fetch")
+    module.handle({"kind": "inspect"}, Context())
+    assert install.statuses.load().clusters
 
 
 def test_catalog_counts_and_logs_what_ends_it(

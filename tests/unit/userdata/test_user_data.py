@@ -195,7 +195,7 @@ def test_which_bottlerocket_releases_bind_by_themselves(release: str, expected: 
     [
         (change(family="Bottlerocket", custom="a = = 1"), "UserDataInvalid"),
         (change(family="Bottlerocket", custom="settings = 1"), "UserDataInvalid"),
-        (change(service_cidr=""), "UserDataInvalid"),
+        (change(service_cidr=""), "ClusterCIDRResolutionFailed"),
         (change(custom='MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary="B"\n\nnothing'), "UserDataInvalid"),
         (change(family="Custom", custom="x" * (LIMIT_BYTES + 1)), "UserDataSizeLimitExceeded"),
     ],

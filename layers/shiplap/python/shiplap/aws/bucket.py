@@ -12,6 +12,7 @@ from botocore.exceptions import ClientError
 from shiplap.aws.failures import code_of, store_errors
 from shiplap.errors import StoreError
 from shiplap.instances.catalog import Catalog
+from shiplap.instances.status import InstallStatus
 from shiplap.scheduling import record as records
 from shiplap.scheduling.plan import Plan
 from shiplap.scheduling.record import Record
@@ -22,8 +23,10 @@ if TYPE_CHECKING:
 
 CATALOG_PREFIX = "catalog/"
 RECORDS_PREFIX = "records/"
+STATUS_KEY = "status/clusters.json"
 
 _DECODER = msgspec.msgpack.Decoder(Catalog)
+_STATUS_DECODER = msgspec.json.Decoder(InstallStatus)
 
 
 class BucketCatalog:
@@ -53,6 +56,27 @@ class BucketCatalog:
         _write(self._client, self._bucket, f"{self._prefix}latest", digest.encode())
 
 
+class BucketStatus:
+    """A StatusStore: one document for all clusters of the install, replaced as a whole; the bucket keeps versions."""
+
+    def __init__(self, client: S3Client, bucket: str) -> None:
+        self._client = client
+        self._bucket = bucket
+
+    def load(self) -> InstallStatus:
+        document = _find(self._client, self._bucket, STATUS_KEY)
+        if document is None:
+            return InstallStatus()
+        try:
+            return _STATUS_DECODER.decode(document)
+        except msgspec.DecodeError as error:
+            raise StoreError(f"{STATUS_KEY} is no status: {error}") from error
+
+    def save(self, status: InstallStatus) -> None:
+        document = msgspec.json.format(msgspec.json.encode(status, order="deterministic"), indent=1)
+        _write(self._client, self._bucket, STATUS_KEY, document)
+
+
 class BucketRecorder:
     """A FlightRecorder: `records/<cluster>/<date>/<id>`, each a compressed snapshot with its plan."""
 
@@ -80,13 +104,20 @@ def _decode(document: bytes, key: str) -> Catalog:
 
 
 def _read(client: S3Client, bucket: str, key: str) -> bytes:
+    document = _find(client, bucket, key)
+    if document is None:
+        raise StoreError(f"s3://{bucket}/{key} does not exist yet")
+    return document
+
+
+def _find(client: S3Client, bucket: str, key: str) -> bytes | None:
     with store_errors(f"read s3://{bucket}/{key}"):
         try:
             return client.get_object(Bucket=bucket, Key=key)["Body"].read()
         except ClientError as error:
             if code_of(error) != "NoSuchKey":
                 raise
-            raise StoreError(f"s3://{bucket}/{key} does not exist yet") from error
+            return None
 
 
 def _write(client: S3Client, bucket: str, key: str, document: bytes) -> None:

@@ -23,6 +23,7 @@ from shiplap.aws.ec2_errors import (
     classify,
 )
 from shiplap.aws.failures import NO_ANSWER, code_of
+from shiplap.aws.instance_profiles import Profiles
 from shiplap.aws.launch_templates import LaunchTemplates
 from shiplap.aws.node_classes import NodeClassResolver
 from shiplap.errors import NodeClassNotReady
@@ -42,7 +43,7 @@ ALIVE = ("pending", "running", "shutting-down", "stopping", "stopped")
 
 
 class Ec2Compute:
-    """EC2 for one cluster. `clock` gives epoch seconds; SSM and EKS clients are made when they are first needed."""
+    """EC2 for one cluster. `clock` gives epoch seconds; the other clients are made when they are first needed."""
 
     def __init__(
         self,
@@ -52,11 +53,13 @@ class Ec2Compute:
         ssm: Callable[[], SSMClient],
         eks: Callable[[], EKSClient],
         clock: Callable[[], float],
+        iam: Callable[[], Profiles] | None = None,
     ) -> None:
         self._ec2 = ec2
         self._clock = clock
         self._templates = LaunchTemplates(ec2)
-        self._node_classes = NodeClassResolver(settings, ec2=ec2, ssm=ssm, eks=eks, clock=clock)
+        self._sweep_at = 0.0
+        self._node_classes = NodeClassResolver(settings, ec2=ec2, ssm=ssm, eks=eks, iam=iam, clock=clock)
 
     def resolve(self, node_class: EC2NodeClass) -> ResolvedNodeClass:
         """Answer the selectors, from memory when they were answered within the last minute.

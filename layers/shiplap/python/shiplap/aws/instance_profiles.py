@@ -7,9 +7,24 @@ a role often has a profile already, for example one of the same name, that other
 from __future__ import annotations
 
 import hashlib
+import logging
+from typing import Any, Protocol
+
+from botocore.exceptions import ClientError
+
+from shiplap.aws.ec2_errors import aws_error
+from shiplap.aws.failures import FAILURES, code_of
+
+_LOG = logging.getLogger(__name__)
 
 _LONGEST = 128
 _DIGEST = 16
+
+
+class Profiles(Protocol):
+    """The part of an IAM client that is used."""
+
+    def get_instance_profile(self, *, InstanceProfileName: str) -> Any: ...  # noqa: N803 - the API's name
 
 
 def profile_name(region: str, cluster: str, role: str) -> str:
@@ -26,3 +41,14 @@ def profile_name(region: str, cluster: str, role: str) -> str:
 def role_name(role: str) -> str:
     """A role's name without its path."""
     return role.rpartition("/")[2]
+
+
+def is_missing(iam: Profiles, name: str) -> bool:
+    """Whether IAM knows no instance profile of this name. When IAM does not say, it is taken to be there."""
+    try:
+        iam.get_instance_profile(InstanceProfileName=name)
+    except FAILURES as error:
+        if isinstance(error, ClientError) and code_of(error) == "NoSuchEntity":
+            return True
+        _LOG.info("not known whether it exists: %s", aws_error(f"look at instance profile {name}", error))
+    return False

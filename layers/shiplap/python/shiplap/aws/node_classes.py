@@ -12,7 +12,7 @@ from shiplap.aws import network, reservations
 from shiplap.aws.amis import AmiResolver
 from shiplap.aws.eks import ControlPlane, control_plane
 from shiplap.aws.expiring import Expiring
-from shiplap.aws.instance_profiles import profile_name
+from shiplap.aws.instance_profiles import Profiles, is_missing, profile_name
 from shiplap.errors import InvalidInput, NodeClassNotReady
 from shiplap.instances import conditions
 from shiplap.instances.families import FAMILIES, family_of
@@ -49,11 +49,13 @@ class NodeClassResolver:
         ec2: EC2Client,
         ssm: Callable[[], SSMClient],
         eks: Callable[[], EKSClient],
+        iam: Callable[[], Profiles] | None,
         clock: Callable[[], float],
     ) -> None:
         self._settings = settings
         self._ec2 = ec2
         self._eks = eks
+        self._iam = iam
         self._images = AmiResolver(ec2, ssm, clock, Expiring(_PARAMETERS_S, clock))
         self._control_plane: Expiring[ControlPlane] = Expiring(_CONTROL_PLANE_S, clock)
         self._amis: Expiring[tuple[Ami, ...]] = Expiring(_SELECTORS_S, clock)
@@ -69,7 +71,7 @@ class NodeClassResolver:
             NodeClassNotReady: a selector matches nothing, or the node class contradicts itself.
             AwsThrottled, AwsError: AWS refused.
         """
-        found = self.inspect(node_class)
+        found = self._answers(node_class)
         if found.problems:
             raise NodeClassNotReady(found.problems[0].message, code=found.problems[0].reason)
         return found
@@ -77,9 +79,24 @@ class NodeClassResolver:
     def inspect(self, node_class: EC2NodeClass) -> ResolvedNodeClass:
         """As far as it can be answered, with a problem for each part that cannot; such parts are empty.
 
+        Beyond what a launch asks for, it is looked whether the instance profile exists.
+
         Raises:
             AwsThrottled, AwsError: AWS refused.
         """
+        found = self._answers(node_class)
+        if self._iam is None or not is_missing(self._iam(), found.instance_profile):
+            return found
+        made = (
+            ""
+            if node_class.spec.instance_profile
+            else f"; deploying the stack makes it for role {node_class.spec.role}"
+        )
+        text = f"there is no instance profile {found.instance_profile}{made}"
+        missing = Problem(conditions.INSTANCE_PROFILE, "InstanceProfileNotFound", text)
+        return msgspec.structs.replace(found, problems=(*found.problems, missing))
+
+    def _answers(self, node_class: EC2NodeClass) -> ResolvedNodeClass:
         name, spec = node_class.metadata.name, node_class.spec
         problems: list[Problem] = []
         family = _family(node_class, problems)

@@ -1,12 +1,16 @@
-"""The catalog flow: ask AWS what it sells and for how much, and keep the answer for everybody."""
+"""The catalog flow: ask AWS what it sells and for how much, try out what to launch it with, and tell everybody."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable, Mapping
 
 from shiplap.errors import StoreError, StoreThrottled
 from shiplap.instances.catalog import Catalog
-from shiplap.ports import CatalogSource, CatalogStore, Meter
+from shiplap.instances.status import InstallStatus
+from shiplap.ports import CatalogSource, CatalogStore, Meter, StatusStore
+from shiplap.provisioning.world import World
+from shiplap.settings import ClusterSettings
 
 _LOG = logging.getLogger(__name__)
 
@@ -34,3 +38,22 @@ def stored(store: CatalogStore) -> Catalog | None:
     except StoreError as error:
         _LOG.info("no catalogue yet: %s", error)
         return None
+
+
+def inspect_all(
+    worlds: Iterable[tuple[ClusterSettings, World]], catalogs: Mapping[str, Catalog], store: StatusStore
+) -> InstallStatus:
+    """Look at every cluster's EC2NodeClasses with the catalogue of its region, and store what was found.
+
+    Raises:
+        StoreError: it could not be stored.
+    """
+    from shiplap.provisioning.inspect import inspect  # noqa: PLC0415 - only a refresh renders user data for no node
+
+    found = sorted(
+        (inspect(settings, catalogs[settings.region], world) for settings, world in worlds),
+        key=lambda status: status.cluster,
+    )
+    status = InstallStatus(tuple(found))
+    store.save(status)
+    return status

@@ -14,11 +14,12 @@ import msgspec
 
 from shiplap.api.nodeclaim import LEAVING, ClaimState, NodeClaim
 from shiplap.api.types import EC2NodeClass, Manifests
-from shiplap.errors import AwsError, AwsThrottled, InvalidInput
+from shiplap.errors import AwsError, AwsThrottled, InvalidInput, StoreError
 from shiplap.instances.catalog import Catalog
 from shiplap.instances.nodeclass import ResolvedNodeClass
 from shiplap.instances.resolve import instance_types
 from shiplap.instances.setting import from_cluster
+from shiplap.instances.status import InstallStatus, known_problem
 from shiplap.instances.types import InstanceType, pilot_key
 from shiplap.instances.zones import without_zones
 from shiplap.kubernetes.objects import Node
@@ -111,11 +112,12 @@ def supply_of(settings: ClusterSettings, world: World) -> Supply:
         AwsThrottled: worth another try later.
     """
     used = {pool.spec.template.spec.node_class_ref.name for pool in settings.manifests.node_pools}
+    inspected = _inspected(settings, world)
     node_classes = {}
     for node_class in settings.manifests.node_classes:
         name = node_class.metadata.name
         if name in used:
-            node_classes[name] = _resolve(settings.name, node_class, world)
+            node_classes[name] = _resolve(settings.name, node_class, inspected, world)
     return Supply(_catalog(world), node_classes, _shifted(settings, world))
 
 
@@ -135,7 +137,23 @@ def _shifted(settings: ClusterSettings, world: World) -> frozenset[str]:
     return shifted
 
 
-def _resolve(cluster: str, node_class: EC2NodeClass, world: World) -> NodeClassSupply:
+def _inspected(settings: ClusterSettings, world: World) -> InstallStatus:
+    """What the last inspection found. Not knowing it must not keep pods waiting."""
+    if world.status is None:
+        return InstallStatus()
+    try:
+        return world.status.load()
+    except StoreError as error:
+        _LOG.info("status of node classes not read: %s", error, extra={"cluster": settings.name})
+        return InstallStatus()
+
+
+def _resolve(cluster: str, node_class: EC2NodeClass, inspected: InstallStatus, world: World) -> NodeClassSupply:
+    problem = known_problem(inspected, cluster, node_class, world.clock.now())
+    if problem:
+        world.meter.count("NodeClassNotReady")
+        _LOG.warning("node class is not ready: %s", problem, extra={"cluster": cluster})
+        return NodeClassSupply(node_class, not_ready=problem)
     try:
         return NodeClassSupply(node_class, world.compute.resolve(node_class))
     except AwsThrottled:

@@ -19,7 +19,7 @@ from aws_lambda_powertools import Logger, Metrics
 from shiplap import settings as settings_module
 from shiplap.aws.session import client, credentials
 from shiplap.errors import ShiplapError
-from shiplap.ports import CatalogSource, CatalogStore, ClusterApi, DeadLetters, Meter, StateStore
+from shiplap.ports import CatalogSource, CatalogStore, ClusterApi, DeadLetters, Meter, StateStore, StatusStore
 from shiplap.provisioning.world import World
 from shiplap.settings import ClusterSettings, ResourceNames, Settings
 
@@ -129,6 +129,11 @@ class Install:
 
         return BucketCatalog(client("s3"), self._names.bucket, region)
 
+    @cached_property
+    def status(self) -> StatusStore:
+        """What is known of the clusters' EC2NodeClasses."""
+        return cast("StatusStore", Lazy(self._status))
+
     def catalog_source(self, region: str) -> CatalogSource:
         """Where the catalogue of a region comes from."""
         from shiplap.aws.catalog_source import Ec2CatalogSource  # noqa: PLC0415
@@ -152,6 +157,7 @@ class Install:
             "timers": self._timers,
             "recorder": self._recorder,
             "health": lambda: self._health(cluster),
+            "status": self._status,
         }
         ports: dict[str, Any] = {port: Lazy(make) for port, make in made.items()}
         return World(clock=self.clock, meter=cast("Meter", self.meter), **ports)
@@ -169,12 +175,15 @@ class Install:
 
     def _compute(self, cluster: ClusterSettings) -> object:
         from shiplap.aws.ec2 import Ec2Compute  # noqa: PLC0415
+        from shiplap.aws.pace import Pace, paced  # noqa: PLC0415
 
+        pace = Pace(client("dynamodb"), self._names.state_table, cluster.region, clock=self.clock.now)
         return Ec2Compute(
             cluster,
-            ec2=client("ec2", cluster.region),
+            ec2=paced(client("ec2", cluster.region), pace),
             ssm=lambda: client("ssm", cluster.region),
             eks=lambda: client("eks", cluster.region),
+            iam=lambda: client("iam", cluster.region),
             clock=self.clock.now,
         )
 
@@ -188,6 +197,11 @@ class Install:
             zonal_shift=lambda: client("arc-zonal-shift", cluster.region),
             clock=self.clock.now,
         )
+
+    def _status(self) -> object:
+        from shiplap.aws.bucket import BucketStatus  # noqa: PLC0415
+
+        return BucketStatus(client("s3"), self._names.bucket)
 
     def _state(self) -> object:
         from shiplap.aws.dynamodb_state import DynamoState  # noqa: PLC0415

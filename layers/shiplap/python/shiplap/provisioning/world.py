@@ -20,6 +20,7 @@ from shiplap.ports import (
     HealthSource,
     Meter,
     StateStore,
+    StatusStore,
     Timers,
 )
 
@@ -29,7 +30,8 @@ _LOG = logging.getLogger(__name__)
 class World(msgspec.Struct, frozen=True, kw_only=True):
     """The ports of one cluster's flows.
 
-    `source` refreshes the catalogue, `health` tells of sick instances and zones; None where a function may not ask.
+    `source` refreshes the catalogue, `health` tells of sick instances and zones, `status` holds what the last
+    inspection of EC2NodeClasses found; None where a function may not ask.
     """
 
     clock: Clock
@@ -44,6 +46,7 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
     meter: Meter
     source: CatalogSource | None = None
     health: HealthSource | None = None
+    status: StatusStore | None = None
 
     def tell(self, *events: BusEvent) -> None:
         """Publish, but go on when the bus refuses: events inform others, and the sweep makes up for a lost hint."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from shiplap.errors import StoreError
 from shiplap.instances.catalog import Catalog
+from shiplap.instances.status import InstallStatus
 from shiplap.scheduling import record as records
 from shiplap.scheduling.plan import Plan
 from shiplap.scheduling.record import Record
@@ -27,6 +28,22 @@ class TwinCatalog:
     def save(self, catalog: Catalog) -> None:
         with self.faults.effect("catalog.save"):
             self._catalog = catalog
+
+
+class TwinStatus:
+    """A StatusStore."""
+
+    def __init__(self, faults: Faults | None = None) -> None:
+        self.faults = faults or Faults()
+        self._status = InstallStatus()
+
+    def load(self) -> InstallStatus:
+        with self.faults.effect("status.load"):
+            return self._status
+
+    def save(self, status: InstallStatus) -> None:
+        with self.faults.effect("status.save"):
+            self._status = status
 
 
 class TwinRecorder:

@@ -95,6 +95,8 @@ class TwinCompute:
             subnets=self.subnets,
             security_groups=("sg-twin",),
             instance_profile="twin",
+            security_group_names=("twin",),
+            service_cidr="10.100.0.0/16",
         )
 
     def launch(self, request: FleetRequest) -> FleetResult:

@@ -23,9 +23,10 @@ def render(wanted: Bootstrap) -> str:
         NodeClassNotReady: the cluster's service range is unknown, or the user's document is broken.
     """
     if not wanted.service_cidr:
-        raise mime.invalid(
-            f"AL2023 nodes need the service CIDR of cluster {wanted.cluster}; set serviceCidr for clusters outside EKS"
+        text = (
+            f"AL2023 nodes need the service CIDR of cluster {wanted.cluster}; set serviceCIDR for clusters outside EKS"
         )
+        raise mime.invalid(text, "ClusterCIDRResolutionFailed")
     return mime.archive([*_custom(wanted.custom), mime.Part.of(NODE_CONFIG, _node_config(wanted))])
 
 

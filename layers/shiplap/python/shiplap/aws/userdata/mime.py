@@ -11,9 +11,9 @@ from shiplap.errors import NodeClassNotReady
 SHELL = 'text/x-shellscript; charset="us-ascii"'
 
 
-def invalid(reason: str) -> NodeClassNotReady:
-    """The error for user data that cannot be merged."""
-    return NodeClassNotReady(reason, code="UserDataInvalid")
+def invalid(reason: str, code: str = "UserDataInvalid") -> NodeClassNotReady:
+    """The error for user data that cannot be made."""
+    return NodeClassNotReady(reason, code=code)
 
 
 class Part(msgspec.Struct, frozen=True):

@@ -1,0 +1,102 @@
+"""The contract of StatusStore, held by the in-memory twin and by the S3 adapter; and whether profiles exist."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError, EndpointConnectionError
+
+from shiplap.aws.bucket import STATUS_KEY, BucketStatus
+from shiplap.aws.instance_profiles import is_missing
+from shiplap.aws.session import client as make_client
+from shiplap.errors import StoreError
+from shiplap.instances.conditions import conditions
+from shiplap.instances.nodeclass import Ami, CapacityReservation, PlacementGroup, Problem, SecurityGroup, Subnet
+from shiplap.instances.status import ClusterStatus, InstallStatus, NodeClassStatus, PoolStatus
+from shiplap.ports import StatusStore
+from shiplap.twins.bucket import TwinStatus
+from tests.integration.contracts.in_process_aws import aws_in_process
+
+NODE_CLASS = NodeClassStatus(
+    name="default",
+    manifest="0123456789ab",
+    conditions=conditions((Problem("AMIsReady", "AMINotFound", "none"),)),
+    family="AL2023",
+    subnets=(Subnet("subnet-1", "a", "id-a", 7),),
+    security_groups=(SecurityGroup("sg-1", "nodes"),),
+    amis=(Ami("ami-1", "x", "2026-01-01", deprecated=True, requirements=(("kubernetes.io/arch", "In", ("arm64",)),)),),
+    capacity_reservations=(CapacityReservation("cr-1", "m5.large", "a", ends_at=5.0),),
+    placement_group=PlacementGroup("pg-1", "wide", "partition", 7),
+    instance_profile="nodes",
+    instance_types=12,
+    warnings=("old",),
+)
+STATUS = InstallStatus(
+    (
+        ClusterStatus(
+            "demo", "eu-west-1", 1_700_000_000.0, (NODE_CLASS,), (PoolStatus("p", "default", "False", 3, "w"),)
+        ),
+    )
+)
+
+
+@pytest.fixture
+def s3() -> Iterator[Any]:
+    with aws_in_process():
+        client = make_client("s3")
+        client.create_bucket(Bucket="bucket", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
+        yield client
+
+
+@pytest.fixture(params=["twin", "s3"])
+def store(request: pytest.FixtureRequest) -> StatusStore:
+    return TwinStatus() if request.param == "twin" else BucketStatus(request.getfixturevalue("s3"), "bucket")
+
+
+def test_before_the_first_inspection_nothing_is_known(store: StatusStore) -> None:
+    assert store.load() == InstallStatus()
+
+
+def test_a_status_is_read_back_exactly_and_the_newest_counts(store: StatusStore) -> None:
+    store.save(STATUS)
+    assert store.load() == STATUS
+    store.save(InstallStatus())
+    assert store.load() == InstallStatus()
+
+
+def test_a_document_that_is_no_status(s3: Any) -> None:
+    s3.put_object(Bucket="bucket", Key=STATUS_KEY, Body=b'{"clusters": 7}')
+    with pytest.raises(StoreError, match="is no status"):
+        BucketStatus(s3, "bucket").load()
+
+
+def test_a_bucket_that_is_not_there(s3: Any) -> None:
+    with pytest.raises(StoreError):
+        BucketStatus(s3, "other").load()
+
+
+class Iam:
+    """An IAM client that answers or refuses."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self._error = error
+
+    def get_instance_profile(self, *, InstanceProfileName: str) -> dict[str, Any]:  # noqa: N803
+        if self._error is not None:
+            raise self._error
+        return {"InstanceProfile": {"InstanceProfileName": InstanceProfileName}}
+
+
+@pytest.mark.parametrize(
+    ("error", "missing"),
+    [
+        (None, False),
+        (ClientError({"Error": {"Code": "NoSuchEntity", "Message": "x"}}, "GetInstanceProfile"), True),
+        (ClientError({"Error": {"Code": "AccessDenied", "Message": "x"}}, "GetInstanceProfile"), False),
+        (EndpointConnectionError(endpoint_url="https://iam.example"), False),
+    ],
+)
+def test_an_instance_profile_is_missing_only_when_iam_says_so(error: Exception | None, missing: bool) -> None:
+    assert is_missing(Iam(error), "nodes") is missing
