@@ -1,44 +1,63 @@
 """An independent judge of plans: it shares no code with the planner and knows only the rules.
 
-`violations(snapshot, plan)` lists every broken promise in words; an empty list is a valid plan. Written for clearness,
-one pod and one instance type at a time.
+`violations(snapshot, plan)` lists every broken promise in words; an empty list is a valid plan. Topology is judged by
+`tests.topology_checker`. Written for clearness, one pod and one instance type at a time.
 """
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from decimal import Decimal
-from itertools import product
 from typing import Any
 
-from shiplap.api.nodeclaim import PodReference
+from shiplap.api.nodeclaim import NodeClaim, PodReference
 from shiplap.instances.types import InstanceType
-from shiplap.kubernetes.objects import DaemonSet, Node, Pod, PodSpec
+from shiplap.kubernetes.objects import DaemonSet, Node, Pod
 from shiplap.scheduling.plan import Plan, PlannedClaim
 from shiplap.scheduling.snapshot import Snapshot
+from tests.rules import (
+    KIND,
+    POOL,
+    TYPE,
+    ZONE,
+    Amounts,
+    Labels,
+    add,
+    amount,
+    attached,
+    collisions,
+    combinations,
+    meets,
+    most,
+    ports,
+    requests,
+    suits,
+    tolerates,
+    volumes_allow,
+)
 
-ZONE, KIND = "topology.kubernetes.io/zone", "karpenter.sh/capacity-type"
-TYPE, POOL = "node.kubernetes.io/instance-type", "karpenter.sh/nodepool"
 NODE_CLASS = "karpenter.k8s.aws/ec2nodeclass"
-_SUFFIX = {"": 1, "m": Decimal("0.001"), "k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
-
-Labels = Mapping[str, str]
+_RELAXED = "karpenter.sh/nodeclaim-min-values-relaxed"
+_LEAVING = ("Disrupting", "Draining", "Terminating")
+_PASSING = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable", "karpenter.sh/unregistered")
 
 
 def violations(snapshot: Snapshot, plan: Plan) -> list[str]:
-    """Everything that is wrong with a plan for a snapshot."""
-    judge = _Judge(snapshot, plan)
-    return [*judge.each_pod_once(), *judge.claims(), *judge.limits(), *judge.pilots(), *judge.existing()]
+    """Everything that is wrong with a plan for a snapshot, topology aside."""
+    judge = Judge(snapshot, plan)
+    return [
+        *judge.each_pod_once(),
+        *judge.claims(),
+        *judge.limits(),
+        *judge.pilots(),
+        *judge.reservations(),
+        *judge.existing(),
+    ]
 
 
-def could_be_placed(snapshot: Snapshot, plan: Plan) -> list[str]:
-    """Pods left out although one more node could have held them, found by trying every type, offering and pool."""
-    return list(_Judge(snapshot, plan).left_out())
+class Judge:
+    """A plan and what it was made of."""
 
-
-class _Judge:
     def __init__(self, snapshot: Snapshot, plan: Plan) -> None:
         self.snapshot = snapshot
         self.plan = plan
@@ -47,63 +66,115 @@ class _Judge:
         self.types = {
             catalog.node_class: {item.name: item for item in catalog.instance_types} for catalog in snapshot.catalogs
         }
+        self.daemon_pods = self._daemon_pods()
 
     def each_pod_once(self) -> Iterator[str]:
+        """Every pod without a node is named once, and pods of leaving nodes at most once."""
         groups = [claim.pods for claim in self.plan.node_claims] + [place.pods for place in self.plan.existing_nodes]
         named = [entry for group in groups for entry in group]
         named += [entry.pod for entry in (*self.plan.unschedulable, *self.plan.ignored)]
         count = Counter((entry.namespace, entry.name) for entry in named)
         for key, pod in self.pods.items():
-            wanted = 0 if pod.spec.node_name else 1
-            if count.pop(key, 0) != wanted:
-                yield f"pod {key} is not named exactly {wanted} times"
+            number = count.pop(key, 0)
+            over = pod.status.phase in ("Succeeded", "Failed") or bool(pod.metadata.deletion_timestamp)
+            if pod.spec.node_name or over:
+                if number and not (number == 1 and pod.spec.node_name in self._leaving()):
+                    yield f"pod {key}, which is not waiting, is named {number} times"
+            elif number != 1:
+                yield f"pod {key} is named {number} times"
         for key in count:
             yield f"pod {key} is not in the snapshot"
 
     def claims(self) -> Iterator[str]:
+        """Each claim with its pods, whatever type, zone and capacity type it becomes."""
+        names = Counter(claim.name for claim in self.plan.node_claims)
+        names.update(claim.name for claim in self.snapshot.claims)
+        yield from (f"{number} claims are called {name}" for name, number in names.items() if number > 1)
         for claim in self.plan.node_claims:
             for problem in self._claim(claim):
                 yield f"claim {claim.name}: {problem}"
+        total = sum(claim.launch.price for claim in self.plan.node_claims)
+        if abs(total - self.plan.hourly) > 1e-5:
+            yield f"costs {total}, not {self.plan.hourly}"
 
     def _claim(self, claim: PlannedClaim) -> Iterator[str]:
         pool = self.pools.get(claim.node_pool)
         if pool is None or pool.metadata.deletion_timestamp or pool.spec.replicas is not None:
             yield f"pool {claim.node_pool} takes no part"
             return
+        template = pool.spec.template
         if not claim.instance_types or len(claim.instance_types) > self.snapshot.settings.max_instance_types:
             yield f"{len(claim.instance_types)} instance types"
-        if tuple(pool.spec.template.spec.taints) != tuple(claim.taints):
+        if len(set(claim.instance_types)) != len(claim.instance_types):
+            yield "lists a type twice"
+        if (template.spec.taints, template.spec.startup_taints) != (claim.taints, claim.startup_taints):
             yield "taints differ from the pool's"
+        if claim.node_class != template.spec.node_class_ref.name:
+            yield f"is of the EC2NodeClass {claim.node_class}"
+        for key, value in {**template.metadata.labels, POOL: claim.node_pool, NODE_CLASS: claim.node_class}.items():
+            if claim.labels.get(key) != value:
+                yield f"label {key} is {claim.labels.get(key)}, not {value}"
+        if not claim.pods:
+            yield "holds no pod"
         pods = [self._pod(entry) for entry in claim.pods]
-        for pod in pods:
-            if not _tolerated(claim.taints, pod.spec, soft=True):
-                yield f"{_key(pod)} does not tolerate the taints"
-        ports = [port for pod in pods for port in _ports(pod.spec)]
-        if any(count > 1 for count in Counter(ports).values()):
-            yield f"host ports collide: {ports}"
+        yield from (
+            f"{_key(pod)} does not tolerate the taints" for pod in pods if not tolerates(claim.taints, pod.spec)
+        )
         types = self.types[claim.node_class]
+        unknown = [name for name in claim.instance_types if name not in types]
+        if unknown:
+            yield f"types {unknown} are not in the catalogue"
+            return
         for name in claim.instance_types:
             yield from self._type(claim, types[name], pods)
+        yield from self._requests(claim, pods)
         yield from self._prices(claim)
         yield from self._minimums(claim, types)
 
     def _type(self, claim: PlannedClaim, item: InstanceType, pods: list[Pod]) -> Iterator[str]:
         pool = self.pools[claim.node_pool]
-        nodes = [node for node, _ in self._nodes(claim, item)]
+        nodes = [node for node, _ in self.nodes(claim, item)]
         if not nodes:
             yield f"{item.name} has no available offering that the requirements allow"
         for node in nodes:
-            if not _tiered(pool) and not _meets(node, [pool.spec.template.spec.requirements]):
+            if not _tiered(pool) and not meets(node, [pool.spec.template.spec.requirements]):
                 yield f"{item.name}: {node} does not meet the pool's requirements"
             for pod in pods:
-                if not _suits(pod.spec, node):
+                if not suits(pod.spec, node):
                     yield f"{item.name}: {_key(pod)} does not suit {node}"
-        yield from self._fits(claim, item, pods, nodes)
+                if not volumes_allow(self.snapshot.view, pod, node):
+                    yield f"{item.name}: the volumes of {_key(pod)} cannot be used on {node}"
+        for node in nodes:
+            estimate = item.verified or item.name in claim.relies_on_estimate
+            yield from self._load(f"{item.name}", item, pods, node, claim.taints, estimate=estimate)
+
+    def _load(
+        self, what: str, item: InstanceType, pods: list[Pod], node: Labels, taints: Iterable[Any], *, estimate: bool
+    ) -> Iterator[str]:
+        """Resources and host ports of a node to come, daemons included."""
+        counted = item.capacity if estimate else item.capacity | item.careful
+        daemons = self.daemons_on(node, taints)
+        load = add([*map(requests, pods), *(requests(daemon) for daemon in daemons)])
+        for resource, wanted in load.items():
+            room = counted.get(resource, 0) - item.overhead.get(resource, 0)
+            if wanted > room:
+                yield f"{what}: {resource} {wanted} of {room}"
+        owners = [(f"daemon {daemon.metadata.name}", ports(daemon.spec)) for daemon in daemons]
+        yield from collisions([*owners, *((pod.metadata.name, ports(pod.spec)) for pod in pods)])
+
+    def _requests(self, claim: PlannedClaim, pods: list[Pod]) -> Iterator[str]:
+        """What a claim says about itself: at least what its pods ask, and allocatable enough for it."""
+        for resource, wanted in add(map(requests, pods)).items():
+            if claim.requests.get(resource, 0) < wanted:
+                yield f"requests {claim.requests.get(resource, 0)} {resource}, its pods {wanted}"
+        for resource, wanted in claim.requests.items():
+            if claim.allocatable.get(resource, 0) < wanted:
+                yield f"allocatable {claim.allocatable.get(resource, 0)} {resource} of {wanted} requested"
 
     def _prices(self, claim: PlannedClaim) -> Iterator[str]:
         types = self.types[claim.node_class]
         prices = [
-            min((price for _, price in self._nodes(claim, types[name])), default=float("inf"))
+            min((price for _, price in self.nodes(claim, types[name])), default=float("inf"))
             for name in claim.instance_types
         ]
         if prices != sorted(prices):
@@ -111,205 +182,252 @@ class _Judge:
         launch = claim.launch
         if launch.instance_type != claim.instance_types[0] or abs(launch.price - prices[0]) > 1e-9:
             yield f"launches {launch}, cheapest is {claim.instance_types[0]} at {prices[0]}"
+        offered = {
+            (node[ZONE], node[KIND])
+            for node, price in self.nodes(claim, types[claim.instance_types[0]])
+            if abs(price - launch.price) <= 1e-9
+        }
+        if (launch.zone, launch.capacity_type) not in offered:
+            yield f"launches {launch}, which is not offered"
 
     def _minimums(self, claim: PlannedClaim, types: Mapping[str, InstanceType]) -> Iterator[str]:
-        for entry in claim.requirements:
-            if not entry.min_values:
-                continue
+        wanted = {entry.key: entry.min_values for entry in claim.requirements if entry.min_values}
+        pool = self.pools[claim.node_pool]
+        relaxed = claim.annotations.get(_RELAXED) == "true"
+        if relaxed and self.snapshot.settings.min_values_policy != "BestEffort":
+            yield "relaxes minValues, which are strict"
+        for rule in pool.spec.template.spec.requirements:
+            if rule.min_values and not relaxed and wanted.get(rule.key, 0) < rule.min_values:
+                yield f"lost minValues {rule.min_values} of {rule.key}"
+        for key, least in wanted.items():
+            rules = [entry for entry in claim.requirements if entry.key == key]
             values = set()
             for name in claim.instance_types:
-                known = {name} if entry.key == TYPE else _type_values(types[name], entry.key)
-                values |= {value for value in known if _meets({entry.key: value}, [[entry]])}
-            if len(values) < entry.min_values:
-                yield f"{entry.key} has {len(values)} values, {entry.min_values} wanted"
+                known = {name} if key == TYPE else _type_values(types[name], key)
+                values |= {value for value in known if meets({key: value}, [rules])}
+            if len(values) < least:
+                yield f"{key} has {len(values)} values, {least} wanted"
 
-    def _fits(self, claim: PlannedClaim, item: InstanceType, pods: list[Pod], nodes: list[Labels]) -> Iterator[str]:
-        counted = item.capacity
-        if not item.verified and item.name not in claim.relies_on_estimate:
-            counted = item.capacity | item.careful
-        load = _sum(_requests(pod.spec) for pod in pods)
-        for node in nodes:
-            daemons = _sum(
-                _template_requests(daemon)
-                for daemon in self.snapshot.view.daemon_sets
-                if _tolerated(claim.taints, daemon.spec.template.spec, soft=True)
-                and _suits(daemon.spec.template.spec, node)
-            )
-            for resource, amount in _sum([load, daemons]).items():
-                room = counted.get(resource, 0) - item.overhead.get(resource, 0)
-                if amount > room:
-                    yield f"{item.name}: {resource} {amount} of {room}"
-
-    def _nodes(self, claim: PlannedClaim, item: InstanceType) -> Iterator[tuple[Labels, float]]:
+    def nodes(
+        self, claim: PlannedClaim | NodeClaim, item: InstanceType, *, available: bool = True
+    ) -> Iterator[tuple[dict[str, str], float]]:
         """The labels of every node this claim may become as this type, with the price."""
         rules: dict[str, list[Any]] = {}
         for entry in claim.requirements:
             rules.setdefault(entry.key, []).append(entry)
         for offering in item.offerings:
-            if not offering.available:
+            if available and not offering.available:
                 continue
             fixed = {**claim.labels, TYPE: item.name, ZONE: offering.zone, KIND: offering.capacity_type}
-            open_keys = {}
-            for known in item.requirements:
-                if known.key in (TYPE, ZONE, KIND):
-                    continue
-                values = [value for value in sorted(known.values) if known.has(value)]
-                values = [value for value in values if _meets({known.key: value}, [rules.get(known.key, [])])]
-                if values:
-                    open_keys[known.key] = values
-                elif known.values:
-                    open_keys[known.key] = []
-            for choice in product(*open_keys.values()):
-                node = {**dict(zip(open_keys, choice, strict=True)), **fixed}
-                if all(_meets(node, [group]) for group in rules.values()):
+            if any(claim.labels.get(key, fixed[key]) != fixed[key] for key in (TYPE, ZONE, KIND)):
+                continue
+            open_keys = {
+                known.key: [v for v in sorted(known.values) if meets({known.key: v}, [rules.get(known.key, [])])]
+                for known in item.requirements
+                if known.key not in (TYPE, ZONE, KIND) and known.values
+            }
+            for choice in combinations(open_keys):
+                node = {**choice, **fixed}
+                if all(meets(node, [group]) for group in rules.values()):
                     yield node, offering.price
 
     def limits(self) -> Iterator[str]:
+        """No pool exceeds a limit, `nodes` included, if this plan launches anything for it."""
         for name, pool in self.pools.items():
-            used = self._used(name)
+            if not any(claim.node_pool == name for claim in self.plan.node_claims):
+                continue
+            used, planned = self.used(name), self._planned(name)
             for resource, limit in pool.spec.limits.items():
-                if used.get(resource, 0) > _amount(resource, limit):
-                    planned = any(claim.node_pool == name for claim in self.plan.node_claims)
-                    if planned:
-                        yield f"pool {name}: {resource} {used[resource]} over limit {limit}"
+                # What is over its limit already must not become more.
+                if used.get(resource, 0) > amount(resource, limit) and planned.get(resource, 0):
+                    yield f"pool {name}: {resource} {used[resource]} over limit {limit}"
 
-    def _used(self, pool: str) -> dict[str, int]:
+    def used(self, pool: str) -> Amounts:
         """What exists, is in flight and is planned, each claim as the largest type it may become."""
+        paired = {claim.node_name for claim in self.snapshot.claims}
         amounts = [
-            {"nodes": 1, **{key: _amount(key, text) for key, text in node.status.capacity.items()}}
+            {"nodes": 1, **{key: amount(key, text) for key, text in node.status.capacity.items()}}
             for node in self.snapshot.view.nodes
-            if node.metadata.labels.get(POOL) == pool and not node.metadata.deletion_timestamp
+            if node.metadata.labels.get(POOL) == pool and node.metadata.name not in self._leaving()
         ]
-        claims = [(c.node_class, c.instance_types) for c in self.plan.node_claims if c.node_pool == pool]
-        claims += [(c.node_class, c.instance_types) for c in self.snapshot.claims if c.node_pool == pool]
-        for node_class, names in claims:
-            largest: dict[str, int] = {"nodes": 1}
-            for item in (self.types[node_class][name] for name in names):
-                for resource, amount in item.capacity.items():
-                    largest[resource] = max(largest.get(resource, 0), amount)
-            amounts.append(largest)
-        return _sum(amounts)
+        for claim in self.snapshot.claims:
+            known = {node.metadata.name for node in self.snapshot.view.nodes}
+            if claim.node_pool == pool and not (claim.node_name in known and claim.node_name in paired):
+                amounts.append(self._largest(claim.node_class, claim.instance_types))
+        return add([*amounts, self._planned(pool)])
+
+    def _planned(self, pool: str) -> Amounts:
+        claims = [claim for claim in self.plan.node_claims if claim.node_pool == pool]
+        return add(self._largest(claim.node_class, claim.instance_types) for claim in claims)
+
+    def _largest(self, node_class: str, names: Iterable[str]) -> Amounts:
+        known = self.types.get(node_class, {})
+        return most([{"nodes": 1}, *(known[name].capacity for name in names if name in known)])
 
     def pilots(self) -> Iterator[str]:
+        """At most one claim relies on the estimate of an unverified type, and none for pods that were let down."""
         keys: list[str] = []
         for claim in self.plan.node_claims:
             if claim.relies_on_estimate and any(entry.uid in self.snapshot.missed_pods for entry in claim.pods):
                 yield f"claim {claim.name} relies on an estimate for a pod that was missed before"
             for name in claim.relies_on_estimate:
-                item = self.types[claim.node_class][name]
-                keys.append(_pilot(item))
-                if item.verified or _pilot(item) in self.snapshot.piloted or not self.snapshot.settings.explore:
+                item = self.types[claim.node_class].get(name)
+                if item is None or name not in claim.instance_types:
+                    yield f"claim {claim.name} relies on the estimate of {name}, which it does not list"
+                    continue
+                keys.append(pilot(item))
+                if item.verified or pilot(item) in self.snapshot.piloted or not self.snapshot.settings.explore:
                     yield f"claim {claim.name} may not rely on the estimate of {name}"
         for key, count in Counter(keys).items():
             if count > 1:
                 yield f"{count} claims rely on the estimate of {key}"
 
+    def reservations(self) -> Iterator[str]:
+        """No more claims launch into a capacity reservation than it has instances left."""
+        held = {
+            offering.reservation_id: offering.reservation_capacity
+            for types in self.types.values()
+            for item in types.values()
+            for offering in item.offerings
+            if offering.reservation_id
+        }
+        used = Counter(claim.launch.reservation_id for claim in self.plan.node_claims if claim.launch.reservation_id)
+        for reservation, number in used.items():
+            if number > held.get(reservation, 0):
+                yield f"{number} claims launch into reservation {reservation}, which holds {held.get(reservation, 0)}"
+
     def existing(self) -> Iterator[str]:
+        """Pods put on nodes that exist and on claims in flight."""
         nodes = {node.metadata.name: node for node in self.snapshot.view.nodes}
         flight = {claim.name: claim for claim in self.snapshot.claims}
+        yield from (
+            f"node {name} is named {number} times"
+            for name, number in Counter(place.name for place in self.plan.existing_nodes).items()
+            if number > 1
+        )
         for place in self.plan.existing_nodes:
             pods = [self._pod(entry) for entry in place.pods]
             if place.name in nodes:
-                for problem in self._existing(nodes[place.name], pods):
-                    yield f"node {place.name}: {problem}"
+                yield from (f"node {place.name}: {text}" for text in self.on_node(nodes[place.name], pods))
             elif place.name in flight:
-                load = _sum(_requests(pod.spec) for pod in pods)
-                for resource, amount in load.items():
-                    if amount > flight[place.name].allocatable.get(resource, 0):
-                        yield f"claim in flight {place.name}: {resource} {amount}"
+                yield from (f"claim in flight {place.name}: {text}" for text in self.on_claim(flight[place.name], pods))
             else:
                 yield f"there is no node {place.name}"
 
-    def _existing(self, node: Node, pods: list[Pod]) -> Iterator[str]:
-        if node.spec.unschedulable or node.metadata.deletion_timestamp:
-            yield "is cordoned or being deleted"
-        for pod in pods:
-            if not _tolerated(node.spec.taints, pod.spec, soft=True):
-                yield f"{_key(pod)} does not tolerate the taints"
-            if not _suits(pod.spec, node.metadata.labels):
-                yield f"{_key(pod)} does not suit its labels"
-        bound = [pod for pod in self.pods.values() if pod.spec.node_name == node.metadata.name]
-        ports = Counter(port for pod in (*pods, *bound) for port in _ports(pod.spec))
-        if any(count > 1 for count in ports.values()):
-            yield f"host ports collide: {ports}"
-        for resource, amount in _sum(_requests(pod.spec) for pod in (*pods, *bound)).items():
-            room = _amount(resource, node.status.allocatable.get(resource, 0))
-            if amount > room and any(_requests(pod.spec).get(resource) for pod in pods):
-                yield f"{resource} {amount} of {room}"
-
-    def left_out(self) -> Iterator[str]:
-        for record in self.plan.unschedulable:
-            pod = self._pod(record.pod)
-            for pool in self.pools.values():
-                name = self._fitting_node(pod, pool.metadata.name)
-                if name:
-                    yield f"{_key(pod)} would fit {name} of pool {pool.metadata.name}: {record.message}"
-
-    def _fitting_node(self, pod: Pod, pool_name: str) -> str:
-        """The first type whose node could hold this pod alone within what the limits leave; empty when none can."""
-        pool = self.pools[pool_name]
-        spec = pool.spec.template.spec
-        if pool.metadata.deletion_timestamp or pool.spec.replicas is not None or _tiered(pool):
-            return ""
-        if any(rule.min_values for rule in spec.requirements) or not _tolerated(spec.taints, pod.spec, soft=True):
-            return ""
-        used = self._used(pool_name)
-        relied = {
-            _pilot(self.types[claim.node_class][name])
-            for claim in self.plan.node_claims
-            for name in claim.relies_on_estimate
-        }
-        for item in self.types.get(spec.node_class_ref.name, {}).values():
-            total = _sum([used, item.capacity, {"nodes": 1}])
-            if any(total.get(resource, 0) > _amount(resource, limit) for resource, limit in pool.spec.limits.items()):
+    def on_claim(self, claim: NodeClaim, pods: list[Pod]) -> Iterator[str]:
+        """What is wrong with putting these pods on a claim in flight, whatever it becomes."""
+        yield from (
+            f"{_key(pod)} does not tolerate the taints" for pod in pods if not tolerates(claim.taints, pod.spec)
+        )
+        if claim.relies_on_estimate and any(pod.metadata.uid in self.snapshot.missed_pods for pod in pods):
+            yield "relies on an estimate for a pod that was missed before"
+        known = self.types.get(claim.node_class, {})
+        for name in (claim.instance_type,) if claim.instance_type else claim.instance_types:
+            if name not in known:
                 continue
-            explored = _pilot(item) in relied or _pilot(item) in self.snapshot.piloted
-            estimate = not explored and record_may_explore(self.snapshot, pod)
-            counted = item.capacity if item.verified or estimate else item.capacity | item.careful
-            pool_labels = {**pool.spec.template.metadata.labels, POOL: pool_name, NODE_CLASS: spec.node_class_ref.name}
-            for offering in item.offerings:
-                if not offering.available:
-                    continue
-                keys = {
-                    e.key: sorted(e.values) for e in item.requirements if e.values and e.key not in (ZONE, KIND, TYPE)
-                }
-                for choice in product(*keys.values()):
-                    node = {**dict(zip(keys, choice, strict=True)), TYPE: item.name, **pool_labels}
-                    node |= {ZONE: offering.zone, KIND: offering.capacity_type}
-                    if not _meets(node, [spec.requirements]) or not _suits(pod.spec, node):
-                        continue
-                    daemons = _sum(
-                        _template_requests(daemon)
-                        for daemon in self.snapshot.view.daemon_sets
-                        if _tolerated(spec.taints, daemon.spec.template.spec, soft=True)
-                        and any(
-                            _suits(daemon.spec.template.spec, {**node, ZONE: other.zone, KIND: other.capacity_type})
-                            for other in item.offerings
-                        )
-                    )
-                    load = _sum([_requests(pod.spec), daemons])
-                    if all(
-                        amount <= counted.get(resource, 0) - item.overhead.get(resource, 0)
-                        for resource, amount in load.items()
-                    ):
-                        return item.name
-        return ""
+            item = known[name]
+            estimate = item.verified or name in claim.relies_on_estimate
+            for node, _ in self.nodes(claim, item, available=False):
+                for pod in pods:
+                    if not suits(pod.spec, node) or not volumes_allow(self.snapshot.view, pod, node):
+                        yield f"{_key(pod)} does not suit {node}"
+                yield from self._load(name, item, pods, node, claim.taints, estimate=estimate)
+
+    def on_node(self, node: Node, pods: list[Pod]) -> Iterator[str]:
+        """What is wrong with putting these pods on a node next to those that use it."""
+        if node.spec.unschedulable or node.metadata.name in self._leaving():
+            yield "is cordoned or on its way out"
+        labels = {"kubernetes.io/hostname": node.metadata.name, **node.metadata.labels}
+        taints = self._lasting_taints(node)
+        for pod in pods:
+            if not tolerates(taints, pod.spec):
+                yield f"{_key(pod)} does not tolerate the taints"
+            if not suits(pod.spec, labels):
+                yield f"{_key(pod)} does not suit its labels"
+            if not volumes_allow(self.snapshot.view, pod, labels):
+                yield f"the volumes of {_key(pod)} cannot be used there"
+        bound = self.bound(node.metadata.name)
+        coming = self._daemons_to_come(labels, taints, bound)
+        yield from collisions((pod.metadata.name, ports(pod.spec)) for pod in (*bound, *pods))
+        allocatable = {key: amount(key, text) for key, text in node.status.allocatable.items()}
+        new = add(map(requests, pods))
+        for resource, wanted in add([*map(requests, (*bound, *pods)), coming]).items():
+            if wanted > allocatable.get(resource, 0) and new.get(resource):
+                yield f"{resource} {wanted} of {allocatable.get(resource, 0)}"
+        before, after = (attached(self.snapshot.view, group) for group in (bound, [*bound, *pods]))
+        for csi in (item for item in self.snapshot.view.csi_nodes if item.metadata.name == node.metadata.name):
+            for driver in csi.spec.drivers or ():
+                number = len(after.get(driver.name, ()))
+                count = driver.allocatable.count if driver.allocatable is not None else None
+                if count is not None and number > max(count, len(before.get(driver.name, ()))):
+                    yield f"{number} volumes of {driver.name}, at most {count}"
+
+    def _lasting_taints(self, node: Node) -> list[Any]:
+        """The taints of a node once it is initialised."""
+        pool = self.pools.get(node.metadata.labels.get(POOL, ""))
+        if pool is None or node.metadata.labels.get("karpenter.sh/initialized") == "true":
+            return list(node.spec.taints)
+        startup = pool.spec.template.spec.startup_taints
+        return [taint for taint in node.spec.taints if taint not in startup and taint.key not in _PASSING]
+
+    def bound(self, node: str) -> list[Pod]:
+        """The pods that use a node."""
+        return [
+            pod
+            for pod in self.pods.values()
+            if (pod.spec.node_name == node or pod.status.nominated_node_name == node)
+            and pod.status.phase not in ("Succeeded", "Failed")
+        ]
+
+    def daemons_on(self, node: Labels, taints: Iterable[Any]) -> list[Pod]:
+        """A pod of every DaemonSet that will run on a node."""
+        marked = {"karpenter.sh/registered": "true", "karpenter.sh/initialized": "true", **node}
+        return [
+            pod
+            for daemon, pod in self.daemon_pods
+            if tolerates(taints, daemon.spec.template.spec) and suits(daemon.spec.template.spec, marked)
+        ]
+
+    def _daemon_pods(self) -> list[tuple[DaemonSet, Pod]]:
+        """Every DaemonSet with its newest running pod, or one made of its template."""
+        found = []
+        for daemon in self.snapshot.view.daemon_sets:
+            name, namespace = daemon.metadata.name, daemon.metadata.namespace or "default"
+            running = [
+                pod
+                for pod in self.pods.values()
+                if pod.spec.node_name
+                and (pod.metadata.namespace or "default") == namespace
+                and any(owner.kind == "DaemonSet" and owner.name == name for owner in pod.metadata.owner_references)
+            ]
+            newest = max(
+                running, key=lambda pod: (pod.metadata.creation_timestamp or "", pod.metadata.name), default=None
+            )
+            found.append((daemon, newest or Pod(metadata=daemon.metadata, spec=daemon.spec.template.spec)))
+        return found
+
+    def _daemons_to_come(self, labels: Labels, taints: Iterable[Any], bound: list[Pod]) -> Amounts:
+        expected = add(map(requests, self.daemons_on(labels, taints)))
+        here = add(
+            requests(pod) for pod in bound if any(owner.kind == "DaemonSet" for owner in pod.metadata.owner_references)
+        )
+        return {resource: max(wanted - here.get(resource, 0), 0) for resource, wanted in expected.items()}
+
+    def _leaving(self) -> set[str]:
+        out = {claim.node_name for claim in self.snapshot.claims if claim.state in _LEAVING}
+        return out | {node.metadata.name for node in self.snapshot.view.nodes if node.metadata.deletion_timestamp}
 
     def _pod(self, entry: PodReference) -> Pod:
         return self.pods[entry.namespace, entry.name]
 
 
-def record_may_explore(snapshot: Snapshot, pod: Pod) -> bool:
-    """Whether a pod may be put on a type nobody has run."""
-    return snapshot.settings.explore and pod.metadata.uid not in snapshot.missed_pods
+def pilot(item: InstanceType) -> str:
+    """How snapshots name an unverified (AMI, type, kubelet settings)."""
+    return f"{item.ami}/{item.name}#{item.kubelet_hash}"
 
 
 def _key(pod: Pod) -> tuple[str, str]:
     return (pod.metadata.namespace or "default", pod.metadata.name)
-
-
-def _pilot(item: InstanceType) -> str:
-    return f"{item.ami}/{item.name}#{item.kubelet_hash}"
 
 
 def _tiered(pool: Any) -> bool:
@@ -317,76 +435,6 @@ def _tiered(pool: Any) -> bool:
 
 
 def _type_values(item: InstanceType, key: str) -> set[str]:
+    if key in (ZONE, KIND):
+        return {offering.zone if key == ZONE else offering.capacity_type for offering in item.offerings}
     return {value for entry in item.requirements if entry.key == key for value in entry.values}
-
-
-def _amount(resource: str, text: str | int | float) -> int:
-    found = re.fullmatch(r"([0-9.]+)([A-Za-z]*)", str(text))
-    assert found is not None, text
-    value = Decimal(found[1]) * _SUFFIX[found[2]] * (1000 if resource == "cpu" else 1)
-    return int(value.to_integral_value(rounding="ROUND_CEILING"))
-
-
-def _requests(spec: PodSpec) -> dict[str, int]:
-    """Plain containers only, which is all the generated pods have."""
-    amounts = [{key: _amount(key, text) for key, text in c.resources.requests.items()} for c in spec.containers]
-    return {key: amount for key, amount in _sum([*amounts, {"pods": 1}]).items() if amount}
-
-
-def _template_requests(daemon: DaemonSet) -> dict[str, int]:
-    return _requests(daemon.spec.template.spec)
-
-
-def _sum(lists: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    total: Counter[str] = Counter()
-    for amounts in lists:
-        total.update(amounts)
-    return dict(total)
-
-
-def _ports(spec: PodSpec) -> list[tuple[int, str]]:
-    return [(port.host_port, port.protocol) for c in spec.containers for port in c.ports if port.host_port]
-
-
-def _tolerated(taints: Iterable[Any], spec: PodSpec, *, soft: bool) -> bool:
-    for taint in taints:
-        if soft and taint.effect == "PreferNoSchedule":
-            continue
-        for toleration in spec.tolerations:
-            key = toleration.key in ("", taint.key)
-            effect = toleration.effect in ("", taint.effect)
-            value = toleration.operator == "Exists" or (toleration.key and toleration.value == taint.value)
-            if key and effect and value:
-                break
-        else:
-            return False
-    return True
-
-
-def _suits(spec: PodSpec, node: Labels) -> bool:
-    if any(node.get(key) != value for key, value in spec.node_selector.items()):
-        return False
-    affinity = spec.affinity.node_affinity.required if spec.affinity and spec.affinity.node_affinity else None
-    return affinity is None or _meets(node, [term.match_expressions for term in affinity.node_selector_terms])
-
-
-def _meets(node: Labels, terms: Iterable[Iterable[Any]]) -> bool:
-    """Whether some term's expressions all hold."""
-    return any(all(_holds(node.get(rule.key), rule.operator, rule.values) for rule in term) for term in terms)
-
-
-def _holds(value: str | None, operator: str, values: tuple[str, ...]) -> bool:
-    match operator:
-        case "In":
-            return value in values
-        case "NotIn":
-            return value not in values
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-    number = int(value) if value is not None and value.isdigit() else None
-    if number is None:
-        return False
-    bound = int(values[0])
-    return {"Gt": number > bound, "Lt": number < bound, "Gte": number >= bound, "Lte": number <= bound}[operator]

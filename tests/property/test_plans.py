@@ -18,9 +18,10 @@ from shiplap.kubernetes.requirements import requirement
 from shiplap.scheduling.plan import Plan
 from shiplap.scheduling.planner import plan
 from shiplap.scheduling.snapshot import ClusterView, NodeClassCatalog, SchedulingSettings, Snapshot
-from tests.checker import could_be_placed, violations
+from tests.checker import violations
 from tests.conformance import given as case
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type
+from tests.leftovers import could_be_placed
 
 ZONE, ARCH, KIND = "topology.kubernetes.io/zone", "kubernetes.io/arch", "karpenter.sh/capacity-type"
 FAMILY, TYPE, TEAM = "example.com/family", "node.kubernetes.io/instance-type", "example.com/team"
