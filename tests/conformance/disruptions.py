@@ -70,6 +70,7 @@ def standing(
     claimed: bool = True,
     state: ClaimState = ClaimState.INITIALIZED,
     created_at: float = NOW - 8 * 3600,
+    ami: str = "",
     **fields: Any,
 ) -> Standing:
     """A running node of a NodePool, of the type and offering given."""
@@ -95,6 +96,7 @@ def standing(
         state=state,
         node_name=name,
         created_at=created_at,
+        ami=ami,
         annotations=dict(claim_annotations or {}),
     )
     return Standing(body, claim if claimed else None)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from shiplap.api.nodeclaim import ClaimState
-from shiplap.api.template_hash import marks_of
+from shiplap.api.template_hash import POOL_HASH, POOL_HASH_VERSION, marks_of
 from shiplap.disruption.commands import Reason
 from shiplap.disruption.snapshot import DisruptionSettings, NodeHistory
 from shiplap.instances.types import InstanceType
@@ -394,6 +395,25 @@ def test_a_changed_template_is_drift_and_a_changed_budget_is_not() -> None:
     assert disrupted(node, pools=[pool(after="Never", weight=5)], types=BOTH).removed == set()
     verdict = disrupted(node, pools=[pool(after="Never", labels={"team": "x"})], types=BOTH)
     assert "NodePoolDrifted" in verdict.command.detail
+
+
+def test_217_the_hash_that_karpenter_wrote_counts_where_the_pool_has_one_too() -> None:
+    theirs = {POOL_HASH: "1", POOL_HASH_VERSION: "v3"}
+    case: dict[str, Any] = {"types": BOTH}
+    node = large("a", claim_annotations=theirs)
+    assert disrupted(node, pools=[pool(after="Never", annotations=theirs)], **case).removed == set()
+    changed = {**theirs, POOL_HASH: "2"}
+    assert disrupted(node, pools=[pool(after="Never", annotations=changed)], **case).removed == {"a"}
+    other = {**changed, POOL_HASH_VERSION: "v4"}
+    assert disrupted(node, pools=[pool(after="Never", annotations=other)], **case).removed == set()
+
+
+def test_a_node_of_another_ami_than_its_type_gets_now_has_drifted() -> None:
+    types = [msgspec.structs.replace(item, ami="ami-new") for item in BOTH]
+    case: dict[str, Any] = {"pools": [pool(after="Never")], "types": types}
+    assert disrupted(large("a", ami="ami-new"), **case).removed == set()
+    assert disrupted(large("a", ami=""), **case).removed == set()
+    assert "AMIDrift" in disrupted(large("a", ami="ami-old"), **case).command.detail
 
 
 def test_219_a_type_that_is_gone_drifts_once_the_claim_is_an_hour_old() -> None:

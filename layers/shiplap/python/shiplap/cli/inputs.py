@@ -19,15 +19,19 @@ from shiplap.api.nodeclaim import ClaimState, NodeClaim, PodReference
 from shiplap.api.scheduler_config import SchedulerConfig
 from shiplap.api.types import NodeClassReference, RequirementSpec
 from shiplap.cli import soundness
+from shiplap.disruption.snapshot import NodeHistory
 from shiplap.errors import InvalidInput
 from shiplap.instances.types import InstanceType, LearnedCapacity, Offering
 from shiplap.kubernetes import labels
+from shiplap.kubernetes.disruption_budgets import PodDisruptionBudget
 from shiplap.kubernetes.objects import DaemonSet, Event, Node, ObjectMeta, Pod, ResourceRequirements, Taint
 from shiplap.kubernetes.quantity import PODS, parse_resources
 from shiplap.kubernetes.requests import pod_requests
 from shiplap.kubernetes.requirements import Requirement, Requirements, requirement
+from shiplap.kubernetes.timestamps import epoch
 from shiplap.kubernetes.volumes import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from shiplap.kubernetes.workloads import Namespace, ReplicaSet, ReplicationController, Service, StatefulSet
+from shiplap.scheduling.rooms import pair
 from shiplap.scheduling.snapshot import ClusterView
 
 T = TypeVar("T")
@@ -37,10 +41,12 @@ DEFAULT_PODS = 110
 
 
 class ClusterState(msgspec.Struct, frozen=True):
-    """The part of a cluster that a decision reads."""
+    """The part of a cluster that a decision reads; `histories` say since when, as far as NodeClaims tell."""
 
     view: ClusterView
     claims: tuple[NodeClaim, ...] = ()
+    pod_disruption_budgets: tuple[PodDisruptionBudget, ...] = ()
+    histories: tuple[NodeHistory, ...] = ()
 
 
 class _Fields(msgspec.Struct, frozen=True, rename="camel"):
@@ -58,12 +64,14 @@ class _ClaimSpec(_Fields, frozen=True):
 class _Condition(_Fields, frozen=True):
     type: str = ""
     status: str = ""
+    last_transition_time: str = ""
 
 
 class _ClaimStatus(_Fields, frozen=True):
     node_name: str = ""
     provider_id: str = msgspec.field(default="", name="providerID")
     image_id: str = msgspec.field(default="", name="imageID")
+    last_pod_event_time: str = ""
     allocatable: dict[str, str | int | float] = {}
     conditions: tuple[_Condition, ...] = ()
 
@@ -138,7 +146,10 @@ def read_cluster_state(paths: Sequence[Path]) -> ClusterState:
         stateful_sets=tuple(found["StatefulSet"]),
         replication_controllers=tuple(found["ReplicationController"]),
     )
-    return ClusterState(view, tuple(_claim(item, found["Pod"]) for item in found["NodeClaim"]))
+    claims = tuple(_claim(item, found["Pod"]) for item in found["NodeClaim"])
+    return ClusterState(
+        view, claims, tuple(found["PodDisruptionBudget"]), _histories(found["NodeClaim"], claims, view.nodes)
+    )
 
 
 def read_catalog(path: Path) -> tuple[InstanceType, ...]:
@@ -280,6 +291,14 @@ def _event(document: Document) -> Event:
 
 def _claim_object(document: Document) -> _ClaimObject:
     item = _object(document, _ClaimObject)
+    for field, text in (
+        ("status.lastPodEventTime", item.status.last_pod_event_time),
+        *(("status.conditions", condition.last_transition_time) for condition in item.status.conditions),
+    ):
+        try:
+            _moment(text)
+        except ValueError as error:
+            raise _refused(document, field, f"is not a timestamp: {error}") from error
     _sound(document, soundness.amounts(item.status.allocatable, "status.allocatable"))
     _sound(document, soundness.amounts(item.spec.resources.requests, "spec.resources.requests"))
     try:
@@ -304,6 +323,7 @@ _READERS: dict[str, Callable[[Document], Any]] = {
     "ReplicaSet": lambda document: _object(document, ReplicaSet),
     "StatefulSet": lambda document: _object(document, StatefulSet),
     "ReplicationController": lambda document: _object(document, ReplicationController),
+    "PodDisruptionBudget": lambda document: _object(document, PodDisruptionBudget),
 }
 
 
@@ -320,6 +340,7 @@ def _claim(item: _ClaimObject, pods: Iterable[Pod]) -> NodeClaim:
         node_pool=known.get(labels.NODE_POOL, ""),
         node_class=item.spec.node_class_ref.name,
         state=_state(item),
+        created_at=_moment(item.metadata.creation_timestamp),
         requirements=item.spec.requirements,
         labels=known,
         annotations=item.metadata.annotations,
@@ -336,6 +357,32 @@ def _claim(item: _ClaimObject, pods: Iterable[Pod]) -> NodeClaim:
         allocatable=parse_resources(status.allocatable),
         node_name=status.node_name,
     )
+
+
+def _histories(
+    items: Sequence[_ClaimObject], claims: Sequence[NodeClaim], nodes: Sequence[Node]
+) -> tuple[NodeHistory, ...]:
+    """What the claims of nodes say about when they changed; nothing of nodes without a claim."""
+    paired, _ = pair(nodes, claims)
+    by_name = {item.metadata.name: item for item in items}
+    histories = []
+    for name, claim in sorted(paired.items()):
+        status = by_name[claim.name].status
+        since = {item.type: _moment(item.last_transition_time) for item in status.conditions if item.status == "True"}
+        histories.append(
+            NodeHistory(
+                name,
+                initialized_at=since.get("Initialized", 0.0),
+                last_pod_event_at=_moment(status.last_pod_event_time),
+                drifted_at=since.get("Drifted", 0.0),
+            )
+        )
+    return tuple(histories)
+
+
+def _moment(text: str | None) -> float:
+    """Epoch seconds of a timestamp that `soundness` has found sound, or that is not there."""
+    return epoch(text) if text else 0.0
 
 
 def _state(item: _ClaimObject) -> ClaimState:

@@ -19,13 +19,18 @@ from shiplap.errors import InvalidInput, ShiplapError
 _COMMANDS = {
     "capacity": ("shiplap.cli.capacity", "app", "The learned capacity: list, show, import, export, forget."),
     "dev": ("shiplap.cli.dev", "dev", "The whole system on this machine: a scenario plays and nodes appear, live."),
+    "disrupt": (
+        "shiplap.cli.disrupt",
+        "disrupt",
+        "What would be consolidated, drifted, expired, and what blocks the rest.",
+    ),
     "explain": ("shiplap.cli.explain", "app", "Why a pod or a claim is where it is, and what would change it."),
     "instance-types": ("shiplap.cli.instance_types", "instance_types", "What each instance type yields, and why."),
     "plan": ("shiplap.cli.plan", "plan", "What would be launched for this cluster state and these manifests."),
     "validate": ("shiplap.cli.validate", "validate", "Check manifests: file, line, field, reason."),
 }
 
-_LISTS = dict.fromkeys(("explain", "plan"), ("--cluster-state", "--manifests"))
+_LISTS = dict.fromkeys(("disrupt", "explain", "plan"), ("--cluster-state", "--manifests"))
 """Options that take several values, as a shell writes them for `--manifests pools/*.yaml`."""
 
 

@@ -78,7 +78,7 @@ def plan(
 def document(decided: Plan, solve_s: float) -> dict[str, Any]:
     """A plan in the fixed format of `shiplap plan -o json`; resources as quantities, pods as `namespace/name`."""
     return {
-        "nodeClaims": [_claim(claim) for claim in decided.node_claims],
+        "nodeClaims": [claim_document(claim) for claim in decided.node_claims],
         "existingNodes": [{"name": place.name, "pods": _names(place.pods)} for place in decided.existing_nodes],
         "unschedulable": [_left_out(entry) for entry in decided.unschedulable],
         "ignored": [{"pod": _name(entry.pod), "message": entry.message} for entry in decided.ignored],
@@ -87,7 +87,8 @@ def document(decided: Plan, solve_s: float) -> dict[str, Any]:
     }
 
 
-def _claim(claim: PlannedClaim) -> dict[str, Any]:
+def claim_document(claim: PlannedClaim) -> dict[str, Any]:
+    """A claim as it stands in the fixed formats."""
     return {
         "name": claim.name,
         "nodePool": claim.node_pool,

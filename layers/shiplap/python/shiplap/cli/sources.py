@@ -90,7 +90,12 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def snapshot_of(sources: Sources) -> Snapshot:
-    """Read everything a decision looks at. Raises InvalidInput for whatever cannot be used."""
+    """Read everything a scheduling decision looks at. Raises InvalidInput for whatever cannot be used."""
+    return read(sources)[0]
+
+
+def read(sources: Sources) -> tuple[Snapshot, ClusterState]:
+    """As `snapshot_of`, with the cluster's state as it was read: standard input can be read only once."""
     _one_of("--prefix-delegation", sources.prefix_delegation, ("auto", "on", "off"))
     _one_of("--min-values-policy", sources.min_values_policy, ("Strict", "BestEffort"))
     _one_of("--preference-policy", sources.preference_policy, ("Respect", "Ignore"))
@@ -111,7 +116,7 @@ def snapshot_of(sources: Sources) -> Snapshot:
     else:
         learned = learned_file.read(sources.capacity) if sources.capacity is not None else ()
         catalogs = _embedded_catalogs(written, cluster, state, learned)
-    return Snapshot(
+    snapshot = Snapshot(
         cluster=cluster.name,
         now=moment,
         view=state.view,
@@ -124,6 +129,7 @@ def snapshot_of(sources: Sources) -> Snapshot:
             default_spread=spread.pod_topology_spread.constraints(),
         ),
     )
+    return snapshot, state
 
 
 def _one_of(option: str, value: str, allowed: Sequence[str]) -> None:

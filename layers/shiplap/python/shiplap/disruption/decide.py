@@ -10,14 +10,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from shiplap.api.durations import seconds_or_never
-from shiplap.api.template_hash import pool_hash
 from shiplap.api.types import NodePool
 from shiplap.disruption.budgets import allowance
 from shiplap.disruption.candidates import Candidate, Survey, survey
 from shiplap.disruption.commands import Blocked, Decision, Method, Proposal, Reason
 from shiplap.disruption.components import split
 from shiplap.disruption.consolidation import Consolidator, PoolTotals
-from shiplap.disruption.drift import drifted, tiers_of
+from shiplap.disruption.drift import drifted, tiers_of, wanted_marks
 from shiplap.disruption.market import Market, market_of
 from shiplap.disruption.protection import guards_of
 from shiplap.disruption.simulation import Simulator
@@ -119,19 +118,19 @@ class _Decider:
     def _outdated(self, candidates: Sequence[Candidate]) -> dict[str, tuple[Reason, str]]:
         """Nodes that have expired or drifted, and why."""
         tiers = {}
-        hashes = {}
+        marks = {}
         for pool in self.snapshot.scheduling.manifests.node_pools:
             mine = [item for item in candidates if item.pool is pool]
             if mine:
                 tiers[pool.metadata.name] = tiers_of(pool, self.market, mine)
-                hashes[pool.metadata.name] = pool_hash(pool)
+                marks[pool.metadata.name] = wanted_marks(pool)
         found: dict[str, tuple[Reason, str]] = {}
         for item in candidates:
             name = item.pool.metadata.name
             expires_s = seconds_or_never(item.pool.spec.template.spec.expire_after)
             if expires_s is not None and self.now - item.born_at > expires_s:
                 found[item.name] = (Reason.EXPIRED, f"older than {item.pool.spec.template.spec.expire_after}")
-            elif why := drifted(item, self.market, tiers[name], hashes[name], self.now):
+            elif why := drifted(item, self.market, tiers[name], marks[name], self.now):
                 found[item.name] = (Reason.DRIFTED, why)
         return found
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from shiplap.api.template_hash import HASH_VERSION, POOL_HASH, POOL_HASH_VERSION
+from shiplap.api.template_hash import POOL_HASH, POOL_HASH_VERSION, marks_of
 from shiplap.api.tiers import Tier, expand
 from shiplap.api.types import NodePool
 from shiplap.disruption.candidates import Candidate
@@ -29,27 +29,37 @@ def tiers_of(pool: NodePool, market: Market, nodes: Sequence[Candidate]) -> tupl
     return expand(pool, lambda key: values.get(key, ()))
 
 
-def drifted(candidate: Candidate, market: Market, tiers: Sequence[Tier], wanted_hash: str, now: float) -> str:
+def wanted_marks(pool: NodePool) -> dict[str, str]:
+    """The hash annotations that claims of a pool should have: those written on it, or else what they would be."""
+    written = {key: value for key, value in pool.metadata.annotations.items() if key in (POOL_HASH, POOL_HASH_VERSION)}
+    return written if POOL_HASH in written else marks_of(pool)
+
+
+def drifted(candidate: Candidate, market: Market, tiers: Sequence[Tier], wanted: Mapping[str, str], now: float) -> str:
     """Why a node has drifted, or nothing.
 
-    Checked in this order: the pool's template, its requirements, the instance type.
+    Checked in this order: the pool's template, its requirements, the AMI, the instance type.
 
     Args:
         candidate: the node.
         market: what the pools can buy.
         tiers: what its NodePool allows now, see `tiers_of`.
-        wanted_hash: the `pool_hash` of its NodePool now.
+        wanted: the `wanted_marks` of its NodePool now.
         now: epoch seconds.
     """
     name = candidate.pool.metadata.name
     born_with = candidate.claim.annotations
-    if born_with.get(POOL_HASH_VERSION) == HASH_VERSION and born_with.get(POOL_HASH, wanted_hash) != wanted_hash:
+    comparable = POOL_HASH in born_with and born_with.get(POOL_HASH_VERSION) == wanted.get(POOL_HASH_VERSION)
+    if comparable and born_with[POOL_HASH] != wanted[POOL_HASH]:
         return f"NodePoolDrifted: the template of NodePool {name} has changed since"
     marks = {**candidate.claim.labels, **candidate.node.metadata.labels}
     missed = [_missed(tier.requirements, marks) for tier in tiers]
     if missed and all(missed):
         # The last tier is the widest: what it forbids, all of them do.
         return f"RequirementsDrifted: NodePool {name} wants {missed[-1]}"
+    item = market.type_of(name, candidate.node.metadata.labels.get(labels.INSTANCE_TYPE, ""))
+    if candidate.claim.ami and item is not None and item.ami and item.ami != candidate.claim.ami:
+        return f"AMIDrift: {candidate.claim.ami}, new nodes of its type get {item.ami}"
     # Without any catalogue nothing is known about types: that is a problem of the pool, not of its nodes.
     if now - candidate.born_at > YOUNG_S and market.by_pool.get(name):
         return _gone(candidate, market)

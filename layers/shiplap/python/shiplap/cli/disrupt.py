@@ -1,0 +1,188 @@
+"""`shiplap disrupt`: what would be removed or replaced in a cluster, and what keeps every other node."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any
+
+import typer
+from msgspec.structs import replace
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from shiplap.api.nodeclaim import ClaimState, NodeClaim
+from shiplap.cli.output import Format, Output, emit
+from shiplap.cli.pages import summary
+from shiplap.cli.plan import claim_document
+from shiplap.cli.sources import (
+    CapacityFile,
+    CatalogFile,
+    ManifestFiles,
+    MemoryOverhead,
+    MinValuesPolicy,
+    Now,
+    PreferencePolicy,
+    PrefixDelegation,
+    Region,
+    ReservedEnis,
+    SchedulerConfigFile,
+    Sources,
+    StateFiles,
+    read,
+)
+from shiplap.disruption.commands import Decision, Proposal
+from shiplap.disruption.decide import decide
+from shiplap.disruption.snapshot import DisruptionSettings, DisruptionSnapshot
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.objects import Node
+from shiplap.kubernetes.timestamps import epoch
+from shiplap.scheduling.snapshot import Snapshot
+
+
+def disrupt(
+    *,
+    cluster_state: StateFiles,
+    manifests: ManifestFiles,
+    catalog: CatalogFile = None,
+    capacity: CapacityFile = None,
+    now: Now = None,
+    region: Region = "us-east-1",
+    vm_memory_overhead_percent: MemoryOverhead = 0.075,
+    reserved_enis: ReservedEnis = 0,
+    prefix_delegation: PrefixDelegation = "auto",
+    min_values_policy: MinValuesPolicy = "Strict",
+    preference_policy: PreferencePolicy = "Respect",
+    scheduler_config: SchedulerConfigFile = None,
+    spot_to_spot: Annotated[
+        bool, typer.Option("--spot-to-spot/--no-spot-to-spot", help="Replace spot nodes by cheaper spot nodes.")
+    ] = True,
+    least_saving_per_pod: Annotated[
+        float, typer.Option(min=0, help="USD per hour that moving one pod has to save at least.")
+    ] = 0.0,
+    output: Output = Format.TABLE,
+) -> int:
+    """What would be consolidated, drifted or expired now, and what blocks the rest.
+
+    Nodes count as Shiplap's own by their NodeClaims; where the files hold none at all, by their labels. Exit code 0
+    when there is something to do, 1 when there is nothing, 2 for bad input.
+
+    Example: kubectl get nodes,pods,daemonsets,pdb -A -o json | shiplap disrupt --cluster-state - --manifests pools/
+    """
+    snapshot, state = read(
+        Sources(
+            cluster_state=cluster_state,
+            manifests=manifests,
+            catalog=catalog,
+            capacity=capacity,
+            now=now,
+            region=region,
+            vm_memory_overhead_percent=vm_memory_overhead_percent,
+            reserved_enis=reserved_enis,
+            prefix_delegation=prefix_delegation,
+            min_values_policy=min_values_policy,
+            preference_policy=preference_policy,
+            scheduler_config=scheduler_config,
+        )
+    )
+    started = time.perf_counter()
+    decided = decide(
+        DisruptionSnapshot(
+            scheduling=snapshot if snapshot.claims else _with_inferred_claims(snapshot),
+            pod_disruption_budgets=state.pod_disruption_budgets,
+            histories=state.histories,
+            settings=DisruptionSettings(spot_to_spot=spot_to_spot, least_saving_per_pod=least_saving_per_pod),
+        )
+    )
+    took_s = time.perf_counter() - started
+    emit(document(decided), output, lambda: _page(decided, took_s))
+    return 0 if decided.commands else 1
+
+
+def document(decided: Decision) -> dict[str, Any]:
+    """A decision in the fixed format of `shiplap disrupt -o json`."""
+    return {
+        "commands": [
+            {
+                "reason": str(command.reason),
+                "method": str(command.method),
+                "nodes": list(command.nodes),
+                "replacements": [claim_document(claim) for claim in command.replacements],
+                "savingsHourly": command.savings_hourly,
+                "movedPods": command.moved,
+                "detail": command.detail,
+            }
+            for command in decided.commands
+        ],
+        "blocked": [{"node": entry.node, "reason": entry.reason} for entry in decided.blocked],
+    }
+
+
+def _with_inferred_claims(snapshot: Snapshot) -> Snapshot:
+    """The claims that nodes of NodePools must have had: Shiplap keeps them in its table, not in the cluster."""
+    ours = [node for node in snapshot.view.nodes if labels.NODE_POOL in node.metadata.labels]
+    return replace(snapshot, claims=tuple(map(_inferred, ours)))
+
+
+def _inferred(node: Node) -> NodeClaim:
+    marks, born = node.metadata.labels, node.metadata.creation_timestamp
+    done = marks.get(labels.INITIALIZED) == "true"
+    return NodeClaim(
+        cluster="files",
+        name=marks.get(labels.NODE_CLAIM, node.metadata.name),
+        node_pool=marks[labels.NODE_POOL],
+        node_class=marks.get(labels.NODE_CLASS, ""),
+        state=ClaimState.INITIALIZED if done else ClaimState.REGISTERED,
+        created_at=epoch(born) if born else 0.0,
+        labels=marks,
+        annotations=node.metadata.annotations,
+        instance_type=marks.get(labels.INSTANCE_TYPE, ""),
+        zone=marks.get(labels.ZONE, ""),
+        capacity_type=marks.get(labels.CAPACITY_TYPE, ""),
+        instance_id=node.spec.provider_id.rpartition("/")[2],
+        node_name=node.metadata.name,
+    )
+
+
+def _page(decided: Decision, took_s: float) -> RenderableType:
+    """The decision for people: each command with its price, then what keeps the other nodes."""
+    parts: list[RenderableType] = []
+    for command in decided.commands:
+        parts += [_command(command), Text()]
+    if decided.blocked:
+        table = Table("node", "stays because", box=None, pad_edge=False)
+        for entry in decided.blocked:
+            table.add_row(entry.node, entry.reason)
+        parts += [table, Text()]
+    saved = sum(command.savings_hourly for command in decided.commands)
+    nodes = sum(len(command.nodes) for command in decided.commands)
+    new = sum(len(command.replacements) for command in decided.commands)
+    parts.append(
+        Text.assemble(
+            ("Disrupt: ", "bold"),
+            f"{nodes} to remove, {new} to launch for them, {len(decided.blocked)} stay. ",
+            (f"${saved:.4f} per hour saved", "bold"),
+            f" ({took_s * 1000:.0f} ms)",
+        )
+    )
+    return Group(*parts)
+
+
+def _command(command: Proposal) -> RenderableType:
+    lines = [
+        Text.assemble(
+            ("- ", "red bold"),
+            (summary(command.nodes), "bold"),
+            f"  ({command.reason}: {command.detail}; {command.moved} pods move, ${command.savings_hourly:.4f}/h saved)",
+        )
+    ]
+    for claim in command.replacements:
+        launch = claim.launch
+        lines.append(
+            Text.assemble(
+                ("  + ", "green bold"),
+                f"{launch.instance_type} {launch.capacity_type} in {launch.zone}, ${launch.price:.4f}/h "
+                f"(pool {claim.node_pool}, {len(claim.pods)} pods)",
+            )
+        )
+    return Group(*lines)

@@ -1,0 +1,153 @@
+"""`shiplap disrupt` on files: the fixed format, exit codes and the page."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shiplap.cli.main import run
+
+POOL = """
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {name: default}
+spec:
+  template:
+    spec:
+      nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: default}
+      requirements: [{key: karpenter.sh/capacity-type, operator: In, values: [on-demand]}]
+  disruption: {consolidateAfter: %s, consolidationPolicy: WhenEmptyOrUnderutilized, budgets: [{nodes: "100%%"}]}
+"""
+OFFERING = {"zone": "z", "capacityType": "on-demand"}
+CATALOG = {
+    "instanceTypes": [
+        {
+            "name": name,
+            "capacity": {"cpu": cpu, "memory": "64Gi", "pods": "50"},
+            "requirements": [{"key": "node.kubernetes.io/instance-type", "operator": "In", "values": [name]}],
+            "offerings": [{**OFFERING, "price": price}],
+        }
+        for name, cpu, price in (("small", "4", 1.0), ("large", "16", 4.0))
+    ]
+}
+
+
+def node(name: str, kind: str = "large") -> dict[str, Any]:
+    marks = {
+        "karpenter.sh/nodepool": "default",
+        "karpenter.sh/initialized": "true",
+        "karpenter.sh/capacity-type": "on-demand",
+        "node.kubernetes.io/instance-type": kind,
+        "topology.kubernetes.io/zone": "z",
+    }
+    amounts = {"cpu": "16", "memory": "64Gi", "pods": "50"}
+    status = {"capacity": amounts, "allocatable": amounts, "conditions": [{"type": "Ready", "status": "True"}]}
+    metadata = {"name": name, "labels": marks, "creationTimestamp": "2026-11-01T00:00:00Z"}
+    return {"kind": "Node", "metadata": metadata, "status": status}
+
+
+def pod(name: str, on: str, **labels: str) -> dict[str, Any]:
+    container = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
+    spec = {"nodeName": on, "containers": [container]}
+    metadata = {"name": name, "namespace": "shop", "labels": labels}
+    return {"kind": "Pod", "metadata": metadata, "spec": spec, "status": {"phase": "Running"}}
+
+
+def claim(name: str, on: str, **status: Any) -> dict[str, Any]:
+    metadata = {
+        "name": name,
+        "labels": {"karpenter.sh/nodepool": "default"},
+        "creationTimestamp": "2026-11-01T00:00:00Z",
+    }
+    conditions = [{"type": "Initialized", "status": "True", "lastTransitionTime": "2026-11-01T00:05:00Z"}]
+    body = {"nodeName": on, "conditions": conditions, **status}
+    return {"kind": "NodeClaim", "metadata": metadata, "spec": {}, "status": body}
+
+
+class Files:
+    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self._folder = folder
+        self._capsys = capsys
+
+    def disrupt(
+        self, *objects: dict[str, Any], after: str = "0s", output: str = "json", more: tuple[str, ...] = ()
+    ) -> Any:
+        (self._folder / "pool.yaml").write_text(POOL % after)
+        (self._folder / "catalog.json").write_text(json.dumps(CATALOG))
+        (self._folder / "state.json").write_text(json.dumps({"kind": "List", "items": list(objects)}))
+        self.code = run(
+            [
+                "disrupt",
+                *("--cluster-state", str(self._folder / "state.json")),
+                *("--manifests", str(self._folder / "pool.yaml")),
+                *("--catalog", str(self._folder / "catalog.json")),
+                *("--now", "2026-11-20T12:00:00Z", "-o", output),
+                *more,
+            ]
+        )
+        written = self._capsys.readouterr()
+        self.errors = written.err
+        return json.loads(written.out) if output == "json" and self.code != 2 else written.out
+
+
+@pytest.fixture
+def files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Files:
+    return Files(tmp_path, capsys)
+
+
+def test_a_command_has_the_fixed_format(files: Files) -> None:
+    answer = files.disrupt(node("a"), pod("p", "a"))
+    assert files.code == 0
+    (command,) = answer["commands"]
+    assert (command["reason"], command["nodes"], command["savingsHourly"]) == ("Underutilized", ["a"], 3.0)
+    (replacement,) = command["replacements"]
+    assert replacement["instanceTypes"] == ["small"]
+    assert replacement["pods"] == ["shop/p"]
+    assert answer["blocked"] == []
+
+
+def test_blocked_nodes_say_why_and_the_exit_code_is_one(files: Files) -> None:
+    budget = {
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "db", "namespace": "shop"},
+        "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "db"}}},
+    }
+    answer = files.disrupt(node("a"), pod("p", "a", app="db"), budget)
+    assert files.code == 1
+    assert answer["commands"] == []
+    assert [entry["node"] for entry in answer["blocked"]] == ["a"]
+    assert "shop/db" in answer["blocked"][0]["reason"]
+
+
+def test_where_there_are_nodeclaims_a_node_without_one_is_left_alone(files: Files) -> None:
+    answer = files.disrupt(node("a"), node("b"), claim("claim-b", "b"))
+    assert [command["nodes"] for command in answer["commands"]] == [["b"]]
+    assert answer["blocked"] == [{"node": "a", "reason": "has no NodeClaim: it is left alone"}]
+
+
+def test_the_times_of_a_nodeclaim_count(files: Files) -> None:
+    answer = files.disrupt(node("a"), claim("c", "a", lastPodEventTime="2026-11-20T11:59:30Z"), after="60s")
+    assert answer["commands"] == []
+    assert "30 s ago" in answer["blocked"][0]["reason"]
+    assert files.disrupt(node("a"), claim("c", "a", lastPodEventTime="2026-11-20T11:58:30Z"), after="60s")["commands"]
+
+
+def test_a_malformed_time_is_refused(files: Files) -> None:
+    files.disrupt(node("a"), claim("c", "a", lastPodEventTime="yesterday"))
+    assert files.code == 2
+    assert "status.lastPodEventTime" in files.errors
+
+
+def test_the_page_shows_commands_and_what_stays(files: Files) -> None:
+    page = files.disrupt(node("a"), pod("p", "a"), output="table")
+    assert "small on-demand in z" in page
+    assert "$3.0000 per hour saved" in page
+    page = files.disrupt(node("a"), pod("p", "a"), after="Never", output="table")
+    assert "consolidation disabled" in page
+
+
+def test_a_floor_for_savings_can_be_given(files: Files) -> None:
+    assert files.disrupt(node("a"), pod("p", "a"), more=("--least-saving-per-pod", "3.5"))["commands"] == []
