@@ -62,14 +62,33 @@ def test_prices_that_cannot_be_had_stay(running: Region, fresh: Catalog) -> None
     before = msgspec.structs.replace(fresh, prices={**fresh.prices, "t3.micro": TypePrices(on_demand=0.5)})
     running.control.fault("DescribeSpotPriceHistory", "UnauthorizedOperation")
     isolated = Ec2CatalogSource(
-        "us-gov-west-1", ec2=running.client("ec2"), price_list=_never, clock=lambda: START
+        "us-gov-west-1", ec2=running.client("ec2"), price_list=_never, clock=lambda: START + 3600
     ).fetch(before)
     assert isolated.prices == before.prices
+    assert (isolated.on_demand_at, isolated.spot_at) == (START, START)
+    assert isolated.refreshed_at == START + 3600
     assert isolated.prices["t3.micro"].on_demand == 0.5
 
 
 def _never(region: str) -> None:
     raise AssertionError(f"the Pricing API of {region} was asked")
+
+
+def test_prices_that_were_never_told_have_no_age(running: Region) -> None:
+    running.control.fault("DescribeSpotPriceHistory", "UnauthorizedOperation")
+    found = Ec2CatalogSource("us-gov-west-1", ec2=running.client("ec2"), price_list=_never, clock=lambda: START).fetch(
+        None
+    )
+    assert (found.on_demand_at, found.spot_at) == (0.0, 0.0)
+    assert found.prices == {}
+
+
+def test_yuan_are_prices_too() -> None:
+    entry = (
+        '{"product": {"attributes": {"instanceType": "m5.large"}}, "terms": {"OnDemand": {"x": {"priceDimensions": '
+        '{"y": {"unit": "Hrs", "pricePerUnit": {"CNY": "0.7"}}}}}}}'
+    )
+    assert on_demand_prices(Prices(entry), "cn-north-1") == {"m5.large": 0.7}  # type: ignore[arg-type]
 
 
 def test_without_types_there_is_no_catalogue(running: Region) -> None:
@@ -103,6 +122,7 @@ def test_an_empty_or_broken_price_list_changes_nothing() -> None:
     [
         ("us-east-1", "us-east-1"), ("sa-east-1", "us-east-1"), ("ap-northeast-1", "ap-south-1"),
         ("eu-west-1", "eu-central-1"), ("cn-north-1", "cn-northwest-1"), ("us-gov-west-1", ""),
+        ("us-iso-east-1", ""), ("eu-isoe-west-1", ""), ("eusc-de-east-1", ""),
     ],
 )  # fmt: skip
 def test_where_prices_are_asked_for(region: str, endpoint: str) -> None:

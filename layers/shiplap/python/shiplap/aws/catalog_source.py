@@ -58,7 +58,13 @@ class Ec2CatalogSource:
             prices=_merged(types, on_demand, spot, known),
         )
         digest = sha256(msgspec.msgpack.encode(catalog, order="deterministic")).hexdigest()
-        return msgspec.structs.replace(catalog, refreshed_at=now, version=digest[:12])
+        return msgspec.structs.replace(
+            catalog,
+            refreshed_at=now,
+            version=digest[:12],
+            on_demand_at=now if on_demand else (previous.on_demand_at if previous else 0.0),
+            spot_at=now if spot else (previous.spot_at if previous else 0.0),
+        )
 
     def _on_demand(self) -> dict[str, float]:
         endpoint = pricing.endpoint_region(self._region)

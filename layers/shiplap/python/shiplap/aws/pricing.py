@@ -14,7 +14,17 @@ if TYPE_CHECKING:
     from types_boto3_pricing import PricingClient
     from types_boto3_pricing.type_defs import FilterTypeDef
 
-_ENDPOINTS = (("ap-", "ap-south-1"), ("cn-", "cn-northwest-1"), ("eu-", "eu-central-1"))
+_ENDPOINTS = (
+    ("us-gov-", ""),
+    ("us-iso", ""),
+    ("eu-iso", ""),
+    ("eusc-", ""),
+    ("ap-", "ap-south-1"),
+    ("cn-", "cn-northwest-1"),
+    ("eu-", "eu-central-1"),
+)
+"""By how a Region's name begins; none in partitions without a Pricing API."""
+
 _KINDS = (("Shared", "Compute Instance"), ("Dedicated", "Compute Instance (bare metal)"))
 
 
@@ -47,9 +57,7 @@ class _Offer(msgspec.Struct):
 
 
 def endpoint_region(region: str) -> str:
-    """The region whose Pricing API to ask about a region; empty where there is none (GovCloud)."""
-    if region.startswith("us-gov-"):
-        return ""
+    """The region whose Pricing API to ask about a region; empty where there is none (GovCloud, isolated partitions)."""
     return next((endpoint for prefix, endpoint in _ENDPOINTS if region.startswith(prefix)), "us-east-1")
 
 

@@ -158,7 +158,8 @@ class TypePrices(msgspec.Struct, frozen=True, omit_defaults=True):
 class Catalog(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Types, where they are sold and for how much, in one region; `refreshed_at` in epoch seconds.
 
-    `zones` maps a type to the zones that offer it, `zone_ids` a zone to its id.
+    `zones` maps a type to the zones that offer it, `zone_ids` a zone to its id. `on_demand_at` and `spot_at` say when
+    AWS last told prices, which may be long before; 0 means never.
     """
 
     region: str
@@ -168,6 +169,8 @@ class Catalog(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     prices: dict[str, TypePrices] = {}
     refreshed_at: float = 0.0
     version: str = ""
+    on_demand_at: float = 0.0
+    spot_at: float = 0.0
 
 
 def of_describe(records: Iterable[Mapping[str, Any]]) -> tuple[Ec2InstanceType, ...]:
