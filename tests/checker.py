@@ -124,6 +124,7 @@ class Judge:
         unknown = [name for name in claim.instance_types if name not in types]
         if unknown:
             yield f"types {unknown} are not in the catalogue"
+        if unknown or not claim.instance_types:
             return
         for name in claim.instance_types:
             yield from self._type(claim, types[name], pods)
@@ -163,8 +164,14 @@ class Judge:
         yield from collisions([*owners, *((pod.metadata.name, ports(pod.spec)) for pod in pods)])
 
     def _requests(self, claim: PlannedClaim, pods: list[Pod]) -> Iterator[str]:
-        """What a claim says about itself: at least what its pods ask, and allocatable enough for it."""
-        for resource, wanted in add(map(requests, pods)).items():
+        """What a claim says about itself: at least what its pods and the fewest daemons ask, and allocatable for it."""
+        loads = [
+            add(map(requests, self.daemons_on(node, claim.taints)))
+            for name in claim.instance_types
+            for node, _ in self.nodes(claim, self.types[claim.node_class][name])
+        ]
+        daemons = {key: min(load.get(key, 0) for load in loads) for load in loads[:1] for key in load}
+        for resource, wanted in add([*map(requests, pods), daemons]).items():
             if claim.requests.get(resource, 0) < wanted:
                 yield f"requests {claim.requests.get(resource, 0)} {resource}, its pods {wanted}"
         for resource, wanted in claim.requests.items():
