@@ -28,6 +28,7 @@ from shiplap.provisioning.drain import Drains, cordon, drain
 from shiplap.provisioning.endings import clear_away, finish, give_up, has_vanished, write_off
 from shiplap.provisioning.learn import has_reported, instance_of
 from shiplap.provisioning.messages import NodeSeen, Timer
+from shiplap.provisioning.placement import Steering
 from shiplap.provisioning.register import initialize, is_ready, register
 from shiplap.provisioning.world import World
 from shiplap.settings import ClusterSettings
@@ -61,7 +62,7 @@ def attend(settings: ClusterSettings, hints: Sequence[NodeSeen | Timer], world: 
         ClusterError, StoreError, AwsError: the first failure, after all visits unless it would have met all of them.
             What was done is durable, and the same hints may be handled again.
     """
-    rounds = _Rounds(settings.name, world)
+    rounds = _Rounds(settings, world)
     visits: dict[str, bool] = {}
     garbage: set[str] = set()
     failures: list[ShiplapError] = []
@@ -100,15 +101,16 @@ def attend(settings: ClusterSettings, hints: Sequence[NodeSeen | Timer], world: 
 class _Rounds:
     """One invocation's visits to claims, sharing what has been listed already."""
 
-    def __init__(self, cluster: str, world: World) -> None:
+    def __init__(self, settings: ClusterSettings, world: World) -> None:
         self.registered: list[str] = []
         self.initialized: list[str] = []
         self.ended: list[str] = []
-        self._cluster = cluster
+        self._cluster = settings.name
         self._world = world
         self._nodes: dict[str, Node] = {}
         self._listed = False
-        self._drains = Drains(cluster, world)
+        self._drains = Drains(settings.name, world)
+        self._steering = Steering(settings.placement, world)
 
     def claim_of(self, hint: NodeSeen) -> str:
         """The name of the claim whose node was seen; empty when the node is not ours."""
@@ -166,6 +168,7 @@ class _Rounds:
             if node is None or not has_reported(node):
                 self._await(claim, seen=seen and node is not None)
                 return
+            self._steering.nominate(claim, node)
             claim = register(claim, node, self._world)
             self.registered.append(claim.name)
             node = self._world.cluster.node(node.metadata.name)
@@ -177,8 +180,10 @@ class _Rounds:
         if claim.cordoned:
             cordon(node, self._world)
         if claim.state is ClaimState.REGISTERED:
-            if initialize(claim, node, self._world) is not None:
+            complete = initialize(claim, node, self._world)
+            if complete is not None:
                 self.initialized.append(claim.name)
+                self._steering.bind(complete, self._world.cluster.node(node.metadata.name))
         elif not is_ready(node) and has_vanished(claim, self._world):
             self._ended(write_off(claim, self._world))
 

@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 
 from shiplap.errors import ResourceVersionGone
+from shiplap.kubernetes.affinity import selected
 from shiplap.kubernetes.labels import NOT_READY_TAINT, UNREACHABLE_TAINT
 from shiplap.kubernetes.objects import DaemonSet, Node, Toleration
 from shiplap.kubernetes.taints import untolerated
-from shiplap.local.kube.fit import selected
 from shiplap.local.kube.informer import Informer
 from shiplap.twins.kube.server import ApiServer
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from math import sqrt
 
+from shiplap.kubernetes.affinity import term_matches
 from shiplap.kubernetes.quantity import CPU, MEMORY
 from shiplap.kubernetes.taints import tolerates
-from shiplap.local.kube.fit import NodeState, PodNeeds, term_matches
+from shiplap.local.kube.fit import NodeState, PodNeeds
 
 _MAX = 100
 _WEIGHT_TAINTS = 3

@@ -1,0 +1,125 @@
+"""Steers pods to the node that was launched for them, so that what was planned is what happens.
+
+kube-scheduler does not know the plan, and by default it spreads pods over what is there: new nodes end up half empty.
+Placement is help, never a promise: a pod that is not steered is scheduled like any other.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+from shiplap.api.nodeclaim import NodeClaim
+from shiplap.errors import ClusterError, ObjectConflict, ObjectNotFound
+from shiplap.kubernetes.affinity import selected
+from shiplap.kubernetes.objects import Node, Pod
+from shiplap.kubernetes.quantity import parse_resources
+from shiplap.kubernetes.requests import pod_requests
+from shiplap.kubernetes.taints import untolerated
+from shiplap.kubernetes.volumes import has_claims
+from shiplap.provisioning.claims import facts
+from shiplap.provisioning.world import World
+from shiplap.scheduling.pods import owner_kind
+
+_LOG = logging.getLogger(__name__)
+
+NONE, NOMINATE, BIND = "none", "nominate", "bind"
+"""What the setting `placement` of a cluster may say."""
+
+_SCHEDULERS = ("", "default-scheduler")
+
+
+class Steering:
+    """One invocation's placements in a cluster; pending pods are listed once, when they are first needed."""
+
+    def __init__(self, placement: str, world: World) -> None:
+        self._placement = placement
+        self._world = world
+
+    @cached_property
+    def _pending(self) -> dict[str, Pod]:
+        return {pod.metadata.uid: pod for pod in self._world.cluster.pending_pods()}
+
+    def nominate(self, claim: NodeClaim, node: Node) -> None:
+        """Set `status.nominatedNodeName` of the claim's pods, just before the node is opened to all.
+
+        kube-scheduler then keeps the room for them and, where its version honours it, tries this node first.
+        """
+        if self._placement != NONE:
+            self._steer(claim, node, binding=False)
+
+    def bind(self, claim: NodeClaim, node: Node) -> None:
+        """Bind the claim's pods that still wait to their node, once it is complete."""
+        if self._placement == BIND:
+            self._steer(claim, node, binding=True)
+
+    def _steer(self, claim: NodeClaim, node: Node, *, binding: bool) -> None:
+        world, name = self._world, node.metadata.name
+        try:
+            planned = [self._pending[pod.uid] for pod in claim.pods if pod.uid in self._pending]
+            if not planned:
+                return
+            here = world.cluster.pods_on(name)
+            for pod in placeable(claim, node, planned, here, binding=binding):
+                try:
+                    (world.cluster.bind if binding else world.cluster.nominate)(pod, name)
+                except (ObjectNotFound, ObjectConflict):
+                    continue  # it has a node already, or is gone
+                world.meter.count("PodsBound" if binding else "PodsNominated")
+        except ClusterError as error:
+            world.meter.count("PodsNotSteered")
+            _LOG.warning("pods are left to kube-scheduler: %s", error, extra=facts(claim))
+
+
+def placeable(claim: NodeClaim, node: Node, planned: Sequence[Pod], here: Sequence[Pod], *, binding: bool) -> list[Pod]:
+    """The planned pods that fit on their node as it is now, the most important first.
+
+    Args:
+        claim: what it requests beyond pods that are known is kept free: daemons that have not started yet.
+        node: as it reports itself.
+        planned: pods of the claim that wait.
+        here: pods on the node.
+        binding: whether they are to be bound. Nothing checks that afterwards, so that only pods qualify of which all
+            requirements are checked here; kube-scheduler sees to the others.
+    """
+    free = _less(parse_resources(node.status.allocatable), *(pod_requests(pod) for pod in here))
+    counted = {pod.uid for pod in claim.pods}
+    known = [*planned, *(pod for pod in here if pod.metadata.uid in counted or owner_kind(pod) == "DaemonSet")]
+    kept = _less(claim.requests, *(pod_requests(pod) for pod in known))
+    free = _less(free, {resource: max(0, amount) for resource, amount in kept.items()})
+    placed = []
+    for pod in sorted(planned, key=lambda item: (-item.spec.priority, item.key)):
+        wanted = pod_requests(pod)
+        fits = all(amount <= free.get(resource, 0) for resource, amount in wanted.items())
+        if fits and (not binding or _is_simple(pod, node)):
+            free = _less(free, wanted)
+            placed.append(pod)
+    return placed
+
+
+def _is_simple(pod: Pod, node: Node) -> bool:
+    """Whether a pod may be bound to a node as far as anything but resources is concerned."""
+    spec = pod.spec
+    affinity = spec.affinity
+    peers = [term for term in (affinity.pod_affinity, affinity.pod_anti_affinity) if term] if affinity else []
+    depends_on_others = (
+        any(term.required for term in peers)
+        or any(item.when_unsatisfiable == "DoNotSchedule" for item in spec.topology_spread_constraints)
+        or any(port.host_port for container in spec.containers for port in container.ports)
+        or has_claims(pod)
+        or bool(spec.resource_claims)
+        or bool(spec.scheduling_gates)
+        or spec.scheduler_name not in _SCHEDULERS
+    )
+    if depends_on_others or spec.host_network or node.spec.unschedulable:
+        return False
+    return untolerated(node.spec.taints, spec.tolerations, ignore_preferences=True) is None and selected(spec, node)
+
+
+def _less(amounts: Mapping[str, int], *taken: Mapping[str, int]) -> dict[str, int]:
+    left = dict(amounts)
+    for item in taken:
+        for resource, amount in item.items():
+            left[resource] = left.get(resource, 0) - amount
+    return left

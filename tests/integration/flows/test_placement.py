@@ -1,0 +1,198 @@
+"""The plan is followed: pods are nominated or bound to the node that was launched for them, as far as they fit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from shiplap.api.nodeclaim import NodeClaim, PodReference
+from shiplap.errors import ClusterDenied, ObjectConflict
+from shiplap.kubernetes.objects import Node, Pod
+from shiplap.kubernetes.quantity import parse_resources
+from shiplap.provisioning.placement import placeable
+from tests.integration.flows.stage import FLEX_FIRST, Stage, share
+
+
+def planned(placement: str, **options: Any) -> Stage:
+    """Three pods wait for the node that was launched for them."""
+    stage = Stage(FLEX_FIRST, **options)
+    stage.settings = msgspec.structs.replace(stage.settings, placement=placement)
+    stage.add_pods(3, cpu="500m", memory="500Mi")
+    assert len(stage.schedule().launched) == 1
+    stage.join()
+    return stage
+
+
+def pods(stage: Stage, *path: str) -> list[str]:
+    """One field of every pod, by name; empty where it is not set."""
+    found = []
+    for item in sorted(stage.server.list("pods").items, key=lambda pod: pod["metadata"]["name"]):
+        value: Any = item
+        for key in path:
+            value = value.get(key, "")
+        found.append(value)
+    return found
+
+
+def test_pods_are_nominated_before_the_node_is_opened() -> None:
+    stage = planned("nominate")
+    stage.faults.clear()
+    stage.attend()
+    (claim,) = stage.claims()
+    assert pods(stage, "status", "nominatedNodeName") == [claim.node_name] * 3
+    assert pods(stage, "spec", "nodeName") == [""] * 3
+    points = [point for point in stage.faults.points if point.startswith("after ")]
+    assert points.index("after cluster.nominate") < points.index("after cluster.register_node")
+    assert stage.meter.counts["PodsNominated"] == 3
+    stage.add_pods(1, cpu="500m", memory="500Mi", prefix="late")
+    stage.bind()
+    assert stage.schedule().launched == ()
+
+
+def test_pods_are_bound_once_their_node_is_complete() -> None:
+    stage = planned("bind")
+    stage.attend()
+    (claim,) = stage.claims()
+    assert claim.state == "Initialized"
+    assert pods(stage, "spec", "nodeName") == [claim.node_name] * 3
+    assert stage.meter.counts["PodsBound"] == 3
+
+
+def test_pods_are_not_bound_while_the_node_is_not_ready() -> None:
+    stage = Stage()
+    stage.settings = msgspec.structs.replace(stage.settings, placement="bind")
+    stage.add_pods(1)
+    stage.schedule()
+    stage.join(ready=False)
+    stage.attend()
+    (claim,) = stage.claims()
+    assert (claim.state, pods(stage, "spec", "nodeName")) == ("Registered", [""])
+    assert pods(stage, "status", "nominatedNodeName") == [claim.node_name]
+    ready = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+    stage.server.patch("nodes", claim.node_name, ready, subresource="status")
+    stage.attend()
+    assert pods(stage, "spec", "nodeName") == [claim.node_name]
+
+
+def test_by_default_pods_are_left_to_kube_scheduler() -> None:
+    stage = planned("none")
+    stage.attend()
+    assert pods(stage, "status", "nominatedNodeName") == [""] * 3
+    assert "cluster.pending_pods" not in {point.partition(" ")[2] for point in stage.faults.points}
+
+
+def test_a_pod_that_found_a_place_meanwhile_is_left_there() -> None:
+    stage = planned("bind")
+    stage.server.create("nodes", {"metadata": {"name": "other"}})
+    stage.faults.on("before", "cluster.bind", lambda: stage.server.bind("web-000", "other", "default"))
+    stage.attend()
+    (claim,) = stage.claims()
+    assert pods(stage, "spec", "nodeName") == ["other", claim.node_name, claim.node_name]
+
+
+def test_refusals_do_not_hold_up_the_node() -> None:
+    stage = planned("nominate")
+    stage.faults.on("before", "cluster.nominate", ObjectConflict("recreated", status=409))
+    stage.faults.on("before", "cluster.nominate", ClusterDenied("no permission", status=403), nth=2)
+    stage.attend()
+    (claim,) = stage.claims()
+    assert claim.state == "Initialized"
+    assert (stage.meter.counts["PodsNotSteered"], stage.meter.counts.get("PodsNominated", 0)) == (1, 0)
+
+
+def test_a_node_that_is_too_small_is_given_only_what_fits() -> None:
+    stage = planned("nominate", true_memory=share(0.45))
+    stage.attend()
+    (claim,) = stage.claims()
+    assert claim.missed
+    nominated = [node for node in pods(stage, "status", "nominatedNodeName") if node]
+    (node,) = (item for item in stage.server.list("nodes").items if item["metadata"]["name"] == claim.node_name)
+    room = parse_resources(node["status"]["allocatable"])["memory"] // (500 * 2**20)
+    assert len(nominated) <= room < 3
+
+
+ROOM = {"cpu": "4", "memory": "8Gi", "pods": "10"}
+
+
+def pod(name: str, metadata: dict[str, Any] | None = None, cpu: str = "1", **spec: Any) -> Pod:
+    container = {"name": "main", "resources": {"requests": {"cpu": cpu}}, **spec.pop("container", {})}
+    document = {
+        "metadata": {"name": name, "uid": name, **(metadata or {})},
+        "spec": {"containers": [container], **spec},
+    }
+    return msgspec.convert(document, Pod)
+
+
+def node(**spec: Any) -> Node:
+    metadata = {"name": "n1", "labels": {"disk": "ssd"}}
+    return msgspec.convert({"metadata": metadata, "spec": spec, "status": {"allocatable": ROOM}}, Node)
+
+
+def claim_of(*names: str, cpu_milli: int) -> NodeClaim:
+    references = tuple(PodReference("default", name, name) for name in names)
+    requests = {"cpu": cpu_milli, "pods": len(names)}
+    return NodeClaim(cluster="demo", name="c", node_pool="p", node_class="d", pods=references, requests=requests)
+
+
+def placed(
+    claim: NodeClaim, waiting: list[Pod], here: list[Pod], *, binding: bool = True, on: Node | None = None
+) -> list[str]:
+    return [item.metadata.name for item in placeable(claim, on or node(), waiting, here, binding=binding)]
+
+
+def test_room_is_kept_for_daemons_that_are_still_to_come() -> None:
+    waiting = [pod("a"), pod("b"), pod("c")]
+    claim = claim_of("a", "b", "c", cpu_milli=4000)  # one core of it for daemons
+    assert placed(claim, waiting, []) == ["a", "b", "c"]
+    stranger = pod("stranger")
+    assert placed(claim, waiting, [stranger]) == ["a", "b"]
+    owner = {"ownerReferences": [{"kind": "DaemonSet", "name": "d", "uid": "d", "controller": True}]}
+    assert placed(claim, waiting, [pod("daemon", owner)]) == ["a", "b", "c"]
+
+
+def test_the_most_important_pods_come_first() -> None:
+    waiting = [pod("a", cpu="3"), pod("b", cpu="3", priority=100)]
+    assert placed(claim_of("a", "b", cpu_milli=0), waiting, []) == ["b"]
+
+
+TERM = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}}
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+SPREAD = {"maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule"}
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]},
+        {"affinity": {"podAntiAffinity": {REQUIRED: [TERM]}}},
+        {"affinity": {"podAffinity": {REQUIRED: [TERM]}}},
+        {"topologySpreadConstraints": [SPREAD]},
+        {"container": {"ports": [{"containerPort": 80, "hostPort": 80}]}},
+        {"schedulerName": "volcano"},
+        {"schedulingGates": [{"name": "wait"}]},
+        {"hostNetwork": True},
+        {"nodeSelector": {"disk": "hdd"}},
+    ],
+    ids=lambda spec: next(iter(spec)),
+)
+def test_what_only_kube_scheduler_can_check_is_nominated_and_not_bound(spec: dict[str, Any]) -> None:
+    claim = claim_of("a", cpu_milli=1000)
+    assert placed(claim, [pod("a", **dict(spec))], []) == []
+    assert placed(claim, [pod("a", **dict(spec))], [], binding=False) == ["a"]
+
+
+def test_soft_wishes_do_not_stand_in_the_way() -> None:
+    spread = {**SPREAD, "whenUnsatisfiable": "ScheduleAnyway"}
+    item = pod("a", topologySpreadConstraints=[spread], nodeSelector={"disk": "ssd"})
+    assert placed(claim_of("a", cpu_milli=1000), [item], []) == ["a"]
+
+
+def test_nothing_is_bound_to_a_node_that_takes_no_pods() -> None:
+    claim = claim_of("a", cpu_milli=1000)
+    taint = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+    assert placed(claim, [pod("a")], [], on=node(taints=[taint])) == []
+    assert placed(claim, [pod("a")], [], on=node(unschedulable=True)) == []
+    tolerant = pod("a", tolerations=[{"operator": "Exists"}])
+    assert placed(claim, [tolerant], [], on=node(taints=[taint])) == ["a"]
