@@ -191,6 +191,12 @@ def _launch(reach: Reach) -> Statements:
             {"StringEquals": _ours("aws:ResourceTag", reach), "StringLike": _pooled("aws:ResourceTag")},
         ),
         _allow(
+            "SweepOurTemplates",
+            ["ec2:DeleteLaunchTemplate"],
+            [template],
+            {"StringEquals": _ours("aws:ResourceTag", reach), "StringLike": _pooled("aws:ResourceTag")},
+        ),
+        _allow(
             "NameOurInstances",
             ["ec2:CreateTags"],
             [f"{_OURS}:instance/*"],

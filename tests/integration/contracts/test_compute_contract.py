@@ -315,3 +315,19 @@ def test_an_instance_of_another_cluster_is_never_ended(bench: Bench) -> None:
     instance = launched(compute.launch(request_for(compute, cluster="other")))
     bench.compute("demo").terminate("demo", instance.id)
     assert [seen.id for seen in compute.instances("other")] == [instance.id]
+
+
+def test_launch_templates_are_kept_while_young_or_in_use_and_then_deleted(bench: Bench) -> None:
+    compute = bench.compute()
+    instance = launched(compute.launch(request_for(compute)))
+    assert compute.sweep_templates("demo") == 0
+    bench.advance(25 * 3600)
+    assert compute.sweep_templates("demo") == 0
+    compute.terminate("demo", instance.id)
+    bench.advance(3601)
+    assert compute.sweep_templates("other") == 0
+    bench.advance(3601)
+    assert compute.sweep_templates("demo") == 1
+    bench.advance(3601)
+    assert compute.sweep_templates("demo") == 0
+    assert compute.launch(request_for(compute, "later")).instance is not None

@@ -131,6 +131,19 @@ def test_two_functions_that_resume_one_launch_give_each_instance_once() -> None:
     assert len(stage.compute.launches) == 3
 
 
+def test_templates_that_cannot_be_swept_are_left_for_the_next_sweep() -> None:
+    stage = crowd(1)
+    stage.schedule()
+    stage.faults.on("before", "compute.sweep_templates", AwsThrottled("slow down"))
+    stage.sweep()
+    assert stage.meter.counts["LaunchTemplatesNotSwept"] == 1
+    stage.play_on()
+    stage.compute.lose(stage.compute.alive()[0].id)
+    stage.clock.advance(25 * 3600)
+    stage.sweep()
+    assert stage.meter.counts["LaunchTemplatesDeleted"] == 1
+
+
 def claim(name: str, **changes: object) -> NodeClaim:
     return NodeClaim(cluster="c", name=name, node_pool="p", node_class="d", instance_types=("m",), **changes)
 

@@ -220,6 +220,7 @@ def test_a_sweep_that_finds_nothing_pending_asks_neither_ec2_nor_the_catalogue_w
         "state.read",
         "cluster.view",
         "compute.instances",
+        "compute.sweep_templates",
         "state.claims",
     }
     assert stage.meter.counts == {}

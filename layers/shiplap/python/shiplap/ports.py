@@ -298,6 +298,13 @@ class Compute(Protocol):
         """An instance of ours, unless terminated."""
         ...
 
+    def sweep_templates(self, cluster: str) -> int:
+        """Delete launch templates of a cluster that nothing has used for a day; returns how many.
+
+        At most once an hour; in between nothing is asked for.
+        """
+        ...
+
     def name(self, instance_id: str, claim: str) -> None:
         """Tag an instance that was launched together with others as its claim's; already gone is not an error."""
         ...

@@ -25,6 +25,7 @@ from shiplap.aws.ec2_errors import (
 from shiplap.aws.failures import NO_ANSWER, code_of
 from shiplap.aws.instance_profiles import Profiles
 from shiplap.aws.launch_templates import LaunchTemplates
+from shiplap.aws.template_sweep import sweep_templates
 from shiplap.aws.node_classes import NodeClassResolver
 from shiplap.errors import NodeClassNotReady
 from shiplap.instances.nodeclass import ResolvedNodeClass
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 
 ALIVE = ("pending", "running", "shutting-down", "stopping", "stopped")
 """Every state but terminated."""
+
+_TEMPLATE_SWEEP_S = 3600.0
 
 
 class Ec2Compute:
@@ -58,6 +61,7 @@ class Ec2Compute:
         self._ec2 = ec2
         self._clock = clock
         self._templates = LaunchTemplates(ec2)
+        self._sweep_at = 0.0
         self._sweep_at = 0.0
         self._node_classes = NodeClassResolver(settings, ec2=ec2, ssm=ssm, eks=eks, iam=iam, clock=clock)
 
@@ -162,6 +166,18 @@ class Ec2Compute:
         """
         # The id is a filter, not a parameter: an id that does not exist then is an empty answer and no error.
         return next(self._described(cluster, [{"Name": "instance-id", "Values": [instance_id]}]), None)
+
+    def sweep_templates(self, cluster: str) -> int:
+        """Delete launch templates of this cluster that nothing uses; at most once an hour in this process.
+
+        Raises:
+            AwsThrottled, AwsError: EC2 refused.
+        """
+        now = self._clock()
+        if now < self._sweep_at:
+            return 0
+        self._sweep_at = now + _TEMPLATE_SWEEP_S
+        return sweep_templates(self._ec2, cluster, now)
 
     def name(self, instance_id: str, claim: str) -> None:
         """Tag an instance as its claim's; one that is gone by now is no error.

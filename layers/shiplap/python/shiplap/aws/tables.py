@@ -7,6 +7,7 @@ Table `state`, by `cluster` and `item`:
 | `<cluster>` | `EPOCH` | `epoch` |
 | `@account` | `OFFERING#<type>#<zone>#<capacity type>` | an offering that failed: `until`, `failures`, `code` |
 | `@account` | `ADDRESSES#<token>` | what a launch takes from each subnet: JSON in `addresses`, `until` |
+| `@requests` | `<region>#<action>` | requests that EC2 may be sent: `tokens` left `at` an epoch second |
 | `<cluster>` | `POD#<uid>` | a pod whose node turned out too small |
 | `<cluster>#commands` | `COMMAND#<name>` | a disruption command: JSON in `command`, `state`, `version`, `stage` |
 | `<cluster>#<shard>` | `CLAIM#<name>` | a NodeClaim: JSON in `claim`, and `state`, `version`, `instanceId`, `stage` |

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterable, Mapping
 
 from shiplap.api.nodeclaim import ClaimState, NodeClaim
+from shiplap.errors import AwsError
 from shiplap.kubernetes.objects import Node
 from shiplap.provisioning.claims import CORDON, DRAIN, GARBAGE, GRACE_S, Holders, explores, renew_pilot
 from shiplap.provisioning.drain import is_cordoned
@@ -57,8 +58,20 @@ def sweep(settings: ClusterSettings, nodes: Iterable[Node], world: World) -> int
         world.remind(cluster, name, reasons[name], 0)
     held = (holders.of(instance) for instance in instances if not instance.claim)
     name_instances([claim for claim in held if claim is not None], world)
+    _sweep_templates(cluster, world)
     heal(settings, tuple(claims.values()), joined, world)
     return len(reasons)
+
+
+def _sweep_templates(cluster: str, world: World) -> None:
+    try:
+        deleted = world.compute.sweep_templates(cluster)
+    except AwsError as error:  # there are thousands to spare, and there will be another sweep
+        world.meter.count("LaunchTemplatesNotSwept")
+        _LOG.warning("launch templates not swept: %s", error, extra={"cluster": cluster, "code": error.code})
+        return
+    if deleted:
+        world.meter.count("LaunchTemplatesDeleted", deleted)
 
 
 def _reason(claim: NodeClaim, joined: Mapping[str, Node], alive: set[str], now: float) -> str:

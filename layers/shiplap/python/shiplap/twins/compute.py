@@ -42,6 +42,7 @@ class TwinCompute:
         on_launch: called with each new instance, its request and the override that was taken.
         launches: every instance ever started, in order.
         requests: every request for a fleet that was not a repetition, in order.
+        templates: when the launch template of each (cluster, NodePool) was made.
         answers: what the next launches are answered with, each used once; then capacity decides again.
         subnets: what selectors of subnets match.
     """
@@ -61,6 +62,8 @@ class TwinCompute:
         self.on_launch: list[Callable[[Instance, FleetRequest, FleetOverride], None]] = []
         self.launches: list[Instance] = []
         self.requests: list[FleetRequest] = []
+        self.templates: dict[tuple[str, str], float] = {}
+        self._sweep_at = 0.0
         self.answers: list[Callable[[FleetRequest], FleetResult]] = []
         self.subnets = tuple(Subnet(f"subnet-{zone}", zone, free_ips=4000) for zone in zones)
         self._clock = clock
@@ -114,6 +117,7 @@ class TwinCompute:
             if refusal is not None:
                 raise refusal
             self.requests.append(request)
+            self.templates.setdefault((request.claim.cluster, request.claim.node_pool), self._clock.now())
             result = self.answers.pop(0)(request) if self.answers else self._fulfil(request)
             self._answers[request.token] = _Answered(fingerprint, result)
             return result
@@ -132,6 +136,23 @@ class TwinCompute:
         """An instance of the cluster, if describing shows it."""
         with self._faults.effect("compute.instance"):
             return next((i for i in self._described() if (i.cluster, i.id) == (cluster, instance_id)), None)
+
+    def sweep_templates(self, cluster: str) -> int:
+        """A template stands for the launches of one NodePool here."""
+        with self._faults.effect("compute.sweep_templates"):
+            now = self._clock.now()
+            if now < self._sweep_at:
+                return 0
+            self._sweep_at = now + 3600
+            used = {(found.cluster, found.node_pool) for found in self.alive()}
+            doomed = [
+                key
+                for key, made_at in self.templates.items()
+                if key[0] == cluster and key not in used and made_at + 24 * 3600 < now
+            ]
+            for key in doomed:
+                del self.templates[key]
+            return len(doomed)
 
     def name(self, instance_id: str, claim: str) -> None:
         """Tag an instance as its claim's."""

@@ -39,6 +39,7 @@ _FLEET_PARAMETERS = (
 _REPLACED = (
     "call_action",
     "create_fleet",
+    "create_launch_template",
     "run_instances",
     "terminate_instances",
     "describe_instances",
@@ -76,6 +77,7 @@ def _replacements(behaviour: Behaviour, original: dict[str, _Answer]) -> dict[st
     return {
         "call_action": _call_action(behaviour, original["call_action"]),
         "create_fleet": _create_fleet(behaviour),
+        "create_launch_template": _create_launch_template(behaviour, original["create_launch_template"]),
         "run_instances": _run_instances(behaviour, original["run_instances"]),
         "terminate_instances": _terminate_instances(behaviour, original["terminate_instances"]),
         "describe_instances": _describe_instances(behaviour, original["describe_instances"]),
@@ -121,6 +123,18 @@ def _create_fleet(behaviour: Behaviour) -> _Answer:
             )
 
     return create_fleet
+
+
+def _create_launch_template(behaviour: Behaviour, original: _Answer) -> _Answer:
+    """Moto's own, made at the time of the emulated region."""
+
+    def create_launch_template(self: Any) -> Any:
+        answer = original(self)
+        template = self.ec2_backend.get_launch_template_by_name(self._get_param("LaunchTemplateName"))
+        template.create_time = datetime.fromtimestamp(behaviour.now(), tz=UTC).replace(tzinfo=None)
+        return answer
+
+    return create_launch_template
 
 
 def _once(self: Any, behaviour: Behaviour, parameters: Any, produce: Callable[[], Any]) -> Any:
