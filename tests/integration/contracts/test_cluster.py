@@ -409,6 +409,17 @@ def test_attached_volumes_are_those_of_pods_that_leave(api: ClusterApi, server: 
     assert api.attached_volumes("n3", ()) == ()
 
 
+def test_disruption_budgets_come_with_what_they_allow(api: ClusterApi, server: ApiServer) -> None:
+    spec = {"minAvailable": "50%", "selector": {"matchLabels": {"app": "db"}}}
+    body = {"metadata": {"name": "db"}, "spec": spec, "status": {"disruptionsAllowed": 2}}
+    server.create("poddisruptionbudgets", body, "shop")
+    server.create("poddisruptionbudgets", {"metadata": {"name": "all"}, "spec": {"maxUnavailable": 1}}, "data")
+    first, second = api.disruption_budgets()
+    assert (first.key, second.key) == ("data/all", "shop/db")
+    assert second.spec.min_available == "50%"
+    assert first.spec.max_unavailable == 1
+
+
 def test_an_event_is_written_once(api: ClusterApi, server: ApiServer) -> None:
     event = Event(
         involved_object=ObjectReference(kind="Pod", namespace="shop", name="web-1", uid="u"),
@@ -593,6 +604,7 @@ class TestHttp:
         api.nominate(view.pods[0], "n1")
         api.pods_on("n1")
         api.attached_volumes("n1", view.pods)
+        api.disruption_budgets()
         api.bind(view.pods[0], "n1")
         api.evict(view.pods[0])
         api.delete_pod(view.pods[0], 0)

@@ -14,6 +14,7 @@ import msgspec
 
 from shiplap.api.nodeclaim import ClaimState, NodeClaim
 from shiplap.api.types import EC2NodeClass
+from shiplap.disruption.memory import Memory
 from shiplap.disruption.progress import Command, CommandState
 from shiplap.errors import ConditionFailed
 from shiplap.instances.catalog import Catalog
@@ -28,6 +29,7 @@ from shiplap.instances.unavailability import (
     quota_of,
     remembered_until,
 )
+from shiplap.kubernetes.disruption_budgets import PodDisruptionBudget
 from shiplap.kubernetes.objects import Event, Node, Pod, Taint
 from shiplap.scheduling.plan import Plan
 from shiplap.scheduling.snapshot import ClusterView, Snapshot
@@ -145,6 +147,10 @@ class ClusterApi(Protocol):
 
     def attached_volumes(self, node: str, staying: Sequence[Pod]) -> tuple[str, ...]:
         """Names of volumes attached to a node, sorted, without those that pods of `staying` use."""
+        ...
+
+    def disruption_budgets(self) -> tuple[PodDisruptionBudget, ...]:
+        """All PodDisruptionBudgets, sorted by namespace and name."""
         ...
 
     def publish(self, event: Event) -> None:
@@ -542,6 +548,18 @@ class StatusStore(Protocol):
         ...
 
     def save(self, status: InstallStatus) -> None:
+        """Raises StoreError."""
+        ...
+
+
+class MemoryStore(Protocol):
+    """What the disrupt function remembers of each cluster, written by it alone."""
+
+    def load(self, cluster: str) -> Memory:
+        """Empty when there is nothing, or nothing that can be read: memory is only patience. Raises StoreError."""
+        ...
+
+    def save(self, cluster: str, memory: Memory) -> None:
         """Raises StoreError."""
         ...
 

@@ -11,6 +11,7 @@ import msgspec
 
 from shiplap.cluster.transport import MERGE_PATCH, Transport, error_of
 from shiplap.errors import ClusterError, ObjectConflict, ResourceVersionGone
+from shiplap.kubernetes.disruption_budgets import PodDisruptionBudget
 from shiplap.kubernetes.objects import DaemonSet, Event, Node, ObjectMeta, Pod, Taint
 from shiplap.kubernetes.volumes import (
     CSINode,
@@ -61,6 +62,7 @@ Item = TypeVar(
     StorageClass,
     CSINode,
     VolumeAttachment,
+    PodDisruptionBudget,
     Namespace,
     Service,
     ReplicaSet,
@@ -105,6 +107,7 @@ _CLAIMS_PAGE = msgspec.json.Decoder(_Page[PersistentVolumeClaim])
 _VOLUMES_PAGE = msgspec.json.Decoder(_Page[PersistentVolume])
 _CLASSES_PAGE = msgspec.json.Decoder(_Page[StorageClass])
 _ATTACHMENTS_PAGE = msgspec.json.Decoder(_Page[VolumeAttachment])
+_BUDGETS_PAGE = msgspec.json.Decoder(_Page[PodDisruptionBudget])
 _CSI_NODES_PAGE = msgspec.json.Decoder(_Page[CSINode])
 _NAMESPACES_PAGE = msgspec.json.Decoder(_Page[Namespace])
 _SERVICES_PAGE = msgspec.json.Decoder(_Page[Service])
@@ -234,6 +237,10 @@ class KubernetesClient:
         if any(has_claims(pod) for pod in staying):
             claims, _ = self._list(_CLAIMS_PAGE, "/api/v1/persistentvolumeclaims", "")
         return attached(attachments, node, staying, claims)
+
+    def disruption_budgets(self) -> tuple[PodDisruptionBudget, ...]:
+        """All PodDisruptionBudgets, sorted by namespace and name."""
+        return self._list(_BUDGETS_PAGE, "/apis/policy/v1/poddisruptionbudgets", "")[0]
 
     def publish(self, event: Event) -> None:
         """Write an event; one that said the same before stays as it is."""

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from shiplap.errors import ObjectConflict
+from shiplap.kubernetes.disruption_budgets import PodDisruptionBudget
 from shiplap.kubernetes.objects import DaemonSet, Event, Node, ObjectMeta, Pod, Taint
 from shiplap.kubernetes.volumes import (
     CSINode,
@@ -57,6 +58,7 @@ Typed = TypeVar(
     | StorageClass
     | CSINode
     | VolumeAttachment
+    | PodDisruptionBudget
     | Namespace
     | Service
     | ReplicaSet
@@ -182,6 +184,11 @@ class TwinCluster:
         with self._faults.effect("cluster.attached_volumes"):
             attachments = self._list("volumeattachments", VolumeAttachment)
             return attached(attachments, node, staying, self._list("persistentvolumeclaims", PersistentVolumeClaim))
+
+    def disruption_budgets(self) -> tuple[PodDisruptionBudget, ...]:
+        """All PodDisruptionBudgets, sorted by namespace and name."""
+        with self._faults.effect("cluster.disruption_budgets"):
+            return self._list("poddisruptionbudgets", PodDisruptionBudget)
 
     def publish(self, event: Event) -> None:
         """Write an event; one that said the same before stays as it is."""
