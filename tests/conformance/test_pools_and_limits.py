@@ -100,7 +100,7 @@ def test_a_pod_that_only_a_lighter_pool_can_take_does_not_draw_the_others_there(
 
 
 def test_pools_that_take_no_part() -> None:
-    deleting, static, dynamic = pool("gone", deleting=True), pool("static", replicas=3), pool("dynamic")
+    deleting, static, dynamic = pool("gone", deleting=True), pool("static", replicas=0), pool("dynamic")
     assert given(pod(), pools=[deleting, static, dynamic]).claim.node_pool == "dynamic"
     record = given(pod(), pools=[deleting, static]).left("pod")
     assert record.message.startswith("no dynamic nodepools found")

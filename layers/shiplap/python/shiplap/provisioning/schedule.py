@@ -26,6 +26,7 @@ from shiplap.provisioning.resume import orphans, resume
 from shiplap.provisioning.settle import Attempt, name_instances
 from shiplap.provisioning.snapshot import Glance, Sight, Supply, glance_at, sight_of, supply_of
 from shiplap.provisioning.world import World
+from shiplap.scheduling.lanes import wants_nodes_anyway
 from shiplap.scheduling.plan import Plan, PlannedClaim, Unschedulable
 from shiplap.scheduling.planner import plan
 from shiplap.settings import ClusterSettings
@@ -119,7 +120,7 @@ class _Run:
         """Finish what was begun, else plan; whether nothing is left for another round."""
         waiting = orphans(glance.state.claims, self._attempt.owner, self._world.clock.now())
         waiting = [claims for claims in waiting if not self._pending.issuperset(claim.name for claim in claims)]
-        if not waiting and not glance.has_pending_pods:
+        if not waiting and not glance.has_pending_pods and not wants_nodes_anyway(self._settings.manifests):
             return True
         if self._supply is None:
             self._supply = supply_of(self._settings, self._world)
@@ -163,7 +164,7 @@ class _Run:
         # A round that got nothing shows how little there is to get: the next one asks for half as much.
         fruitless = len(self._launched) == before and not all(finished)
         self._most = max(len(committed) // 2, 1) if fruitless else sys.maxsize
-        return all(finished) and len(committed) == len(planned)
+        return all(finished) and len(committed) == len(planned) and not decision.unsettled
 
     def _affordable(self, planned: Sequence[NodeClaim], sight: Sight) -> list[Sequence[NodeClaim]]:
         """The claims of a plan that may be launched now, by launch. The others are planned again in the next round."""

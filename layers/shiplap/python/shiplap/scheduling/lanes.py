@@ -9,7 +9,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from shiplap.api.tiers import Tier, expand
-from shiplap.api.types import NodePool
+from shiplap.api.types import Manifests, NodePool
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.requirements import Requirement, Requirements
 from shiplap.scheduling.daemons import Daemon, DaemonLoad, load_of
@@ -89,6 +89,11 @@ def usable(pools: Iterable[NodePool]) -> list[NodePool]:
     """
     dynamic = [pool for pool in pools if pool.spec.replicas is None and not pool.metadata.deletion_timestamp]
     return sorted(dynamic, key=lambda pool: (pool.spec.weight, pool.metadata.name), reverse=True)
+
+
+def wants_nodes_anyway(manifests: Manifests) -> bool:
+    """Whether there may be nodes to launch although no pod waits for one."""
+    return any(pool.spec.replicas is not None for pool in manifests.node_pools)
 
 
 def lanes_of(

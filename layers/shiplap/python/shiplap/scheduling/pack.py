@@ -30,7 +30,8 @@ class Packing(msgspec.Struct, frozen=True):
     """The outcome: claims with their loads [claims, resources], filled nodes, and pods that fit nowhere by class.
 
     `openings` still knows what is left of limits and estimates, `wants` how it numbers constraints, and `ledger` which
-    pods are counted where.
+    pods are counted where. `waits`: some pods are left because this packing gave away the last instances of their
+    reservations, and would be placed elsewhere once its claims are there.
     """
 
     claims: list[OpenClaim]
@@ -40,6 +41,7 @@ class Packing(msgspec.Struct, frozen=True):
     openings: Openings
     wants: Wants
     ledger: Ledger
+    waits: bool = False
 
 
 class Packer:
@@ -57,6 +59,7 @@ class Packer:
     ) -> None:
         """With `strictly_reserved` pods wait for a reservation whose last instances this plan takes."""
         self._strictly_reserved = strictly_reserved
+        self._waits = False
         self.nodes = nodes.copy()
         self.axis = axis
         self.open = OpenClaims(len(axis))
@@ -83,7 +86,16 @@ class Packer:
             waiting = [(item, left) for item, pods in waiting if (left := self._place(item, pods))]
         self.openings.reservations.settle()
         unplaced = {item.index: left for item, left in waiting}
-        return Packing(self.open.claims, self.open.used, self.nodes, unplaced, self.openings, self._wants, self._ledger)
+        return Packing(
+            self.open.claims,
+            self.open.used,
+            self.nodes,
+            unplaced,
+            self.openings,
+            self._wants,
+            self._ledger,
+            self._waits,
+        )
 
     def _in_bulk(self, waiting: list[tuple[PodClass, list[Pod]]]) -> list[tuple[PodClass, list[Pod]]]:
         if self.nodes.rooms:
@@ -211,6 +223,7 @@ class Packer:
             if isinstance(entry, Kind):
                 skipped.append(Refusal(lane, entry, want, budget.left.copy()))
                 if entry is Kind.RESERVED and self._strictly_reserved:
+                    self._waits = True
                     break
                 place += 1
                 continue

@@ -69,13 +69,30 @@ class Unschedulable(_Part, frozen=True):
     nearest: NearestMiss | None = None
 
 
+class StaticPool(_Part, frozen=True):
+    """A NodePool with `replicas`: how many nodes and claims it has, how many are missing after this plan and why.
+
+    `surplus` names nodes, or claims without one, that are too many, the first to be removed first.
+    """
+
+    node_pool: str
+    replicas: int
+    present: int
+    missing: int = 0
+    reason: str = ""
+    surplus: tuple[str, ...] = ()
+
+
 class PlanStats(_Part, frozen=True):
     pods: int = 0
     classes: int = 0
 
 
 class Plan(_Part, frozen=True):
-    """`ignored` are pods left alone, with the reason. Everything is sorted; equal snapshots give equal plans."""
+    """`ignored` are pods left alone, with the reason. Everything is sorted; equal snapshots give equal plans.
+
+    `unsettled`: pods are left out that another decision would place as soon as the claims of this one are there.
+    """
 
     node_claims: tuple[PlannedClaim, ...] = ()
     existing_nodes: tuple[Placement, ...] = ()
@@ -83,3 +100,5 @@ class Plan(_Part, frozen=True):
     ignored: tuple[Unschedulable, ...] = ()
     hourly: float = 0.0
     stats: PlanStats = PlanStats()
+    static_pools: tuple[StaticPool, ...] = ()
+    unsettled: bool = False

@@ -74,6 +74,10 @@ def _write(snapshot: Snapshot, world: World, packing: Packing) -> Plan:
         else:
             message = explainer.truncated(claim, snapshot.settings.max_instance_types)
             unschedulable += [Unschedulable(reference(pod), message) for _, pods in claim.pods for pod in pods]
+    if world.static is not None:
+        for claim, used in zip(world.static.claims, world.static.used, strict=True):
+            written = writer.write(claim, used, ("static pool",))
+            planned += [written] if written is not None else []
     ignored = [Unschedulable(reference(pod), reason) for pod, reason in world.pods.ignored]
     for item in world.classes:
         if item.keeps_off:
@@ -98,4 +102,6 @@ def _write(snapshot: Snapshot, world: World, packing: Packing) -> Plan:
         ignored=tuple(sorted(ignored, key=lambda entry: entry.pod)),
         hourly=round(sum((claim.launch.price for claim in planned), 0.0), 6),
         stats=PlanStats(sum(len(item.members) for item in world.classes), len(world.classes)),
+        static_pools=world.static.pools if world.static is not None else (),
+        unsettled=packing.waits and bool(unschedulable),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -29,6 +30,9 @@ from shiplap.scheduling.storage import Storage, UnusableVolume
 from shiplap.scheduling.topology import Terms, keeps_away
 from shiplap.scheduling.volumes import VolumeNeeds
 
+if TYPE_CHECKING:
+    from shiplap.scheduling.static import StaticPlan
+
 
 class World(msgspec.Struct, frozen=True, eq=False):
     """Everything a packing needs, none of it changed by one. `taken` are claim names that exist."""
@@ -40,6 +44,7 @@ class World(msgspec.Struct, frozen=True, eq=False):
     pods: pods.Sorted
     ground: Ground
     taken: frozenset[str]
+    static: StaticPlan | None = None
 
 
 def compile_world(snapshot: Snapshot) -> World:
@@ -68,7 +73,12 @@ def compile_world(snapshot: Snapshot) -> World:
     tables = {name: catalogue.table for name, catalogue in catalogues.items()}
     staying = [node for node in view.nodes if node.metadata.name not in gone]
     budgets = budgets_of(pools, axis, tables, staying, paired, waiting)
-    units = units_left(tables.values(), waiting, snapshot.now)
+    static, units = None, units_left(tables.values(), waiting, snapshot.now)
+    if any(pool.spec.replicas is not None for pool in snapshot.manifests.node_pools):
+        from shiplap.scheduling.static import Present, plan_static  # noqa: PLC0415 - few installs have static pools
+
+        static = plan_static(snapshot, daemons, Present(view.nodes, gone, paired, waiting, sorted_pods.bound))
+        units |= static.units
     lanes = lanes_of(pools, catalogues, daemons, budgets, units)
     rooms = rooms_of(view.nodes, paired, waiting, _on_nodes(sorted_pods), snapshot.now, lanes)
     if storage is not None:
@@ -85,6 +95,7 @@ def compile_world(snapshot: Snapshot) -> World:
         else NO_GROUND,
         frozenset(claim.name for claim in snapshot.claims)
         | {node.metadata.labels.get(labels.NODE_CLAIM, "") for node in view.nodes},
+        static,
     )
 
 
