@@ -25,6 +25,9 @@ from shiplap.provisioning.world import World
 
 _LOG = logging.getLogger(__name__)
 
+MOST_TIMERS = 10
+"""Timers set for one launch. For more, whoever does not join is left to the sweep, which looks every minute."""
+
 MOST_NAMES = 25
 """Instances given their claim's name at once: each is a request of its own, and EC2 takes few of them per second."""
 
@@ -81,7 +84,7 @@ def settle(
         _LOG.info("launched", extra={**facts(claim), "instance_type": claim.instance_type, "zone": claim.zone})
     if launched:
         world.tell(*(events.of_claim(events.LAUNCHED, claim, now) for claim in launched))
-    for claim in launched:
+    for claim in launched if len(launched) <= MOST_TIMERS else ():
         world.remind(claim.cluster, claim.name, "join", attempt.join_timeout_s)
     if failure:
         _mourn(others, types, world)
