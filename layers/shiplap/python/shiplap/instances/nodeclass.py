@@ -1,4 +1,7 @@
-"""An EC2NodeClass with its selectors answered: the AMIs, subnets and security groups that exist right now."""
+"""An EC2NodeClass with its selectors answered: the AMIs, subnets and security groups that exist right now.
+
+On the wire the parts are called as in the status of Karpenter's EC2NodeClass.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,8 @@ EXPIRING_S = 40 * 60
 class Subnet(msgspec.Struct, frozen=True):
     id: str
     zone: str
-    zone_id: str = ""
-    free_ips: int = 0
+    zone_id: str = msgspec.field(default="", name="zoneID")
+    free_ips: int = msgspec.field(default=0, name="freeIPs")
 
 
 class SecurityGroup(msgspec.Struct, frozen=True):
@@ -38,14 +41,14 @@ class CapacityReservation(msgspec.Struct, frozen=True, omit_defaults=True):
     """
 
     id: str
-    instance_type: str
-    zone: str
-    owner: str = ""
-    match_criteria: str = "open"
-    type: str = "default"
+    instance_type: str = msgspec.field(name="instanceType")
+    zone: str = msgspec.field(name="availabilityZone")
+    owner: str = msgspec.field(default="", name="ownerID")
+    match_criteria: str = msgspec.field(default="open", name="instanceMatchCriteria")
+    type: str = msgspec.field(default="default", name="reservationType")
     interruptible: bool = False
     available: int = 0
-    ends_at: float = 0.0
+    ends_at: float = msgspec.field(default=0.0, name="endTime")
 
     def is_expiring(self, now: float) -> bool:
         """Whether it is a block about to end. An ordinary reservation may end at any time: its instances stay."""

@@ -78,7 +78,7 @@ class AwsEmulator:
         self.state = folder / f"run-{os.getpid()}-{self.port}"
         self.phases: dict[str, float] = {}
         self._running = ExitStack()
-        self._cdk = Cdk(self.state, self._credentials(), region, ACCOUNT)
+        self._cdk = Cdk(self.state, self.environment(), region, ACCOUNT)
         self._bootstrap: Process | None = None
 
     @property
@@ -160,8 +160,8 @@ class AwsEmulator:
     ) -> None:
         self.stop(keep_logs=kind is not None and issubclass(kind, Exception))
 
-    def _credentials(self) -> dict[str, str]:
-        """An access key of twelve digits chooses MiniStack's account."""
+    def environment(self) -> dict[str, str]:
+        """What points AWS clients at this account; an access key of twelve digits chooses it."""
         return {
             "AWS_ENDPOINT_URL": self.url,
             "AWS_REGION": self.region,
@@ -174,7 +174,7 @@ class AwsEmulator:
     def _server_environment(self) -> dict[str, str]:
         """What MiniStack, and so every function, sees: nothing of this process but where programs and home are."""
         kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "SYSTEMROOT") if name in os.environ}
-        credentials = self._credentials()
+        credentials = self.environment()
         # Functions get MiniStack's address from MiniStack.
         del credentials["AWS_ENDPOINT_URL"]
         return (

@@ -35,6 +35,7 @@ from shiplap.local.kube.http_server import KubeHttpServer
 from shiplap.local.kube.machines import CatalogHardware, Machine
 from shiplap.local.kube.simulation import Runner, SimulatedCluster
 from shiplap.local.observation import ClusterObservation, Observation
+from shiplap.local.running import announce
 from shiplap.local.scenario import Cluster, Outage, Scenario, Truth
 from shiplap.ports import Instance
 from shiplap.twins.kube.server import ApiServer
@@ -161,6 +162,7 @@ class LocalStage:
         self._state = DynamoState(aws.client("dynamodb"), self._deployed.state_table)
         self._capacity = DynamoCapacity(aws.client("dynamodb"), self._deployed.capacity_table)
         self._sqs = aws.client("sqs")
+        announce(aws.state, aws.environment(), self._deployed.bucket)
         self._tell("reading what EC2 sells")
         functions = aws.client("lambda")
         _invoke(functions, self._deployed.functions["catalog"], {})

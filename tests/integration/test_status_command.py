@@ -1,0 +1,206 @@
+"""`shiplap status` on a bucket, found by its name, its stack or a running `shiplap dev`."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from shiplap.aws import session
+from shiplap.aws.bucket import BucketCatalog, BucketStatus
+from shiplap.cli import status as command
+from shiplap.cli.main import run
+from shiplap.errors import InvalidInput
+from shiplap.instances.catalog import Catalog
+from shiplap.instances.conditions import conditions, unknown
+from shiplap.instances.nodeclass import Problem, Subnet
+from shiplap.instances.status import ClusterStatus, InstallStatus, NodeClassStatus, PoolStatus
+from shiplap.local import running
+from tests.integration.contracts.in_process_aws import aws_in_process
+
+NOW = 1_700_000_000.0
+BUCKET = "install"
+READY = NodeClassStatus(
+    "default", "0" * 12, conditions(()), "AL2023", subnets=(Subnet("subnet-1", "a", "id-a", 7),), instance_types=12
+)
+BROKEN = NodeClassStatus(
+    "gpu",
+    "1" * 12,
+    conditions((Problem("SubnetsReady", "SubnetsNotFound", "subnetSelectorTerms match no subnet"),)),
+    warnings=("ami-1 is deprecated",),
+)
+UNKNOWN = NodeClassStatus("odd", "2" * 12, unknown("RequestLimitExceeded", "slow down"))
+POOLS = (PoolStatus("a", "default", "True", 10), PoolStatus("b", "gpu", "False", 0, "no subnet"))
+
+
+def cluster(name: str, *classes: NodeClassStatus) -> ClusterStatus:
+    return ClusterStatus(name, "eu-west-1", NOW - 240, classes, POOLS)
+
+
+class Install:
+    """A bucket with what was stored in it, and the command's output."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self.s3 = session.client("s3")
+        self.s3.create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
+        self._capsys = capsys
+
+    def holds(self, *clusters: ClusterStatus, catalogue: bool = True) -> None:
+        BucketStatus(self.s3, BUCKET).save(InstallStatus(clusters))
+        if catalogue:
+            found = Catalog(
+                region="eu-west-1", types=(), refreshed_at=NOW - 3600, version="v1", on_demand_at=NOW - 90_000
+            )
+            BucketCatalog(self.s3, BUCKET, "eu-west-1").save(found)
+
+    def says(self, *arguments: str, code: int = 0) -> str:
+        assert run(["status", *arguments]) == code
+        printed = self._capsys.readouterr()
+        assert (printed.err == "") == (code != 2)
+        return printed.err if code == 2 else printed.out
+
+    def document(self, *arguments: str, code: int = 0) -> dict[str, Any]:
+        return dict(json.loads(self.says("--bucket", BUCKET, "-o", "json", *arguments, code=code)))
+
+
+@pytest.fixture
+def install(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
+    monkeypatch.setattr(command.time, "time", lambda: NOW)
+    monkeypatch.delenv("SHIPLAP_BUCKET", raising=False)
+    with aws_in_process():
+        yield Install(capsys)
+
+
+def test_the_format(install: Install) -> None:
+    install.holds(cluster("blue", READY, BROKEN))
+    document = install.document(code=1)
+    assert document["catalogues"] == [
+        {
+            "region": "eu-west-1",
+            "version": "v1",
+            "instanceTypes": 0,
+            "refreshedAt": "2023-11-14T21:13:20Z",
+            "ageSeconds": 3600,
+            "onDemandPricesAt": "2023-11-13T21:13:20Z",
+            "spotPricesAt": "",
+            "problem": "",
+        }
+    ]
+    (blue,) = document["clusters"]
+    assert (blue["cluster"], blue["region"], blue["checkedAt"], blue["ageSeconds"]) == (
+        "blue",
+        "eu-west-1",
+        "2023-11-14T22:09:20Z",
+        240,
+    )
+    default, gpu = blue["nodeClasses"]
+    assert default["subnets"] == [{"id": "subnet-1", "zone": "a", "zoneID": "id-a", "freeIPs": 7}]
+    assert default["instanceTypes"] == 12
+    assert gpu["conditions"][-1] == {
+        "type": "Ready",
+        "status": "False",
+        "reason": "SubnetsNotFound",
+        "message": "subnetSelectorTerms match no subnet",
+    }
+    assert blue["pools"][1] == {"name": "b", "nodeClass": "gpu", "ready": "False", "reason": "no subnet"}
+
+
+def test_the_exit_code_says_whether_all_is_ready(install: Install) -> None:
+    install.holds(cluster("blue", READY))
+    install.document()
+    install.holds(cluster("blue", UNKNOWN))
+    install.document(code=1)
+
+
+def test_before_the_first_inspection(install: Install) -> None:
+    assert "Nothing is known yet" in install.says("--bucket", BUCKET, code=1)
+    assert install.document(code=1) == {"clusters": [], "catalogues": []}
+
+
+def test_people_see_reasons_warnings_and_ages(install: Install) -> None:
+    install.holds(cluster("blue", READY, BROKEN, UNKNOWN))
+    text = install.says("--bucket", BUCKET, code=1)
+    assert "Cluster blue (eu-west-1), looked at 4 min ago" in text
+    assert "SubnetsReady: SubnetsNotFound: subnetSelectorTerms match no" in text
+    assert "warning: ami-1 is deprecated" in text
+    assert "RequestLimitExceeded: slow down" in text
+    assert "DependenciesNotReady" not in text
+    assert "never: estimated" in text
+    assert "2023-11-13T21:13:20Z" in text
+
+
+def test_one_cluster(install: Install) -> None:
+    install.holds(cluster("blue", READY), cluster("green", BROKEN))
+    assert [item["cluster"] for item in install.document("--cluster", "blue")["clusters"]] == ["blue"]
+    assert "known are blue, green" in install.says("--bucket", BUCKET, "--cluster", "red", code=2)
+
+
+def test_a_catalogue_that_is_missing_or_old(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+    install.holds(cluster("blue", READY), catalogue=False)
+    assert "does not exist yet" in install.document()["catalogues"][0]["problem"]
+    install.holds(cluster("blue", READY))
+    monkeypatch.setattr(command.time, "time", lambda: NOW + 86400)
+    assert "not refreshed lately" in install.says("--bucket", BUCKET)
+
+
+def test_the_bucket_is_an_output_of_the_stack(install: Install) -> None:
+    install.holds(cluster("blue", READY))
+    template = {
+        "Resources": {"Topic": {"Type": "AWS::SNS::Topic"}},
+        "Outputs": {"Bucket": {"Value": BUCKET}, "Other": {"Value": "x"}},
+    }
+    formation = session.client("cloudformation")
+    formation.create_stack(StackName="Shiplap", TemplateBody=json.dumps(template))
+    formation.create_stack(StackName="Other", TemplateBody=json.dumps({"Resources": template["Resources"]}))
+    assert "blue" in install.says()
+    assert "has no output Bucket" in install.says("--stack", "Other", code=2)
+    assert "there is no stack 'None'" in install.says("--stack", "None", code=2)
+
+
+def test_a_bucket_that_is_not_there(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["status", "--bucket", "missing"]) == 1
+    assert "s3://missing/status/clusters.json" in capsys.readouterr().err
+
+
+Announce = Callable[[str, int], Path]
+
+
+@pytest.fixture
+def announce(tmp_path: Path) -> Announce:
+    def announced(name: str, process: int) -> Path:
+        folder = tmp_path / name
+        folder.mkdir()
+        running.announce(folder, {"AWS_REGION": "eu-west-1"}, f"bucket-of-{name}")
+        note = msgspec.json.decode((folder / "running.json").read_bytes())
+        (folder / "running.json").write_bytes(msgspec.json.encode(note | {"process": process}))
+        return tmp_path
+
+    return announced
+
+
+def test_a_running_dev_is_found_by_the_note_it_leaves(announce: Announce) -> None:
+    announce("run-1", 2**22 + 1)  # above Linux's largest process id
+    folder = announce("run-2", os.getpid())
+    found = running.find(folder)
+    assert (found.bucket, found.environment) == ("bucket-of-run-2", {"AWS_REGION": "eu-west-1"})
+
+
+def test_no_dev_runs(tmp_path: Path, announce: Announce) -> None:
+    with pytest.raises(InvalidInput, match="no `shiplap dev` runs"):
+        running.find(tmp_path)
+    with pytest.raises(InvalidInput):
+        running.find(announce("run-1", 2**22 + 1))
+
+
+def test_dev_is_asked_instead_of_an_account(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+    install.holds(cluster("blue", READY))
+    note = running.Running(1, {"AWS_EC2_METADATA_DISABLED": "true"}, BUCKET)
+    monkeypatch.setattr(running, "find", lambda: note)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "")
+    assert "blue" in install.says("--dev")
+    assert os.environ["AWS_EC2_METADATA_DISABLED"] == "true"
