@@ -113,7 +113,12 @@ class _Rules:
             self.holds[item, nodes] = True
 
 
-class FirstFit:
+def first_fit(parcel: Parcel) -> Filling:
+    """Nodes for a parcel; items that no row can hold, and pods beyond what rules leave, stay out."""
+    return _FirstFit(parcel).run()
+
+
+class _FirstFit:
     """Fills one parcel, item after item; those of equal size stand next to each other."""
 
     def __init__(self, parcel: Parcel) -> None:
@@ -127,7 +132,6 @@ class FirstFit:
         self._entries: list[tuple[Ints, int, Ints]] = []
 
     def run(self) -> Filling:
-        """The nodes; items that no new node can hold, and pods beyond what rules leave, stay out."""
         room: Ints = np.zeros(0, np.int64)
         known: tuple[bytes, int] | None = None
         for item in range(len(self._parcel.counts)):

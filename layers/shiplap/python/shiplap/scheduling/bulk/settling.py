@@ -42,6 +42,14 @@ class Settler:
         self._given = [0] * len(waiting)
         self._on_claim: dict[int, list[int]] = {}
 
+    def given(self, place: int) -> int:
+        """How many pods of a class have a place already: the first ones."""
+        return self._given[place]
+
+    def leave(self, place: int, number: int) -> None:
+        """Reckon with pods of a class, the next ones, that got a place elsewhere."""
+        self._given[place] += number
+
     def top_up(self, lot: Lot, stock: Stock) -> Parcel:
         """Put pods into room that claims of other lanes pay for anyway; returns what is left of the parcel.
 

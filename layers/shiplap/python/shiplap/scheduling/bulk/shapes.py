@@ -46,10 +46,10 @@ class Shape(msgspec.Struct, eq=False):
         """The terms that count these pods."""
         return self.want.item.selected
 
-    @property
-    def binds(self) -> bool:
-        """Whether a domain of `key` may be closed to these pods."""
-        return bool(self.spreads or self.affinity or self.anti)
+    def binds(self, terms: Terms) -> bool:
+        """Whether a domain of `key` may be closed to these pods; otherwise they are merely counted there."""
+        avoided = (term for term in self.selected & terms.anti if terms.all[term].key != HOSTNAME)
+        return bool(self.spreads or self.affinity or self.anti or next(avoided, None) is not None)
 
 
 def shapes_of(waiting: Waiting, wants: Wants, terms: Terms) -> list[Shape]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
+from typing import Protocol
 
 import msgspec
 import numpy as np
@@ -10,7 +12,7 @@ import numpy as np
 from shiplap.kubernetes.objects import Pod
 from shiplap.kubernetes.requirements import Requirement
 from shiplap.scheduling.bulk.allotment import Allotment, Unit, dealt, fits_all
-from shiplap.scheduling.bulk.first_fit import FirstFit
+from shiplap.scheduling.bulk.first_fit import first_fit
 from shiplap.scheduling.bulk.lots import Lot, Part, Stock, lot_of
 from shiplap.scheduling.bulk.settling import Settler
 from shiplap.scheduling.bulk.shapes import Shape, Waiting, shapes_of
@@ -20,14 +22,29 @@ from shiplap.scheduling.lanes import Lane
 from shiplap.scheduling.ledger import Ledger
 from shiplap.scheduling.open_claims import Kind, Refusal, Want
 from shiplap.scheduling.openings import Openings, estimates
-from shiplap.scheduling.resources import Axis, Ints
+from shiplap.scheduling.parcels import Filling
+from shiplap.scheduling.resources import Axis, Bools, Ints
+from shiplap.scheduling.search.effort import Effort
 from shiplap.scheduling.wants import Wants
+
+
+class Existing(Protocol):
+    """Nodes that exist and claims in flight."""
+
+    def might_take(self, want: Want, least: Ints) -> bool:
+        """Whether some of it suits that has room for `least` [resources]."""
+
+    def fill(self, want: Want, pods: list[Pod], inside: Bools | None) -> int:
+        """Put pods there, `inside` [rooms] if given; returns how many of them, the first ones."""
 
 
 class Bulk:
     """Places what it can of the waiting pods on new nodes; one use."""
 
-    def __init__(self, axis: Axis, openings: Openings, wants: Wants, ledger: Ledger) -> None:
+    def __init__(
+        self, axis: Axis, openings: Openings, wants: Wants, ledger: Ledger, effort: Effort, existing: Existing | None
+    ) -> None:
+        """`effort` is what may be spent on cheaper nodes than first-fit-decreasing finds."""
         self._axis = axis
         self._openings = openings
         self._wants = wants
@@ -35,6 +52,9 @@ class Bulk:
         self._starts: dict[tuple[int, int], Group | Kind] = {}
         self._domains: dict[tuple[int, int, str], dict[str, Group]] = {}
         self._refusals: dict[int, tuple[Refusal, ...]] = {}
+        self._effort = effort
+        self._existing = existing
+        self._unfilled = 0
         self._waiting: Waiting = ()
         self._sizes: Ints = np.zeros((0, len(axis)), np.int64)
         self._counts: Ints = np.zeros(0, np.int64)
@@ -44,19 +64,85 @@ class Bulk:
         self._waiting = waiting
         self._sizes = self._axis.matrix([item.requests for item, _ in waiting])
         self._counts = np.array([len(pods) for _, pods in waiting], np.int64)
-        units = [unit for shape in shapes_of(waiting, self._wants, self._ledger.terms) for unit in self._units(shape)]
-        settled = self._settled(units)
         settler = Settler(self._openings, self._ledger, waiting)
+        shapes = shapes_of(waiting, self._wants, self._ledger.terms)
+        if self._existing is not None:
+            shapes = self._fill_anywhere(self._existing, shapes, settler)
+        units = self._settled([unit for shape in shapes for unit in self._units(shape)])
+        if self._existing is not None:
+            self._fill_domains(self._existing, units, settler)
         # Fallback lanes first, so that what their nodes leave over can be used by pods that may go anywhere.
-        for lot in reversed(self._lots(settled)):
-            stock = Stock(lot)
-            parcel = settler.top_up(lot, stock)
-            settler.settle(lot, stock, FirstFit(parcel).run())
+        lots = self._lots(units)
+        self._unfilled = sum(int(lot.counts.sum()) for lot in lots)
+        for _, some in groupby(reversed(lots), lambda lot: lot.lane.index):
+            self._fill(list(some), settler)
         return settler.finish()
+
+    def _fill_anywhere(self, existing: Existing, shapes: Sequence[Shape], settler: Settler) -> list[Shape]:
+        """Let pods into what exists whose domain is open; returns the shapes that may go on."""
+        going = []
+        free: list[tuple[int, Shape]] = []
+        for shape in shapes:
+            if not shape.binds(self._ledger.terms):
+                free += [(place, shape) for place in shape.places]
+            elif (not shape.spreads or shape.affinity or shape.anti) and existing.might_take(
+                shape.want, self._sizes[shape.places].min(axis=0)
+            ):
+                continue  # where followers start, and who keeps away from whom, depends on where there is room
+            going.append(shape)
+        for place, shape in sorted(free, key=lambda pair: pair[0]):
+            item, pods = self._waiting[place]
+            own = msgspec.structs.replace(shape.want, item=item, requests=self._sizes[place])
+            self._leave(place, existing.fill(own, pods, None), settler)
+        return going
+
+    def _fill_domains(self, existing: Existing, units: Sequence[Unit], settler: Settler) -> None:
+        """Let pods into what exists in the domain they were allotted to."""
+        rooms = self._ledger.ground.rooms
+        for unit in units:
+            if not unit.shape.binds(self._ledger.terms):
+                continue
+            codes = self._ledger.place_codes(unit.key)[:rooms]
+            for share, value in zip(
+                dealt([list(unit.quotas.values())], [unit.counts])[0].T, list(unit.quotas), strict=True
+            ):
+                inside = codes == self._ledger.code(unit.key, value)
+                if not inside.any():
+                    continue
+                for at in np.flatnonzero(share).tolist():
+                    place = int(unit.places[at])
+                    item, pods = self._waiting[place]
+                    own = msgspec.structs.replace(unit.shape.want, item=item, requests=self._sizes[place])
+                    start = settler.given(place)
+                    number = existing.fill(own, pods[start : start + int(share[at])], inside)
+                    self._leave(place, number, settler)
+                    unit.counts[at] -= number
+                    unit.quotas[value] -= number
+
+    def _leave(self, place: int, number: int, settler: Settler) -> None:
+        """Some pods of a class have got a place."""
+        self._counts[place] -= number
+        settler.leave(place, number)
+
+    def _fill(self, lots: Sequence[Lot], settler: Settler) -> None:
+        """Fill the lots of one lane and settle them."""
+        stocks = [Stock(lot) for lot in lots]
+        parcels = [settler.top_up(lot, stock) for lot, stock in zip(lots, stocks, strict=True)]
+        fillings: Sequence[Filling] = [first_fit(parcel) for parcel in parcels]
+        if not self._effort.spent:
+            from shiplap.scheduling.search.improve import improve  # noqa: PLC0415 - most of it runs only with a budget
+
+            part = self._effort.share(sum(int(lot.counts.sum()) for lot in lots) / max(self._unfilled, 1))
+            fillings = improve(parcels, fillings, part)
+            self._effort.give_back(part)
+        self._unfilled -= sum(int(lot.counts.sum()) for lot in lots)
+        for lot, stock, filling in zip(lots, stocks, fillings, strict=True):
+            settler.settle(lot, stock, filling)
 
     def _units(self, shape: Shape) -> list[Unit]:
         """The classes of a shape by the first lane that holds them, as far as that is certain."""
         places = np.array(shape.places, np.int64)
+        places = places[self._counts[places] > 0]
         taken: list[tuple[Lane, Ints]] = []
         for lane in self._openings.lanes:
             if not len(places):
@@ -158,6 +244,8 @@ class Bulk:
                 if want is None or isinstance(start, Kind):
                     continue
                 some = np.flatnonzero(share[:, column])
+                if not len(some):
+                    continue
                 part = Part(unit.shape, want, start, unit.places[some], share[some, column])
                 lots[number[unit.lane.index, unit.key, value]].append(part)
         return [lot_of(parts, self._sizes, self._openings, self._refusals) for parts in lots if parts]
