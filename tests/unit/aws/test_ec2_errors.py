@@ -26,6 +26,14 @@ def refusal(code: str, message: str = "", status: int = 400) -> ClientError:
         ("MaxSpotInstanceCountExceeded", "quota"),
         ("MaxFleetCountExceeded", "quota"),
         ("AuthFailure.ServiceLinkedRoleCreationNotPermitted", "quota"),
+        ("OptInRequired", "quota"),
+        ("NetworkInterfaceLimitExceeded", "quota"),
+        ("PendingVerification", "quota"),
+        ("InvalidKMSKey.InvalidState", "configuration"),
+        ("InvalidCapacityReservationId.NotFound", "configuration"),
+        ("InvalidSecurityGroupID.NotFound", "configuration"),
+        ("ReservationCapacityExceeded", "capacity"),
+        ("EC2ThrottledException", "throttled"),
         ("InvalidAMIID.NotFound", "configuration"),
         ("InvalidUserData.Malformed", "configuration"),
         ("UnauthorizedOperation", "configuration"),
@@ -80,7 +88,7 @@ def test_launches_tell_bad_manifests_from_other_refusals() -> None:
     with pytest.raises(NodeClassNotReady), launch_errors("launch"):
         raise refusal("InvalidParameterValue", "hop limit")
     with pytest.raises(AwsError) as raised, launch_errors("launch"):
-        raise refusal("OptInRequired")
+        raise refusal("SomethingNew")
     assert not isinstance(raised.value, NodeClassNotReady)
     with pytest.raises(AwsError), aws_errors("describe"):
         raise refusal("InvalidParameterValue")
