@@ -6,13 +6,14 @@ that can hold the pod. Counts are closed-form per node and claim, so the cost do
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 import numpy as np
 
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Pod
+from shiplap.scheduling.bulk.shapes import Waiting
 from shiplap.scheduling.bulk.stage import Bulk
 from shiplap.scheduling.classes import PodClass, ports_collide
 from shiplap.scheduling.domains import Bounds, Choice, Domains
@@ -23,6 +24,7 @@ from shiplap.scheduling.nodes import NodeTable
 from shiplap.scheduling.open_claims import Kind, OpenClaim, OpenClaims, Refusal, Want
 from shiplap.scheduling.openings import Openings, estimates
 from shiplap.scheduling.resources import Axis, Bools, Ints
+from shiplap.scheduling.search.effort import Effort
 from shiplap.scheduling.wants import Wants
 
 
@@ -69,16 +71,16 @@ class Packer:
         self._ledger = Ledger(ground, self.open)
         self._domains = Domains(self._ledger, self.openings, self._wants)
 
-    def run(self, classes: Iterable[PodClass], *, bulk: bool = False) -> Packing:
+    def run(self, classes: Iterable[PodClass], *, bulk: Effort | None = None) -> Packing:
         """Place the members of each class, in this order; pods promised a claim in flight come first.
 
-        With `bulk`, what the bulk stage understands is placed by it beforehand.
+        With `bulk`, what the bulk stage understands is placed by it beforehand, spending that effort on cheaper nodes.
         """
         classes = list(classes)
         kept = self._keep_promises(classes)
-        waiting = [(item, [pod for pod in item.members if id(pod) not in kept]) for item in classes]
-        if bulk:
-            waiting = self._in_bulk(waiting)
+        waiting: Waiting = [(item, [pod for pod in item.members if id(pod) not in kept]) for item in classes]
+        if bulk is not None:
+            waiting = self._in_bulk(waiting, bulk)
         before = -1
         while waiting and (number := sum(len(pods) for _, pods in waiting)) != before:
             # Claims that were filled further may need less of a limit, so that another round can place more.
@@ -97,10 +99,9 @@ class Packer:
             self._waits,
         )
 
-    def _in_bulk(self, waiting: list[tuple[PodClass, list[Pod]]]) -> list[tuple[PodClass, list[Pod]]]:
-        if self.nodes.rooms:
-            return waiting
-        return Bulk(self.axis, self.openings, self._wants, self._ledger).run(waiting)
+    def _in_bulk(self, waiting: Waiting, effort: Effort) -> Waiting:
+        existing = _Existing(self.nodes, self._fill_nodes, self._domains) if self.nodes.rooms else None
+        return Bulk(self.axis, self.openings, self._wants, self._ledger, effort, existing).run(waiting)
 
     def _place(self, item: PodClass, pods: list[Pod]) -> list[Pod]:
         previous_level = -1
@@ -290,6 +291,35 @@ class Packer:
                     self._ledger.record(item, place, 1, claim=False)
                     kept.add(id(pod))
         return kept
+
+
+class _Existing:
+    """What exists already, as the bulk stage fills it."""
+
+    def __init__(
+        self,
+        nodes: NodeTable,
+        fill: Callable[[Want, list[Pod], Bounds | None, Bools | None], list[Pod]],
+        domains: Domains,
+    ) -> None:
+        self._nodes = nodes
+        self._fill = fill
+        self._domains = domains
+
+    def might_take(self, want: Want, least: Ints) -> bool:
+        """Whether some node suits that has room for `least` [resources]."""
+        roomy = (self._nodes.free >= least)[:, least > 0].all(axis=1)
+        return bool(roomy.any()) and bool((self._nodes.fits(want.item, soft=want.soft) & roomy).any())
+
+    def fill(self, want: Want, pods: list[Pod], inside: Bools | None) -> int:
+        """Put pods on nodes, those `inside` [rooms] if given; returns how many of them, the first ones."""
+        roomy = (self._nodes.free >= want.requests)[:, want.requests > 0].all(axis=1)
+        if inside is not None:
+            roomy &= inside
+        if not roomy.any():
+            return 0
+        bounds = self._domains.bounds(want) if want.item.topological else None
+        return len(pods) - len(self._fill(want, pods, bounds, roomy))
 
 
 def _first_fit(many: Ints, number: int) -> Ints:

@@ -11,6 +11,7 @@ from shiplap.scheduling.classes import PodClass
 from shiplap.scheduling.explain import Explainer
 from shiplap.scheduling.pack import Packer, Packing
 from shiplap.scheduling.plan import Placement, Plan, PlannedClaim, PlanStats, Unschedulable
+from shiplap.scheduling.search.effort import Effort
 from shiplap.scheduling.snapshot import Snapshot
 from shiplap.scheduling.world import World, compile_world
 
@@ -37,7 +38,7 @@ def solve(snapshot: Snapshot) -> tuple[World, Packing]:
 
 def _pack(snapshot: Snapshot, world: World, plannable: list[PodClass]) -> Packing:
     """Largest first; by priority only if that leaves out a pod which a less important one could have made room for."""
-    packing = _run(snapshot, world, plannable, bulk=True)
+    packing = _run(snapshot, world, plannable, bulk=Effort.of(snapshot.settings.improve_s))
     if not packing.unplaced:
         return packing
     placed = [item for item in plannable if len(packing.unplaced.get(item.index, ())) < len(item.members)]
@@ -48,7 +49,7 @@ def _pack(snapshot: Snapshot, world: World, plannable: list[PodClass]) -> Packin
     return _run(snapshot, world, sorted(plannable, key=lambda item: (-item.priority, item.index)))
 
 
-def _run(snapshot: Snapshot, world: World, ordered: list[PodClass], *, bulk: bool = False) -> Packing:
+def _run(snapshot: Snapshot, world: World, ordered: list[PodClass], *, bulk: Effort | None = None) -> Packing:
     best_effort = snapshot.settings.min_values_policy == "BestEffort"
     strict = snapshot.settings.reserved_policy == "Strict"
     packer = Packer(
