@@ -134,7 +134,7 @@ class Domains:
     def _options(self, want: Want, key: str) -> list[_Option]:
         item, ledger = want.item, self._ledger
         spreads = [spread for spread in want.constraints.spreads if spread.key == key]
-        launchable = self._launchable(want, key)
+        launchable = self.launchable(want, key)
         usable = np.zeros(len(ledger.values(key)), np.bool_)
         usable[launchable] = True
         for codes in (ledger.place_codes(key), ledger.claim_codes(key)):
@@ -178,7 +178,7 @@ class Domains:
             [any(entry is None or entry.has(value) for entry in wanted) for value in self._ledger.values(key)], np.bool_
         )
 
-    def _launchable(self, want: Want, key: str) -> list[int]:
+    def launchable(self, want: Want, key: str) -> list[int]:
         """Domains in which a node for this class could be launched now, those aside that have nodes or claims.
 
         A domain that no pool can reach must not hold down a spread: nothing would ever raise its count.

@@ -20,6 +20,7 @@ from shiplap.scheduling.domains import Bounds, Choice, Domains
 from shiplap.scheduling.groups import Group
 from shiplap.scheduling.lanes import Lane
 from shiplap.scheduling.ledger import Ground, Ledger
+from shiplap.scheduling.levels import Levels
 from shiplap.scheduling.nodes import NodeTable
 from shiplap.scheduling.open_claims import Kind, OpenClaim, OpenClaims, Refusal, Want
 from shiplap.scheduling.openings import Openings, estimates
@@ -70,6 +71,7 @@ class Packer:
         self._wants = Wants(lanes, nodes, axis)
         self._ledger = Ledger(ground, self.open)
         self._domains = Domains(self._ledger, self.openings, self._wants)
+        self._levels = Levels(self._ledger, self.openings, self._wants, self._domains, self.nodes)
 
     def run(self, classes: Iterable[PodClass], *, bulk: Effort | None = None) -> Packing:
         """Place the members of each class, in this order; pods promised a claim in flight come first.
@@ -124,12 +126,28 @@ class Packer:
 
     def _place_by_domain(self, want: Want, pods: list[Pod]) -> list[Pod]:
         """Place pods that topology constraints bind or count, a few at a time: each placement changes the counts."""
+        pods = self._rise(want, pods)
         while pods:
             number = self._next_by_domain(want, pods)
             if not number:
                 break
             pods = pods[number:]
         return pods
+
+    def _rise(self, want: Want, pods: list[Pod]) -> list[Pod]:
+        """Place as many spread pods evenly over their domains as is certain to end well; returns the others."""
+        left: list[Pod] = []
+        done = 0
+        for choice, share in self._levels.quotas(want, len(pods)):
+            bounds = self._domains.bounds(want)
+            some = self._fill_nodes(want, pods[done : done + share], bounds, choice.rooms)
+            if some and choice.want is not None:
+                some = self._fill_claims(choice.want, some, bounds)
+            if some and choice.want is not None:
+                some = self._open_claims(choice.want, some, bounds)
+            left += some
+            done += share
+        return [*left, *pods[done:]]
 
     def _next_by_domain(self, want: Want, pods: list[Pod]) -> int:
         """Place the first of these pods where the constraints allow it now; returns how many were placed.
