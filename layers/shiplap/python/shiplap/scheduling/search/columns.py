@@ -10,13 +10,14 @@ import numpy as np
 
 from shiplap.scheduling.resources import Floats, Ints
 from shiplap.scheduling.search.effort import Effort
-from shiplap.scheduling.search.pricing import Patterns, fills, values_of
+from shiplap.scheduling.search.pricing import Looks, Patterns, fills, looks_at, values_of
 from shiplap.scheduling.search.problem import Problem, loads
 from shiplap.scheduling.search.simplex import Covering
 
 _SMOOTH = 0.6
-_WEIGHTS = (0.0, 0.35, 0.65, 1.0)
-_ROWS = 16
+_WEIGHTS = 21
+_LOOKS = 48
+_EACH_ROW = 4
 _GAIN = 1e-4
 """A pattern is added when it is worth this part more than it costs."""
 
@@ -97,7 +98,7 @@ class Generation:
         self.best_values = values
         self.bound = 0.0
         self.program, _ = start(problem, pool, demand, np.arange(len(pool.price)))
-        self._all = np.arange(len(problem.price))
+        self._looks = looks_at(np.arange(len(problem.price)), np.linspace(0.0, 1.0, _WEIGHTS))
 
     def run(self, rounds: int) -> None:
         """At most so many rounds, or until no pattern is worth adding."""
@@ -113,10 +114,10 @@ class Generation:
         duals = np.maximum(self.program.duals, 0.0)
         for smooth in (_SMOOTH, 0.0):
             values = np.round(smooth * self.best_values + (1.0 - smooth) * duals, 12)
-            plain = fills(self.problem, self.demand, values, self._all, none, _WEIGHTS, self.effort)
+            plain = fills(self.problem, self.demand, values, self._looks, none, self.effort)
             worth = values_of(plain.counts, values) / self.problem.price[plain.row]
-            rows = _best_rows(plain.row, worth, len(self._all))
-            seeded = fills(self.problem, self.demand, values, rows, eye, _WEIGHTS, self.effort)
+            looks = _best_looks(self._looks, plain.look, worth)
+            seeded = fills(self.problem, self.demand, values, looks, eye, self.effort)
             most = values_of(seeded.counts, values) / self.problem.price[seeded.row]
             self._remember(values, float(np.concatenate([np.zeros(1), worth, most]).max()))
             if self._add(seeded, duals):
@@ -143,11 +144,15 @@ class Generation:
         return True
 
 
-def _best_rows(row: Ints, worth: Floats, rows: int) -> Ints:
-    """The rows whose best pattern is worth the most, in ascending order."""
-    best = np.zeros(rows)
-    np.maximum.at(best, row, worth)
-    return np.sort(np.argsort(-best, kind="stable")[:_ROWS])
+def _best_looks(looks: Looks, look: Ints, worth: Floats) -> Looks:
+    """The looks whose patterns are worth the most, a few of each row."""
+    best = np.zeros(len(looks.row))
+    best[look] = worth
+    order = np.lexsort((-best, looks.row))
+    first = np.searchsorted(looks.row[order], looks.row[order])
+    order = order[np.arange(len(order)) - first < _EACH_ROW]
+    chosen = np.sort(order[np.argsort(-best[order], kind="stable")][:_LOOKS])
+    return Looks(looks.row[chosen], looks.weight[chosen])
 
 
 def size_values(problem: Problem, unit_values: Floats) -> Floats:

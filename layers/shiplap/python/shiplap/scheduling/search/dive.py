@@ -7,7 +7,7 @@ import numpy as np
 from shiplap.scheduling.resources import Floats, Ints
 from shiplap.scheduling.search.columns import Generation, Pool
 from shiplap.scheduling.search.effort import Effort
-from shiplap.scheduling.search.pricing import fills, values_of
+from shiplap.scheduling.search.pricing import fills, looks_at, values_of
 from shiplap.scheduling.search.problem import Problem, of_kinds
 
 _NEAR = 1e-6
@@ -87,12 +87,12 @@ def _whole(generation: Generation, left: Floats) -> Floats:
 def greedy(problem: Problem, values: Floats, effort: Effort) -> Floats:
     """Node after node the pattern that is worth most for its price, several alike at once while there are enough."""
     left = problem.demand.copy()
-    rows: Ints = np.arange(len(problem.price))
+    looks = looks_at(np.arange(len(problem.price)), np.linspace(0.0, 1.0, 5))
     none = np.zeros((1, len(left)))
     bought: list[Floats] = []
     values = np.maximum(values, max(float(np.max(values)), 1e-6) * 1e-6)
     while left.any():
-        found = fills(problem, left, values, rows, none, (0.0, 0.5, 1.0), effort)
+        found = fills(problem, left, values, looks, none, effort)
         best = int(np.argmax(values_of(found.counts, values) / problem.price[found.row]))
         pattern = found.counts[best]
         holds = pattern > 0

@@ -11,35 +11,36 @@ from shiplap.scheduling.search.problem import Problem, loads
 
 
 class Patterns(msgspec.Struct, frozen=True, eq=False):
-    """`counts` [n, kinds] pods of each kind on nodes of `row` [n]; `seed` [n] is what each was grown from."""
+    """`counts` [n, kinds] pods of each kind on nodes of `row` [n]; `look` and `seed` [n] are where each began."""
 
     counts: Floats
+    look: Ints
     row: Ints
     seed: Ints
 
 
-def fills(
-    problem: Problem,
-    demand: Floats,
-    values: Floats,
-    rows: Ints,
-    seeds: Floats,
-    weights: tuple[float, ...],
-    effort: Effort,
-) -> Patterns:
-    """Greedy fills by value per size, for every row of `rows`, every seed [seeds, kinds] it holds and every weight.
+class Looks(msgspec.Struct, frozen=True, eq=False):
+    """Ways to fill: rows [n], and how much the first resource counts against the second [n] in what "size" means."""
 
-    A weight says how much the first resource counts against the second in what "size" means; the scarcest strong
-    rules need no weight: they are kept by room alone.
-    """
-    kinds, many = len(problem.sizes), len(rows) * len(weights)
+    row: Ints
+    weight: Floats
+
+
+def looks_at(rows: Ints, weights: Floats) -> Looks:
+    """Every row with every weight."""
+    return Looks(np.repeat(rows, len(weights)), np.tile(weights, len(rows)))
+
+
+def fills(problem: Problem, demand: Floats, values: Floats, looks: Looks, seeds: Floats, effort: Effort) -> Patterns:
+    """Greedy fills by value per size, for every look and every seed [seeds, kinds] that its row holds."""
+    row = looks.row
+    kinds, many = len(problem.sizes), len(row)
     effort.charge(24 * kinds, 9.0 * many * len(seeds) * kinds)
-    order = _orders(problem, values, rows, weights).reshape(many, kinds)
-    row = np.repeat(rows, len(weights))
+    order = _orders(problem, values, looks)
     allowed = problem.suits[:, row] & (values > 1e-12)[:, None]
     start = loads(seeds, problem.sizes)
     columns = [_Column(problem.sizes[:, r], problem.net[row, r], start[:, r]) for r in range(problem.sizes.shape[1])]
-    holds = _holds(problem, seeds, start, rows).repeat(len(weights), axis=0)
+    holds = _holds(problem, seeds, start, row)
     taken = np.zeros((kinds, many, len(seeds)))
     spare = np.maximum(demand[:, None] - seeds.T, 0.0)
     line = np.arange(many)
@@ -57,7 +58,7 @@ def fills(
     np.put_along_axis(counts, order.T[:, :, None], taken, axis=0)
     counts += seeds.T[:, None, :]
     place, seed = np.nonzero(holds)
-    return Patterns(counts[:, place, seed].T.copy(), row[place], seed)
+    return Patterns(counts[:, place, seed].T.copy(), place, row[place], seed)
 
 
 class _Column:
@@ -90,15 +91,13 @@ def _holds(problem: Problem, seeds: Floats, start: Floats, rows: Ints) -> Bools:
     return holds
 
 
-def _orders(problem: Problem, values: Floats, rows: Ints, weights: tuple[float, ...]) -> Ints:
-    """In which order each row and weight takes kinds [rows, weights, kinds]: densest first."""
-    share = problem.sizes[None, :, :] / np.maximum(problem.net[rows], 1.0)[:, None, :]
-    first = share[:, :, 0]
-    second = share[:, :, 1] if share.shape[2] > 1 else first
-    weight = np.array(weights)[None, :, None]
-    size = weight * first[:, None, :] + (1.0 - weight) * second[:, None, :] + 1e-9
-    density = np.maximum(values, 0.0)[None, None, :] / size
-    return np.argsort(-density, axis=2, kind="stable")
+def _orders(problem: Problem, values: Floats, looks: Looks) -> Ints:
+    """In which order each look takes kinds [looks, kinds]: densest first."""
+    net = np.maximum(problem.net[looks.row], 1.0)
+    first = problem.sizes[:, 0][None, :] / net[:, :1]
+    second = problem.sizes[:, 1][None, :] / net[:, 1:2] if net.shape[1] > 1 else first
+    size = looks.weight[:, None] * first + (1.0 - looks.weight)[:, None] * second + 1e-9
+    return np.argsort(-np.maximum(values, 0.0)[None, :] / size, axis=1, kind="stable")
 
 
 def values_of(patterns: Floats, values: Floats) -> Floats:
