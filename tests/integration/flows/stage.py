@@ -42,6 +42,7 @@ from shiplap.twins.cluster import ApiServer, TwinCluster
 from shiplap.twins.compute import TwinCompute
 from shiplap.twins.faults import Crash, Faults
 from shiplap.twins.health import TwinHealth
+from shiplap.twins.joins import TwinJoins
 from shiplap.twins.state import TwinState
 
 CLUSTER = "demo"
@@ -139,6 +140,7 @@ class Stage:
         self.recorder = TwinRecorder(self.faults)
         self.meter = TwinMeter()
         self.health = TwinHealth(self.faults)
+        self.joins = TwinJoins(self.faults)
         self.world = World(
             clock=self.clock,
             cluster=self.cluster,
@@ -151,6 +153,7 @@ class Stage:
             recorder=self.recorder,
             meter=self.meter,
             health=self.health,
+            joins=self.joins,
         )
         self.nominal = {item.instance_type: item.memory_info.size_in_mi_b * MIB for item in sold.types}
         self._true_memory = true_memory

@@ -18,6 +18,7 @@ from shiplap.disruption.memory import Memory
 from shiplap.disruption.progress import Command, CommandState
 from shiplap.errors import ConditionFailed
 from shiplap.instances.catalog import Catalog
+from shiplap.instances.joins import JoinHistory
 from shiplap.instances.nodeclass import ResolvedNodeClass
 from shiplap.instances.status import InstallStatus
 from shiplap.instances.types import LearnedCapacity, Observation
@@ -496,6 +497,26 @@ class StateStore(Protocol):
 
     def mark_missed(self, cluster: str, pod_uids: Sequence[str], now: float) -> None:
         """Remember pods whose node turned out too small, for 30 days."""
+        ...
+
+
+class JoinLog(Protocol):
+    """How instances of a cluster become nodes: times by NodePool, successes and failures by AMI and type."""
+
+    def read(self, cluster: str) -> JoinHistory:
+        """Everything known, sorted by name."""
+        ...
+
+    def joined(self, cluster: str, pool: str, ami: str, instance_type: str, seconds: float, now: float) -> None:
+        """A node was registered so many seconds after its launch."""
+        ...
+
+    def initialized(self, cluster: str, pool: str, seconds: float, now: float) -> None:
+        """A node was complete so many seconds after its registration."""
+        ...
+
+    def failed(self, cluster: str, ami: str, instance_type: str, launched_at: float, now: float) -> None:
+        """An instance did not become a complete node in time."""
         ...
 
 

@@ -10,6 +10,7 @@ Table `state`, by `cluster` and `item`:
 | `@requests` | `<region>#<action>` | requests that EC2 may be sent: `tokens` left `at` an epoch second |
 | `<cluster>` | `POD#<uid>` | a pod whose node turned out too small |
 | `<cluster>#commands` | `COMMAND#<name>` | a disruption command: JSON in `command`, `state`, `version`, `stage` |
+| `<cluster>#joins` | `POOL#<NodePool>`, `AMI#<AMI>` | how nodes have joined: JSON in `joins`, `version` |
 | `<cluster>#<shard>` | `CLAIM#<name>` | a NodeClaim: JSON in `claim`, and `state`, `version`, `instanceId`, `stage` |
 
 Claims are spread over shards because a partition takes 1,000 writes a second. Planning needs unsettled ones, read

@@ -26,6 +26,7 @@ from shiplap.kubernetes.objects import Node
 from shiplap.provisioning.claims import GARBAGE, Holders
 from shiplap.provisioning.drain import Drains, cordon, drain
 from shiplap.provisioning.endings import clear_away, finish, give_up, has_vanished, write_off
+from shiplap.provisioning.joining import give_up_incomplete, note_failed, note_initialized, note_joined
 from shiplap.provisioning.learn import has_reported, instance_of
 from shiplap.provisioning.messages import NodeSeen, Timer
 from shiplap.provisioning.placement import Steering
@@ -106,6 +107,7 @@ class _Rounds:
         self.initialized: list[str] = []
         self.ended: list[str] = []
         self._cluster = settings.name
+        self._settings = settings
         self._world = world
         self._nodes: dict[str, Node] = {}
         self._listed = False
@@ -169,7 +171,9 @@ class _Rounds:
                 self._await(claim, seen=seen and node is not None)
                 return
             self._steering.nominate(claim, node)
+            launched_at = claim.changed_at
             claim = register(claim, node, self._world)
+            note_joined(claim, claim.changed_at - launched_at, self._world)
             self.registered.append(claim.name)
             node = self._world.cluster.node(node.metadata.name)
         if node is None:
@@ -181,7 +185,10 @@ class _Rounds:
             cordon(node, self._world)
         if claim.state is ClaimState.REGISTERED:
             complete = initialize(claim, node, self._world)
-            if complete is not None:
+            if complete is None:
+                give_up_incomplete(claim, node, self._settings, self._world)
+            else:
+                note_initialized(complete, complete.changed_at - claim.changed_at, self._world)
                 self.initialized.append(claim.name)
                 self._steering.bind(complete, self._world.cluster.node(node.metadata.name))
         elif not is_ready(node) and has_vanished(claim, self._world):
@@ -209,7 +216,7 @@ class _Rounds:
         if has_vanished(claim, self._world):
             self._ended(write_off(claim, self._world))
         elif now >= claim.deadline_at:
-            self._world.meter.count("NodesNotJoined")
+            note_failed(claim, self._world)
             self._ended(give_up(claim, f"did not join within {now - claim.changed_at:.0f} s", self._world))
         else:
             self._again(claim, seen=seen)

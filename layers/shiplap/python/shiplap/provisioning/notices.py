@@ -18,7 +18,7 @@ from shiplap.kubernetes.timestamps import epoch
 class Kind(StrEnum):
     """What happens to an instance. Stopped and terminated have happened, the others leave it some time.
 
-    Nobody sends word of an impaired instance or an unhealthy node: the sweep finds them.
+    Nobody sends word of an impaired instance, or of an unhealthy or incomplete node: they are found by looking.
     """
 
     SPOT = "SpotInterruption"
@@ -27,6 +27,7 @@ class Kind(StrEnum):
     REBALANCE = "RebalanceRecommendation"
     IMPAIRED = "InstanceImpaired"
     UNHEALTHY = "NodeUnhealthy"
+    INCOMPLETE = "NodeIncomplete"
     STOPPED = "InstanceStopped"
     TERMINATED = "InstanceTerminated"
     OTHER = "Other"

@@ -15,6 +15,7 @@ import msgspec
 
 from shiplap.api.nodeclaim import NodeClaim
 from shiplap.errors import EpochMoved, ShiplapError
+from shiplap.instances.joins import timeouts
 from shiplap.ports import DecisionState
 from shiplap.provisioning.fleet import launches
 from shiplap.provisioning.herald import tell_unschedulable
@@ -124,6 +125,8 @@ class _Run:
             return True
         if self._supply is None:
             self._supply = supply_of(self._settings, self._world)
+            learned = timeouts(self._supply.joins, self._settings.join_timeout_s)
+            self._attempt = msgspec.structs.replace(self._attempt, join_timeouts=learned)
         sight = sight_of(self._settings, glance, self._supply, self._world)
         self._market = Market(glance.state)
         if waiting:  # their pods are accounted for only once it is known what became of them

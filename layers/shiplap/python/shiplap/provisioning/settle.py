@@ -8,7 +8,7 @@ that still waits takes part in the write, and whoever comes second reads what th
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -33,11 +33,19 @@ MOST_NAMES = 25
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
-    """One invocation: who it is, when it ends at the latest (epoch seconds), how long its nodes may take to join."""
+    """One invocation: who it is, when it ends at the latest (epoch seconds), how long its nodes may take to join.
+
+    `join_timeouts` holds what was learned, by NodePool; `join_timeout_s` bounds the others.
+    """
 
     owner: str
     deadline: float
     join_timeout_s: int
+    join_timeouts: Mapping[str, float] = {}
+
+    def patience_s(self, pool: str) -> float:
+        """Seconds after which a node of the NodePool that has not joined is given up."""
+        return self.join_timeouts.get(pool, self.join_timeout_s)
 
 
 def settle(
@@ -71,7 +79,7 @@ def settle(
     moves = []
     for claim, instance in zip(claims, instances, strict=False):
         changes = _changes(claim, instance, types.get(instance.instance_type))
-        times = {"changed_at": now, "deadline_at": now + attempt.join_timeout_s}
+        times = {"changed_at": now, "deadline_at": now + attempt.patience_s(claim.node_pool)}
         moves.append(Move(claim, ClaimState.LAUNCHED, {**times, **changes}))
     for claim in claims[len(instances) :]:
         ending = Move(claim, ClaimState.FAILED, {"failure": failure, "changed_at": now})
@@ -85,7 +93,7 @@ def settle(
     if launched:
         world.tell(*(events.of_claim(events.LAUNCHED, claim, now) for claim in launched))
     for claim in launched if len(launched) <= MOST_TIMERS else ():
-        world.remind(claim.cluster, claim.name, "join", attempt.join_timeout_s)
+        world.remind(claim.cluster, claim.name, "join", attempt.patience_s(claim.node_pool))
     if failure:
         _mourn(others, types, world)
     return launched, others

@@ -16,6 +16,7 @@ from shiplap.api.nodeclaim import LEAVING, ClaimState, NodeClaim
 from shiplap.api.types import EC2NodeClass, Manifests
 from shiplap.errors import AwsError, AwsThrottled, InvalidInput, StoreError
 from shiplap.instances.catalog import Catalog
+from shiplap.instances.joins import Bars, JoinHistory, bars, without_barred
 from shiplap.instances.nodeclass import ResolvedNodeClass
 from shiplap.instances.resolve import instance_types
 from shiplap.instances.setting import from_cluster
@@ -49,6 +50,7 @@ class Supply(msgspec.Struct, frozen=True):
     catalog: Catalog
     node_classes: dict[str, NodeClassSupply]
     shifted: frozenset[str] = frozenset()
+    joins: JoinHistory = JoinHistory()
 
     @property
     def amis(self) -> tuple[str, ...]:
@@ -118,7 +120,19 @@ def supply_of(settings: ClusterSettings, world: World) -> Supply:
         name = node_class.metadata.name
         if name in used:
             node_classes[name] = _resolve(settings.name, node_class, inspected, world)
-    return Supply(_catalog(world), node_classes, _shifted(settings, world))
+    return Supply(_catalog(world), node_classes, _shifted(settings, world), _joins(settings.name, world))
+
+
+def _joins(cluster: str, world: World) -> JoinHistory:
+    """How nodes have joined. Not knowing it must not keep pods waiting."""
+    if world.joins is None:
+        return JoinHistory()
+    try:
+        return world.joins.read(cluster)
+    except StoreError as error:
+        world.meter.count("JoinsNotRead")
+        _LOG.warning("history of joins not read: %s", error, extra={"cluster": cluster})
+        return JoinHistory()
 
 
 def _shifted(settings: ClusterSettings, world: World) -> frozenset[str]:
@@ -259,6 +273,11 @@ def _catalogs(settings: ClusterSettings, supply: Supply, glance: Glance, world: 
     learned = world.capacity.learned(supply.amis)
     unavailable = resting_offerings(glance.state.unavailable, supply.catalog)
     market = Market(glance.state)
+    joining = ((claim.ami, claim.instance_type) for claim in glance.state.claims if claim.state is ClaimState.LAUNCHED)
+    barred = bars(supply.joins, joining, glance.at)
+    if barred != Bars():
+        world.meter.count("TypesBarred", len(barred.amis) + len(barred.types))
+        _LOG.warning("not launched, nodes do not join: %s", barred, extra={"cluster": settings.name})
     setting = from_cluster(settings, glance.view.daemon_sets)
     catalogs = []
     for name, item in sorted(supply.node_classes.items()):
@@ -279,5 +298,5 @@ def _catalogs(settings: ClusterSettings, supply: Supply, glance: Glance, world: 
             _LOG.warning("node class cannot be read: %s", error, extra={"cluster": settings.name})
             catalogs.append(NodeClassCatalog(name, not_ready=str(error)))
         else:
-            catalogs.append(NodeClassCatalog(name, without_zones(sold, supply.shifted)))
+            catalogs.append(NodeClassCatalog(name, without_barred(without_zones(sold, supply.shifted), barred)))
     return tuple(catalogs)

@@ -157,6 +157,7 @@ class Install:
             "timers": self._timers,
             "recorder": self._recorder,
             "health": lambda: self._health(cluster),
+            "joins": self._joins,
             "status": self._status,
         }
         ports: dict[str, Any] = {port: Lazy(make) for port, make in made.items()}
@@ -203,6 +204,11 @@ class Install:
         from shiplap.aws.bucket import BucketStatus  # noqa: PLC0415
 
         return BucketStatus(client("s3"), self._names.bucket)
+
+    def _joins(self) -> object:
+        from shiplap.aws.dynamodb_joins import DynamoJoins  # noqa: PLC0415
+
+        return DynamoJoins(client("dynamodb"), self._names.state_table)
 
     def _state(self) -> object:
         from shiplap.aws.dynamodb_state import DynamoState  # noqa: PLC0415

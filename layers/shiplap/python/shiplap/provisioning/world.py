@@ -18,6 +18,7 @@ from shiplap.ports import (
     EventBus,
     FlightRecorder,
     HealthSource,
+    JoinLog,
     Meter,
     StateStore,
     StatusStore,
@@ -31,7 +32,7 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
     """The ports of one cluster's flows.
 
     `source` refreshes the catalogue, `health` tells of sick instances and zones, `status` holds what the last
-    inspection of EC2NodeClasses found; None where a function may not ask.
+    inspection of EC2NodeClasses found, `joins` how nodes have joined; None where a function may not ask.
     """
 
     clock: Clock
@@ -46,6 +47,7 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
     meter: Meter
     source: CatalogSource | None = None
     health: HealthSource | None = None
+    joins: JoinLog | None = None
     status: StatusStore | None = None
 
     def tell(self, *events: BusEvent) -> None:

@@ -1,0 +1,79 @@
+"""Writes down how nodes join, and gives up those that registered and never become complete.
+
+What is noted here shortens waiting and keeps off broken AMIs; a note that cannot be written is counted and missed by
+nobody else.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from shiplap.api.nodeclaim import NodeClaim
+from shiplap.errors import StoreError
+from shiplap.instances.joins import FLOOR_S, INITIALIZE_CEILING_S, deadline_s
+from shiplap.kubernetes.objects import Node
+from shiplap.ports import JoinLog
+from shiplap.provisioning.claims import facts
+from shiplap.provisioning.interrupt import answer
+from shiplap.provisioning.notices import Kind, Notice
+from shiplap.provisioning.register import not_initialized
+from shiplap.provisioning.world import World
+from shiplap.settings import ClusterSettings
+
+_LOG = logging.getLogger(__name__)
+
+
+def note_joined(claim: NodeClaim, seconds: float, world: World) -> None:
+    """A node was registered so many seconds after its launch."""
+    now = world.clock.now()
+    _note(
+        lambda joins: joins.joined(claim.cluster, claim.node_pool, claim.ami, claim.instance_type, seconds, now),
+        claim,
+        world,
+    )
+
+
+def note_initialized(claim: NodeClaim, seconds: float, world: World) -> None:
+    """A node was complete so many seconds after its registration."""
+    now = world.clock.now()
+    _note(lambda joins: joins.initialized(claim.cluster, claim.node_pool, seconds, now), claim, world)
+
+
+def note_failed(claim: NodeClaim, world: World) -> None:
+    """The instance of a Launched claim has not become a node in time."""
+    now, launched_at = world.clock.now(), claim.changed_at
+    world.meter.count("NodesNotJoined")
+    _note(lambda joins: joins.failed(claim.cluster, claim.ami, claim.instance_type, launched_at, now), claim, world)
+
+
+def give_up_incomplete(claim: NodeClaim, node: Node, settings: ClusterSettings, world: World) -> None:
+    """Have a Registered node replaced and emptied when it should long have been complete.
+
+    It may run pods: it is left without haste. Until then planning counts on what it may never have.
+
+    Raises:
+        StoreError: tried again when the claim is looked at again.
+    """
+    waited_s = world.clock.now() - claim.changed_at
+    if world.joins is None or waited_s < FLOOR_S:
+        return
+    times = world.joins.read(claim.cluster).times(claim.node_pool)
+    if waited_s < deadline_s(times.initialize_s, INITIALIZE_CEILING_S):
+        return
+    world.meter.count("NodesNotInitialized")
+    missing = not_initialized(claim, node)
+    _LOG.warning("not initialized within %.0f s: %s", waited_s, missing, extra=facts(claim))
+    now, since = world.clock.now(), claim.changed_at
+    _note(lambda joins: joins.failed(claim.cluster, claim.ami, claim.instance_type, since, now), claim, world)
+    answer(claim.name, Notice(Kind.INCOMPLETE, (claim.instance_id,)), settings, world)
+
+
+def _note(write: Callable[[JoinLog], None], claim: NodeClaim, world: World) -> None:
+    if world.joins is None:
+        return
+    try:
+        write(world.joins)
+    except StoreError as error:
+        world.meter.count("JoinsNotRecorded")
+        _LOG.warning("join not recorded: %s", error, extra=facts(claim))
