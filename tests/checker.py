@@ -99,7 +99,8 @@ class Judge:
 
     def _claim(self, claim: PlannedClaim) -> Iterator[str]:
         pool = self.pools.get(claim.node_pool)
-        if pool is None or pool.metadata.deletion_timestamp or pool.spec.replicas is not None:
+        static = pool is not None and pool.spec.replicas is not None
+        if pool is None or pool.metadata.deletion_timestamp or (static and claim.pods):
             yield f"pool {claim.node_pool} takes no part"
             return
         template = pool.spec.template
@@ -114,7 +115,7 @@ class Judge:
         for key, value in {**template.metadata.labels, POOL: claim.node_pool, NODE_CLASS: claim.node_class}.items():
             if claim.labels.get(key) != value:
                 yield f"label {key} is {claim.labels.get(key)}, not {value}"
-        if not claim.pods:
+        if not claim.pods and not static:
             yield "holds no pod"
         pods = [self._pod(entry) for entry in claim.pods]
         yield from (

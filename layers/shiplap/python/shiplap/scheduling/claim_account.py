@@ -42,7 +42,9 @@ class ClaimAccounts:
 
     def of(self, claim: PlannedClaim) -> ClaimAccount:
         """The account of a claim of the plan made of this world."""
-        lane = self._lanes[claim.node_pool, claim.tier]
+        lane = self._lanes.get((claim.node_pool, claim.tier))
+        if lane is None:
+            return _of_static(claim)
         table = lane.table
         wanted = self._wanted(lane, claim)
         offered = table.offered(wanted, lane.given)
@@ -79,6 +81,17 @@ class ClaimAccounts:
             if item is not None:
                 load += self._world.axis.vector(item.requests)
         return load
+
+
+def _of_static(claim: PlannedClaim) -> ClaimAccount:
+    """A claim that keeps a static pool at its replicas: no pod chose its lane."""
+    launch = claim.launch
+    return ClaimAccount(
+        pool=f"pool {claim.node_pool}: {', '.join(claim.reasons) or 'launched for no pod'}",
+        skipped=(),
+        types=f"{len(claim.instance_types)} types ({some(claim.instance_types)})",
+        price=f"{launch.instance_type} {launch.capacity_type} in {launch.zone} at ${launch.price:.4f}/h",
+    )
 
 
 def _why_pool(lane: Lane, claim: PlannedClaim) -> str:
