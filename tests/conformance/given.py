@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 
 from shiplap.api.nodeclaim import NodeClaim
-from shiplap.api.types import Manifests, NodePool, RequirementSpec
+from shiplap.api.types import CapacityBuffer, Manifests, NodePool, PodTemplate, RequirementSpec
 from shiplap.instances.types import InstanceType
 from shiplap.kubernetes.objects import DaemonSet, Event, Node, Pod
 from shiplap.kubernetes.quantity import parse_amount
 from shiplap.kubernetes.volumes import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
-from shiplap.kubernetes.workloads import Namespace, ReplicaSet, ReplicationController, Service, StatefulSet
+from shiplap.kubernetes.workloads import Namespace, ReplicaSet, ReplicationController, Scalable, Service, StatefulSet
 from shiplap.scheduling.plan import Plan, PlannedClaim, Unschedulable
 from shiplap.scheduling.planner import plan
 from shiplap.scheduling.snapshot import ClusterView, NodeClassCatalog, SchedulingSettings, Snapshot
@@ -356,6 +356,9 @@ def given(
     piloted: Sequence[str] = (),
     now: float = NOW,
     epoch: int = 7,
+    buffers: Sequence[CapacityBuffer] = (),
+    templates: Sequence[PodTemplate] = (),
+    scalables: Sequence[Scalable] = (),
     **settings: Any,
 ) -> Outcome:
     """Plan these pods. Without more words: one pool named default over Karpenter's default fake catalogue."""
@@ -377,9 +380,14 @@ def given(
             replica_sets=tuple(item for item in around if isinstance(item, ReplicaSet)),
             stateful_sets=tuple(item for item in around if isinstance(item, StatefulSet)),
             replication_controllers=tuple(item for item in around if isinstance(item, ReplicationController)),
+            scalables=tuple(scalables),
         ),
         claims=tuple(claims),
-        manifests=Manifests(node_pools=tuple(pools) if pools is not None else (pool(),)),
+        manifests=Manifests(
+            node_pools=tuple(pools) if pools is not None else (pool(),),
+            capacity_buffers=tuple(buffers),
+            pod_templates=tuple(templates),
+        ),
         catalogs=tuple(NodeClassCatalog(name, tuple(items)) for name, items in catalogs.items()),
         missed_pods=frozenset(missed),
         piloted=frozenset(piloted),

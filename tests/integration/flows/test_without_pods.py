@@ -1,9 +1,10 @@
-"""Nodes that are launched although no pod waits: static pools."""
+"""Nodes that are launched although no pod waits: static pools and capacity buffers."""
 
 from __future__ import annotations
 
 import msgspec
 
+from shiplap.api.types import CapacityBuffer, PodTemplate
 from tests.integration.flows.stage import Stage, pool
 
 
@@ -13,5 +14,19 @@ def test_a_static_pool_is_kept_at_its_number_by_the_sweep() -> None:
     stage = Stage(pools=(static,))
     report = stage.sweep()
     assert len(report.launched) == len(stage.compute.alive()) == 2
+    assert not any(claim.pods for claim in stage.claims())
+    assert stage.sweep().launched == ()
+
+
+def test_a_capacity_buffer_is_launched_by_the_sweep_and_nominates_nobody() -> None:
+    spec = {"containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]}
+    template = msgspec.convert({"metadata": {"name": "small"}, "template": {"spec": spec}}, PodTemplate)
+    buffer = msgspec.convert(
+        {"metadata": {"name": "spare"}, "spec": {"podTemplateRef": {"name": "small"}, "replicas": 2}}, CapacityBuffer
+    )
+    stage = Stage()
+    manifests = msgspec.structs.replace(stage.settings.manifests, capacity_buffers=(buffer,), pod_templates=(template,))
+    stage.settings = msgspec.structs.replace(stage.settings, manifests=manifests)
+    assert len(stage.sweep().launched) == 1
     assert not any(claim.pods for claim in stage.claims())
     assert stage.sweep().launched == ()

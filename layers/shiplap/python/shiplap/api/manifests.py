@@ -8,13 +8,14 @@ from typing import Any
 
 import msgspec
 
-from shiplap.api import nodeclass_rules, nodeoverlay_rules, nodepool_rules
+from shiplap.api import buffer_rules, nodeclass_rules, nodeoverlay_rules, nodepool_rules
 from shiplap.api.decoding import Problem, decode, field_name
 from shiplap.api.documents import Document, files_of, read_file
-from shiplap.api.types import EC2NodeClass, Manifests, NodeOverlay, NodePool
+from shiplap.api.types import CapacityBuffer, EC2NodeClass, Manifests, NodeOverlay, NodePool, PodTemplate
 from shiplap.errors import InvalidInput, InvalidManifests
 
-Manifest = NodePool | EC2NodeClass | NodeOverlay
+Manifest = NodePool | EC2NodeClass | NodeOverlay | CapacityBuffer | PodTemplate
+BUFFERS = "autoscaling.x-k8s.io"
 
 
 class _Kind(msgspec.Struct, frozen=True):
@@ -27,8 +28,10 @@ _KINDS = {
     ("karpenter.sh", "NodePool"): _Kind("v1", NodePool, nodepool_rules.problems_of),
     ("karpenter.k8s.aws", "EC2NodeClass"): _Kind("v1", EC2NodeClass, nodeclass_rules.problems_of),
     ("karpenter.sh", "NodeOverlay"): _Kind("v1alpha1", NodeOverlay, nodeoverlay_rules.problems_of),
+    (BUFFERS, "CapacityBuffer"): _Kind("v1beta1", CapacityBuffer, buffer_rules.problems_of),
+    ("", "PodTemplate"): _Kind("v1", PodTemplate, buffer_rules.template_problems),
 }
-_GROUPS = frozenset(group for group, _ in _KINDS)
+_GROUPS = frozenset(group for group, _ in _KINDS if group)
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -106,7 +109,8 @@ def _group_and_version(document: Document) -> tuple[str, str]:
 def _is_foreign(document: Document) -> bool:
     """An object that other tools read; one that does not say what it is, is not foreign but wrong."""
     said = all(isinstance(document.data.get(field), str) and document.data[field] for field in ("apiVersion", "kind"))
-    return said and _group_and_version(document)[0] not in _GROUPS
+    group = _group_and_version(document)[0]
+    return said and group not in _GROUPS and (group, document.data["kind"]) not in _KINDS
 
 
 def _check_one(document: Document) -> tuple[Manifest | None, list[Problem]]:
@@ -135,7 +139,8 @@ def _located(document: Document, problem: Problem) -> InvalidInput:
 def _duplicates(found: Sequence[tuple[Document, Manifest]]) -> Iterator[tuple[Document, Problem]]:
     first: dict[tuple[str, str], Document] = {}
     for document, manifest in found:
-        earlier = first.setdefault((manifest.kind, manifest.metadata.name), document)
+        namespace = manifest.metadata.namespace if isinstance(manifest, CapacityBuffer | PodTemplate) else ""
+        earlier = first.setdefault((manifest.kind, f"{namespace}/{manifest.metadata.name}"), document)
         if earlier is not document:
             reason = f"there is already one of this name, in {earlier.source}:{earlier.line_of(())}"
             yield document, (("metadata", "name"), reason)
@@ -158,9 +163,11 @@ def _missing_node_classes(
 
 
 def _sorted(manifests: Iterable[Manifest]) -> Manifests:
-    by_name = sorted(manifests, key=lambda manifest: manifest.metadata.name)
+    by_name = sorted(manifests, key=lambda manifest: (manifest.metadata.name, manifest.metadata.namespace))
     return Manifests(
         node_pools=tuple(manifest for manifest in by_name if isinstance(manifest, NodePool)),
         node_classes=tuple(manifest for manifest in by_name if isinstance(manifest, EC2NodeClass)),
         node_overlays=tuple(manifest for manifest in by_name if isinstance(manifest, NodeOverlay)),
+        capacity_buffers=tuple(manifest for manifest in by_name if isinstance(manifest, CapacityBuffer)),
+        pod_templates=tuple(manifest for manifest in by_name if isinstance(manifest, PodTemplate)),
     )

@@ -1,4 +1,4 @@
-"""The manifests users write, typed: NodePool, EC2NodeClass and NodeOverlay.
+"""The manifests users write, typed: NodePool, EC2NodeClass, NodeOverlay and CapacityBuffer.
 
 Field names are upstream's in snake_case (camelCase on the wire). Durations stay text here and are parsed by
 `durations`; quantities stay text and are parsed by `kubernetes.quantity`. Unknown fields are refused on decoding.
@@ -203,9 +203,49 @@ class NodeOverlay(_Spec, frozen=True):
     status: dict[str, Any] = {}
 
 
+class LocalReference(_Spec, frozen=True):
+    name: str
+
+
+class ScalableReference(_Spec, frozen=True):
+    kind: str
+    name: str
+    api_group: str = "apps"
+
+
+class CapacityBufferSpec(_Spec, frozen=True):
+    """`replicas`, and `percentage` of the scalable's replicas: the larger of both counts, cut by `limits`."""
+
+    provisioning_strategy: str = "buffer.x-k8s.io/active-capacity"
+    pod_template_ref: LocalReference | None = None
+    scalable_ref: ScalableReference | None = None
+    replicas: int | None = None
+    percentage: int | None = None
+    limits: dict[str, str | int | float] = {}
+
+
+class CapacityBuffer(_Spec, frozen=True):
+    metadata: ObjectMeta
+    spec: CapacityBufferSpec
+    api_version: str = "autoscaling.x-k8s.io/v1beta1"
+    kind: str = "CapacityBuffer"
+    status: dict[str, Any] = {}
+
+
+class PodTemplate(_Spec, frozen=True):
+    """`template` is as open as pods are; `scheduling.buffers` reads what matters of it."""
+
+    metadata: ObjectMeta
+    template: dict[str, Any] = {}
+    api_version: str = "v1"
+    kind: str = "PodTemplate"
+
+
 class Manifests(msgspec.Struct, frozen=True):
     """Everything users wrote for one cluster, each tuple sorted by name."""
 
     node_pools: tuple[NodePool, ...] = ()
     node_classes: tuple[EC2NodeClass, ...] = ()
     node_overlays: tuple[NodeOverlay, ...] = ()
+    capacity_buffers: tuple[CapacityBuffer, ...] = ()
+    pod_templates: tuple[PodTemplate, ...] = ()

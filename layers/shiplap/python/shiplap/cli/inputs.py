@@ -30,7 +30,7 @@ from shiplap.kubernetes.requests import pod_requests
 from shiplap.kubernetes.requirements import Requirement, Requirements, requirement
 from shiplap.kubernetes.timestamps import epoch
 from shiplap.kubernetes.volumes import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
-from shiplap.kubernetes.workloads import Namespace, ReplicaSet, ReplicationController, Service, StatefulSet
+from shiplap.kubernetes.workloads import Namespace, ReplicaSet, ReplicationController, Scalable, Service, StatefulSet
 from shiplap.scheduling.rooms import pair
 from shiplap.scheduling.snapshot import ClusterView
 
@@ -131,6 +131,8 @@ def read_cluster_state(paths: Sequence[Path]) -> ClusterState:
             raise InvalidInput(document.source, reason, document=document.name, line=document.line)
         seen[key] = document
         found[kind].append(item)
+        if kind in ("ReplicaSet", "StatefulSet"):
+            found["Deployment"].append(_object(document, Scalable))
     view = ClusterView(
         pods=tuple(found["Pod"]),
         nodes=tuple(found["Node"]),
@@ -144,6 +146,7 @@ def read_cluster_state(paths: Sequence[Path]) -> ClusterState:
         services=tuple(found["Service"]),
         replica_sets=tuple(found["ReplicaSet"]),
         stateful_sets=tuple(found["StatefulSet"]),
+        scalables=tuple(found["Deployment"]),
         replication_controllers=tuple(found["ReplicationController"]),
     )
     claims = tuple(_claim(item, found["Pod"]) for item in found["NodeClaim"])
@@ -320,6 +323,7 @@ _READERS: dict[str, Callable[[Document], Any]] = {
     "CSINode": lambda document: _object(document, CSINode),
     "Namespace": lambda document: _object(document, Namespace),
     "Service": lambda document: _object(document, Service),
+    "Deployment": lambda document: _object(document, Scalable),
     "ReplicaSet": lambda document: _object(document, ReplicaSet),
     "StatefulSet": lambda document: _object(document, StatefulSet),
     "ReplicationController": lambda document: _object(document, ReplicationController),

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from shiplap.kubernetes.objects import LabelSelector, ObjectMeta, Pod
+from shiplap.kubernetes.objects import LabelSelector, ObjectMeta, Pod, PodTemplateSpec
 
 NAMESPACE_NAME = "kubernetes.io/metadata.name"
 """The label every namespace carries: its name."""
@@ -54,6 +54,19 @@ class ReplicationController(_Object, frozen=True):
 
     metadata: ObjectMeta = ObjectMeta()
     spec: ServiceSpec = ServiceSpec()
+
+
+class ScalableSpec(_Object, frozen=True):
+    replicas: int | None = None
+    template: PodTemplateSpec = PodTemplateSpec()
+
+
+class Scalable(_Object, frozen=True):
+    """A Deployment, StatefulSet or ReplicaSet, as far as its number and its pods go; absent replicas are 1."""
+
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ScalableSpec = ScalableSpec()
 
 
 def namespaces_matter(pods: Iterable[Pod]) -> bool:

@@ -53,7 +53,16 @@ class _Form(msgspec.Struct, frozen=True):
 class ClaimWriter:
     """Writes the claims of one plan; names are unique within it and among `taken`."""
 
-    def __init__(self, cluster: str, epoch: int, max_instance_types: int, taken: Collection[str]) -> None:
+    def __init__(
+        self,
+        cluster: str,
+        epoch: int,
+        max_instance_types: int,
+        taken: Collection[str],
+        virtual: Collection[int] = frozenset(),
+    ) -> None:
+        """`virtual` are the indexes of classes whose pods do not exist."""
+        self._virtual = virtual
         self._seed = f"{cluster}\0{epoch}"
         self._max_types = max_instance_types
         self._taken = set(taken)
@@ -65,12 +74,17 @@ class ClaimWriter:
         if form is None:
             return None
         lane, template = claim.group.lane, claim.group.lane.pool.spec.template
-        pods = tuple(sorted(reference(pod) for _, members in claim.pods for pod in members))
+        pods = tuple(
+            sorted(reference(pod) for item, some in claim.pods for pod in some if item.index not in self._virtual)
+        )
+        virtual = tuple(
+            sorted(reference(pod) for item, some in claim.pods for pod in some if item.index in self._virtual)
+        )
         annotations = dict(template.metadata.annotations)
         if claim.relaxed:
             annotations[RELAXED] = "true"
         return PlannedClaim(
-            name=self._name(lane.pool.metadata.name, pods),
+            name=self._name(lane.pool.metadata.name, pods or virtual),
             node_pool=lane.pool.metadata.name,
             node_class=template.spec.node_class_ref.name,
             tier=lane.tier.index,
@@ -86,6 +100,7 @@ class ClaimWriter:
             reasons=tuple(reasons),
             allocatable=form.allocatable,
             relies_on_estimate=form.types.estimated,
+            virtual_pods=virtual,
         )
 
     def _name(self, pool: str, pods: Sequence[PodReference]) -> str:

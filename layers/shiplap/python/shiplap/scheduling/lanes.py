@@ -93,7 +93,8 @@ def usable(pools: Iterable[NodePool]) -> list[NodePool]:
 
 def wants_nodes_anyway(manifests: Manifests) -> bool:
     """Whether there may be nodes to launch although no pod waits for one."""
-    return any(pool.spec.replicas is not None for pool in manifests.node_pools)
+    static = any(pool.spec.replicas is not None for pool in manifests.node_pools)
+    return static or bool(manifests.capacity_buffers)
 
 
 def lanes_of(

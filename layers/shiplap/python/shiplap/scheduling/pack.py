@@ -59,8 +59,13 @@ class Packer:
         *,
         best_effort: bool,
         strictly_reserved: bool = False,
+        last: Sequence[PodClass] = (),
     ) -> None:
-        """With `strictly_reserved` pods wait for a reservation whose last instances this plan takes."""
+        """With `strictly_reserved` pods wait for a reservation whose last instances this plan takes.
+
+        The classes `last` are placed when nothing more can be done for all others.
+        """
+        self._last = last
         self._strictly_reserved = strictly_reserved
         self._waits = False
         self.nodes = nodes.copy()
@@ -83,11 +88,8 @@ class Packer:
         waiting: Waiting = [(item, [pod for pod in item.members if id(pod) not in kept]) for item in classes]
         if bulk is not None:
             waiting = self._in_bulk(waiting, bulk)
-        before = -1
-        while waiting and (number := sum(len(pods) for _, pods in waiting)) != before:
-            # Claims that were filled further may need less of a limit, so that another round can place more.
-            before = number
-            waiting = [(item, left) for item, pods in waiting if (left := self._place(item, pods))]
+        waiting = self._until_stuck(waiting)
+        waiting += self._until_stuck([(item, list(item.members)) for item in self._last])
         self.openings.reservations.settle()
         unplaced = {item.index: left for item, left in waiting}
         return Packing(
@@ -100,6 +102,15 @@ class Packer:
             self._ledger,
             self._waits,
         )
+
+    def _until_stuck(self, pending: Iterable[tuple[PodClass, list[Pod]]]) -> list[tuple[PodClass, list[Pod]]]:
+        waiting = list(pending)
+        before = -1
+        while waiting and (number := sum(len(pods) for _, pods in waiting)) != before:
+            # Claims that were filled further may need less of a limit, so that another round can place more.
+            before = number
+            waiting = [(item, left) for item, pods in waiting if (left := self._place(item, pods))]
+        return waiting
 
     def _in_bulk(self, waiting: Waiting, effort: Effort) -> Waiting:
         existing = _Existing(self.nodes, self._fill_nodes, self._domains) if self.nodes.rooms else None

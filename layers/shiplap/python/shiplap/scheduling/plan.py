@@ -26,7 +26,8 @@ class LaunchChoice(_Part, frozen=True):
 class PlannedClaim(_Part, frozen=True, kw_only=True):
     """A node to launch. Resources are canonical; `shiplap plan` prints them as quantities.
 
-    `allocatable` is the smallest allocatable over `instance_types`; `relies_on_estimate` see NodeClaim.
+    `allocatable` is the smallest allocatable over `instance_types`; `relies_on_estimate` see NodeClaim. `virtual_pods`
+    are those of CapacityBuffers, which are part of `requests` but will never exist.
     """
 
     name: str
@@ -45,6 +46,7 @@ class PlannedClaim(_Part, frozen=True, kw_only=True):
     reasons: tuple[str, ...] = ()
     allocatable: dict[str, int] = {}
     relies_on_estimate: tuple[str, ...] = ()
+    virtual_pods: tuple[PodReference, ...] = ()
 
 
 class Placement(_Part, frozen=True):
@@ -67,6 +69,18 @@ class Unschedulable(_Part, frozen=True):
     pod: PodReference
     message: str
     nearest: NearestMiss | None = None
+
+
+class BufferState(_Part, frozen=True):
+    """A CapacityBuffer: how many virtual pods it has, on nodes that are there, on new ones, and nowhere, and why."""
+
+    namespace: str
+    name: str
+    replicas: int = 0
+    existing: int = 0
+    new: int = 0
+    missing: int = 0
+    reason: str = ""
 
 
 class StaticPool(_Part, frozen=True):
@@ -101,4 +115,5 @@ class Plan(_Part, frozen=True):
     hourly: float = 0.0
     stats: PlanStats = PlanStats()
     static_pools: tuple[StaticPool, ...] = ()
+    buffers: tuple[BufferState, ...] = ()
     unsettled: bool = False

@@ -10,7 +10,7 @@ from shiplap.scheduling.claims import ClaimWriter, reference
 from shiplap.scheduling.classes import PodClass
 from shiplap.scheduling.explain import Explainer
 from shiplap.scheduling.pack import Packer, Packing
-from shiplap.scheduling.plan import Placement, Plan, PlannedClaim, PlanStats, Unschedulable
+from shiplap.scheduling.plan import BufferState, Placement, Plan, PlannedClaim, PlanStats, Unschedulable
 from shiplap.scheduling.search.effort import Effort
 from shiplap.scheduling.snapshot import Snapshot
 from shiplap.scheduling.world import World, compile_world
@@ -53,7 +53,13 @@ def _run(snapshot: Snapshot, world: World, ordered: list[PodClass], *, bulk: Eff
     best_effort = snapshot.settings.min_values_policy == "BestEffort"
     strict = snapshot.settings.reserved_policy == "Strict"
     packer = Packer(
-        world.lanes, world.nodes, world.axis, world.ground, best_effort=best_effort, strictly_reserved=strict
+        world.lanes,
+        world.nodes,
+        world.axis,
+        world.ground,
+        best_effort=best_effort,
+        strictly_reserved=strict,
+        last=[item for item in world.virtual if not item.problem],
     )
     return packer.run(ordered, bulk=bulk)
 
@@ -65,7 +71,10 @@ def _fits_alone(snapshot: Snapshot, world: World, item: PodClass) -> bool:
 
 def _write(snapshot: Snapshot, world: World, packing: Packing) -> Plan:
     explainer = Explainer(world, packing)
-    writer = ClaimWriter(snapshot.cluster, snapshot.epoch, max(snapshot.settings.max_instance_types, 1), world.taken)
+    virtual = frozenset(item.index for item in world.virtual)
+    unreal = {id(pod) for item in world.virtual for pod in item.members}
+    most = max(snapshot.settings.max_instance_types, 1)
+    writer = ClaimWriter(snapshot.cluster, snapshot.epoch, most, world.taken, virtual)
     planned: list[PlannedClaim] = []
     unschedulable = []
     for claim, used in zip(packing.claims, packing.used, strict=True):
@@ -74,7 +83,12 @@ def _write(snapshot: Snapshot, world: World, packing: Packing) -> Plan:
             planned.append(written)
         else:
             message = explainer.truncated(claim, snapshot.settings.max_instance_types)
-            unschedulable += [Unschedulable(reference(pod), message) for _, pods in claim.pods for pod in pods]
+            unschedulable += [
+                Unschedulable(reference(pod), message)
+                for item, pods in claim.pods
+                for pod in pods
+                if item.index not in virtual
+            ]
     if world.static is not None:
         for claim, used in zip(world.static.claims, world.static.used, strict=True):
             written = writer.write(claim, used, ("static pool",))
@@ -93,16 +107,26 @@ def _write(snapshot: Snapshot, world: World, packing: Packing) -> Plan:
     return Plan(
         node_claims=tuple(planned),
         existing_nodes=tuple(
-            Placement(room.name, tuple(sorted(map(reference, pods))))
+            Placement(room.name, tuple(sorted(map(reference, real))))
             for room, pods in sorted(
                 zip(packing.nodes.rooms, packing.nodes.placed, strict=True), key=lambda pair: pair[0].name
             )
-            if pods
+            if (real := [pod for pod in pods if id(pod) not in unreal])
         ),
         unschedulable=tuple(sorted(unschedulable, key=lambda entry: entry.pod)),
         ignored=tuple(sorted(ignored, key=lambda entry: entry.pod)),
         hourly=round(sum((claim.launch.price for claim in planned), 0.0), 6),
         stats=PlanStats(sum(len(item.members) for item in world.classes), len(world.classes)),
         static_pools=world.static.pools if world.static is not None else (),
+        buffers=_buffers(world, planned, packing),
         unsettled=packing.waits and bool(unschedulable),
     )
+
+
+def _buffers(world: World, planned: list[PlannedClaim], packing: Packing) -> tuple[BufferState, ...]:
+    if not world.buffers:
+        return ()
+    from shiplap.scheduling.buffers import states_of  # noqa: PLC0415 - few installs have buffers
+
+    problems = {id(pod): item.problem for item in world.virtual if item.problem for pod in item.members}
+    return states_of(world.buffers, planned, packing.nodes.placed, problems)

@@ -12,7 +12,7 @@ from shiplap.api.types import Manifests
 from shiplap.instances.types import InstanceType
 from shiplap.kubernetes.objects import DaemonSet, Event, Node, Pod, TopologySpreadConstraint
 from shiplap.kubernetes.volumes import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
-from shiplap.kubernetes.workloads import Namespace, ReplicaSet, ReplicationController, Service, StatefulSet
+from shiplap.kubernetes.workloads import Namespace, ReplicaSet, ReplicationController, Scalable, Service, StatefulSet
 
 
 class NodeClassCatalog(msgspec.Struct, frozen=True):
@@ -47,7 +47,8 @@ class ClusterView(msgspec.Struct, frozen=True, omit_defaults=True):
     """The cluster's objects as listed. `pods` holds bound and pending ones; `events` only Cluster Autoscaler's.
 
     The storage objects are empty when no pod that needs a node has claims, `namespaces` unless a pod selects them by
-    their labels, Services and controllers unless there are default spread constraints.
+    their labels, Services and controllers unless there are default spread constraints, `scalables` unless a
+    CapacityBuffer is made of one.
     """
 
     pods: tuple[Pod, ...] = ()
@@ -64,6 +65,7 @@ class ClusterView(msgspec.Struct, frozen=True, omit_defaults=True):
     replica_sets: tuple[ReplicaSet, ...] = ()
     stateful_sets: tuple[StatefulSet, ...] = ()
     replication_controllers: tuple[ReplicationController, ...] = ()
+    scalables: tuple[Scalable, ...] = ()
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -31,11 +31,15 @@ from shiplap.scheduling.topology import Terms, keeps_away
 from shiplap.scheduling.volumes import VolumeNeeds
 
 if TYPE_CHECKING:
+    from shiplap.scheduling.buffers import Buffer
     from shiplap.scheduling.static import StaticPlan
 
 
 class World(msgspec.Struct, frozen=True, eq=False):
-    """Everything a packing needs, none of it changed by one. `taken` are claim names that exist."""
+    """Everything a packing needs, none of it changed by one. `taken` are claim names that exist.
+
+    `virtual` are the classes of the pods of CapacityBuffers, which come after all others; their indexes go on.
+    """
 
     axis: Axis
     lanes: tuple[Lane, ...]
@@ -45,6 +49,8 @@ class World(msgspec.Struct, frozen=True, eq=False):
     ground: Ground
     taken: frozenset[str]
     static: StaticPlan | None = None
+    buffers: tuple[Buffer, ...] = ()
+    virtual: tuple[PodClass, ...] = ()
 
 
 def compile_world(snapshot: Snapshot) -> World:
@@ -67,8 +73,17 @@ def compile_world(snapshot: Snapshot) -> World:
     needs = _volume_needs(storage, sorted_pods) if storage is not None else None
     terms = _standing_terms(sorted_pods, snapshot)
     pod_classes = classes.group(sorted_pods.pending, snapshot.missed_pods, needs, terms)
+    buffers: tuple[Buffer, ...] = ()
+    virtual: list[PodClass] = []
+    if snapshot.manifests.capacity_buffers:
+        from shiplap.scheduling.buffers import buffers_of  # noqa: PLC0415 - few installs have buffers
+
+        buffers = buffers_of(snapshot)
+        virtual = classes.group((pod for buffer in buffers for pod in buffer.pods), terms=terms)
+        for item in virtual:
+            item.index += len(pod_classes)
     daemons = daemons_of(view.daemon_sets, (pod for on_node in sorted_pods.bound.values() for pod in on_node))
-    axis = _axis(pod_classes, daemons, pools)
+    axis = _axis([*pod_classes, *virtual], daemons, pools)
     catalogues = catalogues_of(snapshot, pools, axis)
     tables = {name: catalogue.table for name, catalogue in catalogues.items()}
     staying = [node for node in view.nodes if node.metadata.name not in gone]
@@ -96,6 +111,8 @@ def compile_world(snapshot: Snapshot) -> World:
         frozenset(claim.name for claim in snapshot.claims)
         | {node.metadata.labels.get(labels.NODE_CLAIM, "") for node in view.nodes},
         static,
+        buffers,
+        tuple(virtual),
     )
 
 

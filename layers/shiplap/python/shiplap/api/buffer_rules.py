@@ -1,0 +1,45 @@
+"""What a CapacityBuffer must satisfy beyond its shape, and the pod templates it may point at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from shiplap.api import own_annotations
+from shiplap.api.common_rules import name_problems, quantity_problems
+from shiplap.api.decoding import Path, Problem
+from shiplap.api.types import CapacityBuffer, PodTemplate
+
+SCALABLES = ("Deployment", "StatefulSet", "ReplicaSet")
+STRATEGY = "buffer.x-k8s.io/active-capacity"
+
+_SPEC: Path = ("spec",)
+
+
+def problems_of(buffer: CapacityBuffer, _data: Mapping[str, Any]) -> Iterator[Problem]:
+    """Every rule the buffer breaks."""
+    spec = buffer.spec
+    yield from name_problems(buffer.metadata, is_label=False)
+    yield from own_annotations.unsupported(buffer.metadata.annotations, ("metadata", "annotations"))
+    if spec.provisioning_strategy != STRATEGY:
+        yield (*_SPEC, "provisioningStrategy"), f"must be {STRATEGY}, is {spec.provisioning_strategy!r}"
+    if (spec.pod_template_ref is None) == (spec.scalable_ref is None):
+        yield _SPEC, "exactly one of podTemplateRef and scalableRef must be set"
+    for field, number in (("replicas", spec.replicas), ("percentage", spec.percentage)):
+        if number is not None and number < 0:
+            yield (*_SPEC, field), f"must not be negative, is {number}"
+    if spec.pod_template_ref is not None:
+        if spec.replicas is None and not spec.limits:
+            yield _SPEC, "podTemplateRef needs replicas or limits"
+        if spec.percentage is not None:
+            yield (*_SPEC, "percentage"), "a pod template has no replicas to take a percentage of"
+    scalable = spec.scalable_ref
+    if scalable is not None and (scalable.api_group != "apps" or scalable.kind not in SCALABLES):
+        known = ", ".join(SCALABLES)
+        yield (*_SPEC, "scalableRef"), f"must be one of {known} of apps, is {scalable.kind} of {scalable.api_group!r}"
+    yield from quantity_problems(spec.limits, (*_SPEC, "limits"))
+
+
+def template_problems(template: PodTemplate, _data: Mapping[str, Any]) -> Iterator[Problem]:
+    """Of a pod template."""
+    yield from name_problems(template.metadata, is_label=False)

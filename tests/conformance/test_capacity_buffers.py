@@ -1,0 +1,120 @@
+"""CapacityBuffers: room for pods that do not exist, which real pods may take at any time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from shiplap.api.types import CapacityBuffer, PodTemplate
+from shiplap.kubernetes.workloads import Scalable
+from tests.conformance.catalogues import fake_type
+from tests.conformance.given import claim_volumes, given, in_flight, node, pod, pods, pool
+
+TYPES = [fake_type("four", cpu="4", memory="8Gi", pods="50", price=1.0)]
+
+
+def template(name: str = "small", *, cpu: str = "1", **spec: Any) -> PodTemplate:
+    body = {"containers": [{"name": "main", "image": "web", "resources": {"requests": {"cpu": cpu}}}], **spec}
+    return msgspec.convert(
+        {"metadata": {"name": name, "namespace": "default"}, "template": {"metadata": {}, "spec": body}}, PodTemplate
+    )
+
+
+def buffer(name: str = "spare", **spec: Any) -> CapacityBuffer:
+    body = spec if "scalableRef" in spec else {"podTemplateRef": {"name": "small"}, **spec}
+    return msgspec.convert({"metadata": {"name": name, "namespace": "default"}, "spec": body}, CapacityBuffer)
+
+
+def deployment(replicas: int) -> Scalable:
+    body = {"containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]}
+    return msgspec.convert(
+        {"kind": "Deployment", "metadata": {"name": "web"}, "spec": {"replicas": replicas, "template": {"spec": body}}},
+        Scalable,
+    )
+
+
+def state(plan: Any) -> tuple[int, int, int, int]:
+    (found,) = plan.plan.buffers
+    return (found.replicas, found.existing, found.new, found.missing)
+
+
+def test_missing_room_is_launched_and_its_pods_are_marked() -> None:
+    plan = given(types=TYPES, buffers=[buffer(replicas=3)], templates=[template()])
+    assert plan.claim.pods == ()
+    assert [entry.name for entry in plan.claim.virtual_pods] == ["spare-00000", "spare-00001", "spare-00002"]
+    assert plan.claim.requests["cpu"] == 3000
+    assert state(plan) == (3, 0, 3, 0)
+
+
+def test_free_room_on_nodes_counts_and_nothing_is_nominated() -> None:
+    nodes = [node(cpu="2")]
+    plan = given(types=TYPES, nodes=nodes, buffers=[buffer(replicas=3)], templates=[template()])
+    assert plan.plan.existing_nodes == ()
+    assert state(plan) == (3, 2, 1, 0)
+    assert len(plan.claims) == 1
+    claims = [in_flight(claim) for claim in plan.claims]
+    again = given(types=TYPES, nodes=nodes, claims=claims, buffers=[buffer(replicas=3)], templates=[template()])
+    assert not again.claims
+    assert state(again) == (3, 3, 0, 0)
+
+
+def test_real_pods_come_first_and_take_the_room() -> None:
+    nodes = [node(cpu="2")]
+    plan = given(*pods(2, cpu="1"), types=TYPES, nodes=nodes, buffers=[buffer(replicas=2)], templates=[template()])
+    assert [entry.name for entry in plan.plan.existing_nodes[0].pods] == ["pod-0", "pod-1"]
+    assert state(plan) == (2, 0, 2, 0)
+
+
+def test_buffers_never_displace_real_pods_at_a_limit() -> None:
+    limited = pool(limits={"cpu": "4"})
+    big = template(cpu="3900m")
+    plan = given(pod(cpu="1"), pools=[limited], types=TYPES, buffers=[buffer(replicas=1)], templates=[big])
+    assert plan.home("pod") == plan.claim.name
+    assert plan.claim.virtual_pods == ()
+    assert state(plan) == (1, 0, 0, 1)
+    assert plan.plan.unschedulable == ()
+    assert "no room" in plan.plan.buffers[0].reason
+
+
+def test_a_share_of_a_workload_is_rounded_up_and_the_larger_of_both_counts() -> None:
+    reference = {"scalableRef": {"kind": "Deployment", "name": "web"}}
+    for replicas, spec, expected in (
+        (5, {"percentage": 50}, 3),
+        (0, {"percentage": 10}, 1),
+        (5, {"percentage": 20, "replicas": 3}, 3),
+        (9, {"percentage": 50, "replicas": 3}, 5),
+        (9, {"percentage": 50, "limits": {"cpu": "2500m"}}, 2),
+    ):
+        made = buffer(**reference, **spec)
+        assert state(given(types=TYPES, buffers=[made], scalables=[deployment(replicas)]))[0] == expected
+
+
+def test_limits_alone_say_how_many() -> None:
+    assert state(given(types=TYPES, buffers=[buffer(limits={"cpu": "2"})], templates=[template()]))[0] == 2
+    endless = given(types=TYPES, buffers=[buffer(limits={"memory": "2Gi"})], templates=[template()])
+    assert "hold any number" in endless.plan.buffers[0].reason
+
+
+def test_what_a_buffer_points_at_must_be_there() -> None:
+    plan = given(types=TYPES, buffers=[buffer(replicas=1)])
+    assert plan.plan.buffers[0].reason == "PodTemplate small not found"
+    made = buffer(scalableRef={"kind": "Deployment", "name": "web"}, replicas=1)
+    assert given(types=TYPES, buffers=[made]).plan.buffers[0].reason == "Deployment web not found"
+
+
+def test_volumes_with_claims_are_left_out_and_placement_is_kept() -> None:
+    wanting = template(**claim_volumes("data"), nodeSelector={"kubernetes.io/arch": "arm64"})
+    types = [*TYPES, fake_type("arm", cpu="4", memory="8Gi", arch="arm64", price=9.0)]
+    plan = given(types=types, buffers=[buffer(replicas=1)], templates=[wanting])
+    assert plan.claim.instance_types == ("arm",)
+    impossible = template(nodeSelector={"kubernetes.io/hostname": "there"})
+    plan = given(types=types, buffers=[buffer(replicas=1)], templates=[impossible])
+    assert "restricted" in plan.plan.buffers[0].reason
+
+
+def test_real_and_virtual_pods_share_a_new_node() -> None:
+    plan = given(pod(cpu="1"), types=TYPES, buffers=[buffer(replicas=2)], templates=[template()])
+    assert [entry.name for entry in plan.claim.pods] == ["pod"]
+    assert len(plan.claim.virtual_pods) == 2
+    assert plan.plan.stats.pods == 1
