@@ -7,7 +7,8 @@ class.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -27,6 +28,8 @@ from shiplap.kubernetes.requirements import Requirement, Requirements, contradic
 from shiplap.scheduling.preferences import NO_PREFERENCES, Preferences, preferred_nodes
 from shiplap.scheduling.topology import UNCONSTRAINED, Constraints, Terms, reads_own_labels
 from shiplap.scheduling.volumes import NO_VOLUMES, VolumeNeeds
+
+T = TypeVar("T")
 
 _CAPACITY_TYPES = frozenset({labels.ON_DEMAND, labels.SPOT, labels.RESERVED})
 
@@ -121,59 +124,134 @@ def group(
             by_signature[key] = [pod]
         else:
             members.append(pod)
-    merged: dict[object, PodClass] = {}
-    for fresh, members in _described(by_signature, Terms() if terms is None else terms):
-        known = merged.setdefault(_identity(fresh), fresh)
-        known.members.extend(members)
-    classes = list(merged.values())
+    classes = _classes(by_signature, Terms() if terms is None else terms)
     for item in classes:
-        item.members.sort(key=_age)
+        if len(item.members) > 1:
+            item.members.sort(key=_age)
     classes.sort(key=_placing_order)
     for index, item in enumerate(classes):
         item.index = index
     return classes
 
 
-def _described(
-    by_signature: Mapping[tuple[bytes, bool, VolumeNeeds], list[Pod]], terms: Terms
-) -> Iterable[tuple[PodClass, list[Pod]]]:
-    """Classes with their members: pods of equal specification, told apart by how topology terms see their labels."""
-    demands: dict[int, Demand] = {}
-    for members in by_signature.values():
-        if terms.constrains(members[0].spec):
-            demands |= _demands_of(members, terms)
-    nothing: Demand = (UNCONSTRAINED, UNCONSTRAINED, "")
-    for (_, missed, needs), members in by_signature.items():
-        common = describe(members[0], missed=missed, volumes=needs, prefer=terms.prefer)
-        if not terms.all and not demands:
-            yield common, members
-            continue
-        # Demands are told apart by identity here, which is quick; equal ones meet again when classes are merged.
-        alike: dict[tuple[int, frozenset[int]], tuple[Demand, list[Pod]]] = {}
-        for pod in members:
-            demand = demands.get(id(pod), nothing)
-            alike.setdefault((id(demand), terms.selecting(pod)), (demand, []))[1].append(pod)
-        for (_, selected), ((constraints, preferred, problem), some) in alike.items():
-            fresh = msgspec.structs.replace(common, members=[])
-            fresh.constraints, fresh.selected = constraints, selected
+def _classes(by_signature: Mapping[tuple[bytes, bool, VolumeNeeds], list[Pod]], terms: Terms) -> list[PodClass]:
+    """Pods of equal specification, told apart by what they demand and how topology terms see their labels."""
+    demands = [
+        _demands_of(members, terms) if terms.constrains(members[0].spec) else None for members in by_signature.values()
+    ]
+    parts = _Parts()
+    merged: dict[object, PodClass] = {}
+    for ((_, missed, needs), members), demanded in zip(by_signature.items(), demands, strict=True):
+        common = describe(members[0], missed=missed, volumes=needs, prefer=terms.prefer, parts=parts)
+        described = parts.identity(common)
+        for demand, selected, some in _alike(members, demanded, terms, parts):
+            identity = (described, id(demand), id(selected))
+            known = merged.get(identity)
+            if known is not None:
+                known.members.extend(some)
+                continue
+            fresh = merged[identity] = msgspec.structs.replace(common, members=list(some))
+            fresh.constraints, preferred, problem = demand
+            fresh.selected = selected
             if preferred != UNCONSTRAINED:
                 fresh.preferences = Preferences(common.preferences.node, preferred)
-            fresh.problem = fresh.problem or problem
-            yield fresh, some
+            fresh.problem = common.problem or problem
+    return list(merged.values())
+
+
+class _Parts:
+    """Parts of classes, each kept once, so that equal ones are the same object and classes compare by identity."""
+
+    def __init__(self) -> None:
+        self._values: dict[object, Any] = {}
+        self._made: dict[bytes, Any] = {}
+
+    def value(self, value: T) -> T:
+        """The one object that stands for all equal to this; values of different types are never equal."""
+        known: T = self._values.setdefault((type(value), value), value)
+        return known
+
+    def made(self, encoded: bytes, make: Callable[[], T]) -> T:
+        """What was made of these bytes before, or is made now."""
+        known: T | None = self._made.get(encoded)
+        if known is None:
+            known = self._made[encoded] = make()
+        return known
+
+    def requests(self, amounts: dict[str, int]) -> dict[str, int]:
+        """The one resource list that stands for all equal to this."""
+        known: dict[str, int] = self._values.setdefault(frozenset(amounts.items()), amounts)
+        return known
+
+    def identity(self, item: PodClass) -> tuple[object, ...]:
+        """What tells described classes apart, topology aside."""
+        return (
+            id(self.requests(item.requests)),
+            id(self.value(item.terms)),
+            id(self.value(item.own_terms)),
+            item.volumes.private,
+            item.volumes.shared,
+            id(self.value(item.tolerations)),
+            item.ports,
+            item.priority,
+            item.missed,
+            item.problem,
+            id(self.value(item.preferences)),
+        )
 
 
 Demand = tuple[Constraints, Constraints, str]
 """What a pod demands of topology and what it prefers; or neither, and why it cannot be planned."""
 
+_NOTHING: Demand = (UNCONSTRAINED, UNCONSTRAINED, "")
+_UNSELECTED: frozenset[int] = frozenset()
 
-def _demands_of(members: Sequence[Pod], terms: Terms) -> dict[int, Demand]:
-    """What pods of one specification demand, by identity.
 
-    It differs by namespace and, where default spread constraints are added, by the workload, unless their own labels
-    count.
-    """
+class _Demands(msgspec.Struct, frozen=True):
+    """What pods of one specification demand: by namespace, unless labels of their own or of their workload count."""
+
+    by_namespace: dict[str, Demand]
+    by_pod: dict[int, Demand]
+
+    def of(self, pod: Pod) -> Demand:
+        """What one of them demands."""
+        return self.by_pod[id(pod)] if self.by_pod else self.by_namespace[pod.metadata.namespace]
+
+
+def _alike(
+    members: list[Pod], demanded: _Demands | None, terms: Terms, parts: _Parts
+) -> Iterable[tuple[Demand, frozenset[int], list[Pod]]]:
+    """Pods of one specification by their demand and the terms that count them."""
+    if not terms.all:
+        demand = _NOTHING if demanded is None else demanded.of(members[0])
+        return [(parts.value(demand), _UNSELECTED, members)]
+    found: dict[object, tuple[Demand, frozenset[int], list[Pod]]] = {}
+    selecting = terms.selecting
+    if demanded is None or (not demanded.by_pod and len(demanded.by_namespace) == 1):
+        demand = parts.value(_NOTHING if demanded is None else demanded.of(members[0]))
+        for pod in members:
+            selected = selecting(pod)
+            known = found.get(id(selected))
+            if known is None:
+                found[id(selected)] = (demand, selected, [pod])
+            else:
+                known[2].append(pod)
+        return found.values()
+    for pod in members:
+        demand, selected = parts.value(demanded.of(pod)), selecting(pod)
+        found.setdefault((id(demand), id(selected)), (demand, selected, []))[2].append(pod)
+    return found.values()
+
+
+def _demands_of(members: Sequence[Pod], terms: Terms) -> _Demands:
     if reads_own_labels(members[0].spec):
-        return {id(pod): _demands(pod, terms) for pod in members}
+        return _Demands({}, {id(pod): _demands(pod, terms) for pod in members})
+    if terms.defaults is None:
+        by_namespace: dict[str, Demand] = {}
+        for pod in members:
+            if pod.metadata.namespace not in by_namespace:
+                by_namespace[pod.metadata.namespace] = _demands(pod, terms)
+        return _Demands(by_namespace, {})
     shared: dict[tuple[str, int], Demand] = {}
     found = {}
     for pod in members:
@@ -182,7 +260,7 @@ def _demands_of(members: Sequence[Pod], terms: Terms) -> dict[int, Demand]:
         if demand is None:
             demand = shared[key] = _demands(pod, terms)
         found[id(pod)] = demand
-    return found
+    return _Demands({}, found)
 
 
 def _demands(pod: Pod, terms: Terms) -> Demand:
@@ -192,30 +270,46 @@ def _demands(pod: Pod, terms: Terms) -> Demand:
         return UNCONSTRAINED, UNCONSTRAINED, str(error)
 
 
-def describe(pod: Pod, *, missed: bool = False, volumes: VolumeNeeds = NO_VOLUMES, prefer: bool = True) -> PodClass:
+def describe(
+    pod: Pod,
+    *,
+    missed: bool = False,
+    volumes: VolumeNeeds = NO_VOLUMES,
+    prefer: bool = True,
+    parts: _Parts | None = None,
+) -> PodClass:
     """The class of one pod, without members. What is wrong with the pod becomes its `problem`.
 
-    With `prefer` off, preferred node affinity is not read.
+    With `prefer` off, preferred node affinity is not read. `parts` remembers what other pods were made of.
     """
+    spec, parts = pod.spec, parts or _Parts()
     try:
+        own_terms, terms = parts.made(
+            _encode((spec.node_selector, spec.affinity)), lambda: _both(node_terms(spec, strict=True))
+        )
+        if volumes is not NO_VOLUMES:
+            own_terms, terms = _with_volumes(own_terms, volumes)
         requests = pod_requests(pod)
-        own_terms, terms = _with_volumes(node_terms(pod.spec, strict=True), volumes)
         problem = _unsupported(pod)
     except ValueError as error:
         return PodClass({"pods": 1}, (Requirements(),), priority=pod.spec.priority, problem=str(error))
     return PodClass(
         requests,
         terms,
-        tolerations=tuple(sorted(pod.spec.tolerations, key=_encode)),
-        ports=host_ports(pod.spec),
-        priority=pod.spec.priority,
+        tolerations=parts.made(_encode(spec.tolerations), lambda: tuple(sorted(spec.tolerations, key=_encode))),
+        ports=host_ports(spec),
+        priority=spec.priority,
         missed=missed,
         problem=problem,
         keeps_off=any(_keeps_off(term) for term in terms),
         own_terms=own_terms,
         volumes=volumes,
-        preferences=_node_preferences(pod.spec) if prefer else NO_PREFERENCES,
+        preferences=_node_preferences(spec) if prefer else NO_PREFERENCES,
     )
+
+
+def _both(terms: tuple[Requirements, ...]) -> tuple[tuple[Requirements, ...], tuple[Requirements, ...]]:
+    return terms, terms
 
 
 def _node_preferences(spec: PodSpec) -> Preferences:
@@ -326,24 +420,6 @@ def _unsupported(pod: Pod) -> str:
     if pod.spec.resource_claims:
         return "not supported yet: dynamic resource claims"
     return ""
-
-
-def _identity(item: PodClass) -> object:
-    return (
-        frozenset(item.requests.items()),
-        item.terms,
-        item.own_terms,
-        item.volumes.private,
-        item.volumes.shared,
-        item.tolerations,
-        item.ports,
-        item.priority,
-        item.missed,
-        item.problem,
-        item.constraints,
-        item.preferences,
-        item.selected,
-    )
 
 
 def _age(pod: Pod) -> tuple[str, str, str, str]:

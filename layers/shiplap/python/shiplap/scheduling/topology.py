@@ -110,7 +110,8 @@ class Terms:
         self.anti: set[int] = set()
         self._numbers: dict[bytes, int] = {}
         self._reaching: dict[str, _Reach] = {}
-        self._selecting: dict[tuple[str, ...], frozenset[int]] = {}
+        self._selections: dict[frozenset[int], frozenset[int]] = {}
+        self._selecting: dict[tuple[str | None, ...], frozenset[int]] = {}
 
     def constraints_of(self, pod: Pod, *, standing: bool = False) -> Constraints:
         """What a pod demands, its terms numbered; of a `standing` pod only anti-affinity, which others must respect.
@@ -175,17 +176,21 @@ class Terms:
         return selector is None or bool(self.namespaces) or by_name_only(selector)
 
     def selecting(self, pod: Pod) -> frozenset[int]:
-        """The numbers of the terms that count a pod; only after the last term was numbered."""
+        """The numbers of the terms that count a pod; only after the last term was numbered.
+
+        Equal answers are the same object.
+        """
         meta = pod.metadata
         namespace = meta.namespace or "default"
-        reach = self._reached(namespace)
-        # No label value contains the null character, so that an absent label is unlike any value.
-        profile = (namespace, *(meta.labels.get(key, "\0") for key in reach.mentioned))
+        reach = self._reaching.get(namespace) or self._reached(namespace)
+        get = meta.labels.get
+        profile = (namespace, *[get(key) for key in reach.mentioned])
         known = self._selecting.get(profile)
         if known is None:
             found = [number for label in meta.labels.items() for number in reach.by_label.get(label, ())]
             found += [number for number in reach.others if self.all[number].selects(meta.labels)]
-            known = self._selecting[profile] = frozenset(found)
+            selected = frozenset(found)
+            known = self._selecting[profile] = self._selections.setdefault(selected, selected)
         return known
 
     def _reached(self, namespace: str) -> _Reach:

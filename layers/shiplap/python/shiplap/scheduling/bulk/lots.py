@@ -38,7 +38,7 @@ class Lot(msgspec.Struct, frozen=True, eq=False):
 
     `wants` [items] and `groups` [items] say what each item asks of a node and which group a node for it alone is in.
     Item `i` consists of `counts` pods of the classes at `places` in the waiting list, from `starts[i]` to
-    `starts[i + 1]`. `refusals` are by place.
+    `starts[i + 1]`. `refusals` are by place. `settled`: which domain it is in matters to other lots.
     """
 
     lane: Lane
@@ -49,6 +49,7 @@ class Lot(msgspec.Struct, frozen=True, eq=False):
     places: Ints
     counts: Ints
     refusals: Mapping[int, tuple[Refusal, ...]]
+    settled: bool
 
 
 class Stock:
@@ -166,4 +167,5 @@ def lot_of(parts: Sequence[Part], sizes: Ints, openings: Openings, refusals: Map
         places=places,
         counts=counts,
         refusals=refusals,
+        settled=any(part.shape.key for part in parts),
     )

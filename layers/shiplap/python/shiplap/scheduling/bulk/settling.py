@@ -19,13 +19,17 @@ from shiplap.scheduling.resources import Bools, Ints
 from shiplap.scheduling.topology import Constraints
 
 
-class _Loads(msgspec.Struct, frozen=True, eq=False):
-    """Nodes to be: the entries of node `n` are from `edges[n]` to `edges[n + 1]`, `used` [nodes, resources] their load.
+class Prepared(msgspec.Struct, frozen=True, eq=False):
+    """A filling, and what its nodes come to.
 
-    `held` [nodes] says whether some row holds it, `charges` [nodes, resources] is the largest capacity of those rows
-    where there are limits.
+    The entries of node `n` are from `edges[n]` to `edges[n + 1]`, `groups` [nodes] the groups they come into together,
+    None where they do not agree, and `used` [nodes, resources] their load. `held` [nodes] says whether some row holds
+    it, `charges` [nodes, resources] is the largest capacity of those rows where there are limits.
     """
 
+    lot: Lot
+    filling: Filling
+    groups: Sequence[Group | None]
     edges: Ints
     used: Ints
     held: Bools
@@ -84,25 +88,36 @@ class Settler:
                     break
         return msgspec.structs.replace(lot.parcel, counts=left)
 
-    def settle(self, lot: Lot, stock: Stock, filling: Filling) -> None:
-        """Open a claim for every node that all its pods can share and that the limits allow."""
-        nodes = len(filling.rows)
-        if not nodes:
-            return
-        edges = np.searchsorted(filling.node, np.arange(nodes + 1))
+    def prepare(self, lot: Lot, filling: Filling) -> Prepared:
+        """A filling with what its nodes come to."""
+        edges = np.searchsorted(filling.node, np.arange(len(filling.rows) + 1))
         groups = self._groups(lot, filling, edges)
-        loads = _loads(lot, filling, groups, edges)
-        budget = self._openings.budgets[lot.lane.pool.metadata.name]
-        within = loads.held & (np.cumsum(loads.held) <= budget.nodes_left)
+        return Prepared(lot, filling, groups, edges, *_loads(lot, filling, groups))
+
+    def affordable(self, prepared: Sequence[Prepared]) -> bool:
+        """Whether the limits of their pool allow all nodes of these fillings of one lane."""
+        if not prepared:
+            return True
+        budget = self._openings.budgets[prepared[0].lot.lane.pool.metadata.name]
+        if sum(int(one.held.sum()) for one in prepared) > budget.nodes_left:
+            return False
+        spent = np.sum([one.charges[one.held].sum(axis=0) for one in prepared], axis=0)
+        return bool((spent <= budget.left)[budget.columns].all())
+
+    def settle(self, prepared: Prepared, stock: Stock) -> None:
+        """Open a claim for every node that all its pods can share and that the limits allow."""
+        budget = self._openings.budgets[prepared.lot.lane.pool.metadata.name]
+        held, charges = prepared.held, prepared.charges
+        within = held & (np.cumsum(held) <= budget.nodes_left)
         if len(budget.columns):
-            spent = np.cumsum(np.where(loads.held[:, None], loads.charges, 0), axis=0)[:, budget.columns]
+            spent = np.cumsum(np.where(held[:, None], charges, 0), axis=0)[:, budget.columns]
             within &= (spent <= budget.left[budget.columns]).all(axis=1)
         # What is opened later is smaller: it may not overtake a node that the limits refuse.
-        kept = np.flatnonzero(within & (np.cumsum(loads.held & ~within) == 0))
+        kept = np.flatnonzero(within & (np.cumsum(held & ~within) == 0))
         if len(kept):
-            budget.charge(loads.charges[kept].sum(axis=0))
+            budget.charge(charges[kept].sum(axis=0))
             budget.nodes_left -= len(kept) - 1
-            self._open(lot, stock, filling, groups, loads, kept)
+            self._open(prepared, stock, kept)
 
     def finish(self) -> list[tuple[PodClass, list[Pod]]]:
         """Tell the ledger what stands where; returns the pods that no claim holds."""
@@ -141,24 +156,16 @@ class Settler:
             result.append(known[key])
         return result
 
-    def _open(
-        self,
-        lot: Lot,
-        stock: Stock,
-        filling: Filling,
-        groups: Sequence[Group | None],
-        loads: _Loads,
-        kept: Ints,
-    ) -> None:
-        items, numbers = filling.item.tolist(), filling.number.tolist()
-        edges = loads.edges.tolist()
+    def _open(self, prepared: Prepared, stock: Stock, kept: Ints) -> None:
+        items, numbers = prepared.filling.item.tolist(), prepared.filling.number.tolist()
+        edges = prepared.edges.tolist()
         for claim, node in enumerate(kept.tolist(), len(self._openings.open)):
             entries = range(edges[node], edges[node + 1])
-            group = groups[node]
+            group = prepared.groups[node]
             if group is None:
                 continue
-            skipped = lot.refusals.get(stock.place(items[entries[0]]), ())
-            opened = self._openings.open.install(group, loads.charges[node], loads.used[node], skipped)
+            skipped = prepared.lot.refusals.get(stock.place(items[entries[0]]), ())
+            opened = self._openings.open.install(group, prepared.charges[node], prepared.used[node], skipped)
             for entry in entries:
                 for item, pods in self._hand_out(stock, items[entry], numbers[entry], claim):
                     opened.pods.append((item, pods))
@@ -180,7 +187,8 @@ def _paid(group: Group, used: Ints) -> int:
     return int(group.rows[group.cheapest(used[None, :])[0]])
 
 
-def _loads(lot: Lot, filling: Filling, groups: Sequence[Group | None], edges: Ints) -> _Loads:
+def _loads(lot: Lot, filling: Filling, groups: Sequence[Group | None]) -> tuple[Ints, Bools, Ints]:
+    """`used`, `held` and `charges` of these nodes."""
     sizes = lot.parcel.sizes
     used = np.zeros((len(groups), sizes.shape[1]), np.int64)
     np.add.at(used, filling.node, filling.number[:, None] * sizes[filling.item])
@@ -200,4 +208,4 @@ def _loads(lot: Lot, filling: Filling, groups: Sequence[Group | None], edges: In
             capacity = lot.lane.table.capacity[lot.lane.table.row_type[group.rows], column]
             largest = np.argsort(-capacity, kind="stable")
             charges[some, column] = capacity[largest][holds[:, largest].argmax(axis=1)]
-    return _Loads(edges, used, held, charges)
+    return used, held, charges

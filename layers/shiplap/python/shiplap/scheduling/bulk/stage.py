@@ -136,8 +136,11 @@ class Bulk:
             fillings = improve(parcels, fillings, part)
             self._effort.give_back(part)
         self._unfilled -= sum(int(lot.counts.sum()) for lot in lots)
-        for lot, stock, filling in zip(lots, stocks, fillings, strict=True):
-            settler.settle(lot, stock, filling)
+        prepared = [settler.prepare(lot, filling) for lot, filling in zip(lots, fillings, strict=True)]
+        if any(lot.settled for lot in lots) and not settler.affordable(prepared):
+            return  # which domains still get a node decides where the pods of the others may go
+        for one, stock in zip(prepared, stocks, strict=True):
+            settler.settle(one, stock)
 
     def _units(self, shape: Shape) -> list[Unit]:
         """The classes of a shape by the first lane that holds them, as far as that is certain."""
