@@ -9,7 +9,7 @@ from shiplap.api.types import ConnectionTracking, CpuOptions, NetworkInterface
 from shiplap.errors import InvalidInput
 from shiplap.instances.catalog import TypePrices, ZonePrice
 from shiplap.instances.families import FAMILIES
-from shiplap.instances.nodeclass import Ami, CapacityReservation
+from shiplap.instances.nodeclass import Ami, CapacityReservation, PlacementGroup
 from shiplap.instances.offerings import incompatibility
 from shiplap.instances.prices import SPOT_FRACTION
 from shiplap.instances.resolve import instance_types
@@ -280,3 +280,26 @@ def test_a_reservation_is_one_more_way_to_buy_its_type() -> None:
     assert (reserved[0].reservation_type, reserved[0].reservation_interruptible) == ("capacity-block", True)
     on_demand = next(offering for offering in made.offerings if offering.capacity_type == "on-demand")
     assert 0 < reserved[1].price < on_demand.price / 1_000_000
+
+
+def in_group(name: str, group: PlacementGroup) -> InstanceType:
+    return yields(name, answered=msgspec.structs.replace(resolved(), placement_group=group))
+
+
+@pytest.mark.parametrize(
+    ("name", "strategy", "available"),
+    [("m5.large", "cluster", True), ("t3.large", "cluster", False), ("t3.large", "spread", True)],
+)
+def test_types_that_a_placement_group_cannot_hold_are_not_available(name: str, strategy: str, available: bool) -> None:
+    made = in_group(name, PlacementGroup("pg-1", "x", strategy))
+    assert any(each.available for each in made.offerings) is available
+
+
+def test_nodes_carry_the_placement_group_and_may_be_in_any_of_its_partitions() -> None:
+    made = in_group("m5.large", PlacementGroup("pg-1", "x", "partition", 3))
+    found = {item.key: item for item in made.requirements}
+    assert found["karpenter.k8s.aws/placement-group-id"].values == {"pg-1"}
+    assert found["karpenter.k8s.aws/placement-group-partition"].values == {"1", "2", "3"}
+    alone = {item.key: item for item in in_group("m5.large", PlacementGroup("pg-1", "x", "cluster")).requirements}
+    assert not alone["karpenter.k8s.aws/placement-group-partition"].values
+    assert "karpenter.k8s.aws/placement-group-id" not in {item.key for item in yields("m5.large").requirements}

@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from shiplap.instances.catalog import ARCHITECTURES, Ec2InstanceType, NetworkInfo
 from shiplap.instances.families import Family
+from shiplap.instances.nodeclass import PlacementGroup
 from shiplap.instances.types import InstanceType, Offering
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.requirements import Requirement
@@ -107,6 +108,14 @@ def network_bandwidth(network: NetworkInfo) -> str | None:
     return str(int(baseline * 100 + 1e-6) * 10 if baseline >= peak else round(baseline * 1000))
 
 
+def of_placement(group: PlacementGroup | None) -> dict[str, LabelValue]:
+    """The labels of nodes in a placement group: its id, and the partitions they may be in; none without a group."""
+    if group is None:
+        return {}
+    partitions = tuple(str(number) for number in range(1, group.partitions + 1))
+    return {_GROUP: group.id, _PARTITION: partitions or None}
+
+
 def of_offerings(offerings: Iterable[Offering]) -> dict[str, tuple[str, ...]]:
     """The labels an offering decides: zone, zone id and capacity type, all values that can still be had."""
     offerings = tuple(offerings)
@@ -152,6 +161,8 @@ _HYPERVISOR = _aws("instance-hypervisor")
 _ENCRYPTION = _aws("instance-encryption-in-transit-supported")
 _SANDBOX = _aws("nitro-sandbox")
 _TENANCY = _aws("instance-tenancy")
+_GROUP = _aws("placement-group-id")
+_PARTITION = _aws("placement-group-partition")
 _FLEX = _aws("instance-capability-flex")
 _GPU = tuple(_aws(f"instance-gpu-{what}") for what in ("name", "manufacturer", "count", "memory"))
 _ACCELERATOR = tuple(_aws(f"instance-accelerator-{what}") for what in ("name", "manufacturer", "count"))

@@ -8,7 +8,7 @@ from shiplap.api.types import EC2NodeClassSpec, NetworkInterface
 from shiplap.instances import prices
 from shiplap.instances.catalog import Catalog, Ec2InstanceType, TypePrices
 from shiplap.instances.families import Family
-from shiplap.instances.nodeclass import CapacityReservation, ResolvedNodeClass
+from shiplap.instances.nodeclass import CapacityReservation, PlacementGroup, ResolvedNodeClass
 from shiplap.instances.types import Offering
 from shiplap.kubernetes.labels import ON_DEMAND, RESERVED, SPOT
 
@@ -83,11 +83,15 @@ def subnet_zones(resolved: ResolvedNodeClass | None) -> frozenset[str] | None:
     return None if resolved is None else frozenset(subnet.zone for subnet in resolved.subnets)
 
 
-def incompatibility(kind: Ec2InstanceType, family: Family, spec: EC2NodeClassSpec) -> str | None:
+def incompatibility(
+    kind: Ec2InstanceType, family: Family, spec: EC2NodeClassSpec, group: PlacementGroup | None = None
+) -> str | None:
     """Why no node of this type can be launched under an EC2NodeClass, or None when one can.
 
     Such a type stays in the catalogue without available offerings, so that it can be named as a near miss.
     """
+    if group is not None and group.strategy not in kind.placement_group_info.supported_strategies:
+        return f"it cannot be put into a placement group of strategy {group.strategy}"
     if family.name == "AL2023" and kind.instance_type.startswith("a1."):
         return "AL2023 does not support the first generation of Graviton"
     if spec.connection_tracking is not None and kind.hypervisor != "nitro":

@@ -75,6 +75,7 @@ class _Builder:
         self._amis = None if resolved is None else AmiChooser(resolved.amis)
         self._zones = subnet_zones(resolved)
         self._unavailable = frozenset(unavailable)
+        self._group = resolved.placement_group if resolved is not None else None
         self._reservations: dict[str, list[CapacityReservation]] = {}
         for held in resolved.capacity_reservations if resolved is not None else ():
             self._reservations.setdefault(held.instance_type, []).append(held)
@@ -86,7 +87,7 @@ class _Builder:
     def build(self, kind: Ec2InstanceType) -> InstanceType | None:
         """The type under the EC2NodeClass, or None when no AMI fits it."""
         spec = self._node_class.spec
-        compatible = incompatibility(kind, self._family, spec) is None
+        compatible = incompatibility(kind, self._family, spec, self._group) is None
         offered = offerings(
             self._catalog,
             kind,
@@ -96,6 +97,7 @@ class _Builder:
             reservations=self._reservations.get(kind.instance_type, ()),
         )
         found = type_labels.hardware(kind, self._family, self._setting.region) | type_labels.of_offerings(offered)
+        found |= type_labels.of_placement(self._group)
         requirements = {item[0]: self._pool[item] for item in found.items()}
         ami = self._ami(requirements)
         if ami is None or (self._family.os == "windows" and type_labels.architecture(kind) != "amd64"):
