@@ -9,6 +9,7 @@ import pytest
 
 from shiplap.kubernetes.objects import PodSpec
 from shiplap.scheduling.changes import Proposal, proposals
+from shiplap.scheduling.planner import solve
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type, incrementing_types
 from tests.conformance.given import Outcome, given, node, pod, pods, pool, rule
 
@@ -21,7 +22,7 @@ ONLY = [fake_type("only", cpu="4", memory="8Gi")]
 
 def asked(outcome: Outcome, name: str = "pod") -> tuple[Proposal, ...]:
     assert outcome.home(name) == ""
-    return proposals(outcome.snapshot, f"default/{name}")
+    return proposals(outcome.snapshot, *solve(outcome.snapshot), f"default/{name}")
 
 
 def spread(key: str = ZONE) -> dict[str, Any]:
@@ -125,7 +126,8 @@ def test_affinity_to_nobody() -> None:
 def test_a_little_less_for_a_node_that_exists() -> None:
     outcome = given(pod(cpu="5", memory="1Gi"), nodes=[node("here", cpu="4500m")], pools=[], types=ONLY)
     (proposal,) = asked(outcome)
-    assert proposal == Proposal(("request 4500m cpu instead of 5",), "node here", pytest.approx(0.1))
+    assert (proposal.changes, proposal.place) == (("request 4500m cpu instead of 5",), "node here")
+    assert proposal.size == pytest.approx(0.1)
 
 
 def test_nothing_that_costs_another_pod_its_place_is_proposed() -> None:
@@ -141,7 +143,8 @@ def test_nothing_that_costs_another_pod_its_place_is_proposed() -> None:
 def test_a_pod_that_cannot_be_read_or_has_a_place_gets_no_proposal() -> None:
     assert asked(given(pod(selector={"kubernetes.io/hostname": "x"}))) == ()
     outcome = given(pod())
-    assert proposals(outcome.snapshot, "default/nobody") == ()
+    for name in ("nobody", "pod"):
+        assert proposals(outcome.snapshot, *solve(outcome.snapshot), f"default/{name}") == ()
 
 
 def test_pods_with_overhead_and_init_containers_shrink_as_a_whole() -> None:

@@ -123,7 +123,7 @@ def account_of(snapshot: Snapshot, decided: Plan, name: str) -> PodAccount:
         home,
         () if item.problem else _lanes(explainer, item, decided, key),
         () if item.problem else nodes_account(world, packing, item, snapshot.view.nodes, home.name if home else ""),
-        proposals(snapshot, key) if left is not None else (),
+        proposals(snapshot, world, packing, key) if left is not None else (),
     )
 
 

@@ -22,10 +22,12 @@ from shiplap.scheduling.explain import Explainer, Verdict
 from shiplap.scheduling.lanes import Lane
 from shiplap.scheduling.nearest import Miss, amount, nearest_node, unmet_labels
 from shiplap.scheduling.open_claims import Kind
+from shiplap.scheduling.pack import Packing
 from shiplap.scheduling.plan import Plan
-from shiplap.scheduling.planner import plan, solve
+from shiplap.scheduling.planner import solve, write
 from shiplap.scheduling.snapshot import Snapshot
 from shiplap.scheduling.words import conflicting
+from shiplap.scheduling.world import World
 
 _STEPS = 6
 """Obstacles removed on the way to one lane; a lane farther off is no suggestion."""
@@ -48,10 +50,11 @@ class Proposal(msgspec.Struct, frozen=True):
 
 
 class _Asker(msgspec.Struct, frozen=True):
-    """The pod, `namespace/name`, and what it requests as it stands."""
+    """The pod, `namespace/name`, what it requests as it stands, and which pods had no place before anything changed."""
 
     key: str
     requests: Mapping[str, int]
+    left_out: frozenset[str]
 
 
 class _Step(msgspec.Struct, frozen=True):
@@ -63,54 +66,69 @@ class _Step(msgspec.Struct, frozen=True):
     size: float
 
 
-def proposals(snapshot: Snapshot, key: str, most: int = 3) -> tuple[Proposal, ...]:
+class _Outcome(msgspec.Struct, frozen=True, eq=False):
+    """One decision: what was decided on, the pod's class in it, and whether the pod was left out."""
+
+    snapshot: Snapshot
+    world: World
+    packing: Packing
+    item: PodClass
+    left_out: bool
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, world: World, packing: Packing, key: str) -> _Outcome | None:
+        """None when the pod is not planned, or nothing could hold it as it is."""
+        item = next((item for item in world.classes if any(pod.key == key for pod in item.members)), None)
+        if item is None or item.problem:
+            return None
+        left = any(pod.key == key for pod in packing.unplaced.get(item.index, ()))
+        return cls(snapshot, world, packing, item, left)
+
+
+def proposals(snapshot: Snapshot, world: World, packing: Packing, key: str, most: int = 3) -> tuple[Proposal, ...]:
     """What would give the pod `namespace/name` a place, smallest first; nothing if nothing tried did.
 
-    Nothing that costs another pod its place is proposed.
+    Nothing that costs another pod its place is proposed. `world` and `packing` are what `solve(snapshot)` gave.
     """
-    before = frozenset(map(_key, (entry.pod for entry in plan(snapshot).unschedulable)))
-    world, packing = solve(snapshot)
-    item = _class_of(world.classes, key)
-    if item is None or item.problem:
+    first = _Outcome.of(snapshot, world, packing, key)
+    if first is None or not first.left_out:
         return ()
-    asker = _Asker(key, item.requests)
-    verdicts = [verdict for verdict in Explainer(world, packing).verdicts(item) if verdict.kind]
+    asker = _Asker(key, first.item.requests, frozenset(pod.key for pods in packing.unplaced.values() for pod in pods))
+    verdicts = [verdict for verdict in Explainer(world, packing).verdicts(first.item) if verdict.kind]
     verdicts.sort(key=lambda verdict: verdict.miss.rank if verdict.miss is not None else (9, 0, 0.0, ""))
-    found = [_toward(snapshot, asker, verdict.lane.name, before) for verdict in verdicts[:_LANES]]
-    node = nearest_node(item, packing.nodes)
+    found = [_toward(first, asker, verdict.lane.name) for verdict in verdicts[:_LANES]]
+    node = nearest_node(first.item, packing.nodes)
     if node is not None and node.short:
-        found.append(_tried([_shrink(snapshot, asker, item, node)], key, before))
+        step = _shrink(snapshot, asker, first.item, node)
+        found.append(_tried(_Outcome.of(step.snapshot, *solve(step.snapshot), key), [step], asker))
     distinct = {proposal.changes: proposal for proposal in found if proposal is not None}
     return tuple(sorted(distinct.values(), key=lambda p: (len(p.changes), p.size, p.changes))[:most])
 
 
-def _toward(snapshot: Snapshot, asker: _Asker, lane: str, before: Collection[str]) -> Proposal | None:
+def _toward(first: _Outcome, asker: _Asker, lane: str) -> Proposal | None:
     """Remove what one lane names, step by step."""
+    outcome: _Outcome | None = first
     steps: list[_Step] = []
-    for _ in range(_STEPS):
-        world, packing = solve(steps[-1].snapshot if steps else snapshot)
-        item = _class_of(world.classes, asker.key)
-        if item is None or item.problem:
-            return None
-        if not any(pod.key == asker.key for pod in packing.unplaced.get(item.index, ())):
-            return _tried(steps, asker.key, before)
-        verdict = next((v for v in Explainer(world, packing).verdicts(item) if v.lane.name == lane), None)
-        step = _step(steps[-1].snapshot if steps else snapshot, asker, item, verdict) if verdict is not None else None
+    while outcome is not None and outcome.left_out and len(steps) < _STEPS:
+        verdicts = Explainer(outcome.world, outcome.packing).verdicts(outcome.item)
+        verdict = next((verdict for verdict in verdicts if verdict.lane.name == lane), None)
+        step = _step(outcome.snapshot, asker, outcome.item, verdict) if verdict is not None else None
         if step is None:
             return None
         steps.append(step)
-    return None
+        outcome = _Outcome.of(step.snapshot, *solve(step.snapshot), asker.key)
+    return _tried(outcome, steps, asker)
 
 
-def _tried(steps: list[_Step], key: str, before: Collection[str]) -> Proposal | None:
+def _tried(outcome: _Outcome | None, steps: list[_Step], asker: _Asker) -> Proposal | None:
     """The proposal, if the plan made with it places the pod and leaves out nobody else."""
-    decided = plan(steps[-1].snapshot)
-    left = {_key(entry.pod) for entry in decided.unschedulable}
-    place = _place(decided, key)
-    if not place or not left <= set(before) - {key}:
+    if outcome is None or outcome.left_out:
         return None
+    if any(pod.key not in asker.left_out for pods in outcome.packing.unplaced.values() for pod in pods):
+        return None
+    place = _place(write(outcome.snapshot, outcome.world, outcome.packing), asker.key)
     texts = {step.of: step.text for step in steps}
-    return Proposal(tuple(texts.values()), place, sum(step.size for step in steps))
+    return Proposal(tuple(texts.values()), place, sum(step.size for step in steps)) if place else None
 
 
 def _place(decided: Plan, key: str) -> str:
@@ -309,10 +327,6 @@ def _with_spec(snapshot: Snapshot, key: str, change: Callable[[PodSpec], PodSpec
         return replace(pod, spec=change(pod.spec)) if pod.key == key else pod
 
     return replace(snapshot, view=replace(snapshot.view, pods=tuple(map(changed, snapshot.view.pods))))
-
-
-def _class_of(classes: Collection[PodClass], key: str) -> PodClass | None:
-    return next((item for item in classes if any(pod.key == key for pod in item.members)), None)
 
 
 def _key(pod: PodReference) -> str:

@@ -23,7 +23,7 @@ def plan(snapshot: Snapshot) -> Plan:
         InvalidInput: a quantity, requirement or timestamp of a NodePool, Node or event is malformed. Validated
             manifests and objects of an API server never are; a malformed pod is reported as unschedulable instead.
     """
-    return _write(snapshot, *solve(snapshot))
+    return write(snapshot, *solve(snapshot))
 
 
 def solve(snapshot: Snapshot) -> tuple[World, Packing]:
@@ -69,7 +69,8 @@ def _fits_alone(snapshot: Snapshot, world: World, item: PodClass) -> bool:
     return len(_run(snapshot, world, [item]).unplaced.get(item.index, ())) < len(item.members)
 
 
-def _write(snapshot: Snapshot, world: World, packing: Packing) -> Plan:
+def write(snapshot: Snapshot, world: World, packing: Packing) -> Plan:
+    """The plan that says what `solve` decided."""
     explainer = Explainer(world, packing)
     virtual = frozenset(item.index for item in world.virtual)
     unreal = {id(pod) for item in world.virtual for pod in item.members}
