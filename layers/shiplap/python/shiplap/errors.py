@@ -8,6 +8,7 @@ ShiplapError
 ├── ClusterError                 the Kubernetes API answered with a refusal
 │   ├── ClusterUnreachable       no answer, or a 5xx: worth another try later
 │   ├── ClusterDenied            401 or 403: RBAC or the access entry needs mending
+│   ├── ClusterGone              EKS knows no cluster of this name any more
 │   ├── ObjectNotFound           404
 │   ├── ObjectConflict           409: somebody else changed the object first
 │   ├── TooManyRequests          429: throttled, or an eviction that a PDB forbids
@@ -94,6 +95,10 @@ class ClusterUnreachable(ClusterError):
 
 class ClusterDenied(ClusterError):
     """401 or 403: the access entry or the RBAC manifest lacks something."""
+
+
+class ClusterGone(ClusterError):
+    """EKS knows no cluster of this name: it was deleted, or never was."""
 
 
 class ObjectNotFound(ClusterError):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from shiplap.aws.ec2_errors import aws_errors
-from shiplap.errors import AwsError
+from shiplap.errors import AwsError, ClusterGone
 from shiplap.settings import ClusterSettings
 
 if TYPE_CHECKING:
@@ -48,6 +48,22 @@ def control_plane(settings: ClusterSettings, eks: Callable[[], EKSClient]) -> Co
         cluster.get("version", ""),
         network.get("serviceIpv4Cidr") or network.get("serviceIpv6Cidr", ""),
     )
+
+
+def api_server(settings: ClusterSettings, eks: Callable[[], EKSClient]) -> tuple[str, str]:
+    """Endpoint and certificate authority of the cluster.
+
+    Raises:
+        ClusterGone: EKS knows no cluster of this name. Being denied the answer is another error.
+        AwsThrottled, AwsError: as `control_plane`.
+    """
+    try:
+        plane = control_plane(settings, eks)
+    except AwsError as error:
+        if error.code != "ResourceNotFoundException":
+            raise
+        raise ClusterGone(str(error)) from error
+    return plane.endpoint, plane.ca
 
 
 def _plane(endpoint: str, ca: str, version: str, service_cidr: str) -> ControlPlane:

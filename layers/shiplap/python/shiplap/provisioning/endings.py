@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import logging
 
-from shiplap.api.nodeclaim import ClaimState, NodeClaim
+from shiplap.api.nodeclaim import FINAL, ClaimState, NodeClaim
+from shiplap.errors import ClusterGone
 from shiplap.kubernetes import labels
 from shiplap.ports import Instance
 from shiplap.provisioning import events
@@ -98,8 +99,33 @@ def clear_away(cluster: str, name: str, world: World) -> bool:
     return ended
 
 
-def _in_service(instance: Instance, world: World) -> bool:
+def clear_nodes(cluster: str, claim: NodeClaim, world: World) -> bool:
+    """Remove the Node of a claim that has ended, once its instance is gone and its kubelet silent.
+
+    The cloud's own controller does that as well, where there is one. Only a Node whose instance the claim had is
+    touched. Returns whether there was one.
+    """
+    if claim.state not in FINAL or not claim.instance_id:
+        return False
     for node in world.cluster.nodes():
+        ready = any(item.type == "Ready" and item.status == "True" for item in node.status.conditions)
+        if ready or instance_of(node.spec.provider_id) != claim.instance_id:
+            continue
+        if world.compute.instance(cluster, claim.instance_id) is not None:
+            continue
+        world.cluster.delete_node(node)
+        world.meter.count("NodesCleared")
+        _LOG.warning("Node without an instance removed", extra={**facts(claim), "node": node.metadata.name})
+        return True
+    return False
+
+
+def _in_service(instance: Instance, world: World) -> bool:
+    try:
+        nodes = world.cluster.nodes()
+    except ClusterGone:  # nobody can be using it
+        return False
+    for node in nodes:
         if instance_of(node.spec.provider_id) == instance.id:
             return all(taint.key != labels.UNREGISTERED_TAINT for taint in node.spec.taints)
     return False

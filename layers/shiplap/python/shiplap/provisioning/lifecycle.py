@@ -15,6 +15,7 @@ from shiplap.api.nodeclaim import ClaimState, NodeClaim
 from shiplap.errors import (
     AwsThrottled,
     ClusterDenied,
+    ClusterGone,
     ClusterUnreachable,
     ConditionFailed,
     ObjectNotFound,
@@ -25,7 +26,7 @@ from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node
 from shiplap.provisioning.claims import GARBAGE, Holders
 from shiplap.provisioning.drain import Drains, cordon, drain
-from shiplap.provisioning.endings import clear_away, finish, give_up, has_vanished, write_off
+from shiplap.provisioning.endings import clear_away, clear_nodes, finish, give_up, has_vanished, write_off
 from shiplap.provisioning.joining import give_up_incomplete, note_failed, note_initialized, note_joined
 from shiplap.provisioning.learn import has_reported, instance_of
 from shiplap.provisioning.messages import NodeSeen, Timer
@@ -143,6 +144,9 @@ class _Rounds:
         """End what carries the tag of a claim, or of a launch, and has no right to."""
         if clear_away(self._cluster, name, self._world):
             self.ended.append(name)
+        claim = self._world.state.claim(self._cluster, name)
+        if claim is not None:
+            clear_nodes(self._cluster, claim, self._world)
 
     def visit(self, name: str, *, seen: bool) -> None:
         """The next steps of one claim; `seen` when its node was, so that it is worth looking again soon."""
@@ -196,6 +200,12 @@ class _Rounds:
 
     def _node_of(self, claim: NodeClaim) -> Node | None:
         """The claim's Node, freshly read: by the name it registered with, or else by its providerID."""
+        try:
+            return self._read_node_of(claim)
+        except ClusterGone:  # as if it were missing: what is not there twice, minutes apart, is given up
+            return None
+
+    def _read_node_of(self, claim: NodeClaim) -> Node | None:
         known = self._nodes.get(claim.instance_id)
         if known is not None or self._listed:
             return known

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from shiplap.api.nodeclaim import ClaimState, NodeClaim
 from shiplap.errors import AwsError
+from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node
 from shiplap.provisioning.claims import CORDON, DRAIN, GARBAGE, GRACE_S, Holders, explores, renew_pilot
 from shiplap.provisioning.drain import is_cordoned
@@ -54,6 +55,8 @@ def sweep(settings: ClusterSettings, nodes: Iterable[Node], world: World) -> int
             about = {"cluster": cluster, "claim": instance.tagged, "instance_id": instance.id}
             _LOG.warning("instance without a claim", extra=about)
             reasons[instance.tagged] = GARBAGE
+    for name in _without_instance(joined, alive) - claims.keys():
+        reasons.setdefault(name, GARBAGE)
     for name in sorted(reasons):
         world.remind(cluster, name, reasons[name], 0)
     held = (holders.of(instance) for instance in instances if not instance.claim)
@@ -61,6 +64,12 @@ def sweep(settings: ClusterSettings, nodes: Iterable[Node], world: World) -> int
     _sweep_templates(cluster, world)
     heal(settings, tuple(claims.values()), joined, world)
     return len(reasons)
+
+
+def _without_instance(nodes: Mapping[str, Node], alive: set[str]) -> set[str]:
+    """Names of claims whose Nodes, by instance id, have outlived their instance; or are not ours, but say so."""
+    left = (node.metadata.labels.get(labels.NODE_CLAIM, "") for key, node in nodes.items() if key not in alive)
+    return {name for name in left if name}
 
 
 def _sweep_templates(cluster: str, world: World) -> None:
@@ -88,6 +97,9 @@ def _reason(claim: NodeClaim, joined: Mapping[str, Node], alive: set[str], now: 
 
 
 def _overdue(claim: NodeClaim, alive: set[str], now: float) -> str:
+    """Why a claim whose own timer may have been lost should be looked at."""
+    if claim.state in _IN_SERVICE and 0 < claim.deadline_at <= now:
+        return "node gone"
     if claim.state in _RUNNING and claim.instance_id not in alive and claim.changed_at + GRACE_S < now:
         return "vanished"
     if claim.state is ClaimState.LAUNCHED and claim.deadline_at <= now:

@@ -14,8 +14,9 @@ from collections.abc import Sequence
 import msgspec
 
 from shiplap.api.nodeclaim import NodeClaim
-from shiplap.errors import EpochMoved, ShiplapError
+from shiplap.errors import ClusterGone, EpochMoved, ShiplapError
 from shiplap.instances.joins import timeouts
+from shiplap.kubernetes.objects import Node
 from shiplap.ports import DecisionState
 from shiplap.provisioning.fleet import launches
 from shiplap.provisioning.herald import tell_unschedulable
@@ -99,9 +100,16 @@ class _Run:
         for number in range(MAX_ROUNDS):
             if self._out_of_time():
                 return self._report(number, "out of time")
-            glance = glance_at(self._settings, self._world)
+            try:
+                glance = glance_at(self._settings, self._world)
+            except ClusterGone as error:
+                self._world.meter.count("ClustersGone")
+                _LOG.warning("cluster is gone: %s", error, extra={"cluster": self._settings.name})
+                if sweeping:  # what was launched for it must not outlive it
+                    self._sweep(())
+                return self._report(number, "")
             if sweeping and number == 0:
-                self._sweep(glance)
+                self._sweep(glance.view.nodes)
             done = self._round(glance)
             if self._throttled:
                 return self._report(number + 1, "EC2 asked to slow down")
@@ -109,10 +117,10 @@ class _Run:
                 return self._report(number + 1, "launches are pending" if self._pending else "")
         return self._report(MAX_ROUNDS, f"not done after {MAX_ROUNDS} rounds")
 
-    def _sweep(self, glance: Glance) -> None:
+    def _sweep(self, nodes: Sequence[Node]) -> None:
         """Remind the lifecycle of what it may have missed; pods are planned for whether or not that works."""
         try:
-            sweep(self._settings, glance.view.nodes, self._world)
+            sweep(self._settings, nodes, self._world)
         except ShiplapError as error:
             self._world.meter.count("SweepsIncomplete")
             _LOG.warning("sweep is incomplete: %s", error, extra={"cluster": self._settings.name})

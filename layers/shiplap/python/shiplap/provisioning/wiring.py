@@ -167,10 +167,9 @@ class Install:
         from shiplap.cluster.connect import ApiEndpoint, connect  # noqa: PLC0415
 
         def described(_: str) -> ApiEndpoint:
-            from shiplap.aws.eks import control_plane  # noqa: PLC0415
+            from shiplap.aws.eks import api_server  # noqa: PLC0415
 
-            plane = control_plane(cluster, lambda: client("eks", cluster.region))
-            return ApiEndpoint(plane.endpoint, plane.ca)
+            return ApiEndpoint(*api_server(cluster, lambda: client("eks", cluster.region)))
 
         return connect(cluster, describe_cluster=described, credentials=credentials, clock=self.clock, sleep=time.sleep)
 
