@@ -221,6 +221,46 @@ def test_zones_and_capacity_types_at_once() -> None:
     assert high - low <= 2
 
 
+def test_no_combination_is_closed_by_an_easier_one() -> None:
+    """There is no spot in the third zone, so its on-demand nodes must not be kept from it by those of other zones."""
+    outcome = given(*apps(60, spread(), spread(KIND), cpu="100m"), types=incrementing_types(20))
+    assert outcome.scheduled
+    assert counts(outcome) == [20, 20, 20]
+    assert counts(outcome, KIND) == [30, 30]
+
+
+def test_zones_hostnames_capacity_types_and_a_label_at_once() -> None:
+    rack = "example.com/rack"
+    constraints = [spread(), spread(KIND, skew=2), spread(HOST, skew=2), spread(rack)]
+    racks = pool("default", rule(rack, "In", "a", "b"))
+    outcome = given(*apps(24, *constraints, cpu="100m"), types=incrementing_types(20), pools=[racks])
+    assert outcome.scheduled
+    assert counts(outcome) == [8, 8, 8]
+    assert counts(outcome, rack) == [12, 12]
+    low, high = counts(outcome, KIND)
+    assert high - low <= 2
+    assert max(counts(outcome, HOST)) <= 2
+
+
+@pytest.mark.parametrize("number", [10, 1000])
+def test_many_pods_end_as_even_as_few(number: int) -> None:
+    """Pods that rise level at once, around zones of different height and with room on a node."""
+    here = node(f"node-{Z1}", cpu="16", memory="32Gi", labels={ZONE: Z1})
+    waiting = apps(number, spread(skew=2), cpu="100m")
+    outcome = given(*waiting, *running(Z2, 5), nodes=[here, full(Z2)], types=incrementing_types(50))
+    assert outcome.scheduled
+    low, _, high = counts(outcome)
+    assert high - low <= (2 if number > 10 else 3)
+
+
+def test_many_pods_stop_where_a_zone_is_full() -> None:
+    """A zone that exists but takes no pod holds the others at its count and the skew."""
+    closed = pool("default", rule(ZONE, "In", Z1, Z2))
+    outcome = given(*apps(500, spread(skew=3), cpu="100m"), nodes=[full(Z3)], pools=[closed])
+    assert counts(outcome) == [3, 3]
+    assert len(outcome.plan.unschedulable) == 494
+
+
 def test_pods_planned_while_nodes_are_in_flight() -> None:
     first = apps(4, spread())
     types = incrementing_types(2)

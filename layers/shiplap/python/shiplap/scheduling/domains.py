@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
+from math import prod
 
 import msgspec
 import numpy as np
@@ -20,6 +21,9 @@ from shiplap.scheduling.open_claims import Kind, Want
 from shiplap.scheduling.openings import Openings
 from shiplap.scheduling.resources import PLENTY, Bools, Ints
 from shiplap.scheduling.wants import Wants
+
+_MOST_WAYS = 1000
+"""Combinations of domains up to which it is worked out which can least be had otherwise."""
 
 
 class Bounds(msgspec.Struct, frozen=True, eq=False):
@@ -63,13 +67,21 @@ class Domains:
         self._openings = openings
         self._wants = wants
         self._terms = ledger.terms
+        self._known_ways: dict[tuple[int, tuple[str, ...], tuple[int, ...]], dict[tuple[str, str], int]] = {}
 
     def choices(self, want: Want) -> list[Choice]:
         """The combinations of domains that the next pods of a class may go to, best first."""
         keys = sorted(self._keys(want) - {HOSTNAME})
         rooms = self._ledger.ground.rooms
         result = []
-        for options in sorted(product(*(self._options(want, key) for key in keys)), key=_rank):
+        combinations = product(*(self._options(want, key) for key in keys))
+        ways = self._ways(want, keys) if len(keys) > 1 else {}
+
+        def rank(options: Sequence[_Option]) -> tuple[int, int, int, Sequence[_Option]]:
+            ways_left = sum(ways.get((key, option.value), 0) for key, option in zip(keys, options, strict=True))
+            return (sum(o.absent for o in options), sum(o.count for o in options), ways_left, options)
+
+        for options in sorted(combinations, key=rank):
             inside = np.ones(rooms, np.bool_)
             pins = []
             for key, option in zip(keys, options, strict=True):
@@ -79,6 +91,30 @@ class Domains:
             most = min((option.most for option in options), default=PLENTY)
             result.append(Choice(self._wants.pinned(want, pins), inside, most))
         return result
+
+    def _ways(self, want: Want, keys: Sequence[str]) -> dict[tuple[str, str], int]:
+        """Per label and value, with how many values of the other labels a new node could have it.
+
+        Of combinations with equal counts the one whose domains can least be had otherwise goes first: those that are
+        left then fit together.
+        """
+        values = [sorted(self._ledger.values(key)) for key in keys]
+        identity = (want.constraint, tuple(keys), tuple(map(len, values)))
+        known = self._known_ways.get(identity)
+        if known is None:
+            known = self._known_ways[identity] = {}
+            for combination in product(*values) if prod(map(len, values)) <= _MOST_WAYS else ():
+                labelled = list(zip(keys, combination, strict=True))
+                pinned = self._wants.pinned(
+                    want, [Requirement(key, False, frozenset((value,))) for key, value in labelled]
+                )
+                if pinned is not None and self._can_start(pinned):
+                    for entry in labelled:
+                        known[entry] = known.get(entry, 0) + 1
+        return known
+
+    def _can_start(self, want: Want) -> bool:
+        return any(not isinstance(self._openings.start(lane, want), Kind) for lane in self._openings.lanes)
 
     def bounds(self, want: Want) -> Bounds:
         """What constraints on the hostname leave of each node and claim."""
@@ -212,7 +248,3 @@ def _room_under(above: Ints, max_skew: int, *, own: bool) -> Ints:
     if own:
         return np.maximum(max_skew - above, 0)
     return np.where(above <= max_skew, PLENTY, 0)
-
-
-def _rank(options: Sequence[_Option]) -> tuple[int, int, tuple[_Option, ...]]:
-    return (sum(o.absent for o in options), sum(o.count for o in options), tuple(options))
