@@ -473,3 +473,24 @@ def test_addresses_of_launches_are_counted_for_a_minute(world: World) -> None:
     assert world.store.read("green", NOW + 40).addresses == {"subnet-a": 25}
     assert world.store.read("green", NOW + 60).addresses == {"subnet-a": 5}
     assert world.store.read("green", NOW + 90).addresses == {}
+
+
+def test_no_more_is_taken_of_a_reservation_than_there_is(world: World) -> None:
+    take = world.store.take_reserved
+    assert take("cr-1", "one", 3, 5, NOW) == 3
+    assert world.rival.take_reserved("cr-1", "two", 3, 5, NOW) == 2
+    assert take("cr-1", "three", 1, 5, NOW) == 0
+    assert take("cr-1", "one", 3, 5, NOW + 1) == 3  # again
+    assert take("cr-2", "one", 1, 1, NOW) == 1
+    assert world.store.read("green", NOW + 2).reserved == {"cr-1": 5, "cr-2": 1}
+    assert take("cr-1", "later", 5, 3, NOW + 62) == 3  # describing shows by now what was taken
+    assert world.store.read("green", NOW + 62).reserved == {"cr-1": 3}
+
+
+def test_of_many_that_take_of_one_reservation_at_once_none_takes_what_another_has(world: World) -> None:
+    def take(number: int) -> int:
+        store = world.rival if number % 2 else world.store
+        return store.take_reserved("cr-1", f"token-{number}", 2, 7, NOW)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert sum(pool.map(take, range(6))) == 7

@@ -88,11 +88,11 @@ def test_zones_need_a_subnet_and_must_be_allowed_by_name_or_id() -> None:
     assert taken(options(types, rule(labels.ZONE_ID, "NotIn", "id-a"))) == [("m.large", "b")]
 
 
-def test_offerings_that_are_unavailable_or_reserved_are_left_out() -> None:
+def test_offerings_that_are_unavailable_are_left_out() -> None:
     known = kind("m.large", 0.2)
     offerings = (
         Offering("a", labels.ON_DEMAND, 0.2, available=False),
-        Offering("a", labels.RESERVED, 0.0, reservation_id="cr-1", reservation_capacity=1),
+        Offering("a", labels.RESERVED, 0.0, available=False, reservation_id="cr-1"),
         Offering("b", labels.ON_DEMAND, 0.2),
     )
     assert taken(options((structs.replace(known, offerings=offerings),))) == [("m.large", "b")]

@@ -388,7 +388,7 @@ class DecisionState(msgspec.Struct, frozen=True):
     """What the store knows when a decision starts, read after the epoch.
 
     `recovering` offerings rest no more, but failed not long ago. `addresses` are those that launches in flight will
-    take from each subnet, by its id.
+    take from each subnet, by its id, `reserved` the instances they will take of each capacity reservation.
     """
 
     epoch: int
@@ -396,6 +396,7 @@ class DecisionState(msgspec.Struct, frozen=True):
     unavailable: tuple[UnavailableOffering, ...] = ()
     recovering: tuple[UnavailableOffering, ...] = ()
     addresses: dict[str, int] = {}
+    reserved: dict[str, int] = {}
     missed_pods: frozenset[str] = frozenset()
 
 
@@ -405,6 +406,12 @@ class Move(msgspec.Struct, frozen=True):
     claim: NodeClaim
     to: ClaimState
     changes: dict[str, Any] = {}
+
+
+def may_take(taken: Mapping[str, tuple[int, float]], token: str, count: int, available: int, now: float) -> int:
+    """How many of a reservation's instances a launch may take; `taken` holds count and end of validity by token."""
+    others = sum(number for other, (number, until) in taken.items() if other != token and until > now)
+    return max(min(count, available - others), 0)
 
 
 def total_addresses(reservations: Iterable[Mapping[str, int]]) -> dict[str, int]:
@@ -489,6 +496,14 @@ class StateStore(Protocol):
 
     def relieve(self, offering: UnavailableOffering) -> None:
         """Remember that an offering which had failed gave an instance; does nothing if it has changed since."""
+        ...
+
+    def take_reserved(self, reservation_id: str, token: str, count: int, available: int, now: float) -> int:
+        """Count a capacity reservation's instances as taken by a launch for ADDRESSES_S seconds; how many it may take.
+
+        Never more than `available`, as EC2 described it a moment ago, less what other launches have taken meanwhile.
+        Again for a token replaces what it took.
+        """
         ...
 
     def reserve_addresses(self, token: str, addresses: Mapping[str, int], now: float) -> None:

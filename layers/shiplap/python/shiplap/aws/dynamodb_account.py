@@ -19,7 +19,7 @@ from shiplap.aws.retries import Sleep, attempts
 from shiplap.aws.tables import EXPIRY
 from shiplap.errors import StoreThrottled
 from shiplap.instances.unavailability import remembered_until
-from shiplap.ports import ADDRESSES_S, OfferingFailure, UnavailableOffering
+from shiplap.ports import ADDRESSES_S, OfferingFailure, UnavailableOffering, may_take
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 ACCOUNT = "@account"
 """The partition."""
 
-OFFERING, ADDRESSES = "OFFERING", "ADDRESSES"
+OFFERING, ADDRESSES, RESERVED = "OFFERING", "ADDRESSES", "RESERVED"
 """What sort keys begin with; a `#` and the rest of the key follow."""
 
 _TRIES = 8
@@ -47,6 +47,15 @@ class Known(msgspec.Struct, frozen=True):
 
     offerings: tuple[UnavailableOffering, ...]
     reservations: tuple[Reservation, ...]
+    taken: dict[str, dict[str, tuple[int, float]]] = {}
+
+    def reserved(self, now: float) -> dict[str, int]:
+        """Instances that launches in flight take, by capacity reservation."""
+        return {
+            name: sum(number for number, until in self.taken[name].values() if until > now)
+            for name in sorted(self.taken)
+            if any(until > now for _, until in self.taken[name].values())
+        }
 
 
 class DynamoAccount:
@@ -59,15 +68,17 @@ class DynamoAccount:
 
     def read(self) -> Known:
         """Everything, consistently. Raises StoreThrottled, StoreError."""
-        offerings, reservations = [], []
+        offerings, reservations, taken = [], [], {}
         for item in query(self._client, self._table, ("cluster", ACCOUNT)):
-            kind = item["item"]["S"].partition("#")[0]
+            kind, _, rest = item["item"]["S"].partition("#")
             if kind == OFFERING:
                 offerings.append(_offering(item))
             elif kind == ADDRESSES:
                 addresses = msgspec.json.decode(item["addresses"]["S"], type=dict[str, int])
                 reservations.append(Reservation(addresses, float_of(item, "until")))
-        return Known(tuple(sorted(offerings, key=lambda known: known.scope)), tuple(reservations))
+            elif kind == RESERVED:
+                taken[rest] = _taken(item)
+        return Known(tuple(sorted(offerings, key=lambda known: known.scope)), tuple(reservations), taken)
 
     def mark_unavailable(self, failures: Sequence[OfferingFailure], now: float) -> tuple[UnavailableOffering, ...]:
         """See `StateStore.mark_unavailable`: two requests for a hundred offerings."""
@@ -144,6 +155,29 @@ class DynamoAccount:
         """See `StateStore.relieve`."""
         self._replace(offering.relieved(), offering)
 
+    def take_reserved(self, reservation_id: str, token: str, count: int, available: int, now: float) -> int:
+        """See `StateStore.take_reserved`: replaced as a whole, on the condition that nobody else did meanwhile."""
+        key = _key(f"{RESERVED}#{reservation_id}")
+        for _ in attempts(_TRIES, sleep=self._sleep):
+            stored = get(self._client, self._table, key)
+            taken = {} if stored is None else _taken(stored)
+            granted = may_take(taken, token, count, available, now)
+            current = {name: entry for name, entry in taken.items() if entry[1] > now}
+            current[token] = (granted, now + ADDRESSES_S)
+            item = {
+                **key,
+                "taken": text(msgspec.json.encode(current, order="sorted").decode()),
+                EXPIRY: expiry(now + ADDRESSES_S),
+            }
+            if stored is None:
+                written = put_if(self._client, self._table, item, "attribute_not_exists(#item)", ["item"])
+            else:
+                past = {":write": stored["write"]}
+                written = put_if(self._client, self._table, item, "#write = :write", ["write"], past)
+            if written:
+                return granted
+        raise StoreThrottled(f"capacity reservation {reservation_id} is being taken by too many at once")
+
     def reserve_addresses(self, token: str, addresses: Mapping[str, int], now: float) -> None:
         """See `StateStore.reserve_addresses`."""
         item = {
@@ -158,6 +192,10 @@ class DynamoAccount:
 
 def _key(item: str) -> dict[str, Value]:
     return {"cluster": text(ACCOUNT), "item": text(item)}
+
+
+def _taken(item: Item) -> dict[str, tuple[int, float]]:
+    return msgspec.json.decode(item["taken"]["S"], type=dict[str, tuple[int, float]])
 
 
 def _offering_key(scope: tuple[str, str, str]) -> dict[str, Value]:

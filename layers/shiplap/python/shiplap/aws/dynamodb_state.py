@@ -78,6 +78,7 @@ class DynamoState:
             claims=self._claims(cluster, f"{UNSETTLED_STAGE}#"),
             unavailable=tuple(item for item in known.offerings if item.until > now),
             recovering=tuple(item for item in known.offerings if item.is_recovering(now)),
+            reserved=known.reserved(now),
             addresses=total_addresses(item.addresses for item in known.reservations if item.until > now),
             missed_pods=frozenset(missed),
         )
@@ -219,6 +220,9 @@ class DynamoState:
 
     def relieve(self, offering: UnavailableOffering) -> None:
         self._account.relieve(offering)
+
+    def take_reserved(self, reservation_id: str, token: str, count: int, available: int, now: float) -> int:
+        return self._account.take_reserved(reservation_id, token, count, available, now)
 
     def reserve_addresses(self, token: str, addresses: Mapping[str, int], now: float) -> None:
         self._account.reserve_addresses(token, addresses, now)

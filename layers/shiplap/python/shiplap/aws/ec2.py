@@ -25,8 +25,8 @@ from shiplap.aws.ec2_errors import (
 from shiplap.aws.failures import NO_ANSWER, code_of
 from shiplap.aws.instance_profiles import Profiles
 from shiplap.aws.launch_templates import LaunchTemplates
-from shiplap.aws.template_sweep import sweep_templates
 from shiplap.aws.node_classes import NodeClassResolver
+from shiplap.aws.template_sweep import sweep_templates
 from shiplap.errors import NodeClassNotReady
 from shiplap.instances.nodeclass import ResolvedNodeClass
 from shiplap.kubernetes import labels
@@ -61,7 +61,6 @@ class Ec2Compute:
         self._ec2 = ec2
         self._clock = clock
         self._templates = LaunchTemplates(ec2)
-        self._sweep_at = 0.0
         self._sweep_at = 0.0
         self._node_classes = NodeClassResolver(settings, ec2=ec2, ssm=ssm, eks=eks, iam=iam, clock=clock)
 
@@ -221,13 +220,20 @@ class Ec2Compute:
                     yield from (_instance(seen) for seen in reservation["Instances"])
 
 
+def _capacity_type(seen: InstanceTypeDef) -> str:
+    """Our templates keep what is not meant for a reservation out of any."""
+    if seen.get("CapacityReservationId"):
+        return labels.RESERVED
+    return labels.SPOT if seen.get("InstanceLifecycle") == "spot" else labels.ON_DEMAND
+
+
 def _instance(seen: InstanceTypeDef) -> Instance:
     own = tags.read(seen.get("Tags", []))
     return Instance(
         id=seen["InstanceId"],
         instance_type=seen["InstanceType"],
         zone=seen.get("Placement", {}).get("AvailabilityZone", ""),
-        capacity_type=labels.SPOT if seen.get("InstanceLifecycle") == "spot" else labels.ON_DEMAND,
+        capacity_type=_capacity_type(seen),
         ami=seen.get("ImageId", ""),
         state=seen["State"]["Name"],
         launched_at=seen["LaunchTime"].timestamp(),

@@ -81,17 +81,15 @@ def cheapest_types(overrides: Sequence[FleetOverride]) -> list[FleetOverride]:
 def parameters(launch: Launch, token: str) -> dict[str, Any]:
     """CreateFleet's parameters. They depend on nothing but the launch, so that a repeated token matches."""
     request = launch.request
-    capacity_type = request.capacity_type
     common_tags = tags.written(tags.of_launch(request))
-    options = "SpotOptions" if capacity_type == labels.SPOT else "OnDemandOptions"
+    target = _target(launch)
     wanted: dict[str, Any] = {
         "Type": "instant",
         "ClientToken": client_token(token),
         "TargetCapacitySpecification": {
             "TotalTargetCapacity": request.wanted,
-            "DefaultTargetCapacityType": capacity_type,
+            "DefaultTargetCapacityType": target,
         },
-        options: {"AllocationStrategy": _STRATEGY[capacity_type]},
         "LaunchTemplateConfigs": [
             _config(made, overrides, launch.subnets)
             for made, overrides in zip(launch.templates, launch.overrides, strict=True)
@@ -100,9 +98,26 @@ def parameters(launch: Launch, token: str) -> dict[str, Any]:
             {"ResourceType": resource, "Tags": common_tags} for resource in ("instance", "volume", "fleet")
         ],
     }
+    if target in _STRATEGY:
+        options = "SpotOptions" if target == labels.SPOT else "OnDemandOptions"
+        wanted[options] = {"AllocationStrategy": _STRATEGY[target]}
     if request.node_class.spec.context:
         wanted["Context"] = request.node_class.spec.context
     return wanted
+
+
+def _target(launch: Launch) -> str:
+    """What the fleet is to buy. An ordinary reservation is on-demand capacity that the launch template aims at."""
+    request = launch.request
+    if request.capacity_type != labels.RESERVED:
+        return request.capacity_type
+    chosen = {override.reservation for group in launch.overrides for override in group}
+    for held in request.resolved.capacity_reservations:
+        if held.id in chosen and held.type == "capacity-block":
+            return "capacity-block"
+        if held.id in chosen and held.interruptible:
+            return "reserved-capacity"
+    return labels.ON_DEMAND
 
 
 def client_token(token: str) -> str:
@@ -139,7 +154,7 @@ def instances_of(launch: Launch, answer: CreateFleetResultTypeDef, launched_at: 
             id="",
             instance_type=str(group.get("InstanceType") or override.get("InstanceType", "")),
             zone=override.get("AvailabilityZone") or _zone(launch, override.get("SubnetId", "")),
-            capacity_type=group.get("Lifecycle") or request.capacity_type,
+            capacity_type=request.capacity_type,
             ami=override.get("ImageId", ""),
             state="pending",
             launched_at=launched_at,

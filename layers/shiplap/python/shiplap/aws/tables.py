@@ -7,6 +7,7 @@ Table `state`, by `cluster` and `item`:
 | `<cluster>` | `EPOCH` | `epoch` |
 | `@account` | `OFFERING#<type>#<zone>#<capacity type>` | an offering that failed: `until`, `failures`, `code` |
 | `@account` | `ADDRESSES#<token>` | what a launch takes from each subnet: JSON in `addresses`, `until` |
+| `@account` | `RESERVED#<reservation>` | what launches take of it: JSON in `taken`, count and end by token |
 | `@requests` | `<region>#<action>` | requests that EC2 may be sent: `tokens` left `at` an epoch second |
 | `<cluster>` | `POD#<uid>` | a pod whose node turned out too small |
 | `<cluster>#commands` | `COMMAND#<name>` | a disruption command: JSON in `command`, `state`, `version`, `stage` |

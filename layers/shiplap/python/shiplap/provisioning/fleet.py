@@ -1,8 +1,8 @@
 """Which offerings a claim's fleet may take: the filters of the launch path, as one pure function.
 
-The order is Karpenter's: what is compatible and available, no exotic hardware where plain will do, no spot dearer than
-on-demand, then one capacity type: spot where any is left, else on-demand. A minimum of values does not switch filters
-off: each is left out only where too few values would remain.
+The order is Karpenter's: what is compatible and available; what is reserved, if anything is; no exotic hardware where
+plain will do; no spot dearer than on-demand; then one capacity type: spot where any is left, else on-demand. A minimum
+of values does not switch filters off: each is left out only where too few values would remain.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def fleet_options(
         if offering.available and offering.zone in zones and _allowed(offering, wanted)
         if not rests(name, offering.zone, offering.capacity_type)
     ]
-    for narrowed in (_without_exotic, _without_dear_spot):
+    for narrowed in (_reserved, _without_exotic, _without_dear_spot):
         left = narrowed(candidates)
         if _diverse(claim, _of_one_capacity_type(left)):
             candidates = left
@@ -80,9 +80,30 @@ def fleet_options(
 
 
 def _of_one_capacity_type(candidates: list[_Candidate]) -> list[_Candidate]:
-    """Spot where there is any, else on-demand."""
-    spot = [item for item in candidates if item.offering.capacity_type == labels.SPOT]
-    return spot or candidates
+    """What is reserved where there is any, else spot, else on-demand."""
+    for capacity_type in (labels.RESERVED, labels.SPOT, labels.ON_DEMAND):
+        chosen = [item for item in candidates if item.offering.capacity_type == capacity_type]
+        if chosen:
+            return _reserved(chosen)
+    return candidates
+
+
+def _reserved(candidates: list[_Candidate]) -> list[_Candidate]:
+    """Only the cheapest reservation, if there is any, so that what is taken of it can be counted before the launch.
+
+    Of equally cheap ones ordinary ones come before blocks, these before interruptible ones; then that with most left.
+    """
+    reserved = [item for item in candidates if item.offering.capacity_type == labels.RESERVED]
+    if not reserved:
+        return candidates
+
+    def rank(item: _Candidate) -> tuple[object, ...]:
+        held = item.offering
+        is_block = held.reservation_type == "capacity-block"
+        return held.price, held.reservation_interruptible, is_block, -held.reservation_capacity, held.reservation_id
+
+    best = min(reserved, key=rank).offering.reservation_id
+    return [item for item in reserved if item.offering.reservation_id == best]
 
 
 def alike(claims: Sequence[NodeClaim]) -> NodeClaim:
@@ -146,10 +167,13 @@ def _fits(claim: NodeClaim, instance_type: InstanceType) -> bool:
 
 
 def _allowed(offering: Offering, wanted: Requirements) -> bool:
-    """Zone and capacity type suit; reservations are not launched into."""
-    if offering.capacity_type not in (labels.SPOT, labels.ON_DEMAND):
-        return False
-    facts = {labels.ZONE: offering.zone, labels.CAPACITY_TYPE: offering.capacity_type, labels.ZONE_ID: offering.zone_id}
+    """Zone, capacity type and reservation suit."""
+    facts = {
+        labels.ZONE: offering.zone,
+        labels.CAPACITY_TYPE: offering.capacity_type,
+        labels.ZONE_ID: offering.zone_id,
+        **offering.reservation_labels,
+    }
     return all(wanted[key].has(value) for key, value in facts.items() if key in wanted)
 
 

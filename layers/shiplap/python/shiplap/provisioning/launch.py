@@ -14,10 +14,12 @@ import msgspec
 
 from shiplap.api.nodeclaim import ClaimState, NodeClaim
 from shiplap.errors import AwsError, AwsThrottled, ConditionFailed
+from shiplap.instances.nodeclass import ResolvedNodeClass
 from shiplap.instances.types import InstanceType
+from shiplap.kubernetes import labels
 from shiplap.ports import FleetOverride, FleetRequest, FleetResult, Move, OfferingFailure
 from shiplap.provisioning.claims import GRACE_S, facts, pilot_holder
-from shiplap.provisioning.fleet import alike, fleet_options, has_min_values
+from shiplap.provisioning.fleet import FleetOptions, alike, fleet_options, has_min_values
 from shiplap.provisioning.market import Market
 from shiplap.provisioning.settle import Attempt, give_up, settle
 from shiplap.provisioning.snapshot import NodeClassSupply
@@ -106,6 +108,9 @@ def _launch(
     options = fleet_options(alike(claims), _with_leases(claims[0], types, world), zones, market.rests)
     if not options.overrides:
         return _cannot(claims, "no offering of the launch list is available", types, world)
+    claims, refused = _within_reservation(claims, options, supply.resolved, types, world)
+    if not claims:
+        return refused
     now = world.clock.now()
     tried = _just_tried(claims, now)
     count = max(claims[0].together, len(claims))
@@ -123,15 +128,52 @@ def _launch(
     )
     if claims[0].first_event_at:
         world.meter.count("EventToLaunch", world.clock.now() - claims[0].first_event_at, "Seconds")
+    outcome = _ask(request, types, attempt, market, world, held, tried=tried)
+    return msgspec.structs.replace(outcome, failed=(*refused.failed, *outcome.failed))
+
+
+def _ask(
+    request: FleetRequest,
+    types: dict[str, InstanceType],
+    attempt: Attempt,
+    market: Market,
+    world: World,
+    held: Collection[str],
+    *,
+    tried: bool,
+) -> Outcome:
+    """Send the request and write down the answer; `tried` when it may have been sent before."""
     try:
         result = world.compute.launch(request)
     except AwsThrottled as error:
-        return _later(claims, error, world, throttled=True)
+        return _later(request.claims, error, world, throttled=True)
     except AwsError as error:
         if error.code in _OUTCOME_UNKNOWN or tried:  # the refusal says nothing about the attempt before
-            return _later(claims, error, world, throttled=False)
-        return _fail(claims, str(error), types, world, broken=str(error))
+            return _later(request.claims, error, world, throttled=False)
+        return _fail(request.claims, str(error), types, world, broken=str(error))
     return _finish(request, result, types, attempt, market, world, held)
+
+
+def _within_reservation(
+    claims: Sequence[NodeClaim],
+    options: FleetOptions,
+    resolved: ResolvedNodeClass,
+    types: dict[str, InstanceType],
+    world: World,
+) -> tuple[Sequence[NodeClaim], Outcome]:
+    """The claims for which there is room in the capacity reservation, counted across all functions; the others fail.
+
+    `resolved` as EC2 described it: what launches in flight take is known to the store.
+    """
+    chosen = options.overrides[0].reservation
+    if options.capacity_type != labels.RESERVED or claims[0].state is ClaimState.LAUNCHING:
+        return claims, Outcome()
+    held = next((item for item in resolved.capacity_reservations if item.id == chosen), None)
+    available = held.available if held is not None else 0
+    granted = world.state.take_reserved(chosen, claims[0].token, len(claims), available, world.clock.now())
+    if granted == len(claims):
+        return claims, Outcome()
+    return claims[:granted], _fail(claims[granted:], f"capacity reservation {chosen} is used up", types, world)
 
 
 def _with_leases(claim: NodeClaim, types: dict[str, InstanceType], world: World) -> dict[str, InstanceType]:

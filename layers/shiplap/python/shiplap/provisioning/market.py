@@ -52,6 +52,7 @@ class Market:
         self._resting = {item.scope for item in state.unavailable}
         self._recovering = {item.scope: item for item in state.recovering}
         self._addresses = dict(state.addresses)
+        self._reserved = dict(state.reserved)
 
     def learn(self, failures: Iterable[OfferingFailure]) -> None:
         """Leave alone what has just failed."""
@@ -63,9 +64,17 @@ class Market:
         return own in self._resting or not self._resting.isdisjoint(_wider(instance_type, capacity_type))
 
     def open(self, resolved: ResolvedNodeClass) -> ResolvedNodeClass:
-        """An EC2NodeClass with only the subnets that are worth a launch, less the addresses others will take."""
+        """An EC2NodeClass with what is worth a launch: subnets and reservations, less what launches in flight take."""
         resting = {scope[0] for scope in self._resting}
-        return msgspec.structs.replace(resolved, subnets=open_subnets(resolved.subnets, resting, self._addresses))
+        reservations = (
+            msgspec.structs.replace(held, available=max(held.available - self._reserved.get(held.id, 0), 0))
+            for held in resolved.capacity_reservations
+        )
+        return msgspec.structs.replace(
+            resolved,
+            subnets=open_subnets(resolved.subnets, resting, self._addresses),
+            capacity_reservations=tuple(reservations),
+        )
 
     def reserve(self, overrides: Sequence[FleetOverride], resolved: ResolvedNodeClass, count: int) -> dict[str, int]:
         """Addresses a launch may take, by subnet id; counted for the launches after it from now on.

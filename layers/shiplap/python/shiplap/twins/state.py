@@ -22,6 +22,7 @@ from shiplap.ports import (
     OfferingFailure,
     UnavailableOffering,
     check_together,
+    may_take,
     total_addresses,
 )
 from shiplap.twins.faults import Faults
@@ -40,6 +41,7 @@ class TwinState:
         self._claims: dict[tuple[str, str], bytes] = {}
         self._commands: dict[tuple[str, str], bytes] = {}
         self._unavailable: dict[tuple[str, str, str], UnavailableOffering] = {}
+        self._reserved: dict[str, dict[str, tuple[int, float]]] = {}
         self._addresses: dict[str, tuple[dict[str, int], float]] = {}
         self._missed: dict[tuple[str, str], float] = {}
 
@@ -50,6 +52,11 @@ class TwinState:
                 claims=tuple(claim for claim in self._of(cluster) if claim.state in UNSETTLED),
                 unavailable=tuple(item for _, item in sorted(self._unavailable.items()) if item.until > now),
                 recovering=tuple(item for _, item in sorted(self._unavailable.items()) if item.is_recovering(now)),
+                reserved={
+                    name: sum(number for number, until in taken.values() if until > now)
+                    for name, taken in sorted(self._reserved.items())
+                    if any(until > now for _, until in taken.values())
+                },
                 addresses=total_addresses(taken for taken, until in self._addresses.values() if until > now),
                 missed_pods=frozenset(
                     uid for (of, uid), until in self._missed.items() if of == cluster and until > now
@@ -141,6 +148,13 @@ class TwinState:
         with self._effect("state.relieve"):
             if self._unavailable.get(offering.scope) == offering:
                 self._unavailable[offering.scope] = offering.relieved()
+
+    def take_reserved(self, reservation_id: str, token: str, count: int, available: int, now: float) -> int:
+        with self._effect("state.take_reserved"):
+            taken = self._reserved.setdefault(reservation_id, {})
+            granted = may_take(taken, token, count, available, now)
+            taken[token] = (granted, now + ADDRESSES_S)
+            return granted
 
     def reserve_addresses(self, token: str, addresses: Mapping[str, int], now: float) -> None:
         with self._effect("state.reserve_addresses"):
