@@ -29,7 +29,7 @@ from tests.property.test_leftovers import worlds
 from tests.property.test_topology_plans import clusters
 
 ZONE, TYPE = "topology.kubernetes.io/zone", "node.kubernetes.io/instance-type"
-GOLDEN_SNAPSHOT = "865557f0d813c259"
+GOLDEN_SNAPSHOT = "2475bba47e8dbbf4"
 GOLDEN_PLAN = "ac01aac21fd74f1b"
 SETTINGS = settings(
     derandomize=True,
@@ -130,9 +130,12 @@ def fixed_snapshot() -> Snapshot:
 
 
 def digests() -> tuple[str, str]:
-    """Of the fixed snapshot as it is recorded, and of its plan as `shiplap plan -o json` prints it."""
+    """Of the fixed snapshot as records write its pods and types, and of its plan as `shiplap plan -o json` prints it.
+
+    Manifests are left out of the first: they are written with all their fields, so each new one would change it.
+    """
     snapshot = fixed_snapshot()
-    recorded = msgspec.msgpack.encode(snapshot, order="deterministic")
+    recorded = msgspec.msgpack.encode((snapshot.view, snapshot.catalogs), order="deterministic")
     decided = msgspec.json.encode(document(plan(snapshot), 0.0), order="deterministic")
     return hashlib.sha256(recorded).hexdigest()[:16], hashlib.sha256(decided).hexdigest()[:16]
 
