@@ -20,6 +20,7 @@ from shiplap.api.documents import Document, read_documents
 from shiplap.api.manifests import load as load_manifests
 from shiplap.api.scheduler_config import PodTopologySpread
 from shiplap.api.types import Manifests
+from shiplap.disruption.settings import DisruptionSettings
 from shiplap.errors import InvalidInput, InvalidManifests
 from shiplap.settings import ClusterSettings, Settings
 
@@ -72,6 +73,7 @@ class ClusterDocument(_Part, frozen=True):
     join_timeout_s: int = msgspec.field(default=900, name="joinTimeoutSeconds")
     node_repair: bool = True
     zonal_shift: bool = False
+    disruption: DisruptionSettings = DisruptionSettings()
 
 
 class InstallDocument(_Part, frozen=True):
@@ -207,6 +209,8 @@ def _problems(install: InstallDocument) -> Iterator[Problem]:
         yield from (((*where, field), reason) for field, reason in _cluster_problems(cluster))
         spread = cluster.pod_topology_spread.problems()
         yield from (((*where, "podTopologySpread", *field), reason) for field, reason in spread)
+        disruption = cluster.disruption.problems()
+        yield from (((*where, "disruption", *field), reason) for field, reason in disruption)
 
 
 def _one_of(*values: str) -> tuple[Callable[[Any], bool], str]:

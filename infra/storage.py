@@ -9,7 +9,7 @@ from constructs import Construct
 
 from infra.acknowledged import acknowledge
 from shiplap.aws import tables
-from shiplap.aws.bucket import CATALOG_PREFIX, RECORDS_PREFIX
+from shiplap.aws.bucket import CATALOG_PREFIX, MEMORY_PREFIX, RECORDS_PREFIX
 
 
 class Storage(Construct):
@@ -33,6 +33,8 @@ class Storage(Construct):
                 s3.LifecycleRule(id="records", prefix=RECORDS_PREFIX, expiration=Duration.days(record_retention_days)),
                 # Each refresh writes a catalogue anew, and the pointer to it: what expires has long been replaced.
                 s3.LifecycleRule(id="catalogs", prefix=CATALOG_PREFIX, expiration=Duration.days(30)),
+                # Written every minute, and worth nothing a minute later.
+                s3.LifecycleRule(id="memory", prefix=MEMORY_PREFIX, noncurrent_version_expiration=Duration.days(1)),
                 s3.LifecycleRule(
                     id="earlier-versions",
                     noncurrent_version_expiration=Duration.days(7),

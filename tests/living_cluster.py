@@ -9,7 +9,8 @@ import msgspec
 from shiplap.api.nodeclaim import ClaimState, NodeClaim, PodReference
 from shiplap.api.types import Manifests, NodePool
 from shiplap.disruption.commands import Proposal
-from shiplap.disruption.snapshot import DisruptionSettings, DisruptionSnapshot
+from shiplap.disruption.settings import DisruptionSettings
+from shiplap.disruption.snapshot import DisruptionSnapshot
 from shiplap.instances.types import InstanceType
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.disruption_budgets import PodDisruptionBudget

@@ -12,7 +12,8 @@ from shiplap.api.nodeclaim import ClaimState, NodeClaim
 from shiplap.api.types import Manifests, NodePool
 from shiplap.disruption.commands import Decision, Proposal
 from shiplap.disruption.decide import decide
-from shiplap.disruption.snapshot import DisruptionSettings, DisruptionSnapshot, NodeHistory
+from shiplap.disruption.settings import DisruptionSettings
+from shiplap.disruption.snapshot import DisruptionSnapshot, NodeHistory
 from shiplap.instances.types import InstanceType
 from shiplap.kubernetes.disruption_budgets import PodDisruptionBudget
 from shiplap.kubernetes.objects import DaemonSet, Node, Pod

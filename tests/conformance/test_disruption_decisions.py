@@ -10,7 +10,8 @@ import pytest
 from shiplap.api.nodeclaim import ClaimState
 from shiplap.api.template_hash import POOL_HASH, POOL_HASH_VERSION, marks_of
 from shiplap.disruption.commands import Reason
-from shiplap.disruption.snapshot import DisruptionSettings, NodeHistory
+from shiplap.disruption.settings import DisruptionSettings
+from shiplap.disruption.snapshot import NodeHistory
 from shiplap.instances.types import InstanceType
 from shiplap.kubernetes.objects import Pod
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from infra.settings import ClusterDocument, Install, read
+from shiplap.disruption.settings import DisruptionSettings
 from shiplap.errors import InvalidInput, InvalidManifests
 from shiplap.settings import ClusterSettings, Settings
 
@@ -62,6 +63,14 @@ def test_every_field_of_cluster_settings_can_be_written() -> None:
     """A setting that cannot be written would silently keep its default."""
     elsewhere = {"region"}  # of the whole install
     assert set(ClusterSettings.__struct_fields__) - elsewhere <= set(ClusterDocument.__struct_fields__)
+
+
+def test_disruption_is_set_per_cluster_and_checked(folder: Path) -> None:
+    (cluster,) = written(folder, WRITTEN + "    disruption: {enabled: false, settleSeconds: 60}\n").clusters
+    assert cluster.settings.disruption == DisruptionSettings(enabled=False, settle_s=60.0)
+    error = refusal(folder, WRITTEN + "    disruption: {settleSeconds: -1}\n")
+    assert error.field == "clusters[0].disruption.settleSeconds"
+    assert "must not be negative" in error.reason
 
 
 def test_a_cluster_with_its_own_endpoint_gets_no_access_entry() -> None:

@@ -13,6 +13,7 @@ import msgspec
 
 from shiplap.api.scheduler_config import PodTopologySpread
 from shiplap.api.types import Manifests
+from shiplap.disruption.settings import DisruptionSettings
 from shiplap.errors import InvalidInput, UnknownCluster
 
 
@@ -26,7 +27,7 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     (read from the VPC CNI's DaemonSet), `on` or `off`; `join_timeout_s` bounds launch → registered.
     `pod_topology_spread` is what kube-scheduler is configured with for pods without spread constraints.
     `node_repair` replaces nodes whose instance or kubelet has failed for long; `zonal_shift` keeps launches out of
-    zones that ARC has shifted the cluster's traffic away from.
+    zones that ARC has shifted the cluster's traffic away from. `disruption` bounds what may be disrupted for money.
     """
 
     name: str
@@ -47,6 +48,7 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     join_timeout_s: int = 900
     node_repair: bool = True
     zonal_shift: bool = False
+    disruption: DisruptionSettings = DisruptionSettings()
 
 
 class Settings(msgspec.Struct, frozen=True, omit_defaults=True):

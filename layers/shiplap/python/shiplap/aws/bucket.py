@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import zlib
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ import msgspec
 from botocore.exceptions import ClientError
 
 from shiplap.aws.failures import code_of, store_errors
+from shiplap.disruption.memory import Memory
 from shiplap.errors import StoreError
 from shiplap.instances.catalog import Catalog
 from shiplap.instances.status import InstallStatus
@@ -21,11 +23,15 @@ from shiplap.scheduling.snapshot import Snapshot
 if TYPE_CHECKING:
     from types_boto3_s3 import S3Client
 
+_LOG = logging.getLogger(__name__)
+
 CATALOG_PREFIX = "catalog/"
 RECORDS_PREFIX = "records/"
 STATUS_KEY = "status/clusters.json"
+MEMORY_PREFIX = "memory/"
 
 _DECODER = msgspec.msgpack.Decoder(Catalog)
+_MEMORY_DECODER = msgspec.msgpack.Decoder(Memory)
 _STATUS_DECODER = msgspec.json.Decoder(InstallStatus)
 
 
@@ -75,6 +81,29 @@ class BucketStatus:
     def save(self, status: InstallStatus) -> None:
         document = msgspec.json.format(msgspec.json.encode(status, order="deterministic"), indent=1)
         _write(self._client, self._bucket, STATUS_KEY, document)
+
+
+class BucketMemory:
+    """A MemoryStore: `memory/<cluster>`, compressed."""
+
+    def __init__(self, client: S3Client, bucket: str) -> None:
+        self._client = client
+        self._bucket = bucket
+
+    def load(self, cluster: str) -> Memory:
+        key = MEMORY_PREFIX + cluster
+        document = _find(self._client, self._bucket, key)
+        if document is None:
+            return Memory()
+        try:
+            return _MEMORY_DECODER.decode(zlib.decompress(document))
+        except (zlib.error, msgspec.DecodeError) as error:
+            _LOG.warning("memory cannot be read and begins anew: %s", error, extra={"cluster": cluster, "key": key})
+            return Memory()
+
+    def save(self, cluster: str, memory: Memory) -> None:
+        document = zlib.compress(msgspec.msgpack.encode(memory), level=1)
+        _write(self._client, self._bucket, MEMORY_PREFIX + cluster, document)
 
 
 class BucketRecorder:

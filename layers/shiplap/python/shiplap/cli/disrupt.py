@@ -33,7 +33,8 @@ from shiplap.cli.sources import (
 )
 from shiplap.disruption.commands import Decision, Proposal
 from shiplap.disruption.decide import decide
-from shiplap.disruption.snapshot import DisruptionSettings, DisruptionSnapshot
+from shiplap.disruption.settings import DisruptionSettings
+from shiplap.disruption.snapshot import DisruptionSnapshot
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node
 from shiplap.kubernetes.timestamps import epoch
@@ -59,7 +60,7 @@ def disrupt(
     ] = True,
     least_saving_per_pod: Annotated[
         float, typer.Option(min=0, help="USD per hour that moving one pod has to save at least.")
-    ] = 0.0,
+    ] = 0.0002,
     output: Output = Format.TABLE,
 ) -> int:
     """What would be consolidated, drifted or expired now, and what blocks the rest.

@@ -16,8 +16,8 @@ from shiplap.disruption.commands import Method, Proposal, Reason
 from shiplap.disruption.components import Component, split
 from shiplap.disruption.market import Market
 from shiplap.disruption.replacement import Refused, cheaper
+from shiplap.disruption.settings import DisruptionSettings
 from shiplap.disruption.simulation import Simulator
-from shiplap.disruption.snapshot import DisruptionSettings
 
 BALANCED = "Balanced"
 BALANCE = 0.5

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from shiplap.disruption.settings import DisruptionSettings
 from shiplap.kubernetes.disruption_budgets import PodDisruptionBudget
 from shiplap.scheduling.snapshot import Snapshot
 
@@ -22,18 +23,6 @@ class NodeHistory(msgspec.Struct, frozen=True, omit_defaults=True):
     drifted_at: float = 0.0
     moved_in_at: float = 0.0
     pods: str = ""
-
-
-class DisruptionSettings(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Knobs of a disruption decision.
-
-    `least_saving_per_pod` (USD per hour) is what moving one pod has to save at least; `settle_s` how long pods that a
-    command moved are left where they are. `spot_to_spot` allows replacing spot nodes by cheaper spot nodes.
-    """
-
-    spot_to_spot: bool = True
-    least_saving_per_pod: float = 0.0
-    settle_s: float = 0.0
 
 
 class DisruptionSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -155,6 +155,12 @@ def cordon(node: Node, world: World) -> None:
         change(node, {}, {}, _with_disrupted, world)
 
 
+def uncordon(node: Node, world: World) -> None:
+    """Take back what keeps new pods off the node; once. Raises ClusterError."""
+    if is_cordoned(node):
+        change(node, {}, {}, _without_disrupted, world)
+
+
 def release_from_balancers(node: Node, world: World) -> None:
     """Keep new pods off the node and have load balancers let go of it; once. Raises ClusterError."""
     if not is_cordoned(node) or labels.EXCLUDE_BALANCERS not in node.metadata.labels:
@@ -162,8 +168,11 @@ def release_from_balancers(node: Node, world: World) -> None:
 
 
 def _with_disrupted(node: Node) -> list[Taint]:
-    others = [taint for taint in node.spec.taints if (taint.key, taint.effect) != (DISRUPTED.key, DISRUPTED.effect)]
-    return [*others, DISRUPTED]
+    return [*_without_disrupted(node), DISRUPTED]
+
+
+def _without_disrupted(node: Node) -> list[Taint]:
+    return [taint for taint in node.spec.taints if (taint.key, taint.effect) != (DISRUPTED.key, DISRUPTED.effect)]
 
 
 def _evict(pod: Pod, claim: NodeClaim, now: float, world: World) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import msgspec
+
+from shiplap.disruption.memory import Memory
 from shiplap.errors import StoreError
 from shiplap.instances.catalog import Catalog
 from shiplap.instances.status import InstallStatus
@@ -44,6 +47,24 @@ class TwinStatus:
     def save(self, status: InstallStatus) -> None:
         with self.faults.effect("status.save"):
             self._status = status
+
+
+class TwinMemory:
+    """A MemoryStore that keeps what it was given, encoded, by cluster."""
+
+    def __init__(self, faults: Faults | None = None) -> None:
+        self.faults = faults or Faults()
+        self._documents: dict[str, bytes] = {}
+
+    def load(self, cluster: str) -> Memory:
+        with self.faults.effect("memory.load"):
+            document = self._documents.get(cluster)
+            return Memory() if document is None else msgspec.msgpack.decode(document, type=Memory)
+
+    def save(self, cluster: str, memory: Memory) -> None:
+        document = msgspec.msgpack.encode(memory)
+        with self.faults.effect("memory.save"):
+            self._documents[cluster] = document
 
 
 class TwinRecorder:

@@ -1,0 +1,268 @@
+"""The disrupt flow: every minute, each command takes its next step, and what should go now and has been seen to twice
+is begun.
+
+A command and its replacements are written together through the epoch; its replacements are launched by the schedule
+function like any claim whose owner has gone, and its nodes are emptied by the lifecycle function. This flow only moves
+records and taints, so that it needs no right to launch or to terminate anything.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Mapping, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from shiplap.api.durations import seconds
+from shiplap.api.nodeclaim import ClaimState, NodeClaim
+from shiplap.disruption.commands import Decision, Proposal
+from shiplap.disruption.decide import decide
+from shiplap.disruption.history import observe, with_drift, with_moves
+from shiplap.disruption.memory import confirmed
+from shiplap.disruption.progress import Command, CommandState, Step, next_step
+from shiplap.disruption.snapshot import DisruptionSnapshot
+from shiplap.errors import ClusterError, ConditionFailed, EpochMoved, ObjectNotFound
+from shiplap.kubernetes.objects import Node
+from shiplap.ports import MemoryStore
+from shiplap.provisioning import events
+from shiplap.provisioning.claims import DRAIN, facts
+from shiplap.provisioning.commitment import groups_of
+from shiplap.provisioning.drain import cordon, is_cordoned, uncordon
+from shiplap.provisioning.snapshot import glance_at, sight_of, supply_of
+from shiplap.provisioning.world import World
+from shiplap.scheduling.plan import PlannedClaim
+from shiplap.settings import ClusterSettings
+
+_LOG = logging.getLogger(__name__)
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What one invocation did, by the names of commands; `proposed` counts what awaits a second look."""
+
+    begun: tuple[str, ...] = ()
+    done: tuple[str, ...] = ()
+    undone: tuple[str, ...] = ()
+    proposed: int = 0
+    blocked: int = 0
+
+
+def disrupt(settings: ClusterSettings, world: World, memory: MemoryStore, *, owner: str) -> Report:
+    """Look at one cluster's nodes.
+
+    Args:
+        settings: the cluster.
+        world: the ports.
+        memory: what was remembered of its nodes.
+        owner: names this invocation.
+
+    Raises:
+        ClusterError, StoreError, AwsError: nothing is half done that the next minute does not finish.
+    """
+    return _Minute(settings, world, memory, owner).run()
+
+
+class _Minute:
+    def __init__(self, settings: ClusterSettings, world: World, memory: MemoryStore, owner: str) -> None:
+        self._settings = settings
+        self._world = world
+        self._memory = memory
+        self._owner = owner
+        self._claims = {claim.name: claim for claim in world.state.claims(settings.name)}
+        self._ended: dict[CommandState, list[str]] = {CommandState.DONE: [], CommandState.UNDONE: []}
+
+    def run(self) -> Report:
+        nodes = {node.metadata.name: node for node in self._world.cluster.nodes()}
+        under_way = self._advance(nodes)
+        self._release(nodes, under_way)
+        in_service = any(claim.state is ClaimState.INITIALIZED for claim in self._claims.values())
+        if self._settings.disruption.enabled and in_service:
+            decision, begun, proposed = self._decide(under_way)
+        else:
+            decision, begun, proposed = Decision(), [], 0
+        report = Report(
+            begun=tuple(begun),
+            done=tuple(self._ended[CommandState.DONE]),
+            undone=tuple(self._ended[CommandState.UNDONE]),
+            proposed=proposed,
+            blocked=len(decision.blocked),
+        )
+        busy = report.begun or report.done or report.undone or report.proposed
+        _LOG.log(
+            logging.INFO if busy else logging.DEBUG,
+            "disruption",
+            extra={"cluster": self._settings.name, "report": msgspec.to_builtins(report)},
+        )
+        return report
+
+    # What was begun before
+
+    def _advance(self, nodes: Mapping[str, Node]) -> list[Command]:
+        """One step for each command; those that are not over then."""
+        left = []
+        for command in self._world.state.commands(self._settings.name):
+            try:
+                after = self._step(command, nodes)
+            except (ConditionFailed, ClusterError) as error:  # others' turn, or the next minute's
+                self._world.meter.count("CommandStepsFailed")
+                _LOG.warning("command takes no step: %s", error, extra=_about(command))
+                left.append(command)
+                continue
+            if after.state in self._ended:
+                self._ended[after.state].append(after.name)
+            else:
+                left.append(after)
+        return left
+
+    def _step(self, command: Command, nodes: Mapping[str, Node]) -> Command:
+        now = self._world.clock.now()
+        step = next_step(command, self._claims, now)
+        for name, to in step.moves:
+            self._move(self._claims[name], to, command, now)
+        if step.to is not CommandState.UNDONE:
+            self._keep_pods_off(command, nodes)
+        if step.to is command.state:
+            return command
+        after = self._world.state.advance_command(command, step.to, changed_at=now, failure=step.why)
+        self._tell(after, step)
+        return after
+
+    def _move(self, claim: NodeClaim, to: ClaimState, command: Command, now: float) -> None:
+        changes: dict[str, object] = {"changed_at": now}
+        if to is ClaimState.DRAINING:
+            changes |= {"failure": str(command.reason), "deadline_at": self._deadline(claim, now)}
+        elif to is ClaimState.INITIALIZED:
+            self._take_pods_again(claim)
+        self._claims[claim.name] = self._world.state.advance(claim, to, **changes)
+        if to is ClaimState.DRAINING:
+            self._world.remind(claim.cluster, claim.name, DRAIN, 0)
+
+    def _deadline(self, claim: NodeClaim, now: float) -> float:
+        pools = {pool.metadata.name: pool for pool in self._settings.manifests.node_pools}
+        pool = pools.get(claim.node_pool)
+        grace = pool.spec.template.spec.termination_grace_period if pool is not None else None
+        return 0.0 if grace is None else now + seconds(grace)
+
+    def _keep_pods_off(self, command: Command, nodes: Mapping[str, Node]) -> None:
+        for name in command.targets:
+            claim = self._claims.get(name)
+            if claim is not None and claim.state is ClaimState.DISRUPTING and claim.node_name in nodes:
+                cordon(nodes[claim.node_name], self._world)
+
+    def _take_pods_again(self, claim: NodeClaim) -> None:
+        try:
+            uncordon(self._world.cluster.node(claim.node_name), self._world)
+        except ObjectNotFound:
+            _LOG.info("node is gone", extra=facts(claim))
+
+    def _release(self, nodes: Mapping[str, Node], under_way: Sequence[Command]) -> None:
+        """Nodes in service that still carry the taint of a command that is over: whoever undid it died too early."""
+        busy = frozenset().union(*(command.busy for command in under_way))
+        for claim in self._claims.values():
+            node = nodes.get(claim.node_name)
+            in_service = claim.state is ClaimState.INITIALIZED and not claim.cordoned
+            if node is not None and in_service and claim.name not in busy and is_cordoned(node):
+                self._world.meter.count("TaintsLeftOver")
+                uncordon(node, self._world)
+
+    # What is decided now
+
+    def _decide(self, under_way: Sequence[Command]) -> tuple[Decision, list[str], int]:
+        glance = glance_at(self._settings, self._world)
+        sight = sight_of(self._settings, glance, supply_of(self._settings, self._world), self._world)
+        now = glance.at
+        claims = tuple(claim for claim in self._world.state.claims(self._settings.name))
+        remembered = self._memory.load(self._settings.name)
+        histories = observe(remembered.histories, glance.view, claims, now)
+        decision = decide(
+            DisruptionSnapshot(
+                scheduling=replace(sight.snapshot, claims=claims),
+                pod_disruption_budgets=self._world.cluster.disruption_budgets(),
+                histories=histories,
+                busy=frozenset().union(*(command.busy for command in under_way)),
+                settings=self._settings.disruption,
+            )
+        )
+        ready, waiting = confirmed(remembered.proposed, decision.commands, now)
+        begun = self._begin(ready, glance.state.epoch, {claim.node_name: claim for claim in claims}, now)
+        receiving = {place.name for proposal in ready for place in proposal.placements} if begun else set()
+        histories = with_moves(with_drift(histories, decision.drifted, now), receiving, now)
+        self._memory.save(self._settings.name, replace(remembered, histories=histories, proposed=waiting))
+        return decision, begun, len(waiting)
+
+    def _begin(
+        self, proposals: Sequence[Proposal], epoch: int, by_node: Mapping[str, NodeClaim], now: float
+    ) -> list[str]:
+        """Write the commands and their replacements; none when somebody decided meanwhile: the next minute will."""
+        if not proposals:
+            return []
+        commands = []
+        planned: list[PlannedClaim] = []
+        for proposal in proposals:
+            name = _name_of(proposal, epoch)
+            claims = [
+                replace(item, name=f"{item.node_pool}-{name}-{n}") for n, item in enumerate(proposal.replacements)
+            ]
+            planned += claims
+            commands.append(self._command(name, proposal, claims, by_node, now))
+        # Nobody owns them, so that the next sweep launches them.
+        groups = groups_of(planned, self._settings.name, epoch, owner="", now=now, lease_s=0.0)
+        try:
+            self._world.state.commit(self._settings.name, epoch, [claim for some in groups for claim in some], commands)
+        except EpochMoved as moved:
+            self._world.meter.count("EpochsMoved")
+            _LOG.info("somebody decided first: %s", moved, extra={"cluster": self._settings.name})
+            return []
+        for command in commands:
+            self._world.meter.count("CommandsBegun")
+            _LOG.info("begun: %s", command.detail, extra=_about(command))
+        if planned:
+            pods = [pod for claim in planned for pod in claim.pods]
+            hint = f"{self._settings.name}/{epoch}/disruption"
+            self._world.tell(events.pods_pending(self._settings.name, pods, "Disruption", now, event_id=hint))
+        return [command.name for command in commands]
+
+    def _command(
+        self,
+        name: str,
+        proposal: Proposal,
+        claims: Sequence[PlannedClaim],
+        by_node: Mapping[str, NodeClaim],
+        now: float,
+    ) -> Command:
+        return Command(
+            cluster=self._settings.name,
+            name=name,
+            reason=proposal.reason,
+            method=proposal.method,
+            targets=tuple(by_node[node].name for node in proposal.nodes),
+            nodes=proposal.nodes,
+            replacements=tuple(claim.name for claim in claims),
+            receiving=tuple(place.name for place in proposal.placements),
+            savings_hourly=proposal.savings_hourly,
+            created_at=now,
+            changed_at=now,
+            detail=proposal.detail,
+        )
+
+    def _tell(self, command: Command, step: Step) -> None:
+        self._world.meter.count(f"Commands{command.state}")
+        level = logging.WARNING if command.state is CommandState.UNDONE else logging.INFO
+        _LOG.log(level, "command is %s %s", command.state, step.why, extra=_about(command))
+
+
+def _name_of(proposal: Proposal, epoch: int) -> str:
+    identity = f"{epoch}/{proposal.reason}/{'/'.join(proposal.nodes)}"
+    return hashlib.sha256(identity.encode()).hexdigest()[:10]
+
+
+def _about(command: Command) -> dict[str, object]:
+    return {
+        "cluster": command.cluster,
+        "command": command.name,
+        "reason": str(command.reason),
+        "nodes": list(command.nodes),
+        "replacements": list(command.replacements),
+        "savings_hourly": command.savings_hourly,
+    }

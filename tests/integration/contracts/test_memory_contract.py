@@ -1,0 +1,55 @@
+"""The contract of MemoryStore, held by the in-memory twin and by the S3 adapter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from shiplap.aws.bucket import MEMORY_PREFIX, BucketMemory
+from shiplap.disruption.commands import Reason
+from shiplap.disruption.memory import Memory, Proposed
+from shiplap.disruption.snapshot import NodeHistory
+from shiplap.ports import MemoryStore
+from shiplap.twins.bucket import TwinMemory
+from tests.integration.contracts.in_process_aws import aws_in_process, make_client
+
+MEMORY = Memory(
+    histories=(NodeHistory("a", 1.5, 2.5, 0.0, 3.5, "digest"), NodeHistory("b")),
+    proposed=(Proposed(("a", "b"), Reason.UNDERUTILIZED, 4.0, 5.0),),
+)
+
+
+@pytest.fixture(params=["twin", "bucket"])
+def stores(request: pytest.FixtureRequest) -> Iterator[Callable[[], MemoryStore]]:
+    """What makes further stores on the same data."""
+    if request.param == "twin":
+        twin = TwinMemory()
+        yield lambda: twin
+        return
+    with aws_in_process():
+        client = make_client("s3")
+        client.create_bucket(Bucket="memories", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
+        yield lambda: BucketMemory(client, "memories")
+
+
+def test_what_was_never_saved_is_empty(stores: Callable[[], MemoryStore]) -> None:
+    assert stores().load("blue") == Memory()
+
+
+def test_memory_is_kept_exactly_and_by_cluster(stores: Callable[[], MemoryStore]) -> None:
+    stores().save("blue", MEMORY)
+    stores().save("green", Memory())
+    assert stores().load("blue") == MEMORY
+    assert stores().load("green") == Memory()
+    stores().save("blue", Memory())
+    assert stores().load("blue") == Memory()
+
+
+def test_what_cannot_be_read_begins_anew(caplog: pytest.LogCaptureFixture) -> None:
+    with aws_in_process():
+        client = make_client("s3")
+        client.create_bucket(Bucket="memories", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
+        client.put_object(Bucket="memories", Key=f"{MEMORY_PREFIX}blue", Body=b"{}")
+        assert BucketMemory(client, "memories").load("blue") == Memory()
+    assert "begins anew" in caplog.text
