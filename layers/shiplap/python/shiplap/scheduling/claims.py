@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -18,6 +18,7 @@ from shiplap.scheduling.open_claims import OpenClaim
 from shiplap.scheduling.plan import LaunchChoice, PlannedClaim
 from shiplap.scheduling.resources import Ints
 from shiplap.scheduling.universe import careful_allocatable
+from shiplap.scheduling.volumes import ATTACHED
 
 RELAXED = "karpenter.sh/nodeclaim-min-values-relaxed"
 _MARKS = (labels.REGISTERED, labels.INITIALIZED)
@@ -95,7 +96,7 @@ class ClaimWriter:
             annotations=annotations,
             instance_types=form.types.names,
             launch=form.launch,
-            requests=lane.table.axis.amounts(used + form.daemons),
+            requests=_resources(lane.table.axis.amounts(used + form.daemons)),
             pods=pods,
             reasons=tuple(reasons),
             allocatable=form.allocatable,
@@ -125,6 +126,11 @@ class ClaimWriter:
             types = _choose(group, np.flatnonzero(holds), self._max_types)
             self._forms[key] = None if types is None else _fill_in(group, types)
         return self._forms[key]
+
+
+def _resources(amounts: Mapping[str, int]) -> dict[str, int]:
+    """What a kubelet counts of an amount per column: volumes are counted by their drivers."""
+    return {name: amount for name, amount in amounts.items() if not name.startswith(ATTACHED)}
 
 
 def _fill_in(group: Group, types: TypeList) -> _Form:

@@ -15,6 +15,7 @@ from shiplap.scheduling.classes import HostPort, PodClass, encode_status, host_p
 from shiplap.scheduling.daemons import Daemon, daemon_owner, expected_on_node
 from shiplap.scheduling.resources import PLENTY, Axis, Bools, Ints
 from shiplap.scheduling.rooms import Room
+from shiplap.scheduling.volumes import ATTACHED
 
 _OLDER_SPELLINGS: dict[str, tuple[str, ...]] = {}
 for _older, _stable in labels.NORMALIZED.items():
@@ -74,6 +75,10 @@ class NodeTable:
                 free[place] = room.net
             else:
                 free[place] -= expected_on_node(daemons, [bool(run[place]) for run in runs], bound, self.axis)
+        attached = [column for column, name in enumerate(self.axis.names) if name.startswith(ATTACHED)]
+        if attached:  # nodes that are there count the volumes themselves
+            there = np.flatnonzero([room.net is None for room in self.rooms])
+            free[np.ix_(there, attached)] = PLENTY
         np.subtract.at(free, np.array(places, np.int64), self.axis.matrix(usage.requests)[np.array(kinds, np.int64)])
         return free
 

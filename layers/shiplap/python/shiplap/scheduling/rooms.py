@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
+import numpy as np
 
 from shiplap.api.nodeclaim import IN_FLIGHT, LEAVING, ClaimState, NodeClaim
 from shiplap.kubernetes import labels
@@ -20,7 +21,7 @@ from shiplap.scheduling.lanes import Lane
 from shiplap.scheduling.reservations import held_by
 from shiplap.scheduling.resources import Ints
 from shiplap.scheduling.universe import careful_allocatable
-from shiplap.scheduling.volumes import Attachments
+from shiplap.scheduling.volumes import ATTACHED, Attachments
 
 STARTING_S = 900.0
 """How long a foreign node that is not Ready counts as one that is about to be."""
@@ -196,6 +197,9 @@ def _net(claim: NodeClaim, lane: Lane, types: Sequence[int]) -> Ints:
         ]
         counted = table.axis.matrix(lists)
     net: Ints = (counted - lane.daemons.overhead[list(types)]).min(axis=0)
+    attached = [column for column, name in enumerate(table.axis.names) if name.startswith(ATTACHED)]
+    if attached:
+        net[attached] = table.allocatable[np.isin(table.row_type, types)][:, attached].min(axis=0)
     return net
 
 

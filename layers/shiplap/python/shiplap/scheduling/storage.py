@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 
 import msgspec
 
 from shiplap.kubernetes import labels
-from shiplap.kubernetes.objects import NodeSelectorTerm, Pod, Volume
+from shiplap.kubernetes.objects import Node, NodeSelectorTerm, Pod, Volume
 from shiplap.kubernetes.requirements import Requirement, Requirements, contradiction, requirement
 from shiplap.kubernetes.volumes import (
     BIND_COMPLETED,
@@ -54,6 +54,7 @@ class Storage:
         self._classes = {item.metadata.name: item for item in view.storage_classes}
         self._default = _default_class(view.storage_classes)
         self._limits = {item.metadata.name: _limits(item) for item in view.csi_nodes}
+        self.by_type = _limits_by_type(view.nodes, self._limits)
         users = Counter(key for pod in view.pods for key in {_claim_key(pod, volume) for volume in _claimed(pod)})
         self._shared = frozenset(key for key, number in users.items() if number > 1)
         self._alternatives: list[Sequence[Requirements]] = []
@@ -81,9 +82,12 @@ class Storage:
             known = self._needs[(*places, private, shared)] = VolumeNeeds(alternatives, private, shared)
         return known
 
-    def attached(self, node: str, pods: Iterable[Pod]) -> Attachments | None:
-        """The volumes on a node with these pods; None when its drivers set no limits, or none are known yet."""
-        limits = self._limits.get(node)
+    def attached(self, node: str, pods: Iterable[Pod], instance_type: str = "") -> Attachments | None:
+        """The volumes on a node with these pods; None when its drivers set no limits, or none are known yet.
+
+        Drivers that have not registered on the node are expected to allow what they allow on others of its type.
+        """
+        limits = {**self.by_type.get(instance_type, {}), **self._limits.get(node, {})}
         if not limits:
             return None
         claims: set[Attachment] = set()
@@ -209,6 +213,17 @@ def _default_class(classes: Iterable[StorageClass]) -> str:
 def _limits(node: CSINode) -> dict[str, int]:
     found = ((driver.name, driver.allocatable) for driver in node.spec.drivers or ())
     return {name: limit.count for name, limit in found if limit is not None and limit.count is not None}
+
+
+def _limits_by_type(nodes: Iterable[Node], limits: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
+    """The least each driver allows on the nodes of an instance type, by type and driver."""
+    least: dict[str, dict[str, int]] = {}
+    for node in nodes:
+        known = least.setdefault(node.metadata.labels.get(labels.INSTANCE_TYPE, ""), {})
+        for driver, count in limits.get(node.metadata.name, {}).items():
+            known[driver] = min(count, known.get(driver, count))
+    least.pop("", None)
+    return least
 
 
 def _topologies(storage_class: StorageClass, key: str) -> list[Requirements]:

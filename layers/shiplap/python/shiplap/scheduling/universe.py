@@ -17,6 +17,7 @@ from shiplap.kubernetes import labels
 from shiplap.kubernetes.requirements import Requirement, Requirements
 from shiplap.scheduling.limits import HOURLY
 from shiplap.scheduling.resources import Axis, Bools, Floats, Ints
+from shiplap.scheduling.volumes import ATTACHED
 
 _RESERVATION_KEYS = (labels.RESERVATION_ID, labels.RESERVATION_TYPE, labels.RESERVATION_INTERRUPTIBLE)
 _OFFERING_KEYS = frozenset({labels.ZONE, labels.ZONE_ID, labels.CAPACITY_TYPE, *_RESERVATION_KEYS})
@@ -31,6 +32,10 @@ _ACCELERATORS = (
 
 _ALWAYS_PRESENT = frozenset({labels.ARCH, labels.OS, labels.REGION, labels.NODE_POOL, labels.HOSTNAME})
 """Labels every node has; a type that does not mention one may have any value of it."""
+
+
+ANY_NUMBER = 1_000_000
+"""Of volumes: more than any node will take, and small enough to be summed over all types."""
 
 
 class Offered(msgspec.Struct, frozen=True, eq=False):
@@ -128,6 +133,14 @@ class TypeTable:
                     prices[cell] = offering.price
                 if offering.zone_id:
                     self.zone_ids[offering.zone] = offering.zone_id
+
+    def bound_attachments(self, limits: Mapping[str, Mapping[str, int]]) -> None:
+        """Let each type take as many volumes as its nodes were seen to take, by type and driver; others any number."""
+        for column, name in enumerate(self.axis.names):
+            if name.startswith(ATTACHED):
+                driver = name.removeprefix(ATTACHED)
+                known = [limits.get(item.name, {}).get(driver, ANY_NUMBER) for item in self.types]
+                self.allocatable[:, column] = np.array(known, np.int64)[self.row_type]
 
     def charge_prices(self, wanted: Requirements) -> None:
         """Let the limit in dollars be charged with a type's dearest available offering that requirements allow."""

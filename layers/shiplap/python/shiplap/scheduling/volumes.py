@@ -16,6 +16,9 @@ from shiplap.scheduling.resources import PLENTY
 ANYWHERE: tuple[Requirements, ...] = (Requirements(),)
 """The alternatives of volumes that may be used on any node."""
 
+ATTACHED = "volumes of "
+"""With a driver's name: stands on the axis like a resource, for nodes that are yet to be launched."""
+
 Attachment = tuple[str, str]
 """A volume as a node's driver counts it: driver, and namespace/name of the claim."""
 

@@ -28,7 +28,7 @@ from shiplap.scheduling.rooms import Room, leaving, pair, rooms_of
 from shiplap.scheduling.snapshot import Snapshot
 from shiplap.scheduling.storage import Storage, UnusableVolume
 from shiplap.scheduling.topology import Terms, keeps_away
-from shiplap.scheduling.volumes import VolumeNeeds
+from shiplap.scheduling.volumes import ATTACHED, VolumeNeeds
 
 if TYPE_CHECKING:
     from shiplap.scheduling.buffers import Buffer
@@ -73,6 +73,8 @@ def compile_world(snapshot: Snapshot) -> World:
     needs = _volume_needs(storage, sorted_pods) if storage is not None else None
     terms = _standing_terms(sorted_pods, snapshot)
     pod_classes = classes.group(sorted_pods.pending, snapshot.missed_pods, needs, terms)
+    if storage is not None:
+        _request_attachments(pod_classes, storage)
     buffers: tuple[Buffer, ...] = ()
     virtual: list[PodClass] = []
     if snapshot.manifests.capacity_buffers:
@@ -86,6 +88,9 @@ def compile_world(snapshot: Snapshot) -> World:
     axis = _axis([*pod_classes, *virtual], daemons, pools)
     catalogues = catalogues_of(snapshot, pools, axis)
     tables = {name: catalogue.table for name, catalogue in catalogues.items()}
+    if storage is not None:
+        for table in {id(table): table for table in tables.values()}.values():
+            table.bound_attachments(storage.by_type)
     staying = [node for node in view.nodes if node.metadata.name not in gone]
     budgets = budgets_of(pools, axis, tables, staying, paired, waiting)
     static, units = None, units_left(tables.values(), waiting, snapshot.now)
@@ -98,7 +103,7 @@ def compile_world(snapshot: Snapshot) -> World:
     rooms = rooms_of(view.nodes, paired, waiting, _on_nodes(sorted_pods), snapshot.now, lanes)
     if storage is not None:
         for room in rooms:
-            room.attachments = storage.attached(room.name, room.pods)
+            room.attachments = storage.attached(room.name, room.pods, room.labels.get(labels.INSTANCE_TYPE, ""))
     return World(
         axis,
         lanes,
@@ -165,6 +170,18 @@ def _volume_needs(storage: Storage, sorted_pods: pods.Sorted) -> dict[str, Volum
             pending.append(pod)
     sorted_pods.pending = pending
     return needs
+
+
+def _request_attachments(pod_classes: Iterable[PodClass], storage: Storage) -> None:
+    """Let volumes count like a resource where it is known how many a new node will take.
+
+    Claims that several pods share are left out: how many a node needs of them is not known before it is filled.
+    """
+    limited = {driver for limits in storage.by_type.values() for driver in limits}
+    for item in pod_classes:
+        counted = {ATTACHED + driver: number for driver, number in item.volumes.private if driver in limited}
+        if counted:
+            item.requests = {**item.requests, **counted}
 
 
 def _axis(pod_classes: Iterable[PodClass], daemons: Iterable[Daemon], pools: Iterable[NodePool]) -> Axis:
