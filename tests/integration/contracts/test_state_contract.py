@@ -482,9 +482,9 @@ def test_no_more_is_taken_of_a_reservation_than_there_is(world: World) -> None:
     assert take("cr-1", "three", 1, 5, NOW) == 0
     assert take("cr-1", "one", 3, 5, NOW + 1) == 3  # again
     assert take("cr-2", "one", 1, 1, NOW) == 1
-    assert world.store.read("green", NOW + 2).reserved == {"cr-1": 5, "cr-2": 1}
+    assert world.store.read("green", NOW + 2).reserved == {"cr-1": {"one": 3, "two": 2}, "cr-2": {"one": 1}}
     assert take("cr-1", "later", 5, 3, NOW + 62) == 3  # describing shows by now what was taken
-    assert world.store.read("green", NOW + 62).reserved == {"cr-1": 3}
+    assert world.store.read("green", NOW + 62).reserved == {"cr-1": {"later": 3}}
 
 
 def test_of_many_that_take_of_one_reservation_at_once_none_takes_what_another_has(world: World) -> None:

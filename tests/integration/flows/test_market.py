@@ -5,11 +5,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from shiplap.api.nodeclaim import ClaimState
+from shiplap.api.nodeclaim import ClaimState, NodeClaim
 from shiplap.errors import AwsError
-from shiplap.instances.nodeclass import Subnet
+from shiplap.instances.nodeclass import CapacityReservation, ResolvedNodeClass, Subnet
 from shiplap.instances.subnets import emptiest_subnets, open_subnets
-from shiplap.ports import FleetRequest, FleetResult, OfferingFailure
+from shiplap.ports import DecisionState, FleetRequest, FleetResult, OfferingFailure
+from shiplap.provisioning.market import Market
 from tests.integration.flows.stage import ZONES, Stage, pool
 
 MINUTE = 60.0
@@ -154,6 +155,15 @@ def test_a_burst_is_spread_over_the_subnets_of_a_zone() -> None:
 def test_subnets_with_room_stay_however_much_is_reserved() -> None:
     subnets = (Subnet("a", "z", free_ips=10), Subnet("b", "z", free_ips=0), Subnet("c", "z", free_ips=5))
     assert open_subnets(subnets, {"c"}, {"a": 50}) == (Subnet("a", "z", free_ips=1),)
+
+
+def test_what_other_clusters_take_of_a_reservation_is_not_planned_with() -> None:
+    mine = NodeClaim(cluster="here", name="n", node_pool="p", node_class="d", token="mine")
+    state = DecisionState(1, claims=(mine,), reserved={"cr-1": {"mine": 2, "theirs": 3}})
+    held = CapacityReservation(id="cr-1", instance_type="m5.large", zone=ZONES[0], available=10)
+    resolved = ResolvedNodeClass("d", "AL2023", (), (), (), "profile", capacity_reservations=(held,))
+    [left] = Market(state).open(resolved).capacity_reservations
+    assert left.available == 7
 
 
 @pytest.mark.parametrize("code", ["", "ServiceUnavailable"])

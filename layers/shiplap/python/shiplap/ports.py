@@ -388,7 +388,7 @@ class DecisionState(msgspec.Struct, frozen=True):
     """What the store knows when a decision starts, read after the epoch.
 
     `recovering` offerings rest no more, but failed not long ago. `addresses` are those that launches in flight will
-    take from each subnet, by its id, `reserved` the instances they will take of each capacity reservation.
+    take from each subnet, by its id; `reserved` the instances they will take of each capacity reservation, by token.
     """
 
     epoch: int
@@ -396,7 +396,7 @@ class DecisionState(msgspec.Struct, frozen=True):
     unavailable: tuple[UnavailableOffering, ...] = ()
     recovering: tuple[UnavailableOffering, ...] = ()
     addresses: dict[str, int] = {}
-    reserved: dict[str, int] = {}
+    reserved: dict[str, dict[str, int]] = {}
     missed_pods: frozenset[str] = frozenset()
 
 
@@ -408,8 +408,21 @@ class Move(msgspec.Struct, frozen=True):
     changes: dict[str, Any] = {}
 
 
-def may_take(taken: Mapping[str, tuple[int, float]], token: str, count: int, available: int, now: float) -> int:
-    """How many of a reservation's instances a launch may take; `taken` holds count and end of validity by token."""
+Taken = Mapping[str, tuple[int, float]]
+"""Instances of a capacity reservation and the epoch second until which they count, by the token of a launch."""
+
+
+def taken_now(taken: Mapping[str, Taken], now: float) -> dict[str, dict[str, int]]:
+    """What still counts, by reservation and token, sorted."""
+    counted = {
+        name: {token: number for token, (number, until) in sorted(taken[name].items()) if until > now and number}
+        for name in sorted(taken)
+    }
+    return {name: tokens for name, tokens in counted.items() if tokens}
+
+
+def may_take(taken: Taken, token: str, count: int, available: int, now: float) -> int:
+    """How many of a reservation's instances a launch may take."""
     others = sum(number for other, (number, until) in taken.items() if other != token and until > now)
     return max(min(count, available - others), 0)
 

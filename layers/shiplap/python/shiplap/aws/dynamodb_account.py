@@ -49,14 +49,6 @@ class Known(msgspec.Struct, frozen=True):
     reservations: tuple[Reservation, ...]
     taken: dict[str, dict[str, tuple[int, float]]] = {}
 
-    def reserved(self, now: float) -> dict[str, int]:
-        """Instances that launches in flight take, by capacity reservation."""
-        return {
-            name: sum(number for number, until in self.taken[name].values() if until > now)
-            for name in sorted(self.taken)
-            if any(until > now for _, until in self.taken[name].values())
-        }
-
 
 class DynamoAccount:
     """The account's partition of table `state`."""

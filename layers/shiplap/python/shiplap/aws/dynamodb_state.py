@@ -33,6 +33,7 @@ from shiplap.ports import (
     OfferingFailure,
     UnavailableOffering,
     check_together,
+    taken_now,
     total_addresses,
 )
 
@@ -78,7 +79,7 @@ class DynamoState:
             claims=self._claims(cluster, f"{UNSETTLED_STAGE}#"),
             unavailable=tuple(item for item in known.offerings if item.until > now),
             recovering=tuple(item for item in known.offerings if item.is_recovering(now)),
-            reserved=known.reserved(now),
+            reserved=taken_now(known.taken, now),
             addresses=total_addresses(item.addresses for item in known.reservations if item.until > now),
             missed_pods=frozenset(missed),
         )

@@ -52,7 +52,11 @@ class Market:
         self._resting = {item.scope for item in state.unavailable}
         self._recovering = {item.scope: item for item in state.recovering}
         self._addresses = dict(state.addresses)
-        self._reserved = dict(state.reserved)
+        own = {claim.token for claim in state.claims}  # the plan itself counts what it has promised to claims in flight
+        self._reserved = {
+            name: sum(number for token, number in tokens.items() if token not in own)
+            for name, tokens in state.reserved.items()
+        }
 
     def learn(self, failures: Iterable[OfferingFailure]) -> None:
         """Leave alone what has just failed."""
@@ -64,7 +68,9 @@ class Market:
         return own in self._resting or not self._resting.isdisjoint(_wider(instance_type, capacity_type))
 
     def open(self, resolved: ResolvedNodeClass) -> ResolvedNodeClass:
-        """An EC2NodeClass with what is worth a launch: subnets and reservations, less what launches in flight take."""
+        """An EC2NodeClass with what is worth a launch: subnets, less what launches in flight take, and reservations,
+        less what other clusters take.
+        """
         resting = {scope[0] for scope in self._resting}
         reservations = (
             msgspec.structs.replace(held, available=max(held.available - self._reserved.get(held.id, 0), 0))

@@ -23,6 +23,7 @@ from shiplap.ports import (
     UnavailableOffering,
     check_together,
     may_take,
+    taken_now,
     total_addresses,
 )
 from shiplap.twins.faults import Faults
@@ -52,11 +53,7 @@ class TwinState:
                 claims=tuple(claim for claim in self._of(cluster) if claim.state in UNSETTLED),
                 unavailable=tuple(item for _, item in sorted(self._unavailable.items()) if item.until > now),
                 recovering=tuple(item for _, item in sorted(self._unavailable.items()) if item.is_recovering(now)),
-                reserved={
-                    name: sum(number for number, until in taken.values() if until > now)
-                    for name, taken in sorted(self._reserved.items())
-                    if any(until > now for _, until in taken.values())
-                },
+                reserved=taken_now(self._reserved, now),
                 addresses=total_addresses(taken for taken, until in self._addresses.values() if until > now),
                 missed_pods=frozenset(
                     uid for (of, uid), until in self._missed.items() if of == cluster and until > now
