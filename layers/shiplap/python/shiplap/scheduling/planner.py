@@ -5,6 +5,9 @@ A pure function of the snapshot: equal snapshots give equal plans, and the order
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
 from shiplap.errors import InvalidInput
 from shiplap.scheduling.claims import ClaimWriter, reference
 from shiplap.scheduling.classes import PodClass
@@ -37,16 +40,39 @@ def solve(snapshot: Snapshot) -> tuple[World, Packing]:
 
 
 def _pack(snapshot: Snapshot, world: World, plannable: list[PodClass]) -> Packing:
-    """Largest first; by priority only if that leaves out a pod which a less important one could have made room for."""
+    """Largest first; by priority only if that places more of the important pods.
+
+    So priority decides nothing while there is room for all, nor where an important pod has no place anyway. Classes are
+    compared pod by pod: one of which a part is placed may lack the rest.
+    """
     packing = _run(snapshot, world, plannable, bulk=Effort.of(snapshot.settings.improve_s))
     if not packing.unplaced:
         return packing
-    placed = [item for item in plannable if len(packing.unplaced.get(item.index, ())) < len(item.members)]
-    lowest = min((item.priority for item in placed), default=0)
-    more_important = [item for item in plannable if item.index in packing.unplaced and item.priority > lowest]
-    if not any(_fits_alone(snapshot, world, item) for item in more_important):
-        return packing
-    return _run(snapshot, world, sorted(plannable, key=lambda item: (-item.priority, item.index)))
+    lowest = min((item.priority for item in plannable if _placed(packing, item)), default=0)
+    wronged = [item for item in plannable if item.index in packing.unplaced and item.priority > lowest]
+    for priority in sorted({item.priority for item in wronged}, reverse=True):
+        peers = _by_priority(item for item in plannable if item.priority >= priority)
+        among_peers = _run(snapshot, world, peers)
+        if any(_placed(among_peers, item) > _placed(packing, item) for item in wronged if item.priority == priority):
+            ordered = _run(snapshot, world, _by_priority(plannable))
+            return ordered if _ranks(ordered, plannable) > _ranks(packing, plannable) else packing
+    return packing
+
+
+def _by_priority(classes: Iterable[PodClass]) -> list[PodClass]:
+    return sorted(classes, key=lambda item: (-item.priority, item.index))
+
+
+def _placed(packing: Packing, item: PodClass) -> int:
+    return len(item.members) - len(packing.unplaced.get(item.index, ()))
+
+
+def _ranks(packing: Packing, classes: Sequence[PodClass]) -> list[int]:
+    """How many pods are placed of each priority, the highest first."""
+    counts = Counter[int]()
+    for item in classes:
+        counts[item.priority] += _placed(packing, item)
+    return [counts[priority] for priority in sorted(counts, reverse=True)]
 
 
 def _run(snapshot: Snapshot, world: World, ordered: list[PodClass], *, bulk: Effort | None = None) -> Packing:
@@ -62,11 +88,6 @@ def _run(snapshot: Snapshot, world: World, ordered: list[PodClass], *, bulk: Eff
         last=[item for item in world.virtual if not item.problem],
     )
     return packer.run(ordered, bulk=bulk)
-
-
-def _fits_alone(snapshot: Snapshot, world: World, item: PodClass) -> bool:
-    """Whether a pod of this class would be placed if there were no others."""
-    return len(_run(snapshot, world, [item]).unplaced.get(item.index, ())) < len(item.members)
 
 
 def write(snapshot: Snapshot, world: World, packing: Packing) -> Plan:
