@@ -356,7 +356,8 @@ class Judge:
                 yield f"the volumes of {_key(pod)} cannot be used there"
         bound = self.bound(node.metadata.name)
         coming = self._daemons_to_come(labels, taints, bound)
-        yield from collisions((pod.metadata.name, ports(pod.spec)) for pod in (*bound, *pods))
+        taken = ("a pod there", [port for pod in bound for port in ports(pod.spec)])
+        yield from collisions([taken, *((pod.metadata.name, ports(pod.spec)) for pod in pods)])
         allocatable = {key: amount(key, text) for key, text in node.status.allocatable.items()}
         new = add(map(requests, pods))
         for resource, wanted in add([*map(requests, (*bound, *pods)), coming]).items():

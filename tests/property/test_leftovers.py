@@ -127,7 +127,14 @@ def test_the_plan_of_a_plan_carried_out_launches_nothing(snapshot: Snapshot) -> 
     gone: tuple[Node, ...] = tuple(n for n in snapshot.view.nodes if not n.metadata.deletion_timestamp)
     if len(gone) != len(snapshot.view.nodes):
         return
-    carried_out = replace(snapshot, view=replace(snapshot.view, pods=pods), claims=flying(first), epoch=1)
+    relied = {f"ami/{name}#k" for claim in first.node_claims for name in claim.relies_on_estimate}
+    carried_out = replace(
+        snapshot,
+        view=replace(snapshot.view, pods=pods),
+        claims=flying(first),
+        piloted=snapshot.piloted | relied,
+        epoch=1,
+    )
     second = plan(carried_out)
     assert second.node_claims == ()
     assert {record.pod for record in second.unschedulable} <= {record.pod for record in first.unschedulable}
