@@ -23,6 +23,7 @@ def test_the_examples_are_valid() -> None:
         "EC2NodeClass/default",
         "NodePool/default",
         "NodePool/flex-first",
+        "EC2NodeClass/dense",
     ]
     assert check(documents).problems == ()
 
