@@ -1,7 +1,7 @@
 """Same snapshot, same plan, byte for byte: whatever the order of lists, sets and dicts, and the hash seed.
 
 The golden digests are of a fixed snapshot. A change that means to plan it differently renews them:
-`python -m tests.property.test_determinism` prints the new ones.
+`python -m tests.property.test_same_plan` prints the new ones.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def test_the_fixed_snapshot_is_recorded_and_planned_as_ever() -> None:
 def test_the_hash_seed_does_not_matter(seed: str) -> None:
     """Sets of strings come in another order in every process; neither records nor plans show it."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.property.test_determinism"],
+        [sys.executable, "-m", "tests.property.test_same_plan"],
         env={**os.environ, "PYTHONHASHSEED": seed},
         cwd=Path(__file__).parents[2],
         capture_output=True,
