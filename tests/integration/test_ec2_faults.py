@@ -1,0 +1,226 @@
+"""The EC2 adapter when EC2 throttles, answers in part, loses its answer, or does not yet see what it has made.
+
+Answers are written by hand after the API reference of EC2; they pass through botocore's own parsing and retrying.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import boto3
+import pytest
+from botocore.config import Config
+
+from shiplap.aws.ec2 import Ec2Compute
+from shiplap.errors import AwsError, AwsThrottled, NodeClassNotReady
+from shiplap.ports import FleetRequest
+from shiplap.settings import ClusterSettings
+from tests.aws_faults import AwsFaults
+from tests.integration.contracts.emulated_ec2 import REGION, VERSION, ZONES, Region, emulated_region
+from tests.integration.contracts.test_compute_contract import request_for
+
+TWO = ((0.096, "m5.large", ZONES[0]), (0.192, "m5.xlarge", ZONES[1]))
+FIRST, SECOND = "i-1234567890abcdef0", "i-1234567890abcdef1"
+
+
+@pytest.fixture(scope="module")
+def region() -> Iterator[Region]:
+    with emulated_region() as running:
+        yield running
+
+
+class Ground:
+    """The adapter on a client that retries as the product's does, without its pauses, and the hooks of that client."""
+
+    def __init__(self, region: Region) -> None:
+        region.empty()
+        region.seed("demo")
+        self.ec2 = boto3.client(
+            "ec2",
+            endpoint_url=region.emulator.url,
+            region_name=REGION,
+            aws_access_key_id="testing",
+            aws_secret_access_key="testing",
+            config=Config(retries={"mode": "standard", "total_max_attempts": 5}),
+        )
+        self.faults = AwsFaults(self.ec2)
+        self.region = region
+        settings = ClusterSettings(
+            name="demo",
+            region=REGION,
+            endpoint="https://demo.example",
+            certificate_authority="Q0E=",
+            kubernetes_version=VERSION,
+            service_cidr="10.100.0.0/16",
+        )
+        self.compute = Ec2Compute(
+            settings,
+            ec2=self.ec2,
+            ssm=lambda: region.client("ssm"),
+            eks=lambda: region.client("eks"),
+            clock=region.emulator.behaviour.now,
+        )
+
+    def request(self, *names: str, **options: Any) -> FleetRequest:
+        first, *others = names or ("default-1",)
+        return request_for(self.compute, first, beside=tuple(others), **options)
+
+    def running(self) -> list[str]:
+        """Ids of all instances there are, whoever sees them."""
+        return [item.id for item in self.region.control.instances() if item.state in ("pending", "running")]
+
+
+@pytest.fixture
+def ground(region: Region, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ground]:
+    monkeypatch.setattr("botocore.endpoint.time", SimpleNamespace(sleep=lambda _: None))
+    made = Ground(region)
+    yield made
+    made.ec2.close()
+
+
+def overrides(instance_type: str, zone: str) -> str:
+    return (
+        "<launchTemplateAndOverrides><launchTemplateSpecification><launchTemplateId>lt-0abcd290751193123"
+        "</launchTemplateId><version>1</version></launchTemplateSpecification><overrides>"
+        f"<instanceType>{instance_type}</instanceType><availabilityZone>{zone}</availabilityZone>"
+        "</overrides></launchTemplateAndOverrides>"
+    )
+
+
+def error(code: str, instance_type: str, zone: str, message: str = "not now") -> str:
+    return (
+        f"<item>{overrides(instance_type, zone)}<lifecycle>on-demand</lifecycle>"
+        f"<errorCode>{code}</errorCode><errorMessage>{message}</errorMessage></item>"
+    )
+
+
+def group(instance_type: str, zone: str, *ids: str) -> str:
+    items = "".join(f"<item>{instance_id}</item>" for instance_id in ids)
+    return (
+        f"<item>{overrides(instance_type, zone)}<lifecycle>on-demand</lifecycle>"
+        f"<instanceIds>{items}</instanceIds><instanceType>{instance_type}</instanceType></item>"
+    )
+
+
+def fleet(groups: str = "", errors: str = "") -> str:
+    return (
+        '<CreateFleetResponse xmlns="http://ec2.amazonaws.com/doc/2016-11-15/">'
+        "<requestId>59dbff89-35bd-4eac-99ed-be587EXAMPLE</requestId>"
+        "<fleetId>fleet-12a34b55-67cd-8ef9-ba9b-9208dEXAMPLE</fleetId>"
+        f"<errorSet>{errors}</errorSet><fleetInstanceSet>{groups}</fleetInstanceSet></CreateFleetResponse>"
+    )
+
+
+def test_without_capacity_each_offering_is_told(ground: Ground) -> None:
+    dry = "".join(error("InsufficientInstanceCapacity", name, zone) for _, name, zone in TWO)
+    ground.faults.answer("CreateFleet", fleet(errors=dry))
+    result = ground.compute.launch(ground.request(offerings=TWO))
+    assert result.instances == ()
+    assert [(item.instance_type, item.zone, item.kind) for item in result.failures] == [
+        ("m5.large", ZONES[0], "capacity"),
+        ("m5.xlarge", ZONES[1], "capacity"),
+    ]
+
+
+def test_a_partial_fleet_is_counted_exactly(ground: Ground) -> None:
+    part = fleet(
+        group("m5.large", ZONES[0], FIRST) + group("m5.xlarge", ZONES[1], SECOND),
+        error("InsufficientInstanceCapacity", "m5.large", ZONES[0]),
+    )
+    ground.faults.answer("CreateFleet", part)
+    result = ground.compute.launch(ground.request("a", "b", "c", offerings=TWO))
+    assert [(item.id, item.instance_type, item.zone) for item in result.instances] == [
+        (FIRST, "m5.large", ZONES[0]),
+        (SECOND, "m5.xlarge", ZONES[1]),
+    ]
+    assert [item.code for item in result.failures] == ["InsufficientInstanceCapacity"]
+    (call,) = ground.faults.made("CreateFleet")
+    assert call.parameters["TargetCapacitySpecification.TotalTargetCapacity"] == "3"
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        ("InsufficientFreeAddressesInSubnet", "subnet"),
+        ("VcpuLimitExceeded", "quota"),
+        ("MaxSpotInstanceCountExceeded", "quota"),
+        ("UnfulfillableCapacity", "capacity"),
+        ("RequestLimitExceeded", "throttled"),
+        ("NeverHeardOfIt", "unknown"),
+    ],
+)
+def test_the_codes_inside_an_answer_are_told_apart(ground: Ground, code: str, kind: str) -> None:
+    ground.faults.answer("CreateFleet", fleet(errors=error(code, "m5.large", ZONES[0])))
+    (failure,) = ground.compute.launch(ground.request()).failures
+    assert (failure.code, failure.kind) == (code, kind)
+
+
+def test_throttling_is_tried_again_with_the_same_token(ground: Ground) -> None:
+    ground.faults.refuse("CreateFleet", "RequestLimitExceeded", times=2)
+    assert ground.compute.launch(ground.request()).instance is not None
+    tokens = [call.parameters["ClientToken"] for call in ground.faults.made("CreateFleet")]
+    assert (len(tokens), len(set(tokens))) == (3, 1)
+    assert len(ground.running()) == 1
+
+
+def test_throttling_that_goes_on_is_told(ground: Ground) -> None:
+    ground.faults.refuse("CreateFleet", "RequestLimitExceeded", times=5)
+    with pytest.raises(AwsThrottled):
+        ground.compute.launch(ground.request())
+    assert len(ground.faults.made("CreateFleet")) == 5
+    assert ground.running() == []
+
+
+def test_an_answer_that_is_lost_leaves_one_instance_however_often_it_is_asked_for(ground: Ground) -> None:
+    ground.faults.lose("CreateFleet")
+    with pytest.raises(AwsError) as lost:
+        ground.compute.launch(ground.request())
+    assert lost.value.code == ""  # the outcome is unknown
+    (running,) = ground.running()
+    found = ground.compute.launch(ground.request()).instance
+    assert found is not None
+    assert found.id == running
+    assert ground.running() == [running]
+
+
+def test_what_the_manifest_asks_for_and_ec2_refuses_is_the_node_classs_fault(ground: Ground) -> None:
+    ground.faults.refuse("CreateFleet", "InvalidParameterValue")
+    with pytest.raises(NodeClassNotReady):
+        ground.compute.launch(ground.request())
+
+
+def test_a_page_of_a_proxy_is_no_answer(ground: Ground) -> None:
+    ground.faults.answer("DescribeInstances", "<html><body>Bad Gateway", times=5)
+    with pytest.raises(AwsError) as unread:
+        ground.compute.instances("demo")
+    assert unread.value.code == ""
+
+
+def test_an_instance_that_describing_does_not_show_yet_is_neither_found_nor_launched_twice(ground: Ground) -> None:
+    seen_late = [True]
+
+    def hide(document: str) -> str:
+        if not seen_late[0]:
+            return document
+        return re.sub(r"<reservationSet>.*</reservationSet>", "<reservationSet/>", document, flags=re.DOTALL)
+
+    ground.faults.edit("DescribeInstances", hide)
+    made = ground.compute.launch(ground.request()).instance
+    assert made is not None
+    assert ground.compute.instances("demo") == ()
+    again = ground.compute.launch(ground.request()).instance
+    assert again is not None
+    assert again.id == made.id
+    seen_late[0] = False
+    assert [item.id for item in ground.compute.instances("demo")] == [made.id]
+
+
+def test_an_instance_that_ends_while_it_is_being_ended_is_no_error(ground: Ground) -> None:
+    made = ground.compute.launch(ground.request()).instance
+    assert made is not None
+    ground.faults.refuse("TerminateInstances", "InvalidInstanceID.NotFound")
+    ground.compute.terminate("demo", made.id)
+    assert len(ground.faults.made("TerminateInstances")) == 1
