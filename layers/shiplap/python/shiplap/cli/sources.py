@@ -187,8 +187,12 @@ def _embedded_catalogs(
             reason = f"there is no EC2NodeClass {name!r} among the manifests; give it, or a --catalog"
             raise InvalidInput("manifests", reason, document=f"NodePool/{pool.metadata.name}", field=_NODE_CLASS_FIELD)
         applicable = for_unknown_ami(learned, _ami_ids(known[name]))
-        types = instance_types(raw, known[name], setting, resolved=None, learned=applicable, unavailable=())
-        catalogs.append(NodeClassCatalog(name, types))
+        try:
+            types = instance_types(raw, known[name], setting, resolved=None, learned=applicable, unavailable=())
+        except InvalidInput as error:  # as in a cluster: the pools of the other EC2NodeClasses go on
+            catalogs.append(NodeClassCatalog(name, not_ready=str(error)))
+        else:
+            catalogs.append(NodeClassCatalog(name, types))
     return tuple(catalogs)
 
 

@@ -1,0 +1,54 @@
+"""`shiplap plan` with EC2NodeClasses that cannot be launched from: other pools go on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shiplap.cli.main import run
+from tests.unit.api.manifest_samples import EC2_NODE_CLASS, NODE_POOL, changed
+
+
+def planned(folder: Path, capsys: pytest.CaptureFixture[str], *manifests: dict[str, Any]) -> dict[str, Any]:
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]},
+    }
+    (folder / "state.json").write_text(json.dumps(pod))
+    (folder / "manifests").mkdir()
+    for number, manifest in enumerate(manifests):
+        (folder / "manifests" / f"{number}.json").write_text(json.dumps(manifest))
+    run(["plan", "--cluster-state", str(folder / "state.json"), "--manifests", str(folder / "manifests"), "-o", "json"])
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    return dict(json.loads(printed.out))
+
+
+def node_class(name: str, **kubelet: Any) -> dict[str, Any]:
+    named = changed(EC2_NODE_CLASS, "metadata.name", name)
+    return changed(named, "spec.kubelet", kubelet)
+
+
+def pool(name: str, of: str, weight: int) -> dict[str, Any]:
+    named = changed(changed(NODE_POOL, "metadata.name", name), "spec.weight", weight)
+    return changed(named, "spec.template.spec.nodeClassRef.name", of)
+
+
+BROKEN = node_class("broken", maxPods="100 / (vcpus - 2)")
+
+
+def test_the_pools_of_other_classes_go_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sound = node_class("sound", maxPods="min(max_pods, 20)")
+    found = planned(tmp_path, capsys, BROKEN, sound, pool("first", "broken", 100), pool("second", "sound", 1))
+    assert [claim["nodePool"] for claim in found["nodeClaims"]] == ["second"]
+
+
+def test_without_any_the_pod_is_told_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = planned(tmp_path, capsys, BROKEN, pool("only", "broken", 1))
+    (left,) = found["unschedulable"]
+    assert "division by zero" in left["message"]
