@@ -210,6 +210,19 @@ def test_pods_of_leaving_nodes_are_planned_together() -> None:
     assert [entry.name for entry in outcome.claim.pods] == ["app-0", "app-1", "app-2"]
 
 
+@pytest.mark.parametrize(("started", "planned"), [("2027-01-15T07:30:00Z", False), ("2027-01-15T06:00:00Z", True)])
+def test_a_pod_may_be_kept_where_it_is_for_some_time(started: str, planned: bool) -> None:
+    """The decision is made at 2027-01-15T08:00:00Z."""
+    patient = pod(
+        "patient",
+        node="old",
+        metadata={"annotations": {"karpenter.sh/do-not-disrupt": "1h"}},
+        status={"phase": "Running", "startTime": started},
+    )
+    outcome = given(patient, nodes=[node("old", deleting=True)])
+    assert bool(outcome.claims) is planned
+
+
 # A pod that has no node | whether it is planned.
 PENDING: dict[str, tuple[dict[str, Any], bool]] = {
     "unschedulable": ({}, True),

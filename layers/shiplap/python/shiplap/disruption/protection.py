@@ -6,13 +6,11 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from shiplap.api.durations import go_seconds
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.disruption_budgets import PodDisruptionBudget, allowed, is_ready, of_pods
 from shiplap.kubernetes.objects import Pod, Taint
 from shiplap.kubernetes.taints import untolerated
-from shiplap.kubernetes.timestamps import epoch
-from shiplap.scheduling.pods import owner_kind
+from shiplap.scheduling.pods import do_not_disrupt, owner_kind
 
 TERMINAL = ("Succeeded", "Failed")
 _DISRUPTED = Taint(labels.DISRUPTED_TAINT, "NoSchedule")
@@ -43,25 +41,6 @@ def guards_of(budgets: Sequence[PodDisruptionBudget], pods: Sequence[Pod]) -> Gu
         for pod in covered:
             by_pod[pod.key] = (*by_pod.get(pod.key, ()), budget)
     return Guards(by_pod, exhausted)
-
-
-def do_not_disrupt(pod: Pod, now: float) -> bool:
-    """Whether the annotation protects a pod now: `true`, or a duration since its start that has not passed.
-
-    A value that is neither, a negative or a zero duration, protects nothing.
-    """
-    value = pod.metadata.annotations.get(labels.DO_NOT_DISRUPT)
-    if value is None:
-        return False
-    if value == "true":
-        return True
-    try:
-        lasts_s = go_seconds(value)
-    except ValueError:
-        return False
-    if lasts_s <= 0:
-        return False
-    return not pod.status.start_time or now < epoch(pod.status.start_time) + lasts_s
 
 
 def protected_by(pod: Pod, guards: Guards, now: float) -> str:

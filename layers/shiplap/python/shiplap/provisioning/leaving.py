@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from math import inf
 
-from shiplap.disruption.protection import do_not_disrupt
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Pod, Taint
 from shiplap.kubernetes.taints import untolerated
 from shiplap.kubernetes.timestamps import epoch
-from shiplap.scheduling.pods import owner_kind
+from shiplap.scheduling.pods import do_not_disrupt, owner_kind
 
 HEAD_START_S = 10.0
 """How long pods of a leaving node are left alone at first, so that a decision about them is made, in seconds."""

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
+from shiplap.api.durations import go_seconds
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Event, Pod
 from shiplap.kubernetes.timestamps import epoch
@@ -33,6 +34,7 @@ def sort(
     nodes: Collection[str],
     leaving: Collection[str],
     held: Collection[str] = (),
+    now: float = 0.0,
 ) -> Sorted:
     """Sort pods into planned, ignored and bound.
 
@@ -45,6 +47,7 @@ def sort(
         nodes: names of the nodes that exist; a nomination to any other counts for nothing.
         leaving: names of the nodes that are being deleted.
         held: `namespace/name` of pods another autoscaler has just launched for.
+        now: epoch seconds, for pods that must not be disrupted for some time.
     """
     result = Sorted()
     for pod in pods:
@@ -59,7 +62,7 @@ def sort(
                 result.bound[node] = [pod]
             else:
                 on_node.append(pod)
-            if node in leaving and _returns(pod):
+            if node in leaving and _returns(pod, now):
                 result.pending.append(pod)
             continue
         if pod.metadata.deletion_timestamp:
@@ -120,11 +123,30 @@ def _reason_to_ignore(pod: Pod) -> str:
     return "kube-scheduler has not looked at it yet"
 
 
-def _returns(pod: Pod) -> bool:
+def do_not_disrupt(pod: Pod, now: float) -> bool:
+    """Whether the annotation protects a pod now: `true`, or a duration since its start that has not passed.
+
+    A value that is neither, a negative or a zero duration, protects nothing.
+    """
+    value = pod.metadata.annotations.get(labels.DO_NOT_DISRUPT)
+    if value is None:
+        return False
+    if value == "true":
+        return True
+    try:
+        lasts_s = go_seconds(value)
+    except ValueError:
+        return False
+    if lasts_s <= 0:
+        return False
+    return not pod.status.start_time or now < epoch(pod.status.start_time) + lasts_s
+
+
+def _returns(pod: Pod, now: float) -> bool:
     """Whether a pod of a leaving node will need room elsewhere."""
     kind = owner_kind(pod)
     if kind in _NODE_BOUND_OWNERS:
         return False
     if pod.metadata.deletion_timestamp and kind != "StatefulSet":
         return False
-    return pod.metadata.annotations.get(labels.DO_NOT_DISRUPT) != "true"
+    return not do_not_disrupt(pod, now)

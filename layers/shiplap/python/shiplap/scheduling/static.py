@@ -29,7 +29,7 @@ from shiplap.scheduling.limits import HOURLY, NODES
 from shiplap.scheduling.open_claims import Kind, OpenClaim, OpenClaims, Want
 from shiplap.scheduling.openings import Openings
 from shiplap.scheduling.plan import StaticPool
-from shiplap.scheduling.pods import owner_kind
+from shiplap.scheduling.pods import do_not_disrupt, owner_kind
 from shiplap.scheduling.reservations import units_left
 from shiplap.scheduling.resources import PLENTY, Axis, Ints
 from shiplap.scheduling.snapshot import Snapshot
@@ -116,7 +116,7 @@ def _leaving_order(
 
     def cost(node: Node) -> tuple[bool, float, str]:
         moving = [pod for pod in pods.get(node.metadata.name, ()) if owner_kind(pod) not in _STAYING_OWNERS]
-        guarded = any(pod.metadata.annotations.get(labels.DO_NOT_DISRUPT) == "true" for pod in moving)
+        guarded = any(do_not_disrupt(pod, now) for pod in moving)
         born = epoch(node.metadata.creation_timestamp) if node.metadata.creation_timestamp else now
         left = max(1 - (now - born) / lifetime_s, 0.0) if lifetime_s else 1.0
         return (guarded, len(moving) * left, node.metadata.name)

@@ -68,6 +68,7 @@ def compile_world(snapshot: Snapshot) -> World:
         nodes=frozenset(node.metadata.name for node in view.nodes),
         leaving=gone,
         held=pods.held_back(view.events, snapshot.now, settings.autoscaler_hold_s),
+        now=snapshot.now,
     )
     storage = Storage(view) if any(map(has_claims, sorted_pods.pending)) else None
     needs = _volume_needs(storage, sorted_pods) if storage is not None else None
