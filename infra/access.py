@@ -20,13 +20,14 @@ from shiplap.aws.instance_profiles import profile_name, role_name
 KUBERNETES_GROUP = "shiplap"
 
 # Functions that talk to the Kubernetes API.
-CLUSTER_FUNCTIONS = ("schedule", "lifecycle", "watch")
+CLUSTER_FUNCTIONS = ("schedule", "lifecycle", "disrupt", "watch")
 
 _PERMISSIONS: dict[str, Callable[[permissions.Reach], permissions.Statements]] = {
     "schedule": permissions.schedule,
     "lifecycle": permissions.lifecycle,
     "interrupt": permissions.interrupt,
     "catalog": permissions.catalog,
+    "disrupt": permissions.disrupt,
     "watch": permissions.watch,
 }
 

@@ -39,6 +39,7 @@ LIFECYCLE = Specification("lifecycle", "Follows instances until they are nodes a
 # Short, so that a message that failed comes again while there is still time: EC2 warns two minutes ahead.
 INTERRUPT = Specification("interrupt", "Notes which instances AWS takes away", 512, 10)
 CATALOG = Specification("catalog", "Refreshes what EC2 sells and its prices", 1024, 300)
+DISRUPT = Specification("disrupt", "Removes and replaces nodes that are empty, drifted, expired or dear", 1769, 300)
 WATCH = Specification("watch", "Watches pods and nodes and tells the bus", 512, 900)
 
 
@@ -87,7 +88,7 @@ class Functions(Construct):
         self._network = network
         self.functions = {
             specification.name: self._function(specification, roles[specification.name], feeds.get(specification.name))
-            for specification in (SCHEDULE, LIFECYCLE, INTERRUPT, CATALOG, WATCH)
+            for specification in (SCHEDULE, LIFECYCLE, INTERRUPT, CATALOG, DISRUPT, WATCH)
         }
 
     def _layer(self, id_: str, layer: layers.Layer, description: str) -> lambda_.LayerVersion:

@@ -15,7 +15,7 @@ from aws_cdk import aws_iam as iam
 from infra.events import WorkQueue
 from infra.storage import Storage
 from shiplap.aws import tables, tags
-from shiplap.aws.bucket import CATALOG_PREFIX, RECORDS_PREFIX, STATUS_KEY
+from shiplap.aws.bucket import CATALOG_PREFIX, MEMORY_PREFIX, RECORDS_PREFIX, STATUS_KEY
 
 _EC2 = f"arn:{Aws.PARTITION}:ec2:{Aws.REGION}"
 _OURS = f"{_EC2}:{Aws.ACCOUNT_ID}"
@@ -107,6 +107,21 @@ def catalog(reach: Reach) -> Statements:
         _allow("FindProfiles", ["iam:GetInstanceProfile"], [profiles]),
         _allow("KeepStatus", ["s3:PutObject"], [reach.storage.bucket.arn_for_objects(STATUS_KEY)]),
         _clusters(reach),
+    ]
+
+
+def disrupt(reach: Reach) -> Statements:
+    """Decides which nodes go and writes it down: it neither launches nor ends anything."""
+    return [
+        _allow("Remind", ["sqs:SendMessage"], [reach.lifecycle.queue.queue_arn]),
+        *_state(reach),
+        *_capacity(reach),
+        *_market(reach),
+        *_selectors(reach),
+        _allow("ReadStatus", ["s3:GetObject"], [reach.storage.bucket.arn_for_objects(STATUS_KEY)]),
+        _allow("Remember", ["s3:GetObject", "s3:PutObject"], [_objects(reach, MEMORY_PREFIX)]),
+        _publish(reach),
+        _clusters(reach, "arc-zonal-shift:GetManagedResource"),
     ]
 
 

@@ -20,10 +20,12 @@ CATALOG = "rate(1 hour)"
 INSPECTION = "rate(5 minutes)"
 # A watch lives for up to 14 minutes of its function's 15: its successor starts before it ends.
 WATCH = "rate(13 minutes)"
+# Commands take a step each minute; a proposal is acted on when it stands a minute later.
+DISRUPTION = "rate(1 minute)"
 
 
 class Schedules(Construct):
-    """One schedule group; per cluster a sweep and, unless switched off, a watch; catalogue and inspections."""
+    """One group: per cluster sweep, disruption and, unless switched off, watch; catalogue and inspections for all."""
 
     def __init__(
         self,
@@ -35,6 +37,7 @@ class Schedules(Construct):
         provisioning: sqs.Queue,
         catalog: lambda_.Function,
         watch: lambda_.Function,
+        disrupt: lambda_.Function,
     ) -> None:
         super().__init__(scope, id_)
         self._group = scheduler.CfnScheduleGroup(self, "Group", name=name)
@@ -58,7 +61,7 @@ class Schedules(Construct):
             iam.PolicyStatement(
                 sid="Invoke",
                 actions=["lambda:InvokeFunction"],
-                resources=[catalog.function_arn, watch.function_arn],
+                resources=[catalog.function_arn, watch.function_arn, disrupt.function_arn],
             )
         )
         self._schedule("Catalog", CATALOG, catalog.function_arn, {}, retries=2)
@@ -66,8 +69,10 @@ class Schedules(Construct):
         for cluster in clusters:
             sweep = {"kind": "sweep", "cluster": cluster.name}
             self._schedule(f"Sweep-{cluster.name}", SWEEP, provisioning.queue_arn, sweep, retries=0)
+            named = {"cluster": cluster.name}
+            self._schedule(f"Disruption-{cluster.name}", DISRUPTION, disrupt.function_arn, named, retries=0)
             if cluster.document.watch:
-                self._schedule(f"Watch-{cluster.name}", WATCH, watch.function_arn, {"cluster": cluster.name}, retries=2)
+                self._schedule(f"Watch-{cluster.name}", WATCH, watch.function_arn, named, retries=2)
 
     def _schedule(self, id_: str, rate: str, target_arn: str, message: dict[str, str], *, retries: int) -> None:
         schedule = scheduler.CfnSchedule(

@@ -83,6 +83,7 @@ class Shiplap(Construct):
             provisioning=self.events.provisioning.queue,
             catalog=self.functions["catalog"],
             watch=self.functions["watch"],
+            disrupt=self.functions["disrupt"],
         )
 
     def _resource_names(self) -> dict[str, str]:

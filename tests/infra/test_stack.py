@@ -33,7 +33,7 @@ from infra.app import build
 from infra.service_models import called
 
 INSTALL = Path(__file__).parent / "install" / "shiplap.yaml"
-FUNCTIONS = ("schedule", "lifecycle", "interrupt", "catalog", "watch")
+FUNCTIONS = ("schedule", "lifecycle", "interrupt", "catalog", "disrupt", "watch")
 QUEUES = {"provisioning": "schedule", "lifecycle": "lifecycle", "interruption": "interrupt"}
 """The function that each queue feeds."""
 
@@ -346,7 +346,7 @@ def test_logs_are_kept_for_a_limited_time(template: Template) -> None:
 def test_only_functions_that_talk_to_clusters_sit_in_the_network(template: Template) -> None:
     inside = {name for name, function in functions(template).items() if "VpcConfig" in function}
 
-    assert inside == {"schedule", "lifecycle", "watch"}
+    assert inside == {"schedule", "lifecycle", "disrupt", "watch"}
     for name in inside:
         assert functions(template)[name]["VpcConfig"] == {
             "SubnetIds": ["subnet-00000001", "subnet-00000002"],
@@ -487,7 +487,7 @@ def test_functions_enter_clusters_of_eks_as_a_group(template: Template) -> None:
     entries = [item["Properties"] for item in resources(template, "AWS::EKS::AccessEntry").values()]
     standard = [entry for entry in entries if entry["Type"] == "STANDARD"]
 
-    assert len(standard) == 3
+    assert len(standard) == 4
     assert {entry["ClusterName"] for entry in entries} == {"production"}
     assert all(entry["KubernetesGroups"] == ["shiplap"] for entry in standard)
     assert all("AccessPolicies" not in entry for entry in entries), "RBAC alone says what the group may do"

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from shiplap.errors import AwsThrottled, ClusterDenied, ClusterUnreachable, InvalidInput, StoreThrottled
-from shiplap.ports import CatalogSource, CatalogStore, DeadLetters, StateStore, StatusStore
+from shiplap.ports import CatalogSource, CatalogStore, DeadLetters, MemoryStore, StateStore, StatusStore
 from shiplap.provisioning.wiring import Install
 from shiplap.provisioning.world import World
 from shiplap.settings import ClusterSettings, ResourceNames, Settings
-from shiplap.twins.bucket import TwinCatalog, TwinStatus
+from shiplap.twins.bucket import TwinCatalog, TwinMemory, TwinStatus
 from shiplap.twins.dead_letters import TwinDeadLetters
 from tests.integration.flows.stage import CLUSTER, Stage, catalog
 
@@ -41,6 +41,7 @@ class StagedInstall(Install):
         self.letters = TwinDeadLetters()
         self.catalogs = TwinCatalog()
         self.statuses = TwinStatus()
+        self.memories = TwinMemory()
         self._stage = stage
 
     @property
@@ -65,6 +66,10 @@ class StagedInstall(Install):
     @property
     def status(self) -> StatusStore:  # type: ignore[override]
         return self.statuses
+
+    @property
+    def memory(self) -> MemoryStore:  # type: ignore[override]
+        return self.memories
 
 
 class Source:
@@ -179,6 +184,26 @@ def test_interrupt_handles_each_message_by_itself(load: Load, capsys: pytest.Cap
         "NodesInterrupted": None,  # counted by the stage's own meter
         "InstancesNotOurs": [1.0],
     }
+
+
+def test_disrupt_looks_at_one_cluster(load: Load) -> None:
+    stage = Stage()
+    stage.add_pods(1)
+    stage.play_on()
+    stage.server.delete("pods", "web-000", grace_s=0)
+    module, install = load("disrupt", stage)
+    nothing = {"begun": 0, "done": 0, "undone": 0}
+    assert module.handle({"cluster": CLUSTER}, Context()) == nothing
+    assert len(install.memories.load(CLUSTER).proposed) == 1
+    stage.clock.advance(60)
+    assert module.handle({"cluster": CLUSTER}, Context()) == {**nothing, "begun": 1}
+    assert [command.method for command in stage.state.commands(CLUSTER)] == ["emptiness"]
+
+
+def test_disrupt_drops_a_cluster_it_does_not_know(load: Load, capsys: pytest.CaptureFixture[str]) -> None:
+    module, _ = load("disrupt", Stage())
+    assert module.handle({"cluster": "gone"}, Context()) == {"begun": 0, "done": 0, "undone": 0}
+    assert metrics_in(capsys.readouterr().out)["UnknownClusters"] == [1]
 
 
 def test_catalog_stores_what_it_fetches(load: Load, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,6 +14,7 @@ UNUSED = {
     "schedule": {"shiplap.instances.embedded", "shiplap.api.documents"},
     "lifecycle": {"numpy", "shiplap.scheduling.planner"},
     "catalog": {"numpy", "shiplap.scheduling.planner"},
+    "disrupt": {"shiplap.instances.embedded", "shiplap.api.documents"},
     "watch": {"numpy", "shiplap.scheduling.planner"},
 }
 

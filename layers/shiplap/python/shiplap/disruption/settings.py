@@ -20,7 +20,7 @@ class DisruptionSettings(msgspec.Struct, frozen=True, omit_defaults=True, rename
     least_saving_per_pod: float = 0.0002
     settle_s: float = msgspec.field(default=1800.0, name="settleSeconds")
 
-    def problems(self) -> Iterator[tuple[tuple[str, ...], str]]:
+    def problems(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
         """What is wrong with them: the field as written, and the reason."""
         if self.least_saving_per_pod < 0:
             yield ("leastSavingPerPod",), f"{self.least_saving_per_pod:g} must not be negative"

@@ -19,7 +19,16 @@ from aws_lambda_powertools import Logger, Metrics
 from shiplap import settings as settings_module
 from shiplap.aws.session import client, credentials
 from shiplap.errors import ShiplapError
-from shiplap.ports import CatalogSource, CatalogStore, ClusterApi, DeadLetters, Meter, StateStore, StatusStore
+from shiplap.ports import (
+    CatalogSource,
+    CatalogStore,
+    ClusterApi,
+    DeadLetters,
+    MemoryStore,
+    Meter,
+    StateStore,
+    StatusStore,
+)
 from shiplap.provisioning.world import World
 from shiplap.settings import ClusterSettings, ResourceNames, Settings
 
@@ -115,6 +124,13 @@ class Install:
     @cached_property
     def dead_letters(self) -> DeadLetters:
         return cast("DeadLetters", Lazy(self._dead_letters))
+
+    @cached_property
+    def memory(self) -> MemoryStore:
+        """What the disrupt function remembers."""
+        from shiplap.aws.bucket import BucketMemory  # noqa: PLC0415 - see the module's docstring
+
+        return BucketMemory(client("s3"), self._names.bucket)
 
     def world(self, cluster: ClusterSettings) -> World:
         """The ports of a cluster; kept, so that its connections and caches are."""
