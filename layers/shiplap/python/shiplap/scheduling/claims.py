@@ -68,18 +68,22 @@ class ClaimWriter:
         self._max_types = max_instance_types
         self._taken = set(taken)
         self._forms: dict[tuple[int, bytes], _Form | None] = {}
+        self._alike: dict[tuple[int, bytes], tuple[_Form, dict[str, int]] | None] = {}
 
     def write(self, claim: OpenClaim, used: Ints, reasons: Sequence[str]) -> PlannedClaim | None:
         """The planned claim for a load of `used` [resources]; None when no list short enough keeps minValues."""
-        form = self._form(claim.group, used)
-        if form is None:
+        loaded = self._loaded(claim.group, used)
+        if loaded is None:
             return None
+        form, requests = loaded
         lane, template = claim.group.lane, claim.group.lane.pool.spec.template
         pods = tuple(
             sorted(reference(pod) for item, some in claim.pods for pod in some if item.index not in self._virtual)
         )
-        virtual = tuple(
-            sorted(reference(pod) for item, some in claim.pods for pod in some if item.index in self._virtual)
+        virtual = (
+            tuple(sorted(reference(pod) for item, some in claim.pods for pod in some if item.index in self._virtual))
+            if self._virtual
+            else ()
         )
         annotations = dict(template.metadata.annotations)
         if claim.relaxed:
@@ -96,7 +100,7 @@ class ClaimWriter:
             annotations=annotations,
             instance_types=form.types.names,
             launch=form.launch,
-            requests=_resources(lane.table.axis.amounts(used + form.daemons)),
+            requests=requests,
             pods=pods,
             reasons=tuple(reasons),
             allocatable=form.allocatable,
@@ -110,14 +114,24 @@ class ClaimWriter:
         stem = pool.replace(".", "-")[: _LABEL_MAX - _SUFFIX - 1].rstrip("-")
         for attempt in range(len(self._taken) + 1):
             digest = int.from_bytes(hashlib.sha256(f"{content}\0{attempt}".encode()).digest()[:16])
-            suffix = "".join(
-                _NAME_ALPHABET[digest // len(_NAME_ALPHABET) ** place % len(_NAME_ALPHABET)] for place in range(_SUFFIX)
-            )
+            suffix = ""
+            for _ in range(_SUFFIX):
+                digest, place = divmod(digest, len(_NAME_ALPHABET))
+                suffix += _NAME_ALPHABET[place]
             name = f"{stem}-{suffix}"
             if name not in self._taken:
                 break
         self._taken.add(name)
         return name
+
+    def _loaded(self, group: Group, used: Ints) -> tuple[_Form, dict[str, int]] | None:
+        """The form and the requests, daemons included, of a claim; many claims have the same load."""
+        key = (group.index, used.tobytes())
+        if key not in self._alike:
+            form = self._form(group, used)
+            amounts = group.lane.table.axis.amounts(used + form.daemons) if form is not None else {}
+            self._alike[key] = None if form is None else (form, _resources(amounts))
+        return self._alike[key]
 
     def _form(self, group: Group, used: Ints) -> _Form | None:
         holds = group.holding(used)
