@@ -44,6 +44,12 @@ def test_a_toleration() -> None:
     assert proposal.changes == ("tolerate dedicated=x:NoSchedule",)
 
 
+def test_preferences_need_no_toleration() -> None:
+    soft = {"key": "soft", "effect": "PreferNoSchedule"}
+    (proposal,) = asked(given(pod(), pools=[pool(taints=[soft, TAINT])], types=ONLY))
+    assert proposal.changes == ("tolerate dedicated=x:NoSchedule",)
+
+
 @pytest.mark.parametrize(
     "selecting", [{"selector": {ZONE: "z9"}}, {"requires": [[rule(ZONE, "In", "z9"), rule(ARCH, "In", "amd64")]]}]
 )

@@ -179,7 +179,11 @@ def _nearer(snapshot: Snapshot, asker: _Asker, item: PodClass, verdict: Verdict,
 
 
 def _tolerate(snapshot: Snapshot, key: str, lane: Lane, item: PodClass) -> _Step:
-    taints = [t for t in lane.pool.spec.template.spec.taints if untolerated((t,), item.tolerations) is not None]
+    taints = [
+        taint
+        for taint in lane.pool.spec.template.spec.taints
+        if untolerated((taint,), item.tolerations, ignore_preferences=True) is not None
+    ]
     added = tuple(Toleration(t.key, "Equal" if t.value else "Exists", t.value, t.effect) for t in taints)
     named = ", ".join(f"{t.key}{'=' if t.value else ''}{t.value}:{t.effect}" for t in taints)
     after = _with_spec(snapshot, key, lambda spec: replace(spec, tolerations=(*spec.tolerations, *added)))
