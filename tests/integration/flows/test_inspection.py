@@ -82,12 +82,18 @@ def test_what_is_told_of_a_class_that_is_ready() -> None:
     ("spec", "reason", "text"),
     [
         ({"kubelet": {"maxPods": "100 / (vcpus - 2)"}}, "KubeletExpressionEvaluationFailed", "division by zero"),
-        ({"kubelet": {"maxPods": "cores * 10"}}, "InvalidKubeletConfiguration", "unknown variable 'cores'"),
-        ({"kubelet": {"podsPerCore": 3}}, "InvalidKubeletConfiguration", "Bottlerocket has no podsPerCore"),
+        ({"kubelet": {"maxPods": "cores * 10"}}, "KubeletExpressionInvalid", "unknown variable 'cores'"),
+        ({"kubelet": {"maxPod": 3}}, "InvalidKubeletConfiguration", "did you mean maxPods"),
+        ({"kubelet": {"kubeReserved": {"cpu": "-1"}}}, "InvalidKubeletConfiguration", "must not be negative"),
+        ({"kubelet": {"podsPerCore": 3}}, "UnsupportedKubeletConfiguration", "Bottlerocket has no podsPerCore"),
         ({"user_data": "[settings"}, "UserDataInvalid", "not TOML"),
         ({"user_data": f'motd = "{"x" * 20000}"\n[settings]\n'}, "", ""),
         ({"user_data": f'[settings]\nmotd = "{"x" * 20000}"\n'}, "UserDataSizeLimitExceeded", "EC2 takes 16384"),
-        ({"family": "Windows2019", "kubelet": {"syncFrequency": "1m"}}, "InvalidKubeletConfiguration", "AL2023 can"),
+        (
+            {"family": "Windows2019", "kubelet": {"syncFrequency": "1m"}},
+            "UnsupportedKubeletConfiguration",
+            "AL2023 can",
+        ),
     ],
 )
 def test_what_cannot_become_a_node_is_found_before_pods_need_it(spec: dict[str, Any], reason: str, text: str) -> None:
@@ -97,6 +103,16 @@ def test_what_cannot_become_a_node_is_found_before_pods_need_it(spec: dict[str, 
         return
     assert false_conditions(status) == {"ValidationSucceeded": reason, "Ready": reason}
     assert text in status.ready.message
+
+
+def test_an_annotation_that_cannot_be_read() -> None:
+    ground = Ground()
+    odd, sound = ground.settings.manifests.node_classes
+    annotated = ObjectMeta(name="odd", annotations={"shiplap.dev/prefix-delegation": "maybe"})
+    classes = (msgspec.structs.replace(odd, metadata=annotated), sound)
+    manifests = msgspec.structs.replace(ground.settings.manifests, node_classes=classes)
+    ground.settings = msgspec.structs.replace(ground.settings, manifests=manifests)
+    assert false_conditions(ground.odd())["ValidationSucceeded"] == "InvalidAnnotations"
 
 
 def test_a_problem_of_the_class_is_its_pools_reason() -> None:

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from typing import Any
 
+import msgspec
+
+from shiplap.api.ami_rules import CUSTOM
+from shiplap.api.decoding import field_name
+from shiplap.api.kubelet_expressions import is_expression
 from shiplap.api.kubelet_rules import kubelet_problems
 from shiplap.api.nodeclaim import NodeClaim
 from shiplap.api.types import EC2NodeClass, NodePool
@@ -39,11 +45,11 @@ def inspect(settings: ClusterSettings, catalog: Catalog, world: World) -> Cluste
 def _pool(pool: NodePool, known: dict[str, NodeClassStatus]) -> PoolStatus:
     name = pool.spec.template.spec.node_class_ref.name
     status = known.get(name)
-    shown = PoolStatus(pool.metadata.name, name, conditions.UNKNOWN, pool.spec.weight)
     if status is None:
-        return PoolStatus(shown.name, name, conditions.FALSE, shown.weight, f"there is no EC2NodeClass {name!r}")
-    ready = status.ready
-    return PoolStatus(shown.name, name, ready.status, shown.weight, ready.message)
+        ready, reason = conditions.FALSE, f"there is no EC2NodeClass {name!r}"
+    else:
+        ready, reason = status.ready.status, status.ready.message
+    return PoolStatus(pool.metadata.name, name, ready, pool.spec.weight, reason)
 
 
 def _status(settings: ClusterSettings, node_class: EC2NodeClass, catalog: Catalog, world: World) -> NodeClassStatus:
@@ -55,9 +61,11 @@ def _status(settings: ClusterSettings, node_class: EC2NodeClass, catalog: Catalo
         return NodeClassStatus(name, manifest, conditions.unknown(error.code or "NoAnswer", str(error)))
     problems = [*found.problems]
     types: tuple[InstanceType, ...] = ()
+    size = 0
     if not problems:
-        types, wrong = _types(settings, node_class, found, catalog)
-        problems += wrong or _user_data_problems(settings, node_class, found, types)
+        types, problems = _types(settings, node_class, found, catalog)
+    if not problems:
+        size, problems = _user_data(settings, node_class, found, types)
     if problems:
         world.meter.count("NodeClassNotReady")
         _LOG.warning("node class is not ready: %s", problems[0].message, extra={"cluster": settings.name})
@@ -73,7 +81,7 @@ def _status(settings: ClusterSettings, node_class: EC2NodeClass, catalog: Catalo
         placement_group=found.placement_group,
         instance_profile=found.instance_profile,
         instance_types=len(types),
-        warnings=tuple(_warnings(settings, node_class, found, types)),
+        warnings=tuple(_warnings(found, types, size)),
     )
 
 
@@ -81,30 +89,46 @@ def _types(
     settings: ClusterSettings, node_class: EC2NodeClass, found: ResolvedNodeClass, catalog: Catalog
 ) -> tuple[tuple[InstanceType, ...], list[Problem]]:
     """What the EC2NodeClass can launch, or why its kubelet settings cannot be read or worked out."""
-    for path, reason in kubelet_problems(node_class):
-        field = ".".join(map(str, path))
-        return (), [Problem(conditions.VALIDATION, "InvalidKubeletConfiguration", f"{field}: {reason}")]
+    if problem := _kubelet_problem(node_class):
+        return (), [problem]
     try:
         types = instance_types(
             catalog, node_class, from_cluster(settings, ()), resolved=found, learned=(), unavailable=()
         )
     except InvalidInput as error:
-        return (), [Problem(conditions.VALIDATION, "KubeletExpressionEvaluationFailed", str(error))]
+        of_kubelet = error.field.startswith("spec.kubelet")
+        reason = "KubeletExpressionEvaluationFailed" if of_kubelet else "InvalidAnnotations"
+        return (), [Problem(conditions.VALIDATION, reason, str(error))]
     if not types:
         text = f"none of the {len(catalog.types)} instance types of {catalog.region} meets the requirements of an AMI"
         return (), [Problem(conditions.AMIS, "NoInstanceTypes", text)]
     return types, []
 
 
-def _user_data_problems(
+def _kubelet_problem(node_class: EC2NodeClass) -> Problem | None:
+    """The first thing that is wrong with the kubelet settings themselves, for any type."""
+    spec = node_class.spec
+    for_any = msgspec.structs.replace(node_class, spec=msgspec.structs.replace(spec, ami_family=CUSTOM))
+    wrong_anyway = set(kubelet_problems(for_any))
+    for path, text in kubelet_problems(node_class):
+        value: Any = spec.kubelet
+        for step in path[2:]:
+            value = value[step]
+        reason = "KubeletExpressionInvalid" if is_expression(value) else "InvalidKubeletConfiguration"
+        if (path, text) not in wrong_anyway:
+            reason = "UnsupportedKubeletConfiguration"
+        return Problem(conditions.VALIDATION, reason, f"{field_name(path)}: {text}")
+    return None
+
+
+def _user_data(
     settings: ClusterSettings, node_class: EC2NodeClass, found: ResolvedNodeClass, types: Sequence[InstanceType]
-) -> list[Problem]:
+) -> tuple[int, list[Problem]]:
+    """The bytes of the longest user data that any pool's nodes would get, or why there is none."""
     try:
-        for _ in _texts(settings, node_class, found, types):
-            pass
+        return max(len(text.encode()) for text in _texts(settings, node_class, found, types)), []
     except NodeClassNotReady as error:
-        return [Problem(conditions.VALIDATION, error.code, str(error))]
-    return []
+        return 0, [Problem(conditions.VALIDATION, error.code, str(error))]
 
 
 def _texts(
@@ -133,14 +157,10 @@ def _texts(
         yield user_data(of_claim(claim, node_class, found, labels.ON_DEMAND, pods, values))
 
 
-def _warnings(
-    settings: ClusterSettings, node_class: EC2NodeClass, found: ResolvedNodeClass, types: Sequence[InstanceType]
-) -> Iterator[str]:
+def _warnings(found: ResolvedNodeClass, types: Sequence[InstanceType], user_data_bytes: int) -> Iterator[str]:
     used = {item.ami for item in types}
     for ami in found.amis:
         if ami.deprecated and ami.id in used:
             yield f"{ami.id} ({ami.name}) is deprecated, and no newer AMI fits its instance types"
-    if types and not _user_data_problems(settings, node_class, found, types):
-        size = max(len(text.encode()) for text in _texts(settings, node_class, found, types))
-        if size >= _NEARLY_FULL_BYTES:
-            yield f"user data is {size} bytes; EC2 takes {LIMIT_BYTES}"
+    if user_data_bytes >= _NEARLY_FULL_BYTES:
+        yield f"user data is {user_data_bytes} bytes; EC2 takes {LIMIT_BYTES}"
