@@ -37,16 +37,19 @@ def web(number: int, spec: dict[str, Any], name: str = "web", **fields: Any) -> 
 
 
 def test_empty_affinity_is_none() -> None:
+    """Scenario 113."""
     assert given(pod(spec={"affinity": {"podAffinity": {}, "podAntiAffinity": {}}})).scheduled
 
 
 def test_followers_of_each_other_share_a_node() -> None:
+    """Scenario 115, three pods."""
     outcome = given(*web(3, near(term(HOST, WEB))))
     assert outcome.scheduled
     assert len(outcome.claims) == 1
 
 
 def test_followers_that_do_not_fit_one_node_are_left() -> None:
+    """Scenario 115, ten pods."""
     types = [fake_type("five", cpu="16", memory="32Gi", pods="5")]
     waiting = web(10, near(term(HOST, WEB)))
     first = given(*waiting, types=types)
@@ -64,6 +67,7 @@ def test_followers_of_a_pod_on_a_cordoned_node_start_nowhere_else() -> None:
 
 
 def test_followers_in_a_zone() -> None:
+    """Scenario 117."""
     assert len(given(*web(3, near(term(ZONE, WEB)))).claims) == 1
     outcome = given(*web(3, near(term(ZONE, WEB)), selector={ZONE: Z3}))
     assert outcome.claim.launch.zone == Z3
@@ -77,6 +81,7 @@ def test_followers_in_a_zone() -> None:
 
 @pytest.mark.parametrize("larger", ["target", "web"])
 def test_pods_that_stay_away_get_another_node(larger: str) -> None:
+    """Scenario 119."""
     sizes = {name: "500m" if name == larger else "100m" for name in ("target", "web")}
     outcome = given(
         pod("target", cpu=sizes["target"], metadata=labelled(TARGET)),
@@ -89,6 +94,7 @@ def test_pods_that_stay_away_get_another_node(larger: str) -> None:
 
 @pytest.mark.parametrize("preferred", [False, True])
 def test_others_respect_what_pods_stay_away_from(preferred: bool) -> None:
+    """Scenario 121, in one batch."""
     keepers = [
         pod(f"keeper-{zone}", cpu="2", selector={ZONE: zone}, spec={} if preferred else away(term(ZONE, TARGET)))
         for zone in (Z1, Z2, Z3)
@@ -100,6 +106,7 @@ def test_others_respect_what_pods_stay_away_from(preferred: bool) -> None:
 
 
 def test_others_respect_what_pods_on_nodes_stay_away_from() -> None:
+    """Scenario 121, against nodes."""
     nodes = [node(f"node-{zone}", labels={ZONE: zone}) for zone in (Z1, Z2)]
     keepers = [pod(f"keeper-{zone}", node=f"node-{zone}", spec=away(term(ZONE, TARGET))) for zone in (Z1, Z2)]
     outcome = given(*keepers, pod("plain", metadata=labelled(TARGET)), nodes=nodes)
@@ -107,6 +114,7 @@ def test_others_respect_what_pods_on_nodes_stay_away_from() -> None:
 
 
 def test_zonal_anti_affinity_is_settled_in_one_plan() -> None:
+    """Scenario 123, in one batch instead of three."""
     outcome = given(*web(4, away(term(ZONE, WEB))))
     assert sorted(claim.launch.zone for claim in outcome.claims) == [Z1, Z2, Z3]
     assert len(outcome.plan.unschedulable) == 1
@@ -115,6 +123,7 @@ def test_zonal_anti_affinity_is_settled_in_one_plan() -> None:
 @pytest.mark.parametrize("selector", [{}, {ZONE: Z1}], ids=["anywhere", "pinned"])
 @pytest.mark.parametrize("target_cpu", ["2", "10m"], ids=["larger", "smaller"])
 def test_affinity_to_a_pod_of_the_same_batch(selector: dict[str, str], target_cpu: str) -> None:
+    """Scenario 125, in one batch instead of two."""
     outcome = given(
         pod("target", cpu=target_cpu, metadata=labelled(TARGET), selector=selector),
         *web(10, near(term(ZONE, TARGET)), cpu="500m"),
@@ -197,6 +206,7 @@ NAMESPACES: dict[str, tuple[dict[str, Any], bool]] = {
 
 @pytest.mark.parametrize(("more", "found"), NAMESPACES.values(), ids=NAMESPACES.keys())
 def test_namespaces(more: dict[str, Any], found: bool) -> None:
+    """Scenario 127."""
     target = pod("target", cpu="1", metadata=labelled(TARGET, namespace="other"))
     assert bool(given(target, *web(1, near(term(ZONE, TARGET, **more)))).home("web-0")) is found
 

@@ -63,6 +63,7 @@ def full(zone: str, **fields: Any) -> Any:
 
 
 def test_an_unknown_topology_key_is_not_scheduled() -> None:
+    """Scenario 87."""
     outcome = given(*apps(2, spread("example.com/nowhere")))
     assert "unsatisfiable topology constraint" in outcome.left("web-0").message
 
@@ -72,12 +73,14 @@ def test_an_unknown_topology_key_is_not_scheduled() -> None:
     [{"matchLabels": APP}, {"matchExpressions": [{"key": "app", "operator": "In", "values": ["web"]}]}],
 )
 def test_zones_are_filled_evenly(selector: dict[str, Any]) -> None:
+    """Scenario 89."""
     outcome = given(*apps(4, spread(labelSelector=selector)))
     assert outcome.scheduled
     assert counts(outcome) == [1, 1, 2]
 
 
 def test_existing_pods_in_a_zone_no_pool_reaches_hold_the_others_down() -> None:
+    """Scenario 91."""
     waiting = apps(6, spread(), cpu="1100m")
     outcome = given(*waiting, *running(Z3), nodes=[full(Z3)], pools=[pool("default", rule(ZONE, "In", Z1, Z2))])
     assert counts(outcome) == [1, 2, 2]
@@ -85,11 +88,13 @@ def test_existing_pods_in_a_zone_no_pool_reaches_hold_the_others_down() -> None:
 
 
 def test_zones_with_fewer_pods_are_filled_first() -> None:
+    """Scenario 93."""
     outcome = given(*apps(3, spread()), *running(Z1, 3), nodes=[full(Z1)])
     assert counts(outcome) == [1, 2, 3]
 
 
 def test_which_pods_are_counted() -> None:
+    """Scenario 95."""
     nodes = [full(Z1), full(Z2), node("bare", pods="0")]
     others = [
         pod("unlabelled", node=f"node-{Z1}"),
@@ -113,11 +118,14 @@ MIN_DOMAINS: dict[str, tuple[int, Sequence[str], int, list[int]]] = {
 
 @pytest.mark.parametrize(("least", "zones", "number", "expected"), MIN_DOMAINS.values(), ids=MIN_DOMAINS.keys())
 def test_min_domains(least: int, zones: Sequence[str], number: int, expected: list[int]) -> None:
+    """Scenario 97."""
     outcome = given(*apps(number, spread(minDomains=least)), pools=[pool("default", rule(ZONE, "In", *zones))])
     assert counts(outcome) == expected
 
 
 def test_two_apps_over_hostnames_share_nodes_unless_they_differ_in_arch() -> None:
+    """Scenario 99."""
+
     def app(name: str, **fields: Any) -> list[Pod]:
         labels = {"app": name}
         constraint = spread(HOST, app=labels)
@@ -130,6 +138,7 @@ def test_two_apps_over_hostnames_share_nodes_unless_they_differ_in_arch() -> Non
 
 @pytest.mark.parametrize(("selector", "expected"), [({ZONE: Z2}, [1, 5]), ({}, [1, 2])], ids=["filtered", "all"])
 def test_only_nodes_the_pods_could_use_are_compared(selector: dict[str, str], expected: list[int]) -> None:
+    """Scenario 101."""
     here = node(f"node-{Z1}", pods="0", labels={ZONE: Z1, KIND: "on-demand"})
     spot = pool("default", rule(KIND, "In", "spot"))
     outcome = given(*apps(5, spread(KIND), selector=selector), *running(Z1), nodes=[here], pools=[spot])
@@ -137,6 +146,7 @@ def test_only_nodes_the_pods_could_use_are_compared(selector: dict[str, str], ex
 
 
 def test_a_custom_label_gives_a_ratio_of_capacity_types() -> None:
+    """Scenario 103."""
     key = "capacity.spread.4-1"
     pools = [
         pool("spot", rule(KIND, "In", "spot"), rule(key, "In", "2", "3", "4", "5")),
@@ -152,6 +162,7 @@ def test_a_custom_label_gives_a_ratio_of_capacity_types() -> None:
 
 @pytest.mark.parametrize(("labelled", "nodes"), [(True, 2), (False, 4)], ids=["present", "absent"])
 def test_match_label_keys_tell_revisions_apart(labelled: bool, nodes: int) -> None:
+    """Scenario 105."""
     waiting = [
         item
         for value in ("a", "b")
@@ -168,6 +179,7 @@ def test_match_label_keys_tell_revisions_apart(labelled: bool, nodes: int) -> No
 
 
 def test_taints_are_honoured_where_asked() -> None:
+    """Scenario 107."""
     key = "example.com/rack"
     taint = [{"key": "taint", "value": value, "effect": "NoSchedule"} for value in ("one", "two")]
     pools = [
@@ -192,6 +204,7 @@ RESTRICTED: dict[str, tuple[list[tuple[int, Sequence[str]]], list[int]]] = {
 
 @pytest.mark.parametrize(("steps", "expected"), RESTRICTED.values(), ids=RESTRICTED.keys())
 def test_pods_restricted_to_zones(steps: list[tuple[int, Sequence[str]]], expected: list[int]) -> None:
+    """Scenario 109."""
     waiting: list[Pod] = []
     for step, (number, zones) in enumerate(steps):
         requires = [[rule(ZONE, "In", *zones)]] if zones else []
@@ -203,6 +216,7 @@ def test_pods_restricted_to_zones(steps: list[tuple[int, Sequence[str]]], expect
 
 
 def test_preferred_zones_do_not_limit() -> None:
+    """Scenario 109, last case."""
     assert counts(given(*apps(6, spread(), prefers=[[rule(ZONE, "In", Z1, Z2)]]))) == [2, 2, 2]
 
 
@@ -261,7 +275,18 @@ def test_many_pods_stop_where_a_zone_is_full() -> None:
     assert len(outcome.plan.unschedulable) == 494
 
 
+def test_many_pods_stay_even_when_limits_run_out() -> None:
+    limited = pool(limits={"cpu": "16"})
+    outcome = given(*apps(300, spread(), cpu="100m"), pools=[limited], types=incrementing_types(4))
+    assert outcome.plan.unschedulable
+    low, _, high = counts(outcome)
+    assert high - low <= 1
+    capacity = {item.name: item.capacity["cpu"] for item in incrementing_types(4)}
+    assert sum(max(capacity[name] for name in claim.instance_types) for claim in outcome.claims) <= 16_000
+
+
 def test_pods_planned_while_nodes_are_in_flight() -> None:
+    """Scenario 75, zones."""
     first = apps(4, spread())
     types = incrementing_types(2)
     flight = [in_flight(claim) for claim in given(*first, types=types).claims]
@@ -271,6 +296,7 @@ def test_pods_planned_while_nodes_are_in_flight() -> None:
 
 
 def test_hostnames_planned_while_nodes_are_in_flight() -> None:
+    """Scenario 75, hostnames."""
     first = apps(4, spread(HOST))
     flight = [in_flight(claim) for claim in given(*first).claims]
     outcome = given(*first, *apps(5, spread(HOST), name="more"), claims=flight)
@@ -279,6 +305,7 @@ def test_hostnames_planned_while_nodes_are_in_flight() -> None:
 
 
 def test_a_zone_no_pool_can_launch_in_holds_nothing_down() -> None:
+    """Better than upstream: limitation 27."""
     spent = pool("spent", rule(ZONE, "In", Z3), limits={"cpu": "0"})
     outcome = given(*apps(6, spread()), pools=[pool("default", rule(ZONE, "In", Z1, Z2)), spent])
     assert outcome.scheduled
