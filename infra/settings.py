@@ -68,6 +68,7 @@ class ClusterDocument(_Part, frozen=True):
     prefix_delegation: str = "auto"
     preference_policy: str = "Respect"
     min_values_policy: str = "Strict"
+    reserved_policy: str = "Strict"
     pod_topology_spread: PodTopologySpread = PodTopologySpread()
     placement: str = "none"
     join_timeout_s: int = msgspec.field(default=900, name="joinTimeoutSeconds")
@@ -223,6 +224,7 @@ _CHECKS: tuple[tuple[str, str, tuple[Callable[[Any], bool], str]], ...] = (
     ("prefixDelegation", "prefix_delegation", _one_of("auto", "on", "off")),
     ("preferencePolicy", "preference_policy", _one_of("Respect", "Ignore")),
     ("minValuesPolicy", "min_values_policy", _one_of("Strict", "BestEffort")),
+    ("reservedPolicy", "reserved_policy", _one_of("Strict", "Fallback")),
     ("placement", "placement", _one_of("none", "nominate", "bind")),
     (
         "vmMemoryOverheadPercent",

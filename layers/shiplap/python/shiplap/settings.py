@@ -25,6 +25,7 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
     `vm_memory_overhead_percent` is a fraction (0.075); `reserved_enis` as upstream; `prefix_delegation` is `auto`
     (read from the VPC CNI's DaemonSet), `on` or `off`; `join_timeout_s` bounds launch → registered.
+    `reserved_policy` Strict|Fallback see `SchedulingSettings`.
     `pod_topology_spread` is what kube-scheduler is configured with for pods without spread constraints.
     `node_repair` replaces nodes whose instance or kubelet has failed for long; `zonal_shift` keeps launches out of
     zones that ARC has shifted the cluster's traffic away from. `disruption` bounds what may be disrupted for money.
@@ -43,6 +44,7 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     prefix_delegation: str = "auto"
     preference_policy: str = "Respect"
     min_values_policy: str = "Strict"
+    reserved_policy: str = "Strict"
     pod_topology_spread: PodTopologySpread = PodTopologySpread()
     placement: str = "none"
     join_timeout_s: int = 900

@@ -76,7 +76,11 @@ def plan(
 
 
 def document(decided: Plan, solve_s: float) -> dict[str, Any]:
-    """A plan in the fixed format of `shiplap plan -o json`; resources as quantities, pods as `namespace/name`."""
+    """A plan in the fixed format of `shiplap plan -o json`; resources as quantities, pods as `namespace/name`.
+
+    Static pools and CapacityBuffers are there where there are any.
+    """
+    extra = {"staticPools": decided.static_pools, "buffers": decided.buffers}
     return {
         "nodeClaims": [claim_document(claim) for claim in decided.node_claims],
         "existingNodes": [{"name": place.name, "pods": _names(place.pods)} for place in decided.existing_nodes],
@@ -84,6 +88,7 @@ def document(decided: Plan, solve_s: float) -> dict[str, Any]:
         "ignored": [{"pod": _name(entry.pod), "message": entry.message} for entry in decided.ignored],
         "cost": {"hourly": decided.hourly},
         "stats": {"pods": decided.stats.pods, "classes": decided.stats.classes, "solveSeconds": round(solve_s, 6)},
+        **{key: msgspec.to_builtins(entries) for key, entries in extra.items() if entries},
     }
 
 
@@ -101,6 +106,7 @@ def claim_document(claim: PlannedClaim) -> dict[str, Any]:
         "requests": format_resources(claim.requests),
         "pods": _names(claim.pods),
         "reasons": list(claim.reasons),
+        **({"virtualPods": _names(claim.virtual_pods)} if claim.virtual_pods else {}),
     }
 
 

@@ -220,6 +220,7 @@ def sight_of(settings: ClusterSettings, glance: Glance, supply: Supply, world: W
         settings=SchedulingSettings(
             preference_policy=settings.preference_policy,
             min_values_policy=settings.min_values_policy,
+            reserved_policy=settings.reserved_policy,
             default_spread=settings.pod_topology_spread.constraints(),
         ),
         epoch=glance.state.epoch,
