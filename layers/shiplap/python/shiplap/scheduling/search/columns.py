@@ -11,13 +11,15 @@ import numpy as np
 from shiplap.scheduling.resources import Floats, Ints
 from shiplap.scheduling.search.effort import Effort
 from shiplap.scheduling.search.pricing import Looks, Patterns, fills, looks_at, values_of
-from shiplap.scheduling.search.problem import Problem, loads
+from shiplap.scheduling.search.problem import Problem
 from shiplap.scheduling.search.simplex import Covering
 
 _SMOOTH = 0.6
-_WEIGHTS = 21
+_ALL_LOOKS = 2600
 _LOOKS = 48
 _EACH_ROW = 4
+_EACH_SEED = 2
+_REFRESH_LOOKS = 4
 _GAIN = 1e-4
 """A pattern is added when it is worth this part more than it costs."""
 
@@ -43,6 +45,12 @@ class Pool:
         self.counts = np.concatenate([self.counts, counts[fresh]])
         self.price = np.concatenate([self.price, self.problem.price[row]])
         return len(fresh)
+
+    def keep_close(self, values: Floats, most: int) -> None:
+        """Forget all patterns but so many, those that are nearest to being worth their price."""
+        loss = 1.0 - values_of(self.counts, values) / self.price
+        order = np.sort(np.argsort(loss, kind="stable")[:most])
+        self.counts, self.price = self.counts[order], self.price[order]
 
 
 def totals_bound(problem: Problem, effort: Effort) -> tuple[float, Floats, Floats]:
@@ -79,50 +87,66 @@ def singles(problem: Problem, demand: Floats) -> Floats:
     return np.diag(room[np.arange(len(best)), best])
 
 
-def start(problem: Problem, pool: Pool, demand: Floats, among: Ints) -> tuple[Covering, Ints]:
-    """A linear program over single-kind patterns and the pool's patterns `among`.
-
-    Returns it with the places in the pool of its columns behind the first ones, which are the single-kind patterns.
-    """
+def start(problem: Problem, pool: Pool, demand: Floats) -> Covering:
+    """A linear program over the cheapest patterns of one kind each, which come first, and those of the pool."""
     alone = singles(problem, demand)
     program = Covering(demand, alone.copy(), problem.price[problem.cheapest(alone)])
-    program.add(pool.counts[among].T, pool.price[among])
-    return program, among
+    program.add(pool.counts.T, pool.price)
+    return program
 
 
 class Generation:
-    """Column generation on one demand; leaves its patterns in the pool."""
+    """Column generation on one demand; leaves its patterns in the pool, and in `looks` the ways that found the best."""
 
-    def __init__(self, problem: Problem, pool: Pool, demand: Floats, values: Floats, effort: Effort) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        pool: Pool,
+        demand: Floats,
+        values: Floats,
+        effort: Effort,
+        looks: Looks | None = None,
+    ) -> None:
         self.problem, self.pool, self.demand, self.effort = problem, pool, demand, effort
         self.best_values = values
         self.bound = 0.0
-        self.program, _ = start(problem, pool, demand, np.arange(len(pool.price)))
-        self._looks = looks_at(np.arange(len(problem.price)), np.linspace(0.0, 1.0, _WEIGHTS))
+        self.program = start(problem, pool, demand)
+        weights = int(np.clip(_ALL_LOOKS // len(problem.price), 5, 21))
+        self._all_looks = looks_at(np.arange(len(problem.price)), np.linspace(0.0, 1.0, weights))
+        self.looks = looks
+        self._age = 0
 
     def run(self, rounds: int) -> None:
         """At most so many rounds, or until no pattern is worth adding."""
-        eye = np.eye(len(self.demand))[self.demand >= 1]
-        none = np.zeros((1, len(self.demand)))
         for _ in range(rounds):
-            if not self.program.solve(self.effort):
-                return
-            if not self._round(none, eye):
+            if not self.program.solve(self.effort) or not self.round():
                 return
 
-    def _round(self, none: Floats, eye: Floats) -> bool:
+    def round(self) -> bool:
+        """Look for patterns that are worth more than they cost; whether there were any."""
         duals = np.maximum(self.program.duals, 0.0)
-        for smooth in (_SMOOTH, 0.0):
+        for smooth, fresh in ((_SMOOTH, False), (0.0, True)):
             values = np.round(smooth * self.best_values + (1.0 - smooth) * duals, 12)
-            plain = fills(self.problem, self.demand, values, self._looks, none, self.effort)
-            worth = values_of(plain.counts, values) / self.problem.price[plain.row]
-            looks = _best_looks(self._looks, plain.look, worth)
-            seeded = fills(self.problem, self.demand, values, looks, eye, self.effort)
-            most = values_of(seeded.counts, values) / self.problem.price[seeded.row]
-            self._remember(values, float(np.concatenate([np.zeros(1), worth, most]).max()))
+            looks, worth = self._looks_for(values, fresh=fresh)
+            seeds = np.eye(len(self.demand))[self.demand >= 1]
+            seeded = fills(self.problem, self.demand, values, looks, seeds, self.effort)
+            most = float(np.max(values_of(seeded.counts, values) / self.problem.price[seeded.row]))
+            if worth:
+                self._remember(values, max(worth, most))
             if self._add(seeded, duals):
                 return True
         return False
+
+    def _looks_for(self, values: Floats, *, fresh: bool) -> tuple[Looks, float]:
+        """The most promising looks, and the value per price of the best fill if all looks were tried anew, else 0."""
+        self._age += 1
+        if self.looks is not None and not fresh and self._age % _REFRESH_LOOKS:
+            return self.looks, 0.0
+        none = np.zeros((1, len(self.demand)))
+        plain = fills(self.problem, self.demand, values, self._all_looks, none, self.effort)
+        worth = values_of(plain.counts, values) / self.problem.price[plain.row]
+        self.looks = _best_looks(self._all_looks, plain.look, worth)
+        return self.looks, float(np.max(worth))
 
     def _remember(self, values: Floats, worth: float) -> None:
         bound = float((values * self.demand).sum()) / max(worth, 1e-300)
@@ -130,12 +154,11 @@ class Generation:
             self.bound, self.best_values = bound, values
 
     def _add(self, found: Patterns, duals: Floats) -> bool:
-        """Add the best pattern of each seed, as far as it pays."""
+        """Add the best patterns of each seed, as far as they pay."""
         gain = values_of(found.counts, duals) / self.problem.price[found.row] - 1.0
         order = np.lexsort((-gain, found.seed))
-        first = np.ones(len(order), np.bool_)
-        first[1:] = found.seed[order][1:] != found.seed[order][:-1]
-        order = order[first]
+        first = np.searchsorted(found.seed[order], found.seed[order])
+        order = order[np.arange(len(order)) - first < _EACH_SEED]
         order = order[gain[order] > _GAIN]
         before = len(self.pool.price)
         if not len(order) or not self.pool.add(found.counts[order]):
@@ -158,6 +181,3 @@ def _best_looks(looks: Looks, look: Ints, worth: Floats) -> Looks:
 def size_values(problem: Problem, unit_values: Floats) -> Floats:
     """What a pod of each kind is worth by what it takes."""
     return (problem.sizes * unit_values[None, :]).sum(axis=1)
-
-
-__all__ = ["Generation", "Pool", "loads", "singles", "size_values", "start", "totals_bound"]

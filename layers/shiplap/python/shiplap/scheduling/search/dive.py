@@ -2,46 +2,80 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 
 from shiplap.scheduling.resources import Floats, Ints
 from shiplap.scheduling.search.columns import Generation, Pool
 from shiplap.scheduling.search.effort import Effort
-from shiplap.scheduling.search.pricing import fills, looks_at, values_of
+from shiplap.scheduling.search.pricing import Looks
 from shiplap.scheduling.search.problem import Problem, of_kinds
 
 _NEAR = 1e-6
-_AGAIN = 3
-"""Rounds of column generation for each rest."""
+
+
+class Care(msgspec.Struct, frozen=True):
+    """How carefully to go: rounds of column generation at first and for each rest, and what is bought whole at once.
+
+    `enough` is the part of a node from which on one more is bought; over 1, only whole ones are.
+    """
+
+    first: int
+    again: int
+    enough: float
+
+
+QUICK, CAREFUL = Care(2, 1, 0.85), Care(4, 2, 1.1)
+_BOLD = 0.3
+"""The `enough` without effort left."""
+
+_LAST_STEPS, _STEP = 30_000.0, 60_000.0
+"""Effort below which steps become bold, and what one such step may take, in microseconds."""
 
 _KEEP = 6
 """How many patterns per kind are taken along, those that cost least beyond their worth."""
 
 
-def dive(problem: Problem, pool: Pool, demand: Floats, values: Floats, effort: Effort) -> Floats:
+def dive(
+    problem: Problem,
+    pool: Pool,
+    demand: Floats,
+    values: Floats,
+    effort: Effort,
+    looks: Looks | None = None,
+    care: Care = QUICK,
+) -> Floats:
     """Patterns of whole nodes [nodes, kinds] that hold `demand` [kinds] exactly.
 
-    `pool` has patterns to start with, and `values` [kinds] says what a pod is worth about.
+    `pool` has patterns to start with, `values` [kinds] says what a pod is worth about, and `looks` which ways of
+    filling nodes are promising.
     """
     kinds: Ints = np.flatnonzero(demand)
     left, values, counts = demand[kinds], values[kinds], pool.counts[:, kinds]
     bought: list[Floats] = []
+    rounds = care.first
     while len(kinds):
         rest = of_kinds(problem, kinds, left)
-        if effort.spent:
-            bought.append(_widened(greedy(rest, values, effort), kinds, len(demand)))
-            break
+        # What is begun is ended: the last steps are bold and look for no new patterns.
+        bold = effort.left < _LAST_STEPS
+        step = Effort(_STEP) if bold else effort
         patterns = Pool(rest)
         patterns.add(_clipped(counts, left))
-        generation = Generation(rest, patterns, left, values, effort)
-        generation.run(_AGAIN)
+        generation = Generation(rest, patterns, left, values, step, looks)
+        if bold:
+            generation.program.solve(step)
+            effort.left -= _STEP - step.left
+        else:
+            generation.run(rounds)
+        rounds, looks = care.again, generation.looks
         values = np.maximum(generation.program.duals, 0.0)
-        fixed = _whole(generation, left)
+        fixed = _whole(generation, left, _BOLD if bold else care.enough)
         bought.append(_widened(fixed, kinds, len(demand)))
         left = left - fixed.sum(axis=0)
-        counts = _close(patterns, values)
+        patterns.keep_close(values, _KEEP * len(kinds) + 50)
         open_kinds = left > 0
-        kinds, left, values, counts = kinds[open_kinds], left[open_kinds], values[open_kinds], counts[:, open_kinds]
+        counts = patterns.counts[:, open_kinds]
+        kinds, left, values = kinds[open_kinds], left[open_kinds], values[open_kinds]
     return np.concatenate(bought) if bought else np.zeros((0, len(demand)))
 
 
@@ -56,47 +90,29 @@ def _clipped(counts: Floats, left: Floats) -> Floats:
     return clipped[clipped.any(axis=1)]
 
 
-def _close(pool: Pool, values: Floats) -> Floats:
-    """The patterns that are nearly worth their price."""
-    loss = 1.0 - values_of(pool.counts, values) / pool.price
-    order = np.argsort(loss, kind="stable")[: _KEEP * pool.counts.shape[1] + 50]
-    return pool.counts[np.sort(order)]
+def _whole(generation: Generation, left: Floats, enough: float) -> Floats:
+    """The whole nodes of the solution, and one more of a pattern of which at least the part `enough` is left over.
 
-
-def _whole(generation: Generation, left: Floats) -> Floats:
-    """The whole nodes of the solution; if it has none, the pattern it uses most."""
-    program, pool = generation.program, generation.pool
-    used = program.solution()
-    alone = np.minimum(program.columns[:, : program.rows].T, left[None, :])
-    patterns = np.concatenate([alone, pool.counts])
+    At least the pattern that is used most.
+    """
+    used = np.round(generation.program.solution(), 9)
+    columns = generation.program.columns
     copies = np.floor(used + _NEAR)
-    if not copies.any():
-        copies[int(np.argmax(np.round(used, 9)))] = 1
+    part = used - copies
     taken: list[Floats] = []
     rest = left.copy()
     for place in np.flatnonzero(copies).tolist():
         for _ in range(int(copies[place])):
-            pattern = np.minimum(patterns[place], rest)
+            pattern = np.minimum(columns[:, place], rest)
             if not pattern.any():
                 break
             taken.append(pattern)
             rest -= pattern
+    for place in np.argsort(-part, kind="stable").tolist():
+        if taken and part[place] < enough:
+            break
+        pattern = np.minimum(columns[:, place], rest)
+        if pattern.any() and (not taken or (columns[:, place] <= rest).all()):
+            taken.append(pattern)
+            rest -= pattern
     return np.array(taken)
-
-
-def greedy(problem: Problem, values: Floats, effort: Effort) -> Floats:
-    """Node after node the pattern that is worth most for its price, several alike at once while there are enough."""
-    left = problem.demand.copy()
-    looks = looks_at(np.arange(len(problem.price)), np.linspace(0.0, 1.0, 5))
-    none = np.zeros((1, len(left)))
-    bought: list[Floats] = []
-    values = np.maximum(values, max(float(np.max(values)), 1e-6) * 1e-6)
-    while left.any():
-        found = fills(problem, left, values, looks, none, effort)
-        best = int(np.argmax(values_of(found.counts, values) / problem.price[found.row]))
-        pattern = found.counts[best]
-        holds = pattern > 0
-        copies = max(1, int(np.min(left[holds] // pattern[holds])) - 1)
-        bought.append(np.repeat(pattern[None, :], copies, axis=0))
-        left -= copies * pattern
-    return np.concatenate(bought)

@@ -11,9 +11,10 @@ from shiplap.scheduling.parcels import Filling, Parcel
 from shiplap.scheduling.resources import Floats
 from shiplap.scheduling.search.columns import Generation, Pool, size_values, totals_bound
 from shiplap.scheduling.search.deal import deal
-from shiplap.scheduling.search.dive import dive
+from shiplap.scheduling.search.dive import CAREFUL, QUICK, Care, dive
 from shiplap.scheduling.search.effort import Effort
 from shiplap.scheduling.search.mix import mix
+from shiplap.scheduling.search.pricing import Looks
 from shiplap.scheduling.search.problem import Problem, of_kinds, problems_of, shape_of
 from shiplap.scheduling.search.realise import realise
 
@@ -27,6 +28,7 @@ _FINE = 8.0
 """Pods are dealt out when nodes of the cheapest mixture hold at least so many."""
 
 _SLACKS = (0.0, 0.001, 0.002, 0.004)
+_CENTS = 1e-9
 _ROUNDS = 60
 _TOGETHER = 0.4
 """The part of a family's effort spent on patterns for all its parcels."""
@@ -109,13 +111,12 @@ class _Work(msgspec.Struct, frozen=True, eq=False):
         np.add.at(patterns, (self.filling.node, self.problem.kind_of[self.filling.item]), self.filling.number)
         return patterns
 
-    def realised(self, candidates: Sequence[Floats], effort: Effort) -> Filling:
-        """The filling of the cheapest patterns, if it is cheaper than the one there is."""
-        best = min(candidates, key=self.problem.cost, default=None)
-        if best is None or self.problem.cost(best) >= self.cost - 1e-9:
+    def realised(self, patterns: Floats, effort: Effort) -> Filling:
+        """The filling of these patterns, if it is cheaper than the one there is."""
+        if self.problem.cost(patterns) >= self.cost - _CENTS:
             return self.filling
-        found = realise(self.parcel, self.problem, best, effort)
-        return found if found is not None and found.hourly(self.parcel) < self.cost - 1e-9 else self.filling
+        found = realise(self.parcel, self.problem, patterns, effort)
+        return found if found is not None and found.hourly(self.parcel) < self.cost - _CENTS else self.filling
 
 
 class _Family(msgspec.Struct, frozen=True, eq=False):
@@ -133,24 +134,31 @@ class _Family(msgspec.Struct, frozen=True, eq=False):
         """The places of parcels and the cheapest fillings found for them."""
         works = sorted((work for work in self.works if work.gap > 0), key=lambda work: (work.gap, work.place))
         dealt = {work.place: mixed(work.problem, work.values, effort) if work.fine else [] for work in works}
-        pool, values = self._together(works, dealt, effort)
-        result = []
-        for done, work in enumerate(works):
-            part = effort.share(work.gap / sum(other.gap for other in works[done:]))
-            candidates = dealt[work.place]
-            cost = min(map(work.problem.cost, candidates), default=work.cost)
-            if pool is not None and cost > work.bound * (1 + _NEGLIGIBLE):
-                candidates = [*candidates, dive(work.problem, pool, work.problem.demand, values, part)]
-            result.append((work.place, work.realised(candidates, part)))
-            effort.give_back(part)
-        return result
+        found = self._together(works, dealt, effort)
+        best = {work.place: min([work.given(), *dealt[work.place]], key=work.problem.cost) for work in works}
+        if found is not None:
+            for care in (QUICK, CAREFUL):
+                self._dive(works, best, found, effort, care)
+        return [(work.place, work.realised(best[work.place], effort)) for work in works]
 
-    def _together(
-        self, works: Sequence[_Work], dealt: dict[int, list[Floats]], effort: Effort
-    ) -> tuple[Pool | None, Floats]:
-        """Patterns for all parcels and what a pod is worth [kinds] with them; none if there are too many kinds."""
+    def _dive(
+        self, works: Sequence[_Work], best: dict[int, Floats], found: Generation, effort: Effort, care: Care
+    ) -> None:
+        """Look for cheaper patterns for each parcel, and put them into `best`."""
+        gaps = [work.problem.cost(best[work.place]) - work.bound for work in works]
+        for done, (work, gap) in enumerate(zip(works, gaps, strict=True)):
+            if gap <= work.bound * _NEGLIGIBLE or effort.left <= 0:
+                continue
+            part = effort.share(gap / sum(gaps[done:]))
+            problem = work.problem
+            dived = dive(problem, found.pool, problem.demand, found.best_values, part, _on(work, found), care)
+            best[work.place] = min((best[work.place], dived), key=problem.cost)
+            effort.give_back(part)
+
+    def _together(self, works: Sequence[_Work], dealt: dict[int, list[Floats]], effort: Effort) -> Generation | None:
+        """Column generation for all parcels; none if there are too many kinds."""
         if len(self.joint.sizes) > _MANY_KINDS:
-            return None, works[0].values
+            return None
         pool = Pool(self.joint)
         known = [work.given() for work in works] + [some for found in dealt.values() for some in found]
         pool.add(np.unique(np.concatenate(known), axis=0))
@@ -158,7 +166,20 @@ class _Family(msgspec.Struct, frozen=True, eq=False):
         generation = Generation(self.joint, pool, self.joint.demand, works[0].values, part)
         generation.run(_ROUNDS)
         effort.give_back(part)
-        return pool, generation.best_values
+        return generation
+
+
+def _on(work: _Work, found: Generation) -> Looks | None:
+    """The looks that served all parcels, as far as this one has their rows."""
+    if found.looks is None:
+        return None
+    place = {row: number for number, row in enumerate(work.problem.rows.tolist())}
+    here = [
+        (place[row], weight)
+        for row, weight in zip(found.problem.rows[found.looks.row].tolist(), found.looks.weight.tolist(), strict=True)
+        if row in place
+    ]
+    return Looks(np.array([row for row, _ in here]), np.array([weight for _, weight in here])) if here else None
 
 
 def mixed(problem: Problem, worth: Floats, effort: Effort) -> list[Floats]:

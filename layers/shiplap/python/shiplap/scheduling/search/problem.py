@@ -87,10 +87,9 @@ class Shape(msgspec.Struct, frozen=True, eq=False):
     soft: int
 
     @property
-    def family(self) -> tuple[bytes, bytes, int, tuple[float, ...]]:
-        """Equal for parcels whose nodes are interchangeable."""
-        hard = self.caps[: len(self.caps) - self.soft]
-        return self.parcel.net.tobytes(), self.parcel.price.tobytes(), self.sizes.shape[1], hard
+    def family(self) -> tuple[bytes, int, tuple[float, ...]]:
+        """Equal for parcels that share patterns: where a node holds the same, whatever it costs."""
+        return self.parcel.net.tobytes(), self.soft, self.caps[: len(self.caps) - self.soft]
 
 
 def shape_of(parcel: Parcel, nodes: int) -> Shape:
@@ -110,39 +109,44 @@ def shape_of(parcel: Parcel, nodes: int) -> Shape:
 
 
 def problems_of(shapes: Sequence[Shape]) -> tuple[Problem, list[Problem]]:
-    """The problem of several parcels of one family together, and each one's own on the same kinds and rows."""
-    parcel = shapes[0].parcel
-    caps = np.max([shape.caps for shape in shapes], axis=0, initial=0.0)
+    """The problem of several parcels of one family together, and each one's own, of the same kinds.
+
+    Together, a row costs what it costs where it is cheapest; so that problem is for finding patterns only.
+    """
+    parcels = [shape.parcel for shape in shapes]
     sizes = np.concatenate([shape.sizes for shape in shapes])
-    counts = np.concatenate([shape.parcel.counts for shape in shapes]).astype(np.float64)
-    suits = np.concatenate([shape.parcel.suits for shape in shapes]) & np.isfinite(parcel.price)[None, :]
-    net = np.concatenate([parcel.net.astype(np.float64), np.repeat(caps[None, :], len(parcel.net), axis=0)], axis=1)
+    counts = np.concatenate([parcel.counts for parcel in parcels]).astype(np.float64)
+    # Rows that cannot be bought are left out below; until then they must not tell items of two parcels apart.
+    suits = np.concatenate([parcel.suits | ~np.isfinite(parcel.price)[None, :] for parcel in parcels])
+    caps = np.max([shape.caps for shape in shapes], axis=0, initial=0.0)
+    net = np.concatenate(
+        [parcels[0].net.astype(np.float64), np.repeat(caps[None, :], len(parcels[0].net), axis=0)], axis=1
+    )
     # More of a resource than all pods together need is worth nothing.
     total = (sizes * counts[:, None]).sum(axis=0)
     net = np.minimum(np.minimum(net, total[None, :]), _PLENTY)
-    used = total > 0
-    sizes, net = sizes[:, used], net[:, used]
-    classes, suit_class = _distinct(np.packbits(suits, axis=1))
-    rows = _undominated(net, sizes.min(axis=0, initial=0.0), parcel.price, suits[classes])
+    sizes, net = sizes[:, total > 0], net[:, total > 0]
+    suited, suit_class = _distinct(np.packbits(suits, axis=1))
     first, kind_of = _distinct(np.concatenate([sizes, suit_class[:, None].astype(np.float64)], axis=1))
-    joint = Problem(
-        sizes=sizes[first],
-        demand=_sum_by(kind_of, counts, len(first)),
-        net=net[rows],
-        price=parcel.price[rows],
-        suits=suits[first][:, rows],
-        rows=rows,
-        kind_of=kind_of,
-        soft=shapes[0].soft,
-    )
-    ends = np.cumsum([len(shape.sizes) for shape in shapes])[:-1]
-    parts = zip(np.split(kind_of, ends), np.split(counts, ends), strict=True)
-    replace = msgspec.structs.replace
-    return joint, [replace(joint, kind_of=kinds, demand=_sum_by(kinds, some, len(first))) for kinds, some in parts]
 
+    def problem(price: Floats, kinds: Ints, some: Floats) -> Problem:
+        rows = _undominated(net, sizes.min(axis=0, initial=0.0), price, suits[suited])
+        return Problem(
+            sizes=sizes[first],
+            demand=np.bincount(kinds, some, len(first)).astype(np.float64),
+            net=net[rows],
+            price=price[rows],
+            suits=suits[first][:, rows],
+            rows=rows,
+            kind_of=kinds,
+            soft=shapes[0].soft,
+        )
 
-def _sum_by(place: Ints, amounts: Floats, length: int) -> Floats:
-    return np.bincount(place, amounts, length).astype(np.float64)
+    ends = np.cumsum([len(parcel.counts) for parcel in parcels])[:-1]
+    parts = zip(parcels, np.split(kind_of, ends), np.split(counts, ends), strict=True)
+    cheapest: Floats = np.stack([parcel.price for parcel in parcels]).min(axis=0)
+    joint = problem(cheapest, kind_of, counts)
+    return joint, [problem(parcel.price, kinds, some) for parcel, kinds, some in parts]
 
 
 def of_kinds(problem: Problem, kinds: Ints, demand: Floats) -> Problem:
@@ -200,7 +204,7 @@ def cliques(clash: Bools) -> list[Bools]:
 def _undominated(net: Floats, least: Floats, price: Floats, suits: Bools) -> Ints:
     """Rows that hold the least anybody asks, cheapest first; none that a cheaper or equal row can stand in for."""
     order = np.lexsort((np.arange(len(price)), -net.sum(axis=1), price))
-    order = order[suits.any(axis=0)[order] & (net >= least).all(axis=1)[order]]
+    order = order[(np.isfinite(price) & suits.any(axis=0) & (net >= least).all(axis=1))[order]]
     restricted = not suits[:, order].all()
     kept: list[int] = []
     for row in order.tolist():

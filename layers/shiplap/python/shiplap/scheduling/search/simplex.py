@@ -11,11 +11,14 @@ import numpy as np
 from shiplap.scheduling.resources import Floats, Ints
 from shiplap.scheduling.search.effort import Effort
 
-_ENTER = 1e-7
+_ENTER = 2e-4
 """A column enters when it saves more than this part of its cost."""
 
 _PIVOT = 1e-9
+_SURPLUS = 1e-9
 _REFRESH = 150
+_CANDIDATES = 24
+"""Columns looked at closely before all are looked at again."""
 
 
 class Covering:
@@ -29,10 +32,11 @@ class Covering:
         self.rows = len(demand)
         self.columns, self.cost = columns, cost
         # A little more of every row, each its own amount, keeps ties from making the method go in circles.
-        self.demand: Floats = demand + 1e-7 * (1.0 + np.arange(self.rows) / max(self.rows, 1))
+        self._more: Floats = 1e-7 * (1.0 + np.arange(self.rows) / max(self.rows, 1))
+        self.demand: Floats = demand + self._more
         self.basis: Ints = np.arange(self.rows)
         self._inverse: Floats = np.diag(1.0 / np.diagonal(columns[:, : self.rows]))
-        self._since = 0
+        self._pivots = 0
 
     def add(self, columns: Floats, cost: Floats) -> None:
         """Add columns [rows, n] with their cost [n]."""
@@ -64,28 +68,40 @@ class Covering:
     def solve(self, effort: Effort) -> bool:
         """Pivot until no column improves; False when the effort ran out first."""
         while not effort.spent:
-            effort.charge(30, 2.0 * self.columns.size + 4.0 * self.rows**2)
+            effort.charge(12, 2.0 * self.columns.size)
             duals = self.duals
-            reduced = self.cost - (duals[:, None] * self.columns).sum(axis=0)
-            gain = reduced / self.cost
-            enter = int(np.argmin(gain))
-            surplus = int(np.argmin(duals))
-            # A row whose covering costs less than nothing is covered too much: its surplus variable enters.
-            if duals[surplus] < -1e-9 and duals[surplus] * self.demand[surplus] < reduced[enter]:
-                column = np.zeros(self.rows)
-                column[surplus] = -1.0
-                entering = -1 - surplus
-            elif gain[enter] < -_ENTER:
-                column, entering = self.columns[:, enter], enter
-            elif duals[surplus] < -1e-9:
-                column = np.zeros(self.rows)
-                column[surplus] = -1.0
-                entering = -1 - surplus
+            gain = (self.cost - (duals[:, None] * self.columns).sum(axis=0)) / self.cost
+            some = np.argsort(gain, kind="stable")[:_CANDIDATES]
+            some = some[gain[some] < -_ENTER]
+            before = self._pivots
+            if len(some):
+                self._improve_by(some, effort)
             else:
-                return True
-            if not self._pivot(column, entering):
+                surplus = int(np.argmin(duals))
+                # A row whose covering costs less than nothing is covered too much: its surplus variable enters.
+                if duals[surplus] < -_SURPLUS:
+                    self._enter_surplus(surplus)
+            if self._pivots == before:
                 return True
         return False
+
+    def _improve_by(self, some: Ints, effort: Effort) -> None:
+        """Pivot on a few columns until none of them improves."""
+        columns, cost = self.columns[:, some], self.cost[some]
+        while not effort.spent:
+            effort.charge(25, 2.0 * columns.size + 5.0 * self.rows**2)
+            gain = (cost - (self.duals[:, None] * columns).sum(axis=0)) / cost
+            best = int(np.argmin(gain))
+            if gain[best] >= -_ENTER or not self._pivot(columns[:, best], int(some[best])):
+                return
+
+    def _enter_surplus(self, row: int) -> None:
+        self._pivot(self._surplus_column(row), -1 - row)
+
+    def _surplus_column(self, row: int) -> Floats:
+        column = np.zeros(self.rows)
+        column[row] = -1.0
+        return column
 
     def _basic_cost(self) -> Floats:
         return np.where(self.basis >= 0, self.cost[np.maximum(self.basis, 0)], 0.0)
@@ -100,15 +116,18 @@ class Covering:
         least = ratio.min()
         # Of rows that tie, the one with the largest pivot loses the least precision.
         tied = ratio <= least * (1 + 1e-9) + 1e-12
-        leave = int(np.argmax(np.where(tied, direction, 0.0)))
+        self._replace(int(np.argmax(np.where(tied, direction, 0.0))), column, entering)
+        return True
+
+    def _replace(self, leave: int, column: Floats, entering: int) -> None:
+        direction = (self._inverse * column[None, :]).sum(axis=1)
         line = self._inverse[leave] / direction[leave]
         self._inverse -= direction[:, None] * line[None, :]
         self._inverse[leave] = line
         self.basis[leave] = entering
-        self._since += 1
-        if self._since >= _REFRESH:
+        self._pivots += 1
+        if self._pivots % _REFRESH == 0:
             self._refresh()
-        return True
 
     def _refresh(self) -> None:
         """Compute the inverse anew from the basis, to shed rounding errors: Gauss-Jordan with row pivoting."""
@@ -128,4 +147,3 @@ class Covering:
             work -= work[:, place : place + 1] * line[None, :]
             work[place] = line
         self._inverse = work[:, size:].copy()
-        self._since = 0
