@@ -144,6 +144,15 @@ def test_templates_that_cannot_be_swept_are_left_for_the_next_sweep() -> None:
     assert stage.meter.counts["LaunchTemplatesDeleted"] == 1
 
 
+def test_a_pools_own_strategy_reaches_its_fleets() -> None:
+    plain = ONLY_LARGE[0]
+    metadata = msgspec.structs.replace(plain.metadata, annotations={"shiplap.dev/allocation-strategy": "prioritized"})
+    stage = Stage((msgspec.structs.replace(plain, metadata=metadata),))
+    stage.add_pods(1)
+    stage.schedule()
+    assert [request.strategy for request in stage.compute.requests] == ["prioritized"]
+
+
 def claim(name: str, **changes: object) -> NodeClaim:
     return NodeClaim(cluster="c", name=name, node_pool="p", node_class="d", instance_types=("m",), **changes)
 

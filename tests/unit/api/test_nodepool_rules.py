@@ -178,6 +178,11 @@ def test_accepted(path: str, value: Any) -> None:
         ),
         (REQUIREMENTS, [in_(f"k{number}", "v") for number in range(101)], REQUIREMENTS),
         (REQUIREMENTS, [in_(ARCH, "a", weight=3)], f"{REQUIREMENTS}[0].weight"),
+        (
+            "metadata.annotations",
+            {"shiplap.dev/allocation-strategy": "cheapest"},
+            "metadata.annotations[shiplap.dev/allocation-strategy]",
+        ),
         ("metadata.annotations", {"shiplap.dev/placement": "bind"}, "metadata.annotations[shiplap.dev/placement]"),
         *(
             ("metadata.annotations", {REBALANCE: policy}, f"metadata.annotations[{REBALANCE}]")

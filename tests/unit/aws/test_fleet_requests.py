@@ -115,6 +115,24 @@ def test_strategy_by_capacity_type(capacity_type: str, options: str, strategy: s
     assert parameters["Type"] == "instant"
 
 
+@pytest.mark.parametrize(
+    ("own", "on_demand", "spot"),
+    [
+        ("price-capacity-optimized", "lowest-price", "price-capacity-optimized"),
+        ("capacity-optimized", "lowest-price", "capacity-optimized"),
+        ("lowest-price", "lowest-price", "lowest-price"),
+        ("prioritized", "prioritized", "capacity-optimized-prioritized"),
+    ],
+)
+def test_a_pool_may_have_a_strategy_of_its_own(own: str, on_demand: str, spot: str) -> None:
+    def options(capacity_type: str) -> Any:
+        wanted = request(capacity_type=capacity_type, strategy=own)
+        return fleet.parameters(fleet.prepare(wanted, SUBNETS), "t")
+
+    assert options("on-demand")["OnDemandOptions"] == {"AllocationStrategy": on_demand}
+    assert options("spot")["SpotOptions"] == {"AllocationStrategy": spot}
+
+
 def test_tokens_fit_into_what_ec2_takes() -> None:
     assert fleet.client_token("short") == "short"
     long = fleet.client_token("x" * 65)

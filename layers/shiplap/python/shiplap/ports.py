@@ -182,6 +182,7 @@ class FleetRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     `token` makes repeats return the same instances. `count` is how many are asked for: more than there are claims when
     a launch is repeated of which some claims have got their instance already; 0 stands for one per claim.
+    `strategy` is the NodePool's own for choosing among the overrides (see `own_annotations`), empty for the usual one.
     """
 
     claims: tuple[NodeClaim, ...]
@@ -191,6 +192,7 @@ class FleetRequest(msgspec.Struct, frozen=True, kw_only=True):
     overrides: tuple[FleetOverride, ...]
     token: str
     count: int = 0
+    strategy: str = ""
 
     @property
     def claim(self) -> NodeClaim:

@@ -16,6 +16,9 @@ PREFIX_DELEGATION = PREFIX + "prefix-delegation"
 
 REBALANCE = PREFIX + "rebalance-recommendation"
 """On a NodePool: what a rebalance recommendation does to a node; one of REBALANCE_POLICIES."""
+ALLOCATION_STRATEGY = PREFIX + "allocation-strategy"
+"""On a NodePool: which of the offerings of a launch EC2 is to take; one of ALLOCATION_STRATEGIES."""
+ALLOCATION_STRATEGIES = ("price-capacity-optimized", "capacity-optimized", "lowest-price", "prioritized")
 MAX_HOURLY_PRICE = PREFIX + "max-hourly-price"
 """On a NodePool: what all its nodes together may cost, USD per hour."""
 MAX_NODE_PRICE = PREFIX + "max-node-price"
@@ -49,6 +52,10 @@ def _rebalance_policy(value: str) -> str | None:
     return None if value in REBALANCE_POLICIES else f"{value!r} is none of {', '.join(REBALANCE_POLICIES)}"
 
 
+def _strategy(value: str) -> str | None:
+    return None if value in ALLOCATION_STRATEGIES else f"{value!r} is none of {', '.join(ALLOCATION_STRATEGIES)}"
+
+
 def _price(value: str) -> str | None:
     return None if _DECIMAL.fullmatch(value) else f"{value!r} is not a price in USD per hour, such as 1.25"
 
@@ -60,6 +67,7 @@ def _percentage(value: str) -> str | None:
 
 _OF_NODE_POOL: dict[str, Callable[[str], str | None]] = {
     REBALANCE: _rebalance_policy,
+    ALLOCATION_STRATEGY: _strategy,
     MAX_HOURLY_PRICE: _price,
     MAX_NODE_PRICE: _price,
     MAX_VCPU_PRICE: _price,

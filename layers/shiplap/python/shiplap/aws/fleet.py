@@ -27,7 +27,12 @@ MAX_TYPES = 60
 MAX_OVERRIDES = 300
 
 _MAX_TOKEN = 64
-_STRATEGY = {labels.ON_DEMAND: "lowest-price", labels.SPOT: "price-capacity-optimized"}
+_ON_DEMAND_STRATEGIES = {"prioritized": "prioritized"}
+_SPOT_STRATEGIES = {
+    "capacity-optimized": "capacity-optimized",
+    "lowest-price": "lowest-price",
+    "prioritized": "capacity-optimized-prioritized",
+}
 
 
 class Launch(msgspec.Struct, frozen=True):
@@ -98,9 +103,12 @@ def parameters(launch: Launch, token: str) -> dict[str, Any]:
             {"ResourceType": resource, "Tags": common_tags} for resource in ("instance", "volume", "fleet")
         ],
     }
-    if target in _STRATEGY:
-        options = "SpotOptions" if target == labels.SPOT else "OnDemandOptions"
-        wanted[options] = {"AllocationStrategy": _STRATEGY[target]}
+    if target == labels.SPOT:
+        strategy = _SPOT_STRATEGIES.get(request.strategy, "price-capacity-optimized")
+        wanted["SpotOptions"] = {"AllocationStrategy": strategy}
+    elif target == labels.ON_DEMAND:  # of which EC2 knows two: what is best for spot means nothing here
+        strategy = _ON_DEMAND_STRATEGIES.get(request.strategy, "lowest-price")
+        wanted["OnDemandOptions"] = {"AllocationStrategy": strategy}
     if request.node_class.spec.context:
         wanted["Context"] = request.node_class.spec.context
     return wanted

@@ -125,6 +125,7 @@ def _launch(
         overrides=options.overrides,
         token=claims[0].token,
         count=count,
+        strategy=attempt.strategies.get(claims[0].node_pool, ""),
     )
     if claims[0].first_event_at:
         world.meter.count("EventToLaunch", world.clock.now() - claims[0].first_event_at, "Seconds")

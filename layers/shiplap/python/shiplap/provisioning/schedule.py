@@ -13,7 +13,9 @@ from collections.abc import Sequence
 
 import msgspec
 
+from shiplap.api import own_annotations
 from shiplap.api.nodeclaim import NodeClaim
+from shiplap.api.types import NodePool
 from shiplap.errors import ClusterGone, EpochMoved, ShiplapError
 from shiplap.instances.joins import timeouts
 from shiplap.kubernetes.objects import Node
@@ -72,7 +74,12 @@ def schedule(
         ClusterError: the cluster cannot be read; nothing was launched.
         StoreError, AwsError: the state or EC2 cannot be used; what was begun is resumed by a later invocation.
     """
-    attempt = Attempt(owner=owner, deadline=deadline, join_timeout_s=settings.join_timeout_s)
+    attempt = Attempt(
+        owner=owner,
+        deadline=deadline,
+        join_timeout_s=settings.join_timeout_s,
+        strategies=_strategies(settings.manifests.node_pools),
+    )
     first_event_at = min((hint.time for hint in hints if hint.time), default=0.0)
     run = _Run(settings, attempt, first_event_at, world)
     return run.until_done(sweeping=any(isinstance(hint, Sweep) for hint in hints))
@@ -265,6 +272,12 @@ class _Run:
         if self._unschedulable:
             tell_unschedulable(self._settings.name, self._unschedulable, self._world)
         return report
+
+
+def _strategies(pools: Sequence[NodePool]) -> dict[str, str]:
+    """The allocation strategies that NodePools have of their own."""
+    key = own_annotations.ALLOCATION_STRATEGY
+    return {pool.metadata.name: pool.metadata.annotations[key] for pool in pools if key in pool.metadata.annotations}
 
 
 def _with_token(claims: Sequence[NodeClaim], epoch: int) -> list[NodeClaim]:

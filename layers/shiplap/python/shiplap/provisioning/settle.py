@@ -36,11 +36,13 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     """One invocation: who it is, when it ends at the latest (epoch seconds), how long its nodes may take to join.
 
     `join_timeouts` holds what was learned, by NodePool; `join_timeout_s` bounds the others.
+    `strategies` are the allocation strategies of NodePools that have one of their own, by the pool's name.
     """
 
     owner: str
     deadline: float
     join_timeout_s: int
+    strategies: dict[str, str] = {}
     join_timeouts: Mapping[str, float] = {}
 
     def patience_s(self, pool: str) -> float:
