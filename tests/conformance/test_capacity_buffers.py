@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from shiplap.api.types import CapacityBuffer, PodTemplate
+from shiplap.disruption.simulation import Simulator
 from shiplap.kubernetes.workloads import Scalable
 from tests.conformance.catalogues import fake_type
 from tests.conformance.given import claim_volumes, given, in_flight, node, pod, pods, pool
@@ -52,6 +53,7 @@ def test_free_room_on_nodes_counts_and_nothing_is_nominated() -> None:
     plan = given(types=TYPES, nodes=nodes, buffers=[buffer(replicas=3)], templates=[template()])
     assert plan.plan.existing_nodes == ()
     assert state(plan) == (3, 2, 1, 0)
+    assert plan.plan.buffers[0].nodes == ("node",)
     assert len(plan.claims) == 1
     claims = [in_flight(claim) for claim in plan.claims]
     again = given(types=TYPES, nodes=nodes, claims=claims, buffers=[buffer(replicas=3)], templates=[template()])
@@ -118,3 +120,15 @@ def test_real_and_virtual_pods_share_a_new_node() -> None:
     assert [entry.name for entry in plan.claim.pods] == ["pod"]
     assert len(plan.claim.virtual_pods) == 2
     assert plan.plan.stats.pods == 1
+
+
+def test_nodes_that_hold_a_buffer_are_in_use_to_disruption() -> None:
+    plan = given(
+        types=TYPES,
+        nodes=[node("held", cpu="2"), node("free", cpu="2")],
+        buffers=[buffer(replicas=2)],
+        templates=[template()],
+    )
+    (state_of_it,) = plan.plan.buffers
+    assert len(state_of_it.nodes) == 1
+    assert Simulator(plan.snapshot, ()).nominated == frozenset(state_of_it.nodes)

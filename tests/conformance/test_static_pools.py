@@ -8,6 +8,7 @@ import msgspec
 
 from shiplap.api.nodeclaim import ClaimState
 from shiplap.api.types import NodePool
+from shiplap.disruption.simulation import Simulator
 from shiplap.kubernetes import labels
 from tests.conformance.catalogues import fake_type
 from tests.conformance.given import daemon_set, given, in_flight, node, pod, pods, pool
@@ -107,3 +108,12 @@ def test_rules_about_money_hold_and_what_stops_a_pool_is_said() -> None:
 
 def test_a_pool_being_deleted_gets_nothing() -> None:
     assert not given(pools=[static(2, deleting=True)], types=TYPES).claims
+
+
+def test_what_a_static_pool_lacks_is_no_replacement_for_a_node_that_is_removed() -> None:
+    nodes = [node("old", cpu="8"), *standing(1)]
+    moving = pod("moving", cpu="5", node="old")
+    plan = given(moving, pools=[static(3), pool("dynamic")], types=TYPES, nodes=nodes)
+    assert len(plan.claims) == 2
+    (claim,) = Simulator(plan.snapshot, ()).without(("old",)).claims
+    assert (claim.node_pool, [entry.name for entry in claim.pods]) == ("dynamic", ["moving"])

@@ -92,6 +92,8 @@ class _OfferingEntry(_Fields, frozen=True, forbid_unknown_fields=True):
     zone_id: str = ""
     reservation_id: str = ""
     reservation_capacity: int = 0
+    reservation_type: str = ""
+    reservation_interruptible: bool = False
 
 
 class _TypeEntry(_Fields, frozen=True, forbid_unknown_fields=True):
@@ -226,6 +228,8 @@ def _instance_type(source: str, where: str, entry: _TypeEntry) -> InstanceType:
                 offering.zone_id,
                 offering.reservation_id,
                 offering.reservation_capacity,
+                reservation_type=offering.reservation_type,
+                reservation_interruptible=offering.reservation_interruptible,
             )
             for offering in entry.offerings
         ),

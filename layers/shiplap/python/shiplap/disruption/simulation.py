@@ -48,6 +48,8 @@ class Simulator:
         self.nominated = frozenset(place.name for place in first.existing_nodes if place.name in names) | frozenset(
             pod.status.nominated_node_name for pod in snapshot.view.pods if not pod.spec.node_name
         )
+        # Without their node the room that CapacityBuffers keep would only be launched anew.
+        self.nominated |= names.intersection(name for buffer in first.buffers for name in buffer.nodes)
         self._settled = replace(
             snapshot,
             view=replace(
@@ -56,6 +58,14 @@ class Simulator:
                 nodes=tuple(_shut(node) if node.metadata.name in protected else node for node in snapshot.view.nodes),
             ),
             claims=tuple(claim for claim in snapshot.claims if claim.node_name or claim.state not in IN_FLIGHT),
+            manifests=replace(
+                # What static pools and buffers lack is launched whether or not a node is removed.
+                snapshot.manifests,
+                node_pools=tuple(pool for pool in snapshot.manifests.node_pools if pool.spec.replicas is None),
+                capacity_buffers=(),
+            ),
+            # A replacement need not wait for a reservation that another one takes.
+            settings=replace(snapshot.settings, reserved_policy="Fallback"),
         )
         self._gone_at = rfc3339(snapshot.now)
 

@@ -127,7 +127,7 @@ def _virtual(namespace: str, buffer: str, place: int, template: PodTemplateSpec)
 def states_of(
     buffers: Sequence[Buffer],
     claims: Iterable[PlannedClaim],
-    on_nodes: Iterable[Sequence[Pod]],
+    on_nodes: Iterable[tuple[str, Sequence[Pod]]],
     problems: Mapping[int, str],
 ) -> tuple[BufferState, ...]:
     """What became of each buffer.
@@ -135,18 +135,21 @@ def states_of(
     Args:
         buffers: by namespace and name.
         claims: of the plan.
-        on_nodes: the pods, real and virtual, that were put on each node that exists or is in flight.
+        on_nodes: the pods, real and virtual, that were put on each node that exists or is in flight, by its name.
         problems: why a pod can be put nowhere at all, by its identity.
     """
     planned = Counter(pod for claim in claims for pod in claim.virtual_pods)
-    standing = {id(pod) for placed in on_nodes for pod in placed}
+    home = {id(pod): name for name, placed in on_nodes for pod in placed}
     states = []
     for buffer in buffers:
-        existing = sum(id(pod) in standing for pod in buffer.pods)
+        nodes = [home[id(pod)] for pod in buffer.pods if id(pod) in home]
         new = sum(planned[reference(pod)] for pod in buffer.pods)
-        missing = len(buffer.pods) - existing - new
+        missing = len(buffer.pods) - len(nodes) - new
         reason = buffer.problem or next((problems[id(pod)] for pod in buffer.pods if id(pod) in problems), "")
         if missing and not reason:
             reason = "no room could be found or launched for all of it"
-        states.append(BufferState(buffer.namespace, buffer.name, len(buffer.pods), existing, new, missing, reason))
+        names = tuple(sorted(set(nodes)))
+        states.append(
+            BufferState(buffer.namespace, buffer.name, len(buffer.pods), len(nodes), new, missing, reason, names)
+        )
     return tuple(states)

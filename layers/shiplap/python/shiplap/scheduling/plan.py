@@ -72,7 +72,10 @@ class Unschedulable(_Part, frozen=True):
 
 
 class BufferState(_Part, frozen=True):
-    """A CapacityBuffer: how many virtual pods it has, on nodes that are there, on new ones, and nowhere, and why."""
+    """A CapacityBuffer: how many virtual pods it has, on nodes that are there, on new ones, and nowhere, and why.
+
+    `nodes` names the Nodes, and claims in flight, that are there and have room for some of them.
+    """
 
     namespace: str
     name: str
@@ -81,6 +84,7 @@ class BufferState(_Part, frozen=True):
     new: int = 0
     missing: int = 0
     reason: str = ""
+    nodes: tuple[str, ...] = ()
 
 
 class StaticPool(_Part, frozen=True):

@@ -151,4 +151,5 @@ def _buffers(world: World, planned: list[PlannedClaim], packing: Packing) -> tup
     from shiplap.scheduling.buffers import states_of  # noqa: PLC0415 - few installs have buffers
 
     problems = {id(pod): item.problem for item in world.virtual if item.problem for pod in item.members}
-    return states_of(world.buffers, planned, packing.nodes.placed, problems)
+    on_nodes = zip((room.name for room in packing.nodes.rooms), packing.nodes.placed, strict=True)
+    return states_of(world.buffers, planned, on_nodes, problems)
