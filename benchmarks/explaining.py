@@ -28,6 +28,7 @@ from shiplap.scheduling.snapshot import Snapshot
 from tests.conformance.catalogues import incrementing_types
 
 _BAR_PERCENT = 2.0
+_LIMITED = "1,000 diverse pods, limits that leave most of them out"
 _TAINTED = {"taints": [{"key": "dedicated", "value": "x", "effect": "NoSchedule"}]}
 
 
@@ -81,7 +82,7 @@ def main() -> None:
         "10,000 diverse pods": diverse,
         "the same, a better pool is tainted": with_pool(diverse, **_TAINTED),
         "the same, a better pool is at its limits": with_pool(diverse, limits={"cpu": "500"}),
-        "10,000 diverse pods, limits for half of them": limited(diverse, {"cpu": "3000"}),
+        _LIMITED: limited(snapshot(pods[:1000], incrementing_types(400)), {"cpu": "300"}),
     }
     table = Table("case", "left out", "plan s", "explaining s", "share", title="Explanations")
     for name, case in cases.items():
@@ -89,7 +90,7 @@ def main() -> None:
         left = len(plan(case).unschedulable)
         bar = f" of {_BAR_PERCENT:g} % allowed" if not left else ""
         table.add_row(name, str(left), f"{whole:.3f}", f"{part:.4f}", f"{100 * part / whole:.2f} %{bar}")
-    out = cases["10,000 diverse pods, limits for half of them"]
+    out = cases[_LIMITED]
     decided = plan(out)
     left_out, placed = decided.unschedulable[0].pod, decided.node_claims[0].pods[0]
     for kind, pod in (("left out", left_out), ("placed", placed)):
