@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from shiplap.api.nodeclaim import ClaimState, NodeClaim
-from shiplap.errors import AwsError
+from shiplap.errors import AwsError, StoreThrottled
 from shiplap.instances.nodeclass import CapacityReservation, ResolvedNodeClass, Subnet
 from shiplap.instances.subnets import emptiest_subnets, open_subnets
 from shiplap.ports import DecisionState, FleetRequest, FleetResult, OfferingFailure
@@ -174,6 +174,16 @@ def test_an_answer_that_is_lost_blames_nobody(code: str) -> None:
     stage.schedule()
     assert stage.state.read(stage.name, stage.clock.now()).unavailable == ()
     assert len(stage.schedule().launched) == 1
+
+
+@pytest.mark.parametrize("effect", ["state.reserve_addresses", "state.mark_unavailable"])
+def test_a_store_that_takes_no_advice_does_not_stop_a_launch(effect: str) -> None:
+    stage = Stage((pool("second", ("r6i",), weight=1), pool("first", ("m6i",), weight=2)))
+    stage.add_pods(1)
+    stage.compute.capacity.update({(name, zone, "on-demand"): 0 for name in stage.types for zone in ZONES[:1]})
+    stage.faults.on("before", effect, StoreThrottled("slow down"))
+    assert len(stage.schedule().launched) == 1
+    assert stage.meter.counts["MarketNotUpdated"] == 1
 
 
 def test_throttled_offerings_are_not_blamed() -> None:

@@ -8,12 +8,13 @@ Failed; when the outcome is unknown the claims stay Launching.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 
 import msgspec
 
 from shiplap.api.nodeclaim import ClaimState, NodeClaim
-from shiplap.errors import AwsError, AwsThrottled, ConditionFailed
+from shiplap.errors import AwsError, AwsThrottled, ConditionFailed, StoreError
 from shiplap.instances.nodeclass import ResolvedNodeClass
 from shiplap.instances.types import InstanceType
 from shiplap.kubernetes import labels
@@ -116,7 +117,9 @@ def _launch(
     count = max(claims[0].together, len(claims))
     lease = {"owner": attempt.owner, "deadline_at": now + LEASE_S, "changed_at": now, "together": count}
     claims = world.state.advance_all([Move(claim, ClaimState.LAUNCHING, lease) for claim in claims])
-    world.state.reserve_addresses(claims[0].token, market.reserve(options.overrides, resolved, len(claims)), now)
+    addresses = market.reserve(options.overrides, resolved, len(claims))
+    with _advice(world):
+        world.state.reserve_addresses(claims[0].token, addresses, now)
     request = FleetRequest(
         claims=tuple(claims),
         node_class=supply.node_class,
@@ -250,10 +253,21 @@ def _remember(failures: Sequence[OfferingFailure], launched: Sequence[NodeClaim]
         world.meter.count("OfferingFailures", len(failures))
     blamed = [failure for failure in failures if failure.kind not in _BLAMELESS]
     market.learn(blamed)
-    if blamed:
-        world.state.mark_unavailable(blamed, world.clock.now())
-    for offering in market.proven(launched):
-        world.state.relieve(offering)
+    with _advice(world):
+        if blamed:
+            world.state.mark_unavailable(blamed, world.clock.now())
+        for offering in market.proven(launched):
+            world.state.relieve(offering)
+
+
+@contextmanager
+def _advice(world: World) -> Iterator[None]:
+    """What others had better know, but nobody depends on: a store that refuses it does not stop a launch."""
+    try:
+        yield
+    except StoreError as error:
+        world.meter.count("MarketNotUpdated")
+        _LOG.warning("others will not know what was learned: %s", error)
 
 
 def _unexplained(request: FleetRequest, override: FleetOverride) -> OfferingFailure:
