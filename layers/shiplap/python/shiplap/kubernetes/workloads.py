@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from shiplap.kubernetes.objects import LabelSelector, ObjectMeta, Pod, PodTemplateSpec
+from shiplap.kubernetes.objects import LabelSelector, Pod, PodTemplateSpec
 
 NAMESPACE_NAME = "kubernetes.io/metadata.name"
 """The label every namespace carries: its name."""
@@ -20,8 +20,20 @@ class _Object(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, g
     """Base: camelCase on the wire, absent fields fall back to the zero value of the API."""
 
 
+class Identity(_Object, frozen=True):
+    """What is kept of an object's metadata: annotations may hold whole manifests, secrets of users among them."""
+
+    name: str = ""
+    namespace: str = ""
+    creation_timestamp: str | None = ""
+
+
+class LabelledIdentity(Identity, frozen=True):
+    labels: dict[str, str] = {}
+
+
 class Namespace(_Object, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
+    metadata: LabelledIdentity = LabelledIdentity()
 
 
 class ServiceSpec(_Object, frozen=True):
@@ -31,7 +43,7 @@ class ServiceSpec(_Object, frozen=True):
 
 
 class Service(_Object, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
+    metadata: Identity = Identity()
     spec: ServiceSpec = ServiceSpec()
 
 
@@ -40,19 +52,19 @@ class ControllerSpec(_Object, frozen=True):
 
 
 class ReplicaSet(_Object, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
+    metadata: Identity = Identity()
     spec: ControllerSpec = ControllerSpec()
 
 
 class StatefulSet(_Object, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
+    metadata: Identity = Identity()
     spec: ControllerSpec = ControllerSpec()
 
 
 class ReplicationController(_Object, frozen=True):
     """Selects by plain labels, as a Service does."""
 
-    metadata: ObjectMeta = ObjectMeta()
+    metadata: Identity = Identity()
     spec: ServiceSpec = ServiceSpec()
 
 
@@ -65,7 +77,7 @@ class Scalable(_Object, frozen=True):
     """A Deployment, StatefulSet or ReplicaSet, as far as its number and its pods go; absent replicas are 1."""
 
     kind: str = ""
-    metadata: ObjectMeta = ObjectMeta()
+    metadata: Identity = Identity()
     spec: ScalableSpec = ScalableSpec()
 
 
