@@ -331,3 +331,12 @@ def test_launch_templates_are_kept_while_young_or_in_use_and_then_deleted(bench:
     bench.advance(3601)
     assert compute.sweep_templates("demo") == 0
     assert compute.launch(request_for(compute, "later")).instance is not None
+
+
+def test_images_are_those_of_anybodys_instances(bench: Bench) -> None:
+    mine, theirs = bench.compute("demo"), bench.compute("other")
+    one = launched(mine.launch(request_for(mine)))
+    two = launched(theirs.launch(request_for(theirs, cluster="other")))
+    assert mine.images([one.id, two.id, "i-0123456789abcdef0"]) == {one.id: one.ami, two.id: two.ami}
+    assert mine.images([two.id]) == {two.id: two.ami}
+    assert mine.images([]) == {}

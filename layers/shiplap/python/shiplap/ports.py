@@ -307,6 +307,10 @@ class Compute(Protocol):
         """An instance of ours, unless terminated."""
         ...
 
+    def images(self, instance_ids: Sequence[str]) -> dict[str, str]:
+        """The AMI of each of these instances that exists, whoever launched it. Raises AwsThrottled, AwsError."""
+        ...
+
     def sweep_templates(self, cluster: str) -> int:
         """Delete launch templates of a cluster that nothing has used for a day; returns how many.
 

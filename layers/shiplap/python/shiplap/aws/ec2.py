@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
@@ -23,6 +23,7 @@ from shiplap.aws.ec2_errors import (
     classify,
 )
 from shiplap.aws.failures import NO_ANSWER, code_of
+from shiplap.aws.images import images
 from shiplap.aws.instance_profiles import Profiles
 from shiplap.aws.launch_templates import LaunchTemplates
 from shiplap.aws.node_classes import NodeClassResolver
@@ -62,6 +63,7 @@ class Ec2Compute:
         self._clock = clock
         self._templates = LaunchTemplates(ec2)
         self._sweep_at = 0.0
+        self._images: dict[str, str] = {}
         self._node_classes = NodeClassResolver(settings, ec2=ec2, ssm=ssm, eks=eks, iam=iam, clock=clock)
 
     def resolve(self, node_class: EC2NodeClass) -> ResolvedNodeClass:
@@ -165,6 +167,14 @@ class Ec2Compute:
         """
         # The id is a filter, not a parameter: an id that does not exist then is an empty answer and no error.
         return next(self._described(cluster, [{"Name": "instance-id", "Values": [instance_id]}]), None)
+
+    def images(self, instance_ids: Sequence[str]) -> dict[str, str]:
+        """The AMI of each instance that exists, whoever launched it; each is asked for once.
+
+        Raises:
+            AwsThrottled, AwsError: EC2 refused.
+        """
+        return images(self._ec2, instance_ids, self._images)
 
     def sweep_templates(self, cluster: str) -> int:
         """Delete launch templates of this cluster that nothing uses; at most once an hour in this process.

@@ -29,6 +29,7 @@ from shiplap.provisioning.recover import sweep
 from shiplap.provisioning.resume import orphans, resume
 from shiplap.provisioning.settle import Attempt, name_instances
 from shiplap.provisioning.snapshot import Glance, Sight, Supply, glance_at, sight_of, supply_of
+from shiplap.provisioning.strangers import learn_from_strangers
 from shiplap.provisioning.world import World
 from shiplap.scheduling.lanes import wants_nodes_anyway
 from shiplap.scheduling.plan import Plan, PlannedClaim, Unschedulable
@@ -138,11 +139,14 @@ class _Run:
         waiting = [claims for claims in waiting if not self._pending.issuperset(claim.name for claim in claims)]
         if not waiting and not glance.has_pending_pods and not wants_nodes_anyway(self._settings.manifests):
             return True
+        first = self._supply is None
         if self._supply is None:
             self._supply = supply_of(self._settings, self._world)
             learned = timeouts(self._supply.joins, self._settings.join_timeout_s)
             self._attempt = msgspec.structs.replace(self._attempt, join_timeouts=learned)
         sight = sight_of(self._settings, glance, self._supply, self._world)
+        if first and learn_from_strangers(self._settings.name, glance.view.nodes, sight.snapshot.catalogs, self._world):
+            sight = sight_of(self._settings, glance, self._supply, self._world)
         self._market = Market(glance.state)
         if waiting:  # their pods are accounted for only once it is known what became of them
             for claims in waiting:

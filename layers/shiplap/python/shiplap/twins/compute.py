@@ -7,7 +7,7 @@ eventually consistent when `describe_lag_s` is set: an instance becomes visible 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -136,6 +136,11 @@ class TwinCompute:
         """An instance of the cluster, if describing shows it."""
         with self._faults.effect("compute.instance"):
             return next((i for i in self._described() if (i.cluster, i.id) == (cluster, instance_id)), None)
+
+    def images(self, instance_ids: Sequence[str]) -> dict[str, str]:
+        """The AMIs of instances that were ever there."""
+        with self._faults.effect("compute.images"):
+            return {name: self._instances[name].ami for name in instance_ids if name in self._instances}
 
     def sweep_templates(self, cluster: str) -> int:
         """A template stands for the launches of one NodePool here."""

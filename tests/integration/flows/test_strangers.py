@@ -1,0 +1,91 @@
+"""What is there already teaches, whoever launched it: the first plan of a new install is made with the truth."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from shiplap.errors import AwsThrottled
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.quantity import MEMORY, PODS, format_resources
+from shiplap.ports import Instance
+from tests.integration.flows.stage import MIB, Stage, pool
+
+TYPE = "m6i.large"
+AMI = "ami-twin"
+TRUE_MEMORY = 7600 * MIB
+
+
+def found(*, ami: str = AMI, **changes: Any) -> Stage:
+    """A stage with a node of somebody else's; `changes` of its capacity, or of what it keeps back."""
+    stage = Stage((pool("any", ("m6i",), sizes=("large",)),))
+    instance = Instance(
+        id="i-0000000000000beef",
+        instance_type=TYPE,
+        zone="eu-west-1a",
+        capacity_type="on-demand",
+        ami=ami,
+        state="running",
+        cluster="somebody-elses",
+    )
+    stage.compute.add(instance)
+    known = stage.types[TYPE]
+    capacity = {**known.capacity, MEMORY: TRUE_MEMORY, **changes.get("capacity", {})}
+    overhead = {**known.overhead, **changes.get("overhead", {})}
+    allocatable = {name: amount - overhead.get(name, 0) for name, amount in capacity.items()}
+    stage.server.create(
+        "nodes",
+        {
+            "metadata": {"name": "theirs", "labels": {labels.INSTANCE_TYPE: TYPE}},
+            "spec": {"providerID": instance.provider_id, "unschedulable": True},
+            "status": {"capacity": format_resources(capacity), "allocatable": format_resources(allocatable)},
+        },
+    )
+    stage.add_pods(1)
+    return stage
+
+
+def learned(stage: Stage) -> list[int]:
+    return [item.recent[-1].capacity[MEMORY] for item in stage.capacity.all()]
+
+
+def test_the_first_plan_relies_on_what_a_strangers_node_reports() -> None:
+    stage = found()
+    assert len(stage.schedule().launched) == 1
+    assert learned(stage) == [TRUE_MEMORY]
+    (claim,) = stage.claims()
+    assert claim.relies_on_estimate == ()
+    assert claim.allocatable[MEMORY] == TRUE_MEMORY - stage.types[TYPE].overhead[MEMORY]
+    assert stage.meter.counts["TypesLearnedFromOthers"] == 1
+
+
+def test_it_is_learned_once() -> None:
+    stage = found()
+    stage.schedule()
+    stage.faults.clear()
+    stage.add_pods(1, memory="6Gi", prefix="more")
+    stage.schedule()
+    assert "before compute.images" not in stage.faults.points
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"ami": "ami-of-theirs"},
+        {"capacity": {PODS: 110}},
+        {"overhead": {MEMORY: 1024 * MIB}},
+    ],
+    ids=["another AMI", "other pods", "other reservations"],
+)
+def test_a_node_that_is_not_like_ours_teaches_nothing(changes: dict[str, Any]) -> None:
+    stage = found(**changes)
+    stage.schedule()
+    assert learned(stage) == []
+
+
+def test_estimates_do_when_ec2_is_not_to_be_asked() -> None:
+    stage = found()
+    stage.faults.on("before", "compute.images", AwsThrottled("slow down"))
+    assert len(stage.schedule().launched) == 1
+    assert (learned(stage), stage.meter.counts["StrangersNotRead"]) == ([], 1)
