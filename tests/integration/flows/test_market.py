@@ -157,6 +157,34 @@ def test_subnets_with_room_stay_however_much_is_reserved() -> None:
     assert open_subnets(subnets, {"c"}, {"a": 50}) == (Subnet("a", "z", free_ips=1),)
 
 
+def test_reserved_instances_are_used_first_and_the_rest_is_bought_in_the_same_invocation() -> None:
+    stage = Stage((pool("any", ("m6i",), sizes=("large",), capacity_types=("reserved", "on-demand")),))
+    stage.compute.reservations = (
+        CapacityReservation(id="cr-1", instance_type="m6i.large", zone=ZONES[0], available=2),
+    )
+    stage.add_pods(5, cpu="1200m", memory="2Gi")
+    report = stage.schedule()
+    assert (len(report.launched), report.failed, report.unfinished) == (5, (), "")
+    kinds = sorted(claim.capacity_type for claim in stage.claims())
+    assert kinds == ["on-demand"] * 3 + ["reserved"] * 2
+    stage.play_on()
+
+
+def test_a_reservation_that_another_cluster_empties_meanwhile_is_made_up_for_on_demand() -> None:
+    stage = Stage((pool("any", ("m6i",), sizes=("large",), capacity_types=("reserved", "on-demand")),))
+    held = CapacityReservation(id="cr-1", instance_type="m6i.large", zone=ZONES[0], available=2)
+    stage.compute.reservations = (held,)
+    stage.add_pods(2, cpu="1200m", memory="2Gi")
+
+    def rival() -> None:
+        stage.state.take_reserved("cr-1", "theirs", 1, 2, stage.clock.now())
+
+    stage.faults.on("after", "state.commit", rival)
+    report = stage.schedule()
+    assert (len(report.launched), len(report.failed)) == (2, 1)
+    assert sorted(instance.capacity_type for instance in stage.compute.alive()) == ["on-demand", "reserved"]
+
+
 def test_what_other_clusters_take_of_a_reservation_is_not_planned_with() -> None:
     mine = NodeClaim(cluster="here", name="n", node_pool="p", node_class="d", token="mine")
     state = DecisionState(1, claims=(mine,), reserved={"cr-1": {"mine": 2, "theirs": 3}})

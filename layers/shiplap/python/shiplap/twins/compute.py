@@ -14,7 +14,7 @@ import msgspec
 from shiplap.api.types import EC2NodeClass
 from shiplap.errors import AwsError, NodeClassNotReady
 from shiplap.instances import conditions
-from shiplap.instances.nodeclass import Ami, Problem, ResolvedNodeClass, Subnet
+from shiplap.instances.nodeclass import Ami, CapacityReservation, Problem, ResolvedNodeClass, Subnet
 from shiplap.ports import Clock, FleetOverride, FleetRequest, FleetResult, Instance, OfferingFailure
 from shiplap.twins.faults import Faults
 
@@ -45,6 +45,7 @@ class TwinCompute:
         templates: when the launch template of each (cluster, NodePool) was made.
         answers: what the next launches are answered with, each used once; then capacity decides again.
         subnets: what selectors of subnets match.
+        reservations: what selectors of capacity reservations match.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class TwinCompute:
         self.templates: dict[tuple[str, str], float] = {}
         self._sweep_at = 0.0
         self.answers: list[Callable[[FleetRequest], FleetResult]] = []
+        self.reservations: tuple[CapacityReservation, ...] = ()
         self.subnets = tuple(Subnet(f"subnet-{zone}", zone, free_ips=4000) for zone in zones)
         self._clock = clock
         self._faults = faults or Faults()
@@ -96,6 +98,7 @@ class TwinCompute:
             family=node_class.spec.ami_family or "AL2023",
             amis=self._amis.get(name, (Ami("ami-twin", "twin", "2026-01-01T00:00:00Z"),)),
             subnets=self.subnets,
+            capacity_reservations=self.reservations,
             security_groups=("sg-twin",),
             instance_profile="twin",
             security_group_names=("twin",),
