@@ -192,7 +192,6 @@ class Install:
     def _compute(self, cluster: ClusterSettings) -> object:
         from shiplap.aws.ec2 import Ec2Compute  # noqa: PLC0415
         from shiplap.aws.pace import Pace, paced  # noqa: PLC0415
-        from shiplap.aws.pace import Pace, paced  # noqa: PLC0415
 
         pace = Pace(client("dynamodb"), self._names.state_table, cluster.region, clock=self.clock.now)
         return Ec2Compute(
