@@ -18,8 +18,23 @@ _MANY = 1 << 60
 
 def realise(parcel: Parcel, problem: Problem, patterns: Floats, effort: Effort) -> Filling | None:
     """The filling of these patterns [nodes, kinds]; None when somebody finds no place at all."""
-    seating = _Seating(parcel, problem, patterns[patterns.any(axis=1)], effort)
+    patterns = patterns[patterns.any(axis=1)]
+    if Rules(parcel).free.all():
+        return _in_order(parcel, problem, patterns)
+    seating = _Seating(parcel, problem, patterns, effort)
     return seating.filling() if seating.seat_all() else None
+
+
+def _in_order(parcel: Parcel, problem: Problem, patterns: Floats) -> Filling:
+    """Without rules anybody may take any place of his kind: items and nodes in their order."""
+    kind, place = np.nonzero(patterns.T)
+    places = np.repeat(place, patterns[place, kind].astype(np.int64))
+    order = np.argsort(problem.kind_of, kind="stable")
+    items = np.repeat(order, parcel.counts[order])
+    key, number = np.unique(places * len(parcel.counts) + items, return_counts=True)
+    node, item = key // len(parcel.counts), key % len(parcel.counts)
+    rows = cheapest_rows(parcel, len(patterns), node, item, number)
+    return Filling(rows, node, item, number.astype(np.int64))
 
 
 class Rules:
@@ -27,8 +42,11 @@ class Rules:
 
     def __init__(self, parcel: Parcel) -> None:
         items = len(parcel.counts)
-        key = np.concatenate([parcel.owners.T, parcel.capped.T, parcel.clash], axis=1).reshape(items, -1)
-        _, first, self.class_of = np.unique(key, axis=0, return_index=True, return_inverse=True)
+        # Who clashes with nobody, which is nearly everybody, need not be compared with all the others.
+        fighters = np.flatnonzero(parcel.clash.any(axis=0) | parcel.clash.any(axis=1))
+        key = np.concatenate([parcel.owners.T, parcel.capped.T, parcel.clash[:, fighters]], axis=1)
+        key = np.concatenate([key, np.zeros((items, 1), np.bool_)], axis=1)
+        _, first, self.class_of = np.unique(np.packbits(key, axis=1), axis=0, return_index=True, return_inverse=True)
         self.class_of = self.class_of.reshape(-1)
         self.owners: Bools = parcel.owners[:, first].T
         self.capped: Ints = parcel.capped[:, first].T.astype(np.int64)
@@ -214,7 +232,7 @@ def cheapest_rows(parcel: Parcel, nodes: int, node: Ints, item: Ints, number: In
     order = np.argsort(parcel.price, kind="stable")
     order = order[np.isfinite(parcel.price[order])]
     net = parcel.net[order]
-    unlike = not parcel.suits.all()
+    unlike = not parcel.suits[:, order].all()
     found = np.full(nodes, -1, np.int64)
     step = max(1, (1 << 21) // max(net.size, 1))
     for start in range(0, nodes, step):

@@ -29,7 +29,7 @@ def profiles(problem: Problem) -> Ints:
     step = np.zeros(len(lean), np.int64)
     step[order] = np.minimum((weight / max(float(weight[-1]), 1e-12) * PROFILES).astype(np.int64), PROFILES - 1)
     # Equal kinds of shares must not be told apart by where a boundary happens to fall.
-    rest = np.concatenate([problem.suits.astype(np.float64), (problem.sizes[:, 2:] > 0).astype(np.float64)], axis=1)
+    rest = np.packbits(np.concatenate([problem.suits, problem.sizes[:, 2:] > 0], axis=1), axis=1)
     _, other = np.unique(rest, axis=0, return_inverse=True)
     _, place = np.unique(np.stack([step, other.reshape(-1)], axis=1), axis=0, return_inverse=True)
     return place.reshape(-1)

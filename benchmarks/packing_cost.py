@@ -1,0 +1,126 @@
+"""What plans cost, against bounds that nothing undercuts, plain first fit and a model of Karpenter's algorithm.
+
+The diverse rows are the pods of Karpenter's public benchmark with all their constraints; the others are unconstrained.
+Real types are what the NodePool of Karpenter's getting-started guide allows (c, m, r; amd64, on-demand, no bare metal)
+in us-east-1, with the usual DaemonSets. The content bound (whole pods on nodes bought in fractions, at most one
+anti-affine pod on each) takes a minute per case; `--quick` leaves it out. Flexibility is how many instance types of the
+catalogue could run a node's content at up to 1.6 times its price.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from dataclasses import dataclass
+
+import numpy as np
+from karpenter_model import Model
+from packing_bounds import content_bound, resource_bound
+from packing_cases import Case, cases, known_prices
+from rich.console import Console
+from rich.table import Table
+
+from shiplap.scheduling.parcels import Parcel
+from shiplap.scheduling.plan import Plan
+from shiplap.scheduling.planner import plan
+from shiplap.scheduling.search.columns import totals_bound
+from shiplap.scheduling.search.effort import Effort
+from shiplap.scheduling.search.problem import Problem, problems_of, shape_of
+from shiplap.scheduling.snapshot import Snapshot
+
+BUDGET_S = 1.0
+FIRST_S = 0.1
+"""Budget of the first plan: what is launched when time is short."""
+
+_MANY = 200
+_WIDER = 1.6
+
+
+@dataclass(frozen=True)
+class Solved:
+    """A plan and the processor time it took, the best of a few."""
+
+    plan: Plan
+    seconds: float
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, repeats: int) -> Solved:
+        took = []
+        for _ in range(repeats):
+            start = time.process_time()
+            result = plan(snapshot)
+            took.append(time.process_time() - start)
+        assert not result.unschedulable, f"{len(result.unschedulable)} pods left out"
+        return cls(result, min(took))
+
+    def text(self, bound: float) -> str:
+        return f"{self.plan.hourly:.2f} {over(self.plan.hourly, bound)} {self.seconds:.2f} s"
+
+
+def over(cost: float, bound: float) -> str:
+    return f"{100 * (cost / bound - 1):+.2f} %"
+
+
+def flexibility(parcel: Parcel, case: Case, result: Plan) -> str:
+    """Types that could run a claim's pods at up to 1.6 × its price: least, 10th percentile, median; below 15."""
+    size = {f"pod-{place:05d}": (pod.cpu_m, pod.memory_mi * 2**20, 1) for place, pod in enumerate(case.drawn)}
+    used = np.array([np.sum([size[pod.name] for pod in claim.pods], axis=0) for claim in result.node_claims])
+    price = np.array([claim.launch.price for claim in result.node_claims])
+    holds = (parcel.net[None, :, :] >= used[:, None, :]).all(axis=2) & np.isfinite(parcel.price)
+    number = (holds & (parcel.price[None, :] <= _WIDER * price[:, None])).sum(axis=1)
+    return (
+        f"{number.min()} / {int(np.percentile(number, 10))} / {int(np.median(number))}, {(number < 15).sum()} below 15"
+    )
+
+
+def bounds(problem: Problem, seconds: float) -> tuple[float, float]:
+    """The resource bound and the content bound; of very many kinds only what all pods together need."""
+    if len(problem.sizes) > _MANY:
+        total = totals_bound(problem, Effort.of(5))[0]
+        return total, total
+    least = resource_bound(problem)
+    return least, max(least, content_bound(problem, seconds)) if seconds else least
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--quick", action="store_true", help="leave out the content bound")
+    arguments.add_argument("--only", default="", help="cases whose name contains this")
+    arguments.add_argument("--repeats", type=int, default=3)
+    options = arguments.parse_args()
+    prices = "on-demand prices of us-east-1" if known_prices() else "estimated prices"
+    table = Table(
+        *("pods, types", "bound", "content", "first fit", "Karpenter model", "no search", "first plan", "improved"),
+        *("over content", "under Karpenter", "types up to 1.6 times"),
+        title=f"USD per hour and % over the resource bound; {prices}; first plan {FIRST_S} s, improved {BUDGET_S} s",
+    )
+    for case in cases():
+        if options.only in case.name:
+            table.add_row(*row(case, 0.0 if options.quick else 60.0, options.repeats))
+    Console(width=220).print(table)
+
+
+def row(case: Case, seconds: float, repeats: int) -> list[str]:
+    parcel = case.parcel()
+    problem, _ = problems_of([shape_of(parcel, len(case.drawn) // 5)])
+    least, content = bounds(problem, seconds)
+    models = [Model(parcel, len(case.drawn), 3, fewest_first=fewest) for fewest in (False, True)]
+    for model in models:
+        model.run(case.drawn)
+    plain, first, improved = (Solved.of(case.snapshot(budget), repeats) for budget in (0.0, FIRST_S, BUDGET_S))
+    cost = improved.plan.hourly
+    assert cost <= min(plain.plan.hourly, models[0].hourly()) + 1e-6, "dearer than first fit"
+    return [
+        case.name,
+        f"{least:.2f}",
+        f"{content:.2f} {over(content, least)}",
+        *(f"{model.hourly():.2f} {over(model.hourly(), least)}" for model in models),
+        *(solved.text(least) for solved in (plain, first, improved)),
+        over(cost, content),
+        f"{100 * (1 - cost / models[1].hourly()):.1f} %",
+        flexibility(parcel, case, improved.plan),
+    ]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""The price benchmark's bounds: below what any packing costs, and equal to it where nothing is lost to rounding."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from shiplap.scheduling.parcels import Parcel
+from shiplap.scheduling.search.effort import Effort
+from shiplap.scheduling.search.improve import improve
+from shiplap.scheduling.search.problem import Problem, problems_of, shape_of
+from tests.property.parcels import one_each, parcels
+
+pytest.importorskip("highspy", reason="HiGHS, which prices node contents for the benchmark, is not installed")
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+
+from packing_bounds import content_bound, resource_bound
+
+
+def problem_of(parcel: Parcel) -> Problem:
+    return problems_of([shape_of(parcel, int(parcel.counts.sum()))])[0]
+
+
+@settings(max_examples=25, deadline=None)
+@given(parcel=parcels(most_items=5, most_pods=6))
+def test_no_filling_is_cheaper_than_the_bounds(parcel: Parcel) -> None:
+    found = improve([parcel], [one_each(parcel)], Effort.of(0.5))[0].hourly(parcel)
+    problem = problem_of(parcel)
+    least, content = resource_bound(problem), content_bound(problem, 5.0)
+    assert least <= found + 1e-6
+    assert content <= found + 1e-6
+    assert content >= least * (1 - 5e-3)
+
+
+def test_the_bounds_are_exact_where_nodes_are_filled_to_the_brim() -> None:
+    nothing = np.zeros((0, 1), np.bool_)
+    full = Parcel(
+        sizes=np.array([[500, 1000, 1]]),
+        counts=np.array([12]),
+        net=np.array([[2000, 4000, 10], [1000, 2000, 10]]),
+        price=np.array([0.19, 0.1]),
+        suits=np.ones((1, 2), np.bool_),
+        caps=np.zeros(0, np.int64),
+        capped=nothing,
+        owners=nothing,
+        clash=np.zeros((1, 1), np.bool_),
+    )
+    problem = problem_of(full)
+    assert resource_bound(problem) == pytest.approx(3 * 0.19)
+    assert content_bound(problem, 5.0) == pytest.approx(3 * 0.19)
+
+
+def test_the_content_bound_knows_that_pods_are_not_cut() -> None:
+    nothing = np.zeros((0, 1), np.bool_)
+    uneven = Parcel(
+        sizes=np.array([[600, 100, 1]]),
+        counts=np.array([10]),
+        net=np.array([[1000, 1000, 10]]),
+        price=np.array([0.1]),
+        suits=np.ones((1, 1), np.bool_),
+        caps=np.zeros(0, np.int64),
+        capped=nothing,
+        owners=nothing,
+        clash=np.zeros((1, 1), np.bool_),
+    )
+    problem = problem_of(uneven)
+    assert resource_bound(problem) == pytest.approx(0.6)
+    assert content_bound(problem, 5.0) == pytest.approx(1.0)
