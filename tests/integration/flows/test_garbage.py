@@ -141,6 +141,15 @@ def test_what_was_launched_for_a_cluster_ends_some_time_after_it() -> None:
     assert {claim.state for claim in stage.claims()} <= {ClaimState.GONE}
 
 
+def test_reminders_of_what_has_ended_are_no_error_when_the_cluster_is_gone() -> None:
+    stage = serving(2)
+    orphan(stage)
+    stage.sweep()
+    gone(stage)
+    stage.attend_timers()
+    assert "NodesCleared" not in stage.meter.counts
+
+
 def test_a_cluster_that_is_back_keeps_its_nodes() -> None:
     stage = serving()
     claim, _ = first(stage)

@@ -10,6 +10,7 @@ import logging
 from shiplap.api.nodeclaim import FINAL, ClaimState, NodeClaim
 from shiplap.errors import ClusterGone
 from shiplap.kubernetes import labels
+from shiplap.kubernetes.objects import Node
 from shiplap.ports import Instance
 from shiplap.provisioning import events
 from shiplap.provisioning.claims import GRACE_S, Holders, facts, fail, release_pilot
@@ -107,7 +108,7 @@ def clear_nodes(cluster: str, claim: NodeClaim, world: World) -> bool:
     """
     if claim.state not in FINAL or not claim.instance_id:
         return False
-    for node in world.cluster.nodes():
+    for node in _nodes(world):
         ready = any(item.type == "Ready" and item.status == "True" for item in node.status.conditions)
         if ready or instance_of(node.spec.provider_id) != claim.instance_id:
             continue
@@ -121,11 +122,15 @@ def clear_nodes(cluster: str, claim: NodeClaim, world: World) -> bool:
 
 
 def _in_service(instance: Instance, world: World) -> bool:
-    try:
-        nodes = world.cluster.nodes()
-    except ClusterGone:  # nobody can be using it
-        return False
-    for node in nodes:
+    for node in _nodes(world):
         if instance_of(node.spec.provider_id) == instance.id:
             return all(taint.key != labels.UNREGISTERED_TAINT for taint in node.spec.taints)
     return False
+
+
+def _nodes(world: World) -> tuple[Node, ...]:
+    """All Nodes; none when the cluster itself is gone. Raises ClusterError."""
+    try:
+        return world.cluster.nodes()
+    except ClusterGone:
+        return ()
