@@ -80,6 +80,7 @@ def test_strictly_pods_wait_for_what_this_plan_gives_away() -> None:
         (ClaimState.PLANNED, 0.0, "on-demand"),
         (ClaimState.LAUNCHING, 0.0, "on-demand"),
         (ClaimState.LAUNCHED, 999_990.0, "on-demand"),
+        (ClaimState.REGISTERED, 999_990.0, "on-demand"),
         (ClaimState.LAUNCHED, 999_000.0, "reserved"),  # by now EC2 counts it itself
     ],
 )

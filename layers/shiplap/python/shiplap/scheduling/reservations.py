@@ -27,11 +27,11 @@ _ALIKE = (labels.RESERVATION_TYPE, labels.RESERVATION_INTERRUPTIBLE)
 
 
 def units_left(tables: Iterable[TypeTable], claims: Iterable[NodeClaim], now: float) -> dict[str, int]:
-    """Instances each reservation has left, less those that claims without a Node have been promised.
+    """Instances each reservation has left, less those promised to claims that EC2 does not count there yet.
 
     Args:
         tables: catalogues; of several counts of one reservation the least counts.
-        claims: in flight, without a Node.
+        claims: in flight.
         now: epoch seconds.
     """
     units: dict[str, int] = {}
@@ -40,7 +40,8 @@ def units_left(tables: Iterable[TypeTable], claims: Iterable[NodeClaim], now: fl
             units[reservation] = min(left, units.get(reservation, left))
     for claim in claims:
         coming = claim.state in (ClaimState.PLANNED, ClaimState.LAUNCHING)
-        if coming or (claim.state is ClaimState.LAUNCHED and now - claim.changed_at < SHOWN_AFTER_S):
+        fresh = claim.state in (ClaimState.LAUNCHED, ClaimState.REGISTERED) and now - claim.changed_at < SHOWN_AFTER_S
+        if coming or fresh:
             for reservation in held_by(claim):
                 if reservation in units:
                     units[reservation] = max(units[reservation] - 1, 0)

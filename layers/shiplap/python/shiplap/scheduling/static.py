@@ -76,7 +76,7 @@ def plan_static(snapshot: Snapshot, daemons: Sequence[Daemon], present: Present)
     tables = {name: catalogue.table for name, catalogue in catalogues.items()}
     staying = [node for node in present.nodes if node.metadata.name not in present.gone]
     budgets = budgets_of(pools, axis, tables, staying, present.paired, present.waiting)
-    units = units_left(tables.values(), present.waiting, snapshot.now)
+    units = units_left(tables.values(), snapshot.claims, snapshot.now)
     lanes = lanes_of(pools, catalogues, daemons, budgets, units)
     opener = _Opener(lanes, axis, strict=snapshot.settings.reserved_policy == "Strict")
     results = tuple(_settle(pool, opener, present, snapshot.now) for pool in pools)

@@ -94,7 +94,7 @@ def compile_world(snapshot: Snapshot) -> World:
             table.bound_attachments(storage.by_type)
     staying = [node for node in view.nodes if node.metadata.name not in gone]
     budgets = budgets_of(pools, axis, tables, staying, paired, waiting)
-    static, units = None, units_left(tables.values(), waiting, snapshot.now)
+    static, units = None, units_left(tables.values(), snapshot.claims, snapshot.now)
     if any(pool.spec.replicas is not None for pool in snapshot.manifests.node_pools):
         from shiplap.scheduling.static import Present, plan_static  # noqa: PLC0415 - few installs have static pools
 
