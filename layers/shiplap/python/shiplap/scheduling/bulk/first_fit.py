@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from shiplap.scheduling.parcels import Filling, Parcel
@@ -15,13 +17,15 @@ class RowSets:
     """The sets of rows that nodes of a parcel may still become; a pod of an item narrows its node's set."""
 
     def __init__(self, parcel: Parcel) -> None:
-        self._net = parcel.net
+        self._net, self._price = parcel.net, parcel.price
         patterns: dict[bytes, int] = {}
         self.pattern: Ints = np.array(
-            [patterns.setdefault(line.tobytes(), len(patterns)) for line in parcel.suits], np.int64
+            [patterns.setdefault(line.tobytes(), len(patterns)) for line in parcel.suits & np.isfinite(parcel.price)],
+            np.int64,
         )
         self.masks: list[Bools] = [np.frombuffer(text, np.bool_) for text in patterns]
         self._numbers = {text: number for number, text in enumerate(patterns)}
+        self._sorted: dict[int, tuple[Ints, Ints]] = {}
         self._fronts: dict[int, Ints] = {}
         self._joined: dict[tuple[int, int], int] = {}
 
@@ -43,6 +47,15 @@ class RowSets:
         known = self._fronts.get(rows)
         if known is None:
             known = self._fronts[rows] = pareto_front(self._net[self.masks[rows]])
+        return known
+
+    def by_price(self, rows: int) -> tuple[Ints, Ints]:
+        """A set of rows, cheapest first, with their net resources."""
+        known = self._sorted.get(rows)
+        if known is None:
+            members = np.flatnonzero(self.masks[rows])
+            members = members[np.argsort(self._price[members], kind="stable")]
+            known = self._sorted[rows] = (members, self._net[members])
         return known
 
     def room(self, rows: int, used: Ints, size: Ints) -> Ints:
@@ -115,11 +128,11 @@ class _Rules:
 
 def first_fit(parcel: Parcel) -> Filling:
     """Nodes for a parcel; items that no row can hold, and pods beyond what rules leave, stay out."""
-    return _FirstFit(parcel).run()
+    return FirstFit(parcel).run(range(len(parcel.counts)))
 
 
-class _FirstFit:
-    """Fills one parcel, item after item; those of equal size stand next to each other."""
+class FirstFit:
+    """Fills one parcel, item after item."""
 
     def __init__(self, parcel: Parcel) -> None:
         self._parcel = parcel
@@ -131,10 +144,11 @@ class _FirstFit:
         self._nodes = 0
         self._entries: list[tuple[Ints, int, Ints]] = []
 
-    def run(self) -> Filling:
+    def run(self, order: Iterable[int]) -> Filling:
+        """Fill with the items in this order; it pays if those of one size stand next to each other."""
         room: Ints = np.zeros(0, np.int64)
         known: tuple[bytes, int] | None = None
-        for item in range(len(self._parcel.counts)):
+        for item in order:
             size = self._parcel.sizes[item]
             pattern = int(self._sets.pattern[item])
             key = (size.tobytes(), pattern)
@@ -144,7 +158,7 @@ class _FirstFit:
             elif len(room) < self._nodes:
                 fresh = self._room(size, pattern, len(room))
                 room = np.concatenate([room, fresh])
-            self._place(item, size, pattern, room)
+            self._place(item, size, pattern, room, int(self._parcel.counts[item]))
         return self._filling()
 
     def _room(self, size: Ints, pattern: int, start: int = 0) -> Ints:
@@ -159,8 +173,7 @@ class _FirstFit:
             many[members] = self._sets.room(self._sets.join(number, pattern), used[members], size)
         return many
 
-    def _place(self, item: int, size: Ints, pattern: int, room: Ints) -> None:
-        left = int(self._parcel.counts[item])
+    def _place(self, item: int, size: Ints, pattern: int, room: Ints, left: int) -> None:
         if len(room):
             many = room if self._rules.free(item) else self._rules.bound(item, room)
             if left == 1:
@@ -206,18 +219,18 @@ class _FirstFit:
         number = np.concatenate([n for _, _, n in self._entries]) if self._entries else np.zeros(0, np.int64)
         item = np.repeat([i for _, i, _ in self._entries], [len(nodes) for nodes, _, _ in self._entries])
         order = np.lexsort((item, node))
-        rows = cheapest_rows(self._parcel, self._sets, self._set_of[: self._nodes], self._used[: self._nodes])
-        return Filling(rows, node[order], item[order].astype(np.int64), number[order])
+        node, item, number = node[order], item[order].astype(np.int64), number[order]
+        starts = np.flatnonzero(np.r_[True, (np.diff(node) != 0) | (np.diff(item) != 0)][: len(node)])
+        rows = cheapest_rows(self._sets, self._set_of[: self._nodes], self._used[: self._nodes])
+        return Filling(rows, node[starts], item[starts], np.add.reduceat(number, starts) if len(starts) else number)
 
 
-def cheapest_rows(parcel: Parcel, sets: RowSets, set_of: Ints, used: Ints) -> Ints:
-    """The cheapest row of each node's set that holds its load; ties go to the row first in the catalogue."""
+def cheapest_rows(sets: RowSets, set_of: Ints, used: Ints) -> Ints:
+    """The cheapest row of each node's set that holds its load [nodes, resources]; ties go to the first row."""
     rows = np.zeros(len(used), np.int64)
-    for number in np.unique(set_of).tolist():
-        candidates = np.flatnonzero(sets.masks[number])
-        candidates = candidates[np.argsort(parcel.price[candidates], kind="stable")]
+    for number in np.unique(set_of).tolist() if len(sets.masks) > 1 else [0]:
         members = np.flatnonzero(set_of == number)
-        net = parcel.net[candidates]
+        candidates, net = sets.by_price(number)
         step = max(1, _CHUNK // max(net.size, 1))
         for start in range(0, len(members), step):
             some = members[start : start + step]

@@ -130,8 +130,11 @@ class Bulk:
         parcels = [settler.top_up(lot, stock) for lot, stock in zip(lots, stocks, strict=True)]
         fillings: Sequence[Filling] = [first_fit(parcel) for parcel in parcels]
         if not self._effort.spent:
-            from shiplap.scheduling.search.improve import improve  # noqa: PLC0415 - most of it runs only with a budget
+            # Both are of use only where there is a budget.
+            from shiplap.scheduling.bulk.mixes import cheapest_of  # noqa: PLC0415
+            from shiplap.scheduling.search.improve import improve  # noqa: PLC0415
 
+            fillings = [cheapest_of(parcel, plain) for parcel, plain in zip(parcels, fillings, strict=True)]
             part = self._effort.share(sum(int(lot.counts.sum()) for lot in lots) / max(self._unfilled, 1))
             fillings = improve(parcels, fillings, part)
             self._effort.give_back(part)

@@ -1,0 +1,73 @@
+"""Parcels filled in bulk against their rules: valid, the same for the same input, and a mix never dearer than none."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shiplap.scheduling.bulk.allotment import dealt, in_proportion, water_fill
+from shiplap.scheduling.bulk.first_fit import first_fit
+from shiplap.scheduling.bulk.mixes import cheapest_of
+from shiplap.scheduling.parcels import Parcel
+from shiplap.scheduling.search.faults import faults
+from tests.property.parcels import parcels
+
+SETTINGS = settings(derandomize=True, deadline=None, max_examples=150)
+
+
+@SETTINGS
+@given(parcel=parcels())
+def test_first_fit_keeps_every_rule(parcel: Parcel) -> None:
+    assert faults(parcel, first_fit(parcel)) == []
+
+
+@SETTINGS
+@given(parcel=parcels())
+def test_a_mix_keeps_every_rule_and_is_never_dearer(parcel: Parcel) -> None:
+    plain = first_fit(parcel)
+    found = cheapest_of(parcel, plain)
+    assert faults(parcel, found) == []
+    assert found.hourly(parcel) <= plain.hourly(parcel)
+
+
+@SETTINGS
+@given(parcel=parcels())
+def test_equal_parcels_are_filled_alike(parcel: Parcel) -> None:
+    one, other = (cheapest_of(parcel, first_fit(parcel)) for _ in range(2))
+    assert one.rows.tolist() == other.rows.tolist()
+    assert (one.node.tolist(), one.item.tolist(), one.number.tolist()) == (
+        other.node.tolist(),
+        other.item.tolist(),
+        other.number.tolist(),
+    )
+
+
+@SETTINGS
+@given(base=st.lists(st.integers(0, 20), min_size=1, max_size=6), number=st.integers(0, 200))
+def test_water_makes_levels_as_even_as_they_can_be(base: list[int], number: int) -> None:
+    added = water_fill(base, number)
+    assert sum(added) == number
+    final = [before + more for before, more in zip(base, added, strict=True)]
+    wet = [level for level, more in zip(final, added, strict=True) if more]
+    assert not wet or max(wet) - min(final) <= 1
+
+
+@SETTINGS
+@given(loads=st.lists(st.floats(0.01, 100), min_size=1, max_size=6), number=st.integers(0, 500))
+def test_shares_differ_from_the_exact_proportion_by_less_than_one(loads: list[float], number: int) -> None:
+    shares = in_proportion(loads, number)
+    assert sum(shares) == number
+    exact = [number * load / sum(loads) for load in loads]
+    assert all(abs(share - wanted) < 1 + 1e-6 for share, wanted in zip(shares, exact, strict=True))
+
+
+@SETTINGS
+@given(counts=st.lists(st.integers(1, 9), min_size=1, max_size=8), data=st.data())
+def test_dealing_gives_every_parcel_its_number_and_every_class_its_pods(counts: list[int], data: st.DataObject) -> None:
+    total = sum(counts)
+    first = data.draw(st.integers(0, total))
+    share = dealt([[first, total - first]], [np.array(counts, np.int64)])[0]
+    assert share.sum(axis=0).tolist() == [first, total - first]
+    assert share.sum(axis=1).tolist() == counts
+    assert (share >= 0).all()

@@ -1,0 +1,176 @@
+"""Many pods per class, so that the bulk stage places them: plans keep every rule, whatever order pods bind in."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from shiplap.api.types import Manifests
+from shiplap.kubernetes.objects import Pod
+from shiplap.scheduling.bulk.stage import Bulk
+from shiplap.scheduling.plan import Plan
+from shiplap.scheduling.planner import plan
+from shiplap.scheduling.snapshot import ClusterView, NodeClassCatalog, SchedulingSettings, Snapshot
+from tests.checker import violations
+from tests.conformance import given as case
+from tests.conformance.catalogues import Z1, Z2, Z3, fake_type
+from tests.topology_checker import affinity_violations, topology_violations
+
+ZONE, HOST, KIND = "topology.kubernetes.io/zone", "kubernetes.io/hostname", "karpenter.sh/capacity-type"
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+TAINT = {"key": "dedicated", "value": "x", "effect": "NoSchedule"}
+SIZES = ("100m", "250m", "700m", "1500m")
+SETTINGS = settings(
+    derandomize=True,
+    deadline=None,
+    max_examples=60,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+
+
+@st.composite
+def constraints(draw: st.DrawFn) -> dict[str, Any]:
+    """One kind of constraint over one label, which is what the bulk stage settles in closed form."""
+    term = {
+        "topologyKey": draw(st.sampled_from([ZONE, ZONE, HOST, HOST, KIND])),
+        "labelSelector": {"matchLabels": {"app": draw(st.sampled_from(["a", "b"]))}},
+    }
+    match draw(st.sampled_from(["none", "spread", "spread", "near", "away"])):
+        case "spread":
+            skew = draw(st.integers(1, 3))
+            return {"topologySpreadConstraints": [{**term, "maxSkew": skew, "whenUnsatisfiable": "DoNotSchedule"}]}
+        case "near":
+            return {"affinity": {"podAffinity": {REQUIRED: [term]}}}
+        case "away":
+            return {"affinity": {"podAntiAffinity": {REQUIRED: [term]}}}
+    return {}
+
+
+@st.composite
+def workloads(draw: st.DrawFn) -> Snapshot:
+    waiting: list[Pod] = []
+    for kind in range(draw(st.integers(1, 4))):
+        zone = draw(st.sampled_from(["", "", "", Z2]))
+        ports = draw(st.sampled_from([0, 0, 0, 0, 8080]))
+        metadata = {"labels": {"app": draw(st.sampled_from(["a", "b", "c"]))}}
+        spec = draw(constraints())
+        tolerations = draw(st.sampled_from([[], [{"operator": "Exists"}]]))
+        for cpu in draw(st.lists(st.sampled_from(SIZES), min_size=1, max_size=2, unique=True)):
+            waiting += case.pods(
+                draw(st.integers(3, 12)),
+                f"k{kind}-{cpu}",
+                cpu=cpu,
+                selector={ZONE: zone} if zone else {},
+                tolerations=tolerations,
+                metadata=metadata,
+                spec=spec,
+                ports=(ports,) if ports else (),
+            )
+    nodes = [
+        case.node(f"n{place}", cpu=draw(st.sampled_from(["1", "4"])), labels={ZONE: draw(st.sampled_from([Z1, Z2]))})
+        for place in range(draw(st.sampled_from([0, 0, 2])))
+    ]
+    pools = []
+    for place in range(draw(st.integers(1, 2))):
+        zones = draw(st.lists(st.sampled_from([Z1, Z2, Z3]), min_size=2, unique=True))
+        pools.append(
+            case.pool(
+                f"pool-{place}",
+                *draw(st.sampled_from([(), (case.rule(ZONE, "In", *zones),)])),
+                taints=draw(st.sampled_from([[], [], [TAINT]])),
+                limits=draw(st.sampled_from([{}, {}, {"cpu": "20"}, {"nodes": "4"}])),
+                weight=draw(st.sampled_from([0, 10])),
+            )
+        )
+    types = [
+        fake_type("small", cpu="2", pods="5", price=0.2),
+        fake_type("medium", cpu="4", memory="16Gi", pods="20", price=0.45),
+        fake_type("large", cpu="16", memory="32Gi", pods="40", price=1.5),
+    ]
+    return Snapshot(
+        cluster="bulk",
+        now=case.NOW,
+        view=ClusterView(tuple(waiting), tuple(nodes)),
+        manifests=Manifests(node_pools=tuple(pools)),
+        catalogs=(NodeClassCatalog("default", tuple(types)),),
+        settings=SchedulingSettings(improve_s=draw(st.sampled_from([0.0, 0.002]))),
+    )
+
+
+@SETTINGS
+@given(workloads())
+def test_a_plan_keeps_every_rule(snapshot: Snapshot) -> None:
+    result = plan(snapshot)
+    assert violations(snapshot, result) == []
+    # Which domains a spread compares changes while limits run out, so that order alone cannot explain such a plan.
+    limited = any(pool.spec.limits for pool in snapshot.manifests.node_pools)
+    judge = affinity_violations if limited else topology_violations
+    assert judge(snapshot, result) == []
+
+
+@SETTINGS
+@given(workloads(), st.integers(0, 1000))
+def test_the_order_of_pods_does_not_matter(snapshot: Snapshot, seed: int) -> None:
+    pods = list(snapshot.view.pods)
+    random.Random(seed).shuffle(pods)  # noqa: S311 - a shuffle for a test
+    other = msgspec.structs.replace(snapshot, view=msgspec.structs.replace(snapshot.view, pods=tuple(pods)))
+    assert msgspec.json.encode(plan(other)) == msgspec.json.encode(plan(snapshot))
+
+
+@pytest.mark.parametrize("improve_s", [0.0, 0.01])
+def test_the_bulk_stage_places_everything_and_zones_end_even(improve_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    left: list[int] = []
+    run = Bulk.run
+
+    def counted(self: Bulk, waiting: Any) -> Any:
+        found = run(self, waiting)
+        left.append(sum(len(pods) for _, pods in found))
+        return found
+
+    monkeypatch.setattr(Bulk, "run", counted)
+    result = _diverse(improve_s)
+    assert left == [0]
+    zones = Counter(claim.launch.zone for claim in result.node_claims for pod in claim.pods if "even" in pod.name)
+    assert max(zones.values()) - min(zones.values()) <= 1
+    near = {claim.launch.zone for claim in result.node_claims for pod in claim.pods if "near" in pod.name}
+    assert len(near) == 1
+    alone = [sum("alone" in pod.name for pod in claim.pods) for claim in result.node_claims]
+    assert max(alone) == 1
+    # A node for each of the pods that keep apart is the least possible, and enough.
+    assert len(result.node_claims) == sum(alone)
+
+
+def _diverse(improve_s: float) -> Plan:
+    def selecting(app: str, key: str) -> dict[str, Any]:
+        return {"topologyKey": key, "labelSelector": {"matchLabels": {"app": app}}}
+
+    even = {
+        "topologySpreadConstraints": [{**selecting("even", ZONE), "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}]
+    }
+    near = {"affinity": {"podAffinity": {REQUIRED: [selecting("near", ZONE)]}}}
+    alone = {"affinity": {"podAntiAffinity": {REQUIRED: [selecting("alone", HOST)]}}}
+    waiting: list[Pod] = []
+    for app, spec in (("even", even), ("near", near), ("alone", alone), ("free", {})):
+        for cpu in SIZES:
+            waiting += case.pods(10, f"{app}-{cpu}", cpu=cpu, metadata={"labels": {"app": app}}, spec=spec)
+    types = [
+        fake_type(f"t{cpu}", cpu=str(cpu), memory=f"{4 * cpu}Gi", pods="100", price=0.1 * cpu) for cpu in range(1, 17)
+    ]
+    snapshot = Snapshot(
+        cluster="bulk",
+        now=case.NOW,
+        view=ClusterView(tuple(waiting)),
+        manifests=Manifests(node_pools=(case.pool("default"),)),
+        catalogs=(NodeClassCatalog("default", tuple(types)),),
+        settings=SchedulingSettings(improve_s=improve_s, explore=False),
+    )
+    result = plan(snapshot)
+    assert violations(snapshot, result) == []
+    assert topology_violations(snapshot, result) == []
+    return result
