@@ -154,7 +154,7 @@ def test_the_bucket_is_an_output_of_the_stack(install: Install) -> None:
         "Resources": {"Topic": {"Type": "AWS::SNS::Topic"}},
         "Outputs": {"Bucket": {"Value": BUCKET}, "Other": {"Value": "x"}},
     }
-    formation = session.client("cloudformation")
+    formation = session.session().create_client("cloudformation")
     formation.create_stack(StackName="Shiplap", TemplateBody=json.dumps(template))
     formation.create_stack(StackName="Other", TemplateBody=json.dumps({"Resources": template["Resources"]}))
     assert "blue" in install.says()

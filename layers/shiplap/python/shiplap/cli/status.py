@@ -99,10 +99,11 @@ def _bucket_of(stack: str) -> str:
     from botocore.exceptions import ClientError  # noqa: PLC0415 - so that --help does not wait for it
 
     from shiplap.aws.failures import FAILURES  # noqa: PLC0415
-    from shiplap.aws.session import client  # noqa: PLC0415
+    from shiplap.aws.session import config, session  # noqa: PLC0415
 
-    try:
-        (found,) = client("cloudformation").describe_stacks(StackName=stack)["Stacks"]
+    try:  # functions never ask for it, so it is not among the clients that are shipped with them
+        formation = session().create_client("cloudformation", os.environ.get("AWS_REGION"), config=config())
+        (found,) = formation.describe_stacks(StackName=stack)["Stacks"]
     except FAILURES as error:
         if isinstance(error, ClientError) and "does not exist" in str(error):
             raise InvalidInput("--stack", f"there is no stack {stack!r}; name it, or the bucket by --bucket") from error
