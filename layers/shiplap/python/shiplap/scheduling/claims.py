@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -38,6 +38,13 @@ class TypeList(msgspec.Struct, frozen=True):
 def reference(pod: Pod) -> PodReference:
     """How plans name a pod."""
     return PodReference(pod.metadata.namespace or "default", pod.metadata.name, pod.metadata.uid)
+
+
+def _references(pods: Iterable[Pod]) -> tuple[PodReference, ...]:
+    """How plans name these pods, sorted; sorting tuples is much quicker than sorting structs."""
+    named = [((meta := pod.metadata).namespace or "default", meta.name, meta.uid) for pod in pods]
+    named.sort()
+    return tuple(PodReference(*name) for name in named)
 
 
 class _Form(msgspec.Struct, frozen=True):
@@ -77,11 +84,9 @@ class ClaimWriter:
             return None
         form, requests = loaded
         lane, template = claim.group.lane, claim.group.lane.pool.spec.template
-        pods = tuple(
-            sorted(reference(pod) for item, some in claim.pods for pod in some if item.index not in self._virtual)
-        )
+        pods = _references(pod for item, some in claim.pods if item.index not in self._virtual for pod in some)
         virtual = (
-            tuple(sorted(reference(pod) for item, some in claim.pods for pod in some if item.index in self._virtual))
+            _references(pod for item, some in claim.pods if item.index in self._virtual for pod in some)
             if self._virtual
             else ()
         )

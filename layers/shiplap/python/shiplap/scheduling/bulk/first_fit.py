@@ -117,7 +117,8 @@ class _Rules:
                 many = np.minimum(many, 1)
         return many
 
-    def record(self, item: int, nodes: Ints, number: Ints) -> None:
+    def record(self, item: int, nodes: Ints | int, number: Ints | int) -> None:
+        """Pods of an item now stand on nodes, each node given once."""
         for rule in self._capped[item]:
             self.counted[rule, nodes] += number
         for rule in self._owns[item]:
@@ -143,6 +144,7 @@ class FirstFit:
         self._set_of: Ints = np.zeros(most, np.int64)
         self._nodes = 0
         self._entries: list[tuple[Ints, int, Ints]] = []
+        self._singles: list[tuple[int, int]] = []
 
     def run(self, order: Iterable[int]) -> Filling:
         """Fill with the items in this order; it pays if those of one size stand next to each other."""
@@ -179,7 +181,7 @@ class FirstFit:
             if left == 1:
                 first = int(np.argmax(many > 0))
                 if many[first] > 0:
-                    self._put(item, np.array([first]), np.array([1]), size, pattern)
+                    self._put_one(item, first, size, pattern)
                     room[first] -= 1
                     return
             else:
@@ -214,10 +216,19 @@ class FirstFit:
         self._rules.record(item, nodes, number)
         self._entries.append((nodes, item, number))
 
+    def _put_one(self, item: int, node: int, size: Ints, pattern: int) -> None:
+        """As `_put`, for one pod: most entries of a parcel with many rules are of one pod each."""
+        self._used[node] += size
+        if len(self._sets.masks) > 1:
+            self._set_of[node] = self._sets.join(int(self._set_of[node]), pattern)
+        self._rules.record(item, node, 1)
+        self._singles.append((node, item))
+
     def _filling(self) -> Filling:
-        node = np.concatenate([nodes for nodes, _, _ in self._entries]) if self._entries else np.zeros(0, np.int64)
-        number = np.concatenate([n for _, _, n in self._entries]) if self._entries else np.zeros(0, np.int64)
-        item = np.repeat([i for _, i, _ in self._entries], [len(nodes) for nodes, _, _ in self._entries])
+        singles = np.array(self._singles, np.int64).reshape(-1, 2)
+        node = np.concatenate([singles[:, 0], *(nodes for nodes, _, _ in self._entries)])
+        number = np.concatenate([np.ones(len(singles), np.int64), *(number for _, _, number in self._entries)])
+        item = np.concatenate([singles[:, 1], *(np.full(len(nodes), item) for nodes, item, _ in self._entries)])
         order = np.lexsort((item, node))
         node, item, number = node[order], item[order].astype(np.int64), number[order]
         starts = np.flatnonzero(np.r_[True, (np.diff(node) != 0) | (np.diff(item) != 0)][: len(node)])
