@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 import typer
@@ -102,7 +102,7 @@ def _bucket_of(stack: str) -> str:
     from shiplap.aws.session import config, session  # noqa: PLC0415
 
     try:  # functions never ask for it, so it is not among the clients that are shipped with them
-        formation = session().create_client("cloudformation", os.environ.get("AWS_REGION"), config=config())
+        formation: Any = session().create_client("cloudformation", os.environ.get("AWS_REGION"), config=config())
         (found,) = formation.describe_stacks(StackName=stack)["Stacks"]
     except FAILURES as error:
         if isinstance(error, ClientError) and "does not exist" in str(error):
