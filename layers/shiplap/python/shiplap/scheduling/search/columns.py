@@ -16,9 +16,9 @@ from shiplap.scheduling.search.simplex import Covering
 
 _SMOOTH = 0.6
 _ALL_LOOKS = 2600
-_LOOKS = 48
+_LOOKS = 28
 _EACH_ROW = 4
-_EACH_SEED = 2
+_EACH_SEED = 3
 _REFRESH_LOOKS = 4
 _GAIN = 1e-4
 """A pattern is added when it is worth this part more than it costs."""
@@ -96,7 +96,10 @@ def start(problem: Problem, pool: Pool, demand: Floats) -> Covering:
 
 
 class Generation:
-    """Column generation on one demand; leaves its patterns in the pool, and in `looks` the ways that found the best."""
+    """Column generation on one demand; leaves its patterns in the pool, and in `looks` the ways that found the best.
+
+    With `looks` given, no others are tried.
+    """
 
     def __init__(
         self,
@@ -114,6 +117,7 @@ class Generation:
         weights = int(np.clip(_ALL_LOOKS // len(problem.price), 5, 21))
         self._all_looks = looks_at(np.arange(len(problem.price)), np.linspace(0.0, 1.0, weights))
         self.looks = looks
+        self._settled = looks is not None
         self._age = 0
 
     def run(self, rounds: int) -> None:
@@ -125,7 +129,7 @@ class Generation:
     def round(self) -> bool:
         """Look for patterns that are worth more than they cost; whether there were any."""
         duals = np.maximum(self.program.duals, 0.0)
-        for smooth, fresh in ((_SMOOTH, False), (0.0, True)):
+        for smooth, fresh in ((0.0, False),) if self._settled else ((_SMOOTH, False), (0.0, True)):
             values = np.round(smooth * self.best_values + (1.0 - smooth) * duals, 12)
             looks, worth = self._looks_for(values, fresh=fresh)
             seeds = np.eye(len(self.demand))[self.demand >= 1]
@@ -140,7 +144,7 @@ class Generation:
     def _looks_for(self, values: Floats, *, fresh: bool) -> tuple[Looks, float]:
         """The most promising looks, and the value per price of the best fill if all looks were tried anew, else 0."""
         self._age += 1
-        if self.looks is not None and not fresh and self._age % _REFRESH_LOOKS:
+        if self.looks is not None and (self._settled or (not fresh and self._age % _REFRESH_LOOKS)):
             return self.looks, 0.0
         none = np.zeros((1, len(self.demand)))
         plain = fills(self.problem, self.demand, values, self._all_looks, none, self.effort)

@@ -14,6 +14,7 @@ from shiplap.scheduling.search.deal import deal
 from shiplap.scheduling.search.dive import CAREFUL, QUICK, Care, dive
 from shiplap.scheduling.search.effort import Effort
 from shiplap.scheduling.search.mix import mix
+from shiplap.scheduling.search.polish import polish
 from shiplap.scheduling.search.pricing import Looks
 from shiplap.scheduling.search.problem import Problem, of_kinds, problems_of, shape_of
 from shiplap.scheduling.search.realise import realise
@@ -139,6 +140,9 @@ class _Family(msgspec.Struct, frozen=True, eq=False):
         if found is not None:
             for care in (QUICK, CAREFUL):
                 self._dive(works, best, found, effort, care)
+            for work in works:
+                if work.problem.cost(best[work.place]) > work.bound * (1 + _NEGLIGIBLE):
+                    best[work.place] = polish(work.problem, best[work.place], work.values, effort)
         return [(work.place, work.realised(best[work.place], effort)) for work in works]
 
     def _dive(
