@@ -197,9 +197,9 @@ def pod_object(number: int, drawn: DrawnPod, *, plain: bool = False) -> dict[str
     }
 
 
-def pod_list(drawn: list[DrawnPod], *, plain: bool = False) -> bytes:
-    """A PodList as an API server sends it. `plain` leaves the kinds' constraints out."""
-    items = [pod_object(number, pod, plain=plain) for number, pod in enumerate(drawn)]
+def pod_list(drawn: list[DrawnPod], *, plain: bool = False, first: int = 0) -> bytes:
+    """A PodList as an API server sends it, numbered from `first`. `plain` leaves the kinds' constraints out."""
+    items = [pod_object(number, pod, plain=plain) for number, pod in enumerate(drawn, first)]
     return json.dumps({"kind": "PodList", "apiVersion": "v1", "items": items}, separators=(",", ":")).encode()
 
 
