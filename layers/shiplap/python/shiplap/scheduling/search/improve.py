@@ -29,6 +29,9 @@ _FINE = 8.0
 """Pods are dealt out when nodes of the cheapest mixture hold at least so many."""
 
 _SLACKS = (0.0, 0.001, 0.002, 0.004)
+_EACH_POD = 1000.0
+"""Microseconds of effort that a pod is worth: a small batch is not held up for the sake of a cent."""
+
 _CENTS = 1e-9
 _ROUNDS = 60
 _TOGETHER = 0.4
@@ -44,6 +47,9 @@ def improve(parcels: Sequence[Parcel], fillings: Sequence[Filling], effort: Effo
         effort: what the search may spend on all of them; used up as it goes.
     """
     result = list(fillings)
+    pods = sum(int(parcel.counts.sum()) for parcel in parcels)
+    given, effort = effort, Effort(min(effort.left, pods * _EACH_POD))
+    granted = effort.left
     families = _families(parcels, fillings, effort)
     families.sort(key=lambda family: (family.gap, family.works[0].place))
     for done, family in enumerate(families):
@@ -54,6 +60,7 @@ def improve(parcels: Sequence[Parcel], fillings: Sequence[Filling], effort: Effo
         for place, filling in family.search(part):
             result[place] = filling
         effort.give_back(part)
+    given.left -= granted - effort.left
     return tuple(result)
 
 
