@@ -108,8 +108,8 @@ class Openings:
             return group if isinstance(unlimited, Kind) else Kind.LIMITS
         return group
 
-    def start(self, lane: Lane, want: Want) -> Group | Kind:
-        """As `entry`, whatever the pod's size."""
+    def start(self, lane: Lane, want: Want, *, careful: bool = False) -> Group | Kind:
+        """As `entry`, whatever the pod's size; if `careful`, without estimates."""
         requirements = self._joined(lane, want)
         if isinstance(requirements, Kind):
             return requirements
@@ -117,6 +117,8 @@ class Openings:
         if budget.nodes_left < 1:
             return Kind.NODES
         allowed = self.allowed_rows(lane, want)
+        if careful:
+            allowed = allowed & lane.table.careful_rows
         within = allowed & budget.allowed(lane.table.capacity)[lane.table.row_type] if len(budget.columns) else allowed
         group = self.open.groups.get(lane, requirements, within)
         if len(group.rows):

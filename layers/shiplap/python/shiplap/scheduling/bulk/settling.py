@@ -13,6 +13,7 @@ from shiplap.scheduling.bulk.shapes import Waiting
 from shiplap.scheduling.classes import PodClass
 from shiplap.scheduling.groups import Group
 from shiplap.scheduling.ledger import Ledger
+from shiplap.scheduling.open_claims import Want
 from shiplap.scheduling.openings import Openings
 from shiplap.scheduling.parcels import Filling, Parcel
 from shiplap.scheduling.resources import Bools, Ints
@@ -165,12 +166,32 @@ class Settler:
             if group is None:
                 continue
             skipped = prepared.lot.refusals.get(stock.place(items[entries[0]]), ())
-            opened = self._openings.open.install(group, prepared.charges[node], prepared.used[node], skipped)
+            wants = [prepared.lot.wants[items[entry]] for entry in entries] if group.lane.table.explores else ()
+            group, charge = self._widened(group, prepared.charges[node], prepared.used[node], wants)
+            opened = self._openings.open.install(group, charge, prepared.used[node], skipped)
+            self._openings.take_estimates(group, claim)
             for entry in entries:
                 for item, pods in self._hand_out(stock, items[entry], numbers[entry], claim):
                     opened.pods.append((item, pods))
                     if item.ports:
                         opened.ports |= item.ports
+
+    def _widened(self, group: Group, charge: Ints, used: Ints, wants: Sequence[Want]) -> tuple[Group, Ints]:
+        """The group with the estimates that no claim relies on yet, so that somebody finds out, and its charge."""
+        lane = group.lane
+        hopeful = lane.table.row_estimate
+        for want in wants:
+            hopeful = hopeful & self._openings.allowed_rows(lane, want)
+        if not wants or not hopeful.any():
+            return group, charge
+        wider = self._openings.open.groups.get(lane, group.requirements, group.allowed | hopeful, group.minimums)
+        budget = self._openings.budgets[lane.pool.metadata.name]
+        larger = lane.table.capacity[lane.table.row_type[wider.rows[wider.holding(used)]]].max(axis=0)
+        extra = np.maximum(larger - charge, 0)
+        if (extra > budget.left)[budget.columns].any():
+            return group, charge
+        budget.left[budget.columns] -= extra[budget.columns]
+        return wider, np.maximum(larger, charge)
 
     def _hand_out(self, stock: Stock, item: int, number: int, claim: int) -> Iterator[tuple[PodClass, list[Pod]]]:
         """The next pods of an item, oldest first within each class."""

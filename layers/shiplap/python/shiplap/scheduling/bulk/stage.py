@@ -21,7 +21,7 @@ from shiplap.scheduling.groups import Group
 from shiplap.scheduling.lanes import Lane
 from shiplap.scheduling.ledger import Ledger
 from shiplap.scheduling.open_claims import Kind, Refusal, Want
-from shiplap.scheduling.openings import Openings, estimates
+from shiplap.scheduling.openings import Openings
 from shiplap.scheduling.parcels import Filling
 from shiplap.scheduling.resources import Axis, Bools, Ints
 from shiplap.scheduling.search.effort import Effort
@@ -157,12 +157,16 @@ class Bulk:
             if isinstance(group, Kind):
                 self._refuse(lane, shape.want, group, places)
                 continue
-            if group.minimums or estimates(group) or lane.counted:
-                break  # how many nodes may count on what follows from the packer's order
+            if group.minimums or lane.counted:
+                break  # what fits such nodes follows from the packer's order
             fits = fits_all(self._sizes[places], group.front)
             if fits.any():
                 taken.append((lane, places[fits]))
             places = places[~fits]
+            if lane.table.explores and len(places):
+                hopeful = self._openings.start(lane, shape.want)
+                if not isinstance(hopeful, Kind):  # what only an estimate holds is the packer's to place
+                    places = places[~fits_all(self._sizes[places], hopeful.front)]
             self._refuse(lane, shape.want, Kind.TYPES, places)
         return [self._unit(shape, lane, some) for lane, some in taken]
 
@@ -194,7 +198,7 @@ class Bulk:
         key = (lane.index, want.constraint)
         known = self._starts.get(key)
         if known is None:
-            known = self._starts[key] = self._openings.start(lane, want)
+            known = self._starts[key] = self._openings.start(lane, want, careful=True)
         return known
 
     def _domains_of(self, lane: Lane, want: Want, key: str) -> dict[str, Group]:
@@ -206,7 +210,7 @@ class Bulk:
             for value in lane.values_of(key):
                 pinned = self._pinned(want, key, value)
                 group = self._start(lane, pinned) if pinned is not None else Kind.REQUIREMENTS
-                if not isinstance(group, Kind) and not group.minimums and not estimates(group):
+                if not isinstance(group, Kind) and not group.minimums:
                     known[value] = group
         return known
 
