@@ -16,9 +16,9 @@ from shiplap.scheduling.search.simplex import Covering
 
 _SMOOTH = 0.6
 _ALL_LOOKS = 2600
-_LOOKS = 28
+_LOOKS = 36
 _EACH_ROW = 4
-_EACH_SEED = 3
+_EACH_SEED = 2
 _REFRESH_LOOKS = 4
 _GAIN = 1e-4
 """A pattern is added when it is worth this part more than it costs."""
