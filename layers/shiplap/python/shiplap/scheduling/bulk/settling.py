@@ -105,6 +105,22 @@ class Settler:
         spent = np.sum([one.charges[one.held].sum(axis=0) for one in prepared], axis=0)
         return bool((spent <= budget.left)[budget.columns].all())
 
+    def squeezed(self, prepared: Prepared) -> Prepared:
+        """The same nodes without types larger than what each would launch, where that matters to the limits."""
+        lane, columns = prepared.lot.lane, prepared.lot.lane.budget.columns
+        groups = list(prepared.groups)
+        for group, members in _by_group(prepared.groups):
+            some = members[prepared.held[members]]
+            launched = lane.table.row_type[group.rows[group.cheapest(prepared.used[some])]]
+            for place in np.unique(launched).tolist():
+                small = (lane.table.capacity[:, columns] <= lane.table.capacity[place, columns]).all(axis=1)
+                allowed = group.allowed & small[lane.table.row_type]
+                less = self._openings.open.groups.get(lane, group.requirements, allowed, group.minimums)
+                for node in some[launched == place].tolist():
+                    groups[node] = less
+        loads = _loads(prepared.lot, prepared.filling, groups)
+        return Prepared(prepared.lot, prepared.filling, groups, prepared.edges, *loads)
+
     def settle(self, prepared: Prepared, stock: Stock) -> None:
         """Open a claim for every node that all its pods can share and that the limits allow."""
         budget = self._openings.budgets[prepared.lot.lane.pool.metadata.name]
@@ -203,6 +219,15 @@ class Settler:
             yield pod_class, pods[start : start + some]
 
 
+def _by_group(groups: Sequence[Group | None]) -> list[tuple[Group, Ints]]:
+    """The different groups of nodes, each with the nodes in it."""
+    found: dict[int, tuple[Group, list[int]]] = {}
+    for node, group in enumerate(groups):
+        if group is not None:
+            found.setdefault(group.index, (group, []))[1].append(node)
+    return [(group, np.array(members, np.int64)) for group, members in found.values()]
+
+
 def _paid(group: Group, used: Ints) -> int:
     """The row a claim would launch now."""
     return int(group.rows[group.cheapest(used[None, :])[0]])
@@ -215,12 +240,7 @@ def _loads(lot: Lot, filling: Filling, groups: Sequence[Group | None]) -> tuple[
     np.add.at(used, filling.node, filling.number[:, None] * sizes[filling.item])
     held = np.zeros(len(groups), np.bool_)
     charges = np.zeros_like(used)
-    by_group: dict[int, tuple[Group, list[int]]] = {}
-    for node, group in enumerate(groups):
-        if group is not None:
-            by_group.setdefault(group.index, (group, []))[1].append(node)
-    for group, members in by_group.values():
-        some = np.array(members, np.int64)
+    for group, some in _by_group(groups):
         holds = np.ones((len(some), len(group.rows)), np.bool_)
         for column in range(used.shape[1]):
             holds &= group.net[None, :, column] >= used[some, None, column]

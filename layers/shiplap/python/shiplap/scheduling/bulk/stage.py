@@ -140,6 +140,8 @@ class Bulk:
             self._effort.give_back(part)
         self._unfilled -= sum(int(lot.counts.sum()) for lot in lots)
         prepared = [settler.prepare(lot, filling) for lot, filling in zip(lots, fillings, strict=True)]
+        if not settler.affordable(prepared):
+            prepared = [settler.squeezed(one) for one in prepared]
         if any(lot.settled for lot in lots) and not settler.affordable(prepared):
             return  # which domains still get a node decides where the pods of the others may go
         for one, stock in zip(prepared, stocks, strict=True):
