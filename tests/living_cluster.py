@@ -10,7 +10,7 @@ from shiplap.api.nodeclaim import ClaimState, NodeClaim, PodReference
 from shiplap.api.types import Manifests, NodePool
 from shiplap.disruption.commands import Proposal
 from shiplap.disruption.settings import DisruptionSettings
-from shiplap.disruption.snapshot import DisruptionSnapshot
+from shiplap.disruption.snapshot import DisruptionSnapshot, NodeHistory
 from shiplap.instances.types import InstanceType
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.disruption_budgets import PodDisruptionBudget
@@ -48,6 +48,7 @@ class LivingCluster:
         self.pods: dict[tuple[str, str], Pod] = {}
         self.budgets: tuple[PodDisruptionBudget, ...] = ()
         self.moves: dict[tuple[str, str], int] = {}
+        self.moved_in_at: dict[str, float] = {}
         self._epoch = 0
 
     @property
@@ -69,7 +70,12 @@ class LivingCluster:
 
     def disruption_snapshot(self) -> DisruptionSnapshot:
         return DisruptionSnapshot(
-            scheduling=self.snapshot(), pod_disruption_budgets=self.budgets, settings=self.disruption
+            scheduling=self.snapshot(),
+            pod_disruption_budgets=self.budgets,
+            histories=tuple(
+                NodeHistory(name, moved_in_at=at) for name, at in sorted(self.moved_in_at.items()) if name in self.nodes
+            ),
+            settings=self.disruption,
         )
 
     def create(self, pods: Iterable[Pod]) -> None:
@@ -96,7 +102,9 @@ class LivingCluster:
             for pod in claim.pods:
                 self.moves[pod.namespace, pod.name] = self.moves.get((pod.namespace, pod.name), 0) + 1
             self._launch(claim)
+            self.moved_in_at[claim.name] = self.now
         for place in command.placements:
+            self.moved_in_at[place.name] = self.now
             for pod in place.pods:
                 self.moves[pod.namespace, pod.name] = self.moves.get((pod.namespace, pod.name), 0) + 1
             self._bind(place.pods, place.name)

@@ -186,6 +186,20 @@ def test_three_nodes_become_one_larger() -> None:
     assert [claim.instance_types for claim in verdict.command.replacements] == [("wide",)]
 
 
+def test_one_node_becomes_two_cheaper_ones() -> None:
+    huge = fake_type("huge", cpu="16", memory="32Gi", pods="50", price=40.0)
+    waiting = [pod(f"p{place}", "a", cpu="3") for place in range(2)]
+    verdict = disrupted(
+        standing("a", "huge", cpu="15900m", memory="32000Mi"),
+        pods=waiting,
+        pools=[pool("default", ON_DEMAND)],
+        types=[SMALL, huge],
+    )
+    assert verdict.command.nodes == ("a",)
+    assert [claim.instance_types for claim in verdict.command.replacements] == [("small",), ("small",)]
+    assert verdict.command.savings_hourly == pytest.approx(38.0)
+
+
 def test_193_a_node_whose_pods_have_just_changed_stays() -> None:
     verdict = disrupted(
         large("a"),

@@ -7,6 +7,7 @@ a prefix cannot remove do not spoil it: they are left out and the rest is tried 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -17,7 +18,8 @@ from shiplap.disruption.components import Component, split
 from shiplap.disruption.market import Market
 from shiplap.disruption.replacement import Refused, cheaper
 from shiplap.disruption.settings import DisruptionSettings
-from shiplap.disruption.simulation import Simulator
+from shiplap.disruption.simulation import Relocation, Simulator
+from shiplap.kubernetes import labels
 
 BALANCED = "Balanced"
 BALANCE = 0.5
@@ -25,6 +27,12 @@ BALANCE = 0.5
 
 SINGLES = 16
 """Up to this many candidates, each is also tried alone: a bad first one must not hide a good one."""
+
+MOST_NODES = 24
+"""At most so many nodes go with one command: it is undone as a whole when one of its replacements fails."""
+
+_LOOKING = 0.3
+"""The part of the cost search's effort that goes into choosing which nodes go; the rest into what replaces them."""
 
 
 class PoolTotals(msgspec.Struct, frozen=True):
@@ -58,38 +66,79 @@ class Consolidator:
         Raises InvalidInput as `planner.plan`.
         """
         ordered = sorted(candidates, key=lambda item: (-item.savings_ratio, item.name))
-        best: tuple[float, tuple[Proposal, ...]] = (0.0, ())
         refused: dict[str, str] = {}
-        for some in _attempts(_within(ordered, allowed)):
-            found = self._attempt(some)
-            refused = {**found.refused, **refused}
-            gain = sum(map(self._gain, found.proposals))
+        best = self._best_prefix(_within(ordered, allowed), refused)
+        if any(len(proposal.nodes) > MOST_NODES for proposal in best):
+            going = {node for proposal in best for node in proposal.nodes}
+            best = [proposal for proposal in best if len(proposal.nodes) <= MOST_NODES]
+            batched = self._in_batches([item for item in ordered if item.name in going], refused)
+            best = max(best, batched, key=lambda some: sum(map(self._gain, some)))
+        taken = {node for proposal in best for node in proposal.nodes}
+        return Found(tuple(best), {name: reason for name, reason in refused.items() if name not in taken})
+
+    def _best_prefix(self, ordered: Sequence[Candidate], refused: dict[str, str]) -> list[Proposal]:
+        """The proposals of the prefix that gains most, of whatever size; notes in `refused` what cannot go."""
+        attempts = _attempts(ordered)
+        best: tuple[float, list[Proposal]] = (0.0, [])
+        for some in attempts:
+            found, _ = self._attempt(some, refused, improve_s=self._settings.improve_s * _LOOKING / len(attempts))
+            gain = sum(map(self._gain, found))
             if gain > best[0] + 1e-9:
-                best = (gain, found.proposals)
-        taken = {node for proposal in best[1] for node in proposal.nodes}
-        return Found(best[1], {name: reason for name, reason in refused.items() if name not in taken})
+                best = (gain, found)
+        return best[1]
+
+    def _in_batches(self, going: Sequence[Candidate], refused: dict[str, str]) -> list[Proposal]:
+        """Commands of bounded size for nodes that are worth removing, each on the room that those before it leave.
+
+        Where that cannot be reckoned there is only the first; the next decision sees to the others.
+        """
+        removed = [item.name for item in going]
+        batches = _batches(going)
+        proposals: list[Proposal] = []
+        for batch in batches:
+            effort_s = self._settings.improve_s * (1 - _LOOKING) / len(batches)
+            found, relocation = self._attempt(batch, refused, removed, improve_s=effort_s)
+            proposals += found
+            if found and relocation is not None and not self._simulator.follow(relocation):
+                break
+        return proposals
 
     def _gain(self, proposal: Proposal) -> float:
         return proposal.savings_hourly - self._settings.least_saving_per_pod * proposal.moved
 
-    def _attempt(self, candidates: Sequence[Candidate]) -> Found:
-        """The proposals for these nodes; those that cannot go stay, and the others are judged again without them."""
-        refused: dict[str, str] = {}
+    def _attempt(
+        self,
+        candidates: Sequence[Candidate],
+        refused: dict[str, str],
+        removed: Sequence[str] | None = None,
+        *,
+        improve_s: float,
+    ) -> tuple[list[Proposal], Relocation | None]:
+        """The proposals for these nodes; those that cannot go stay, and the others are judged again without them.
+
+        Args:
+            candidates: the nodes.
+            refused: takes up why those that stay do.
+            removed: names of nodes that take no pods either; the same nodes if not given.
+            improve_s: the effort of the cost search, in seconds.
+        """
         left = list(candidates)
         while left:
-            relocation = self._simulator.without([candidate.name for candidate in left])
+            names = [candidate.name for candidate in left]
+            relocation = self._simulator.without(removed or names, names, improve_s=improve_s)
             proposals = []
             failed = dict(relocation.stuck)
             for component in split(relocation, left):
                 try:
                     proposals.append(self._judge(component))
-                except Refused as reason:
-                    failed |= {candidate.name: str(reason) for candidate in component.nodes}
+                except Refused as refusal:
+                    failed |= {candidate.name: str(refusal) for candidate in component.nodes}
             if not failed:
-                return Found(tuple(proposals), refused)
-            refused |= failed
+                return proposals, relocation
+            for name, reason in failed.items():
+                refused.setdefault(name, reason)
             left = [candidate for candidate in left if candidate.name not in failed]
-        return Found((), refused)
+        return [], None
 
     def _judge(self, component: Component) -> Proposal:
         """The component as a proposal. Raises Refused when it is not worth it."""
@@ -144,11 +193,20 @@ def _within(ordered: Sequence[Candidate], allowed: Mapping[str, int]) -> list[Ca
     return taken
 
 
+def _batches(going: Sequence[Candidate]) -> list[list[Candidate]]:
+    """Nodes by NodePool and zone in runs of about equal length, none longer than a command may be."""
+    by_place = sorted(going, key=lambda item: (item.pool.metadata.name, item.node.metadata.labels.get(labels.ZONE, "")))
+    number = -(-len(by_place) // MOST_NODES)
+    edges = [len(by_place) * place // number for place in range(number + 1)]
+    return [by_place[start:end] for start, end in itertools.pairwise(edges)]
+
+
 def _attempts(ordered: Sequence[Candidate]) -> list[Sequence[Candidate]]:
-    """Prefixes, all of a few candidates and ever fewer of many; and a few candidates each alone."""
+    """Prefixes, of a few candidates all of them and of many ever fewer; and a few candidates each alone."""
     total = len(ordered)
-    sizes = sorted({min(total, max(step, int(2 ** (step / 2)))) for step in range(1, 2 * total.bit_length() + SINGLES)})
-    attempts: list[Sequence[Candidate]] = [ordered[:size] for size in sizes if size]
+    sizes = {size for size in range(1, total + 1) if total <= SINGLES or size & (size - 1) == 0}
+    sizes |= {total, total * 3 // 4} - {0}
+    attempts: list[Sequence[Candidate]] = [ordered[:size] for size in sorted(sizes)]
     if total <= SINGLES:
         attempts += [(candidate,) for candidate in ordered[1:]]
     return attempts

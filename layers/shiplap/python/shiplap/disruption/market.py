@@ -20,6 +20,7 @@ class Market(msgspec.Struct, frozen=True, eq=False):
     """The instance types of each NodePool by name, NodeOverlays and rules about prices applied."""
 
     by_pool: Mapping[str, Mapping[str, InstanceType]]
+    _bought: dict[tuple[str, str, Requirement | None, Requirement | None], tuple[Offering, ...]] = {}
 
     def type_of(self, pool: str, name: str) -> InstanceType | None:
         """An instance type as this pool sees it, if its catalogue has it."""
@@ -39,6 +40,12 @@ class Market(msgspec.Struct, frozen=True, eq=False):
         A reservation is taken where there is one, else spot where it is allowed, else on-demand. Cheapest first, then
         by zone; within the kind any of them may be the one that has room.
         """
+        key = (pool, name, wanted.get(labels.ZONE), wanted.get(labels.CAPACITY_TYPE))
+        if key not in self._bought:
+            self._bought[key] = self._buyable(pool, name, wanted)
+        return self._bought[key]
+
+    def _buyable(self, pool: str, name: str, wanted: Requirements) -> tuple[Offering, ...]:
         item = self.type_of(pool, name)
         fitting = [o for o in item.offerings if o.available and _meets(o, wanted)] if item is not None else []
         for kind in _CHEAPEST_KIND_FIRST:

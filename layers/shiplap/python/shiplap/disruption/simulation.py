@@ -13,10 +13,13 @@ from msgspec.structs import replace
 
 from shiplap.api.nodeclaim import IN_FLIGHT, PodReference
 from shiplap.disruption.candidates import moves
+from shiplap.errors import InvalidInput
 from shiplap.kubernetes.objects import Node, Pod
-from shiplap.kubernetes.timestamps import rfc3339
-from shiplap.scheduling.plan import PlannedClaim
+from shiplap.scheduling.pack import Packing
+from shiplap.scheduling.plan import Plan, PlannedClaim
 from shiplap.scheduling.planner import plan
+from shiplap.scheduling.removal import Removals
+from shiplap.scheduling.rooms import leaving, pair
 from shiplap.scheduling.snapshot import Snapshot
 
 
@@ -25,13 +28,14 @@ class Relocation(msgspec.Struct, frozen=True, eq=False):
 
     `claims` would be launched for them; `serves` names, for each, the removed nodes its pods come from. `housed` maps a
     removed node to what nodes that stay take of it: node name to pods. `stuck` maps a removed node to why one of its
-    pods has no place.
+    pods has no place. `packing` is what a simulation that follows this one starts from.
     """
 
     claims: tuple[PlannedClaim, ...]
     serves: tuple[frozenset[str], ...]
     housed: dict[str, dict[str, list[PodReference]]]
     stuck: dict[str, str]
+    packing: Packing
 
 
 class Simulator:
@@ -42,20 +46,29 @@ class Simulator:
 
         Raises InvalidInput as `planner.plan`.
         """
-        first = plan(snapshot)
+        view = snapshot.view
+        paired, _ = pair(view.nodes, snapshot.claims)
+        gone = leaving(view.nodes, paired)
+        idle = not gone and not snapshot.manifests.capacity_buffers and all(pod.spec.node_name for pod in view.pods)
+        first = Plan() if idle else plan(snapshot)
         homes = {(pod.namespace, pod.name): place.name for place in first.existing_nodes for pod in place.pods}
-        names = {node.metadata.name for node in snapshot.view.nodes}
+        names = {node.metadata.name for node in view.nodes}
         self.nominated = frozenset(place.name for place in first.existing_nodes if place.name in names) | frozenset(
-            pod.status.nominated_node_name for pod in snapshot.view.pods if not pod.spec.node_name
+            pod.status.nominated_node_name for pod in view.pods if not pod.spec.node_name
         )
         # Without their node the room that CapacityBuffers keep would only be launched anew.
         self.nominated |= names.intersection(name for buffer in first.buffers for name in buffer.nodes)
-        self._settled = replace(
+        pods = tuple(_settled(view.pods, homes, names, gone))
+        self._moving: dict[str, list[Pod]] = {}
+        for pod in pods:
+            if moves(pod):
+                self._moving.setdefault(pod.spec.node_name, []).append(pod)
+        settled = replace(
             snapshot,
             view=replace(
-                snapshot.view,
-                pods=tuple(_settled(snapshot.view.pods, homes, names)),
-                nodes=tuple(_shut(node) if node.metadata.name in protected else node for node in snapshot.view.nodes),
+                view,
+                pods=pods,
+                nodes=tuple(_shut(node) if node.metadata.name in protected else node for node in view.nodes),
             ),
             claims=tuple(claim for claim in snapshot.claims if claim.node_name or claim.state not in IN_FLIGHT),
             manifests=replace(
@@ -67,17 +80,27 @@ class Simulator:
             # A replacement need not wait for a reservation that another one takes.
             settings=replace(snapshot.settings, reserved_policy="Fallback"),
         )
-        self._gone_at = rfc3339(snapshot.now)
+        try:
+            self._removals = Removals(settled, names - gone)
+        except ValueError as error:
+            raise InvalidInput("snapshot", str(error)) from error
 
-    def without(self, removed: Collection[str]) -> Relocation:
-        """Plan for the pods of these nodes as if the nodes were being deleted."""
-        view = self._settled.view
-        nodes = tuple(self._deleted(node) if node.metadata.name in removed else node for node in view.nodes)
-        decided = plan(replace(self._settled, view=replace(view, nodes=nodes)))
+    def without(
+        self, removed: Collection[str], moving: Collection[str] | None = None, *, improve_s: float = 0.0
+    ) -> Relocation:
+        """Plan for the pods of these nodes as if the nodes were being deleted.
+
+        Args:
+            removed: names of the nodes that take no pods.
+            moving: those among them whose pods are planned for; all if not given.
+            improve_s: the effort of the cost search, in seconds.
+        """
+        moving = removed if moving is None else moving
+        decided, packing = self._removals.plan_without(removed, moving, improve_s=improve_s)
         came_from = {
-            (pod.metadata.namespace or "default", pod.metadata.name): pod.spec.node_name
-            for pod in view.pods
-            if pod.spec.node_name in removed and moves(pod)
+            (pod.metadata.namespace or "default", pod.metadata.name): name
+            for name in moving
+            for pod in self._moving.get(name, ())
         }
         stuck: dict[str, str] = {}
         for entry in (*decided.unschedulable, *decided.ignored):
@@ -85,9 +108,7 @@ class Simulator:
             if node is not None:
                 stuck.setdefault(node, f"pod {entry.pod.namespace}/{entry.pod.name}: {entry.message}")
         serves = tuple(
-            frozenset(
-                came_from[key] for pod in claim.pods if (key := (pod.namespace or "default", pod.name)) in came_from
-            )
+            frozenset(came_from[pod.namespace or "default", pod.name] for pod in claim.pods)
             for claim in decided.node_claims
         )
         housed: dict[str, dict[str, list[PodReference]]] = {}
@@ -95,20 +116,30 @@ class Simulator:
             for pod in place.pods:
                 left = came_from[pod.namespace or "default", pod.name]
                 housed.setdefault(left, {}).setdefault(place.name, []).append(pod)
-        return Relocation(decided.node_claims, serves, housed, stuck)
+        return Relocation(decided.node_claims, serves, housed, stuck, packing)
 
-    def _deleted(self, node: Node) -> Node:
-        return replace(node, metadata=replace(node.metadata, deletion_timestamp=self._gone_at))
+    def follow(self, relocation: Relocation) -> bool:
+        """Let what is simulated from now on come after this relocation; false where that cannot be reckoned."""
+        if not self._removals.can_follow(relocation.packing):
+            return False
+        self._removals.follow(relocation.packing)
+        return True
 
 
-def _settled(pods: Iterable[Pod], homes: dict[tuple[str, str], str], names: Collection[str]) -> Iterable[Pod]:
-    """Pods with the plan for those that wait carried out; those it finds no existing node for are left out."""
+def _settled(
+    pods: Iterable[Pod], homes: dict[tuple[str, str], str], names: Collection[str], gone: Collection[str]
+) -> Iterable[Pod]:
+    """Pods with the plan for those that wait, or whose node is leaving, carried out.
+
+    Those it finds no existing node for are left out: they get a new one whatever is decided here.
+    """
     for pod in pods:
-        if pod.spec.node_name:
+        node = pod.spec.node_name
+        if node and not (node in gone and moves(pod)):
             yield pod
             continue
         home = homes.get((pod.metadata.namespace or "default", pod.metadata.name), "")
-        home = home or pod.status.nominated_node_name
+        home = home or (pod.status.nominated_node_name if not node else "")
         if home in names:
             yield replace(pod, spec=replace(pod.spec, node_name=home))
 

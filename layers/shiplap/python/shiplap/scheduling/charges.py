@@ -49,7 +49,7 @@ def budgets_of(
         claim = paired.get(node.metadata.name)
         name = node.metadata.labels.get(labels.NODE_POOL) or (claim.node_pool if claim is not None else "")
         if name in budgets:
-            budgets[name].charge(_charge_of_node(node, claim, tables[name]))
+            budgets[name].charge(charge_of_node(node, claim, tables[name]))
             kind = node.metadata.labels.get(labels.CAPACITY_TYPE) or (claim.capacity_type if claim else "")
             budgets[name].count(1, steady=kind not in ("", labels.SPOT))
     for claim in waiting:
@@ -59,7 +59,8 @@ def budgets_of(
     return budgets
 
 
-def _charge_of_node(node: Node, claim: NodeClaim | None, table: TypeTable) -> Ints:
+def charge_of_node(node: Node, claim: NodeClaim | None, table: TypeTable) -> Ints:
+    """What a node takes of its pool's limits: the capacity it has, or will have."""
     capacity = parse_resources(node.status.capacity)
     if claim is not None:
         expected = table.axis.amounts(_charge_of_claim(claim, table))

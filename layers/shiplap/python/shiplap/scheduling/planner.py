@@ -35,16 +35,16 @@ def solve(snapshot: Snapshot) -> tuple[World, Packing]:
         world = compile_world(snapshot)
     except ValueError as error:
         raise InvalidInput("snapshot", str(error)) from error
-    plannable = [item for item in world.classes if not item.problem and not item.keeps_off]
-    return world, _pack(snapshot, world, plannable)
+    return world, pack(snapshot, world)
 
 
-def _pack(snapshot: Snapshot, world: World, plannable: list[PodClass]) -> Packing:
-    """Largest first; by priority only if that places more of the important pods.
+def pack(snapshot: Snapshot, world: World) -> Packing:
+    """Where the pods of a compiled snapshot go: largest first; by priority only if that places more important pods.
 
     So priority decides nothing while there is room for all, nor where an important pod has no place anyway. Classes are
     compared pod by pod: one of which a part is placed may lack the rest.
     """
+    plannable = [item for item in world.classes if not item.problem and not item.keeps_off]
     packing = _run(snapshot, world, plannable, bulk=Effort.of(snapshot.settings.improve_s))
     if not packing.unplaced:
         return packing

@@ -12,7 +12,7 @@ from shiplap.kubernetes.objects import Event, Pod
 from shiplap.kubernetes.timestamps import epoch
 
 _AUTOSCALER = "cluster-autoscaler"
-_TERMINAL = ("Succeeded", "Failed")
+TERMINAL = ("Succeeded", "Failed")
 _NODE_BOUND_OWNERS = {"DaemonSet": "belongs to a DaemonSet", "Node": "is a static pod"}
 
 
@@ -52,7 +52,7 @@ def sort(
     result = Sorted()
     for pod in pods:
         status = pod.status
-        if status.phase in _TERMINAL:
+        if status.phase in TERMINAL:
             continue
         node = pod.spec.node_name
         nominated = status.nominated_node_name
@@ -62,7 +62,7 @@ def sort(
                 result.bound[node] = [pod]
             else:
                 on_node.append(pod)
-            if node in leaving and _returns(pod, now):
+            if node in leaving and returns(pod, now):
                 result.pending.append(pod)
             continue
         if pod.metadata.deletion_timestamp:
@@ -142,7 +142,7 @@ def do_not_disrupt(pod: Pod, now: float) -> bool:
     return not pod.status.start_time or now < epoch(pod.status.start_time) + lasts_s
 
 
-def _returns(pod: Pod, now: float) -> bool:
+def returns(pod: Pod, now: float) -> bool:
     """Whether a pod of a leaving node will need room elsewhere."""
     kind = owner_kind(pod)
     if kind in _NODE_BOUND_OWNERS:

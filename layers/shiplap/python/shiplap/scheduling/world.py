@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -53,8 +53,12 @@ class World(msgspec.Struct, frozen=True, eq=False):
     virtual: tuple[PodClass, ...] = ()
 
 
-def compile_world(snapshot: Snapshot) -> World:
+def compile_world(snapshot: Snapshot, resources: Collection[str] = ()) -> World:
     """Compile a snapshot.
+
+    Args:
+        snapshot: all there is.
+        resources: what to reckon with beside what its pods, daemons and limits name.
 
     Raises:
         ValueError: a quantity, requirement or timestamp is malformed; the message names it.
@@ -72,7 +76,7 @@ def compile_world(snapshot: Snapshot) -> World:
     )
     storage = Storage(view) if any(map(has_claims, sorted_pods.pending)) else None
     needs = _volume_needs(storage, sorted_pods) if storage is not None else None
-    terms = _standing_terms(sorted_pods, snapshot)
+    terms = standing_terms(sorted_pods, snapshot)
     pod_classes = classes.group(sorted_pods.pending, snapshot.missed_pods, needs, terms)
     if storage is not None:
         _request_attachments(pod_classes, storage)
@@ -86,7 +90,7 @@ def compile_world(snapshot: Snapshot) -> World:
         for item in virtual:
             item.index += len(pod_classes)
     daemons = daemons_of(view.daemon_sets, (pod for on_node in sorted_pods.bound.values() for pod in on_node))
-    axis = _axis([*pod_classes, *virtual], daemons, pools)
+    axis = _axis([*pod_classes, *virtual], daemons, pools, resources)
     catalogues = catalogues_of(snapshot, pools, axis)
     tables = {name: catalogue.table for name, catalogue in catalogues.items()}
     if storage is not None:
@@ -101,7 +105,7 @@ def compile_world(snapshot: Snapshot) -> World:
         static = plan_static(snapshot, daemons, Present(view.nodes, gone, paired, waiting, sorted_pods.bound))
         units |= static.units
     lanes = lanes_of(pools, catalogues, daemons, budgets, units)
-    rooms = rooms_of(view.nodes, paired, waiting, _on_nodes(sorted_pods), snapshot.now, lanes)
+    rooms = rooms_of(view.nodes, paired, waiting, on_nodes(sorted_pods), snapshot.now, lanes)
     if storage is not None:
         for room in rooms:
             room.attachments = storage.attached(room.name, room.pods, room.labels.get(labels.INSTANCE_TYPE, ""))
@@ -111,9 +115,7 @@ def compile_world(snapshot: Snapshot) -> World:
         NodeTable(rooms, daemons, axis),
         pod_classes,
         sorted_pods,
-        ground_of(terms, rooms, _bystanders(view.nodes, rooms, gone), _standing(sorted_pods))
-        if terms.all
-        else NO_GROUND,
+        ground_of(terms, rooms, bystanders(view.nodes, rooms, gone), standing(sorted_pods)) if terms.all else NO_GROUND,
         frozenset(claim.name for claim in snapshot.claims)
         | {node.metadata.labels.get(labels.NODE_CLAIM, "") for node in view.nodes},
         static,
@@ -122,7 +124,7 @@ def compile_world(snapshot: Snapshot) -> World:
     )
 
 
-def _standing_terms(sorted_pods: pods.Sorted, snapshot: Snapshot) -> Terms:
+def standing_terms(sorted_pods: pods.Sorted, snapshot: Snapshot) -> Terms:
     """The terms of pods on nodes that others must keep away from."""
     view, settings = snapshot.view, snapshot.settings
     terms = Terms(
@@ -137,16 +139,16 @@ def _standing_terms(sorted_pods: pods.Sorted, snapshot: Snapshot) -> Terms:
     return terms
 
 
-def _standing(sorted_pods: pods.Sorted) -> dict[str, list[Pod]]:
+def standing(sorted_pods: pods.Sorted) -> dict[str, list[Pod]]:
     """Pods that topology constraints count, by node: those that are not ending and not planned anew."""
     moving = {id(pod) for pod in sorted_pods.pending}
     return {
         node: [pod for pod in on_node if not pod.metadata.deletion_timestamp and id(pod) not in moving]
-        for node, on_node in _on_nodes(sorted_pods).items()
+        for node, on_node in on_nodes(sorted_pods).items()
     }
 
 
-def _bystanders(nodes: Iterable[Node], rooms: Iterable[Room], gone: frozenset[str]) -> list[tuple[Room, bool]]:
+def bystanders(nodes: Iterable[Node], rooms: Iterable[Room], gone: frozenset[str]) -> list[tuple[Room, bool]]:
     """Nodes that take no new pods, by name, and whether they are leaving; the pods on them count all the same."""
     usable_names = {room.name for room in rooms}
     others = [node for node in nodes if node.metadata.name not in usable_names]
@@ -185,8 +187,10 @@ def _request_attachments(pod_classes: Iterable[PodClass], storage: Storage) -> N
             item.requests = {**item.requests, **counted}
 
 
-def _axis(pod_classes: Iterable[PodClass], daemons: Iterable[Daemon], pools: Iterable[NodePool]) -> Axis:
-    names: set[str] = set()
+def _axis(
+    pod_classes: Iterable[PodClass], daemons: Iterable[Daemon], pools: Iterable[NodePool], resources: Collection[str]
+) -> Axis:
+    names = set(resources)
     for item in pod_classes:
         names.update(item.requests)
     for daemon in daemons:
@@ -198,7 +202,7 @@ def _axis(pod_classes: Iterable[PodClass], daemons: Iterable[Daemon], pools: Ite
     return Axis(names - {NODES})
 
 
-def _on_nodes(sorted_pods: pods.Sorted) -> dict[str, list[Pod]]:
+def on_nodes(sorted_pods: pods.Sorted) -> dict[str, list[Pod]]:
     """Pods by node, those promised a place by kube-scheduler included."""
     result = dict(sorted_pods.bound)
     for node, promised in sorted_pods.nominated.items():

@@ -1,0 +1,136 @@
+"""One snapshot compiled once for many questions: where would the pods go if these nodes were being deleted?
+
+Compiling anew would look at every pod of the cluster for each question; here only the pods of the nodes in question
+are looked at. The answers are those of the planner on a snapshot in which the nodes are marked as being deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+import numpy as np
+from msgspec.structs import replace
+
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.objects import Node, Pod
+from shiplap.kubernetes.timestamps import rfc3339
+from shiplap.kubernetes.volumes import has_claims
+from shiplap.scheduling import classes, pods
+from shiplap.scheduling.charges import charge_of_node
+from shiplap.scheduling.lanes import Lane
+from shiplap.scheduling.ledger import NO_GROUND, ground_of
+from shiplap.scheduling.nodes import NodeTable
+from shiplap.scheduling.pack import Packing
+from shiplap.scheduling.plan import Plan
+from shiplap.scheduling.planner import pack, write
+from shiplap.scheduling.rooms import leaving, pair
+from shiplap.scheduling.snapshot import Snapshot
+from shiplap.scheduling.world import World, bystanders, compile_world, standing, standing_terms
+
+
+class Removals:
+    """Answers for one snapshot in which no pod is without a node."""
+
+    def __init__(self, snapshot: Snapshot, candidates: Collection[str]) -> None:
+        """`candidates` names the nodes that questions may be about. Raises ValueError as `compile_world`."""
+        self._snapshot = snapshot
+        self._paired, _ = pair(snapshot.view.nodes, snapshot.claims)
+        self._gone = leaving(snapshot.view.nodes, self._paired)
+        self._nodes = {node.metadata.name: node for node in snapshot.view.nodes}
+        self._returning: dict[str, list[Pod]] = {name: [] for name in candidates}
+        for pod in snapshot.view.pods:
+            on_node = self._returning.get(pod.spec.node_name)
+            if on_node is not None and pod.status.phase not in pods.TERMINAL and pods.returns(pod, snapshot.now):
+                on_node.append(pod)
+        every = classes.group(pod for some in self._returning.values() for pod in some)
+        self._base = compile_world(snapshot, {name for item in every for name in item.requests})
+        self._rooms: NodeTable = self._base.nodes
+        self._limited = any(len(lane.budget.columns) or lane.counted for lane in self._base.lanes) or any(
+            "nodes" in lane.pool.spec.limits for lane in self._base.lanes
+        )
+
+    def plan_without(
+        self, removed: Collection[str], moving: Collection[str] | None = None, *, improve_s: float = 0.0
+    ) -> tuple[Plan, Packing]:
+        """The plan for the pods of `moving` nodes (all that are removed, if not given) when `removed` are leaving.
+
+        `improve_s` is the effort of the cost search. Raises ValueError as `compile_world`.
+        """
+        moved = [pod for name in sorted(removed if moving is None else moving) for pod in self._returning[name]]
+        snapshot = replace(self._snapshot, settings=replace(self._snapshot.settings, improve_s=improve_s))
+        world = self._world(frozenset(removed), moved)
+        packing = pack(snapshot, world)
+        return write(snapshot, world, packing), packing
+
+    def can_follow(self, packing: Packing) -> bool:
+        """Whether the next question can be asked as if this answer had come true: see `follow`."""
+        return not self._limited and not packing.ledger.terms.all and not any(map(has_claims, _pods_of(packing)))
+
+    def follow(self, packing: Packing) -> None:
+        """Let the following questions find the room on nodes that stay as this answer leaves it.
+
+        Only room is followed, so no topology constraint, no limit and no volume may depend on what was placed.
+        """
+        names = {room.name: place for place, room in enumerate(self._rooms.rooms)}
+        places = [names[room.name] for room in packing.nodes.rooms]
+        after = self._rooms.part(np.arange(len(names)))
+        after.free[places] = packing.nodes.free
+        self._rooms = after
+
+    def _world(self, removed: frozenset[str], moved: list[Pod]) -> World:
+        if any(map(has_claims, moved)):
+            return self._compiled_anew(removed, moved)
+        base, snapshot = self._base, self._snapshot
+        sorted_pods = pods.Sorted(moved, [], base.pods.bound, {})
+        terms = standing_terms(sorted_pods, snapshot)
+        pod_classes = classes.group(moved, snapshot.missed_pods, None, terms)
+        staying = [place for place, room in enumerate(self._rooms.rooms) if room.name not in removed]
+        rooms = self._rooms.part(np.array(staying, np.int64))
+        ground = NO_GROUND
+        if terms.all:
+            others = bystanders(snapshot.view.nodes, rooms.rooms, self._gone | removed)
+            ground = ground_of(terms, rooms.rooms, others, standing(sorted_pods))
+        lanes = self._lanes(removed) if self._limited else base.lanes
+        return World(base.axis, lanes, rooms, pod_classes, sorted_pods, ground, base.taken)
+
+    def _lanes(self, removed: frozenset[str]) -> tuple[Lane, ...]:
+        """The lanes with what removed nodes take of limits given back: they are expected to be replaced."""
+        budgets = {lane.pool.metadata.name: lane.budget.copy() for lane in self._base.lanes}
+        tables = {lane.pool.metadata.name: lane.table for lane in self._base.lanes}
+        for name in sorted(removed - self._gone):
+            marks, claim = self._nodes[name].metadata.labels, self._paired.get(name)
+            pool = marks.get(labels.NODE_POOL) or (claim.node_pool if claim is not None else "")
+            if pool in budgets:
+                budgets[pool].charge(charge_of_node(self._nodes[name], claim, tables[pool]), -1)
+                kind = marks.get(labels.CAPACITY_TYPE) or (claim.capacity_type if claim else "")
+                budgets[pool].count(-1, steady=kind not in ("", labels.SPOT))
+        return tuple(replace(lane, budget=budgets[lane.pool.metadata.name]) for lane in self._base.lanes)
+
+    def _compiled_anew(self, removed: frozenset[str], moved: Iterable[Pod]) -> World:
+        """The world of the nodes marked as being deleted; pods that do not move are left out of the plan."""
+        view = self._snapshot.view
+        at = rfc3339(self._snapshot.now)
+        planned = {id(pod) for pod in moved}
+        skipped = {id(pod) for name in removed for pod in self._returning[name]} - planned
+        return compile_world(
+            replace(
+                self._snapshot,
+                view=replace(
+                    view,
+                    nodes=tuple(_deleted(node, at) if node.metadata.name in removed else node for node in view.nodes),
+                    pods=tuple(pod for pod in view.pods if id(pod) not in skipped),
+                ),
+            )
+        )
+
+
+def _deleted(node: Node, at: str) -> Node:
+    return replace(node, metadata=replace(node.metadata, deletion_timestamp=at))
+
+
+def _pods_of(packing: Packing) -> Iterable[Pod]:
+    for placed in packing.nodes.placed:
+        yield from placed
+    for claim in packing.claims:
+        for _, some in claim.pods:
+            yield from some
