@@ -60,6 +60,7 @@ def schedule(reach: Reach) -> Statements:
         *_capacity(reach),
         # Before the first refresh of a new install, the first decision asks for the catalogue itself.
         *_market(reach),
+        _notice_absence(reach),
         _allow("ReadStatus", ["s3:GetObject"], [reach.storage.bucket.arn_for_objects(STATUS_KEY)]),
         _allow("Record", ["s3:PutObject"], [_objects(reach, RECORDS_PREFIX)]),
         _publish(reach),
@@ -103,6 +104,7 @@ def catalog(reach: Reach) -> Statements:
     profiles = f"arn:{Aws.PARTITION}:iam::{Aws.ACCOUNT_ID}:instance-profile/*"
     return [
         *_market(reach),
+        _notice_absence(reach),
         *_selectors(reach),
         _allow("FindProfiles", ["iam:GetInstanceProfile"], [profiles]),
         _allow("KeepStatus", ["s3:PutObject"], [reach.storage.bucket.arn_for_objects(STATUS_KEY)]),
@@ -118,6 +120,7 @@ def disrupt(reach: Reach) -> Statements:
         *_capacity(reach),
         *_market(reach),
         *_selectors(reach),
+        _notice_absence(reach),
         _allow("ReadStatus", ["s3:GetObject"], [reach.storage.bucket.arn_for_objects(STATUS_KEY)]),
         _allow("Remember", ["s3:GetObject", "s3:PutObject"], [_objects(reach, MEMORY_PREFIX)]),
         _publish(reach),
@@ -137,6 +140,14 @@ def _market(reach: Reach) -> Statements:
         _allow("ReadPrices", ["pricing:GetProducts"], ["*"]),
         _allow("KeepCatalog", ["s3:GetObject", "s3:PutObject"], [_objects(reach, CATALOG_PREFIX)]),
     ]
+
+
+def _notice_absence(reach: Reach) -> iam.PolicyStatement:
+    """S3 says that an object does not exist only to those who may list; to others, that access is denied.
+
+    Without conditions: a request for an object carries no prefix that one could ask for.
+    """
+    return _allow("NoticeAbsence", ["s3:ListBucket"], [reach.storage.bucket.bucket_arn])
 
 
 def watch(reach: Reach) -> Statements:
@@ -198,12 +209,6 @@ def _launch(reach: Reach) -> Statements:
                     "ec2:CreateAction": ["RunInstances", "CreateFleet", "CreateLaunchTemplate"],
                 }
             },
-        ),
-        _allow(
-            "SweepOurTemplates",
-            ["ec2:DeleteLaunchTemplate"],
-            [template],
-            {"StringEquals": _ours("aws:ResourceTag", reach), "StringLike": _pooled("aws:ResourceTag")},
         ),
         _allow(
             "SweepOurTemplates",

@@ -435,6 +435,22 @@ def test_everything_the_adapters_call_is_allowed_to_some_function(template: Temp
     assert wanted - allowed == set()
 
 
+def test_who_reads_objects_is_told_when_there_are_none(template: Template) -> None:
+    readers = allowing(template, "s3:GetObject")
+
+    assert set(readers) == {"schedule", "catalog", "disrupt"}
+    assert set(allowing(template, "s3:ListBucket")) == set(readers)
+    for (statement,) in allowing(template, "s3:ListBucket").values():
+        assert "Condition" not in statement
+        assert "/" not in json.dumps(statement["Resource"])
+
+
+def test_statements_of_a_policy_have_names_of_their_own(template: Template) -> None:
+    for function in FUNCTIONS:
+        names = [statement["Sid"] for statement in statements(template, function) if "Sid" in statement]
+        assert len(set(names)) == len(names)
+
+
 def test_no_action_is_a_wildcard(template: Template) -> None:
     for policy in resources(template, "AWS::IAM::Policy").values():
         for statement in policy["Properties"]["PolicyDocument"]["Statement"]:
