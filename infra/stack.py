@@ -36,6 +36,7 @@ class Shiplap(Construct):
     ) -> None:
         """`environment` is added to every function's own."""
         super().__init__(scope, id_)
+        self._install = install
         document = install.document
         self.storage = Storage(self, "Storage", record_retention_days=document.record_retention_days)
         self.events = Events(
@@ -94,6 +95,7 @@ class Shiplap(Construct):
             "SHIPLAP_BUCKET": self.storage.bucket.bucket_name,
             "SHIPLAP_BUS": self.events.bus.event_bus_name,
             "SHIPLAP_LIFECYCLE_QUEUE_URL": self.events.lifecycle.queue.queue_url,
+            "SHIPLAP_INSTALL": self._install.document.name,
         }
 
 

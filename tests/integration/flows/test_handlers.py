@@ -22,7 +22,7 @@ from shiplap.twins.dead_letters import TwinDeadLetters
 from tests.integration.flows.stage import CLUSTER, Stage, catalog
 
 FUNCTIONS = Path(__file__).parents[3] / "functions"
-NAMES = ResourceNames("state", "capacity", "bucket", "bus", "https://sqs/lifecycle", "https://sqs/dead")
+NAMES = ResourceNames("state", "capacity", "bucket", "bus", "https://sqs/lifecycle", "https://sqs/dead", "platform")
 
 
 class Context:
@@ -129,7 +129,7 @@ def test_schedule_launches_and_returns_nothing_to_repeat(load: Load, capsys: pyt
     assert [body for body, _ in install.letters.letters] == ["{broken"]
     output = capsys.readouterr().out
     found = metrics_in(output)
-    assert (found["MalformedMessages"], found["UnknownClusters"], found["service"]) == ([1.0], [1.0], "schedule")
+    assert (found["MalformedMessages"], found["UnknownClusters"], found["install"]) == ([1.0], [1.0], "platform")
     launched = next(line for line in map(json.loads, output.splitlines()) if line.get("message") == "launched")
     claim = stage.claims()[0]
     assert (launched["cluster"], launched["claim"]) == (CLUSTER, claim.name)

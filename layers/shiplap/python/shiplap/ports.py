@@ -653,9 +653,20 @@ class FlightRecorder(Protocol):
         ...
 
 
+METRICS_NAMESPACE = "Shiplap"
+"""CloudWatch's namespace of all metrics."""
+
+INSTALL_DIMENSION = "install"
+"""The dimension that every metric has: the install's name."""
+
+
 class Meter(Protocol):
-    def count(self, name: str, value: float = 1.0, unit: str = "Count") -> None:
-        """Add to a metric."""
+    """Counts and measures. A name with other dimensions is a metric of its own, and each is paid for by the hour."""
+
+    def count(
+        self, name: str, value: float = 1.0, unit: str = "Count", *, dimensions: Mapping[str, str] | None = None
+    ) -> None:
+        """Add a value to a metric; `dimensions` are those it has beside the install's, at most cluster, pool, tier."""
         ...
 
 

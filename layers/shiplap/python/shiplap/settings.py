@@ -75,11 +75,12 @@ class ResourceNames(msgspec.Struct, frozen=True):
     bus: str
     lifecycle_queue_url: str
     dead_letter_queue_url: str = ""
+    install: str = ""
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> ResourceNames:
-        """From SHIPLAP_STATE_TABLE, SHIPLAP_CAPACITY_TABLE, SHIPLAP_BUCKET, SHIPLAP_BUS, SHIPLAP_LIFECYCLE_QUEUE_URL
-        and SHIPLAP_DEAD_LETTER_QUEUE_URL, the dead letters of the queue that feeds the function.
+        """From SHIPLAP_STATE_TABLE, SHIPLAP_CAPACITY_TABLE, SHIPLAP_BUCKET, SHIPLAP_BUS, SHIPLAP_LIFECYCLE_QUEUE_URL,
+        SHIPLAP_DEAD_LETTER_QUEUE_URL, the dead letters of the queue that feeds the function, and SHIPLAP_INSTALL.
 
         A variable that a function was not given leaves its name empty. Nothing is read from the process here.
         """

@@ -81,7 +81,8 @@ class NodeClaim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     not only the careful bound, is needed for `requests` to fit. `allocatable` is what the plan counted on for the type
     that was launched (before launch: the smallest over the list). `token` makes the launch idempotent; claims that
     share it are launched by one request, and `together` is how many instances that asks for. `cordoned` says why the
-    node takes no more pods although nothing drives those it has away; empty when it takes them.
+    node takes no more pods although nothing drives those it has away; empty when it takes them. `event_id` names the
+    hint that the node goes back to, so that its story can be found in the log.
     """
 
     cluster: str
@@ -118,6 +119,7 @@ class NodeClaim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     failure: str = ""
     missed: bool = False
     first_event_at: float = 0.0
+    event_id: str = ""
     cordoned: str = ""
     version: int = 0
 

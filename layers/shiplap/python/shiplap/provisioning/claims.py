@@ -32,6 +32,7 @@ def facts(claim: NodeClaim) -> dict[str, str]:
         "claim": claim.name,
         "instance_id": claim.instance_id,
         "node": claim.node_name,
+        "event_id": claim.event_id,
     }
 
 

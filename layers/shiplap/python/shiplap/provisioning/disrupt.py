@@ -26,7 +26,7 @@ from shiplap.disruption.snapshot import DisruptionSnapshot
 from shiplap.errors import ClusterError, ConditionFailed, EpochMoved, ObjectNotFound
 from shiplap.kubernetes.objects import Node
 from shiplap.ports import MemoryStore
-from shiplap.provisioning import events
+from shiplap.provisioning import events, gauges
 from shiplap.provisioning.claims import DRAIN, facts
 from shiplap.provisioning.commitment import groups_of
 from shiplap.provisioning.drain import cordon, is_cordoned, uncordon
@@ -73,6 +73,7 @@ class _Minute:
         self._ended: dict[CommandState, list[str]] = {CommandState.DONE: [], CommandState.UNDONE: []}
 
     def run(self) -> Report:
+        gauges.measure_nodes(self._settings.name, self._claims.values(), self._world)
         nodes = {node.metadata.name: node for node in self._world.cluster.nodes()}
         under_way = self._advance(nodes)
         self._release(nodes, under_way)
@@ -88,6 +89,10 @@ class _Minute:
             proposed=proposed,
             blocked=len(decision.blocked),
         )
+        if report.blocked:
+            self._world.meter.count(
+                "NodesNotDisruptable", report.blocked, dimensions=gauges.of_cluster(self._settings.name)
+            )
         busy = report.begun or report.done or report.undone or report.proposed
         _LOG.log(
             logging.INFO if busy else logging.DEBUG,
@@ -248,6 +253,8 @@ class _Minute:
 
     def _tell(self, command: Command, step: Step) -> None:
         self._world.meter.count(f"Commands{command.state}")
+        if command.state is CommandState.DONE:
+            self._world.meter.count("SavingsHourly", command.savings_hourly, "None")
         level = logging.WARNING if command.state is CommandState.UNDONE else logging.INFO
         _LOG.log(level, "command is %s %s", command.state, step.why, extra=_about(command))
 

@@ -8,6 +8,7 @@ Failed; when the outcome is unknown the claims stay Launching.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -37,6 +38,16 @@ is merely slow, its next conditional write fails, and the token keeps both to th
 
 _OUTCOME_UNKNOWN = frozenset({"", "IdempotentParameterMismatch", "ServiceUnavailable"})
 """Codes after which instances may exist all the same: no answer, a failing service, a token already used."""
+
+CAUSES = {
+    "capacity": "FailedForCapacity",
+    "configuration": "FailedForConfiguration",
+    "quota": "FailedForQuota",
+    "subnet": "FailedForAddresses",
+    "throttled": "FailedForThrottling",
+    "unknown": "FailedForUnknown",
+}
+"""The metric that counts offerings EC2 refused, by the kind of the refusal."""
 
 _BLAMELESS = frozenset({"configuration", "throttled"})
 """Kinds of failure that say nothing about the offering's capacity."""
@@ -251,6 +262,8 @@ def _remember(failures: Sequence[OfferingFailure], launched: Sequence[NodeClaim]
     """Let this round and the whole account know what failed, and what gives again."""
     if failures:
         world.meter.count("OfferingFailures", len(failures))
+        for kind, number in sorted(Counter(failure.kind for failure in failures).items()):
+            world.meter.count(CAUSES[kind], number)
     blamed = [failure for failure in failures if failure.kind not in _BLAMELESS]
     market.learn(blamed)
     with _advice(world):

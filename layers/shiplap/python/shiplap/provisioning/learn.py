@@ -13,6 +13,7 @@ from shiplap.instances.learning import missed
 from shiplap.instances.types import Observation
 from shiplap.kubernetes.objects import Node
 from shiplap.kubernetes.quantity import CPU, MEMORY, PODS, format_resources, parse_resources
+from shiplap.provisioning import gauges
 from shiplap.provisioning.claims import facts
 from shiplap.provisioning.world import World
 
@@ -59,6 +60,7 @@ def learn(world: World, claim: NodeClaim, node: Node) -> dict[str, int]:
             predicted=claim.allocatable,
         )
     )
+    gauges.measure_memory(claim, allocatable, world.meter)
     short = missed(claim.requests, allocatable)
     if short:
         world.state.mark_missed(claim.cluster, [pod.uid for pod in claim.pods if pod.uid], now)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 
 from shiplap.errors import StoreError, StoreThrottled
 from shiplap.instances.catalog import Catalog
 from shiplap.instances.status import InstallStatus
 from shiplap.ports import CatalogSource, CatalogStore, Meter, StatusStore
+from shiplap.provisioning import gauges
 from shiplap.provisioning.world import World
 from shiplap.settings import ClusterSettings
 
@@ -41,7 +42,7 @@ def stored(store: CatalogStore) -> Catalog | None:
 
 
 def inspect_all(
-    worlds: Iterable[tuple[ClusterSettings, World]], catalogs: Mapping[str, Catalog], store: StatusStore
+    worlds: Sequence[tuple[ClusterSettings, World]], catalogs: Mapping[str, Catalog], store: StatusStore
 ) -> InstallStatus:
     """Look at every cluster's EC2NodeClasses with the catalogue of its region, and store what was found.
 
@@ -54,6 +55,8 @@ def inspect_all(
         (inspect(settings, catalogs[settings.region], world) for settings, world in worlds),
         key=lambda status: status.cluster,
     )
+    for settings, world in worlds:
+        gauges.measure_catalog(catalogs[settings.region], world.clock.now(), world.meter)
     status = InstallStatus(tuple(found))
     store.save(status)
     return status

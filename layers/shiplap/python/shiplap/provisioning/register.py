@@ -35,6 +35,7 @@ def register(claim: NodeClaim, node: Node, world: World) -> NodeClaim:
     """
     short = learn(world, claim, node)
     now = world.clock.now()
+    world.meter.count("LaunchToJoined", now - claim.changed_at, "Seconds")
     claim = world.state.advance(
         claim,
         ClaimState.REGISTERED,
@@ -158,7 +159,10 @@ def initialize(claim: NodeClaim, node: Node, world: World) -> NodeClaim | None:
     if node.metadata.labels.get(labels.INITIALIZED) != "true":
         change(node, {labels.INITIALIZED: "true"}, {}, lambda current: current.spec.taints, world)
     now = world.clock.now()
+    registered_at = claim.changed_at
     claim = world.state.advance(claim, ClaimState.INITIALIZED, missed=known_miss or bool(short), changed_at=now)
+    world.meter.count("JoinedToReady", now - registered_at, "Seconds")
+    world.meter.count("EventToReady", now - (claim.first_event_at or claim.created_at), "Seconds")
     world.meter.count("NodesInitialized")
     _LOG.info("initialized", extra=facts(claim))
     world.tell(events.of_claim(events.INITIALIZED, claim, now))

@@ -20,6 +20,7 @@ from shiplap.errors import ClusterGone, EpochMoved, ShiplapError
 from shiplap.instances.joins import timeouts
 from shiplap.kubernetes.objects import Node
 from shiplap.ports import DecisionState
+from shiplap.provisioning import gauges
 from shiplap.provisioning.fleet import launches
 from shiplap.provisioning.herald import tell_unschedulable
 from shiplap.provisioning.launch import LEASE_S, Outcome, launch
@@ -81,19 +82,23 @@ def schedule(
         join_timeout_s=settings.join_timeout_s,
         strategies=_strategies(settings.manifests.node_pools),
     )
-    first_event_at = min((hint.time for hint in hints if hint.time), default=0.0)
-    run = _Run(settings, attempt, first_event_at, world)
+    first = min((hint for hint in hints if hint.time), key=lambda hint: hint.time, default=None)
+    event_id = first.id if isinstance(first, PodsPending) else ""
+    run = _Run(settings, attempt, first.time if first else 0.0, event_id or f"invocation/{owner}", world)
     return run.until_done(sweeping=any(isinstance(hint, Sweep) for hint in hints))
 
 
 class _Run:
     """The rounds of one invocation and what they have come to so far."""
 
-    def __init__(self, settings: ClusterSettings, attempt: Attempt, first_event_at: float, world: World) -> None:
+    def __init__(
+        self, settings: ClusterSettings, attempt: Attempt, first_event_at: float, event_id: str, world: World
+    ) -> None:
         self._settings = settings
         self._supply: Supply | None = None
         self._attempt = attempt
         self._first_event_at = first_event_at
+        self._event_id = event_id
         self._world = world
         self._launched: list[str] = []
         self._unnamed: list[NodeClaim] = []
@@ -117,6 +122,7 @@ class _Run:
                     self._sweep(())
                 return self._report(number, "")
             if sweeping and number == 0:
+                gauges.measure_pods(self._settings.name, glance.view, glance.at, self._world.meter)
                 self._sweep(glance.view.nodes)
             done = self._round(glance)
             if self._throttled:
@@ -181,6 +187,7 @@ class _Run:
             _LOG.info("somebody decided first: %s", moved, extra={"cluster": self._settings.name})
             return False
         self._record(sight, decision)
+        gauges.measure_waits(committed, sight.snapshot.view.pods, now, self._world.meter)
         before = len(self._launched)
         finished = [self._launch(claims, sight) for claims in groups]  # each is tried, whatever becomes of the others
         # A round that got nothing shows how little there is to get: the next one asks for half as much.
@@ -243,11 +250,16 @@ class _Run:
             hourly=planned.launch.price,
             allocatable=planned.allocatable,
             first_event_at=self._first_event_at,
+            event_id=self._event_id,
         )
 
     def _record(self, sight: Sight, decision: Plan) -> None:
         """Keep the decision for replay; it holds whether or not it can be kept."""
-        facts = {"cluster": self._settings.name, "claims": [claim.name for claim in decision.node_claims]}
+        facts = {
+            "cluster": self._settings.name,
+            "claims": [claim.name for claim in decision.node_claims],
+            "event_id": self._event_id,
+        }
         try:
             record_id = self._world.recorder.record(sight.snapshot, decision)
         except ShiplapError as error:

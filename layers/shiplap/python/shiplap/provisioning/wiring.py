@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from threading import Lock
 from typing import Any, cast
 
-from aws_lambda_powertools import Logger, Metrics
+from aws_lambda_powertools import Logger
+from aws_lambda_powertools.metrics import EphemeralMetrics
 
 from shiplap import settings as settings_module
 from shiplap.aws.session import client, credentials
 from shiplap.errors import ShiplapError
 from shiplap.ports import (
+    INSTALL_DIMENSION,
+    METRICS_NAMESPACE,
     CatalogSource,
     CatalogStore,
     ClusterApi,
@@ -32,9 +35,6 @@ from shiplap.ports import (
 from shiplap.provisioning.world import World
 from shiplap.settings import ClusterSettings, ResourceNames, Settings
 
-NAMESPACE = "Shiplap"
-"""CloudWatch namespace of all metrics."""
-
 
 class SystemClock:
     """The Clock of the machine."""
@@ -46,19 +46,25 @@ class SystemClock:
 class EmfMeter:
     """A Meter that writes metrics into the log in CloudWatch's embedded metric format; without calls, nothing."""
 
-    def __init__(self, service: str) -> None:
-        self._metrics = Metrics(namespace=NAMESPACE, service=service)
-        self._counted = False
+    def __init__(self, install: str) -> None:
+        self._own = {INSTALL_DIMENSION: install} if install else {}
+        self._sets: dict[tuple[tuple[str, str], ...], EphemeralMetrics] = {}
 
-    def count(self, name: str, value: float = 1.0, unit: str = "Count") -> None:
-        self._metrics.add_metric(name=name, unit=unit, value=value)
-        self._counted = True
+    def count(
+        self, name: str, value: float = 1.0, unit: str = "Count", *, dimensions: Mapping[str, str] | None = None
+    ) -> None:
+        known = {**self._own, **(dimensions or {})}
+        key = tuple(sorted(known.items()))
+        if key not in self._sets:  # all metrics of one document have the same dimensions
+            self._sets[key] = EphemeralMetrics(namespace=METRICS_NAMESPACE, default_dimensions=known)
+        self._sets[key].add_metric(name=name, unit=unit, value=value)
 
     def flush(self) -> None:
         """Write what was counted since the last time."""
-        if self._counted:
-            self._metrics.flush_metrics()
-            self._counted = False
+        for metrics in self._sets.values():
+            if metrics.metric_set:  # it is empty when a hundredth value has just been written
+                metrics.flush_metrics()
+        self._sets.clear()
 
 
 class Lazy:
@@ -88,7 +94,7 @@ class Install:
     def __init__(self, service: str, settings: Settings, names: ResourceNames) -> None:
         self.settings = settings
         self.clock = SystemClock()
-        self.meter = EmfMeter(service)
+        self.meter = EmfMeter(names.install)
         # A service is the name of its logger. Named like the package, it gets all that the package's modules log.
         self.logger = Logger(service="shiplap")
         self.logger.append_keys(function=service)

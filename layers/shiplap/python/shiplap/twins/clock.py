@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 
 class TwinClock:
     """A Clock set by hand, in epoch seconds."""
@@ -23,10 +25,22 @@ class TwinClock:
 
 
 class TwinMeter:
-    """A Meter that adds up. `counts` maps a metric to its sum."""
+    """A Meter that adds up. `counts` maps a metric to its sum over all dimensions, `seen` to its values, in order.
+
+    A value in `seen` comes with its dimensions, sorted by name.
+    """
 
     def __init__(self) -> None:
         self.counts: dict[str, float] = {}
+        self.seen: dict[str, list[tuple[float, tuple[tuple[str, str], ...]]]] = {}
 
-    def count(self, name: str, value: float = 1.0, unit: str = "Count") -> None:  # noqa: ARG002 - sums need no unit
+    def count(
+        self,
+        name: str,
+        value: float = 1.0,
+        unit: str = "Count",  # noqa: ARG002 - sums need no unit
+        *,
+        dimensions: Mapping[str, str] | None = None,
+    ) -> None:
         self.counts[name] = self.counts.get(name, 0.0) + value
+        self.seen.setdefault(name, []).append((value, tuple(sorted((dimensions or {}).items()))))
