@@ -68,6 +68,16 @@ def test_many_instances_without_a_claim_end_on_the_second_look() -> None:
     assert first(stage)[1].id in alive(stage)
 
 
+def test_an_instance_that_is_ending_is_nobodys_garbage() -> None:
+    stage = serving()
+    strays = [stray(stage, number) for number in range(1, 4)]
+    for instance in strays:  # EC2 shows them so for minutes after their claim has ended
+        stage.compute.add(msgspec.structs.replace(instance, state="shutting-down"))
+    stage.sweep()
+    assert stage.timers.reminders == []
+    assert "InstancesWithoutClaim" not in stage.meter.counts
+
+
 def test_instances_of_another_cluster_are_never_touched() -> None:
     stage = serving()
     other = stray(stage, cluster="other")

@@ -83,7 +83,10 @@ class Holders:
     def is_garbage(self, instance: Instance, now: float) -> bool:
         """Whether no claim has an instance of ours or will ever take it, and it is old enough for that to be certain.
 
-        A claim that waits may get any instance of its launch.
+        A claim that waits may get any instance of its launch. EC2 shows what was ended for minutes more, when its claim
+        has long been Gone.
         """
+        if instance.state == "shutting-down":
+            return False
         awaited = bool({instance.claim, instance.launch} & (self._waiting - {""}))
         return self.of(instance) is None and not awaited and instance.launched_at + GRACE_S < now
