@@ -334,6 +334,25 @@ def test_pods_that_are_only_counted_go_where_there_is_room() -> None:
     assert {outcome.claim_of(f"web-{n}").launch.zone for n in range(2)} == {Z2, Z3}
 
 
+@pytest.mark.parametrize("selector", [None, {"matchLabels": {"app": "other"}}], ids=["none", "of others"])
+def test_pods_that_their_constraint_does_not_count_need_not_be_apart(selector: dict[str, Any] | None) -> None:
+    constraint = {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule"}
+    outcome = given(*apps(4, constraint | ({"labelSelector": selector} if selector else {})))
+    assert len(outcome.claim.pods) == 4
+
+
+def test_pods_that_their_constraint_does_not_count_go_where_it_allows() -> None:
+    """Two pods of the other app stand in each zone but one, which is the only one they may join."""
+    others = [
+        pod(f"other-{zone}-{n}", node=f"node-{zone}", metadata={"labels": {"app": "other"}})
+        for zone in (Z1, Z2)
+        for n in range(2)
+    ]
+    outcome = given(*apps(3, spread(app={"app": "other"})), *others, nodes=[full(Z1), full(Z2)])
+    assert counts(outcome) == [3]
+    assert outcome.claim.launch.zone == Z3
+
+
 def test_a_malformed_selector_is_said_so() -> None:
     bad = spread(labelSelector={"matchExpressions": [{"key": "app", "operator": "Near", "values": ["web"]}]})
     outcome = given(*apps(1, bad), pod("fine"))

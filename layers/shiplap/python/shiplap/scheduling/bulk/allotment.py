@@ -104,11 +104,21 @@ class Allotment:
         if level:
             base = [sum(self._count(term, value) for term in level) for value in allowed]
             return _positive(allowed, water_fill(base, number))
+        return self._by_load(unit, allowed)
+
+    def _by_load(self, unit: Unit, allowed: Sequence[str]) -> dict[str, int]:
+        """Quotas of pods that no spread counts."""
         loads = [self._load.get(value, 0.0) for value in allowed]
+        spreads = unit.shape.spreads
+        if spreads and not any(self._ledger.terms.all[term].key == self._key for term in unit.shape.selected):
+            # They keep every balance wherever it allows them, and together they need fewer nodes.
+            counts = [sum(self._count(spread.term, value) for spread in spreads) for value in allowed]
+            best = min(range(len(allowed)), key=lambda place: (counts[place], -loads[place], allowed[place]))
+            return {allowed[best]: unit.number}
         if self._rank(unit)[0] == 6 and sum(loads) > 0:
-            return _positive(allowed, in_proportion(loads, number))
+            return _positive(allowed, in_proportion(loads, unit.number))
         each = max(unit.weight, 1e-12)
-        return _positive(allowed, water_fill([round(load / each) for load in loads], number))
+        return _positive(allowed, water_fill([round(load / each) for load in loads], unit.number))
 
     def _closed(self, unit: Unit, value: str) -> bool:
         """Whether anti-affinity, of these pods or of others, keeps them out of a domain."""
