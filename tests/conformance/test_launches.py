@@ -180,6 +180,8 @@ def test_55_a_fleet_is_told_what_kind_of_reservation_it_is(reservation: Any, tar
     assert wanted["TargetCapacitySpecification"]["DefaultTargetCapacityType"] == target
     assert ("OnDemandOptions" in wanted) == (target == "on-demand")
     assert "SpotOptions" not in wanted
+    kinds = wanted.get("ReservedCapacityOptions", {}).get("ReservationTypes", [])
+    assert kinds == (["interruptible-capacity-reservation"] if target == "reserved-capacity" else [])
 
 
 def with_cluster(request: FleetRequest) -> FleetRequest:

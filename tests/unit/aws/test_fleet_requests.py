@@ -133,6 +133,15 @@ def test_a_pool_may_have_a_strategy_of_its_own(own: str, on_demand: str, spot: s
     assert options("spot")["SpotOptions"] == {"AllocationStrategy": spot}
 
 
+def test_priorities_are_whole_numbers_the_cheapest_first() -> None:
+    wanted = request(override("dear", price=0.4), override("cheap", price=0.05), override("same", price=0.4))
+    parameters = fleet.parameters(fleet.prepare(wanted, SUBNETS), wanted.token)
+    [config] = parameters["LaunchTemplateConfigs"]
+    priorities = {item["InstanceType"]: item["Priority"] for item in config["Overrides"]}
+    assert priorities == {"cheap": 0, "dear": 1, "same": 1}
+    assert all(type(priority) is int for priority in priorities.values())
+
+
 def test_tokens_fit_into_what_ec2_takes() -> None:
     assert fleet.client_token("short") == "short"
     long = fleet.client_token("x" * 65)

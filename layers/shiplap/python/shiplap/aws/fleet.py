@@ -27,6 +27,7 @@ MAX_TYPES = 60
 MAX_OVERRIDES = 300
 
 _MAX_TOKEN = 64
+_RESERVED_CAPACITY = "reserved-capacity"
 _ON_DEMAND_STRATEGIES = {"prioritized": "prioritized"}
 _SPOT_STRATEGIES = {
     "capacity-optimized": "capacity-optimized",
@@ -88,6 +89,7 @@ def parameters(launch: Launch, token: str) -> dict[str, Any]:
     request = launch.request
     common_tags = tags.written(tags.of_launch(request))
     target = _target(launch)
+    priorities = _priorities(launch)
     wanted: dict[str, Any] = {
         "Type": "instant",
         "ClientToken": client_token(token),
@@ -96,7 +98,7 @@ def parameters(launch: Launch, token: str) -> dict[str, Any]:
             "DefaultTargetCapacityType": target,
         },
         "LaunchTemplateConfigs": [
-            _config(made, overrides, launch.subnets)
+            _config(made, overrides, launch.subnets, priorities)
             for made, overrides in zip(launch.templates, launch.overrides, strict=True)
         ],
         "TagSpecifications": [
@@ -109,6 +111,8 @@ def parameters(launch: Launch, token: str) -> dict[str, Any]:
     elif target == labels.ON_DEMAND:  # of which EC2 knows two: what is best for spot means nothing here
         strategy = _ON_DEMAND_STRATEGIES.get(request.strategy, "lowest-price")
         wanted["OnDemandOptions"] = {"AllocationStrategy": strategy}
+    elif target == _RESERVED_CAPACITY:
+        wanted["ReservedCapacityOptions"] = {"ReservationTypes": ["interruptible-capacity-reservation"]}
     if request.node_class.spec.context:
         wanted["Context"] = request.node_class.spec.context
     return wanted
@@ -124,8 +128,14 @@ def _target(launch: Launch) -> str:
         if held.id in chosen and held.type == "capacity-block":
             return "capacity-block"
         if held.id in chosen and held.interruptible:
-            return "reserved-capacity"
+            return _RESERVED_CAPACITY
     return labels.ON_DEMAND
+
+
+def _priorities(launch: Launch) -> dict[float, int]:
+    """EC2's priority of each price: whole numbers from 0, the lowest goes first."""
+    prices = {override.price for group in launch.overrides for override in group}
+    return {price: place for place, price in enumerate(sorted(prices))}
 
 
 def client_token(token: str) -> str:
@@ -134,21 +144,23 @@ def client_token(token: str) -> str:
 
 
 def _config(
-    made: Template, overrides: Iterable[FleetOverride], subnets: Mapping[str, str]
+    made: Template, overrides: Iterable[FleetOverride], subnets: Mapping[str, str], priorities: Mapping[float, int]
 ) -> FleetLaunchTemplateConfigRequestTypeDef:
     return {
         "LaunchTemplateSpecification": {"LaunchTemplateName": made.name, "Version": "$Latest"},
-        "Overrides": [_override(override, subnets[override.zone]) for override in overrides],
+        "Overrides": [
+            _override(override, subnets[override.zone], priorities[override.price]) for override in overrides
+        ],
     }
 
 
-def _override(override: FleetOverride, subnet_id: str) -> FleetLaunchTemplateOverridesRequestTypeDef:
+def _override(override: FleetOverride, subnet_id: str, priority: int) -> FleetLaunchTemplateOverridesRequestTypeDef:
     return {
         "InstanceType": override.instance_type,  # type: ignore[typeddict-item]  # EC2 knows more types than its stubs
         "SubnetId": subnet_id,
         "AvailabilityZone": override.zone,
         "ImageId": override.ami,
-        "Priority": override.price,
+        "Priority": priority,
     }
 
 
