@@ -82,6 +82,14 @@ def test_one_template_per_image_and_number_of_pods() -> None:
     assert {template.data["ImageId"] for template in prepared.templates} == {"ami-1", "ami-2"}
 
 
+def test_at_most_fifty_templates_those_of_the_cheapest() -> None:
+    overrides = [override(f"t{n:03d}.large", price=100 - n, max_pods=10 + n) for n in range(60)]
+    prepared = fleet.prepare(request(*overrides), SUBNETS)
+    assert len(prepared.templates) == 50
+    types = {item.instance_type for group in prepared.overrides for item in group}
+    assert types == {f"t{n:03d}.large" for n in range(10, 60)}
+
+
 def test_templates_are_named_after_their_content() -> None:
     def name(**changes: Any) -> str:
         return fleet.prepare(request(**changes), SUBNETS).templates[0].name

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 MAX_TYPES = 60
 MAX_OVERRIDES = 300
+MAX_TEMPLATES = 50
 
 _MAX_TOKEN = 64
 _RESERVED_CAPACITY = "reserved-capacity"
@@ -49,7 +50,7 @@ def prepare(request: FleetRequest, subnets: Iterable[Subnet]) -> Launch:
     """Choose types, subnets and launch templates.
 
     The cheapest 60 types are kept, in each zone the subnet with most free addresses, and one template for all that boot
-    alike. Offerings in zones without a subnet are left out.
+    alike, at most as many as EC2 takes. Offerings in zones without a subnet are left out.
 
     Raises:
         NodeClassNotReady: the launch templates cannot be made.
@@ -59,7 +60,9 @@ def prepare(request: FleetRequest, subnets: Iterable[Subnet]) -> Launch:
     groups: dict[tuple[object, ...], list[FleetOverride]] = {}
     for override in kept[:MAX_OVERRIDES]:
         boots = (override.ami, override.max_pods, override.kubelet_values, override.fabric_adapters)
-        groups.setdefault((*boots, override.reservation), []).append(override)
+        key = (*boots, override.reservation)
+        if key in groups or len(groups) < MAX_TEMPLATES:
+            groups.setdefault(key, []).append(override)
     by_name: dict[str, tuple[Template, list[FleetOverride]]] = {}
     for _, group in sorted(groups.items()):
         made = template(request, group[0])
