@@ -8,6 +8,7 @@ from msgspec import structs
 from shiplap.api.nodeclaim import ClaimState, NodeClaim
 from shiplap.api.types import NodePool
 from shiplap.errors import ClusterError, ClusterUnreachable, ConditionFailed, ObjectConflict
+from shiplap.instances.learning import capacity
 from shiplap.instances.types import InstanceType
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Taint
@@ -219,6 +220,37 @@ def test_a_miss_is_known_to_the_next_plan_even_when_its_node_was_never_registere
     stage.play_on()
     assert stage.pending() == 0
     assert len([claim for claim in stage.claims() if claim.missed]) == 1
+
+
+def test_a_crowd_of_nodes_that_join_at_once_is_learned_from_in_a_few_writes() -> None:
+    stage = serving_capacity(40)
+    stage.faults.clear()
+    stage.sweep()
+    assert stage.faults.points.count("before capacity.observe") == 1
+    assert stage.faults.points.count("before state.mark_missed") == 0
+
+
+def test_of_a_crowd_the_smallest_node_teaches_and_all_that_miss_are_known() -> None:
+    stage = serving_capacity(40)
+    shrunk = stage.server.list("nodes").items[7]
+    for field in ("capacity", "allocatable"):
+        shrunk["status"][field]["memory"] = "2Gi"
+    stage.server.patch("nodes", shrunk["metadata"]["name"], {"status": shrunk["status"]}, subresource="status")
+    stage.sweep()
+    [learned] = stage.capacity.all()
+    assert capacity(learned)["memory"] == 2 << 30
+    assert len(stage.state.read(CLUSTER, stage.clock.now()).missed_pods) == 1
+
+
+def serving_capacity(nodes: int) -> Stage:
+    """Nodes of one type, a pod each, that have joined; every event of theirs was lost."""
+    stage = Stage((pool("any", ("m6i",), sizes=("large",)),))
+    stage.add_pods(1, cpu="1200m", memory="3Gi", prefix="pilot")
+    stage.play_on()
+    stage.add_pods(nodes, cpu="1200m", memory="3Gi")
+    stage.schedule()
+    stage.join()
+    return stage
 
 
 def _between(kind: InstanceType, stage: Stage) -> int:

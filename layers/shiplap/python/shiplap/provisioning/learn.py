@@ -7,13 +7,13 @@ from the same node changes nothing that is relied on, which lets every flow that
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 from shiplap.api.nodeclaim import NodeClaim
 from shiplap.instances.learning import missed
 from shiplap.instances.types import Observation
 from shiplap.kubernetes.objects import Node
 from shiplap.kubernetes.quantity import CPU, MEMORY, PODS, format_resources, parse_resources
-from shiplap.provisioning import gauges
 from shiplap.provisioning.claims import facts
 from shiplap.provisioning.world import World
 
@@ -46,26 +46,70 @@ def learn(world: World, claim: NodeClaim, node: Node) -> dict[str, int]:
         StoreError: nothing may be planned with this node until its truth is stored.
     """
     now = world.clock.now()
-    allocatable = parse_resources(node.status.allocatable)
-    world.capacity.observe(
-        Observation(
-            ami=claim.ami,
-            instance_type=claim.instance_type,
-            kubelet_hash=claim.kubelet_hash,
-            capacity=parse_resources(node.status.capacity),
-            allocatable=allocatable,
-            observed_at=now,
-            cluster=claim.cluster,
-            node=node.metadata.name,
-            predicted=claim.allocatable,
-        )
-    )
-    gauges.measure_memory(claim, allocatable, world.meter)
-    short = missed(claim.requests, allocatable)
+    world.capacity.observe(_observation(claim, node, now))
+    short = _short(claim, node)
     if short:
-        world.state.mark_missed(claim.cluster, [pod.uid for pod in claim.pods if pod.uid], now)
+        world.state.mark_missed(claim.cluster, _uids(claim), now)
+    return short
+
+
+def learn_from_crowd(world: World, joined: Sequence[tuple[NodeClaim, Node]]) -> frozenset[str]:
+    """The same for nodes that a decision finds before they are registered, which may be hundreds at a time.
+
+    Of nodes alike only those teach that have least of something: it is all that later plans look at, and each of them
+    is learned from anyway when it is registered.
+
+    Args:
+        world: as above.
+        joined: claims with their nodes, which have reported.
+
+    Returns:
+        The uids of pods whose node is smaller than planned.
+
+    Raises:
+        StoreError: nothing may be planned with these nodes until their truth is stored.
+    """
+    if not joined:
+        return frozenset()
+    now = world.clock.now()
+    smallest: dict[tuple[str, ...], tuple[int, str]] = {}
+    seen = {node.metadata.name: (claim, node) for claim, node in joined}
+    for claim, node in joined:
+        alike = (claim.ami, claim.instance_type, claim.kubelet_hash)
+        for resource, amount in parse_resources(node.status.allocatable).items():
+            known = smallest.setdefault((*alike, resource), (amount, node.metadata.name))
+            smallest[*alike, resource] = min(known, (amount, node.metadata.name))
+    for name in sorted({name for _, name in smallest.values()}):
+        world.capacity.observe(_observation(*seen[name], now))
+    missed_pods = {uid for claim, node in joined if _short(claim, node) for uid in _uids(claim)}
+    if missed_pods:
+        world.state.mark_missed(joined[0][0].cluster, sorted(missed_pods), now)
+    return frozenset(missed_pods)
+
+
+def _observation(claim: NodeClaim, node: Node, now: float) -> Observation:
+    return Observation(
+        ami=claim.ami,
+        instance_type=claim.instance_type,
+        kubelet_hash=claim.kubelet_hash,
+        capacity=parse_resources(node.status.capacity),
+        allocatable=parse_resources(node.status.allocatable),
+        observed_at=now,
+        cluster=claim.cluster,
+        node=node.metadata.name,
+        predicted=claim.allocatable,
+    )
+
+
+def _short(claim: NodeClaim, node: Node) -> dict[str, int]:
+    short = missed(claim.requests, parse_resources(node.status.allocatable))
+    if short:
         _LOG.warning(
             "node is smaller than planned",
             extra={**facts(claim), "short": format_resources(short)},
         )
     return short
+
+
+def _uids(claim: NodeClaim) -> list[str]:
+    return [pod.uid for pod in claim.pods if pod.uid]

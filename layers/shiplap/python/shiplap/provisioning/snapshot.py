@@ -25,7 +25,7 @@ from shiplap.instances.types import InstanceType, pilot_key
 from shiplap.instances.zones import without_zones
 from shiplap.kubernetes.objects import Node
 from shiplap.ports import DecisionState
-from shiplap.provisioning.learn import has_reported, instance_of, learn
+from shiplap.provisioning.learn import has_reported, instance_of, learn_from_crowd
 from shiplap.provisioning.market import Market, resting_offerings
 from shiplap.provisioning.refresh import refresh, stored
 from shiplap.provisioning.world import World
@@ -263,11 +263,8 @@ def _learn_from_joined(state: DecisionState, view: ClusterView, world: World) ->
 
     Returns the uids of pods whose node turned out too small.
     """
-    missed_pods: set[str] = set()
-    for claim, node in joined_nodes(state.claims, view):
-        if has_reported(node) and learn(world, claim, node):
-            missed_pods.update(pod.uid for pod in claim.pods if pod.uid)
-    return frozenset(missed_pods)
+    joined = joined_nodes(state.claims, view)
+    return learn_from_crowd(world, [(claim, node) for claim, node in joined if has_reported(node)])
 
 
 def _catalogs(settings: ClusterSettings, supply: Supply, glance: Glance, world: World) -> tuple[NodeClassCatalog, ...]:
