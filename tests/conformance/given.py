@@ -11,6 +11,7 @@ import msgspec
 from shiplap.api.nodeclaim import NodeClaim
 from shiplap.api.types import CapacityBuffer, Manifests, NodePool, PodTemplate, RequirementSpec
 from shiplap.instances.types import InstanceType
+from shiplap.kubernetes.disruption_budgets import PodDisruptionBudget
 from shiplap.kubernetes.objects import DaemonSet, Event, Node, Pod
 from shiplap.kubernetes.quantity import parse_amount
 from shiplap.kubernetes.volumes import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
@@ -359,6 +360,7 @@ def given(
     buffers: Sequence[CapacityBuffer] = (),
     templates: Sequence[PodTemplate] = (),
     scalables: Sequence[Scalable] = (),
+    budgets: Sequence[PodDisruptionBudget] = (),
     **settings: Any,
 ) -> Outcome:
     """Plan these pods. Without more words: one pool named default over Karpenter's default fake catalogue."""
@@ -381,6 +383,7 @@ def given(
             stateful_sets=tuple(item for item in around if isinstance(item, StatefulSet)),
             replication_controllers=tuple(item for item in around if isinstance(item, ReplicationController)),
             scalables=tuple(scalables),
+            pod_disruption_budgets=tuple(budgets),
         ),
         claims=tuple(claims),
         manifests=Manifests(

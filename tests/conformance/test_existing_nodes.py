@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from shiplap.api.nodeclaim import ClaimState
 from shiplap.errors import InvalidInput
+from shiplap.kubernetes.disruption_budgets import PodDisruptionBudget
 from shiplap.kubernetes.objects import Event, EventSource, ObjectReference
 from shiplap.kubernetes.timestamps import rfc3339
 from tests.conformance.catalogues import Z1, Z2, fake_type, incrementing_types
@@ -208,6 +210,36 @@ def test_pods_of_leaving_nodes_are_planned_together() -> None:
     ]
     outcome = given(*running, *kept, nodes=leaving, types=incrementing_types(5))
     assert [entry.name for entry in outcome.claim.pods] == ["app-0", "app-1", "app-2"]
+
+
+@pytest.mark.parametrize(
+    ("specs", "planned"),
+    [
+        ([{"maxUnavailable": 0}], False),
+        ([{"maxUnavailable": "0%"}], False),
+        ([{"minAvailable": "100%"}], False),
+        ([{"maxUnavailable": 1}, {"minAvailable": 1}], False),
+        ([{"maxUnavailable": 1}], True),
+        ([{"minAvailable": 1}], True),
+    ],
+)
+def test_pods_that_budgets_never_let_go_need_no_other_room(specs: list[dict[str, Any]], planned: bool) -> None:
+    """Scenario 259."""
+    budgets = [
+        msgspec.convert(
+            {
+                "metadata": {"name": f"b-{n}", "namespace": "default"},
+                "spec": {"selector": {"matchLabels": {"app": "db"}}, **spec},
+            },
+            PodDisruptionBudget,
+        )
+        for n, spec in enumerate(specs)
+    ]
+    bound = pod("db", node="old", metadata={"labels": {"app": "db"}})
+    other = pod("other", node="old")
+    outcome = given(bound, other, nodes=[node("old", deleting=True)], budgets=budgets)
+    assert bool(outcome.home("db")) is planned
+    assert outcome.home("other")
 
 
 @pytest.mark.parametrize(("started", "planned"), [("2027-01-15T07:30:00Z", False), ("2027-01-15T06:00:00Z", True)])

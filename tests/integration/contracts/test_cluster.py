@@ -23,6 +23,7 @@ from shiplap.errors import (
     TooManyRequests,
 )
 from shiplap.kubernetes.objects import Event, ObjectMeta, ObjectReference, Taint
+from shiplap.kubernetes.workloads import SCALABLE_PLURALS, ScalableName
 from shiplap.local.kube.access import READ_ONLY, PolicyRule
 from shiplap.local.kube.http_server import KubeHttpServer
 from shiplap.ports import ClusterApi, WatchEvent
@@ -420,6 +421,19 @@ def test_disruption_budgets_come_with_what_they_allow(api: ClusterApi, server: A
     assert first.spec.max_unavailable == 1
 
 
+def test_scalables_are_read_by_name_as_far_as_they_exist(api: ClusterApi, server: ApiServer) -> None:
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "main"}]}}
+    for plural in ("deployments", "replicasets", "statefulsets"):
+        body = {"metadata": {"name": "web"}, "spec": {"replicas": 3, "template": template}}
+        server.create(plural, body, "shop")
+    kinds = ("Deployment", "ReplicaSet", "StatefulSet")
+    found = api.scalables([ScalableName("shop", kind, name) for kind in kinds for name in ("gone", "web")])
+    assert [(item.kind, item.metadata.namespace, item.metadata.name, item.spec.replicas) for item in found] == [
+        (kind, "shop", "web", 3) for kind in kinds
+    ]
+    assert found[0].spec.template.metadata.labels == {"app": "web"}
+
+
 def test_an_event_is_written_once(api: ClusterApi, server: ApiServer) -> None:
     event = Event(
         involved_object=ObjectReference(kind="Pod", namespace="shop", name="web-1", uid="u"),
@@ -605,6 +619,7 @@ class TestHttp:
         api.pods_on("n1")
         api.attached_volumes("n1", view.pods)
         api.disruption_budgets()
+        api.scalables([ScalableName("default", kind, "w") for kind in SCALABLE_PLURALS])
         api.bind(view.pods[0], "n1")
         api.evict(view.pods[0])
         api.delete_pod(view.pods[0], 0)

@@ -30,3 +30,20 @@ def test_a_capacity_buffer_is_launched_by_the_sweep_and_nominates_nobody() -> No
     assert len(stage.sweep().launched) == 1
     assert not any(claim.pods for claim in stage.claims())
     assert stage.sweep().launched == ()
+
+
+def test_a_capacity_buffer_may_be_a_share_of_a_workload() -> None:
+    spec = {"containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]}
+    reference = {"kind": "Deployment", "name": "web"}
+    buffer = msgspec.convert(
+        {"metadata": {"name": "spare"}, "spec": {"scalableRef": reference, "percentage": 20}}, CapacityBuffer
+    )
+    stage = Stage()
+    manifests = msgspec.structs.replace(stage.settings.manifests, capacity_buffers=(buffer,))
+    stage.settings = msgspec.structs.replace(stage.settings, manifests=manifests)
+    assert stage.sweep().launched == ()
+    stage.server.create(
+        "deployments", {"metadata": {"name": "web"}, "spec": {"replicas": 10, "template": {"spec": spec}}}, "default"
+    )
+    (name,) = stage.sweep().launched
+    assert next(claim for claim in stage.claims() if claim.name == name).requests["cpu"] >= 2000

@@ -45,6 +45,35 @@ def test_lists_documents_and_other_kinds(tmp_path: Path) -> None:
     assert [item.metadata.name for item in state.view.nodes] == ["n"]
 
 
+def test_classes_fill_in_what_an_api_server_would(tmp_path: Path) -> None:
+    runtime = {
+        "kind": "RuntimeClass",
+        "metadata": {"name": "vm"},
+        "overhead": {"podFixed": {"cpu": "250m"}},
+        "scheduling": {"nodeSelector": {"kvm": "yes"}, "tolerations": [{"key": "kvm", "operator": "Exists"}]},
+    }
+    important = {"kind": "PriorityClass", "metadata": {"name": "high"}, "value": 1000}
+    shape = {"runtimeClassName": "vm", "priorityClassName": "high", "nodeSelector": {"a": "b"}}
+    admitted = of_spec(overhead={"cpu": "1"}, priority=7, **shape) | {"metadata": {"name": "admitted"}}
+    template = {"template": {"spec": {"runtimeClassName": "vm"}}}
+    daemon = {"kind": "DaemonSet", "metadata": {"name": "d"}, "spec": template}
+    unknown = of_spec(runtimeClassName="other", priorityClassName="other") | {"metadata": {"name": "unknown"}}
+    items = [of_spec(**shape), admitted, unknown, daemon, runtime, important]
+    view = read_cluster_state([write(tmp_path, "all.json", {"kind": "List", "items": items})]).view
+    fresh, kept, plain = (pod.spec for pod in view.pods)
+    assert (fresh.overhead, fresh.priority, fresh.node_selector) == ({"cpu": "250m"}, 1000, {"kvm": "yes", "a": "b"})
+    assert [entry.key for entry in fresh.tolerations] == ["kvm"]
+    assert (kept.overhead, kept.priority, kept.node_selector, kept.tolerations) == ({"cpu": "1"}, 7, {"a": "b"}, ())
+    assert (plain.overhead, plain.priority) == ({}, 0)
+    assert view.daemon_sets[0].spec.template.spec.overhead == {"cpu": "250m"}
+
+
+def test_an_overhead_that_is_no_amount_is_refused(tmp_path: Path) -> None:
+    runtime = {"kind": "RuntimeClass", "metadata": {"name": "vm"}, "overhead": {"podFixed": {"cpu": "much"}}}
+    with pytest.raises(InvalidInput, match="podFixed"):
+        read_cluster_state([write(tmp_path, "vm.json", runtime)])
+
+
 def test_storage_objects_are_read(tmp_path: Path) -> None:
     storage = [
         {"kind": "PersistentVolumeClaim", "metadata": {"name": "data"}, "spec": {"storageClassName": "fast"}},

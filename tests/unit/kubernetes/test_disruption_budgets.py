@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from shiplap.kubernetes.disruption_budgets import PodDisruptionBudget, allowed, of_pods
+from shiplap.kubernetes.disruption_budgets import PodDisruptionBudget, allowed, never_evicted, of_pods
 from shiplap.kubernetes.objects import Pod
 
 
@@ -60,3 +60,25 @@ def test_an_amount_that_cannot_be_read_is_refused() -> None:
 def test_a_budget_covers_pods_of_its_namespace() -> None:
     others = [pod("x", namespace="other"), pod("y", app="web")]
     assert of_pods([budget()], [*PODS, *others]) == {"shop/b": PODS}
+
+
+@pytest.mark.parametrize(
+    ("budgets", "ready", "never"),
+    [
+        ([], True, False),
+        ([budget(minAvailable="100%")], True, True),
+        ([budget(maxUnavailable=0)], True, True),
+        ([budget(maxUnavailable="0%")], True, True),
+        ([budget(maxUnavailable=1)], True, False),
+        ([budget(minAvailable="99%")], True, False),
+        ([budget(minAvailable=5, status={"disruptionsAllowed": 0})], True, False),
+        ([budget(maxUnavailable=1), budget(maxUnavailable=1)], True, True),
+        ([budget(maxUnavailable=0, unhealthyPodEvictionPolicy="AlwaysAllow")], True, True),
+        ([budget(maxUnavailable=0, unhealthyPodEvictionPolicy="AlwaysAllow")], False, False),
+        ([budget(maxUnavailable=0)], False, True),
+    ],
+)
+def test_which_pods_are_never_evicted(budgets: list[PodDisruptionBudget], ready: bool, never: bool) -> None:
+    assert never_evicted(pod("p", ready=ready), budgets) is never
+    assert not never_evicted(pod("p", namespace="elsewhere"), budgets)
+    assert not never_evicted(pod("p", app="other"), budgets)

@@ -32,6 +32,7 @@ from shiplap.instances.unavailability import (
 )
 from shiplap.kubernetes.disruption_budgets import PodDisruptionBudget
 from shiplap.kubernetes.objects import Event, Node, Pod, Taint
+from shiplap.kubernetes.workloads import Scalable, ScalableName
 from shiplap.scheduling.plan import Plan
 from shiplap.scheduling.snapshot import ClusterView, Snapshot
 
@@ -152,6 +153,10 @@ class ClusterApi(Protocol):
 
     def disruption_budgets(self) -> tuple[PodDisruptionBudget, ...]:
         """All PodDisruptionBudgets, sorted by namespace and name."""
+        ...
+
+    def scalables(self, names: Iterable[ScalableName]) -> tuple[Scalable, ...]:
+        """These workloads in the order given, as far as they exist."""
         ...
 
     def publish(self, event: Event) -> None:

@@ -19,6 +19,7 @@ from shiplap.api.nodeclaim import ClaimState, NodeClaim, PodReference
 from shiplap.api.scheduler_config import SchedulerConfig
 from shiplap.api.types import NodeClassReference, RequirementSpec
 from shiplap.cli import soundness
+from shiplap.cli.admission import Admission, PriorityClass, RuntimeClass
 from shiplap.disruption.snapshot import NodeHistory
 from shiplap.errors import InvalidInput
 from shiplap.instances.types import InstanceType, LearnedCapacity, Offering
@@ -135,10 +136,11 @@ def read_cluster_state(paths: Sequence[Path]) -> ClusterState:
         found[kind].append(item)
         if kind in ("ReplicaSet", "StatefulSet"):
             found["Deployment"].append(_object(document, Scalable))
+    admission = Admission(found["RuntimeClass"], found["PriorityClass"])
     view = ClusterView(
-        pods=tuple(found["Pod"]),
+        pods=tuple(map(admission.pod, found["Pod"])),
         nodes=tuple(found["Node"]),
-        daemon_sets=tuple(found["DaemonSet"]),
+        daemon_sets=tuple(map(admission.daemon_set, found["DaemonSet"])),
         events=tuple(found["Event"]),
         persistent_volume_claims=tuple(found["PersistentVolumeClaim"]),
         persistent_volumes=tuple(found["PersistentVolume"]),
@@ -150,6 +152,7 @@ def read_cluster_state(paths: Sequence[Path]) -> ClusterState:
         stateful_sets=tuple(found["StatefulSet"]),
         scalables=tuple(found["Deployment"]),
         replication_controllers=tuple(found["ReplicationController"]),
+        pod_disruption_budgets=tuple(found["PodDisruptionBudget"]),
     )
     claims = tuple(_claim(item, found["Pod"]) for item in found["NodeClaim"])
     return ClusterState(
@@ -284,6 +287,12 @@ def _node(document: Document) -> Node:
     return node
 
 
+def _runtime_class(document: Document) -> RuntimeClass:
+    item = _object(document, RuntimeClass)
+    _sound(document, soundness.amounts(item.overhead.pod_fixed, "overhead.podFixed"))
+    return item
+
+
 def _daemon_set(document: Document) -> DaemonSet:
     daemon_set = _object(document, DaemonSet)
     _sound(document, soundness.pod_spec(daemon_set.spec.template.spec, "spec.template.spec"))
@@ -332,6 +341,8 @@ _READERS: dict[str, Callable[[Document], Any]] = {
     "StatefulSet": lambda document: _object(document, StatefulSet),
     "ReplicationController": lambda document: _object(document, ReplicationController),
     "PodDisruptionBudget": lambda document: _object(document, PodDisruptionBudget),
+    "RuntimeClass": _runtime_class,
+    "PriorityClass": lambda document: _object(document, PriorityClass),
 }
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Generic, TypeVar
 
 import msgspec
 
 from shiplap.cluster.transport import MERGE_PATCH, Transport, error_of
-from shiplap.errors import ClusterError, ObjectConflict, ResourceVersionGone
+from shiplap.errors import ClusterError, ObjectConflict, ObjectNotFound, ResourceVersionGone
 from shiplap.kubernetes.disruption_budgets import PodDisruptionBudget
 from shiplap.kubernetes.objects import DaemonSet, Event, Node, ObjectMeta, Pod, Taint
 from shiplap.kubernetes.volumes import (
@@ -36,9 +36,12 @@ from shiplap.kubernetes.wire import (
     registration_patch,
 )
 from shiplap.kubernetes.workloads import (
+    SCALABLE_PLURALS,
     Namespace,
     ReplicaSet,
     ReplicationController,
+    Scalable,
+    ScalableName,
     Service,
     StatefulSet,
     namespaces_matter,
@@ -118,6 +121,7 @@ _FRAME = msgspec.json.Decoder(_Frame)
 _MARKER = msgspec.json.Decoder(_Marker)
 _POD = msgspec.json.Decoder(Pod)
 _NODE = msgspec.json.Decoder(Node)
+_SCALABLE = msgspec.json.Decoder(Scalable)
 
 
 class KubernetesClient:
@@ -241,6 +245,17 @@ class KubernetesClient:
     def disruption_budgets(self) -> tuple[PodDisruptionBudget, ...]:
         """All PodDisruptionBudgets, sorted by namespace and name."""
         return self._list(_BUDGETS_PAGE, "/apis/policy/v1/poddisruptionbudgets", "")[0]
+
+    def scalables(self, names: Iterable[ScalableName]) -> tuple[Scalable, ...]:
+        """These workloads, each read for itself; those that do not exist are left out."""
+        found = []
+        for name in names:
+            path = f"/apis/apps/v1/namespaces/{name.namespace}/{SCALABLE_PLURALS[name.kind]}/{name.name}"
+            try:
+                found.append(_decode(_SCALABLE, self._transport.get(path), path))
+            except ObjectNotFound:
+                continue  # the buffer says so
+        return tuple(found)
 
     def publish(self, event: Event) -> None:
         """Write an event; one that said the same before stays as it is."""

@@ -71,6 +71,21 @@ def allowed(budget: PodDisruptionBudget, covered: Sequence[Pod]) -> int:
     return max(healthy - max(least, 0), 0)
 
 
+def never_evicted(pod: Pod, budgets: Iterable[PodDisruptionBudget]) -> bool:
+    """Whether budgets forbid to evict a pod for good: one that never allows any, or more than one at all.
+
+    The eviction API refuses a pod that several budgets cover; one that is not healthy may go where its budget says so.
+    Raises ValueError for a selector with an unknown operator.
+    """
+    covering = [budget for budget in budgets if budget.selects(pod)]
+    if len(covering) != 1:
+        return len(covering) > 1
+    spec = covering[0].spec
+    if spec.unhealthy_pod_eviction_policy == "AlwaysAllow" and not is_ready(pod):
+        return False
+    return spec.max_unavailable in (0, "0", "0%") or spec.min_available == "100%"
+
+
 def of_pods(budgets: Iterable[PodDisruptionBudget], pods: Iterable[Pod]) -> dict[str, list[Pod]]:
     """The pods that each budget covers, by the budget's `namespace/name`. Raises ValueError as `selects`."""
     by_namespace: dict[str, list[PodDisruptionBudget]] = {}

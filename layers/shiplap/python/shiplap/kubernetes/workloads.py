@@ -81,6 +81,18 @@ class Scalable(_Object, frozen=True):
     spec: ScalableSpec = ScalableSpec()
 
 
+class ScalableName(msgspec.Struct, frozen=True, order=True):
+    """Which workload is meant; `kind` is one of SCALABLE_PLURALS."""
+
+    namespace: str
+    kind: str
+    name: str
+
+
+SCALABLE_PLURALS = {"Deployment": "deployments", "ReplicaSet": "replicasets", "StatefulSet": "statefulsets"}
+"""How URLs call the kinds of apps/v1 that a CapacityBuffer may be made of."""
+
+
 def namespaces_matter(pods: Iterable[Pod]) -> bool:
     """Whether any pod, bound or pending, selects namespaces by labels other than their names."""
     return any(pod.spec.affinity is not None and _selects_namespaces(pod) for pod in pods)

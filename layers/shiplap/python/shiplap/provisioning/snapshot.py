@@ -24,7 +24,8 @@ from shiplap.instances.status import InstallStatus, known_problem
 from shiplap.instances.types import InstanceType, pilot_key
 from shiplap.instances.zones import without_zones
 from shiplap.kubernetes.objects import Node
-from shiplap.ports import DecisionState
+from shiplap.kubernetes.workloads import ScalableName
+from shiplap.ports import ClusterApi, DecisionState
 from shiplap.provisioning.learn import has_reported, instance_of, learn_from_crowd
 from shiplap.provisioning.market import Market, resting_offerings
 from shiplap.provisioning.refresh import refresh, stored
@@ -199,8 +200,22 @@ def glance_at(settings: ClusterSettings, world: World) -> Glance:
         name for claim in state.claims if claim.state in LEAVING for name in (claim.node_name, claim.name) if name
     }
     view = world.cluster.view(leaving, workloads=bool(settings.pod_topology_spread.constraints()))
+    view = _with_what_few_need(view, leaving, settings.manifests, world.cluster)
     reported = {pod.uid for claim in state.claims if claim.missed for pod in claim.pods if pod.uid}
     return Glance(now, state, view, state.missed_pods | reported | _learn_from_joined(state, view, world))
+
+
+def _with_what_few_need(view: ClusterView, leaving: set[str], manifests: Manifests, cluster: ClusterApi) -> ClusterView:
+    """PodDisruptionBudgets while pods are on nodes on their way out, and the workloads CapacityBuffers are made of."""
+    going = leaving | {node.metadata.name for node in view.nodes if node.metadata.deletion_timestamp}
+    if any(pod.spec.node_name in going for pod in view.pods if pod.spec.node_name):
+        view = msgspec.structs.replace(view, pod_disruption_budgets=cluster.disruption_budgets())
+    names = {
+        ScalableName(buffer.metadata.namespace or "default", ref.kind, ref.name)
+        for buffer in manifests.capacity_buffers
+        if (ref := buffer.spec.scalable_ref) is not None
+    }
+    return msgspec.structs.replace(view, scalables=cluster.scalables(sorted(names))) if names else view
 
 
 def sight_of(settings: ClusterSettings, glance: Glance, supply: Supply, world: World) -> Sight:

@@ -8,6 +8,7 @@ import msgspec
 
 from shiplap.api.durations import go_seconds
 from shiplap.kubernetes import labels
+from shiplap.kubernetes.disruption_budgets import PodDisruptionBudget, never_evicted
 from shiplap.kubernetes.objects import Event, Pod
 from shiplap.kubernetes.timestamps import epoch
 
@@ -35,6 +36,7 @@ def sort(
     leaving: Collection[str],
     held: Collection[str] = (),
     now: float = 0.0,
+    budgets: Sequence[PodDisruptionBudget] = (),
 ) -> Sorted:
     """Sort pods into planned, ignored and bound.
 
@@ -48,6 +50,10 @@ def sort(
         leaving: names of the nodes that are being deleted.
         held: `namespace/name` of pods another autoscaler has just launched for.
         now: epoch seconds, for pods that must not be disrupted for some time.
+        budgets: PodDisruptionBudgets; a pod that they never let go needs no room elsewhere.
+
+    Raises:
+        ValueError: the selector of a budget is malformed.
     """
     result = Sorted()
     for pod in pods:
@@ -62,7 +68,7 @@ def sort(
                 result.bound[node] = [pod]
             else:
                 on_node.append(pod)
-            if node in leaving and returns(pod, now):
+            if node in leaving and returns(pod, now) and not (budgets and never_evicted(pod, budgets)):
                 result.pending.append(pod)
             continue
         if pod.metadata.deletion_timestamp:

@@ -10,6 +10,7 @@ import msgspec
 from shiplap.api.nodeclaim import NodeClaim
 from shiplap.api.types import Manifests
 from shiplap.instances.types import InstanceType
+from shiplap.kubernetes.disruption_budgets import PodDisruptionBudget
 from shiplap.kubernetes.objects import DaemonSet, Event, Node, Pod, TopologySpreadConstraint
 from shiplap.kubernetes.volumes import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from shiplap.kubernetes.workloads import Namespace, ReplicaSet, ReplicationController, Scalable, Service, StatefulSet
@@ -48,7 +49,7 @@ class ClusterView(msgspec.Struct, frozen=True, omit_defaults=True):
 
     The storage objects are empty when no pod that needs a node has claims, `namespaces` unless a pod selects them by
     their labels, Services and controllers unless there are default spread constraints, `scalables` unless a
-    CapacityBuffer is made of one.
+    CapacityBuffer is made of one, `pod_disruption_budgets` unless a node is on its way out.
     """
 
     pods: tuple[Pod, ...] = ()
@@ -66,6 +67,7 @@ class ClusterView(msgspec.Struct, frozen=True, omit_defaults=True):
     stateful_sets: tuple[StatefulSet, ...] = ()
     replication_controllers: tuple[ReplicationController, ...] = ()
     scalables: tuple[Scalable, ...] = ()
+    pod_disruption_budgets: tuple[PodDisruptionBudget, ...] = ()
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -73,6 +73,7 @@ def compile_world(snapshot: Snapshot, resources: Collection[str] = ()) -> World:
         leaving=gone,
         held=pods.held_back(view.events, snapshot.now, settings.autoscaler_hold_s),
         now=snapshot.now,
+        budgets=view.pod_disruption_budgets,
     )
     storage = Storage(view) if any(map(has_claims, sorted_pods.pending)) else None
     needs = _volume_needs(storage, sorted_pods) if storage is not None else None

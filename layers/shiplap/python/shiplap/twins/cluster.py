@@ -6,12 +6,12 @@ moves only when it is told to.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
-from shiplap.errors import ObjectConflict
+from shiplap.errors import ObjectConflict, ObjectNotFound
 from shiplap.kubernetes.disruption_budgets import PodDisruptionBudget
 from shiplap.kubernetes.objects import DaemonSet, Event, Node, ObjectMeta, Pod, Taint
 from shiplap.kubernetes.volumes import (
@@ -33,9 +33,12 @@ from shiplap.kubernetes.wire import (
     registration_patch,
 )
 from shiplap.kubernetes.workloads import (
+    SCALABLE_PLURALS,
     Namespace,
     ReplicaSet,
     ReplicationController,
+    Scalable,
+    ScalableName,
     Service,
     StatefulSet,
     namespaces_matter,
@@ -63,7 +66,8 @@ Typed = TypeVar(
     | Service
     | ReplicaSet
     | StatefulSet
-    | ReplicationController,
+    | ReplicationController
+    | Scalable,
 )
 
 _DECODED_LIMIT = 100_000
@@ -189,6 +193,18 @@ class TwinCluster:
         """All PodDisruptionBudgets, sorted by namespace and name."""
         with self._faults.effect("cluster.disruption_budgets"):
             return self._list("poddisruptionbudgets", PodDisruptionBudget)
+
+    def scalables(self, names: Iterable[ScalableName]) -> tuple[Scalable, ...]:
+        """These workloads, as far as they exist."""
+        found = []
+        with self._faults.effect("cluster.scalables"):
+            for name in names:
+                try:
+                    item = self.server.get(SCALABLE_PLURALS[name.kind], name.name, name.namespace)
+                except ObjectNotFound:
+                    continue  # the buffer says so
+                found.append(msgspec.convert(item, Scalable))
+        return tuple(found)
 
     def publish(self, event: Event) -> None:
         """Write an event; one that said the same before stays as it is."""

@@ -60,6 +60,7 @@ RESOURCES = {
         Resource("", "v1", "services", "Service", has_status=True),
         Resource("", "v1", "replicationcontrollers", "ReplicationController", has_status=True),
         Resource("apps", "v1", "daemonsets", "DaemonSet", has_status=True),
+        Resource("apps", "v1", "deployments", "Deployment", has_status=True),
         Resource("apps", "v1", "replicasets", "ReplicaSet", has_status=True),
         Resource("apps", "v1", "statefulsets", "StatefulSet", has_status=True),
         Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", has_status=True),
