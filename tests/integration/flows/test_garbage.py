@@ -11,8 +11,10 @@ from shiplap.api.nodeclaim import ClaimState
 from shiplap.aws.eks import api_server
 from shiplap.errors import AwsError, ClusterGone
 from shiplap.kubernetes import labels
+from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.ports import Instance
 from shiplap.provisioning.lifecycle import NODE_GRACE_S
+from shiplap.provisioning.messages import NodeSeen
 from shiplap.settings import ClusterSettings
 from tests.aws_faults import AwsFaults
 from tests.integration.contracts.in_process_aws import aws_in_process, make_client
@@ -88,6 +90,26 @@ def test_instances_of_another_cluster_are_never_touched() -> None:
     assert other.id in alive(stage)
 
 
+def test_many_strays_of_one_batch_of_messages_are_looked_up_once() -> None:
+    stage = serving()
+    strays = {stray(stage, number).id for number in range(1, 11)}
+    stage.sweep()
+    stage.faults.clear()
+    stage.attend_timers()
+    assert not strays & alive(stage)
+    assert stage.faults.points.count("before compute.instances") == 1
+
+
+def test_a_marked_node_of_others_is_looked_up_by_its_instance_alone() -> None:
+    stage = serving()
+    marks = {labels.NODE_POOL: "theirs"}
+    node = {"metadata": {"name": "theirs", "labels": marks}, "spec": {"providerID": "aws:///eu-west-1a/i-0abc"}}
+    stage.server.create("nodes", node)
+    stage.faults.clear()
+    assert stage.attend(NodeSeen(stage.name, "theirs", "aws:///eu-west-1a/i-0abc")).strangers == 1
+    assert "before compute.instances" not in stage.faults.points
+
+
 def orphan(stage: Stage, *, ready: bool = False) -> str:
     """A Node whose claim has ended and whose instance is gone; returns its name."""
     claim, instance = first(stage)
@@ -109,6 +131,19 @@ def test_a_node_that_outlives_its_instance_is_removed() -> None:
     assert name not in names(stage)
     assert len(names(stage)) == 1
     assert stage.meter.counts["NodesCleared"] == 1
+
+
+def test_a_node_that_has_just_fallen_silent_is_left_to_the_clouds_own_controller() -> None:
+    stage = serving(2)
+    name = orphan(stage)
+    silent = {"type": "Ready", "status": "Unknown", "lastTransitionTime": rfc3339(stage.clock.now())}
+    stage.server.patch("nodes", name, {"status": {"conditions": [silent]}}, subresource="status")
+    stage.sweep()
+    assert stage.timers.reminders == []
+    stage.clock.advance(121)
+    stage.sweep()
+    stage.attend_timers()
+    assert name not in names(stage)
 
 
 def test_a_node_that_still_reports_is_left_alone() -> None:

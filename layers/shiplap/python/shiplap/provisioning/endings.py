@@ -6,6 +6,7 @@ Only the lifecycle function uses this, and only it may terminate instances.
 from __future__ import annotations
 
 import logging
+from functools import cached_property
 
 from shiplap.api.nodeclaim import FINAL, ClaimState, NodeClaim
 from shiplap.errors import ClusterGone
@@ -15,6 +16,7 @@ from shiplap.ports import Instance
 from shiplap.provisioning import events
 from shiplap.provisioning.claims import GRACE_S, Holders, facts, fail, release_pilot
 from shiplap.provisioning.learn import instance_of
+from shiplap.provisioning.register import is_ready
 from shiplap.provisioning.world import World
 
 _LOG = logging.getLogger(__name__)
@@ -70,7 +72,45 @@ def _replan(claim: NodeClaim, world: World) -> None:
     world.tell(events.pods_pending(claim.cluster, claim.pods, claim.failure, world.clock.now(), event_id=hint))
 
 
-def clear_away(cluster: str, name: str, world: World) -> bool:
+class Inventory:
+    """What one invocation knows of a cluster when it looks for garbage: everything is listed once, when first needed.
+
+    In this order: a claim exists before its instance, and garbage never gets a claim again, so that an older look at it
+    is as good as a new one.
+    """
+
+    def __init__(self, cluster: str, world: World) -> None:
+        self._cluster = cluster
+        self._world = world
+
+    @cached_property
+    def instances(self) -> tuple[Instance, ...]:
+        """All of the cluster's. Raises AwsError."""
+        return self._world.compute.instances(self._cluster)
+
+    @cached_property
+    def holders(self) -> Holders:
+        """Who has them. Raises StoreError, AwsError."""
+        _ = self.instances
+        return Holders(self._world.state.claims(self._cluster))
+
+    @cached_property
+    def nodes(self) -> tuple[Node, ...]:
+        """All Nodes; none when the cluster itself is gone. Raises ClusterError."""
+        try:
+            return self._world.cluster.nodes()
+        except ClusterGone:
+            return ()
+
+    def in_service(self, instance: Instance) -> bool:
+        """Whether the instance's Node was opened to pods."""
+        for node in self.nodes:
+            if instance_of(node.spec.provider_id) == instance.id:
+                return all(taint.key != labels.UNREGISTERED_TAINT for taint in node.spec.taints)
+        return False
+
+
+def clear_away(cluster: str, name: str, inventory: Inventory, world: World) -> bool:
     """End instances tagged with the name of a claim, or a launch, that no claim has or will ever take.
 
     The sweep took the first look; this is the second one. An instance whose Node was opened to pods is only reported:
@@ -81,15 +121,11 @@ def clear_away(cluster: str, name: str, world: World) -> bool:
     """
     now = world.clock.now()
     ended = False
-    suspects = [instance for instance in world.compute.instances(cluster) if instance.tagged == name]
-    if not suspects:
-        return False
-    holders = Holders(world.state.claims(cluster))
-    for instance in suspects:
-        if not holders.is_garbage(instance, now):
+    for instance in inventory.instances:
+        if instance.tagged != name or not inventory.holders.is_garbage(instance, now):
             continue
         about = {"cluster": cluster, "claim": name, "instance_id": instance.id}
-        if _in_service(instance, world):
+        if inventory.in_service(instance):
             world.meter.count("NodesWithoutClaim")
             _LOG.warning("node without a claim is left alone", extra=about)
             continue
@@ -100,7 +136,7 @@ def clear_away(cluster: str, name: str, world: World) -> bool:
     return ended
 
 
-def clear_nodes(cluster: str, claim: NodeClaim, world: World) -> bool:
+def clear_nodes(cluster: str, claim: NodeClaim, inventory: Inventory, world: World) -> bool:
     """Remove the Node of a claim that has ended, once its instance is gone and its kubelet silent.
 
     The cloud's own controller does that as well, where there is one. Only a Node whose instance the claim had is
@@ -108,9 +144,8 @@ def clear_nodes(cluster: str, claim: NodeClaim, world: World) -> bool:
     """
     if claim.state not in FINAL or not claim.instance_id:
         return False
-    for node in _nodes(world):
-        ready = any(item.type == "Ready" and item.status == "True" for item in node.status.conditions)
-        if ready or instance_of(node.spec.provider_id) != claim.instance_id:
+    for node in inventory.nodes:
+        if is_ready(node) or instance_of(node.spec.provider_id) != claim.instance_id:
             continue
         if world.compute.instance(cluster, claim.instance_id) is not None:
             continue
@@ -119,18 +154,3 @@ def clear_nodes(cluster: str, claim: NodeClaim, world: World) -> bool:
         _LOG.warning("Node without an instance removed", extra={**facts(claim), "node": node.metadata.name})
         return True
     return False
-
-
-def _in_service(instance: Instance, world: World) -> bool:
-    for node in _nodes(world):
-        if instance_of(node.spec.provider_id) == instance.id:
-            return all(taint.key != labels.UNREGISTERED_TAINT for taint in node.spec.taints)
-    return False
-
-
-def _nodes(world: World) -> tuple[Node, ...]:
-    """All Nodes; none when the cluster itself is gone. Raises ClusterError."""
-    try:
-        return world.cluster.nodes()
-    except ClusterGone:
-        return ()

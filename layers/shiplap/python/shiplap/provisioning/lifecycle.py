@@ -26,7 +26,7 @@ from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node
 from shiplap.provisioning.claims import GARBAGE, Holders
 from shiplap.provisioning.drain import Drains, cordon, drain
-from shiplap.provisioning.endings import clear_away, clear_nodes, finish, give_up, has_vanished, write_off
+from shiplap.provisioning.endings import Inventory, clear_away, clear_nodes, finish, give_up, has_vanished, write_off
 from shiplap.provisioning.joining import give_up_incomplete, note_failed, note_initialized, note_joined
 from shiplap.provisioning.learn import has_reported, instance_of
 from shiplap.provisioning.messages import NodeSeen, Timer
@@ -113,6 +113,7 @@ class _Rounds:
         self._nodes: dict[str, Node] = {}
         self._listed = False
         self._drains = Drains(settings.name, world)
+        self._inventory = Inventory(settings.name, world)
         self._steering = Steering(settings.placement, world)
 
     def claim_of(self, hint: NodeSeen) -> str:
@@ -133,8 +134,7 @@ class _Rounds:
         if not marked:
             return ""
         # The index may lag behind the launch; the instance's own tag and the claims do not depend on it.
-        instances = self._world.compute.instances(self._cluster)
-        instance = next((instance for instance in instances if instance.id == instance_id), None)
+        instance = self._world.compute.instance(self._cluster, instance_id)
         if instance is None or instance.claim:
             return "" if instance is None else instance.claim
         holder = Holders(self._world.state.claims(self._cluster)).of(instance)
@@ -142,11 +142,11 @@ class _Rounds:
 
     def clear(self, name: str) -> None:
         """End what carries the tag of a claim, or of a launch, and has no right to."""
-        if clear_away(self._cluster, name, self._world):
+        if clear_away(self._cluster, name, self._inventory, self._world):
             self.ended.append(name)
         claim = self._world.state.claim(self._cluster, name)
         if claim is not None:
-            clear_nodes(self._cluster, claim, self._world)
+            clear_nodes(self._cluster, claim, self._inventory, self._world)
 
     def visit(self, name: str, *, seen: bool) -> None:
         """The next steps of one claim; `seen` when its node was, so that it is worth looking again soon."""

@@ -9,6 +9,7 @@ from shiplap.api.nodeclaim import ClaimState, NodeClaim
 from shiplap.errors import AwsError
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node
+from shiplap.kubernetes.timestamps import epoch
 from shiplap.provisioning.claims import CORDON, DRAIN, GARBAGE, GRACE_S, Holders, explores, renew_pilot
 from shiplap.provisioning.drain import is_cordoned
 from shiplap.provisioning.learn import instance_of
@@ -55,7 +56,7 @@ def sweep(settings: ClusterSettings, nodes: Iterable[Node], world: World) -> int
             about = {"cluster": cluster, "claim": instance.tagged, "instance_id": instance.id}
             _LOG.warning("instance without a claim", extra=about)
             reasons[instance.tagged] = GARBAGE
-    for name in _without_instance(joined, alive) - claims.keys():
+    for name in _without_instance(joined, alive, now) - claims.keys():
         reasons.setdefault(name, GARBAGE)
     for name in sorted(reasons):
         world.remind(cluster, name, reasons[name], 0)
@@ -66,10 +67,22 @@ def sweep(settings: ClusterSettings, nodes: Iterable[Node], world: World) -> int
     return len(reasons)
 
 
-def _without_instance(nodes: Mapping[str, Node], alive: set[str]) -> set[str]:
-    """Names of claims whose Nodes, by instance id, have outlived their instance; or are not ours, but say so."""
-    left = (node.metadata.labels.get(labels.NODE_CLAIM, "") for key, node in nodes.items() if key not in alive)
-    return {name for name in left if name}
+def _without_instance(nodes: Mapping[str, Node], alive: set[str], now: float) -> set[str]:
+    """Names of claims whose Nodes, by instance id, have outlived their instance; or are not ours, but say so.
+
+    Nodes end in the hundreds, and the cloud's own controller removes them as a rule: it is given time for that.
+    """
+    left = (node for key, node in nodes.items() if key not in alive and _is_silent(node, now))
+    return {name for node in left if (name := node.metadata.labels.get(labels.NODE_CLAIM, ""))}
+
+
+def _is_silent(node: Node, now: float) -> bool:
+    """Whether nothing has been heard of the node for a while."""
+    ready = next((item for item in node.status.conditions if item.type == "Ready"), None)
+    if ready is None:
+        return True
+    since = epoch(ready.last_transition_time) if ready.last_transition_time else 0.0
+    return ready.status != "True" and since + GRACE_S < now
 
 
 def _sweep_templates(cluster: str, world: World) -> None:
