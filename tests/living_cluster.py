@@ -151,6 +151,7 @@ class LivingCluster:
             node_name=claim.name,
             hourly=claim.launch.price,
             annotations=claim.annotations,
+            tier=claim.tier,
         )
         self._bind(claim.pods, claim.name)
 

@@ -72,6 +72,7 @@ def standing(
     state: ClaimState = ClaimState.INITIALIZED,
     created_at: float = NOW - 8 * 3600,
     ami: str = "",
+    tier: int = 0,
     **fields: Any,
 ) -> Standing:
     """A running node of a NodePool, of the type and offering given."""
@@ -98,6 +99,7 @@ def standing(
         node_name=name,
         created_at=created_at,
         ami=ami,
+        tier=tier,
         annotations=dict(claim_annotations or {}),
     )
     return Standing(body, claim if claimed else None)

@@ -9,11 +9,14 @@ import pytest
 
 from shiplap.api.nodeclaim import ClaimState
 from shiplap.api.template_hash import POOL_HASH, POOL_HASH_VERSION, marks_of
-from shiplap.disruption.commands import Reason
+from shiplap.api.types import NodePool
+from shiplap.disruption.commands import Method, Reason
+from shiplap.disruption.memory import confirmed
 from shiplap.disruption.settings import DisruptionSettings
 from shiplap.disruption.snapshot import NodeHistory
 from shiplap.instances.types import InstanceType
 from shiplap.kubernetes.objects import Pod
+from shiplap.scheduling.snapshot import SchedulingSettings
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type
 from tests.conformance.disruptions import Standing, disrupted, pdb, pool, standing
 from tests.conformance.given import NOW, pods, rule
@@ -527,3 +530,207 @@ def test_the_order_of_the_input_does_not_matter() -> None:
     bound = [*pods(3, "p", node="n1", cpu="1"), *pods(2, "q", node="n3", cpu="2"), pod("r", "n0")]
     one = disrupted(*nodes, pods=bound, types=BOTH)
     assert one.decision == disrupted(*reversed(nodes), pods=bound[::-1], types=BOTH).decision
+
+
+# Static pools
+
+
+def static(replicas: int, *rules: dict[str, Any], **fields: Any) -> NodePool:
+    made = pool("fixed", *rules, replicas=replicas, after="Never", **fields)
+    return msgspec.structs.replace(made, spec=msgspec.structs.replace(made.spec, limits={}))
+
+
+def fixed(name: str, **fields: Any) -> Standing:
+    return small(name, pool="fixed", **fields)
+
+
+def test_drifted_nodes_of_a_static_pool_are_replaced_one_by_one_by_nodes_of_it() -> None:
+    wanted = static(3, rule("gone", "DoesNotExist"), budgets=[{"nodes": "2"}])
+    nodes = [fixed(f"n{place}", labels={"gone": "x"}) for place in range(3)]
+    verdict = disrupted(*nodes, pods=[pod("p", "n0")], pools=[wanted, pool()], types=BOTH)
+    assert [command.nodes for command in verdict.commands] == [("n1",), ("n2",)]
+    for command in verdict.commands:
+        assert command.method is Method.STATIC_DRIFT
+        assert [claim.node_pool for claim in command.replacements] == ["fixed"]
+    assert "no allowed disruptions" in verdict.blocked("n0")
+
+
+def test_a_static_pool_that_lacks_nodes_gets_those_before_others_are_replaced() -> None:
+    wanted = static(3, rule("gone", "DoesNotExist"))
+    verdict = disrupted(fixed("a", labels={"gone": "x"}), fixed("b"), pools=[wanted], types=BOTH)
+    assert verdict.removed == set()
+    assert "no replacement" in verdict.blocked("a")
+
+
+def test_253_a_static_pool_with_fewer_replicas_gives_nodes_up() -> None:
+    case: dict[str, Any] = {"pods": [pod("p", "a"), pod("q", "b"), pod("r", "b")], "types": BOTH}
+    nodes = [fixed("a"), fixed("b"), fixed("c")]
+    one = disrupted(*nodes, pools=[static(2, budgets=[{"nodes": "0"}])], **case)
+    assert (one.command.nodes, one.command.reason) == (("c",), Reason.SCALED_DOWN)
+    assert disrupted(*nodes, pools=[static(1)], **case).removed == {"a", "c"}
+    assert disrupted(*nodes, pools=[static(3)], **case).removed == set()
+
+
+def test_a_static_pool_is_not_scaled_down_while_a_node_of_it_is_replaced() -> None:
+    nodes = [fixed("a"), fixed("b")]
+    assert disrupted(*nodes, pools=[static(1)], types=BOTH, busy=["a", "claim-a"]).removed == set()
+
+
+# Fallback
+
+
+ORDERED = rule("node.kubernetes.io/instance-type", "In", "large", "*")
+
+
+def test_a_node_of_a_fallback_tier_goes_when_the_preferred_one_has_capacity_again() -> None:
+    case: dict[str, Any] = {"pods": [pod("p", "a")], "pools": [pool("default", ON_DEMAND, ORDERED)]}
+    verdict = disrupted(small("a", tier=1), **case, types=BOTH)
+    assert verdict.command.method is Method.CLIMB_BACK
+    assert verdict.command.replacements[0].instance_types == ("large",)
+    assert "tier 0" in verdict.command.detail
+    offerings = tuple(msgspec.structs.replace(offering, available=False) for offering in LARGE.offerings)
+    sold_out = msgspec.structs.replace(LARGE, offerings=offerings)
+    assert disrupted(small("a", tier=1), **case, types=[SMALL, sold_out]).removed == set()
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"settings": DisruptionSettings(climb_back_s=9 * 3600)},
+        {"pools": [pool("default", ON_DEMAND, ORDERED, budgets=[{"nodes": "0"}])]},
+        {"histories": [NodeHistory("a", moved_in_at=NOW - 60)]},
+    ],
+    ids=["too young", "no budget", "pods have just been moved there"],
+)
+def test_nodes_climb_back_in_their_time(fields: dict[str, Any]) -> None:
+    case = {"pods": [pod("p", "a")], "pools": [pool("default", ON_DEMAND, ORDERED)], "types": BOTH, **fields}
+    assert disrupted(small("a", tier=1), **case).removed == set()
+
+
+def test_nodes_climb_back_one_at_a_time() -> None:
+    verdict = disrupted(
+        small("a", tier=1),
+        small("b", tier=1),
+        pods=[pod("p", "a", cpu="3"), pod("q", "b", cpu="3")],
+        pools=[pool("default", ON_DEMAND, ORDERED)],
+        types=BOTH,
+    )
+    assert verdict.removed == {"a"}
+
+
+# What a decision remembers of the one before
+
+
+def test_175_what_a_budget_held_back_goes_as_soon_as_it_allows() -> None:
+    nights = {"nodes": "0", "schedule": "0 7 * * *", "duration": "2h"}
+    case: dict[str, Any] = {"pods": [pod("p", "a")], "pools": [pool(budgets=[{"nodes": "100%"}, nights])]}
+    held = disrupted(large("a"), types=BOTH, **case)
+    assert "no allowed disruptions" in held.blocked("a") or "budget 1" in held.blocked("a")
+    assert disrupted(large("a"), types=BOTH, now=NOW + 3601, **case).removed == {"a"}
+
+
+@pytest.mark.parametrize(("busy", "gone"), [((), 3), (("n0",), 2)])
+def test_177_drift_keeps_to_budgets_with_what_is_under_way(busy: tuple[str, ...], gone: int) -> None:
+    nodes = [small(f"n{place}", labels={"gone": "x"} if place < 5 else {}) for place in range(10)]
+    verdict = disrupted(
+        *nodes,
+        pods=[pod(f"p{place}", f"n{place}", cpu="3") for place in range(10)],
+        pools=[pool("default", rule("gone", "DoesNotExist"), after="Never", budgets=[{"nodes": "30%"}])],
+        types=BOTH,
+        busy=busy,
+    )
+    assert len(verdict.removed) == gone
+
+
+def test_177_every_pool_drifts_within_its_own_budget() -> None:
+    rules = rule("gone", "DoesNotExist")
+    pools = [pool(f"p{place}", rules, after="Never", budgets=[{"nodes": "1"}]) for place in range(10)]
+    nodes = [small(f"n{p}-{place}", pool=f"p{p}", labels={"gone": "x"}) for p in range(10) for place in range(2)]
+    bound = [pod(f"p-{item.node.metadata.name}", item.node.metadata.name, cpu="3") for item in nodes]
+    assert len(disrupted(*nodes, pods=bound, pools=pools, types=BOTH).removed) == 10
+
+
+@pytest.mark.parametrize(("after", "used"), [("60s", False), ("Never", True)])
+def test_195_a_node_that_has_not_settled_takes_no_moved_pods(after: str, used: bool) -> None:
+    verdict = disrupted(
+        large("a"),
+        large("b", pool="fresh"),
+        pods=[pod("p", "a"), pod("q", "b")],
+        pools=[pool("default", ON_DEMAND), pool("fresh", ON_DEMAND, after=after)],
+        types=[LARGE],
+        histories=[NodeHistory("b", last_pod_event_at=NOW - 10)],
+    )
+    assert (verdict.removed == {"a"}) is used
+
+
+def test_195_a_new_node_may_take_what_an_unsettled_one_may_not() -> None:
+    verdict = disrupted(
+        large("a"),
+        large("b", pool="fresh"),
+        pods=[pod("p", "a"), pod("q", "b")],
+        pools=[pool("default", ON_DEMAND), pool("fresh", ON_DEMAND, after="60s")],
+        types=BOTH,
+        histories=[NodeHistory("b", last_pod_event_at=NOW - 10)],
+    )
+    assert verdict.removed == {"a"}
+    assert len(verdict.command.replacements) == 1
+
+
+GUARDED = pod("guarded", "a", metadata={"annotations": {"karpenter.sh/do-not-disrupt": "true"}})
+LABELLED = pod("labelled", "a", metadata={"labels": {"app": "db"}})
+
+
+@pytest.mark.parametrize(
+    ("then", "fields"),
+    [
+        ([pod("p", "a"), GUARDED], {}),
+        ([pod("p", "a"), LABELLED], {"budgets": [pdb("db", 0, app="db")]}),
+        ([pod("p", "a"), *pods(4, "more", node="a", cpu="3")], {}),
+        ([pod("p", "a"), pod("waits", cpu="10")], {}),
+        ([pod("p", "a")], {"types": [LARGE]}),
+    ],
+    ids=["do-not-disrupt", "blocking budget", "more pods", "nominated", "the cheaper type is gone"],
+)
+def test_199_what_no_longer_holds_at_the_second_look_is_not_begun(then: list[Pod], fields: dict[str, Any]) -> None:
+    case: dict[str, Any] = {"pools": [pool("default", ON_DEMAND)], "types": BOTH}
+    first = disrupted(large("a"), pods=[pod("p", "a")], **case)
+    assert first.removed == {"a"}
+    _, known = confirmed((), first.commands, NOW)
+    assert confirmed(known, first.commands, NOW + 60)[0] == first.commands
+    again = disrupted(large("a"), pods=then, **{**case, **fields}, now=NOW + 60)
+    assert confirmed(known, again.commands, NOW + 60)[0] == ()
+
+
+def test_203_of_two_equal_nodes_the_one_whose_disruption_costs_less_goes() -> None:
+    verdict = disrupted(large("a"), large("b"), pods=[pod("p", "a"), pod("q", "a"), pod("r", "b")], types=[LARGE])
+    assert verdict.command.nodes == ("b",)
+
+
+def test_205_a_node_that_pods_of_a_leaving_node_will_use_stays() -> None:
+    verdict = disrupted(
+        large("leaves", deleting=True),
+        large("takes"),
+        pods=[pod("p", "leaves"), pod("q", "takes")],
+        pools=[pool("default", ON_DEMAND)],
+        types=BOTH,
+    )
+    assert verdict.removed == set()
+    assert "nominated" in verdict.blocked("takes")
+
+
+@pytest.mark.parametrize(("policy", "goes"), [("Respect", False), ("Ignore", True)])
+def test_207_a_preference_can_keep_a_node_unless_preferences_are_ignored(policy: str, goes: bool) -> None:
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "web"}}}
+    away = {
+        "podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": term}]}
+    }
+    apart: dict[str, Any] = {"metadata": {"labels": {"app": "web"}}, "spec": {"affinity": away}}
+    verdict = disrupted(
+        large("a"),
+        large("b"),
+        pods=[pod("p", "a", **apart), pod("q", "b", **apart)],
+        pools=[pool("default", ON_DEMAND)],
+        types=[LARGE],
+        scheduling_settings=SchedulingSettings(preference_policy=policy),
+    )
+    assert bool(verdict.removed) is goes

@@ -23,13 +23,23 @@ def test_what_is_proposed_again_after_a_while_is_ready() -> None:
     assert confirmed(still, (MOVE,), 100.0 + SECOND_LOOK_S) == ((MOVE,), ())
 
 
-def test_other_nodes_or_another_reason_are_another_proposal() -> None:
+def test_another_reason_is_another_proposal() -> None:
     _, known = confirmed((), (MOVE,), 100.0)
-    others = (
-        Proposal(Reason.UNDERUTILIZED, Method.CONSOLIDATION, ("a",)),
-        Proposal(Reason.DRIFTED, Method.DRIFT, ("a", "b")),
+    assert confirmed(known, (Proposal(Reason.DRIFTED, Method.DRIFT, ("a", "b")),), 200.0)[0] == ()
+
+
+def test_nodes_that_are_to_go_again_may_be_grouped_otherwise() -> None:
+    """In a cluster whose pods come and go the best set is another one at every look."""
+    _, known = confirmed((), (MOVE,), 100.0)
+    alone = Proposal(Reason.UNDERUTILIZED, Method.CONSOLIDATION, ("a",))
+    wider = Proposal(Reason.UNDERUTILIZED, Method.CONSOLIDATION, ("b", "c"))
+    ready, waiting = confirmed(known, (alone, wider), 160.0)
+    assert ready == (alone,)
+    assert waiting == (
+        Proposed(("b",), Reason.UNDERUTILIZED, 100.0, 160.0),
+        Proposed(("c",), Reason.UNDERUTILIZED, 160.0, 160.0),
     )
-    assert confirmed(known, others, 200.0)[0] == ()
+    assert confirmed(waiting, (wider,), 220.0) == ((wider,), ())
 
 
 def test_what_is_not_proposed_again_is_forgotten() -> None:

@@ -21,6 +21,7 @@ class Reason(StrEnum):
     UNDERUTILIZED = "Underutilized"
     EXPIRED = "Expired"
     UNHEALTHY = "Unhealthy"
+    SCALED_DOWN = "ScaledDown"
 
 
 class Method(StrEnum):
@@ -32,6 +33,7 @@ class Method(StrEnum):
     EXPIRATION = "expiration"
     CONSOLIDATION = "consolidation"
     CLIMB_BACK = "climb-back"
+    SCALE_DOWN = "scale-down"
 
 
 class Proposal(msgspec.Struct, frozen=True, rename="camel"):

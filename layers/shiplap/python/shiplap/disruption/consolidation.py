@@ -34,6 +34,9 @@ MOST_NODES = 24
 _LOOKING = 0.3
 """The part of the cost search's effort that goes into choosing which nodes go; the rest into what replaces them."""
 
+_SEARCHED = 512
+"""Prefixes of more nodes are compared by first fit alone: what the search saves is about the same part for all."""
+
 
 class PoolTotals(msgspec.Struct, frozen=True):
     """What all nodes of a pool cost (USD per hour) and what disrupting all of them would cost."""
@@ -79,9 +82,11 @@ class Consolidator:
     def _best_prefix(self, ordered: Sequence[Candidate], refused: dict[str, str]) -> list[Proposal]:
         """The proposals of the prefix that gains most, of whatever size; notes in `refused` what cannot go."""
         attempts = _attempts(ordered)
+        searched = sum(len(some) <= _SEARCHED for some in attempts)
         best: tuple[float, list[Proposal]] = (0.0, [])
         for some in attempts:
-            found, _ = self._attempt(some, refused, improve_s=self._settings.improve_s * _LOOKING / len(attempts))
+            effort_s = self._settings.improve_s * _LOOKING / searched if len(some) <= _SEARCHED else 0.0
+            found, _ = self._attempt(some, refused, improve_s=effort_s)
             gain = sum(map(self._gain, found))
             if gain > best[0] + 1e-9:
                 best = (gain, found)

@@ -16,13 +16,16 @@ from shiplap.disruption.candidates import Candidate, Survey, survey
 from shiplap.disruption.commands import Blocked, Decision, Method, Proposal, Reason
 from shiplap.disruption.components import split
 from shiplap.disruption.consolidation import Consolidator, PoolTotals
-from shiplap.disruption.drift import drifted, tiers_of, wanted_marks
+from shiplap.disruption.drift import drifted, tiers_of, wanted_hashes
 from shiplap.disruption.market import Market, market_of
 from shiplap.disruption.protection import guards_of
 from shiplap.disruption.simulation import Simulator
 from shiplap.disruption.snapshot import DisruptionSnapshot, NodeHistory
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node
+
+_MOST_CLIMBS = 8
+"""How many nodes of fallback tiers are tried in one decision."""
 
 
 def decide(snapshot: DisruptionSnapshot) -> Decision:
@@ -48,20 +51,37 @@ class _Decider:
         self.drifted: tuple[str, ...] = ()
 
     def run(self) -> Decision:
-        commands = self._emptiness()
+        commands = self._scale_down()
+        commands += self._emptiness([item for item in self.survey.candidates if not _among(item, commands)])
         left = [item for item in self.survey.candidates if not _among(item, commands)]
         replaced = self._replace(left)
         commands += replaced
         left = [item for item in left if not _among(item, replaced)]
         if not replaced:
-            commands += self._consolidate(left)
+            commands += self._consolidate(left) or self._climb_back(left)
         gone = {node for command in commands for node in command.nodes}
         blocked = tuple(Blocked(name, reason) for name, reason in sorted(self.blocked.items()) if name not in gone)
         return Decision(tuple(commands), blocked, self.drifted)
 
-    def _emptiness(self) -> list[Proposal]:
+    def _scale_down(self) -> list[Proposal]:
+        """Nodes that static pools have too many of: that is what was asked for, so no budget holds it up.
+
+        While a node of the pool is being replaced there is one too many for a moment.
+        """
+        by_name = {item.name: item for item in self.survey.candidates}
+        busy = {claim.node_pool for claim in self.snapshot.scheduling.claims if claim.name in self.snapshot.busy}
+        proposals = []
+        for name in self.simulator.surplus:
+            item = by_name.get(name)
+            if item is not None and item.pool.metadata.name not in busy:
+                why = f"NodePool {item.pool.metadata.name} has more than {item.pool.spec.replicas} replicas"
+                moved, price = len(item.pods), item.price
+                proposals.append(Proposal(Reason.SCALED_DOWN, Method.SCALE_DOWN, (name,), (), (), price, moved, why))
+        return proposals
+
+    def _emptiness(self, candidates: Sequence[Candidate]) -> list[Proposal]:
         """All empty nodes that the budgets allow, in one command."""
-        empty = [item for item in self.survey.candidates if item.empty and self._may_consolidate(item)]
+        empty = [item for item in candidates if item.empty and self._may_consolidate(item)]
         allowed = self._allowed(sorted(empty, key=lambda item: (-item.price, item.name)), Reason.EMPTY)
         if not allowed:
             return []
@@ -86,7 +106,29 @@ class _Decider:
         for reason in (Reason.EXPIRED, Reason.DRIFTED):
             due = [item for item in movable if reasons[item.name][0] is reason]
             due.sort(key=lambda item: (not item.empty, item.history.drifted_at, item.born_at, item.name))
-            proposals += self._relocate(due, reason, reasons)
+            proposals += self._renew([item for item in due if item.pool.spec.replicas is not None], reason, reasons)
+            proposals += self._relocate([item for item in due if item.pool.spec.replicas is None], reason, reasons)
+        return proposals
+
+    def _renew(
+        self, due: Sequence[Candidate], reason: Reason, reasons: Mapping[str, tuple[Reason, str]]
+    ) -> list[Proposal]:
+        """One command for each of these nodes of static pools, each with a replacement of its pool."""
+        allowed = self._allowed(due, reason)
+        number = Counter(item.pool.metadata.name for item in allowed)
+        claims = {name: list(self.simulator.static_claims(name, number[name])) for name in sorted(number)}
+        proposals = []
+        for item in allowed:
+            pool = item.pool.metadata.name
+            if not claims[pool]:
+                self.blocked[item.name] = f"NodePool {pool} can launch no replacement now"
+                continue
+            claim = claims[pool].pop(0)
+            self._take([item])
+            method = Method.EXPIRATION if reason is Reason.EXPIRED else Method.STATIC_DRIFT
+            savings = round(item.price - claim.launch.price, 6)
+            why = reasons[item.name][1]
+            proposals.append(Proposal(reason, method, (item.name,), (claim,), (), savings, len(item.pods), why))
         return proposals
 
     def _relocate(
@@ -118,19 +160,19 @@ class _Decider:
     def _outdated(self, candidates: Sequence[Candidate]) -> dict[str, tuple[Reason, str]]:
         """Nodes that have expired or drifted, and why."""
         tiers = {}
-        marks = {}
+        hashes = {}
         for pool in self.snapshot.scheduling.manifests.node_pools:
             mine = [item for item in candidates if item.pool is pool]
             if mine:
                 tiers[pool.metadata.name] = tiers_of(pool, self.market, mine)
-                marks[pool.metadata.name] = wanted_marks(pool)
+                hashes[pool.metadata.name] = wanted_hashes(pool)
         found: dict[str, tuple[Reason, str]] = {}
         for item in candidates:
             name = item.pool.metadata.name
             expires_s = seconds_or_never(item.pool.spec.template.spec.expire_after)
             if expires_s is not None and self.now - item.born_at > expires_s:
                 found[item.name] = (Reason.EXPIRED, f"older than {item.pool.spec.template.spec.expire_after}")
-            elif why := drifted(item, self.market, tiers[name], marks[name], self.now):
+            elif why := drifted(item, self.market, tiers[name], hashes[name], self.now):
                 found[item.name] = (Reason.DRIFTED, why)
         return found
 
@@ -148,6 +190,33 @@ class _Decider:
                 left, why = self._left(item.pool, Reason.UNDERUTILIZED)
                 self.blocked[item.name] = why if not left else "removing it now saves less than what is done instead"
         return list(found.proposals)
+
+    def _climb_back(self, candidates: Sequence[Candidate]) -> list[Proposal]:
+        """The first node of a fallback tier whose pods would all get a better tier of its pool now.
+
+        It is changed like a drifted node: it would no longer be made like this. One at a time, as capacity that has
+        just come back may be little.
+        """
+        after_s = self.snapshot.settings.climb_back_s
+        fallen = [
+            item
+            for item in candidates
+            if item.claim.tier > 0 and not item.empty and self.now - item.born_at >= after_s
+            if not _unconsolidatable(item, self.market, self.now, self.snapshot.settings.settle_s)
+            if not item.protected and self._left(item.pool, Reason.DRIFTED)[0] > 0
+        ]
+        for item in sorted(fallen, key=lambda item: (-item.claim.tier, item.born_at, item.name))[:_MOST_CLIMBS]:
+            relocation = self.simulator.without([item.name])
+            claims = relocation.claims
+            better = all(claim.node_pool == item.claim.node_pool and claim.tier < item.claim.tier for claim in claims)
+            if not relocation.stuck and claims and better:
+                (part,) = split(relocation, [item])
+                savings = round(part.paid - sum(claim.launch.price for claim in claims), 6)
+                best, now = min(claim.tier for claim in claims), item.claim.tier
+                why = f"tier {best} of NodePool {item.pool.metadata.name} has capacity again, the node is of tier {now}"
+                reason, method, names = Reason.DRIFTED, Method.CLIMB_BACK, (item.name,)
+                return [Proposal(reason, method, names, claims, part.placements, savings, part.moved, why)]
+        return []
 
     def _may_consolidate(self, item: Candidate) -> bool:
         """Whether the pool's policy lets a node go for money; if not, the reason is noted."""

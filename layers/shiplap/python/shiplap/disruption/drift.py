@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from shiplap.api.template_hash import POOL_HASH, POOL_HASH_VERSION, marks_of
+from shiplap.api.template_hash import HASH_VERSION, POOL_HASH, POOL_HASH_VERSION, pool_hash
 from shiplap.api.tiers import Tier, expand
 from shiplap.api.types import NodePool
 from shiplap.disruption.candidates import Candidate
@@ -29,10 +29,10 @@ def tiers_of(pool: NodePool, market: Market, nodes: Sequence[Candidate]) -> tupl
     return expand(pool, lambda key: values.get(key, ()))
 
 
-def wanted_marks(pool: NodePool) -> dict[str, str]:
-    """The hash annotations that claims of a pool should have: those written on it, or else what they would be."""
-    written = {key: value for key, value in pool.metadata.annotations.items() if key in (POOL_HASH, POOL_HASH_VERSION)}
-    return written if POOL_HASH in written else marks_of(pool)
+def wanted_hashes(pool: NodePool) -> dict[str, str]:
+    """What the hash annotation of a pool's claims should say, by its version: Shiplap's, and Karpenter's if written."""
+    written = {pool.metadata.annotations.get(POOL_HASH_VERSION, ""): pool.metadata.annotations.get(POOL_HASH, "")}
+    return written | {HASH_VERSION: pool_hash(pool)}
 
 
 def drifted(candidate: Candidate, market: Market, tiers: Sequence[Tier], wanted: Mapping[str, str], now: float) -> str:
@@ -44,13 +44,13 @@ def drifted(candidate: Candidate, market: Market, tiers: Sequence[Tier], wanted:
         candidate: the node.
         market: what the pools can buy.
         tiers: what its NodePool allows now, see `tiers_of`.
-        wanted: the `wanted_marks` of its NodePool now.
+        wanted: the `wanted_hashes` of its NodePool now.
         now: epoch seconds.
     """
     name = candidate.pool.metadata.name
     born_with = candidate.claim.annotations
-    comparable = POOL_HASH in born_with and born_with.get(POOL_HASH_VERSION) == wanted.get(POOL_HASH_VERSION)
-    if comparable and born_with[POOL_HASH] != wanted[POOL_HASH]:
+    known, should = born_with.get(POOL_HASH), wanted.get(born_with.get(POOL_HASH_VERSION, ""))
+    if known and should and known != should:
         return f"NodePoolDrifted: the template of NodePool {name} has changed since"
     marks = {**candidate.claim.labels, **candidate.node.metadata.labels}
     missed = [_missed(tier.requirements, marks) for tier in tiers]

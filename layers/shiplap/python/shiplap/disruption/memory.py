@@ -35,30 +35,30 @@ class Memory(msgspec.Struct, frozen=True, omit_defaults=True):
 def confirmed(
     known: Sequence[Proposed], proposals: Sequence[Proposal], now: float
 ) -> tuple[tuple[Proposal, ...], tuple[Proposed, ...]]:
-    """The proposals that were made before and hold still, and what to remember of the others.
+    """The proposals whose nodes were all to go before, and what to remember of the others.
 
-    Nodes that were empty at both looks may go although others of the same proposal may not.
+    Each node counts for itself, not the set it is proposed in: where pods come and go, what is best to remove together
+    is another set every minute. Nodes that were empty at both looks may go although others of the proposal may not.
 
     Args:
         known: what was remembered.
         proposals: what is proposed now.
         now: epoch seconds.
     """
-    before = {(item.nodes, item.reason): item.since for item in known if now - item.seen < STALE_S}
-    empty = {node: since for (nodes, reason), since in before.items() if reason is Reason.EMPTY for node in nodes}
+    since: dict[tuple[str, Reason], float] = {}
+    for item in known:
+        if now - item.seen < STALE_S:
+            for node in item.nodes:
+                since[node, item.reason] = min(item.since, since.get((node, item.reason), now))
     ready: list[Proposal] = []
     waiting: list[Proposed] = []
     for proposal in proposals:
-        if proposal.reason is Reason.EMPTY:
-            old = tuple(node for node in proposal.nodes if now - empty.get(node, now) >= SECOND_LOOK_S)
-            if old:
-                ready.append(msgspec.structs.replace(proposal, nodes=old))
-            fresh = [node for node in proposal.nodes if node not in old]
-            waiting += [Proposed((node,), Reason.EMPTY, empty.get(node, now), now) for node in fresh]
-            continue
-        since = before.get((proposal.nodes, proposal.reason), now)
-        if now - since >= SECOND_LOOK_S:
-            ready.append(proposal)
-        else:
-            waiting.append(Proposed(proposal.nodes, proposal.reason, since, now))
+        first = {node: since.get((node, proposal.reason), now) for node in proposal.nodes}
+        old = tuple(node for node in proposal.nodes if now - first[node] >= SECOND_LOOK_S)
+        if old == proposal.nodes or (old and proposal.reason is Reason.EMPTY):
+            ready.append(msgspec.structs.replace(proposal, nodes=old))
+            first = {node: at for node, at in first.items() if node not in old}
+        for at in sorted(set(first.values())):
+            nodes = tuple(node for node in proposal.nodes if first.get(node) == at)
+            waiting.append(Proposed(nodes, proposal.reason, at, now))
     return tuple(ready), tuple(waiting)

@@ -13,6 +13,7 @@ class DisruptionSettings(msgspec.Struct, frozen=True, omit_defaults=True, rename
     `enabled` switches the whole of disruption off. `spot_to_spot` allows replacing spot nodes by cheaper spot nodes.
     `least_saving_per_pod` (USD per hour) is what moving one pod has to save at least; `settle_s` how long pods that a
     command moved are left where they are. `improve_s` is the effort spent on finding cheaper replacements.
+    `climb_back_s` is how old a node of a fallback tier has to be before it may go back to the preferred one.
     """
 
     enabled: bool = True
@@ -20,6 +21,7 @@ class DisruptionSettings(msgspec.Struct, frozen=True, omit_defaults=True, rename
     least_saving_per_pod: float = 0.001
     settle_s: float = msgspec.field(default=1800.0, name="settleSeconds")
     improve_s: float = msgspec.field(default=0.6, name="improveSeconds")
+    climb_back_s: float = msgspec.field(default=3600.0, name="climbBackSeconds")
 
     def problems(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
         """What is wrong with them: the field as written, and the reason."""
@@ -29,3 +31,5 @@ class DisruptionSettings(msgspec.Struct, frozen=True, omit_defaults=True, rename
             yield ("settleSeconds",), f"{self.settle_s:g} must not be negative"
         if self.improve_s < 0:
             yield ("improveSeconds",), f"{self.improve_s:g} must not be negative"
+        if self.climb_back_s < 0:
+            yield ("climbBackSeconds",), f"{self.climb_back_s:g} must not be negative"

@@ -39,7 +39,11 @@ class Relocation(msgspec.Struct, frozen=True, eq=False):
 
 
 class Simulator:
-    """Answers for one snapshot. `nominated` are the nodes that pods which wait now will use."""
+    """Answers for one snapshot.
+
+    `nominated` are the nodes that pods which wait now will use, `surplus` those that static pools have too many of, the
+    first to be removed first.
+    """
 
     def __init__(self, snapshot: Snapshot, protected: Collection[str]) -> None:
         """`protected` names nodes that must not take moved pods.
@@ -49,8 +53,7 @@ class Simulator:
         view = snapshot.view
         paired, _ = pair(view.nodes, snapshot.claims)
         gone = leaving(view.nodes, paired)
-        idle = not gone and not snapshot.manifests.capacity_buffers and all(pod.spec.node_name for pod in view.pods)
-        first = Plan() if idle else plan(snapshot)
+        first = Plan() if _at_rest(snapshot, gone) else plan(snapshot)
         homes = {(pod.namespace, pod.name): place.name for place in first.existing_nodes for pod in place.pods}
         names = {node.metadata.name for node in view.nodes}
         self.nominated = frozenset(place.name for place in first.existing_nodes if place.name in names) | frozenset(
@@ -58,6 +61,9 @@ class Simulator:
         )
         # Without their node the room that CapacityBuffers keep would only be launched anew.
         self.nominated |= names.intersection(name for buffer in first.buffers for name in buffer.nodes)
+        self.surplus = tuple(name for pool in first.static_pools for name in pool.surplus if name in names)
+        self._lacking = frozenset(pool.node_pool for pool in first.static_pools if pool.present < pool.replicas)
+        self._snapshot = snapshot
         pods = tuple(_settled(view.pods, homes, names, gone))
         self._moving: dict[str, list[Pod]] = {}
         for pod in pods:
@@ -118,12 +124,43 @@ class Simulator:
                 housed.setdefault(left, {}).setdefault(place.name, []).append(pod)
         return Relocation(decided.node_claims, serves, housed, stuck, packing)
 
+    def static_claims(self, pool: str, number: int) -> tuple[PlannedClaim, ...]:
+        """At most so many further claims of a static pool, to take the place of its nodes; none while it lacks nodes.
+
+        Raises InvalidInput as `planner.plan`.
+        """
+        if pool in self._lacking:
+            return ()
+        snapshot = self._snapshot
+        pools = tuple(
+            replace(item, spec=replace(item.spec, replicas=(item.spec.replicas or 0) + number))
+            for item in snapshot.manifests.node_pools
+            if item.metadata.name == pool
+        )
+        bound = tuple(pod for pod in snapshot.view.pods if pod.spec.node_name)
+        more = plan(
+            replace(
+                snapshot,
+                view=replace(snapshot.view, pods=bound),
+                manifests=replace(snapshot.manifests, node_pools=pools, capacity_buffers=()),
+            )
+        )
+        return tuple(claim for claim in more.node_claims if not claim.pods)
+
     def follow(self, relocation: Relocation) -> bool:
         """Let what is simulated from now on come after this relocation; false where that cannot be reckoned."""
         if not self._removals.can_follow(relocation.packing):
             return False
         self._removals.follow(relocation.packing)
         return True
+
+
+def _at_rest(snapshot: Snapshot, gone: Collection[str]) -> bool:
+    """Whether a plan would do nothing: no pod waits, no node leaves, and no pool or buffer wants anything by itself."""
+    manifests = snapshot.manifests
+    if gone or manifests.capacity_buffers or any(pool.spec.replicas is not None for pool in manifests.node_pools):
+        return False
+    return all(pod.spec.node_name for pod in snapshot.view.pods)
 
 
 def _settled(

@@ -9,7 +9,8 @@ import msgspec
 import numpy as np
 
 from shiplap.api.nodeclaim import PodReference
-from shiplap.api.types import RequirementSpec
+from shiplap.api.template_hash import marks_of
+from shiplap.api.types import NodePool, RequirementSpec
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Pod
 from shiplap.kubernetes.requirements import Requirement, Requirements, written
@@ -74,6 +75,7 @@ class ClaimWriter:
         self._seed = f"{cluster}\0{epoch}"
         self._max_types = max_instance_types
         self._taken = set(taken)
+        self._marks: dict[str, dict[str, str]] = {}
         self._forms: dict[tuple[int, bytes], _Form | None] = {}
         self._alike: dict[tuple[int, bytes], tuple[_Form, dict[str, int]] | None] = {}
 
@@ -90,7 +92,7 @@ class ClaimWriter:
             if self._virtual
             else ()
         )
-        annotations = dict(template.metadata.annotations)
+        annotations = {**template.metadata.annotations, **self._marks_of(lane.pool)}
         if claim.relaxed:
             annotations[RELAXED] = "true"
         return PlannedClaim(
@@ -112,6 +114,12 @@ class ClaimWriter:
             relies_on_estimate=form.types.estimated,
             virtual_pods=virtual,
         )
+
+    def _marks_of(self, pool: NodePool) -> dict[str, str]:
+        marks = self._marks.get(pool.metadata.name)
+        if marks is None:
+            marks = self._marks[pool.metadata.name] = marks_of(pool)
+        return marks
 
     def _name(self, pool: str, pods: Sequence[PodReference]) -> str:
         """`<pool>-<digest>`: a DNS label that depends on cluster, epoch and content only."""

@@ -25,7 +25,7 @@ from shiplap.scheduling.plan import Plan
 from shiplap.scheduling.planner import pack, write
 from shiplap.scheduling.rooms import leaving, pair
 from shiplap.scheduling.snapshot import Snapshot
-from shiplap.scheduling.world import World, bystanders, compile_world, standing, standing_terms
+from shiplap.scheduling.world import World, bystanders, compile_world, keeping_away, standing, standing_terms
 
 
 class Removals:
@@ -44,6 +44,7 @@ class Removals:
                 on_node.append(pod)
         every = classes.group(pod for some in self._returning.values() for pod in some)
         self._base = compile_world(snapshot, {name for item in every for name in item.requests})
+        self._keeping = keeping_away(self._base.pods)
         self._rooms: NodeTable = self._base.nodes
         self._limited = any(len(lane.budget.columns) or lane.counted for lane in self._base.lanes) or any(
             "nodes" in lane.pool.spec.limits for lane in self._base.lanes
@@ -82,7 +83,7 @@ class Removals:
             return self._compiled_anew(removed, moved)
         base, snapshot = self._base, self._snapshot
         sorted_pods = pods.Sorted(moved, [], base.pods.bound, {})
-        terms = standing_terms(sorted_pods, snapshot)
+        terms = standing_terms(self._keeping, snapshot)
         pod_classes = classes.group(moved, snapshot.missed_pods, None, terms)
         staying = [place for place, room in enumerate(self._rooms.rooms) if room.name not in removed]
         rooms = self._rooms.part(np.array(staying, np.int64))

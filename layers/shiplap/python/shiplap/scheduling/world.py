@@ -77,7 +77,7 @@ def compile_world(snapshot: Snapshot, resources: Collection[str] = ()) -> World:
     )
     storage = Storage(view) if any(map(has_claims, sorted_pods.pending)) else None
     needs = _volume_needs(storage, sorted_pods) if storage is not None else None
-    terms = standing_terms(sorted_pods, snapshot)
+    terms = standing_terms(keeping_away(sorted_pods), snapshot)
     pod_classes = classes.group(sorted_pods.pending, snapshot.missed_pods, needs, terms)
     if storage is not None:
         _request_attachments(pod_classes, storage)
@@ -125,18 +125,26 @@ def compile_world(snapshot: Snapshot, resources: Collection[str] = ()) -> World:
     )
 
 
-def standing_terms(sorted_pods: pods.Sorted, snapshot: Snapshot) -> Terms:
-    """The terms of pods on nodes that others must keep away from."""
+def keeping_away(sorted_pods: pods.Sorted) -> list[Pod]:
+    """Pods on nodes that others must keep away from."""
+    return [
+        pod
+        for on_node in (*sorted_pods.bound.values(), *sorted_pods.nominated.values())
+        for pod in on_node
+        if pod.spec.affinity is not None and keeps_away(pod.spec)
+    ]
+
+
+def standing_terms(keeping: Iterable[Pod], snapshot: Snapshot) -> Terms:
+    """The terms of pods on nodes that others must keep away from, see `keeping_away`."""
     view, settings = snapshot.view, snapshot.settings
     terms = Terms(
         prefer=settings.preference_policy != "Ignore",
         namespaces={item.metadata.name: item.metadata.labels for item in view.namespaces},
         defaults=DefaultSpread(settings.default_spread, view) if settings.default_spread else None,
     )
-    for on_node in (*sorted_pods.bound.values(), *sorted_pods.nominated.values()):
-        for pod in on_node:
-            if pod.spec.affinity is not None and keeps_away(pod.spec):
-                terms.constraints_of(pod, standing=True)
+    for pod in keeping:
+        terms.constraints_of(pod, standing=True)
     return terms
 
 
