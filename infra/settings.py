@@ -31,6 +31,7 @@ _NAME = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]{0,99}")
 _INSTALL_NAME = re.compile(r"[a-z][a-z0-9-]{0,30}")
 _REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-\d")
 _NETWORK_ID = re.compile(r"(subnet|sg)-([0-9a-f]{8}|[0-9a-f]{17})")
+_TOPIC = re.compile(r"arn:aws[a-z-]*:sns:(?P<region>[a-z0-9-]+):\d{12}:[0-9A-Za-z_-]{1,256}")
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -78,7 +79,10 @@ class ClusterDocument(_Part, frozen=True):
 
 
 class InstallDocument(_Part, frozen=True):
-    """The whole of shiplap.yaml. `name` tells several installs of one account and Region apart."""
+    """The whole of shiplap.yaml. `name` tells several installs of one account and Region apart.
+
+    `alarm_topic` is the ARN of the SNS topic that alarms are told to; without it they only show in CloudWatch.
+    """
 
     region: str
     clusters: tuple[ClusterDocument, ...]
@@ -86,6 +90,7 @@ class InstallDocument(_Part, frozen=True):
     account: str = ""
     log_retention_days: int = 30
     record_retention_days: int = 30
+    alarm_topic: str = ""
 
 
 class Cluster(msgspec.Struct, frozen=True):
@@ -199,6 +204,9 @@ def _problems(install: InstallDocument) -> Iterator[Problem]:
         yield ("logRetentionDays",), f"must be one of {', '.join(map(str, LOG_RETENTION_DAYS))}"
     if install.record_retention_days < 1:
         yield ("recordRetentionDays",), "must be at least 1"
+    topic = _TOPIC.fullmatch(install.alarm_topic)
+    if install.alarm_topic and (topic is None or topic["region"] != install.region):
+        yield ("alarmTopic",), f"{install.alarm_topic!r} is not the ARN of an SNS topic in {install.region}"
     if not install.clusters:
         yield ("clusters",), "must name at least one cluster"
     for index, cluster in enumerate(install.clusters):

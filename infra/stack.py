@@ -10,6 +10,8 @@ from constructs import Construct
 
 from infra import functions as specifications
 from infra.access import Access
+from infra.alarms import Alarms
+from infra.dashboard import Dashboard
 from infra.events import Events
 from infra.functions import Artifacts, Feed, Functions
 from infra.schedules import Schedules
@@ -85,6 +87,23 @@ class Shiplap(Construct):
             catalog=self.functions["catalog"],
             watch=self.functions["watch"],
             disrupt=self.functions["disrupt"],
+        )
+        self.dashboard = Dashboard(
+            self,
+            "Dashboard",
+            install=document.name,
+            clusters=[cluster.name for cluster in install.clusters],
+            functions=self.functions,
+            events=self.events,
+            storage=self.storage,
+        ).dashboard
+        self.alarms = Alarms(
+            self,
+            "Alarms",
+            install=document.name,
+            functions=self.functions,
+            events=self.events,
+            topic_arn=document.alarm_topic,
         )
 
     def _resource_names(self) -> dict[str, str]:

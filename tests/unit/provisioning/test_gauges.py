@@ -15,7 +15,7 @@ from shiplap.kubernetes.quantity import MEMORY
 from shiplap.provisioning import gauges
 from shiplap.provisioning.wiring import EmfMeter
 from shiplap.twins.clock import TwinMeter
-from tests.integration.flows.stage import CLUSTER, Stage
+from tests.integration.flows.stage import CLUSTER, ZONES, Stage
 
 GIB = 2**30
 
@@ -105,6 +105,15 @@ def test_a_story_is_measured_from_event_to_ready_and_carries_its_events_id() -> 
 
     assert {"LaunchToJoined", "JoinedToReady", "EventToReady"} <= set(stage.meter.counts)
     assert all(item.event_id for item in stage.claims())
+
+
+def test_an_invocation_that_launches_nothing_of_what_it_tried_says_so() -> None:
+    stage = Stage()
+    stage.add_pods(1)
+    stage.compute.capacity.update({(name, zone, "on-demand"): 0 for name in stage.types for zone in ZONES})
+    stage.schedule()
+    assert stage.meter.counts["LaunchesFruitless"] == 1
+    assert stage.meter.counts["FailedForCapacity"] >= 1
 
 
 def test_every_set_of_dimensions_is_a_document_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:

@@ -276,6 +276,8 @@ class _Run:
             rounds=rounds,
             unfinished=unfinished,
         )
+        if self._failed and not self._launched:
+            self._world.meter.count("LaunchesFruitless")
         if self._unschedulable:
             self._world.meter.count("PodsUnschedulable", report.unschedulable)
         busy = self._launched or self._failed or self._unschedulable or unfinished

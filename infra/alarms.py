@@ -1,0 +1,117 @@
+"""Alarms: quiet while all is well, each with a section in docs/operations.md that says what to do.
+
+None of them asks for attention because nothing happens: a cluster at rest writes no metrics, and missing ones count as
+good. The catalogue's age is the exception, as it is written every few minutes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from aws_cdk import Duration
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_cloudwatch_actions as actions
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_sns as sns
+from constructs import Construct
+
+from infra.dashboard import own, queues
+from infra.events import Events
+
+RUNBOOK = "docs/operations.md"
+
+# Seconds that the oldest message of a queue may have; timers are delayed by up to 900.
+_OLDEST_S = {"provisioning": 600, "lifecycle": 2400, "interruption": 120}
+_OLDEST_CATALOG_S = 3 * 3600
+_FED_BY_QUEUES = ("schedule", "lifecycle", "interrupt")
+
+
+class Alarm(NamedTuple):
+    """An alarm: when a metric is above a threshold in so many periods on end. `section` is the runbook's anchor."""
+
+    name: str
+    section: str
+    says: str
+    metric: cloudwatch.IMetric
+    above: float
+    periods: int = 1
+    missing: cloudwatch.TreatMissingData = cloudwatch.TreatMissingData.NOT_BREACHING
+
+
+class Alarms(Construct):
+    """All alarms of an install, told to an SNS topic when there is one."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        install: str,
+        functions: Mapping[str, lambda_.Function],
+        events: Events,
+        topic_arn: str,
+    ) -> None:
+        super().__init__(scope, id_)
+        topic = sns.Topic.from_topic_arn(self, "Topic", topic_arn) if topic_arn else None
+        for alarm in (*_of_queues(events), *_of_functions(functions), *_of_nodes(install)):
+            made = cloudwatch.Alarm(
+                self,
+                alarm.name,
+                alarm_name=f"{install}-{alarm.name}",
+                alarm_description=f"{alarm.says} See {RUNBOOK}#{alarm.section}",
+                metric=alarm.metric,
+                threshold=alarm.above,
+                comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD,
+                evaluation_periods=alarm.periods,
+                treat_missing_data=alarm.missing,
+            )
+            if topic is not None:
+                made.add_alarm_action(actions.SnsAction(topic))
+                made.add_ok_action(actions.SnsAction(topic))
+
+
+def _of_queues(events: Events) -> Iterator[Alarm]:
+    for name, work in queues(events).items():
+        letters = work.dead_letters.metric(
+            "ApproximateNumberOfMessagesVisible", statistic="Maximum", period=Duration.minutes(5)
+        )
+        says = f"Messages of the queue {name} could not be handled and were set aside."
+        yield Alarm(f"{name}-dead-letters", "dead-letters", says, letters, 0)
+        age = work.queue.metric("ApproximateAgeOfOldestMessage", statistic="Maximum", period=Duration.minutes(1))
+        says = f"The queue {name} is not worked off."
+        yield Alarm(f"{name}-queue-age", "queue-age", says, age, _OLDEST_S[name], periods=5)
+
+
+def _of_functions(functions: Mapping[str, lambda_.Function]) -> Iterator[Alarm]:
+    for name, function in functions.items():
+        errors = function.metric_errors(period=Duration.minutes(5))
+        says = f"The function {name} ends in errors again and again."
+        yield Alarm(f"{name}-errors", "function-errors", says, errors, 0, periods=3)
+    for name in _FED_BY_QUEUES:
+        throttles = functions[name].metric_throttles(period=Duration.minutes(5))
+        says = f"Lambda has no concurrency left for the function {name}."
+        yield Alarm(f"{name}-throttles", "throttles", says, throttles, 0, periods=3)
+
+
+def _of_nodes(install: str) -> Iterator[Alarm]:
+    five = Duration.minutes(5)
+    yield Alarm(
+        "catalog-stale",
+        "stale-catalogue",
+        "Instance types and prices are not refreshed any more.",
+        own(install, "CatalogAge", "Maximum").with_(period=five),
+        _OLDEST_CATALOG_S,
+        periods=3,
+        missing=cloudwatch.TreatMissingData.MISSING,
+    )
+    says = "Nothing can be launched from an EC2NodeClass."
+    not_ready = own(install, "NodeClassNotReady").with_(period=five)
+    yield Alarm("nodeclass-not-ready", "nodeclass-not-ready", says, not_ready, 0, periods=3)
+    fruitless = own(install, "LaunchesFruitless").with_(period=five)
+    yield Alarm("launches-failing", "launches-failing", "Launches fail and none succeeds.", fruitless, 0, periods=3)
+    hourly = Duration.hours(1)
+    not_joined = own(install, "NodesNotJoined").with_(period=hourly)
+    yield Alarm("nodes-not-joining", "nodes-not-joining", "Instances do not become nodes.", not_joined, 2)
+    misses = own(install, "NodeClaimsMissed").with_(period=hourly)
+    yield Alarm("misses", "misses", "Nodes are smaller than planned, more than once in an hour.", misses, 1)

@@ -1,0 +1,157 @@
+"""The dashboard and the alarms: they name only what is written, stay quiet at rest, and lead to a runbook."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shiplap.disruption.progress import CommandState
+from shiplap.errors import ShiplapError
+from shiplap.local import node
+from shiplap.provisioning.launch import CAUSES
+
+try:
+    NODE = node.executable()
+except ShiplapError as error:
+    pytest.skip(f"the CDK cannot run: {error}", allow_module_level=True)
+
+# Read when the CDK's binding is imported.
+os.environ.setdefault("JSII_NODE", str(NODE))
+os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "18,20")
+
+from aws_cdk.assertions import Template
+
+from infra.app import build
+
+ROOT = Path(__file__).parents[2]
+INSTALL = ROOT / "tests" / "infra" / "install" / "shiplap.yaml"
+TOPIC = "arn:aws:sns:eu-west-1:123456789012:platform-alarms"
+
+Alarm = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Template:
+    app = build(INSTALL, outdir=str(tmp_path_factory.mktemp("cdk.out")))
+    return Template.from_stack(app.node.find_child("Shiplap"))
+
+
+@pytest.fixture(scope="module")
+def widgets(template: Template) -> list[dict[str, Any]]:
+    (dashboard,) = template.find_resources("AWS::CloudWatch::Dashboard").values()
+    parts = dashboard["Properties"]["DashboardBody"]["Fn::Join"][1]
+    body = "".join(part if isinstance(part, str) else "reference" for part in parts)
+    found: list[dict[str, Any]] = json.loads(body)["widgets"]
+    return found
+
+
+@pytest.fixture(scope="module")
+def alarms(template: Template) -> dict[str, Alarm]:
+    found = (item["Properties"] for item in template.find_resources("AWS::CloudWatch::Alarm").values())
+    return {item["AlarmName"].removeprefix("shiplap-"): item for item in found}
+
+
+def written() -> set[str]:
+    """The names of all metrics that the functions' code writes."""
+    names = {*CAUSES.values(), *(f"Commands{state}" for state in CommandState)}
+    for folder in ("layers/shiplap/python/shiplap/provisioning", "functions"):
+        for path in (ROOT / folder).rglob("*.py"):
+            for call in ast.walk(ast.parse(path.read_text())):
+                if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "count":
+                    names |= {item.value for item in ast.walk(call.args[0]) if isinstance(item, ast.Constant)}
+    return names
+
+
+def shown(widgets: list[dict[str, Any]]) -> Iterator[str]:
+    for widget in widgets:
+        for metric in widget["properties"].get("metrics", ()):
+            if metric[0] == "Shiplap":
+                yield metric[1]
+            elif isinstance(metric[0], dict):
+                yield from re.findall(r'MetricName="(\w+)"', metric[0]["expression"])
+
+
+def test_every_metric_of_ours_on_the_dashboard_is_written_by_the_code(widgets: list[dict[str, Any]]) -> None:
+    names = set(shown(widgets))
+
+    assert names >= {"Nodes", "Pods", "HourlyCost", "PodAge", "EventToReady", "FailedForCapacity", "CatalogAge"}
+    assert names <= written()
+
+
+def test_every_widget_shows_something_and_none_covers_another(widgets: list[dict[str, Any]]) -> None:
+    taken: set[tuple[int, int]] = set()
+    for widget in widgets:
+        assert widget["properties"]["metrics"], widget["properties"]["title"]
+        cells = {
+            (widget["x"] + column, widget["y"] + row)
+            for column in range(widget["width"])
+            for row in range(widget["height"])
+        }
+        assert not cells & taken
+        assert widget["x"] + widget["width"] <= 24
+        taken |= cells
+
+
+def test_each_cluster_and_every_pool_is_on_the_dashboard(widgets: list[dict[str, Any]]) -> None:
+    text = json.dumps(widgets)
+
+    for cluster in ("edge", "production"):
+        assert f'"HourlyCost", "cluster", "{cluster}", "install", "shiplap"' in text
+    assert "{Shiplap,install,cluster,pool,tier}" in text
+
+
+def test_every_alarm_of_ours_watches_a_metric_that_is_written(alarms: dict[str, Alarm]) -> None:
+    watched = {item["MetricName"] for item in alarms.values() if item["Namespace"] == "Shiplap"}
+
+    assert watched == {
+        "CatalogAge",
+        "NodeClassNotReady",
+        "LaunchesFruitless",
+        "NodesNotJoined",
+        "NodeClaimsMissed",
+    }
+    assert watched <= written()
+
+
+def test_alarms_are_quiet_at_rest(alarms: dict[str, Alarm]) -> None:
+    missing = {name: item["TreatMissingData"] for name, item in alarms.items()}
+
+    assert missing.pop("catalog-stale") == "missing"
+    assert set(missing.values()) == {"notBreaching"}
+    assert {item["ComparisonOperator"] for item in alarms.values()} == {"GreaterThanThreshold"}
+    assert min(item["Threshold"] for item in alarms.values()) == 0
+
+
+def test_every_alarm_leads_to_a_section_of_the_runbook(alarms: dict[str, Alarm]) -> None:
+    headings = re.findall(r"^#+ (.+)$", (ROOT / "docs" / "operations.md").read_text(), re.MULTILINE)
+    anchors = {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+    for name, item in alarms.items():
+        section = re.search(r"docs/operations\.md#([\w-]+)$", item["AlarmDescription"])
+        assert section is not None, name
+        assert section[1] in anchors, name
+
+
+def test_alarms_and_their_ends_are_told_to_the_topic(alarms: dict[str, Alarm]) -> None:
+    assert len(alarms) == 3 + 3 + 6 + 3 + 5
+    for item in alarms.values():
+        assert item["AlarmActions"] == item["OKActions"] == [TOPIC]
+
+
+def test_without_a_topic_alarms_only_show(tmp_path: Path) -> None:
+    install = tmp_path / "shiplap.yaml"
+    text = INSTALL.read_text().replace("manifests/", f"{INSTALL.parent}/manifests/")
+    install.write_text("".join(line for line in text.splitlines(keepends=True) if "alarmTopic" not in line))
+
+    app = build(install, outdir=str(tmp_path / "cdk.out"))
+
+    found = Template.from_stack(app.node.find_child("Shiplap")).find_resources("AWS::CloudWatch::Alarm")
+    assert found
+    assert all("AlarmActions" not in item["Properties"] for item in found.values())
