@@ -11,7 +11,7 @@ from shiplap.disruption.progress import READY_S
 from shiplap.kubernetes import labels
 from shiplap.provisioning.disrupt import Report, disrupt
 from shiplap.twins.bucket import TwinMemory
-from tests.integration.flows.leaving import kubelets_end_pods
+from tests.integration.flows.leaving import kubelets_end_pods, warning
 from tests.integration.flows.stage import Stage, pool
 
 
@@ -143,6 +143,34 @@ def test_a_command_whose_replacement_never_comes_is_undone() -> None:
     assert stage.tainted() == []
     (old,) = (claim for claim in stage.claims() if claim.instance_type == "m6i.2xlarge")
     assert old.state is ClaimState.INITIALIZED
+
+
+def test_two_functions_at_once_begin_one_command_and_undo_none() -> None:
+    stage = oversized()
+    stage.disrupt()
+    stage.clock.advance(60)
+    others: list[Report] = []
+    for effect in ("cluster.nodes", "state.commands", "state.claims"):
+        stage.faults.on("after", effect, lambda: others.append(stage.disrupt()))
+    own = stage.disrupt()
+    assert [len(report.begun) for report in (own, *others)].count(1) == 1
+    assert [report.undone for report in (own, *others)] == [()] * 4
+    stage.minutes(12)
+    assert kinds(stage) == ["m6i.large"]
+    assert len(stage.compute.launches) == 2
+
+
+def test_a_node_that_is_interrupted_meanwhile_stays_closed() -> None:
+    stage = oversized()
+    (claim,) = stage.claims()
+
+    def interrupted() -> None:
+        stage.interrupt(warning(stage, claim.instance_id))
+        stage.attend_timers()
+
+    stage.faults.on("after", "state.claims", interrupted)
+    stage.disrupt()
+    assert stage.tainted() == [claim.node_name]
 
 
 def test_an_empty_node_goes_without_a_replacement() -> None:

@@ -24,7 +24,6 @@ from shiplap.disruption.memory import confirmed
 from shiplap.disruption.progress import Command, CommandState, Step, next_step
 from shiplap.disruption.snapshot import DisruptionSnapshot
 from shiplap.errors import ClusterError, ConditionFailed, EpochMoved, ObjectNotFound
-from shiplap.kubernetes.objects import Node
 from shiplap.ports import MemoryStore
 from shiplap.provisioning import events, gauges
 from shiplap.provisioning.claims import DRAIN, facts
@@ -69,17 +68,19 @@ class _Minute:
         self._world = world
         self._memory = memory
         self._owner = owner
+        # Nodes before claims: a node that was closed by then is closed for a reason that its claim knows. Commands
+        # before claims: the replacements of a command are written with it.
+        self._nodes = {node.metadata.name: node for node in world.cluster.nodes()}
+        self._commands = world.state.commands(settings.name)
         self._claims = {claim.name: claim for claim in world.state.claims(settings.name)}
         self._ended: dict[CommandState, list[str]] = {CommandState.DONE: [], CommandState.UNDONE: []}
 
     def run(self) -> Report:
         gauges.measure_nodes(self._settings.name, self._claims.values(), self._world)
-        nodes = {node.metadata.name: node for node in self._world.cluster.nodes()}
-        under_way = self._advance(nodes)
-        self._release(nodes, under_way)
+        self._release(self._advance())
         in_service = any(claim.state is ClaimState.INITIALIZED for claim in self._claims.values())
         if self._settings.disruption.enabled and in_service:
-            decision, begun, proposed = self._decide(under_way)
+            decision, begun, proposed = self._decide()
         else:
             decision, begun, proposed = Decision(), [], 0
         report = Report(
@@ -103,12 +104,12 @@ class _Minute:
 
     # What was begun before
 
-    def _advance(self, nodes: Mapping[str, Node]) -> list[Command]:
+    def _advance(self) -> list[Command]:
         """One step for each command; those that are not over then."""
         left = []
-        for command in self._world.state.commands(self._settings.name):
+        for command in self._commands:
             try:
-                after = self._step(command, nodes)
+                after = self._step(command)
             except (ConditionFailed, ClusterError) as error:  # others' turn, or the next minute's
                 self._world.meter.count("CommandStepsFailed")
                 _LOG.warning("command takes no step: %s", error, extra=_about(command))
@@ -120,13 +121,13 @@ class _Minute:
                 left.append(after)
         return left
 
-    def _step(self, command: Command, nodes: Mapping[str, Node]) -> Command:
+    def _step(self, command: Command) -> Command:
         now = self._world.clock.now()
         step = next_step(command, self._claims, now)
         for name, to in step.moves:
             self._move(self._claims[name], to, command, now)
         if step.to is not CommandState.UNDONE:
-            self._keep_pods_off(command, nodes)
+            self._keep_pods_off(command)
         if step.to is command.state:
             return command
         after = self._world.state.advance_command(command, step.to, changed_at=now, failure=step.why)
@@ -149,11 +150,11 @@ class _Minute:
         grace = pool.spec.template.spec.termination_grace_period if pool is not None else None
         return 0.0 if grace is None else now + seconds(grace)
 
-    def _keep_pods_off(self, command: Command, nodes: Mapping[str, Node]) -> None:
+    def _keep_pods_off(self, command: Command) -> None:
         for name in command.targets:
             claim = self._claims.get(name)
-            if claim is not None and claim.state is ClaimState.DISRUPTING and claim.node_name in nodes:
-                cordon(nodes[claim.node_name], self._world)
+            if claim is not None and claim.state is ClaimState.DISRUPTING and claim.node_name in self._nodes:
+                cordon(self._nodes[claim.node_name], self._world)
 
     def _take_pods_again(self, claim: NodeClaim) -> None:
         try:
@@ -161,11 +162,11 @@ class _Minute:
         except ObjectNotFound:
             _LOG.info("node is gone", extra=facts(claim))
 
-    def _release(self, nodes: Mapping[str, Node], under_way: Sequence[Command]) -> None:
+    def _release(self, under_way: Sequence[Command]) -> None:
         """Nodes in service that still carry the taint of a command that is over: whoever undid it died too early."""
         busy = frozenset().union(*(command.busy for command in under_way))
         for claim in self._claims.values():
-            node = nodes.get(claim.node_name)
+            node = self._nodes.get(claim.node_name)
             in_service = claim.state is ClaimState.INITIALIZED and not claim.cordoned
             if node is not None and in_service and claim.name not in busy and is_cordoned(node):
                 self._world.meter.count("TaintsLeftOver")
@@ -173,10 +174,12 @@ class _Minute:
 
     # What is decided now
 
-    def _decide(self, under_way: Sequence[Command]) -> tuple[Decision, list[str], int]:
+    def _decide(self) -> tuple[Decision, list[str], int]:
         glance = glance_at(self._settings, self._world)
         sight = sight_of(self._settings, glance, supply_of(self._settings, self._world), self._world)
         now = glance.at
+        # After the epoch was read: whatever is begun from now on moves it.
+        busy = frozenset().union(*(command.busy for command in self._world.state.commands(self._settings.name)))
         claims = tuple(claim for claim in self._world.state.claims(self._settings.name))
         remembered = self._memory.load(self._settings.name)
         histories = observe(remembered.histories, glance.view, claims, now)
@@ -185,7 +188,7 @@ class _Minute:
                 scheduling=replace(sight.snapshot, claims=claims),
                 pod_disruption_budgets=self._world.cluster.disruption_budgets(),
                 histories=histories,
-                busy=frozenset().union(*(command.busy for command in under_way)),
+                busy=busy,
                 settings=self._settings.disruption,
             )
         )
