@@ -1,0 +1,1 @@
+"""The whole of Shiplap in virtual time: real flows over in-memory twins, with everything going wrong that can."""

@@ -1,0 +1,286 @@
+"""The promises, checked at every write, launch, end and join: whoever breaks one is caught in the act."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from math import ceil
+
+import msgspec
+
+from shiplap.api.nodeclaim import FINAL, LEAVING, ClaimState, NodeClaim
+from shiplap.api.types import Manifests, NodePool
+from shiplap.disruption.commands import Reason
+from shiplap.disruption.progress import OVER, Command
+from shiplap.instances.learning import missed
+from shiplap.kubernetes.objects import Pod
+from shiplap.kubernetes.quantity import CPU, parse_resources
+from shiplap.ports import FleetRequest, Instance
+from shiplap.provisioning.leaving import MARGIN_S, grace_s, must_leave
+from shiplap.scheduling.pods import do_not_disrupt
+
+UNACCOUNTED_S = 900.0
+"""How long an instance may have no claim, or a claim no instance, while nothing goes wrong, in seconds."""
+
+_SLACK_S = 15.0
+"""How much earlier than a pod's last moment its deletion may be, in seconds: rounds are not exact."""
+
+_COMMANDS = frozenset(str(reason) for reason in Reason)
+
+
+class Violation(msgspec.Struct, frozen=True):
+    """A promise that was broken; `at` in seconds since the start."""
+
+    promise: str
+    detail: str
+    at: float
+
+
+class Promises:
+    """Everything a witness sees of one account.
+
+    Attributes:
+        claims: every claim as it was last written, by cluster and name.
+        violations: in the order they were seen.
+    """
+
+    def __init__(
+        self,
+        manifests: Manifests,
+        *,
+        now: Callable[[], float],
+        price: Callable[[Instance], float],
+        capacity: Callable[[NodeClaim], dict[str, int]],
+        most_nodes_per_pod: int,
+        found: Callable[[], object],
+    ) -> None:
+        self.claims: dict[tuple[str, str], NodeClaim] = {}
+        self.commands: dict[str, Command] = {}
+        self.instances: dict[str, Instance] = {}
+        self.ended: dict[str, float] = {}
+        self.violations: list[Violation] = []
+        self._pools = {pool.metadata.name: pool for pool in manifests.node_pools}
+        self._limits = {
+            name: parse_resources(pool.spec.limits)[CPU] for name, pool in self._pools.items() if CPU in pool.spec.limits
+        }
+        self._now, self._start, self._price, self._capacity = now, now(), price, capacity
+        self._most_nodes_per_pod, self._found = most_nodes_per_pod, found
+        self._holder: dict[str, NodeClaim] = {}
+        self._tokens: Counter[str] = Counter()
+        self._launched: Counter[str] = Counter()
+        self._nodes_of: dict[str, list[tuple[str, str]]] = {}
+        self._allocatable: dict[str, dict[str, int]] = {}
+        self._judged: set[str] = set()
+        self._misses: Counter[tuple[str, ...]] = Counter()
+        self._unaccounted: dict[str, float] = {}
+
+    def broken(self, promise: str, detail: str) -> None:
+        """Note a violation."""
+        self.violations.append(Violation(promise, detail, round(self._now() - self._start, 3)))
+        self._found()
+
+    # What is written
+
+    def claim_written(self, claim: NodeClaim) -> None:
+        """A claim is durable."""
+        key = (claim.cluster, claim.name)
+        before = self.claims.get(key)
+        self.claims[key] = claim
+        if before is None:
+            self._tokens[claim.token] += 1
+            self._check_limit(claim)
+        if not claim.instance_id:
+            return
+        holder = self._holder.get(claim.instance_id)
+        if holder is not None and (holder.cluster, holder.name) != key:
+            self.broken("an instance has one claim", f"{claim.instance_id} was given to {holder.name} and {claim.name}")
+        self._holder[claim.instance_id] = claim
+        if claim.state is ClaimState.LAUNCHED and before is not None and before.state is not ClaimState.LAUNCHED:
+            self._check_launched(claim)
+
+    def command_written(self, command: Command) -> None:
+        """A disruption command is durable."""
+        fresh = command.name not in self.commands
+        self.commands[command.name] = command
+        if fresh:
+            self._check_budgets(command)
+
+    # What happens
+
+    def launched(self, instance: Instance, request: FleetRequest) -> None:
+        """EC2 has started an instance."""
+        self.instances[instance.id] = instance
+        self._launched[request.token] += 1
+        if self._launched[request.token] > self._tokens[request.token]:
+            self.broken(
+                "never more instances than claims",
+                f"launch {request.token} has {self._launched[request.token]} instances for {self._tokens[request.token]} claims",
+            )
+        for claim in request.claims:
+            if (claim.cluster, claim.name) not in self.claims:
+                self.broken("a claim is written before its instance exists", f"{claim.name} was never written")
+
+    def over(self, instance_id: str) -> None:
+        """An instance has ended."""
+        self.ended.setdefault(instance_id, self._now())
+
+    def terminating(self, instance: Instance, pods: Sequence[Pod]) -> None:
+        """A function ends an instance that has these pods."""
+        claim = self._holder.get(instance.id)
+        now = self._now()
+        if claim is None:
+            return
+        if claim.state not in FINAL and claim.state is not ClaimState.TERMINATING:
+            self.broken("only what leaves is ended", f"{instance.id} was ended while {claim.name} was {claim.state}")
+        overdue = bool(claim.deadline_at) and now >= claim.deadline_at
+        left = [pod.key for pod in pods if must_leave(pod, now) and not pod.metadata.deletion_timestamp]
+        if left and not overdue and claim.failure in (*_COMMANDS, "SpotInterruption", "RebalanceRecommendation"):
+            self.broken("no pod ends with its node", f"{instance.id} ({claim.failure}) was ended with {left[0]} on it")
+
+    def evicted(self, pod: Pod, *, forced: bool) -> None:
+        """A function has a pod deleted; `forced`: whatever its PodDisruptionBudgets say."""
+        now = self._now()
+        claim = next((c for c in self.claims.values() if c.node_name and c.node_name == pod.spec.node_name), None)
+        deadline = claim.deadline_at if claim is not None else 0.0
+        last = deadline - grace_s(pod) - MARGIN_S - _SLACK_S if deadline else float("inf")
+        if now >= last or pod.metadata.deletion_timestamp:
+            return
+        if forced:
+            self.broken("budgets of pods are kept", f"{pod.key} was deleted before its last moment")
+        if do_not_disrupt(pod, now):
+            self.broken("do-not-disrupt is kept", f"{pod.key} was evicted before its last moment")
+
+    def joined(self, instance: Instance, allocatable: dict[str, int]) -> None:
+        """A Node has reported what it has."""
+        self._allocatable[instance.id] = allocatable
+        claim = self._holder.get(instance.id)
+        if claim is not None:
+            self._judge(claim)
+
+    # What is looked at now and then
+
+    def look(self, *, calm: bool) -> None:
+        """Instances without claims, claims without instances; the clock of both stands still unless all is calm."""
+        now = self._now()
+        missing: dict[str, str] = {}
+        for instance_id in self.instances.keys() - self.ended.keys():
+            claim = self._holder.get(instance_id)
+            if claim is None or claim.state in FINAL:
+                missing[instance_id] = "has no claim"
+        for claim in self.claims.values():
+            if claim.state not in FINAL and claim.instance_id in self.ended:
+                missing[claim.name] = "has lost its instance"
+            elif claim.state in (ClaimState.PLANNED, ClaimState.LAUNCHING):
+                missing[claim.name] = "has no instance"
+        self._unaccounted = {
+            name: self._unaccounted.get(name, now) if calm else now for name in sorted(missing)
+        }
+        for name, since in self._unaccounted.items():
+            if now - since > UNACCOUNTED_S:
+                self.broken("no instance unaccounted for", f"{name} {missing[name]} for {now - since:.0f} s")
+                return
+
+    def unfinished(self) -> list[str]:
+        """What is still under way, one line each."""
+        lines = [f"{c.name} is {c.state}" for c in self.claims.values() if c.state not in (*FINAL, ClaimState.INITIALIZED)]
+        lines += [f"command {c.name} is {c.state}" for c in self.commands.values() if c.state not in OVER]
+        held = {c.instance_id for c in self.claims.values() if c.state is ClaimState.INITIALIZED}
+        lines += [f"{name} has no claim" for name in sorted(self.instances.keys() - self.ended.keys() - held)]
+        return lines
+
+    def spent(self) -> float:
+        """USD that EC2 charged until now."""
+        return sum(self._price(item) * self._hours(item) for item in self.instances.values())
+
+    def ledger(self) -> tuple[float, float]:
+        """USD that the claims account for, and those of instances that no claim ever had."""
+        known, unknown = 0.0, 0.0
+        for item in self.instances.values():
+            claim = self._holder.get(item.id)
+            if claim is None:
+                unknown += self._price(item) * self._hours(item)
+            else:
+                known += claim.hourly * self._hours(item)
+        return known, unknown
+
+    def _hours(self, instance: Instance) -> float:
+        return (self.ended.get(instance.id, self._now()) - instance.launched_at) / 3600
+
+    def _check_launched(self, claim: NodeClaim) -> None:
+        instance = self.instances.get(claim.instance_id)
+        if instance is None:
+            self.broken("a claim's instance exists", f"{claim.name} has {claim.instance_id}, which was never launched")
+            return
+        if abs(claim.hourly - self._price(instance)) > 1e-9:
+            self.broken("money spent equals the ledger", f"{claim.name} costs {self._price(instance)}, not {claim.hourly}")
+        self._judge(claim)
+        for pod in claim.pods:
+            nodes = self._nodes_of.setdefault(pod.uid, [])
+            nodes.append((claim.cluster, claim.name))
+            lost = [name for name in nodes if self._was_taken(self.claims[name])]
+            if len(nodes) - len(lost) > self._most_nodes_per_pod:
+                names = ", ".join(name for _, name in nodes)
+                self.broken("few nodes for one pod", f"{pod.name} got {len(nodes)} nodes: {names}")
+
+    def _was_taken(self, claim: NodeClaim) -> bool:
+        return claim.missed or (bool(claim.failure) and claim.failure not in _COMMANDS)
+
+    def _judge(self, claim: NodeClaim) -> None:
+        allocatable = self._allocatable.get(claim.instance_id)
+        if allocatable is None or claim.instance_id in self._judged:
+            return
+        self._judged.add(claim.instance_id)
+        short = missed(claim.requests, allocatable)
+        if not short:
+            return
+        self._misses[claim.ami, claim.instance_type, claim.kubelet_hash] += 1
+        for pod in claim.pods:
+            self._misses[claim.cluster, pod.uid] += 1
+        twice = [key for key, number in self._misses.items() if number > 1]
+        if twice:
+            self.broken("nothing misses twice", f"{claim.name} misses {sorted(short)}; again for {' '.join(twice[0])}")
+
+    def _check_limit(self, claim: NodeClaim) -> None:
+        limit = self._limits.get(claim.node_pool)
+        if limit is None:
+            return
+        replaced = {name for known in self.commands.values() if known.state not in OVER for name in known.targets}
+        staying = [
+            known
+            for known in self.claims.values()
+            if (known.cluster, known.node_pool) == (claim.cluster, claim.node_pool)
+            and known.state not in FINAL | LEAVING
+            and known.name not in replaced
+        ]
+        used = sum(self._capacity(known).get(CPU, 0) for known in staying if known.instance_type)
+        if used > limit:
+            self.broken("limits are kept", f"pool {claim.node_pool} has {used} of {limit} millicores")
+
+    def _check_budgets(self, command: Command) -> None:
+        live = [known for known in self.commands.values() if known.state not in OVER and known.cluster == command.cluster]
+        targets = {name for known in live for name in known.targets}
+        by_pool = Counter(
+            claim.node_pool
+            for name in sorted(targets)
+            if (claim := self.claims.get((command.cluster, name))) is not None and claim.state not in FINAL
+        )
+        for pool, number in sorted(by_pool.items()):
+            nodes = sum(
+                claim.node_name != "" and claim.state not in FINAL
+                for claim in self.claims.values()
+                if (claim.cluster, claim.node_pool) == (command.cluster, pool)
+            )
+            most = _allowed(self._pools[pool], str(command.reason), nodes) if pool in self._pools else nodes
+            if number > most:
+                self.broken("disruption budgets are kept", f"{number} nodes of {pool} leave, {most} of {nodes} may")
+
+
+def _allowed(pool: NodePool, reason: str, nodes: int) -> int:
+    """How many nodes the budgets without a schedule let go at once."""
+    counts = [nodes]
+    for budget in pool.spec.disruption.budgets:
+        if budget.schedule or (budget.reasons and reason not in budget.reasons):
+            continue
+        text = str(budget.nodes)
+        counts.append(ceil(nodes * int(text[:-1]) / 100) if text.endswith("%") else int(text))
+    return min(counts)

@@ -1,0 +1,384 @@
+"""One run: a scenario, a seed and its faults in; what came of it out."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from random import Random
+
+import msgspec
+
+from shiplap.api.nodeclaim import NodeClaim
+from shiplap.cluster.watcher import Batch
+from shiplap.kubernetes.objects import Node, Pod
+from shiplap.ports import FleetOverride, FleetRequest, Instance
+from shiplap.provisioning.watch import hints_of
+from shiplap.provisioning.world import World
+from shiplap.settings import ClusterSettings, Settings
+from shiplap.simulation.functions import Breakdowns, Functions
+from shiplap.simulation.interference import Interference
+from shiplap.simulation.kube import STEP_S, Kube
+from shiplap.simulation.loop import Loop
+from shiplap.simulation.promises import Promises, Violation
+from shiplap.simulation.scenario import Fault, Play, Wave
+from shiplap.simulation.supply import REGION, ZONES, Source, Truth, catalog
+from shiplap.simulation.trace import Trace
+from shiplap.simulation.watched import Bus, Timers, WatchedCluster, WatchedCompute, WatchedState
+from shiplap.twins.bucket import TwinCatalog, TwinMemory, TwinRecorder
+from shiplap.twins.capacity import TwinCapacity
+from shiplap.twins.clock import TwinClock, TwinMeter
+from shiplap.twins.dead_letters import TwinDeadLetters
+from shiplap.twins.health import TwinHealth
+from shiplap.twins.joins import TwinJoins
+
+QUIET_S = 600.0
+"""How long nothing may be under way until all counts as settled, in seconds."""
+
+_LOOK_S = 10.0
+_WARNING_S = 120.0
+_SPOT = "EC2 Spot Instance Interruption Warning"
+_STATE = "EC2 Instance State-change Notification"
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a run. Seconds since the start; money in USD; `settled_at` -1 when it never came to rest."""
+
+    scenario: str
+    seed: int
+    trace: str
+    violations: tuple[Violation, ...] = ()
+    settled_at: float = -1.0
+    ended_at: float = 0.0
+    steps: int = 0
+    launched: int = 0
+    ended: int = 0
+    most_nodes: int = 0
+    pods_bound: int = 0
+    longest_pending: float = 0.0
+    spent: float = 0.0
+    ledger: float = 0.0
+    unclaimed: float = 0.0
+    given_up: int = 0
+    faults: tuple[Fault, ...] = ()
+    metrics: dict[str, float] = {}
+    lines: tuple[str, ...] = ()
+
+
+class Simulation:
+    """A world of its own; `play` runs it once."""
+
+    def __init__(self, play: Play, seed: int, faults: Sequence[Fault], hours: float) -> None:
+        scenario = play.scenario
+        self._play, self._seed, self._planned, self._hours = play, seed, tuple(faults), hours
+        self.loop = Loop(TwinClock())
+        self._start = self.loop.now()
+        self.trace = Trace(self.loop.now, self._start)
+        self.faults = Interference(self.loop, self.trace, seed)
+        self._sold = catalog()
+        settings = Settings(
+            tuple(
+                ClusterSettings(name=name, region=REGION, manifests=play.manifests, placement=scenario.placement)
+                for name in scenario.clusters
+            )
+        )
+        self._truth = Truth(self._sold, play.manifests, settings.clusters[0], scenario.memory, seed)
+        self._class_of = {
+            pool.metadata.name: pool.spec.template.spec.node_class_ref.name for pool in play.manifests.node_pools
+        }
+        self.promises = Promises(
+            play.manifests,
+            now=self.loop.now,
+            price=self._price,
+            capacity=self._capacity,
+            most_nodes_per_pod=scenario.most_nodes_per_pod,
+            found=self._stop,
+        )
+        self.compute = WatchedCompute(
+            self.loop.clock, self.faults, ZONES, self.promises, self._pods_of_instance, self._instance_ended
+        )
+        self.compute.on_launch.append(self._launched)
+        self.state = WatchedState(self.faults, self.promises)
+        self.meter = TwinMeter()
+        self.dead_letters = TwinDeadLetters(self.faults)
+        self.functions = Functions(
+            settings,
+            self.loop,
+            self.faults,
+            self.trace,
+            state=self.state,
+            memory=TwinMemory(self.faults),
+            dead_letters=self.dead_letters,
+        )
+        self.kubes = {cluster.name: self._kube(cluster.name) for cluster in settings.clusters}
+        capacity = TwinCapacity(self.faults)
+        joins = TwinJoins(self.faults)
+        for name, kube in self.kubes.items():
+            self.functions.worlds[name] = World(
+                clock=self.loop.clock,
+                cluster=WatchedCluster(kube.server, self.faults, self.promises),
+                compute=self.compute,
+                state=self.state,
+                capacity=capacity,
+                catalog=TwinCatalog(self._sold, self.faults),
+                source=Source(self._sold),
+                bus=Bus(self.faults, self.functions.route),
+                timers=Timers(self.faults, self.functions.remind),
+                recorder=TwinRecorder(self.faults),
+                meter=self.meter,
+                health=TwinHealth(self.faults),
+                joins=joins,
+            )
+        self._seen: dict[str, set[str]] = {name: set() for name in self.kubes}
+        self._pending_since: dict[str, float] = {}
+        self._longest_pending = 0.0
+        self._bound = 0
+        self._most_nodes = 0
+        self._settled_since: float | None = None
+        self._calm_from = self._end_of_trouble()
+
+    # The run
+
+    def play(self) -> Outcome:
+        """Run until all is settled, or until it should have been."""
+        for kube in self.kubes.values():
+            for group in self._play.scenario.groups:
+                kube.apply(group)
+            self.loop.every(STEP_S, partial(self._watch, kube), first_s=0.7)
+        for wave in self._play.scenario.waves:
+            self.loop.after(wave.at * 60, partial(self._wave, wave))
+        for number, fault in enumerate(self._planned):
+            self.loop.after(fault.at * 60, partial(self._begin, number, fault))
+        self.loop.every(_LOOK_S, self._look, first_s=_LOOK_S)
+        self.functions.start()
+        with _listening(self._broke_down):
+            self._run()
+        return self._outcome()
+
+    def _run(self) -> None:
+        least = max(self._start + self._hours * 3600, self._calm_from)
+        latest = least + self._play.scenario.settle_minutes * 60
+        while not self.loop.stopped:
+            self.loop.run_until(self.loop.now() + _LOOK_S)
+            now = self.loop.now()
+            if now >= least and self._settled_since is not None and now - self._settled_since >= QUIET_S:
+                return
+            if now >= latest:
+                self.promises.broken("all comes to rest", "; ".join(self._unrest()[:6]) or "it did, but too late")
+                return
+
+    def _end_of_trouble(self) -> float:
+        ends = [fault.at + fault.minutes for fault in self._planned] + [wave.at for wave in self._play.scenario.waves]
+        return self._start + 60 * max(ends, default=0.0)
+
+    def _stop(self) -> None:
+        self.loop.stopped = True
+
+    def _broke_down(self, traceback: str) -> None:
+        self.promises.broken("no flow breaks down", traceback[-1500:])
+
+    # What is seen
+
+    def _unrest(self) -> list[str]:
+        pending = [f"pod {pod.key} is pending" for kube in self.kubes.values() for pod in kube.pending()]
+        return pending + self.promises.unfinished()
+
+    def _look(self) -> None:
+        now = self.loop.now()
+        calm = now >= self._calm_from
+        self.promises.look(calm=calm)
+        if self.dead_letters.letters:
+            self.promises.broken("every message can be read", str(self.dead_letters.letters[0])[:300])
+        pending = {pod.metadata.uid for kube in self.kubes.values() for pod in kube.pending()}
+        for uid, since in self._pending_since.items():
+            self._longest_pending = max(self._longest_pending, now - since)
+            self._bound += uid not in pending
+        self._pending_since = {uid: self._pending_since.get(uid, now) for uid in sorted(pending)}
+        self._most_nodes = max(self._most_nodes, len(self.promises.instances) - len(self.promises.ended))
+        if pending or self.promises.unfinished():
+            self._settled_since = None
+        elif self._settled_since is None:
+            self._settled_since = now
+            self.trace.tell("settled", nodes=len(self.promises.instances) - len(self.promises.ended))
+
+    def _watch(self, kube: Kube) -> None:
+        """What the watch function sees and tells."""
+        if self.faults.on_now("api-down"):
+            return
+        seen = self._seen[kube.name]
+        pods = [pod for pod in kube.pending() if pod.metadata.uid not in seen and _is_unschedulable(pod)]
+        joined, ready = [], []
+        for _, node in sorted(kube.informer.nodes.items()):
+            if node.metadata.uid not in seen:
+                joined.append(node)
+            elif _is_ready(node) and f"{node.metadata.uid}/ready" not in seen:
+                ready.append(node)
+        seen.update(item.metadata.uid for item in (*pods, *joined))
+        seen.update(f"{node.metadata.uid}/ready" for node in ready)
+        fresh = Batch(tuple(pods), tuple(joined), tuple(ready))
+        for event in hints_of(kube.name, fresh, self.loop.now()) if fresh else ():
+            self.functions.route(event)
+
+    # What happens
+
+    def _kube(self, name: str) -> Kube:
+        return Kube(
+            name,
+            self.loop,
+            self.faults,
+            self.trace,
+            self._truth,
+            seed=self._seed,
+            node_class_of=self._class_of.__getitem__,
+            alive=lambda instance_id: instance_id not in self.promises.ended,
+            joined=self.promises.joined,
+        )
+
+    def _wave(self, wave: Wave) -> None:
+        for name, kube in self.kubes.items():
+            if wave.cluster in ("", name):
+                kube.wanted[wave.group] = wave.replicas
+        self.trace.tell("wave", group=wave.group, replicas=wave.replicas)
+
+    def _launched(self, instance: Instance, request: FleetRequest, override: FleetOverride) -> None:  # noqa: ARG002
+        self.trace.tell(
+            "launched", instance=instance.id, type=instance.instance_type, zone=instance.zone, token=request.token
+        )
+        self.promises.launched(instance, request)
+        self.kubes[instance.cluster].boot(instance)
+
+    def _instance_ended(self, instance_id: str) -> None:
+        if instance_id in self.promises.ended:
+            return
+        instance = self.promises.instances[instance_id]
+        self.trace.tell("instance ended", instance=instance_id)
+        self.promises.over(instance_id)
+        self.kubes[instance.cluster].end(instance)
+        self.loop.after(3.0, partial(self.functions.aws_says, _STATE, instance_id, state="terminated"))
+
+    def _lose(self, instance_id: str) -> None:
+        if instance_id not in self.promises.ended:
+            self.compute.lose(instance_id)
+            self._instance_ended(instance_id)
+
+    def _pods_of_instance(self, cluster: str, instance_id: str) -> Sequence[Pod]:
+        kube = self.kubes[cluster]
+        kube.informer.refresh()
+        node = kube.informer.nodes.get(self.promises.instances[instance_id].private_dns)
+        return kube.pods_of(node.metadata.name) if node is not None and _is_ready(node) else ()
+
+    def _price(self, instance: Instance) -> float:
+        node_class = self._class_of[instance.node_pool]
+        return self._truth.price(node_class, instance.instance_type, instance.zone, instance.capacity_type)
+
+    def _capacity(self, claim: NodeClaim) -> dict[str, int]:
+        return self._truth.resources(claim.node_class, claim.instance_type, claim.ami)[0]
+
+    # Faults
+
+    def _begin(self, number: int, fault: Fault) -> None:
+        self.trace.tell("fault", kind=fault.kind, target=fault.target, amount=fault.amount, minutes=fault.minutes)
+        if fault.kind == "crash":
+            self.faults.crashes.setdefault(fault.target, []).append(int(fault.amount))
+        elif fault.kind == "interrupt":
+            self._interrupt(number, fault)
+        elif fault.kind == "terminate":
+            self._terminate(number, fault)
+        else:
+            self.faults.active[number] = fault
+            self._adjust()
+            self.loop.after(fault.minutes * 60, partial(self._over, number))
+
+    def _over(self, number: int) -> None:
+        self.faults.active.pop(number, None)
+        self._adjust()
+
+    def _adjust(self) -> None:
+        """Have the twin of EC2 know what it lacks and how late it shows things."""
+        self.compute.describe_lag_s = max((f.amount for _, f in self.faults.on_now("describe-lag")), default=0.0)
+        self.compute.capacity.clear()
+        for kind in self._sold.types:
+            for zone in ZONES:
+                for capacity_type in ("on-demand", "spot"):
+                    name = f"{kind.instance_type}/{zone}/{capacity_type}"
+                    left = [int(f.amount) for _, f in self.faults.on_now("no-capacity", name)]
+                    if left:
+                        self.compute.capacity[kind.instance_type, zone, capacity_type] = min(left)
+
+    def _alive(self, capacity_type: str = "") -> list[Instance]:
+        return [item for item in self.compute.alive() if capacity_type in ("", item.capacity_type)]
+
+    def _interrupt(self, number: int, fault: Fault) -> None:
+        """The share of spot instances that is taken back, one after the other within the fault's minutes."""
+        chance = self.faults.chance(number)
+        for instance in self._alive("spot"):
+            if chance.random() < fault.amount:
+                self.loop.after(chance.uniform(0, fault.minutes * 60), partial(self._warn, instance.id))
+
+    def _warn(self, instance_id: str) -> None:
+        self.trace.tell("spot warning", instance=instance_id)
+        self.functions.aws_says(_SPOT, instance_id, **{"instance-action": "terminate"})
+        self.loop.after(_WARNING_S, partial(self._lose, instance_id))
+
+    def _terminate(self, number: int, fault: Fault) -> None:
+        alive = self._alive()
+        chance: Random = self.faults.chance(number)
+        for instance in chance.sample(alive, min(len(alive), int(fault.amount))):
+            self._lose(instance.id)
+
+    # The end
+
+    def _outcome(self) -> Outcome:
+        spent = self.promises.spent()
+        ledger, unclaimed = self.promises.ledger()
+        if abs(spent - ledger - unclaimed) > 1e-6:
+            self.promises.broken("money spent equals the ledger", f"{spent:.4f} is not {ledger:.4f} + {unclaimed:.4f}")
+        now = self.loop.now() - self._start
+        settled = self._settled_since - self._start if self._settled_since is not None else -1.0
+        return Outcome(
+            scenario=self._play.name,
+            seed=self._seed,
+            trace=self.trace.digest,
+            violations=tuple(self.promises.violations),
+            settled_at=settled,
+            ended_at=now,
+            steps=self.loop.steps,
+            launched=len(self.promises.instances),
+            ended=len(self.promises.ended),
+            most_nodes=self._most_nodes,
+            pods_bound=self._bound,
+            longest_pending=self._longest_pending,
+            spent=round(spent, 6),
+            ledger=round(ledger, 6),
+            unclaimed=round(unclaimed, 6),
+            given_up=self.functions.given_up,
+            faults=self._planned,
+            metrics=dict(sorted(self.meter.counts.items())),
+            lines=tuple(line.decode() for line in self.trace.lines),
+        )
+
+
+@contextmanager
+def _listening(found: object) -> Iterator[None]:
+    """Logs of the flows are not printed meanwhile; what breaks down is told."""
+    logger = logging.getLogger("shiplap")
+    handler = Breakdowns(found)  # type: ignore[arg-type]
+    level, propagate = logger.level, logger.propagate
+    logger.addHandler(handler)
+    logger.setLevel(logging.ERROR)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+        logger.propagate = propagate
+
+
+def _is_ready(node: Node) -> bool:
+    return any(item.type == "Ready" and item.status == "True" for item in node.status.conditions)
+
+
+def _is_unschedulable(pod: Pod) -> bool:
+    return any(item.type == "PodScheduled" and item.reason == "Unschedulable" for item in pod.status.conditions)

@@ -1,0 +1,115 @@
+"""Twins that show the witness what happens in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from shiplap.api.nodeclaim import NodeClaim
+from shiplap.disruption.progress import Command, CommandState
+from shiplap.kubernetes.objects import Pod
+from shiplap.ports import BusEvent, Clock
+from shiplap.simulation.promises import Promises
+from shiplap.twins.cluster import ApiServer, TwinCluster
+from shiplap.twins.compute import TwinCompute
+from shiplap.twins.faults import Faults
+from shiplap.twins.state import TwinState
+
+
+class WatchedState(TwinState):
+    """Shows each claim and command as soon as it is durable."""
+
+    def __init__(self, faults: Faults, promises: Promises) -> None:
+        super().__init__(faults)
+        self._promises = promises
+
+    def _put(self, claim: NodeClaim) -> None:
+        super()._put(claim)
+        self._promises.claim_written(claim)
+
+    def _commit_group(self, cluster: str, epoch: int, items: Sequence[NodeClaim | Command]) -> None:
+        super()._commit_group(cluster, epoch, items)
+        for item in items:
+            if isinstance(item, Command):
+                self._promises.command_written(item)
+
+    def advance_command(self, command: Command, to: CommandState, **changes: Any) -> Command:
+        """As the twin's."""
+        after = super().advance_command(command, to, **changes)
+        self._promises.command_written(after)
+        return after
+
+
+class WatchedCompute(TwinCompute):
+    """Shows what is ended; `pods_of` gives the pods of an instance, `ended` is told of its end."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        faults: Faults,
+        zones: tuple[str, ...],
+        promises: Promises,
+        pods_of: Callable[[str, str], Sequence[Pod]],
+        ended: Callable[[str], object],
+    ) -> None:
+        super().__init__(clock, faults=faults, zones=zones)
+        self._promises, self._pods_of, self._tell_ended = promises, pods_of, ended
+
+    def terminate(self, cluster: str, instance_id: str) -> None:
+        """As the twin's."""
+        found = self._promises.instances.get(instance_id)
+        if found is not None and instance_id not in self._promises.ended:
+            self._promises.terminating(found, self._pods_of(cluster, instance_id))
+        try:
+            super().terminate(cluster, instance_id)
+        finally:
+            if found is not None and found.cluster == cluster and instance_id not in self.running:
+                self._tell_ended(instance_id)
+
+    @property
+    def running(self) -> set[str]:
+        """Ids of the instances that have not ended."""
+        return {item.id for item in self.alive()}
+
+
+class WatchedCluster(TwinCluster):
+    """Shows which pods are asked to leave."""
+
+    def __init__(self, server: ApiServer, faults: Faults, promises: Promises) -> None:
+        super().__init__(server, faults=faults)
+        self._promises = promises
+
+    def evict(self, pod: Pod, grace_s: int | None = None) -> None:
+        """As the twin's."""
+        super().evict(pod, grace_s)
+        self._promises.evicted(pod, forced=False)
+
+    def delete_pod(self, pod: Pod, grace_s: int) -> None:
+        """As the twin's."""
+        super().delete_pod(pod, grace_s)
+        self._promises.evicted(pod, forced=True)
+
+
+class Bus:
+    """An EventBus that hands each event to a router."""
+
+    def __init__(self, faults: Faults, route: Callable[[BusEvent], object]) -> None:
+        self._faults, self._route = faults, route
+
+    def publish(self, events: Sequence[BusEvent]) -> None:
+        """Deliver."""
+        with self._faults.effect("bus.publish"):
+            for event in events:
+                self._route(event)
+
+
+class Timers:
+    """Timers as delayed messages."""
+
+    def __init__(self, faults: Faults, send: Callable[[str, str, str, int], object]) -> None:
+        self._faults, self._send = faults, send
+
+    def remind(self, cluster: str, claim: str, step: str, delay_s: int) -> None:
+        """Set a timer."""
+        with self._faults.effect("timers.remind"):
+            self._send(cluster, claim, step, delay_s)
