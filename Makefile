@@ -14,7 +14,7 @@ export PATH := $(PATH):$(CURDIR)/$(BIN)
 CATALOG := layers/shiplap/python/shiplap/instances/data/.built
 CODE := layers functions infra tests benchmarks tools
 
-.PHONY: help setup demo test check bench format clean lock
+.PHONY: help setup demo test check bench format clean lock simulate simulate-long mutants
 
 help: ## Show this help
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -60,6 +60,17 @@ check: setup ## What CI checks beside the tests: style, types, floors
 
 bench: setup ## Benchmarks, as tables
 	@for file in benchmarks/*.py; do echo; echo "== $$file"; $(BIN)/python "$$file"; done
+
+SEEDS ?= 2000
+
+simulate: setup ## 300 seeds of everything going wrong, in virtual time
+	@$(BIN)/shiplap simulate mixed --seeds 300
+
+simulate-long: setup ## The same with SEEDS=2000 seeds, or as many as asked
+	@$(BIN)/shiplap simulate mixed --seeds $(SEEDS)
+
+mutants: setup ## Which defects, planted on purpose, the simulation finds, and after how many seeds
+	@$(BIN)/shiplap simulate mixed --mutant list --seeds 500
 
 format: .venv/.ready ## Format the code
 	@$(BIN)/ruff check --quiet --fix $(CODE) || true

@@ -27,6 +27,7 @@ _COMMANDS = {
     "explain": ("shiplap.cli.explain", "app", "Why a pod or a claim is where it is, and what would change it."),
     "instance-types": ("shiplap.cli.instance_types", "instance_types", "What each instance type yields, and why."),
     "plan": ("shiplap.cli.plan", "plan", "What would be launched for this cluster state and these manifests."),
+    "simulate": ("shiplap.cli.simulate", "simulate", "A scenario in virtual time, with faults; checks every promise."),
     "status": ("shiplap.cli.status", "status", "Node classes with their conditions, pools, age of the catalogue."),
     "validate": ("shiplap.cli.validate", "validate", "Check manifests: file, line, field, reason."),
 }

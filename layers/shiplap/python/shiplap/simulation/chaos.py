@@ -26,7 +26,14 @@ _EFFECTS = (
     "memory.*",
     "recorder.record",
 )
-_WRITES = ("state.advance", "state.advance_all", "state.commit", "state.*", "compute.terminate", "cluster.register_node")
+_WRITES = (
+    "state.advance",
+    "state.advance_all",
+    "state.commit",
+    "state.*",
+    "compute.terminate",
+    "cluster.register_node",
+)
 _OFFERINGS = ("*", "c7i-flex.*", "*/eu-west-1a/*", "*/*/spot", "m6i.*", "*/eu-west-1b/*")
 
 
@@ -41,24 +48,28 @@ def draw(scenario: Scenario, seed: int) -> tuple[Fault, ...]:
 def _fault(kind: FaultKind, chance: Random, within: float) -> Fault:
     at, minutes = round(chance.uniform(0, within), 2), round(chance.uniform(0.5, within / 2), 2)
     likely = round(chance.uniform(0.1, 0.9), 2)
-    if kind in ("lose", "double"):
-        return Fault(kind, at, minutes, chance.choice(_QUEUES), likely)
-    if kind == "delay":
-        return Fault(kind, at, minutes, chance.choice(_QUEUES), round(chance.uniform(1, 300)))
-    if kind == "crash":
-        return Fault(kind, at, 0.0, chance.choice(_FUNCTIONS), chance.randrange(0, 60))
-    if kind == "refuse":
-        return Fault(kind, at, minutes, chance.choice(_EFFECTS), likely)
-    if kind == "answer-lost":
-        return Fault(kind, at, minutes, chance.choice(_WRITES), likely)
-    if kind == "slow":
-        return Fault(kind, at, minutes, chance.choice(_EFFECTS), round(chance.uniform(1, 90)))
-    if kind == "no-capacity":
-        return Fault(kind, at, minutes, chance.choice(_OFFERINGS), chance.choice((0, 0, 1, 2)))
-    if kind == "describe-lag":
-        return Fault(kind, at, minutes, "*", round(chance.uniform(5, 60)))
-    if kind == "terminate":
-        return Fault(kind, at, 0.0, "*", chance.randrange(1, 4))
-    if kind == "late-join":
-        return Fault(kind, at, minutes, "*", round(chance.uniform(30, 400)))
-    return Fault(kind, at, minutes, "*", 1.0 if kind in ("api-down", "taint") else likely)
+    target, amount = "*", likely
+    match kind:
+        case "lose" | "double":
+            target = chance.choice(_QUEUES)
+        case "delay":
+            target, amount = chance.choice(_QUEUES), round(chance.uniform(1, 300))
+        case "crash":
+            target, amount = chance.choice(_FUNCTIONS), chance.randrange(0, 60)
+        case "refuse":
+            target = chance.choice(_EFFECTS)
+        case "answer-lost":
+            target = chance.choice(_WRITES)
+        case "slow":
+            target, amount = chance.choice(_EFFECTS), round(chance.uniform(1, 90))
+        case "no-capacity":
+            target, amount = chance.choice(_OFFERINGS), chance.choice((0, 0, 1, 2))
+        case "describe-lag":
+            amount = round(chance.uniform(5, 60))
+        case "terminate":
+            amount = chance.randrange(1, 4)
+        case "late-join":
+            amount = round(chance.uniform(30, 400))
+        case "api-down" | "taint":
+            amount = 1.0
+    return Fault(kind, at, 0.0 if kind in ("crash", "terminate") else minutes, target, amount)

@@ -1,4 +1,4 @@
-"""The Lambda functions of the simulated install: what each handler does, around the same flows, with the same limits."""
+"""The Lambda functions of the simulated install: what each handler does, around the same flows, in the same limits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from shiplap.provisioning.world import World
 from shiplap.settings import ClusterSettings, Settings
 from shiplap.simulation.interference import Interference, Invocation
 from shiplap.simulation.loop import Loop
-from shiplap.simulation.queues import Queue
+from shiplap.simulation.queues import DEEPEST, Feed, Queue
 from shiplap.simulation.trace import Trace
 from shiplap.twins.bucket import TwinMemory
 from shiplap.twins.dead_letters import TwinDeadLetters
@@ -32,8 +32,6 @@ TIMEOUT_S = {"schedule": 300.0, "lifecycle": 60.0, "interrupt": 10.0, "disrupt":
 _LOG = logging.getLogger(__name__)
 
 _VISIBILITY_FACTOR = 6
-_DEEPEST = 5
-"""Invocations that may be under way at once; who comes later waits a second."""
 
 _HINTS = {messages.POD_PENDING: "provisioning", messages.NODE_JOINED: "lifecycle", messages.NODE_READY: "lifecycle"}
 
@@ -71,18 +69,8 @@ class Functions:
         function: str,
         at_once: int,
     ) -> Queue:
-        return Queue(
-            name,
-            self._loop,
-            self._faults,
-            self._trace,
-            deliver,
-            batch=size,
-            window_s=window_s,
-            visibility_s=_VISIBILITY_FACTOR * TIMEOUT_S[function],
-            at_once=at_once,
-            deepest=_DEEPEST,
-        )
+        feed = Feed(size, window_s, _VISIBILITY_FACTOR * TIMEOUT_S[function], at_once)
+        return Queue(name, self._loop, self._faults, self._trace, deliver, feed)
 
     # What calls them
 
@@ -197,7 +185,7 @@ class Functions:
         return self._failed("interrupt", act)
 
     def _disrupt(self, cluster: ClusterSettings) -> None:
-        if self._faults.depth >= _DEEPEST:
+        if self._faults.depth >= DEEPEST:
             self._loop.after(1.0, lambda: self._disrupt(cluster))
             return
 

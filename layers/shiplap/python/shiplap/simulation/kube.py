@@ -136,10 +136,16 @@ class Kube:
         if self._down():
             self._loop.after(5.0, lambda: self._ready(instance))
             return
-        status = condition("Ready", "True", rfc3339(self._loop.now()), "KubeletReady", "kubelet is posting ready status")
+        status = condition(
+            "Ready", "True", rfc3339(self._loop.now()), "KubeletReady", "kubelet is posting ready status"
+        )
         try:
             self.server.patch(
-                "nodes", instance.private_dns, {"status": {"conditions": [status]}}, strategic=True, subresource="status"
+                "nodes",
+                instance.private_dns,
+                {"status": {"conditions": [status]}},
+                strategic=True,
+                subresource="status",
             )
         except ObjectNotFound:
             return  # somebody removed the Node already
@@ -261,7 +267,12 @@ class Kube:
         status = {"phase": "Running", "startTime": now, "conditions": conditions}
         try:
             self.server.patch(
-                "pods", pod.metadata.name, {"status": status}, pod.metadata.namespace, strategic=True, subresource="status"
+                "pods",
+                pod.metadata.name,
+                {"status": status},
+                pod.metadata.namespace,
+                strategic=True,
+                subresource="status",
             )
         except ObjectNotFound:
             return  # deleted while it was starting

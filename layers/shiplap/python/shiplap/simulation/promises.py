@@ -61,7 +61,9 @@ class Promises:
         self.violations: list[Violation] = []
         self._pools = {pool.metadata.name: pool for pool in manifests.node_pools}
         self._limits = {
-            name: parse_resources(pool.spec.limits)[CPU] for name, pool in self._pools.items() if CPU in pool.spec.limits
+            name: parse_resources(pool.spec.limits)[CPU]
+            for name, pool in self._pools.items()
+            if CPU in pool.spec.limits
         }
         self._now, self._start, self._price, self._capacity = now, now(), price, capacity
         self._most_nodes_per_pod, self._found = most_nodes_per_pod, found
@@ -110,12 +112,11 @@ class Promises:
     def launched(self, instance: Instance, request: FleetRequest) -> None:
         """EC2 has started an instance."""
         self.instances[instance.id] = instance
-        self._launched[request.token] += 1
-        if self._launched[request.token] > self._tokens[request.token]:
-            self.broken(
-                "never more instances than claims",
-                f"launch {request.token} has {self._launched[request.token]} instances for {self._tokens[request.token]} claims",
-            )
+        token = request.token
+        self._launched[token] += 1
+        if self._launched[token] > self._tokens[token]:
+            have = f"launch {token} has {self._launched[token]} instances for {self._tokens[token]} claims"
+            self.broken("never more instances than claims", have)
         for claim in request.claims:
             if (claim.cluster, claim.name) not in self.claims:
                 self.broken("a claim is written before its instance exists", f"{claim.name} was never written")
@@ -172,9 +173,7 @@ class Promises:
                 missing[claim.name] = "has lost its instance"
             elif claim.state in (ClaimState.PLANNED, ClaimState.LAUNCHING):
                 missing[claim.name] = "has no instance"
-        self._unaccounted = {
-            name: self._unaccounted.get(name, now) if calm else now for name in sorted(missing)
-        }
+        self._unaccounted = {name: self._unaccounted.get(name, now) if calm else now for name in sorted(missing)}
         for name, since in self._unaccounted.items():
             if now - since > UNACCOUNTED_S:
                 self.broken("no instance unaccounted for", f"{name} {missing[name]} for {now - since:.0f} s")
@@ -182,7 +181,9 @@ class Promises:
 
     def unfinished(self) -> list[str]:
         """What is still under way, one line each."""
-        lines = [f"{c.name} is {c.state}" for c in self.claims.values() if c.state not in (*FINAL, ClaimState.INITIALIZED)]
+        lines = [
+            f"{c.name} is {c.state}" for c in self.claims.values() if c.state not in (*FINAL, ClaimState.INITIALIZED)
+        ]
         lines += [f"command {c.name} is {c.state}" for c in self.commands.values() if c.state not in OVER]
         held = {c.instance_id for c in self.claims.values() if c.state is ClaimState.INITIALIZED}
         lines += [f"{name} has no claim" for name in sorted(self.instances.keys() - self.ended.keys() - held)]
@@ -212,7 +213,9 @@ class Promises:
             self.broken("a claim's instance exists", f"{claim.name} has {claim.instance_id}, which was never launched")
             return
         if abs(claim.hourly - self._price(instance)) > 1e-9:
-            self.broken("money spent equals the ledger", f"{claim.name} costs {self._price(instance)}, not {claim.hourly}")
+            self.broken(
+                "money spent equals the ledger", f"{claim.name} costs {self._price(instance)}, not {claim.hourly}"
+            )
         self._judge(claim)
         for pod in claim.pods:
             nodes = self._nodes_of.setdefault(pod.uid, [])
@@ -257,7 +260,9 @@ class Promises:
             self.broken("limits are kept", f"pool {claim.node_pool} has {used} of {limit} millicores")
 
     def _check_budgets(self, command: Command) -> None:
-        live = [known for known in self.commands.values() if known.state not in OVER and known.cluster == command.cluster]
+        live = [
+            known for known in self.commands.values() if known.state not in OVER and known.cluster == command.cluster
+        ]
         targets = {name for known in live for name in known.targets}
         by_pool = Counter(
             claim.node_pool

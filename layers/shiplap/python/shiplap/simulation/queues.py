@@ -1,4 +1,4 @@
-"""Standard SQS queues: at least once, in any order, with a visibility timeout and dead letters after five deliveries."""
+"""Standard SQS queues: at least once, in any order, visible again after a time, dead letters after five deliveries."""
 
 from __future__ import annotations
 
@@ -13,7 +13,19 @@ from shiplap.simulation.trace import Trace
 
 MOST_DELIVERIES = 5
 
+DEEPEST = 5
+"""Invocations that may be under way at once; who comes later waits a second."""
+
 _TRANSIT_S = 0.1
+
+
+class Feed(msgspec.Struct, frozen=True):
+    """How a queue feeds its function: the largest batch, how long one is gathered, and how many run at once."""
+
+    batch: int
+    window_s: float
+    visibility_s: float
+    at_once: int
 
 
 class _Message(msgspec.Struct):
@@ -36,18 +48,12 @@ class Queue:
         faults: Interference,
         trace: Trace,
         deliver: Callable[[list[tuple[str, str]]], set[str] | None],
-        *,
-        batch: int,
-        window_s: float,
-        visibility_s: float,
-        at_once: int,
-        deepest: int,
+        feed: Feed,
     ) -> None:
         self.name = name
         self.dead = 0
         self._loop, self._faults, self._trace, self._deliver = loop, faults, trace, deliver
-        self._batch, self._window_s, self._visibility_s = batch, window_s, visibility_s
-        self._at_once, self._deepest = at_once, deepest
+        self._feed = feed
         self._messages: dict[str, _Message] = {}
         self._numbers = count(1)
         self._busy = 0
@@ -72,7 +78,7 @@ class Queue:
         )
         message = _Message(body, self._loop.now() + delay_s + late + _TRANSIT_S)
         self._messages[f"{self.name}-{next(self._numbers)}"] = message
-        self._wake(message.visible_at + self._window_s)
+        self._wake(message.visible_at + self._feed.window_s)
 
     def _wake(self, moment: float) -> None:
         if moment < self._poll_at:
@@ -84,14 +90,14 @@ class Queue:
             return  # an earlier poll took its place
         self._poll_at = float("inf")
         now = self._loop.now()
-        if self._busy >= self._at_once or self._faults.depth >= self._deepest:
+        if self._busy >= self._feed.at_once or self._faults.depth >= DEEPEST:
             self._wake(now + 1.0)
             return
-        due = [name for name, message in self._messages.items() if message.visible_at <= now][: self._batch]
+        due = [name for name, message in self._messages.items() if message.visible_at <= now][: self._feed.batch]
         for name in due:
             message = self._messages[name]
             message.deliveries += 1
-            message.visible_at = now + self._visibility_s
+            message.visible_at = now + self._feed.visibility_s
         self._plan_next()
         due = [name for name in due if not self._is_dead(name)]
         if due:
@@ -110,12 +116,12 @@ class Queue:
             again = self._deliver([(name, self._messages[name].body) for name in names])
         finally:
             self._busy -= 1
-        for name in names if again is not None else ():
-            if name not in again:
-                self._messages.pop(name, None)
+        if again is not None:
+            for name in set(names) - again:
+                del self._messages[name]
         self._plan_next()
 
     def _plan_next(self) -> None:
         if self._messages:
             soonest = min(message.visible_at for message in self._messages.values())
-            self._wake(max(soonest, self._loop.now()) + self._window_s)
+            self._wake(max(soonest, self._loop.now()) + self._feed.window_s)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from random import Random
@@ -208,13 +208,15 @@ class Simulation:
             return
         seen = self._seen[kube.name]
         pods = [pod for pod in kube.pending() if pod.metadata.uid not in seen and _is_unschedulable(pod)]
-        joined, ready = [], []
+        joined: list[Node] = []
+        ready: list[Node] = []
         for _, node in sorted(kube.informer.nodes.items()):
             if node.metadata.uid not in seen:
                 joined.append(node)
             elif _is_ready(node) and f"{node.metadata.uid}/ready" not in seen:
                 ready.append(node)
-        seen.update(item.metadata.uid for item in (*pods, *joined))
+        seen.update(pod.metadata.uid for pod in pods)
+        seen.update(node.metadata.uid for node in joined)
         seen.update(f"{node.metadata.uid}/ready" for node in ready)
         fresh = Batch(tuple(pods), tuple(joined), tuple(ready))
         for event in hints_of(kube.name, fresh, self.loop.now()) if fresh else ():
@@ -360,10 +362,10 @@ class Simulation:
 
 
 @contextmanager
-def _listening(found: object) -> Iterator[None]:
+def _listening(found: Callable[[str], object]) -> Iterator[None]:
     """Logs of the flows are not printed meanwhile; what breaks down is told."""
     logger = logging.getLogger("shiplap")
-    handler = Breakdowns(found)  # type: ignore[arg-type]
+    handler = Breakdowns(found)
     level, propagate = logger.level, logger.propagate
     logger.addHandler(handler)
     logger.setLevel(logging.ERROR)

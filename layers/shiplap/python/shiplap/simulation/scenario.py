@@ -139,7 +139,9 @@ def load(name: str) -> Play:
     if name not in names():
         path = Path(name)
         if not path.is_file():
-            raise InvalidInput("scenario", f"there is no file and no scenario {name!r}; bundled are {', '.join(names())}")
+            raise InvalidInput(
+                "scenario", f"there is no file and no scenario {name!r}; bundled are {', '.join(names())}"
+            )
     documents = read_file(path)
     plays = [document for document in documents if document.data.get("kind") == KIND]
     if len(plays) != 1:

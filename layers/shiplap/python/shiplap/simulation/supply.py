@@ -62,7 +62,7 @@ def catalog() -> Catalog:
                 ZonePrice(zone, round(price * share, 4)) for zone, share in zip(ZONES, (0.38, 0.41, 0.44), strict=True)
             )
             prices[name] = TypePrices(round(price, 4), spot)
-    zones = {item.instance_type: ZONES for item in types}
+    zones: dict[str, tuple[str, ...]] = {item.instance_type: ZONES for item in types}
     return Catalog(region=REGION, types=tuple(types), zones=zones, prices=prices)
 
 
@@ -106,7 +106,5 @@ class Truth:
 
 
 def _formula(sold: Catalog, node_class: EC2NodeClass, settings: ClusterSettings) -> Mapping[str, InstanceType]:
-    found = instance_types(
-        sold, node_class, from_cluster(settings, ()), resolved=None, learned=(), unavailable=()
-    )
+    found = instance_types(sold, node_class, from_cluster(settings, ()), resolved=None, learned=(), unavailable=())
     return {item.name: item for item in found}

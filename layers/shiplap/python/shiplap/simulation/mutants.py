@@ -1,0 +1,255 @@
+"""Defects planted on purpose: what the campaign must find. Each one is a mistake that somebody could make."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from msgspec.structs import replace
+
+from shiplap.api.nodeclaim import ClaimState, NodeClaim
+from shiplap.errors import InvalidInput, ShiplapError
+from shiplap.ports import FleetRequest
+from shiplap.provisioning import (
+    batch,
+    drain,
+    endings,
+    launch,
+    learn,
+    leaving,
+    lifecycle,
+    recover,
+    register,
+    resume,
+    schedule,
+    settle,
+    snapshot,
+)
+from shiplap.provisioning.claims import Holders
+from shiplap.simulation.watched import WatchedCompute, WatchedState
+
+Patch = tuple[Any, str, Any]
+
+
+def _acknowledges_first() -> list[Patch]:
+    """Messages are done with although their flow did not come to its end, and nothing else looks."""
+    return [(batch, "_serve", _serves_whatever(batch._serve)), (schedule, "sweep", lambda *_: 0)]
+
+
+def _serves_whatever(serve: Callable[..., bool]) -> Callable[..., bool]:
+    def act(*arguments: Any) -> bool:
+        serve(*arguments)
+        return True
+
+    return act
+
+
+def _drops_the_token() -> list[Patch]:
+    """Each CreateFleet has a token of its own: a repeated request launches again."""
+    launched = WatchedCompute.launch
+    number = iter(range(10**9))
+
+    def act(self: WatchedCompute, request: FleetRequest) -> Any:
+        token = hashlib.sha256(f"{request.token}{next(number)}".encode()).hexdigest()[:32]
+        return launched(self, replace(request, token=token))
+
+    return [(WatchedCompute, "launch", act)]
+
+
+def _skips_the_epoch() -> list[Patch]:
+    """A decision is committed whoever decided meanwhile."""
+    commit = WatchedState._commit_group
+
+    def act(self: WatchedState, cluster: str, epoch: int, items: Sequence[Any]) -> None:  # noqa: ARG001 - that is it
+        commit(self, cluster, self._epochs.get(cluster, 0), items)
+
+    return [(WatchedState, "_commit_group", act)]
+
+
+def _forgets_conditions() -> list[Patch]:
+    """Claims are written whatever version was read."""
+    advance_all = WatchedState.advance_all
+
+    def act(self: WatchedState, moves: Any) -> Any:
+        fresh = []
+        for move in moves:
+            known = self._promises.claims.get((move.claim.cluster, move.claim.name))
+            fresh.append(replace(move, claim=replace(move.claim, version=known.version if known else 0)))
+        return advance_all(self, fresh)
+
+    return [(WatchedState, "advance_all", act)]
+
+
+def _never_resumes() -> list[Patch]:
+    """What an invocation that died has begun is left as it is."""
+    return [(schedule, "orphans", lambda *_: [])]
+
+
+def _resumes_at_once() -> list[Patch]:
+    """Claims are taken over while their owner still works on them, and without looking for their instances."""
+
+    def act(claims: Sequence[NodeClaim], supply: Any, types: Any, attempt: Any, market: Any, world: Any) -> Any:
+        return launch.launch(
+            [replace(c, token=f"{c.token[:-1]}x") for c in claims], supply, types, attempt, market, world
+        )
+
+    return [(schedule, "resume", act)]
+
+
+def _forgets_garbage() -> list[Patch]:
+    """Instances that no claim has are nobody's business."""
+    return [(Holders, "is_garbage", lambda *_: False)]
+
+
+def _garbage_too_soon() -> list[Patch]:
+    """An instance without a claim is ended although a claim waits for it."""
+
+    def act(self: Holders, instance: Any, now: float) -> bool:  # noqa: ARG001 - that is it
+        return self.of(instance) is None
+
+    return [(Holders, "is_garbage", act)]
+
+
+def _never_gives_up() -> list[Patch]:
+    """A node that does not join is waited for without end."""
+    return [(lifecycle._Rounds, "_await", lambda *_, **__: None)]
+
+
+def _forgets_the_vanished() -> list[Patch]:
+    """Instances that end by themselves are never noticed."""
+    never = lambda *_: False  # noqa: E731
+    return [(lifecycle, "has_vanished", never), (drain, "has_vanished", never), (recover, "_overdue", lambda *_: "")]
+
+
+def _terminates_before_writing() -> list[Patch]:
+    """The instance is ended first, and the claim is written afterwards."""
+
+    def act(claim: NodeClaim, reason: str, world: Any) -> NodeClaim:
+        world.compute.terminate(claim.cluster, claim.instance_id)
+        claim = world.state.advance(claim, ClaimState.TERMINATING, failure=reason, changed_at=world.clock.now())
+        return endings.finish(claim, world)
+
+    return [(lifecycle, "give_up", act), (drain, "give_up", act)]
+
+
+def _does_not_learn() -> list[Patch]:
+    """What nodes really have is not stored."""
+    nothing: Callable[..., dict[str, int]] = lambda *_: {}  # noqa: E731
+    return [(register, "learn", nothing), (snapshot, "learn", nothing), (learn, "learn", nothing)]
+
+
+def _forgets_pilots() -> list[Patch]:
+    """Everybody may explore the same estimate."""
+
+    def act(claim: NodeClaim, wanted: Sequence[Any], world: Any) -> set[str]:  # noqa: ARG001 - that is it
+        return {item.name for item in wanted}
+
+    return [(launch, "_leased", act), (snapshot, "exploring", lambda *_: frozenset())]
+
+
+def _forgets_missed_pods() -> list[Patch]:
+    """Pods whose node was too small are planned like any others."""
+    return [(WatchedState, "mark_missed", lambda *_: None)]
+
+
+def _ends_before_empty() -> list[Patch]:
+    """The instance is ended although pods are left on it."""
+    return [(drain, "must_leave", lambda *_: False)]
+
+
+def _ignores_do_not_disrupt() -> list[Patch]:
+    """Pods that must not be disrupted are evicted like any others."""
+    return [(leaving, "do_not_disrupt", lambda *_: False)]
+
+
+def _deletes_instead() -> list[Patch]:
+    """Pods are deleted where they should be asked to leave."""
+
+    def act(pod: Any, claim: NodeClaim, now: float, world: Any) -> None:  # noqa: ARG001 - that is it
+        world.cluster.delete_pod(pod, 30)
+
+    return [(drain, "_evict", act)]
+
+
+def _swallows_throttling() -> list[Patch]:
+    """A launch that EC2 throttles is taken for one that failed for good."""
+
+    def act(claims: Any, error: ShiplapError, world: Any, *, throttled: bool) -> Any:  # noqa: ARG001 - that is it
+        return launch._fail(claims, str(error), {}, world)
+
+    return [(launch, "_later", act)]
+
+
+def _wrong_price() -> list[Patch]:
+    """Claims are booked with the price of another offering."""
+    return [(settle, "_price", lambda *_: 0.01)]
+
+
+def _stale_state() -> list[Patch]:
+    """Decisions are made on the claims as they were a decision ago, with the epoch of now."""
+    read = WatchedState.read
+    kept: dict[str, Any] = {}
+
+    def act(self: WatchedState, cluster: str, now: float) -> Any:
+        fresh = read(self, cluster, now)
+        old, kept[cluster] = kept.get(cluster, fresh), fresh
+        return replace(fresh, claims=old.claims)
+
+    return [(WatchedState, "read", act)]
+
+
+def _leaves_taints() -> list[Patch]:
+    """Nodes are taken into service without being opened to pods."""
+    return [(register, "open_to_pods", lambda _, node, __: node)]
+
+
+def _adopts_nothing() -> list[Patch]:
+    """Who resumes a launch does not look which instances there are, and lets it be overdue."""
+    return [(resume, "_resume", lambda claims, *_: launch.Outcome(pending=tuple(claims)))]
+
+
+MUTANTS: dict[str, Callable[[], list[Patch]]] = {
+    "acknowledges first, no sweep": _acknowledges_first,
+    "drops the client token": _drops_the_token,
+    "skips the epoch check": _skips_the_epoch,
+    "forgets conditions": _forgets_conditions,
+    "never resumes": _never_resumes,
+    "resumes with another token": _resumes_at_once,
+    "adopts nothing": _adopts_nothing,
+    "forgets garbage": _forgets_garbage,
+    "garbage too soon": _garbage_too_soon,
+    "never gives up": _never_gives_up,
+    "forgets the vanished": _forgets_the_vanished,
+    "terminates before writing": _terminates_before_writing,
+    "does not learn": _does_not_learn,
+    "forgets pilots": _forgets_pilots,
+    "forgets missed pods": _forgets_missed_pods,
+    "ends before empty": _ends_before_empty,
+    "ignores do-not-disrupt": _ignores_do_not_disrupt,
+    "deletes instead of evicting": _deletes_instead,
+    "swallows throttling": _swallows_throttling,
+    "books a wrong price": _wrong_price,
+    "reads stale state": _stale_state,
+    "leaves nodes closed": _leaves_taints,
+}
+
+
+@contextmanager
+def planted(name: str) -> Iterator[None]:
+    """Have a defect in the flows meanwhile; none for an empty name. Raises InvalidInput when there is none of it."""
+    if name and name not in MUTANTS:
+        raise InvalidInput("mutant", f"no defect {name!r}; known are {', '.join(MUTANTS)}")
+    patches = MUTANTS[name]() if name else []
+    kept = [(owner, attribute, owner.__dict__.get(attribute)) for owner, attribute, _ in patches]
+    for owner, attribute, planted_there in patches:
+        setattr(owner, attribute, planted_there)
+    try:
+        yield
+    finally:
+        for owner, attribute, before in kept:
+            if before is None:
+                delattr(owner, attribute)
+            else:
+                setattr(owner, attribute, before)
