@@ -73,14 +73,19 @@ class Files:
         self._capsys = capsys
 
     def disrupt(
-        self, *objects: dict[str, Any], after: str = "0s", output: str = "json", more: tuple[str, ...] = ()
+        self,
+        *objects: dict[str, Any],
+        after: str = "0s",
+        output: str = "json",
+        more: tuple[str, ...] = (),
+        command: tuple[str, ...] = ("disrupt",),
     ) -> Any:
         (self._folder / "pool.yaml").write_text(POOL % after)
         (self._folder / "catalog.json").write_text(json.dumps(CATALOG))
         (self._folder / "state.json").write_text(json.dumps({"kind": "List", "items": list(objects)}))
         self.code = run(
             [
-                "disrupt",
+                *command,
                 *("--cluster-state", str(self._folder / "state.json")),
                 *("--manifests", str(self._folder / "pool.yaml")),
                 *("--catalog", str(self._folder / "catalog.json")),
@@ -151,3 +156,27 @@ def test_the_page_shows_commands_and_what_stays(files: Files) -> None:
 
 def test_a_floor_for_savings_can_be_given(files: Files) -> None:
     assert files.disrupt(node("a"), pod("p", "a"), more=("--least-saving-per-pod", "3.5"))["commands"] == []
+
+
+def test_a_node_that_goes_is_explained_with_its_command(files: Files) -> None:
+    account = files.disrupt(node("a"), pod("p", "a"), command=("explain", "node", "a"))
+    assert files.code == 0
+    assert (account["hourly"], account["disruptionCost"], account["pods"]) == (4.0, 2.0, ["shop/p"])
+    assert account["command"]["replacements"][0]["instanceTypes"] == ["small"]
+    page = files.disrupt(node("a"), pod("p", "a"), command=("explain", "node", "a"), output="table")
+    assert "large on-demand in z, $4.0000/h" in page
+    assert "Goes now" in page
+
+
+def test_a_node_that_stays_is_explained_with_the_reason(files: Files) -> None:
+    case = (node("a"), pod("p", "a"))
+    account = files.disrupt(*case, after="Never", command=("explain", "node", "a"))
+    assert account["command"] is None
+    assert "consolidation disabled" in account["stays"]
+    assert "Stays: " in files.disrupt(*case, after="Never", command=("explain", "node", "a"), output="table")
+
+
+def test_a_node_that_does_not_exist_is_refused_with_those_of_like_names(files: Files) -> None:
+    files.disrupt(node("node-a"), command=("explain", "node", "node-b"))
+    assert files.code == 2
+    assert "did you mean node-a?" in files.errors

@@ -60,7 +60,7 @@ def disrupt(
     ] = True,
     least_saving_per_pod: Annotated[
         float, typer.Option(min=0, help="USD per hour that moving one pod has to save at least.")
-    ] = 0.0002,
+    ] = DisruptionSettings().least_saving_per_pod,
     output: Output = Format.TABLE,
 ) -> int:
     """What would be consolidated, drifted or expired now, and what blocks the rest.
@@ -70,7 +70,7 @@ def disrupt(
 
     Example: kubectl get nodes,pods,daemonsets,pdb -A -o json | shiplap disrupt --cluster-state - --manifests pools/
     """
-    snapshot, state = read(
+    snapshot = disruption_snapshot(
         Sources(
             cluster_state=cluster_state,
             manifests=manifests,
@@ -84,38 +84,45 @@ def disrupt(
             min_values_policy=min_values_policy,
             preference_policy=preference_policy,
             scheduler_config=scheduler_config,
-        )
+        ),
+        DisruptionSettings(spot_to_spot=spot_to_spot, least_saving_per_pod=least_saving_per_pod),
     )
     started = time.perf_counter()
-    decided = decide(
-        DisruptionSnapshot(
-            scheduling=snapshot if snapshot.claims else _with_inferred_claims(snapshot),
-            pod_disruption_budgets=state.pod_disruption_budgets,
-            histories=state.histories,
-            settings=DisruptionSettings(spot_to_spot=spot_to_spot, least_saving_per_pod=least_saving_per_pod),
-        )
-    )
+    decided = decide(snapshot)
     took_s = time.perf_counter() - started
     emit(document(decided), output, lambda: _page(decided, took_s))
     return 0 if decided.commands else 1
 
 
+def disruption_snapshot(sources: Sources, settings: DisruptionSettings) -> DisruptionSnapshot:
+    """What these files say of a cluster, for a disruption decision. Raises InvalidInput as `read`."""
+    snapshot, state = read(sources)
+    return DisruptionSnapshot(
+        scheduling=snapshot if snapshot.claims else _with_inferred_claims(snapshot),
+        pod_disruption_budgets=state.pod_disruption_budgets,
+        histories=state.histories,
+        settings=settings,
+    )
+
+
 def document(decided: Decision) -> dict[str, Any]:
     """A decision in the fixed format of `shiplap disrupt -o json`."""
     return {
-        "commands": [
-            {
-                "reason": str(command.reason),
-                "method": str(command.method),
-                "nodes": list(command.nodes),
-                "replacements": [claim_document(claim) for claim in command.replacements],
-                "savingsHourly": command.savings_hourly,
-                "movedPods": command.moved,
-                "detail": command.detail,
-            }
-            for command in decided.commands
-        ],
+        "commands": [command_document(command) for command in decided.commands],
         "blocked": [{"node": entry.node, "reason": entry.reason} for entry in decided.blocked],
+    }
+
+
+def command_document(command: Proposal) -> dict[str, Any]:
+    """One command in that format."""
+    return {
+        "reason": str(command.reason),
+        "method": str(command.method),
+        "nodes": list(command.nodes),
+        "replacements": [claim_document(claim) for claim in command.replacements],
+        "savingsHourly": command.savings_hourly,
+        "movedPods": command.moved,
+        "detail": command.detail,
     }
 
 
@@ -149,7 +156,7 @@ def _page(decided: Decision, took_s: float) -> RenderableType:
     """The decision for people: each command with its price, then what keeps the other nodes."""
     parts: list[RenderableType] = []
     for command in decided.commands:
-        parts += [_command(command), Text()]
+        parts += [command_page(command), Text()]
     if decided.blocked:
         table = Table("node", "stays because", box=None, pad_edge=False)
         for entry in decided.blocked:
@@ -169,7 +176,8 @@ def _page(decided: Decision, took_s: float) -> RenderableType:
     return Group(*parts)
 
 
-def _command(command: Proposal) -> RenderableType:
+def command_page(command: Proposal) -> RenderableType:
+    """One command for people: its nodes and why, and what is launched for them."""
     lines = [
         Text.assemble(
             ("- ", "red bold"),

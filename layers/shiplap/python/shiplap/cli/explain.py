@@ -1,4 +1,4 @@
-"""`shiplap explain`: the full account of one pod or one claim.
+"""`shiplap explain`: the full account of one pod, one claim or one node.
 
 From files as `shiplap plan` takes them, or from the record of a decision that was made in the cloud.
 """
@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
 from shiplap.cli.output import Format, Output, emit
@@ -16,6 +17,7 @@ from shiplap.cli.pages import account_page, claim_page
 from shiplap.cli.sources import (
     CapacityFile,
     CatalogFile,
+    ManifestFiles,
     MemoryOverhead,
     MinValuesPolicy,
     Now,
@@ -25,6 +27,7 @@ from shiplap.cli.sources import (
     ReservedEnis,
     SchedulerConfigFile,
     Sources,
+    StateFiles,
     snapshot_of,
 )
 from shiplap.errors import InvalidInput
@@ -126,6 +129,33 @@ def claim(
     found = decided.node_claims[names.index(name)]
     account = ClaimAccounts(compile_world(snapshot)).of(found)
     emit({"claim": found, "account": account}, output, lambda: claim_page(found, account))
+
+
+@app.command("node")
+def node(
+    name: Annotated[str, typer.Argument(help="The node's name.")],
+    *,
+    cluster_state: StateFiles,
+    manifests: ManifestFiles,
+    catalog: CatalogFile = None,
+    capacity: CapacityFile = None,
+    now: Now = None,
+    region: Region = "us-east-1",
+    output: Output = Format.TABLE,
+) -> None:
+    """What a node costs, which pods it holds, and whether `shiplap disrupt` would remove it or what keeps it."""
+    from shiplap.cli.disrupt import command_document, disruption_snapshot  # noqa: PLC0415 - only here
+    from shiplap.cli.node_page import node_page  # noqa: PLC0415 - as above
+    from shiplap.disruption.account import account_of as account_of_node  # noqa: PLC0415 - as above
+    from shiplap.disruption.settings import DisruptionSettings  # noqa: PLC0415 - as above
+
+    sources = Sources(
+        cluster_state=cluster_state, manifests=manifests, catalog=catalog, capacity=capacity, now=now, region=region
+    )
+    account = account_of_node(disruption_snapshot(sources, DisruptionSettings()), name)
+    written = msgspec.to_builtins(account)
+    written["command"] = command_document(account.command) if account.command is not None else None
+    emit(written, output, lambda: node_page(account))
 
 
 def _decision(record: Path | None, sources: Sources) -> tuple[Snapshot, Plan]:

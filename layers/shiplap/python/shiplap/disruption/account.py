@@ -1,0 +1,62 @@
+"""The account of one node: what it is worth, whom it serves, and whether it goes now or what keeps it."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+
+import msgspec
+
+from shiplap.disruption.candidates import eviction_cost, moves
+from shiplap.disruption.commands import Proposal
+from shiplap.disruption.decide import decide
+from shiplap.disruption.market import market_of
+from shiplap.disruption.snapshot import DisruptionSnapshot
+from shiplap.errors import InvalidInput
+from shiplap.kubernetes import labels
+
+
+class NodeAccount(msgspec.Struct, frozen=True, rename="camel"):
+    """`pods` would have to move, as `namespace/name`; `hourly` in USD, `disruption_cost` as in `candidates`.
+
+    Either `command` is what it would go with, or `stays` says why it does not; a node of nobody's pool has neither.
+    """
+
+    node: str
+    node_pool: str
+    instance_type: str
+    zone: str
+    capacity_type: str
+    hourly: float
+    disruption_cost: float
+    pods: tuple[str, ...]
+    command: Proposal | None
+    stays: str
+
+
+def account_of(snapshot: DisruptionSnapshot, name: str) -> NodeAccount:
+    """The account of a node in the decision on this snapshot.
+
+    Raises:
+        InvalidInput: there is no such node, or as `decide`.
+    """
+    nodes = {node.metadata.name: node for node in snapshot.scheduling.view.nodes}
+    node = nodes.get(name)
+    if node is None:
+        near = get_close_matches(name, sorted(nodes), n=3, cutoff=0.5)
+        raise InvalidInput("node", f"there is no node {name}" + (f"; did you mean {', '.join(near)}?" if near else ""))
+    decided = decide(snapshot)
+    marks = node.metadata.labels
+    pool = marks.get(labels.NODE_POOL, "")
+    moving = [pod for pod in snapshot.scheduling.view.pods if pod.spec.node_name == name and moves(pod)]
+    return NodeAccount(
+        node=name,
+        node_pool=pool,
+        instance_type=marks.get(labels.INSTANCE_TYPE, ""),
+        zone=marks.get(labels.ZONE, ""),
+        capacity_type=marks.get(labels.CAPACITY_TYPE, ""),
+        hourly=market_of(snapshot.scheduling).price_of(pool, node),
+        disruption_cost=1.0 + sum(max(0.0, eviction_cost(pod)) for pod in moving),
+        pods=tuple(sorted(pod.key for pod in moving)),
+        command=next((command for command in decided.commands if name in command.nodes), None),
+        stays=next((entry.reason for entry in decided.blocked if entry.node == name), ""),
+    )
