@@ -26,12 +26,18 @@ CODE = layers.ROOT / "functions"
 
 
 class Specification(NamedTuple):
-    """Limits of one function. 1,769 MiB buy one whole processor."""
+    """Limits of one function. 1,769 MiB buy one whole processor.
+
+    What a schedule starts, Lambda keeps for hours while it has no room, and repeats when it fails: `stale_s` says after
+    how many seconds it is worth nothing any more, `repeats` how often it is tried again; None leaves both to Lambda.
+    """
 
     name: str
     description: str
     memory_mib: int
     timeout_s: int
+    stale_s: int | None = None
+    repeats: int | None = None
 
 
 SCHEDULE = Specification("schedule", "Packs pending pods onto new nodes and launches them", 1769, 300)
@@ -39,8 +45,10 @@ LIFECYCLE = Specification("lifecycle", "Follows instances until they are nodes a
 # Short, so that a message that failed comes again while there is still time: EC2 warns two minutes ahead.
 INTERRUPT = Specification("interrupt", "Notes which instances AWS takes away", 512, 10)
 CATALOG = Specification("catalog", "Refreshes what EC2 sells and its prices", 1024, 300)
-DISRUPT = Specification("disrupt", "Removes and replaces nodes that are empty, drifted, expired or dear", 1769, 300)
-WATCH = Specification("watch", "Watches pods and nodes and tells the bus", 512, 900)
+DISRUPT = Specification(
+    "disrupt", "Removes and replaces nodes that are empty, drifted, expired or dear", 1769, 300, 60, 0
+)
+WATCH = Specification("watch", "Watches pods and nodes and tells the bus", 512, 900, 600, 2)
 
 
 class Feed(NamedTuple):
@@ -127,6 +135,8 @@ class Functions(Construct):
             environment=layers.ENVIRONMENT | dict(self._environment) | _dead_letters(feed),
             memory_size=specification.memory_mib,
             timeout=Duration.seconds(specification.timeout_s),
+            max_event_age=Duration.seconds(specification.stale_s) if specification.stale_s else None,
+            retry_attempts=specification.repeats,
             log_group=log_group,
         )
         if self._network and specification.name in CLUSTER_FUNCTIONS:

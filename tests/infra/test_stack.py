@@ -217,6 +217,19 @@ def test_what_the_sweep_sends_is_what_schedule_reads() -> None:
     assert decode(json.dumps({"kind": "sweep", "cluster": "edge"}), "provisioning") == Sweep("edge")
 
 
+def test_what_every_minute_starts_anew_is_neither_repeated_nor_kept_for_later(template: Template) -> None:
+    names = {
+        id_: item["Properties"]["FunctionName"] for id_, item in resources(template, "AWS::Lambda::Function").items()
+    }
+    kept = {
+        names[item["Properties"]["FunctionName"]["Ref"]]: item["Properties"]
+        for item in resources(template, "AWS::Lambda::EventInvokeConfig").values()
+    }
+    assert kept["shiplap-disrupt"]["MaximumRetryAttempts"] == 0
+    assert kept["shiplap-disrupt"]["MaximumEventAgeInSeconds"] == 60
+    assert kept["shiplap-watch"]["MaximumEventAgeInSeconds"] < 13 * 60
+
+
 def test_only_this_stacks_schedules_may_use_the_schedules_role(template: Template) -> None:
     (role,) = [
         item["Properties"]["AssumeRolePolicyDocument"]["Statement"][0]
