@@ -22,6 +22,7 @@ def refusal(code: str, message: str = "", status: int = 400) -> ClientError:
         ("UnfulfillableCapacity", "capacity"),
         ("Unsupported", "capacity"),
         ("InsufficientFreeAddressesInSubnet", "subnet"),
+        ("InsufficientCidrBlocks", "subnet"),
         ("VcpuLimitExceeded", "quota"),
         ("MaxSpotInstanceCountExceeded", "quota"),
         ("MaxFleetCountExceeded", "quota"),
@@ -60,6 +61,11 @@ def test_codes_have_kinds(code: str, kind: str) -> None:
 def test_what_blames_one_type_or_zone_is_capacity(code: str, message: str) -> None:
     assert classify(code, message) == "capacity"
     assert classify(code, "something else") == "configuration"
+
+
+def test_a_subnet_without_addresses_is_no_mistake_of_the_node_class() -> None:
+    message = "There aren't sufficient free Ipv4 addresses or prefixes"
+    assert classify("InvalidParameterValue", message) == "subnet"
 
 
 def test_throttling_is_worth_another_try() -> None:

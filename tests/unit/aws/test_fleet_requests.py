@@ -188,10 +188,12 @@ def test_failures_are_listed_once_per_offering_and_code() -> None:
             error("InsufficientInstanceCapacity"),
             error("UnfulfillableCapacity", AvailabilityZone="b"),
             error("InsufficientFreeAddressesInSubnet", "a.large"),
+            error("InsufficientCidrBlocks", "b.large"),
         ]
     }
     assert fleet.failures_of(prepared, answer) == (
         OfferingFailure("a.large", "a", "on-demand", "InsufficientFreeAddressesInSubnet", "subnet", "m", "subnet-a2"),
+        OfferingFailure("b.large", "a", "on-demand", "InsufficientCidrBlocks", "subnet", "m", "subnet-a2"),
         OfferingFailure("m5.large", "a", "on-demand", "InsufficientInstanceCapacity", "capacity", "m"),
         OfferingFailure("m5.large", "b", "on-demand", "UnfulfillableCapacity", "capacity", "m"),
     )

@@ -43,7 +43,7 @@ _KINDS: dict[str, tuple[str, ...]] = {
         "Unsupported",
         "UnsupportedOperation",
     ),
-    SUBNET: (NO_ADDRESSES,),
+    SUBNET: (NO_ADDRESSES, "InsufficientCidrBlocks"),
     QUOTA: (
         "AuthFailure.ServiceLinkedRoleCreationNotPermitted",
         "AccountDisabled",
@@ -112,7 +112,8 @@ _OFFERING_PHRASES = (
     "instance types do not exist",
     "is not supported in this Region",
 )
-"""Codes of the configuration kind that blame one instance type or zone say so only in their text."""
+_SUBNET_PHRASE = "sufficient free Ipv4 addresses or prefixes"
+"""Codes of the configuration kind that blame one instance type, zone or subnet say so only in their text."""
 
 
 def classify(code: str, message: str = "") -> str:
@@ -124,6 +125,8 @@ def classify(code: str, message: str = "") -> str:
     kind = _KIND_OF.get(code) or _KIND_OF.get(code.partition(".")[0], UNKNOWN)
     if kind == CONFIGURATION and any(phrase in message for phrase in _OFFERING_PHRASES):
         return CAPACITY
+    if kind == CONFIGURATION and _SUBNET_PHRASE in message:
+        return SUBNET
     return kind
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from shiplap.aws import tags
-from shiplap.aws.ec2_errors import NO_ADDRESSES, TEMPLATE_GONE, classify
+from shiplap.aws.ec2_errors import SUBNET, TEMPLATE_GONE, classify
 from shiplap.aws.launch_templates import Template, template
 from shiplap.instances.nodeclass import Subnet
 from shiplap.instances.subnets import emptiest_subnets
@@ -196,14 +196,15 @@ def failures_of(launch: Launch, answer: CreateFleetResultTypeDef) -> tuple[Offer
     for error in answer.get("Errors", ()):
         override = error.get("LaunchTemplateAndOverrides", {}).get("Overrides", {})
         code, message = error.get("ErrorCode", ""), error.get("ErrorMessage", "")
+        kind = classify(code, message)
         failure = OfferingFailure(
             str(override.get("InstanceType", "")),
             override.get("AvailabilityZone") or _zone(launch, override.get("SubnetId", "")),
             launch.request.capacity_type,
             code,
-            classify(code, message),
+            kind,
             message,
-            override.get("SubnetId", "") if code == NO_ADDRESSES else "",
+            override.get("SubnetId", "") if kind == SUBNET else "",
         )
         found.setdefault((failure.instance_type, failure.zone, code), failure)
     return tuple(sorted(found.values()))
