@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from shiplap.scheduling.plan import NearestMiss
 from tests.conformance.catalogues import GPU_A, Z1, Z2, Z3, fake_type, incrementing_types
@@ -248,3 +249,41 @@ def test_claims_opened_together_share_their_reasons() -> None:
     assert {claim.reasons for claim in outcome.claims} == {
         ("pool tainted: did not tolerate taint dedicated=x:NoSchedule",)
     }
+
+
+def test_a_price_ceiling_is_named_with_what_is_above_it() -> None:
+    types = [fake_type("cheap", price=1.0), fake_type("dear", price=2.0, cpu="8")]
+    capped = pool()
+    capped = replace(capped, metadata=replace(capped.metadata, annotations={"shiplap.dev/max-node-price": "0.75"}))
+    message = given(pod(), pools=[capped], types=types).left("pod").message
+    assert "no offering within its price ceilings is available now; " in message
+    assert message.endswith("cheap costs $1.0000 per hour, $0.2500 above max-node-price")
+    by_vcpu = replace(capped, metadata=replace(capped.metadata, annotations={"shiplap.dev/max-vcpu-price": "0.25"}))
+    assert given(pod(selector={TYPE: "cheap"}), pools=[by_vcpu], types=types).scheduled
+    tight = replace(capped, metadata=replace(capped.metadata, annotations={"shiplap.dev/max-node-price": "1.5"}))
+    message = given(pod(cpu="6"), pools=[tight], types=types).left("pod").message
+    assert "dear in pool default: would hold the pod, but none of its offerings is available now" in message
+    assert "; dear costs $2.0000 per hour, $0.5000 above max-node-price" in message
+
+
+def test_a_claim_names_the_preferences_its_pods_gave_up() -> None:
+    likes = {
+        "nodeAffinity": [{"weight": 1, "preference": {"matchExpressions": [rule(ZONE, "In", "nowhere")]}}],
+        "podAffinity": [
+            {"weight": 1, "podAffinityTerm": {"topologyKey": HOST, "labelSelector": {"matchLabels": {"app": "none"}}}}
+        ],
+    }
+    spec = {
+        "affinity": {kind: {"preferredDuringSchedulingIgnoredDuringExecution": terms} for kind, terms in likes.items()}
+    }
+    assert given(pod(spec=spec)).claim.gave_up == (
+        f"node affinity {ZONE} In [nowhere]",
+        f"pod affinity over {HOST}",
+    )
+    soft = pool(taints=[{"key": "soft", "effect": "PreferNoSchedule"}])
+    assert given(pod(), pools=[soft]).claim.gave_up == ("keeping off taint soft:PreferNoSchedule",)
+    anyway = {"whenUnsatisfiable": "ScheduleAnyway", "topologyKey": "nowhere", "maxSkew": 1}
+    spread_spec = {"topologySpreadConstraints": [anyway | {"labelSelector": {"matchLabels": {"app": "web"}}}]}
+    assert given(pod(metadata=WEB, spec=spread_spec)).claim.gave_up == ("topology spread over nowhere (maxSkew 1)",)
+    kept = [[rule(ZONE, "In", Z1)]]
+    assert given(pod(prefers=kept)).claim.gave_up == ()

@@ -115,7 +115,8 @@ def test_pods_that_want_spot_alone_wait_while_its_share_is_used_up() -> None:
     waiting = pods(2, cpu="1", selector={labels.CAPACITY_TYPE: "spot"}, **APART)
     plan = given(*waiting, pools=[priced(min_on_demand="50%")], types=types)
     assert not plan.claims
-    assert 'too large a share of nodepool "default"' in plan.plan.unschedulable[0].message
+    expected = 'too large a share of nodepool "default" (at least 50 % must not be; 0 of 0 are not with this plan)'
+    assert expected in plan.plan.unschedulable[0].message
 
 
 def test_without_on_demand_to_be_had_the_share_still_holds() -> None:

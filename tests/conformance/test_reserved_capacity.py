@@ -65,7 +65,9 @@ def test_no_more_claims_than_a_reservation_has_left() -> None:
 def test_strictly_pods_wait_for_what_this_plan_gives_away() -> None:
     plan = given(*pods(3, cpu="1", **APART), types=[sold("only", held("cr-1", 2))])
     assert [claim.launch.capacity_type for claim in plan.claims] == ["reserved", "reserved"]
-    assert "last instances of its capacity reservations" in plan.plan.unschedulable[0].message
+    message = plan.plan.unschedulable[0].message
+    assert "last instances of its capacity reservations" in message
+    assert "(cr-1 had 2 left)" in message
     later = given(
         *pods(3, cpu="1", **APART),
         types=[sold("only", held("cr-1", 2))],

@@ -196,6 +196,45 @@ def test_the_page_for_people(files: Path, capsys: pytest.CaptureFixture[str]) ->
         assert words in " ".join(page.split()), page
 
 
+def test_the_page_shows_static_pools_buffers_and_preferences_given_up(
+    files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    static = json.loads(json.dumps(POOL)) | {"metadata": {"name": "static"}}
+    static["spec"] |= {"replicas": 3, "limits": {"nodes": "2"}}
+    template: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "PodTemplate",
+        "metadata": {"name": "small", "namespace": "web"},
+    }
+    template["template"] = {"spec": pod("small", "1")["spec"]}
+    buffer: dict[str, Any] = {"apiVersion": "autoscaling.x-k8s.io/v1beta1", "kind": "CapacityBuffer"}
+    buffer["metadata"] = {"name": "spare", "namespace": "web"}
+    buffer["spec"] = {"podTemplateRef": {"name": "small"}, "replicas": 2}
+    (files / "more.json").write_text(
+        json.dumps({"kind": "List", "apiVersion": "v1", "items": [static, template, buffer]})
+    )
+    term = {"matchExpressions": [{"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["nowhere"]}]}
+    preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": term}]}
+    picky = pod("picky", "1", affinity={"nodeAffinity": preferred})
+    more = (*with_catalog(files), "--manifests", str(files / "more.json"))
+    assert plan(files, picky, more=more, output="table") == 0
+    page = " ".join(capsys.readouterr().out.split())
+    for words in (
+        "gave up node affinity topology.kubernetes.io/zone In [nowhere]",
+        "keeps room web/spare-0000",
+        "static pool replicas there launched missing too many",
+        "static 3 0 2 1: limits.nodes is 2",
+        "buffer pods on nodes on new nodes without room",
+        "web/spare 2 0 2 0",
+    ):
+        assert words in page, page
+    assert plan(files, picky, more=more) == 0
+    claims = json.loads(capsys.readouterr().out)["nodeClaims"]
+    assert [claim["gaveUp"] for claim in claims if claim["pods"]] == [
+        ["node affinity topology.kubernetes.io/zone In [nowhere]"]
+    ]
+
+
 def test_real_types_and_their_overhead(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pinned = json.loads(json.dumps(POOL))
     pinned["spec"]["template"]["spec"]["requirements"].append(

@@ -36,6 +36,21 @@ def plan_page(snapshot: Snapshot, decided: Plan, solve_s: float) -> RenderableTy
         parts += [Text("Used as they are", style="italic"), table, Text()]
     parts += _messages("Without a place", decided.unschedulable, "red")
     parts += _messages("Left alone", decided.ignored, "yellow")
+    if decided.static_pools:
+        table = Table("static pool", "replicas", "there", "launched", "missing", "too many", box=None, pad_edge=False)
+        for pool in decided.static_pools:
+            launched = sum(claim.node_pool == pool.node_pool for claim in decided.node_claims)
+            missing = f"{pool.missing}: {pool.reason}" if pool.reason else str(pool.missing)
+            counts = (str(pool.replicas), str(pool.present), str(launched))
+            table.add_row(pool.node_pool, *counts, Text(missing), summary(pool.surplus))
+        parts += [table, Text()]
+    if decided.buffers:
+        table = Table("buffer", "pods", "on nodes", "on new nodes", "without room", box=None, pad_edge=False)
+        for buffer in decided.buffers:
+            missing = f"{buffer.missing}: {buffer.reason}" if buffer.reason else str(buffer.missing)
+            counts = (str(buffer.replicas), str(buffer.existing), str(buffer.new))
+            table.add_row(f"{buffer.namespace}/{buffer.name}", *counts, Text(missing))
+        parts += [table, Text()]
     placed = sum(len(claim.pods) for claim in decided.node_claims)
     reused = sum(len(place.pods) for place in decided.existing_nodes)
     parts.append(
@@ -66,6 +81,7 @@ def _alike(claims: Sequence[PlannedClaim]) -> list[list[PlannedClaim]]:
             claim.instance_types,
             claim.reasons,
             claim.relies_on_estimate,
+            claim.gave_up,
         )
         found.setdefault(kind, []).append(claim)
     return list(found.values())
@@ -82,9 +98,16 @@ def _claims(alike: Sequence[PlannedClaim], account: ClaimAccount | None) -> Rend
         for name, text in format_resources(claim.requests).items()
     )
     _row(table, "needs", requests if len(alike) == 1 else f"{requests} (the first of them)")
-    _row(table, "pods", summary([name for each in alike for name in _names(each.pods)]))
+    pods = [name for each in alike for name in _names(each.pods)]
+    virtual = [name for each in alike for name in _names(each.virtual_pods)]
+    if pods or not virtual:
+        _row(table, "pods", summary(pods) or "none")
+    if virtual:
+        _row(table, "keeps room", summary(virtual))
     for reason in claim.reasons:
         _row(table, "because", reason, "yellow")
+    for preference in claim.gave_up:
+        _row(table, "gave up", preference, "yellow")
     if account is not None:
         if not claim.reasons:
             _row(table, "pool", account.pool)

@@ -106,6 +106,7 @@ def claim_document(claim: PlannedClaim) -> dict[str, Any]:
         "requests": format_resources(claim.requests),
         "pods": _names(claim.pods),
         "reasons": list(claim.reasons),
+        **({"gaveUp": list(claim.gave_up)} if claim.gave_up else {}),
         **({"virtualPods": _names(claim.virtual_pods)} if claim.virtual_pods else {}),
     }
 

@@ -79,7 +79,9 @@ class ClaimWriter:
         self._forms: dict[tuple[int, bytes], _Form | None] = {}
         self._alike: dict[tuple[int, bytes], tuple[_Form, dict[str, int]] | None] = {}
 
-    def write(self, claim: OpenClaim, used: Ints, reasons: Sequence[str]) -> PlannedClaim | None:
+    def write(
+        self, claim: OpenClaim, used: Ints, reasons: Sequence[str], gave_up: Sequence[str] = ()
+    ) -> PlannedClaim | None:
         """The planned claim for a load of `used` [resources]; None when no list short enough keeps minValues."""
         loaded = self._loaded(claim.group, used)
         if loaded is None:
@@ -113,6 +115,7 @@ class ClaimWriter:
             allocatable=form.allocatable,
             relies_on_estimate=form.types.estimated,
             virtual_pods=virtual,
+            gave_up=tuple(gave_up),
         )
 
     def _marks_of(self, pool: NodePool) -> dict[str, str]:

@@ -40,6 +40,9 @@ from shiplap.scheduling.words import (
     from_volumes,
     limits_left,
     ports_taken,
+    preferences_lost,
+    reservations_before,
+    share_of_spot,
     untolerated_taints,
 )
 from shiplap.scheduling.world import World
@@ -92,6 +95,14 @@ class Explainer:
         if known is None:
             known = self._reasons[id(claim.skipped)] = tuple(map(self._skipped, claim.skipped))
         return known
+
+    def gave_up(self, claim: OpenClaim) -> tuple[str, ...]:
+        """The preferences that pods of a claim gave up, by name."""
+        if not claim.relaxations:
+            return ()
+        terms = self._packing.ledger.terms.all
+        lost = {words for want in claim.relaxations for words in preferences_lost(want, claim.group.lane, terms)}
+        return tuple(sorted(lost))
 
     def truncated(self, claim: OpenClaim, most: int) -> str:
         """Why a claim cannot be written within the longest list of types."""
@@ -196,9 +207,15 @@ class Explainer:
                 words = f'node limits have been exhausted for nodepool "{pool}"{self._nodes_left(lane)}'
                 miss = self._nodes_miss(refusal)
             case Kind.RESERVED:
-                words = f'the last instances of its capacity reservations go to other claims of nodepool "{pool}"'
+                words = (
+                    f"the last instances of its capacity reservations go to other claims of nodepool "
+                    f'"{pool}" ({reservations_before(lane)})'
+                )
             case Kind.SPOT_SHARE:
-                words = f'another node of spot would be too large a share of nodepool "{pool}"'
+                budget = self._packing.openings.budgets[pool]
+                words = (
+                    f'another node of spot would be too large a share of nodepool "{pool}" ({share_of_spot(budget)})'
+                )
             case Kind.LIMITS:
                 words = f'all available instance types exceed limits for nodepool "{pool}"{limits_left(refusal)}'
                 rows = self._facts_of(lane, want).rows

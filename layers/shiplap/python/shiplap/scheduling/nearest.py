@@ -6,15 +6,15 @@ so much memory less, so much of a limit more, this offering available again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 import numpy as np
 
-from shiplap.api.price_rules import MICROS
+from shiplap.api.price_rules import MICROS, price_rules
 from shiplap.instances.types import InstanceType
 from shiplap.kubernetes import labels
-from shiplap.kubernetes.quantity import MEMORY, format_amount
+from shiplap.kubernetes.quantity import CPU, MEMORY, format_amount
 from shiplap.kubernetes.requirements import Requirements
 from shiplap.scheduling.classes import PodClass
 from shiplap.scheduling.lanes import Lane
@@ -103,7 +103,9 @@ def offering_miss(refusal: Refusal, requirements: Requirements, rows: Ints) -> M
         level = CLOSE
         cells = np.argwhere(table.sold[place] & asked).tolist()
         sold_out = frozenset((name, table.zones[zone], table.capacity_types[kind]) for zone, kind in cells)
+        dear = above_ceiling(lane, [place])
         words = f"none of its offerings is available now ({_offers(table, table.sold[place] & asked)})"
+        words += f"; {dear}" if dear else ""
     else:
         level, sold_out = ONE_RULE, frozenset[tuple[str, str, str]]()
         words = f"it is not sold {_asked(table, asked)}; it is {_offers(table, table.sold[place]) or 'not sold at all'}"
@@ -113,6 +115,26 @@ def offering_miss(refusal: Refusal, requirements: Requirements, rows: Ints) -> M
         NearestMiss(name, lane.pool.metadata.name),
         sold_out=sold_out,
     )
+
+
+def above_ceiling(lane: Lane, places: Iterable[int]) -> str:
+    """Of types [places in the lane's catalogue] the offering that exceeds the pool's price ceilings by the least share.
+
+    Empty if none exceeds them.
+    """
+    rules = price_rules(lane.pool)
+    found = []
+    for item in (lane.table.types[place] for place in places):
+        for price in {offering.price for offering in item.offerings}:
+            vcpus = max(item.capacity.get(CPU, 0) / 1000, 0.001)
+            for each, most, unit, name in (
+                (price, rules.max_node_price, "per hour", "max-node-price"),
+                (price / vcpus, rules.max_vcpu_price, "per vCPU and hour", "max-vcpu-price"),
+            ):
+                if most is not None and each > most:
+                    text = f"{item.name} costs ${each:.4f} {unit}, ${each - most:.4f} above {name}"
+                    found.append((each / most if most else each, text))
+    return min(found)[1] if found else ""
 
 
 def _offers(table: TypeTable, cells: Bools) -> str:

@@ -60,13 +60,14 @@ class Want(msgspec.Struct, frozen=True, eq=False):
 
 
 class OpenClaim(msgspec.Struct, eq=False):
-    """The parts of a claim that are not arrays."""
+    """The parts of a claim that are not arrays; `relaxations` are the attempts that gave up preferences."""
 
     group: Group
     pods: list[tuple[PodClass, Sequence[Pod]]] = msgspec.field(default_factory=list)
     ports: set[HostPort] = msgspec.field(default_factory=set)
     skipped: tuple[Refusal, ...] = ()
     relaxed: bool = False
+    relaxations: list[Want] = []
 
 
 class OpenClaims:
@@ -126,6 +127,8 @@ class OpenClaims:
         claim = self.claims[place]
         claim.group = group
         claim.pods.append((want.item, pods))
+        if want.level:
+            claim.relaxations.append(want)
         claim.ports |= want.item.ports
         self._group_of[place] = group.index
         self._used[place] += want.requests * len(pods)

@@ -27,7 +27,8 @@ class PlannedClaim(_Part, frozen=True, kw_only=True):
     """A node to launch. Resources are canonical; `shiplap plan` prints them as quantities.
 
     `allocatable` is the smallest allocatable over `instance_types`; `relies_on_estimate` see NodeClaim. `virtual_pods`
-    are those of CapacityBuffers, which are part of `requests` but will never exist.
+    are those of CapacityBuffers, which are part of `requests` but will never exist. `gave_up` are the preferences that
+    some of the pods had to give up to get here.
     """
 
     name: str
@@ -47,6 +48,7 @@ class PlannedClaim(_Part, frozen=True, kw_only=True):
     allocatable: dict[str, int] = {}
     relies_on_estimate: tuple[str, ...] = ()
     virtual_pods: tuple[PodReference, ...] = ()
+    gave_up: tuple[str, ...] = ()
 
 
 class Placement(_Part, frozen=True):

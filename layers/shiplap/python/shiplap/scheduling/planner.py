@@ -100,7 +100,7 @@ def write(snapshot: Snapshot, world: World, packing: Packing) -> Plan:
     planned: list[PlannedClaim] = []
     unschedulable = []
     for claim, used in zip(packing.claims, packing.used, strict=True):
-        written = writer.write(claim, used, explainer.reasons(claim))
+        written = writer.write(claim, used, explainer.reasons(claim), explainer.gave_up(claim))
         if written is not None:
             planned.append(written)
         else:

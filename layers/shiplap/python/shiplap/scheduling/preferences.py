@@ -60,6 +60,18 @@ def levels(required: Constraints, preferences: Preferences) -> Iterator[Level]:
             return
 
 
+def given_up(preferences: Preferences, steps: int) -> Preferences:
+    """What is no longer held to after so many steps of relaxation."""
+    topology = preferences.topology
+    affinity = topology.affinity[:steps]
+    steps -= len(affinity)
+    anti = topology.anti[:steps]
+    steps -= len(anti)
+    node = preferences.node[:steps]
+    steps -= len(node)
+    return Preferences(node, Constraints(topology.spreads[:steps], affinity, anti))
+
+
 def _both(required: Constraints, held: Constraints) -> Constraints:
     if held == UNCONSTRAINED:
         return required

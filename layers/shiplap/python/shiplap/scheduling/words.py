@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from shiplap.kubernetes.quantity import CPU
 from shiplap.kubernetes.taints import untolerated
 from shiplap.scheduling.classes import ports_collide
 from shiplap.scheduling.lanes import Lane
-from shiplap.scheduling.nearest import amount, unmet
+from shiplap.scheduling.limits import Budget
+from shiplap.scheduling.nearest import above_ceiling, amount, some, unmet
 from shiplap.scheduling.open_claims import Refusal, Want
+from shiplap.scheduling.preferences import given_up
+from shiplap.scheduling.topology import Term
 
 _MILLION_CORES_M = 10**9
+_NAMED_RESERVATIONS = 5
 
 
 def conflicting(lane: Lane, want: Want) -> dict[str, str]:
@@ -30,6 +36,9 @@ def filtered_out(lane: Lane) -> str:
     if words or not lane.table.names:
         return words or "its EC2NodeClass offers no types"
     suits = lane.table.offered(lane.template, lane.given).suits
+    dear = above_ceiling(lane, np.flatnonzero(suits).tolist())
+    if dear:
+        return f"no offering within its price ceilings is available now; {dear}"
     sold = (lane.table.sold & lane.table.cells(lane.template))[suits].any()
     number = int(suits.sum())
     if sold:
@@ -62,6 +71,31 @@ def limits_left(refusal: Refusal) -> str:
         for column, resource in zip(budget.columns.tolist(), budget.resources(), strict=True)
     ]
     return f" ({', '.join(parts)})" if parts else ""
+
+
+def reservations_before(lane: Lane) -> str:
+    """How many instances each reservation of a lane had left before the plan."""
+    had = {name: lane.units.get(name, 0) for name in sorted(lane.reservations)}
+    return some([f"{name} had {number} left" for name, number in had.items() if number], _NAMED_RESERVATIONS)
+
+
+def share_of_spot(budget: Budget) -> str:
+    """How much of a NodePool must not be spot, and how much is not once the plan is carried out."""
+    least = (budget.spot_bound or 0) / 100
+    return f"at least {least:g} % must not be; {budget.steady} of {budget.nodes} are not with this plan"
+
+
+def preferences_lost(want: Want, lane: Lane, terms: Sequence[Term]) -> list[str]:
+    """What an attempt no longer holds to of what its class prefers."""
+    lost = given_up(want.item.preferences, want.level)
+    words = [f"pod affinity over {terms[term].key}" for term in lost.topology.affinity]
+    words += [f"pod anti-affinity over {terms[term].key}" for term in lost.topology.anti]
+    words += [f"node affinity {', '.join(str(entry) for _, entry in sorted(term.items()))}" for term in lost.node]
+    words += [f"topology spread over {spread.key} (maxSkew {spread.max_skew})" for spread in lost.topology.spreads]
+    for taint in lane.pool.spec.template.spec.taints if want.soft else ():
+        if taint.effect == "PreferNoSchedule" and untolerated((taint,), want.item.tolerations) is not None:
+            words.append(f"keeping off taint {taint.key}={taint.value}:{taint.effect}".replace("=:", ":"))
+    return words
 
 
 def cpu_hint(want: Want) -> str:
