@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import msgspec
 
+BLOCK_TAIL_S = 30 * 60
+"""How long before a capacity block ends EC2 begins to end its instances, in seconds."""
+
 EXPIRING_S = 40 * 60
-"""A capacity block that ends this soon takes no new nodes, seconds: EC2 ends its instances half an hour before it."""
+"""A capacity block that ends this soon takes no new nodes, and those it has are emptied, in seconds."""
 
 
 class Subnet(msgspec.Struct, frozen=True):
@@ -53,6 +56,11 @@ class CapacityReservation(msgspec.Struct, frozen=True, omit_defaults=True):
     def is_expiring(self, now: float) -> bool:
         """Whether it is a block about to end. An ordinary reservation may end at any time: its instances stay."""
         return self.type == "capacity-block" and bool(self.ends_at) and now >= self.ends_at - EXPIRING_S
+
+    @property
+    def instances_end_at(self) -> float:
+        """Epoch seconds at which EC2 begins to end the instances of a block."""
+        return self.ends_at - BLOCK_TAIL_S
 
 
 class PlacementGroup(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -166,13 +166,16 @@ def _deadline(claim: NodeClaim, notice: Notice, settings: ClusterSettings, now: 
 
     A scheduled change is days away, and a recommendation is no date at all: only the NodePool's
     terminationGracePeriod, which counts in any case, bounds the wait for the pods. Those of a sick node get as long as
-    on spot: many cannot be reached any more, and its replacement should come first.
+    on spot: many cannot be reached any more, and its replacement should come first. Of a capacity block that ends it is
+    known when its instances do.
     """
     pool = _pool_of(claim, settings)
     grace = pool.spec.template.spec.termination_grace_period if pool is not None else None
     deadlines = [now + seconds(grace)] if grace is not None else []
     if notice.kind in _PRESSING:
         deadlines.append((notice.time or now) + WARNING_S)
+    elif notice.kind is Kind.BLOCK_ENDING:
+        deadlines.append(notice.time)
     return min(deadlines, default=0.0)
 
 

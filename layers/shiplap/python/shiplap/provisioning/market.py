@@ -67,14 +67,15 @@ class Market:
         own = (instance_type, zone, capacity_type)
         return own in self._resting or not self._resting.isdisjoint(_wider(instance_type, capacity_type))
 
-    def open(self, resolved: ResolvedNodeClass) -> ResolvedNodeClass:
+    def open(self, resolved: ResolvedNodeClass, now: float = 0.0) -> ResolvedNodeClass:
         """An EC2NodeClass with what is worth a launch: subnets, less what launches in flight take, and reservations,
-        less what other clusters take.
+        less what other clusters take and, at `now` in epoch seconds, blocks that are about to end.
         """
         resting = {scope[0] for scope in self._resting}
         reservations = (
             msgspec.structs.replace(held, available=max(held.available - self._reserved.get(held.id, 0), 0))
             for held in resolved.capacity_reservations
+            if not held.is_expiring(now)
         )
         return msgspec.structs.replace(
             resolved,

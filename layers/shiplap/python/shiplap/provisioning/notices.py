@@ -18,11 +18,13 @@ from shiplap.kubernetes.timestamps import epoch
 class Kind(StrEnum):
     """What happens to an instance. Stopped and terminated have happened, the others leave it some time.
 
-    Nobody sends word of an impaired instance, or of an unhealthy or incomplete node: they are found by looking.
+    Nobody sends word of an impaired instance, of an unhealthy or incomplete node, or in time of a capacity block that
+    ends: they are found by looking.
     """
 
     SPOT = "SpotInterruption"
     CAPACITY_RESERVATION = "CapacityReservationInterruption"
+    BLOCK_ENDING = "CapacityBlockEnding"
     SCHEDULED_CHANGE = "ScheduledChange"
     REBALANCE = "RebalanceRecommendation"
     IMPAIRED = "InstanceImpaired"
@@ -34,7 +36,10 @@ class Kind(StrEnum):
 
 
 class Notice(msgspec.Struct, frozen=True):
-    """One event of AWS. `time` in epoch seconds, 0 when unknown; `instance_ids` sorted."""
+    """One event of AWS. `time` in epoch seconds, 0 when unknown; `instance_ids` sorted.
+
+    The time is the event's own, but for a capacity block that ends: there it is when EC2 begins to end the instances.
+    """
 
     kind: Kind
     instance_ids: tuple[str, ...] = ()

@@ -10,6 +10,7 @@ from shiplap.errors import AwsError
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node
 from shiplap.kubernetes.timestamps import epoch
+from shiplap.provisioning.blocks import leave_ending_blocks
 from shiplap.provisioning.claims import CORDON, DRAIN, GARBAGE, GRACE_S, Holders, explores, renew_pilot
 from shiplap.provisioning.drain import is_cordoned
 from shiplap.provisioning.learn import instance_of
@@ -28,7 +29,7 @@ _LEAVING_STEPS = {ClaimState.DRAINING: DRAIN, ClaimState.TERMINATING: "terminate
 
 def sweep(settings: ClusterSettings, nodes: Iterable[Node], world: World) -> int:
     """Set a timer for every claim that the lifecycle function should look at and may not have been told of; then have
-    sick nodes replaced.
+    nodes replaced that are sick, or in a capacity block about to end.
 
     Returns:
         How many were set. The lifecycle function looks again itself; what is decided here is only where.
@@ -63,6 +64,7 @@ def sweep(settings: ClusterSettings, nodes: Iterable[Node], world: World) -> int
     held = (holders.of(instance) for instance in instances if not instance.claim)
     name_instances([claim for claim in held if claim is not None], world)
     _sweep_templates(cluster, world)
+    leave_ending_blocks(settings, claims.values(), world)
     heal(settings, tuple(claims.values()), joined, world)
     return len(reasons)
 

@@ -302,7 +302,7 @@ def _catalogs(settings: ClusterSettings, supply: Supply, glance: Glance, world: 
                 supply.catalog,
                 item.node_class,
                 setting,
-                resolved=market.open(item.resolved),
+                resolved=market.open(item.resolved, glance.at),
                 learned=learned,
                 unavailable=unavailable,
             )

@@ -1,0 +1,93 @@
+"""Capacity blocks that are about to end: nothing goes in any more, and what is in there leaves in time."""
+
+from __future__ import annotations
+
+import pytest
+
+from shiplap.api.nodeclaim import ClaimState
+from shiplap.errors import AwsError
+from shiplap.instances.nodeclass import BLOCK_TAIL_S, EXPIRING_S, CapacityReservation
+from tests.integration.flows.stage import ZONES, Stage, pool
+
+HOUR_S = 3600.0
+
+
+def staged(ends_in_s: float, kind: str = "capacity-block") -> Stage:
+    """A pool that may use a reservation of two instances, which ends so many seconds from now."""
+    stage = Stage((pool("any", ("m6i",), sizes=("large",), capacity_types=("reserved", "on-demand")),))
+    stage.compute.reservations = (
+        CapacityReservation(
+            id="cr-1",
+            instance_type="m6i.large",
+            zone=ZONES[0],
+            available=2,
+            type=kind,
+            ends_at=stage.clock.now() + ends_in_s,
+        ),
+    )
+    return stage
+
+
+@pytest.mark.parametrize(
+    ("ends_in_s", "kind", "bought"),
+    [
+        (EXPIRING_S + 60, "capacity-block", "reserved"),
+        (EXPIRING_S - 60, "capacity-block", "on-demand"),
+        (EXPIRING_S - 60, "default", "reserved"),
+    ],
+)
+def test_nothing_is_launched_into_a_block_about_to_end(ends_in_s: float, kind: str, bought: str) -> None:
+    stage = staged(ends_in_s, kind)
+    stage.add_pods(1, cpu="1200m")
+    stage.schedule()
+    assert [claim.capacity_type for claim in stage.claims()] == [bought]
+
+
+def test_nodes_leave_a_block_before_it_ends_and_are_replaced_outside_it() -> None:
+    stage = staged(HOUR_S)
+    ends_at = stage.clock.now() + HOUR_S
+    stage.add_pods(1, cpu="1200m")
+    stage.schedule()
+    stage.play_on()
+    (claim,) = stage.claims()
+    assert (claim.capacity_type, claim.state) == ("reserved", ClaimState.INITIALIZED)
+    stage.sweep()
+    assert stage.claims()[0].state is ClaimState.INITIALIZED
+    stage.clock.advance(ends_at - EXPIRING_S - stage.clock.now())
+    stage.sweep()
+    left = next(item for item in stage.claims() if item.name == claim.name)
+    assert (left.state, left.failure, left.deadline_at) == (
+        ClaimState.DRAINING,
+        "CapacityBlockEnding",
+        ends_at - BLOCK_TAIL_S,
+    )
+    stage.schedule()  # the draining has said that the pod needs another node
+    others = [item for item in stage.claims() if item.name != claim.name]
+    assert [item.capacity_type for item in others] == ["on-demand"]
+
+
+def test_an_ordinary_reservation_may_end_without_its_nodes() -> None:
+    stage = staged(HOUR_S, "default")
+    stage.add_pods(1, cpu="1200m")
+    stage.schedule()
+    stage.play_on()
+    stage.clock.advance(HOUR_S - 60)
+    stage.sweep()
+    assert [claim.state for claim in stage.claims()] == [ClaimState.INITIALIZED]
+
+
+def test_a_sweep_that_cannot_ask_for_blocks_does_the_rest() -> None:
+    stage = staged(HOUR_S)
+    stage.add_pods(1, cpu="1200m")
+    stage.schedule()
+    stage.play_on()
+    stage.clock.advance(HOUR_S - EXPIRING_S)
+
+    def refuse() -> None:
+        raise AwsError("try later", code="InternalError")
+
+    stage.faults.on("before", "compute.resolve", refuse)
+    stage.sweep()
+    assert [claim.state for claim in stage.claims()] == [ClaimState.INITIALIZED]
+    stage.sweep()
+    assert ClaimState.DRAINING in {claim.state for claim in stage.claims()}
