@@ -75,6 +75,7 @@ class ClusterDocument(_Part, frozen=True):
     join_timeout_s: int = msgspec.field(default=900, name="joinTimeoutSeconds")
     node_repair: bool = True
     zonal_shift: bool = False
+    paused: bool = False
     disruption: DisruptionSettings = DisruptionSettings()
 
 

@@ -73,6 +73,19 @@ def test_disruption_is_set_per_cluster_and_checked(folder: Path) -> None:
     assert "must not be negative" in error.reason
 
 
+def test_a_cluster_is_paused_by_one_line(folder: Path) -> None:
+    (cluster,) = written(folder, WRITTEN + "    paused: true\n").clusters
+    assert cluster.settings.paused
+
+
+@pytest.mark.parametrize(
+    "topic", ["platform-alarms", "arn:aws:sns:us-east-1:123456789012:alarms", "arn:aws:sqs:eu-west-1:123456789012:a"]
+)
+def test_alarms_are_told_to_a_topic_of_the_same_region(folder: Path, topic: str) -> None:
+    error = refusal(folder, f"alarmTopic: {topic}\n" + WRITTEN)
+    assert (error.field, error.line) == ("alarmTopic", 1)
+
+
 def test_a_cluster_with_its_own_endpoint_gets_no_access_entry() -> None:
     access = {cluster.name: cluster.access_entry for cluster in read(INSTALL / "shiplap.yaml").clusters}
 

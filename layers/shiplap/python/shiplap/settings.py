@@ -29,6 +29,7 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     `pod_topology_spread` is what kube-scheduler is configured with for pods without spread constraints.
     `node_repair` replaces nodes whose instance or kubelet has failed for long; `zonal_shift` keeps launches out of
     zones that ARC has shifted the cluster's traffic away from. `disruption` bounds what may be disrupted for money.
+    While `paused`, nothing of the cluster is launched, registered, emptied or ended.
     """
 
     name: str
@@ -50,6 +51,7 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     join_timeout_s: int = 900
     node_repair: bool = True
     zonal_shift: bool = False
+    paused: bool = False
     disruption: DisruptionSettings = DisruptionSettings()
 
 

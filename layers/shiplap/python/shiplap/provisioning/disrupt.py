@@ -77,6 +77,10 @@ class _Minute:
 
     def run(self) -> Report:
         gauges.measure_nodes(self._settings.name, self._claims.values(), self._world)
+        if self._settings.paused:
+            self._world.meter.count("InvocationsPaused")
+            _LOG.info("paused", extra={"cluster": self._settings.name})
+            return Report()
         self._release(self._advance())
         in_service = any(claim.state is ClaimState.INITIALIZED for claim in self._claims.values())
         if self._settings.disruption.enabled and in_service:

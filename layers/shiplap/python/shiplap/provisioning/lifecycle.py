@@ -64,6 +64,10 @@ def attend(settings: ClusterSettings, hints: Sequence[NodeSeen | Timer], world: 
         ClusterError, StoreError, AwsError: the first failure, after all visits unless it would have met all of them.
             What was done is durable, and the same hints may be handled again.
     """
+    if settings.paused:  # the first sweep after the pause reminds of all that is due by then
+        world.meter.count("InvocationsPaused")
+        _LOG.info("paused", extra={"cluster": settings.name, "hints": len(hints)})
+        return Report()
     rounds = _Rounds(settings, world)
     visits: dict[str, bool] = {}
     garbage: set[str] = set()

@@ -76,6 +76,10 @@ def schedule(
         ClusterError: the cluster cannot be read; nothing was launched.
         StoreError, AwsError: the state or EC2 cannot be used; what was begun is resumed by a later invocation.
     """
+    if settings.paused:
+        world.meter.count("InvocationsPaused")
+        _LOG.info("paused", extra={"cluster": settings.name})
+        return Report()
     attempt = Attempt(
         owner=owner,
         deadline=deadline,

@@ -1,0 +1,55 @@
+"""A paused cluster: nothing of it changes, and afterwards everything goes on where it stood."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from shiplap.api.nodeclaim import ClaimState
+from shiplap.provisioning.disrupt import Report, disrupt
+from shiplap.twins.bucket import TwinMemory
+from tests.integration.flows.stage import Stage
+
+
+def pause(stage: Stage, *, paused: bool) -> None:
+    stage.settings = msgspec.structs.replace(stage.settings, paused=paused)
+
+
+def test_nothing_is_launched_until_the_pause_is_over() -> None:
+    stage = Stage()
+    stage.add_pods(2)
+    pause(stage, paused=True)
+    assert stage.schedule().launched == stage.sweep().launched == ()
+    assert stage.faults.points == []
+    pause(stage, paused=False)
+    stage.play_on()
+    assert stage.pending() == 0
+
+
+@pytest.mark.parametrize("minutes", [1, 120], ids=["short", "longer than a node may take to join"])
+def test_nodes_that_join_during_the_pause_are_taken_into_service_after_it(minutes: int) -> None:
+    stage = Stage()
+    stage.add_pods(2)
+    stage.schedule()
+    pause(stage, paused=True)
+    stage.join()
+    stage.clock.advance(60.0 * minutes)
+    stage.attend()
+    assert {claim.state for claim in stage.claims()} == {ClaimState.LAUNCHED}
+    launched = {instance.id for instance in stage.compute.alive()}
+    pause(stage, paused=False)
+    stage.play_on()
+    assert {instance.id for instance in stage.compute.alive()} == launched
+    assert stage.pending() == 0
+
+
+def test_no_disruption_begins() -> None:
+    stage = Stage()
+    stage.add_pods(2)
+    stage.play_on()
+    pause(stage, paused=True)
+    for _ in range(30):
+        stage.clock.advance(60)
+        assert disrupt(stage.settings, stage.world, TwinMemory(), owner="x") == Report()
+    assert stage.meter.counts["InvocationsPaused"] == 30
+    assert stage.meter.counts["Nodes"] > 0
