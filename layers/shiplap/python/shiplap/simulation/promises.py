@@ -112,7 +112,7 @@ class Promises:
     def launched(self, instance: Instance, request: FleetRequest) -> None:
         """EC2 has started an instance."""
         self.instances[instance.id] = instance
-        token = request.token
+        token = request.claim.token
         self._launched[token] += 1
         if self._launched[token] > self._tokens[token]:
             have = f"launch {token} has {self._launched[token]} instances for {self._tokens[token]} claims"
@@ -247,7 +247,8 @@ class Promises:
         limit = self._limits.get(claim.node_pool)
         if limit is None:
             return
-        replaced = {name for known in self.commands.values() if known.state not in OVER for name in known.targets}
+        # Planning counts on the room of nodes that a command is about to remove, and is not asked when they come back.
+        replaced = {name for known in self.commands.values() for name in known.targets}
         staying = [
             known
             for known in self.claims.values()
@@ -267,7 +268,9 @@ class Promises:
         by_pool = Counter(
             claim.node_pool
             for name in sorted(targets)
-            if (claim := self.claims.get((command.cluster, name))) is not None and claim.state not in FINAL
+            if (claim := self.claims.get((command.cluster, name))) is not None
+            and claim.state not in FINAL
+            and claim.instance_id not in self.ended
         )
         for pool, number in sorted(by_pool.items()):
             nodes = sum(

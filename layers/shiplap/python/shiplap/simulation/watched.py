@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
+
 from shiplap.api.nodeclaim import NodeClaim
 from shiplap.disruption.progress import Command, CommandState
 from shiplap.kubernetes.objects import Pod
@@ -34,10 +36,12 @@ class WatchedState(TwinState):
                 self._promises.command_written(item)
 
     def advance_command(self, command: Command, to: CommandState, **changes: Any) -> Command:
-        """As the twin's."""
-        after = super().advance_command(command, to, **changes)
-        self._promises.command_written(after)
-        return after
+        """As the twin's; what is durable is shown even if its writer is never told."""
+        try:
+            return super().advance_command(command, to, **changes)
+        finally:
+            stored = self._commands[command.cluster, command.name]
+            self._promises.command_written(msgspec.json.decode(stored, type=Command))
 
 
 class WatchedCompute(TwinCompute):
