@@ -173,6 +173,22 @@ def test_a_node_that_is_interrupted_meanwhile_stays_closed() -> None:
     assert stage.tainted() == [claim.node_name]
 
 
+def test_subnets_without_addresses_are_no_drift_of_the_nodes_in_them() -> None:
+    stage = oversized()
+    stage.add_pods(4, cpu="1200m", memory="2Gi", prefix="more")  # worth its node
+    stage.bind()
+    stage.run_pods()
+    zones = {claim.zone for claim in stage.claims()}
+    stage.compute.subnets = tuple(
+        msgspec.structs.replace(item, free_ips=0) if item.zone in zones else item for item in stage.compute.subnets
+    )
+    stage.clock.advance(2 * 3600)
+    for _ in range(3):
+        stage.clock.advance(60)
+        report = stage.disrupt()
+        assert (report.begun, report.proposed) == ((), 0)
+
+
 def test_an_empty_node_goes_without_a_replacement() -> None:
     stage = oversized()
     stage.server.delete("pods", "web-000", grace_s=0)

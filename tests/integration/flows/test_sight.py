@@ -50,3 +50,15 @@ def test_the_types_are_reckoned_once_per_pool() -> None:
     seen = sight(overlay("measured", "3Gi"))
     again = msgspec.structs.replace(CLAIM, name="flex-2")
     assert seen.types_for(CLAIM) is seen.types_for(again)
+
+
+def test_a_zone_whose_subnets_are_full_is_still_sold_though_not_to_be_had() -> None:
+    stage = Stage()
+    full, *others = stage.compute.subnets
+    stage.compute.subnets = (msgspec.structs.replace(full, free_ips=0), *others)
+    settings = stage.settings
+    seen = sight_of(settings, glance_at(settings, stage.world), supply_of(settings, stage.world), stage.world)
+    offered = {offering.zone: offering.available for offering in seen.types_for(CLAIM)[TYPE].offerings}
+    assert offered.pop(full.zone) is False
+    assert all(offered.values())
+    assert len(offered) == len(others)

@@ -297,12 +297,16 @@ def _catalogs(settings: ClusterSettings, supply: Supply, glance: Glance, world: 
         if item.resolved is None or item.not_ready:
             catalogs.append(NodeClassCatalog(name, not_ready=item.not_ready))
             continue
+        worth_asking = market.open(item.resolved, glance.at)
+        # What is sold in a zone does not change with its free addresses: nodes there would seem to have drifted.
+        sold_in = msgspec.structs.replace(worth_asking, subnets=item.resolved.subnets)
+        full = {net.zone for net in item.resolved.subnets} - {net.zone for net in worth_asking.subnets}
         try:
             sold = instance_types(
                 supply.catalog,
                 item.node_class,
                 setting,
-                resolved=market.open(item.resolved, glance.at),
+                resolved=sold_in,
                 learned=learned,
                 unavailable=unavailable,
             )
@@ -311,5 +315,5 @@ def _catalogs(settings: ClusterSettings, supply: Supply, glance: Glance, world: 
             _LOG.warning("node class cannot be read: %s", error, extra={"cluster": settings.name})
             catalogs.append(NodeClassCatalog(name, not_ready=str(error)))
         else:
-            catalogs.append(NodeClassCatalog(name, without_barred(without_zones(sold, supply.shifted), barred)))
+            catalogs.append(NodeClassCatalog(name, without_barred(without_zones(sold, supply.shifted | full), barred)))
     return tuple(catalogs)
