@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from shiplap.api.nodeclaim import NodeClaim
-from shiplap.api.types import CapacityBuffer, Manifests, NodePool, PodTemplate, RequirementSpec
+from shiplap.api.types import CapacityBuffer, Manifests, NodeOverlay, NodePool, PodTemplate, RequirementSpec
 from shiplap.instances.types import InstanceType
 from shiplap.kubernetes.disruption_budgets import PodDisruptionBudget
 from shiplap.kubernetes.objects import DaemonSet, Event, Node, Pod
@@ -361,6 +361,8 @@ def given(
     templates: Sequence[PodTemplate] = (),
     scalables: Sequence[Scalable] = (),
     budgets: Sequence[PodDisruptionBudget] = (),
+    overlays: Sequence[NodeOverlay] = (),
+    not_ready: Mapping[str, str] | None = None,
     **settings: Any,
 ) -> Outcome:
     """Plan these pods. Without more words: one pool named default over Karpenter's default fake catalogue."""
@@ -390,8 +392,12 @@ def given(
             node_pools=tuple(pools) if pools is not None else (pool(),),
             capacity_buffers=tuple(buffers),
             pod_templates=tuple(templates),
+            node_overlays=tuple(overlays),
         ),
-        catalogs=tuple(NodeClassCatalog(name, tuple(items)) for name, items in catalogs.items()),
+        catalogs=(
+            *(NodeClassCatalog(name, tuple(items)) for name, items in catalogs.items()),
+            *(NodeClassCatalog(name, not_ready=why) for name, why in (not_ready or {}).items()),
+        ),
         missed_pods=frozenset(missed),
         piloted=frozenset(piloted),
         settings=SchedulingSettings(**settings),

@@ -316,3 +316,23 @@ def test_learned_capacity_makes_a_pod_fit(files: Path, capsys: pytest.CaptureFix
     assert plan(files, worker, more=("--capacity", str(files / "learned.json"))) == 0
     (claim,) = json.loads(capsys.readouterr().out)["nodeClaims"]
     assert claim["instanceTypes"] == ["r5a.8xlarge"]
+
+
+def test_overlays_that_conflict_are_listed(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    key = "node.kubernetes.io/instance-type"
+    items = [
+        {
+            "apiVersion": "karpenter.sh/v1alpha1",
+            "kind": "NodeOverlay",
+            "metadata": {"name": name},
+            "spec": {"requirements": [{"key": key, "operator": "In", "values": ["small"]}], "price": "0.2"},
+        }
+        for name in ("first", "last")
+    ]
+    (files / "overlays.json").write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": items}))
+    more = (*with_catalog(files), "--manifests", str(files / "overlays.json"))
+    assert plan(files, pod("a", "1"), more=more) == 0
+    assert json.loads(capsys.readouterr().out)["rejectedOverlays"] == ["first"]
+    assert plan(files, pod("a", "1"), more=more, output="table") == 0
+    page = " ".join(capsys.readouterr().out.split())
+    assert "NodeOverlays applied nowhere, for they conflict with others of equal weight: first" in page

@@ -22,7 +22,9 @@ _ACCOUNTED = 50
 _STATES = {"placed": "green", "unschedulable": "red", "ignored": "yellow", "running": "cyan"}
 
 
-def plan_page(snapshot: Snapshot, decided: Plan, solve_s: float) -> RenderableType:
+def plan_page(
+    snapshot: Snapshot, decided: Plan, solve_s: float, rejected_overlays: Sequence[str] = ()
+) -> RenderableType:
     """What is added and why, what is used, what stays out and by how much, and the sum."""
     accounts = ClaimAccounts(compile_world(snapshot)) if decided.node_claims else None
     parts: list[RenderableType] = []
@@ -51,6 +53,9 @@ def plan_page(snapshot: Snapshot, decided: Plan, solve_s: float) -> RenderableTy
             counts = (str(buffer.replicas), str(buffer.existing), str(buffer.new))
             table.add_row(f"{buffer.namespace}/{buffer.name}", *counts, Text(missing))
         parts += [table, Text()]
+    if rejected_overlays:
+        why = "applied nowhere, for they conflict with others of equal weight"
+        parts += [Text(f"NodeOverlays {why}: {summary(rejected_overlays)}", style="yellow"), Text()]
     placed = sum(len(claim.pods) for claim in decided.node_claims)
     reused = sum(len(place.pods) for place in decided.existing_nodes)
     parts.append(

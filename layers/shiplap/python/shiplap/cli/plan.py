@@ -28,8 +28,10 @@ from shiplap.cli.sources import (
     snapshot_of,
 )
 from shiplap.kubernetes.quantity import format_amount, format_resources
+from shiplap.scheduling.catalogues import accepted_overlays
 from shiplap.scheduling.plan import LaunchChoice, Plan, PlannedClaim, Unschedulable
 from shiplap.scheduling.planner import plan as decide
+from shiplap.scheduling.snapshot import Snapshot
 
 
 def plan(
@@ -71,8 +73,16 @@ def plan(
     started = time.perf_counter()
     decided = decide(snapshot)
     solve_s = time.perf_counter() - started
-    emit(document(decided, solve_s), output, lambda: plan_page(snapshot, decided, solve_s))
+    rejected = _rejected_overlays(snapshot)
+    answer = document(decided, solve_s) | ({"rejectedOverlays": rejected} if rejected else {})
+    emit(answer, output, lambda: plan_page(snapshot, decided, solve_s, rejected))
     return 1 if decided.unschedulable else 0
+
+
+def _rejected_overlays(snapshot: Snapshot) -> list[str]:
+    """Names of NodeOverlays that are applied nowhere because they conflict with another of equal weight, sorted."""
+    accepted = {overlay.metadata.name for overlay in accepted_overlays(snapshot)}
+    return sorted({overlay.metadata.name for overlay in snapshot.manifests.node_overlays} - accepted)
 
 
 def document(decided: Plan, solve_s: float) -> dict[str, Any]:

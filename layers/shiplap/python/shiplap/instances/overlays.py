@@ -122,7 +122,8 @@ class _Changes:
 
     def _matching(self, kind: InstanceType, overlay: _Read) -> list[int]:
         """Indexes of the type's offerings that the overlay is about."""
-        given = {item.key: item for item in kind.requirements} | self._pool
+        name = requirement(labels.INSTANCE_TYPE, "In", (kind.name,))  # catalogues from files need not say it
+        given = {name.key: name} | {item.key: item for item in kind.requirements} | self._pool
         if not all(meets(item, given.get(item.key)) for item in overlay.of_type):
             return []
         return [
