@@ -91,6 +91,7 @@ class Promises:
         if before is None:
             self._tokens[claim.token] += 1
             self._check_limit(claim)
+            self._check_twin(claim)
         if not claim.instance_id:
             return
         holder = self._holder.get(claim.instance_id)
@@ -259,6 +260,17 @@ class Promises:
         used = sum(self._capacity(known).get(CPU, 0) for known in staying if known.instance_type)
         if used > limit:
             self.broken("limits are kept", f"pool {claim.node_pool} has {used} of {limit} millicores")
+
+    def _check_twin(self, claim: NodeClaim) -> None:
+        """Somebody who had seen the other claim would not have made this one."""
+        pods = {pod.uid for pod in claim.pods}
+        for known in self.claims.values():
+            waits = known.state in (ClaimState.PLANNED, ClaimState.LAUNCHING, ClaimState.LAUNCHED) and not known.missed
+            if not pods or known is claim or not waits or known.instance_id in {*self.ended, *self._allocatable}:
+                continue
+            if known.cluster == claim.cluster and pods <= {pod.uid for pod in known.pods}:
+                self.broken("decisions are made one after the other", f"{claim.name} is for pods of {known.name}")
+                return
 
     def _check_budgets(self, command: Command) -> None:
         live = [
