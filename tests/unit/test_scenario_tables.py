@@ -22,3 +22,16 @@ def test_every_test_in_the_table_exists(table: str, least: int) -> None:
             assert f"def {name}(" in source, f"{found[1]} has no {name}"
             named += 1
     assert named > least
+
+
+def test_every_test_in_the_table_of_aws_exists() -> None:
+    named = 0
+    for line in (FOLDER / "AWS_SCENARIOS.md").read_text(encoding="utf-8").splitlines():
+        for file, name in re.findall(r"`(test_\w+\.py)::(test_\w+)\*?`", line):
+            source = (FOLDER / file).read_text(encoding="utf-8")
+            assert f"def {name}" in source, f"{file} has no {name}"
+            named += 1
+        for file in re.findall(r"`(tests/[\w/]+\.py)`", line):
+            assert (FOLDER.parents[1] / file).exists(), f"there is no {file}"
+    assert named > 50
+    assert "*open*" not in (FOLDER / "AWS_SCENARIOS.md").read_text(encoding="utf-8")
