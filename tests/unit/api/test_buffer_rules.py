@@ -59,6 +59,20 @@ def test_refused(path: str, value: Any, field: str, reason: str) -> None:
     assert reason in found[1]
 
 
+@pytest.mark.parametrize(
+    ("container", "field", "reason"),
+    [
+        ({"resources": {"requests": {"cpu": "much"}}}, "template.spec.containers[0].resources.requests.cpu", "much"),
+        ({"resources": {"limits": {"cpu": "-1"}}}, "template.spec.containers[0].resources.limits.cpu", "negative"),
+        ({"resources": 1}, "template", "containers"),
+    ],
+)
+def test_a_pod_template_that_no_buffer_could_use_is_refused(container: dict[str, Any], field: str, reason: str) -> None:
+    (found,) = problems_of(changed(TEMPLATE, "template.spec.containers", [container]))
+    assert found[0] == field
+    assert reason in found[1]
+
+
 def test_pod_templates_are_read_and_other_core_objects_are_not() -> None:
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}, "data": {}}
     elsewhere = changed(BUFFER, "metadata.namespace", "batch")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -200,3 +202,28 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("kind: A"))
     (document,) = read_documents(STDIN)
     assert (document.source, document.name) == ("stdin", "A")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may look into everything")
+def test_a_folder_that_must_not_be_looked_into_is_named(tmp_path: Path) -> None:
+    (tmp_path / "pools.yaml").write_text(TWO)
+    secret = tmp_path / "secret"
+    secret.mkdir()
+    secret.chmod(0)
+    with pytest.raises(InvalidInput, match=r"secret: cannot be read: Permission denied"):
+        read_documents(tmp_path)
+    with pytest.raises(InvalidInput, match=r"pools.yaml: cannot be read: Permission denied"):
+        read_documents(secret / "pools.yaml")
+
+
+def test_a_folder_that_cannot_be_looked_into_is_not_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def walk(top: Path, *, onerror: Callable[[OSError], None]) -> Iterator[tuple[str, list[str], list[str]]]:
+        yield str(top), ["secret"], ["pools.yaml"]
+        onerror(PermissionError(13, "Permission denied", f"{top}/secret"))
+
+    (tmp_path / "pools.yaml").write_text(TWO)
+    monkeypatch.setattr("shiplap.api.documents.os.walk", walk)
+    with pytest.raises(InvalidInput, match=r"secret: cannot be read: Permission denied"):
+        read_documents(tmp_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -59,6 +60,7 @@ def test_an_option_takes_several_files(
         ["plan", "--manifests", "pools.yaml", "--cluster-state"],
         ["capacity"],
         ["capacity", "learn"],
+        ["explain"],
         ["learn"],
     ],
 )
@@ -87,10 +89,14 @@ def test_amounts_beyond_any_node_are_planned_as_such(
     assert left_out["nearest"]["resource"] == "memory"
 
 
-def test_an_answer_that_cannot_be_written_is_one_line() -> None:
+MAIN = [sys.executable, "-c", "from shiplap.cli.main import main; main()"]
+
+
+@pytest.mark.parametrize("arguments", [["validate", "-"], ["--help"], ["--version"]])
+def test_an_answer_that_cannot_be_written_is_one_line(arguments: list[str]) -> None:
     with Path("/dev/full").open("w") as full:
-        done = subprocess.run(
-            [sys.executable, "-c", "from shiplap.cli.main import main; main()", "validate", "-"],
+        done = subprocess.run(  # noqa: S603
+            [*MAIN, *arguments],
             input="",
             stdout=full,
             stderr=subprocess.PIPE,
@@ -101,6 +107,40 @@ def test_an_answer_that_cannot_be_written_is_one_line() -> None:
         1,
         "shiplap: the answer could not be written: No space left on device\n",
     )
+
+
+@pytest.mark.parametrize(
+    ("closed", "arguments", "code", "said"),
+    [
+        ("<&-", "validate -", 2, "shiplap: stdin: cannot be read: it is closed\n"),
+        (">&-", "--version", 1, "shiplap: the answer could not be written: standard output is closed\n"),
+        ("2>&-", "learn", 2, ""),
+    ],
+)
+def test_a_closed_stream_is_no_traceback(closed: str, arguments: str, code: int, said: str) -> None:
+    command = f'"$0" -c "$1" {arguments} {closed}'
+    done = subprocess.run(  # noqa: S603
+        ["/bin/sh", "-c", command, sys.executable, MAIN[2]],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (code, said)
+
+
+def test_names_that_the_terminal_cannot_show_are_escaped(files: Path) -> None:
+    (files / "a.json").write_text(json.dumps(pod("ä-☃")))
+    asked = ["--cluster-state", "a.json", "--manifests", "pools.yaml", "--catalog", "catalog.json"]
+    done = subprocess.run(  # noqa: S603
+        [*MAIN, "plan", *asked],
+        cwd=files,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert r"\xe4-\u2603" in done.stdout
 
 
 def test_a_miss_without_a_resource_names_no_nearest(

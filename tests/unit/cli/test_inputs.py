@@ -25,6 +25,8 @@ REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 TERM = {"matchExpressions": [{"key": "a", "operator": "Is"}]}
 
+SPREAD = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+
 
 def of_spec(**spec: Any) -> dict[str, Any]:
     return {**POD, "spec": spec}
@@ -212,6 +214,22 @@ WRONG: dict[str, tuple[Any, tuple[str, ...]]] = {
         ("spec.initContainers[0].resources.limits", "must be written with a suffix"),
     ),
     "pod-level": (of_spec(resources={"requests": {"cpu": "x"}}), ("spec.resources.requests", "not a quantity")),
+    "amount of a status": (
+        {**POD, "status": {"containerStatuses": [{"name": "c", "allocatedResources": {"cpu": 2**70}}]}},
+        ("status.containerStatuses[0].allocatedResources", "must be written with a suffix"),
+    ),
+    "skew": (of_spec(topologySpreadConstraints=[{**SPREAD, "maxSkew": 2**70}]), ("[0].maxSkew", "from 1 to")),
+    "domains": (of_spec(topologySpreadConstraints=[{**SPREAD, "minDomains": 0}]), ("[0].minDomains", "from 1 to")),
+    "spread": (of_spec(topologySpreadConstraints=[{**SPREAD, "whenUnsatisfiable": "Never"}]), ("'Never' is none of",)),
+    "policy": (of_spec(topologySpreadConstraints=[{**SPREAD, "nodeTaintsPolicy": "x"}]), ("nodeTaintsPolicy", "Honor")),
+    "weight": (
+        of_spec(
+            affinity={"podAntiAffinity": {PREFERRED: [{"weight": 2**70, "podAffinityTerm": {"topologyKey": "z"}}]}}
+        ),
+        (f"spec.affinity.podAntiAffinity.{PREFERRED}[0].weight", "from 1 to 100"),
+    ),
+    "grace": (of_spec(terminationGracePeriodSeconds=2**70), ("terminationGracePeriodSeconds", "64 bits")),
+    "container port": (of_spec(containers=[{"ports": [{"containerPort": -1}]}]), ("ports[0].containerPort", "65535")),
     "priority": (of_spec(priority=2**31), ("spec.priority", "32 bits")),
     "host port": (of_spec(containers=[{"ports": [{"hostPort": 65536}]}]), ("ports[0].hostPort", "65535")),
     "toleration": (of_spec(tolerations=[{"operator": "Is"}]), ("tolerations[0].operator", "'Is'")),
@@ -249,6 +267,16 @@ def test_mistakes_are_named_by_file_object_and_field(tmp_path: Path, content: An
     assert message.startswith(str(file))
     for word in words:
         assert word in message
+
+
+def test_items_of_a_list_are_named_by_their_own_lines(tmp_path: Path) -> None:
+    text = "kind: List\nitems:\n- kind: Pod\n  metadata: {name: a}\n- kind: Pod\n  metadata: {name: a}\n- name: b\n"
+    file = write(tmp_path, "state.yaml", text)
+    with pytest.raises(InvalidInput, match=rf"state.yaml:5: Pod/a: is there twice, first in {file} line 3"):
+        read_cluster_state([file])
+    file.write_text(text.replace("name: a", "name: x", 1))
+    with pytest.raises(InvalidInput, match=r"state.yaml:7: document 3: kind is missing"):
+        read_cluster_state([file])
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
@@ -315,6 +343,12 @@ def test_mistakes_in_a_catalogue_are_named(tmp_path: Path, content: Any, words: 
         read_catalog(file)
     for word in (str(file), *words):
         assert word in str(caught.value)
+
+
+def test_a_mistake_in_a_catalogue_has_its_line(tmp_path: Path) -> None:
+    text = "instanceTypes:\n- name: t\n  capacity:\n    cpu: many\n"
+    with pytest.raises(InvalidInput, match=r"catalog.yaml:3: .*instanceTypes\[0\].capacity: cpu: 'many' is not a"):
+        read_catalog(write(tmp_path, "catalog.yaml", text))
 
 
 def test_a_catalogue_is_one_document(tmp_path: Path) -> None:

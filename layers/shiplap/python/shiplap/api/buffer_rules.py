@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import msgspec
+
 from shiplap.api import own_annotations
 from shiplap.api.common_rules import name_problems, quantity_problems
 from shiplap.api.decoding import Path, Problem
 from shiplap.api.types import CapacityBuffer, PodTemplate
+from shiplap.kubernetes.objects import PodTemplateSpec
 
 SCALABLES = ("Deployment", "StatefulSet", "ReplicaSet")
 STRATEGY = "buffer.x-k8s.io/active-capacity"
@@ -41,5 +44,15 @@ def problems_of(buffer: CapacityBuffer, _data: Mapping[str, Any]) -> Iterator[Pr
 
 
 def template_problems(template: PodTemplate, _data: Mapping[str, Any]) -> Iterator[Problem]:
-    """Of a pod template."""
+    """Of a pod template: its name, its shape, and the amounts that a buffer would ask for."""
     yield from name_problems(template.metadata, is_label=False)
+    try:
+        spec = msgspec.convert(template.template, PodTemplateSpec).spec
+    except msgspec.ValidationError as error:
+        yield ("template",), str(error)
+        return
+    for kind, containers in (("initContainers", spec.init_containers), ("containers", spec.containers)):
+        for place, container in enumerate(containers):
+            where: Path = ("template", "spec", kind, place, "resources")
+            yield from quantity_problems(container.resources.requests, (*where, "requests"))
+            yield from quantity_problems(container.resources.limits, (*where, "limits"))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -53,14 +54,29 @@ def files_of(path: Path) -> tuple[Path, ...]:
     """The path itself, or what a folder holds below it, in order of names.
 
     Raises:
-        InvalidInput: a folder without manifest files.
+        InvalidInput: a folder without manifest files, or one in it that cannot be looked into.
     """
-    if path == STDIN or not path.is_dir():
+    if path == STDIN or not _is_folder(path):
         return (path,)
-    files = tuple(sorted(found for found in path.rglob("*") if found.suffix in SUFFIXES and found.is_file()))
+    files = tuple(sorted(found for found in _below(path) if found.suffix in SUFFIXES and found.is_file()))
     if not files:
         raise InvalidInput(str(path), f"the folder holds no {', '.join(SUFFIXES)} file")
     return files
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except PermissionError:  # reading it will say so
+        return False
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    def refuse(error: OSError) -> None:
+        raise InvalidInput(str(error.filename), f"cannot be read: {error.strerror or error}") from error
+
+    for place, _, names in os.walk(folder, onerror=refuse):
+        yield from (Path(place, name) for name in names)
 
 
 def read_documents(path: Path) -> tuple[Document, ...]:
@@ -111,6 +127,8 @@ def _documents(source: str, text: str) -> tuple[Document, ...]:
 
 def _standard_input() -> str:
     """Standard input as UTF-8; in some locales Python would take bytes that are none and carry them along."""
+    if sys.stdin is None:
+        raise InvalidInput("stdin", "cannot be read: it is closed")
     if isinstance(sys.stdin, io.TextIOWrapper):
         return str(sys.stdin.buffer.read(), "utf-8-sig")
     return sys.stdin.read()

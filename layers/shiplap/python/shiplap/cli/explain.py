@@ -39,7 +39,11 @@ from shiplap.scheduling.record import decode
 from shiplap.scheduling.snapshot import Snapshot
 from shiplap.scheduling.world import compile_world
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True)
+app = typer.Typer(
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Why a pod or a claim is where it is, and what would change it.",
+)
 
 _RecordFile = Annotated[
     Path | None, typer.Option("--record", help="A flight record (records/… of the state bucket), instead of files.")

@@ -123,15 +123,14 @@ def read_cluster_state(paths: Sequence[Path]) -> ClusterState:
     for document in (document for path in paths for document in read_documents(path)):
         kind = document.data.get("kind")
         if not isinstance(kind, str):
-            raise InvalidInput(document.source, "kind is missing", document=document.name, line=document.line)
+            raise _refused(document, "", "kind is missing")
         if kind not in found:
             continue
         item = _READERS[kind](document)
         key = (kind, item.metadata.namespace or "default", item.metadata.name)
         if key in seen and kind != "Event":
             first = seen[key]
-            reason = f"is there twice, first in {first.source} line {first.line}"
-            raise InvalidInput(document.source, reason, document=document.name, line=document.line)
+            raise _refused(document, "", f"is there twice, first in {first.source} line {first.line_of(())}")
         seen[key] = document
         found[kind].append(item)
         if kind in ("ReplicaSet", "StatefulSet"):
@@ -169,15 +168,16 @@ def read_catalog(path: Path) -> tuple[InstanceType, ...]:
     documents = read_documents(path)
     if len(documents) != 1:
         raise InvalidInput(str(path), f"expected one document with instanceTypes, found {len(documents)}")
-    entries = _convert(documents[0], documents[0].data, _CatalogFile).instance_types
+    document = documents[0]
+    entries = _convert(document, document.data, _CatalogFile).instance_types
     types: dict[str, InstanceType] = {}
     for place, entry in enumerate(entries):
         where = f"instanceTypes[{place}]"
         if not entry.name:
-            raise InvalidInput(str(path), "is empty", field=f"{where}.name")
+            raise _refused(document, f"{where}.name", "is empty")
         if entry.name in types:
-            raise InvalidInput(str(path), f"{entry.name} is there twice", field=f"{where}.name")
-        types[entry.name] = _instance_type(str(path), where, entry)
+            raise _refused(document, f"{where}.name", f"{entry.name} is there twice")
+        types[entry.name] = _instance_type(document, where, entry)
     return tuple(types[name] for name in sorted(types))
 
 
@@ -213,15 +213,15 @@ def _observed_at(entry: LearnedCapacity) -> float:
     return max((observation.observed_at for observation in entry.recent), default=0.0)
 
 
-def _instance_type(source: str, where: str, entry: _TypeEntry) -> InstanceType:
+def _instance_type(document: Document, where: str, entry: _TypeEntry) -> InstanceType:
     for place, offering in enumerate(entry.offerings):
-        _check_offering(source, f"{where}.offerings[{place}]", offering)
-    capacity = {PODS: DEFAULT_PODS} | _amounts(source, f"{where}.capacity", entry.capacity)
+        _check_offering(document, f"{where}.offerings[{place}]", offering)
+    capacity = {PODS: DEFAULT_PODS} | _amounts(document, f"{where}.capacity", entry.capacity)
     return InstanceType(
         name=entry.name,
-        requirements=_requirements(source, where, entry),
+        requirements=_requirements(document, where, entry),
         capacity=capacity,
-        overhead=_amounts(source, f"{where}.overhead", entry.overhead),
+        overhead=_amounts(document, f"{where}.overhead", entry.overhead),
         offerings=tuple(
             Offering(
                 offering.zone,
@@ -240,39 +240,39 @@ def _instance_type(source: str, where: str, entry: _TypeEntry) -> InstanceType:
     )
 
 
-def _check_offering(source: str, where: str, offering: _OfferingEntry) -> None:
+def _check_offering(document: Document, where: str, offering: _OfferingEntry) -> None:
     """Raises InvalidInput for what no offering can be."""
     if not offering.zone:
-        raise InvalidInput(source, "is empty", field=f"{where}.zone")
+        raise _refused(document, f"{where}.zone", "is empty")
     if offering.capacity_type not in _CAPACITY_TYPES:
         reason = f"{offering.capacity_type!r} is none of {', '.join(_CAPACITY_TYPES)}"
-        raise InvalidInput(source, reason, field=f"{where}.capacityType")
+        raise _refused(document, f"{where}.capacityType", reason)
     if not (isfinite(offering.price) and offering.price >= 0):
-        raise InvalidInput(source, f"must be 0 or more, is {offering.price}", field=f"{where}.price")
+        raise _refused(document, f"{where}.price", f"must be 0 or more, is {offering.price}")
     if offering.reservation_capacity < 0:
         reason = f"must be 0 or more, is {offering.reservation_capacity}"
-        raise InvalidInput(source, reason, field=f"{where}.reservationCapacity")
+        raise _refused(document, f"{where}.reservationCapacity", reason)
 
 
-def _requirements(source: str, where: str, entry: _TypeEntry) -> tuple[Requirement, ...]:
+def _requirements(document: Document, where: str, entry: _TypeEntry) -> tuple[Requirement, ...]:
     parsed = []
     for place, item in enumerate(entry.requirements):
         try:
             parsed.append(requirement(item.key, item.operator, item.values, item.min_values))
         except ValueError as error:
-            raise InvalidInput(source, str(error), field=f"{where}.requirements[{place}]") from error
+            raise _refused(document, f"{where}.requirements[{place}]", str(error)) from error
     return tuple(Requirements(parsed).values())
 
 
-def _amounts(source: str, field: str, quantities: dict[str, str | int | float]) -> dict[str, int]:
-    for where, reason in soundness.amounts(quantities, field):
-        raise InvalidInput(source, reason, field=where)
+def _amounts(document: Document, field: str, quantities: dict[str, str | int | float]) -> dict[str, int]:
+    _sound(document, soundness.amounts(quantities, field))
     return parse_resources(quantities)
 
 
 def _pod(document: Document) -> Pod:
     pod = _object(document, Pod)
     _sound(document, soundness.pod_spec(pod.spec, "spec"))
+    _sound(document, soundness.pod_status(pod.status))
     try:
         pod_requests(pod)
     except ValueError as error:

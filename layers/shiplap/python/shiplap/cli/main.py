@@ -7,6 +7,7 @@ is used, so that `shiplap validate` does not wait for numpy.
 from __future__ import annotations
 
 import importlib
+import io
 import sys
 from collections.abc import Sequence
 
@@ -44,22 +45,21 @@ def main() -> None:
 def run(arguments: list[str]) -> int:
     """Run one command line and return its exit code."""
     name = arguments[0] if arguments else "--help"
-    if name == "--version":
-        sys.stdout.write(f"{__version__}\n")
-        return 0
-    if name in ("-h", "--help", "help"):
-        sys.stdout.write(_overview())
-        return 0
-    if name not in _COMMANDS:
+    if name not in (*_COMMANDS, "--version", "-h", "--help", "help"):
         fail(f"no such command {name!r}; known are {', '.join(_COMMANDS)}")
         return 2
+    if sys.stdout is None:  # closed by whoever started this process
+        fail("the answer could not be written: standard output is closed")
+        return 1
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a name that the terminal's encoding lacks is shown escaped
+        sys.stdout.reconfigure(errors="backslashreplace")
     return _answer(name, arguments)
 
 
 def _answer(name: str, arguments: list[str]) -> int:
     """Run a command that exists; whatever goes wrong becomes one line and an exit code."""
     try:
-        code = _invoke(name, _spread(arguments[1:], _LISTS.get(name, ())))
+        code = _run(name, arguments[1:])
         sys.stdout.flush()
         return code
     except ShiplapError as error:
@@ -72,6 +72,13 @@ def _answer(name: str, arguments: list[str]) -> int:
         fail(f"the answer could not be written: {error.strerror or error}")
         sys.stdout = None  # what is still buffered would fail once more at exit
         return 1
+
+
+def _run(name: str, arguments: list[str]) -> int:
+    if name in _COMMANDS:
+        return _invoke(name, _spread(arguments, _LISTS.get(name, ())))
+    sys.stdout.write(f"{__version__}\n" if name == "--version" else _overview())
+    return 0
 
 
 def _spread(arguments: list[str], options: Sequence[str]) -> list[str]:

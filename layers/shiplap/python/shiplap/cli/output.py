@@ -39,5 +39,6 @@ def emit(value: object, output: Format, table: Callable[[], RenderableType]) -> 
 
 
 def fail(message: str) -> None:
-    """One line on stderr."""
-    sys.stderr.write("shiplap: " + " ".join(message.split()) + "\n")
+    """One line on stderr, if there is one."""
+    if sys.stderr is not None:
+        sys.stderr.write("shiplap: " + " ".join(message.split()) + "\n")

@@ -5,9 +5,9 @@ Every function yields pairs of a field and what is wrong with it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
-from shiplap.kubernetes.objects import Event, NodeSelectorTerm, ObjectMeta, PodSpec
+from shiplap.kubernetes.objects import ContainerStatus, Event, NodeSelectorTerm, ObjectMeta, PodSpec, PodStatus
 from shiplap.kubernetes.quantity import parse_quantity
 from shiplap.kubernetes.requirements import requirement
 from shiplap.kubernetes.timestamps import epoch
@@ -16,6 +16,9 @@ Problems = Iterator[tuple[str, str]]
 _INT32 = 2**31
 _INT64 = 2**63
 _PORTS = 2**16
+_HEAVIEST = 100
+_SPREADS = ("DoNotSchedule", "ScheduleAnyway")
+_POLICIES = ("Honor", "Ignore")
 _TOLERATION_OPERATORS = ("", "Equal", "Exists", "Lt", "Gt")
 
 
@@ -37,8 +40,9 @@ def pod_spec(spec: PodSpec, at: str) -> Problems:
             yield from amounts(container.resources.requests, f"{where}.resources.requests")
             yield from amounts(container.resources.limits, f"{where}.resources.limits")
             for number, port in enumerate(container.ports):
-                if not 0 <= port.host_port < _PORTS:
-                    yield f"{where}.ports[{number}].hostPort", f"must be from 0 to {_PORTS - 1}, is {port.host_port}"
+                for field, value in (("hostPort", port.host_port), ("containerPort", port.container_port)):
+                    if not 0 <= value < _PORTS:
+                        yield f"{where}.ports[{number}].{field}", f"must be from 0 to {_PORTS - 1}, is {value}"
     yield from amounts(spec.overhead, f"{at}.overhead")
     if spec.resources is not None:
         yield from amounts(spec.resources.requests, f"{at}.resources.requests")
@@ -48,7 +52,27 @@ def pod_spec(spec: PodSpec, at: str) -> Problems:
     for place, toleration in enumerate(spec.tolerations):
         if toleration.operator not in _TOLERATION_OPERATORS:
             yield f"{at}.tolerations[{place}].operator", f"unknown operator {toleration.operator!r}"
+    grace = spec.termination_grace_period_seconds
+    if grace is not None and not -_INT64 <= grace < _INT64:
+        yield f"{at}.terminationGracePeriodSeconds", f"must fit 64 bits, is {grace}"
+    yield from _spread(spec, f"{at}.topologySpreadConstraints")
     yield from _node_affinity(spec, f"{at}.affinity.nodeAffinity")
+    yield from _weights(spec, f"{at}.affinity")
+
+
+def pod_status(status: PodStatus) -> Problems:
+    """Quantities that a resize left behind."""
+    groups: tuple[tuple[str, Sequence[ContainerStatus]], ...] = (
+        ("containerStatuses", status.container_statuses),
+        ("initContainerStatuses", status.init_container_statuses),
+    )
+    for kind, statuses in groups:
+        for place, each in enumerate(statuses):
+            where = f"status.{kind}[{place}]"
+            yield from amounts(each.allocated_resources, f"{where}.allocatedResources")
+            if each.resources is not None:
+                yield from amounts(each.resources.requests, f"{where}.resources.requests")
+    yield from amounts(status.allocated_resources, "status.allocatedResources")
 
 
 def amounts(quantities: Mapping[str, str | int | float], field: str) -> Problems:
@@ -63,6 +87,38 @@ def amounts(quantities: Mapping[str, str | int | float], field: str) -> Problems
             yield field, f"{resource}: must not be negative, is {text}"
         elif isinstance(text, int) and text >= _INT64:
             yield field, f"{resource}: a number this large must be written with a suffix"
+
+
+def _spread(spec: PodSpec, at: str) -> Problems:
+    for place, each in enumerate(spec.topology_spread_constraints):
+        for field, number in (("maxSkew", each.max_skew), ("minDomains", each.min_domains)):
+            if number is not None and not 0 < number < _INT32:
+                yield f"{at}[{place}].{field}", f"must be from 1 to {_INT32 - 1}, is {number}"
+        for field, text, known in (
+            ("whenUnsatisfiable", each.when_unsatisfiable, _SPREADS),
+            ("nodeAffinityPolicy", each.node_affinity_policy, _POLICIES),
+            ("nodeTaintsPolicy", each.node_taints_policy, _POLICIES),
+        ):
+            if text not in known:
+                yield f"{at}[{place}].{field}", f"{text!r} is none of {', '.join(known)}"
+
+
+def _weights(spec: PodSpec, at: str) -> Problems:
+    affinity = spec.affinity
+    if affinity is None:
+        return
+    groups = {
+        "nodeAffinity": [each.weight for each in affinity.node_affinity.preferred] if affinity.node_affinity else [],
+        "podAffinity": [each.weight for each in affinity.pod_affinity.preferred] if affinity.pod_affinity else [],
+        "podAntiAffinity": [each.weight for each in affinity.pod_anti_affinity.preferred]
+        if affinity.pod_anti_affinity
+        else [],
+    }
+    for kind, weights in groups.items():
+        for place, weight in enumerate(weights):
+            if not 1 <= weight <= _HEAVIEST:
+                where = f"{at}.{kind}.preferredDuringSchedulingIgnoredDuringExecution[{place}].weight"
+                yield where, f"must be from 1 to {_HEAVIEST}, is {weight}"
 
 
 def _node_affinity(spec: PodSpec, at: str) -> Problems:
