@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from shiplap.api.nodeclaim import PodReference
 from shiplap.disruption.candidates import Candidate
 from shiplap.disruption.commands import Method, Proposal, Reason
 from shiplap.disruption.components import Component, split
@@ -20,6 +21,7 @@ from shiplap.disruption.replacement import Refused, cheaper
 from shiplap.disruption.settings import DisruptionSettings
 from shiplap.disruption.simulation import Relocation, Simulator
 from shiplap.kubernetes import labels
+from shiplap.scheduling.plan import Placement
 
 BALANCED = "Balanced"
 BALANCE = 0.5
@@ -77,7 +79,7 @@ class Consolidator:
             batched = self._in_batches([item for item in ordered if item.name in going], refused)
             best = max(best, batched, key=lambda some: sum(map(self._gain, some)))
         taken = {node for proposal in best for node in proposal.nodes}
-        return Found(tuple(best), {name: reason for name, reason in refused.items() if name not in taken})
+        return Found(tuple(_merged(best)), {name: reason for name, reason in refused.items() if name not in taken})
 
     def _best_prefix(self, ordered: Sequence[Candidate], refused: dict[str, str]) -> list[Proposal]:
         """The proposals of the prefix that gains most, of whatever size; notes in `refused` what cannot go."""
@@ -157,6 +159,9 @@ class Consolidator:
             raise Refused(
                 f"would save ${savings:.4f} an hour, less than ${least:.4f} for moving {component.moved} pods"
             )
+        share = settings.least_saving_share if claims else 0.0
+        if not savings >= share * component.paid:
+            raise Refused(f"replacing ${component.paid:.4f} an hour would save ${savings:.4f}, less than {share:.0%}")
         self._check_balance(component, savings)
         words = f"{len(component.nodes)} of ${component.paid:.4f} an hour become {len(claims)}"
         return Proposal(
@@ -184,6 +189,37 @@ class Consolidator:
                 raise Refused(
                     f"its saving scores {score:.2f} per disruption in NodePool {name}, Balanced wants {BALANCE}"
                 )
+
+
+def _merged(proposals: Sequence[Proposal]) -> list[Proposal]:
+    """Nodes that go without replacements, so that nothing can fail for the others, in commands of bounded size."""
+    alone = sorted((some for some in proposals if not some.replacements), key=lambda some: some.nodes)
+    merged = [some for some in proposals if some.replacements]
+    while alone:
+        sizes = itertools.accumulate(len(some.nodes) for some in alone)
+        number = max(sum(size <= MOST_NODES for size in sizes), 1)
+        merged.append(_joined(alone[:number]))
+        alone = alone[number:]
+    return sorted(merged, key=lambda some: some.nodes)
+
+
+def _joined(proposals: Sequence[Proposal]) -> Proposal:
+    if len(proposals) == 1:
+        return proposals[0]
+    taken: dict[str, tuple[PodReference, ...]] = {}
+    for some in proposals:
+        for place in some.placements:
+            taken[place.name] = (*taken.get(place.name, ()), *place.pods)
+    saved = round(sum(some.savings_hourly for some in proposals), 6)
+    nodes = tuple(sorted(node for some in proposals for node in some.nodes))
+    return msgspec.structs.replace(
+        proposals[0],
+        nodes=nodes,
+        placements=tuple(Placement(name, tuple(sorted(pods))) for name, pods in sorted(taken.items())),
+        savings_hourly=saved,
+        moved=sum(some.moved for some in proposals),
+        detail=f"{len(nodes)} of ${saved:.4f} an hour become 0",
+    )
 
 
 def _within(ordered: Sequence[Candidate], allowed: Mapping[str, int]) -> list[Candidate]:

@@ -1,51 +1,46 @@
-"""From a plan's claims to the records that are committed: complete, in groups that one request can launch."""
+"""From a plan's claims to the records that are committed: complete, and with a token for each launch."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from shiplap.api.nodeclaim import NodeClaim
-from shiplap.provisioning.fleet import launches
 from shiplap.scheduling.plan import PlannedClaim
 
 _TOKEN_LENGTH = 32
 """Characters of a launch token; EC2 takes up to 64 in ASCII."""
 
 
-def groups_of(
-    planned: Sequence[PlannedClaim],
-    cluster: str,
-    epoch: int,
-    *,
-    owner: str,
-    now: float,
-    lease_s: float,
-    first_event_at: float = 0.0,
-) -> list[list[NodeClaim]]:
-    """Planned claims by launch, each with its token.
+class Origin(msgspec.Struct, frozen=True, kw_only=True):
+    """Who decided, when and why. Times are epoch seconds.
 
-    Args:
-        planned: of one decision.
-        cluster: its cluster.
-        epoch: the one it was decided at; with it no token is ever another launch's.
-        owner: the invocation that may launch them until `now` (epoch seconds) plus `lease_s`; then anybody may.
-        now: epoch seconds.
-        lease_s: see `owner`.
-        first_event_at: when the first hint that led to this was sent, epoch seconds.
+    `owner` is the invocation that may launch the claims for `lease_s` from `at` on; then anybody may. `first_event_at`
+    is when the first hint that led to this was sent, `event_id` names a hint.
     """
-    claims = [
+
+    cluster: str
+    owner: str
+    at: float
+    lease_s: float
+    first_event_at: float = 0.0
+    event_id: str = ""
+
+
+def records_of(planned: Iterable[PlannedClaim], origin: Origin) -> list[NodeClaim]:
+    """Planned claims as they are committed, but for their tokens."""
+    return [
         NodeClaim(
-            cluster=cluster,
+            cluster=origin.cluster,
             name=item.name,
             node_pool=item.node_pool,
             node_class=item.node_class,
             tier=item.tier,
-            created_at=now,
-            changed_at=now,
-            deadline_at=now + lease_s,
+            created_at=origin.at,
+            changed_at=origin.at,
+            deadline_at=origin.at + origin.lease_s,
             requirements=item.requirements,
             labels=item.labels,
             annotations=item.annotations,
@@ -56,17 +51,18 @@ def groups_of(
             requests=item.requests,
             pods=item.pods,
             reasons=item.reasons,
-            owner=owner,
+            owner=origin.owner,
             hourly=item.launch.price,
             allocatable=item.allocatable,
-            first_event_at=first_event_at,
+            first_event_at=origin.first_event_at,
+            event_id=origin.event_id,
         )
         for item in planned
     ]
-    return [_with_token(group, epoch) for group in launches(claims)]
 
 
-def _with_token(claims: Sequence[NodeClaim], epoch: int) -> list[NodeClaim]:
+def with_token(claims: Sequence[NodeClaim], epoch: int) -> list[NodeClaim]:
+    """Claims that are launched together, with a token that will never be another launch's."""
     first = claims[0]
     identity = f"{first.cluster}/{first.name}/{epoch}/{first.created_at}"
     token = hashlib.sha256(identity.encode()).hexdigest()[:_TOKEN_LENGTH]

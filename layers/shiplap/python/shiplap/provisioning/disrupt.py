@@ -27,8 +27,9 @@ from shiplap.errors import ClusterError, ConditionFailed, EpochMoved, ObjectNotF
 from shiplap.ports import MemoryStore
 from shiplap.provisioning import events, gauges
 from shiplap.provisioning.claims import DRAIN, facts
-from shiplap.provisioning.commitment import groups_of
+from shiplap.provisioning.commitment import Origin, records_of, with_token
 from shiplap.provisioning.drain import cordon, is_cordoned, uncordon
+from shiplap.provisioning.fleet import launches
 from shiplap.provisioning.snapshot import glance_at, sight_of, supply_of
 from shiplap.provisioning.world import World
 from shiplap.scheduling.plan import PlannedClaim
@@ -218,10 +219,12 @@ class _Minute:
             ]
             planned += claims
             commands.append(self._command(name, proposal, claims, by_node, now))
+        hint = f"{self._settings.name}/{epoch}/disruption"
         # Nobody owns them, so that the next sweep launches them.
-        groups = groups_of(planned, self._settings.name, epoch, owner="", now=now, lease_s=0.0)
+        origin = Origin(cluster=self._settings.name, owner="", at=now, lease_s=0.0, first_event_at=now, event_id=hint)
+        records = [claim for some in launches(records_of(planned, origin)) for claim in with_token(some, epoch)]
         try:
-            self._world.state.commit(self._settings.name, epoch, [claim for some in groups for claim in some], commands)
+            self._world.state.commit(self._settings.name, epoch, records, commands)
         except EpochMoved as moved:
             self._world.meter.count("EpochsMoved")
             _LOG.info("somebody decided first: %s", moved, extra={"cluster": self._settings.name})
@@ -231,7 +234,6 @@ class _Minute:
             _LOG.info("begun: %s", command.detail, extra=_about(command))
         if planned:
             pods = [pod for claim in planned for pod in claim.pods]
-            hint = f"{self._settings.name}/{epoch}/disruption"
             self._world.tell(events.pods_pending(self._settings.name, pods, "Disruption", now, event_id=hint))
         return [command.name for command in commands]
 

@@ -6,7 +6,6 @@ next round, on what is still available, until nothing is left to launch or the i
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import sys
 from collections.abc import Sequence
@@ -21,6 +20,7 @@ from shiplap.instances.joins import timeouts
 from shiplap.kubernetes.objects import Node
 from shiplap.ports import DecisionState
 from shiplap.provisioning import gauges
+from shiplap.provisioning.commitment import Origin, records_of, with_token
 from shiplap.provisioning.fleet import launches
 from shiplap.provisioning.herald import tell_unschedulable
 from shiplap.provisioning.launch import LEASE_S, Outcome, launch
@@ -33,7 +33,7 @@ from shiplap.provisioning.snapshot import Glance, Sight, Supply, glance_at, sigh
 from shiplap.provisioning.strangers import learn_from_strangers
 from shiplap.provisioning.world import World
 from shiplap.scheduling.lanes import wants_nodes_anyway
-from shiplap.scheduling.plan import Plan, PlannedClaim, Unschedulable
+from shiplap.scheduling.plan import Plan, Unschedulable
 from shiplap.scheduling.planner import plan
 from shiplap.settings import ClusterSettings
 
@@ -44,10 +44,6 @@ MAX_ROUNDS = 12
 
 LAUNCH_ALLOWANCE_S = 10.0
 """No launch begins with less time than this left, in seconds: it should end before the invocation does."""
-
-
-_TOKEN_LENGTH = 32
-"""Characters of a launch token; EC2 takes up to 64 in ASCII."""
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -181,8 +177,16 @@ class _Run:
         if not decision.node_claims:
             return True
         now = self._world.clock.now()
-        planned = [self._claim(planned, now) for planned in decision.node_claims]
-        groups = [_with_token(claims, sight.snapshot.epoch) for claims in self._affordable(planned, sight)]
+        origin = Origin(
+            cluster=self._settings.name,
+            owner=self._attempt.owner,
+            at=now,
+            lease_s=LEASE_S,
+            first_event_at=self._first_event_at,
+            event_id=self._event_id,
+        )
+        planned = records_of(decision.node_claims, origin)
+        groups = [with_token(claims, sight.snapshot.epoch) for claims in self._affordable(planned, sight)]
         try:
             committed = [claim for claims in groups for claim in claims]
             self._world.state.commit(self._settings.name, sight.snapshot.epoch, committed)
@@ -229,34 +233,6 @@ class _Run:
         self._throttled |= outcome.throttled
         return len(outcome.launched) + len(outcome.pending) == len(claims)
 
-    def _claim(self, planned: PlannedClaim, now: float) -> NodeClaim:
-        """The planned claim as it is committed, but for its token."""
-        return NodeClaim(
-            cluster=self._settings.name,
-            name=planned.name,
-            node_pool=planned.node_pool,
-            node_class=planned.node_class,
-            tier=planned.tier,
-            created_at=now,
-            changed_at=now,
-            deadline_at=now + LEASE_S,
-            requirements=planned.requirements,
-            labels=planned.labels,
-            annotations=planned.annotations,
-            taints=planned.taints,
-            startup_taints=planned.startup_taints,
-            instance_types=planned.instance_types,
-            relies_on_estimate=planned.relies_on_estimate,
-            requests=planned.requests,
-            pods=planned.pods,
-            reasons=planned.reasons,
-            owner=self._attempt.owner,
-            hourly=planned.launch.price,
-            allocatable=planned.allocatable,
-            first_event_at=self._first_event_at,
-            event_id=self._event_id,
-        )
-
     def _record(self, sight: Sight, decision: Plan) -> None:
         """Keep the decision for replay; it holds whether or not it can be kept."""
         facts = {
@@ -300,11 +276,3 @@ def _strategies(pools: Sequence[NodePool]) -> dict[str, str]:
     """The allocation strategies that NodePools have of their own."""
     key = own_annotations.ALLOCATION_STRATEGY
     return {pool.metadata.name: pool.metadata.annotations[key] for pool in pools if key in pool.metadata.annotations}
-
-
-def _with_token(claims: Sequence[NodeClaim], epoch: int) -> list[NodeClaim]:
-    """Claims that are launched together, with a token that will never be another launch's."""
-    first = claims[0]
-    identity = f"{first.cluster}/{first.name}/{epoch}/{first.created_at}"
-    token = hashlib.sha256(identity.encode()).hexdigest()[:_TOKEN_LENGTH]
-    return [msgspec.structs.replace(claim, token=token) for claim in claims]
