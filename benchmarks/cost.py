@@ -133,10 +133,11 @@ def read(template: Mapping[str, Any]) -> Deployed:
 
     functions = {name: item["FunctionName"].rpartition("-")[2] for name, item in of("AWS::Lambda::Function").items()}
     memory = {functions[name]: item["MemorySize"] / 1024 for name, item in of("AWS::Lambda::Function").items()}
+    aliases = {name: functions[item["FunctionName"]["Ref"]] for name, item in of("AWS::Lambda::Alias").items()}
     scheduled: dict[str, float] = {}
     for item in of("AWS::Scheduler::Schedule").values():
         text = json.dumps(item["Target"]["Arn"])
-        started = next((name for id_, name in functions.items() if f'"{id_}' in text), "schedule")
+        started = next((name for id_, name in aliases.items() if f'"{id_}"' in text), "schedule")
         scheduled[started] = scheduled.get(started, 0) + _runs(item["ScheduleExpression"])
     fed = of("AWS::Lambda::EventSourceMapping")
     return Deployed(

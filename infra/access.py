@@ -52,6 +52,7 @@ class Access(Construct):
         storage: Storage,
         events: Events,
         in_network: bool,
+        tracing: bool,
     ) -> None:
         super().__init__(scope, id_)
         node_roles = [arn for cluster in clusters for arn in self._nodes_of(cluster, region)]
@@ -66,12 +67,12 @@ class Access(Construct):
             tuple(sorted({name for cluster in clusters for name in cluster.image_parameters})),
             tuple(sorted({key for cluster in clusters for key in cluster.volume_keys})),
         )
-        self.roles = {name: self._role(name, reach, in_network=in_network) for name in _PERMISSIONS}
+        self.roles = {name: self._role(name, reach, in_network=in_network, tracing=tracing) for name in _PERMISSIONS}
         for cluster in clusters:
             if cluster.access_entry:
                 self._enter(cluster)
 
-    def _role(self, name: str, reach: permissions.Reach, *, in_network: bool) -> iam.Role:
+    def _role(self, name: str, reach: permissions.Reach, *, in_network: bool, tracing: bool) -> iam.Role:
         role = iam.Role(
             self,
             name.capitalize(),
@@ -81,6 +82,8 @@ class Access(Construct):
         statements = _PERMISSIONS[name](reach)
         if in_network and name in CLUSTER_FUNCTIONS:
             statements += permissions.inside_network()
+        if tracing:
+            statements += permissions.traced()
         for statement in statements:
             role.add_to_policy(statement)
         acknowledge(

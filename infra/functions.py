@@ -24,6 +24,9 @@ from infra.settings import Network
 RUNTIME = lambda_.Runtime.PYTHON_3_13
 CODE = layers.ROOT / "functions"
 
+ALIAS = "live"
+"""Names the version of each function that is in service."""
+
 
 class Specification(NamedTuple):
     """Limits of one function. 1,769 MiB buy one whole processor.
@@ -61,6 +64,14 @@ class Feed(NamedTuple):
     most_at_once: int
 
 
+class Running(NamedTuple):
+    """How all functions run: started from snapshots, traced by X-Ray, and how long their logs are kept."""
+
+    log_retention_days: int
+    snap_start: bool
+    tracing: bool
+
+
 class Artifacts(NamedTuple):
     """The layers as built."""
 
@@ -70,7 +81,10 @@ class Artifacts(NamedTuple):
 
 
 class Functions(Construct):
-    """The functions by name, in `functions`."""
+    """The functions by name, in `functions`, and the aliases of their versions in service, in `live`.
+
+    Queues and schedules start the alias, never the newest code: rolling back is moving the alias to an earlier version.
+    """
 
     def __init__(
         self,
@@ -83,18 +97,19 @@ class Functions(Construct):
         environment: Mapping[str, str],
         feeds: Mapping[str, Feed],
         network: Network | None,
-        log_retention_days: int,
+        running: Running,
     ) -> None:
         super().__init__(scope, id_)
         self._install = install
         self._environment = environment
-        self._log_retention_days = log_retention_days
+        self._running = running
         self._layers = [
             self._layer("Dependencies", artifacts.dependencies, "Third-party packages"),
             self._layer("Library", artifacts.library, "The package shiplap"),
             self._layer("Settings", artifacts.settings, "Clusters and their manifests"),
         ]
         self._network = network
+        self.live: dict[str, lambda_.Alias] = {}
         self.functions = {
             specification.name: self._function(specification, roles[specification.name], feeds.get(specification.name))
             for specification in (SCHEDULE, LIFECYCLE, INTERRUPT, CATALOG, DISRUPT, WATCH)
@@ -118,7 +133,7 @@ class Functions(Construct):
             self,
             f"{id_}Log",
             log_group_name=f"/{self._install}/{specification.name}",
-            retention=_retention(self._log_retention_days),
+            retention=_retention(self._running.log_retention_days),
             removal_policy=RemovalPolicy.DESTROY,
         )
         log_group.grant_write(role)
@@ -136,9 +151,10 @@ class Functions(Construct):
             environment=layers.ENVIRONMENT | dict(self._environment) | _dead_letters(feed),
             memory_size=specification.memory_mib,
             timeout=Duration.seconds(specification.timeout_s),
-            max_event_age=Duration.seconds(specification.stale_s) if specification.stale_s else None,
-            retry_attempts=specification.repeats,
             log_group=log_group,
+            snap_start=lambda_.SnapStartConf.ON_PUBLISHED_VERSIONS if self._running.snap_start else None,
+            tracing=lambda_.Tracing.ACTIVE if self._running.tracing else None,
+            current_version_options=lambda_.VersionOptions(removal_policy=RemovalPolicy.RETAIN),
         )
         if self._network and specification.name in CLUSTER_FUNCTIONS:
             # By id, so that nothing about the VPC is looked up or described twice.
@@ -154,8 +170,13 @@ class Functions(Construct):
         )
         # The policy must be there before the first message is received.
         function.node.add_dependency(role)
+        alias = self.live[specification.name] = function.add_alias(
+            ALIAS,
+            max_event_age=Duration.seconds(specification.stale_s) if specification.stale_s else None,
+            retry_attempts=specification.repeats,
+        )
         if feed:
-            function.add_event_source(
+            alias.add_event_source(
                 sources.SqsEventSource(
                     feed.queue.queue,
                     batch_size=feed.batch_size,

@@ -184,6 +184,11 @@ def inside_network() -> Statements:
     ]
 
 
+def traced() -> Statements:
+    """What Lambda needs to send a function's traces to X-Ray, which knows no resources."""
+    return [_allow("Trace", ["xray:PutTraceSegments", "xray:PutTelemetryRecords"], ["*"])]
+
+
 def _launch(reach: Reach) -> Statements:
     launch = ["ec2:RunInstances", "ec2:CreateFleet"]
     requested = {"StringEquals": _ours("aws:RequestTag", reach), "StringLike": _pooled("aws:RequestTag")}

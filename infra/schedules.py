@@ -35,9 +35,9 @@ class Schedules(Construct):
         name: str,
         clusters: Sequence[Cluster],
         provisioning: sqs.Queue,
-        catalog: lambda_.Function,
-        watch: lambda_.Function,
-        disrupt: lambda_.Function,
+        catalog: lambda_.IFunction,
+        watch: lambda_.IFunction,
+        disrupt: lambda_.IFunction,
     ) -> None:
         super().__init__(scope, id_)
         self._group = scheduler.CfnScheduleGroup(self, "Group", name=name)

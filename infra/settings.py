@@ -83,6 +83,7 @@ class InstallDocument(_Part, frozen=True):
     """The whole of shiplap.yaml. `name` tells several installs of one account and Region apart.
 
     `alarm_topic` is the ARN of the SNS topic that alarms are told to; without it they only show in CloudWatch.
+    `snap_start` restores functions from a snapshot instead of starting them cold; `tracing` sends traces to X-Ray.
     """
 
     region: str
@@ -92,6 +93,8 @@ class InstallDocument(_Part, frozen=True):
     log_retention_days: int = 30
     record_retention_days: int = 30
     alarm_topic: str = ""
+    snap_start: bool = False
+    tracing: bool = False
 
 
 class Cluster(msgspec.Struct, frozen=True):

@@ -13,7 +13,7 @@ from infra.access import Access
 from infra.alarms import Alarms
 from infra.dashboard import Dashboard
 from infra.events import Events
-from infra.functions import Artifacts, Feed, Functions
+from infra.functions import Artifacts, Feed, Functions, Running
 from infra.schedules import Schedules
 from infra.settings import Install
 from infra.storage import Storage
@@ -57,8 +57,9 @@ class Shiplap(Construct):
             storage=self.storage,
             events=self.events,
             in_network=install.network is not None,
+            tracing=document.tracing,
         )
-        self.functions = Functions(
+        made = Functions(
             self,
             "Functions",
             install=document.name,
@@ -76,17 +77,18 @@ class Shiplap(Construct):
                 "interrupt": Feed(self.events.interruption, batch_size=10, window_s=0, most_at_once=10),
             },
             network=install.network,
-            log_retention_days=document.log_retention_days,
-        ).functions
+            running=Running(document.log_retention_days, document.snap_start, document.tracing),
+        )
+        self.functions = made.functions
         self.schedules = Schedules(
             self,
             "Schedules",
             name=document.name,
             clusters=install.clusters,
             provisioning=self.events.provisioning.queue,
-            catalog=self.functions["catalog"],
-            watch=self.functions["watch"],
-            disrupt=self.functions["disrupt"],
+            catalog=made.live["catalog"],
+            watch=made.live["watch"],
+            disrupt=made.live["disrupt"],
         )
         self.dashboard = Dashboard(
             self,

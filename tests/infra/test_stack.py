@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,15 @@ def functions(template: Template) -> dict[str, Resource]:
     """Properties by the name of the function, without the install's."""
     found = (item["Properties"] for item in resources(template, "AWS::Lambda::Function").values())
     return {item["FunctionName"].removeprefix("shiplap-"): item for item in found}
+
+
+def started(template: Template, alias: str) -> str:
+    """The function whose version in service an alias names, by the alias's logical id."""
+    made = resources(template, "AWS::Lambda::Alias")[alias]["Properties"]
+    assert made["Name"] == "live"
+    function = resources(template, "AWS::Lambda::Function")[made["FunctionName"]["Ref"]]
+    name: str = function["Properties"]["FunctionName"]
+    return name.removeprefix("shiplap-")
 
 
 def statements(template: Template, function: str) -> list[dict[str, Any]]:
@@ -141,17 +151,19 @@ def test_queues_feed_their_functions_and_only_failed_messages_come_again(
     template: Template, function: str, batch: int, window: int | None
 ) -> None:
     mappings = [item["Properties"] for item in resources(template, "AWS::Lambda::EventSourceMapping").values()]
-    (mapping,) = [
-        mapping
-        for mapping in mappings
-        if resources(template, "AWS::Lambda::Function")[mapping["FunctionName"]["Ref"]]["Properties"]["FunctionName"]
-        == f"shiplap-{function}"
-    ]
+    (mapping,) = [mapping for mapping in mappings if started(template, _alias_of(mapping)) == function]
 
     assert mapping["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
     assert mapping["BatchSize"] == batch
     assert mapping.get("MaximumBatchingWindowInSeconds") == window
     assert mapping["ScalingConfig"]["MaximumConcurrency"] >= 2
+
+
+def _alias_of(mapping: Resource) -> str:
+    """The logical id of the alias that a queue feeds."""
+    found: list[str] = re.findall(r'"Ref": "(\w+)"', json.dumps(mapping["FunctionName"]))
+    (alias,) = found
+    return alias
 
 
 def test_a_message_stays_hidden_for_six_times_its_functions_timeout(template: Template) -> None:
@@ -368,6 +380,36 @@ def test_only_functions_that_talk_to_clusters_sit_in_the_network(template: Templ
     assert set(allowing(template, "ec2:CreateNetworkInterface")) == inside
 
 
+def test_every_function_is_started_by_the_version_in_service(template: Template) -> None:
+    aliases = resources(template, "AWS::Lambda::Alias")
+    assert {started(template, alias) for alias in aliases} == set(FUNCTIONS)
+    for alias in aliases.values():
+        version = alias["Properties"]["FunctionVersion"]["Fn::GetAtt"][0]
+        assert resources(template, "AWS::Lambda::Version")[version]["DeletionPolicy"] == "Retain"
+    targets = [
+        item["Properties"]["Target"]["Arn"].get("Ref")
+        for item in resources(template, "AWS::Scheduler::Schedule").values()
+    ]
+    assert {started(template, target) for target in targets if target} == {"catalog", "disrupt", "watch"}
+
+
+def test_snapshots_and_traces_are_off_until_they_are_asked_for(template: Template, tmp_path: Path) -> None:
+    assert not [item for item in functions(template).values() if "SnapStart" in item or "TracingConfig" in item]
+    settings = tmp_path / "shiplap.yaml"
+    text = INSTALL.read_text().replace("manifests/", f"{INSTALL.parent}/manifests/")
+    settings.write_text(f"snapStart: true\ntracing: true\n{text}")
+
+    app = build(settings, outdir=str(tmp_path / "cdk.out"))
+    asked = Template.from_stack(app.node.find_child("Shiplap"))
+
+    for function in functions(asked).values():
+        assert function["SnapStart"] == {"ApplyOn": "PublishedVersions"}
+        assert function["TracingConfig"] == {"Mode": "Active"}
+    assert set(allowing(asked, "xray:PutTraceSegments")) == set(FUNCTIONS)
+    assert set(allowing(template, "xray:PutTraceSegments")) == set()
+    app.synth()  # cdk-nag finds nothing
+
+
 # Permissions
 
 
@@ -562,8 +604,10 @@ def test_the_local_template_is_the_deployed_one_but_for_layers_and_endpoints(
 
 
 def _without_assets(template: dict[str, Any]) -> dict[str, Any]:
-    """Without the names of the layers' contents."""
-    copy: dict[str, Any] = json.loads(json.dumps(template))
+    """Without the names of the layers' contents and of what depends on them."""
+    # The name of a version ends in what its function and layers come to.
+    named = re.sub(r"(CurrentVersion[0-9A-F]{8})[0-9a-f]{32}", r"\1", json.dumps(template))
+    copy: dict[str, Any] = json.loads(named)
     for resource in copy["Resources"].values():
         if resource["Type"] == "AWS::Lambda::LayerVersion":
             resource["Properties"].pop("Content")
