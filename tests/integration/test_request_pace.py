@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from shiplap.aws import tables
+from shiplap.aws import tables, template_sweep
 from shiplap.aws.pace import LIMITS, LONGEST_WAIT_S, Bucket, Limit, Pace, paced
 from shiplap.errors import AwsThrottled
 from shiplap.twins.clock import TwinClock
@@ -138,3 +138,7 @@ def test_only_requests_that_change_something_are_paced(shared: Shared) -> None:
     passed = len(shared.faults.points)
     assert client.describe_instances() == "instances"
     assert len(shared.faults.points) == passed
+
+
+def test_a_sweep_of_templates_keeps_no_pod_waiting() -> None:
+    assert LIMITS["delete_launch_template"].burst >= template_sweep.MOST_AT_ONCE

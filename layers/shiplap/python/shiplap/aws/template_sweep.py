@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 UNUSED_FOR_S = 24 * 3600
 """How old a template must be, in seconds."""
 
-MOST_AT_ONCE = 20
-"""Templates deleted by one sweep."""
+MOST_AT_ONCE = 10
+"""Templates deleted by one sweep: as many as may be sent at once, so that pods do not wait for it."""
 
 _MADE_FROM = "aws:ec2launchtemplate:id"
 _ALIVE = ["pending", "running", "stopping", "stopped"]
