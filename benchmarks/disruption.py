@@ -130,7 +130,18 @@ def main() -> None:
     parser.add_argument("--large", action="store_true", help="also 5,000 nodes with 100,000 pods")
     chosen = parser.parse_args()
     table = Table(
-        "case", "nodes", "decision s", "largest", "USD/h", "then", "bound", "ratio", "decisions", "moves", "later"
+        "case",
+        "nodes",
+        "decision s",
+        "largest",
+        "USD/h",
+        "then",
+        "bound",
+        "ratio",
+        "decisions",
+        "moves",
+        "again",
+        "at rest",
     )
     cases = [("scaled down from 10,000 to 3,000", 10_000, 3000, 33), ("1,000 nodes, 20,000 pods", 28_000, 20_000, 17)]
     if chosen.large:

@@ -11,6 +11,7 @@ from shiplap.api.nodeclaim import ClaimState
 from shiplap.api.template_hash import POOL_HASH, POOL_HASH_VERSION, marks_of
 from shiplap.api.types import NodePool
 from shiplap.disruption.commands import Method, Reason
+from shiplap.disruption.consolidation import MOST_NODES
 from shiplap.disruption.memory import confirmed
 from shiplap.disruption.settings import DisruptionSettings
 from shiplap.disruption.snapshot import NodeHistory
@@ -260,6 +261,29 @@ def test_a_saving_below_the_floor_moves_no_pod() -> None:
     verdict = disrupted(large("a"), **case, settings=DisruptionSettings(least_saving_per_pod=3.0))
     assert verdict.removed == set()
     assert "less than" in verdict.blocked("a")
+
+
+def test_a_saving_that_is_a_small_part_of_the_price_replaces_no_node() -> None:
+    case: dict[str, Any] = {"pods": [pod("p", "a")], "types": BOTH, "pools": [pool("default", ON_DEMAND)]}
+    assert disrupted(large("a"), **case, settings=DisruptionSettings(least_saving_share=0.75)).removed == {"a"}
+    verdict = disrupted(large("a"), **case, settings=DisruptionSettings(least_saving_share=0.76))
+    assert verdict.removed == set()
+    assert "less than 76%" in verdict.blocked("a")
+
+
+def test_a_large_rebuild_is_several_commands_that_stand_alone() -> None:
+    nodes = [large(f"n{place:02}") for place in range(60)]
+    bound = [pod(f"p{place:02}", f"n{place:02}", cpu="3") for place in range(60)]
+    dear = fake_type("large", cpu="16", memory="32Gi", pods="50", price=8.0)
+    verdict = disrupted(*nodes, pods=bound, pools=[pool("default", ON_DEMAND)], types=[SMALL, dear])
+    assert len(verdict.removed) == 60
+    assert len(verdict.commands) > 2
+    assert all(len(command.nodes) <= MOST_NODES for command in verdict.commands)
+    homes = [ref.name for command in verdict.commands for claim in command.replacements for ref in claim.pods]
+    homes += [ref.name for command in verdict.commands for place in command.placements for ref in place.pods]
+    assert sorted(homes) == [item.metadata.name for item in bound]
+    staying = {place.name for command in verdict.commands for place in command.placements}
+    assert not staying & verdict.removed
 
 
 def test_pods_that_were_moved_just_now_stay_for_a_while() -> None:

@@ -149,7 +149,9 @@ class Simulator:
 
     def follow(self, relocation: Relocation) -> bool:
         """Let what is simulated from now on come after this relocation; false where that cannot be reckoned."""
-        if not self._removals.can_follow(relocation.packing):
+        # Of an estimate that nobody has verified only one claim may make use.
+        explores = any(claim.relies_on_estimate for claim in relocation.claims)
+        if explores or not self._removals.can_follow(relocation.packing):
             return False
         self._removals.follow(relocation.packing)
         return True

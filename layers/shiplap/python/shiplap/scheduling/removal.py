@@ -65,12 +65,14 @@ class Removals:
 
     def can_follow(self, packing: Packing) -> bool:
         """Whether the next question can be asked as if this answer had come true: see `follow`."""
-        return not self._limited and not packing.ledger.terms.all and not any(map(has_claims, _pods_of(packing)))
+        if self._limited or packing.ledger.terms.all:
+            return False
+        return not any(has_claims(pod) or classes.host_ports(pod.spec) for pod in _pods_of(packing))
 
     def follow(self, packing: Packing) -> None:
         """Let the following questions find the room on nodes that stay as this answer leaves it.
 
-        Only room is followed, so no topology constraint, no limit and no volume may depend on what was placed.
+        Only room is followed, so no topology constraint, limit, host port or volume may depend on what was placed.
         """
         names = {room.name: place for place, room in enumerate(self._rooms.rooms)}
         places = [names[room.name] for room in packing.nodes.rooms]
