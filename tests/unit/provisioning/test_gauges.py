@@ -86,6 +86,19 @@ def test_the_age_of_a_thousand_pods_is_told_by_a_hundred_of_them() -> None:
     assert ages == sorted(ages)
 
 
+def test_pods_that_still_run_have_not_waited() -> None:
+    meter = TwinMeter()
+    running = msgspec.convert(
+        {
+            "metadata": {"name": "a", "uid": "uid-a", "creationTimestamp": "2026-01-01T00:00:00Z"},
+            "spec": {"nodeName": "node-1"},
+        },
+        Pod,
+    )
+    gauges.measure_waits([claim("a")], [running], 1_767_226_800.0, meter)
+    assert meter.counts == {}
+
+
 @pytest.mark.parametrize(
     ("found", "metric"),
     [(7.5, "MemoryBeyondPlan"), (6.5, "MemoryShort"), (7.0, "")],

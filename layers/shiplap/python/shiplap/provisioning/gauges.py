@@ -83,6 +83,8 @@ def measure_pods(cluster: str, view: ClusterView, now: float, meter: Meter) -> N
 def measure_waits(claims: Iterable[NodeClaim], pods: Iterable[Pod], now: float, meter: Meter) -> None:
     """How old pods are when a node for them is decided: one value for each, or a hundred that stand for more.
 
+    Pods that run, but whose node is on its way out, have not waited and do not count.
+
     Args:
         claims: the nodes.
         pods: of the cluster.
@@ -90,7 +92,7 @@ def measure_waits(claims: Iterable[NodeClaim], pods: Iterable[Pod], now: float, 
         meter: takes the values.
     """
     planned = {pod.uid for claim in claims for pod in claim.pods}
-    ages = _ages([pod for pod in pods if pod.metadata.uid in planned], now)
+    ages = _ages([pod for pod in pods if pod.metadata.uid in planned and not pod.spec.node_name], now)
     for age in _spaced(ages, _MOST_VALUES):
         meter.count("PodAge", age, "Seconds")
 
