@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from shiplap.cli.main import run
+from shiplap.cli.main import COMMANDS, run
 from tests.unit.cli.test_plan_command import CATALOG, NODE_CLASS, POOL
 
 
@@ -154,3 +154,11 @@ def test_a_miss_without_a_resource_names_no_nearest(
     assert run([*asked, "-o", "json"]) == 1
     (left_out,) = json.loads(capsys.readouterr().out)["unschedulable"]
     assert left_out.keys() == {"pod", "message"}
+
+
+def test_the_readme_has_every_command_and_every_page() -> None:
+    root = Path(__file__).parents[3]
+    readme = (root / "README.md").read_text()
+    assert [name for name in COMMANDS if f"| `shiplap {name}" not in readme] == []
+    pages = sorted(page.name for page in (root / "docs").glob("*.md"))
+    assert [page for page in pages if f"](docs/{page})" not in readme] == []

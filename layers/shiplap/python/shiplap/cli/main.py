@@ -17,7 +17,7 @@ from shiplap import __version__
 from shiplap.cli.output import fail
 from shiplap.errors import InvalidInput, ShiplapError
 
-_COMMANDS = {
+COMMANDS = {
     "capacity": ("shiplap.cli.capacity", "app", "The learned capacity: list, show, import, export, forget."),
     "dev": ("shiplap.cli.dev", "dev", "The whole system on this machine: a scenario plays and nodes appear, live."),
     "disrupt": (
@@ -45,8 +45,8 @@ def main() -> None:
 def run(arguments: list[str]) -> int:
     """Run one command line and return its exit code."""
     name = arguments[0] if arguments else "--help"
-    if name not in (*_COMMANDS, "--version", "-h", "--help", "help"):
-        fail(f"no such command {name!r}; known are {', '.join(_COMMANDS)}")
+    if name not in (*COMMANDS, "--version", "-h", "--help", "help"):
+        fail(f"no such command {name!r}; known are {', '.join(COMMANDS)}")
         return 2
     if sys.stdout is None:  # closed by whoever started this process
         fail("the answer could not be written: standard output is closed")
@@ -75,7 +75,7 @@ def _answer(name: str, arguments: list[str]) -> int:
 
 
 def _run(name: str, arguments: list[str]) -> int:
-    if name in _COMMANDS:
+    if name in COMMANDS:
         return _invoke(name, _spread(arguments, _LISTS.get(name, ())))
     sys.stdout.write(f"{__version__}\n" if name == "--version" else _overview())
     return 0
@@ -112,7 +112,7 @@ def _invoke(name: str, arguments: list[str]) -> int:
 
 
 def _application(name: str) -> typer.Typer:
-    module, attribute, _ = _COMMANDS[name]
+    module, attribute, _ = COMMANDS[name]
     found = getattr(importlib.import_module(module), attribute)
     if isinstance(found, typer.Typer):
         return found
@@ -122,7 +122,7 @@ def _application(name: str) -> typer.Typer:
 
 
 def _overview() -> str:
-    lines = [f"  {name:<16}{summary}" for name, (_, _, summary) in _COMMANDS.items()]
+    lines = [f"  {name:<16}{summary}" for name, (_, _, summary) in COMMANDS.items()]
     return "\n".join(
         [
             "Usage: shiplap COMMAND [OPTIONS]",
