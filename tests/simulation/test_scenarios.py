@@ -9,11 +9,11 @@ import pytest
 
 from shiplap.cli.main import run as shiplap
 from shiplap.errors import InvalidInput, InvalidManifests
-from shiplap.simulation.campaign import run, shrunk
+from shiplap.simulation.campaign import first_failure, run, shrunk
 from shiplap.simulation.mutants import MUTANTS, planted
 from shiplap.simulation.scenario import FOLDER, Fault, Play, load, names
 
-QUICK = ("api-down", "broken-ami", "flex-drought", "hostile-neighbour", "two-clusters")
+QUICK = ("api-down", "broken-ami", "hostile-neighbour", "races", "two-clusters")
 
 
 @pytest.mark.parametrize("name", QUICK)
@@ -52,6 +52,13 @@ def test_shrinking_keeps_the_fault_that_matters() -> None:
         outcome = run(play, 1, faults=faults)
         assert outcome.violations
         assert [fault.kind for fault in shrunk(play, outcome).faults] == ["never-join"]
+
+
+@pytest.mark.parametrize(
+    "mutant", ["drops the client token", "adopts nothing", "terminates before writing", "ends before empty"]
+)
+def test_the_campaign_finds_planted_defects(mutant: str) -> None:
+    assert 0 < first_failure(("mixed", "races"), range(6), mutant, lambda _: None) <= 6
 
 
 @pytest.mark.parametrize("mutant", sorted(MUTANTS))

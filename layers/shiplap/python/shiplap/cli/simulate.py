@@ -29,7 +29,7 @@ def simulate(
     processes: Annotated[int, typer.Option(min=0, help="Processes for many seeds; 0 for one per processor.")] = 0,
     shrink: Annotated[bool, typer.Option(help="Leave out faults one by one while the same promise is broken.")] = True,
     trace: Annotated[Path | None, typer.Option(help="Where to write the trace of the run, as JSON lines.")] = None,
-    mutant: Annotated[str, typer.Option(help="Plant a defect first; `list` tests every known one.")] = "",
+    mutant: Annotated[str, typer.Option(help="Plant a defect first; `list` tries all, also with `races`.")] = "",
     output: Output = Format.TABLE,
 ) -> int:
     """Play a scenario with the real flows over in-memory twins, in virtual time, and check every promise at every step.
@@ -112,7 +112,7 @@ def _mutants(name: str, seeds: range, output: Format) -> int:
     found: dict[str, dict[str, Any]] = {}
     for mutant in MUTANTS:
         seen: list[Outcome] = []
-        number = first_failure(name, seeds, mutant, seen.append)
+        number = first_failure(tuple(dict.fromkeys((name, "races"))), seeds, mutant, seen.append)
         promise = seen[0].violations[0].promise if seen else ""
         found[mutant] = {"foundAfterSeeds": number, "promise": promise}
     emit(found, output, lambda: _mutant_table(found, len(seeds)))

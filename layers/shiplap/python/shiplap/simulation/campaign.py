@@ -49,12 +49,14 @@ def outcomes(name: str, seeds: Iterable[int], *, processes: int, mutant: str = "
         yield from pool.map(one, seeds, chunksize=4)
 
 
-def first_failure(name: str, seeds: Sequence[int], mutant: str, told: Callable[[Outcome], object]) -> int:
-    """How many seeds it takes until a planted defect is found; 0 when none of them finds it."""
-    for number, outcome in enumerate(outcomes(name, seeds, processes=1, mutant=mutant), start=1):
-        if outcome.violations:
-            told(outcome)
-            return number
+def first_failure(names: Sequence[str], seeds: Iterable[int], mutant: str, told: Callable[[Outcome], object]) -> int:
+    """How many seeds it takes, each played with all scenarios, until a planted defect is found; 0 when none does."""
+    for number, seed in enumerate(seeds, start=1):
+        for name in names:
+            outcome = _one(name, mutant, seed)
+            if outcome.violations:
+                told(outcome)
+                return number
     return 0
 
 

@@ -262,7 +262,9 @@ class Promises:
             self.broken("limits are kept", f"pool {claim.node_pool} has {used} of {limit} millicores")
 
     def _check_twin(self, claim: NodeClaim) -> None:
-        """Somebody who had seen the other claim would not have made this one."""
+        """Somebody who had seen the other claim would not have made this one; commands replace what runs already."""
+        if not claim.owner:
+            return
         pods = {pod.uid for pod in claim.pods}
         for known in self.claims.values():
             waits = known.state in (ClaimState.PLANNED, ClaimState.LAUNCHING, ClaimState.LAUNCHED) and not known.missed
