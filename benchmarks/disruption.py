@@ -36,7 +36,7 @@ from tests.living_cluster import LivingCluster
 
 replace = msgspec.structs.replace
 
-_POOL = {
+POOL = {
     "metadata": {"name": "default"},
     "spec": {
         "template": {
@@ -58,10 +58,10 @@ _POOL = {
 
 def shrunk(pods: int, kept: int, most_cpu: int = 33) -> LivingCluster:
     """A cluster planned for `pods` pods of which a random `kept` are left."""
-    pool = msgspec.convert(_POOL, NodePool)
-    spec = _POOL["spec"]["template"]["spec"]["requirements"][3]  # type: ignore[index]
+    pool = msgspec.convert(POOL, NodePool)
+    spec = POOL["spec"]["template"]["spec"]["requirements"][3]  # type: ignore[index]
     spec["values"] = [str(most_cpu)]
-    pool = msgspec.convert(_POOL, NodePool)
+    pool = msgspec.convert(POOL, NodePool)
     cluster = LivingCluster([pool], real_types(), settings=SchedulingSettings(explore=False))
     drawn = verified(20_000)
     drawn = (drawn * (pods // len(drawn) + 1))[:pods]

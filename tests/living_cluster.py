@@ -92,7 +92,7 @@ class LivingCluster:
         for claim in decided.node_claims:
             self._launch(claim)
         for place in decided.existing_nodes:
-            self._bind(place.pods, place.name)
+            self.bind(place.pods, place.name)
         return len(decided.node_claims)
 
     def carry_out(self, command: Proposal) -> None:
@@ -107,12 +107,17 @@ class LivingCluster:
             self.moved_in_at[place.name] = self.now
             for pod in place.pods:
                 self.moves[pod.namespace, pod.name] = self.moves.get((pod.namespace, pod.name), 0) + 1
-            self._bind(place.pods, place.name)
+            self.bind(place.pods, place.name)
         for name in command.nodes:
             del self.nodes[name]
             del self.claims[name]
 
     def _launch(self, claim: PlannedClaim) -> None:
+        self.start(claim)
+        self.bind(claim.pods, claim.name)
+
+    def start(self, claim: PlannedClaim) -> None:
+        """Let the node of a claim join without its pods."""
         item = self.types[claim.launch.instance_type]
         marks: Mapping[str, str] = {
             **{
@@ -153,9 +158,9 @@ class LivingCluster:
             annotations=claim.annotations,
             tier=claim.tier,
         )
-        self._bind(claim.pods, claim.name)
 
-    def _bind(self, pods: Iterable[PodReference], node: str) -> None:
+    def bind(self, pods: Iterable[PodReference], node: str) -> None:
+        """Let pods run on a node."""
         for reference in pods:
             key = (reference.namespace, reference.name)
             pod = self.pods[key]
