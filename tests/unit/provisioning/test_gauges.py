@@ -117,6 +117,7 @@ def test_a_story_is_measured_from_event_to_ready_and_carries_its_events_id() -> 
     stage.play_on()
 
     assert {"LaunchToJoined", "JoinedToReady", "EventToReady"} <= set(stage.meter.counts)
+    assert len(stage.meter.seen["MemoryBeyondPlan"]) == len(stage.claims())
     assert all(item.event_id for item in stage.claims())
 
 

@@ -15,7 +15,7 @@ from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node, Taint
 from shiplap.kubernetes.quantity import format_resources, parse_resources
 from shiplap.kubernetes.taints import is_ephemeral
-from shiplap.provisioning import events
+from shiplap.provisioning import events, gauges
 from shiplap.provisioning.claims import facts, release_pilot
 from shiplap.provisioning.learn import learn
 from shiplap.provisioning.world import World
@@ -35,6 +35,7 @@ def register(claim: NodeClaim, node: Node, world: World) -> NodeClaim:
     """
     short = learn(world, claim, node)
     now = world.clock.now()
+    gauges.measure_memory(claim, parse_resources(node.status.allocatable), world.meter)
     world.meter.count("LaunchToJoined", now - claim.changed_at, "Seconds")
     claim = world.state.advance(
         claim,
