@@ -15,6 +15,7 @@ from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.ports import Instance
 from shiplap.provisioning.lifecycle import NODE_GRACE_S
 from shiplap.provisioning.messages import NodeSeen
+from shiplap.provisioning.recover import MOST_REMINDERS
 from shiplap.settings import ClusterSettings
 from tests.aws_faults import AwsFaults
 from tests.integration.contracts.in_process_aws import aws_in_process, make_client
@@ -68,6 +69,20 @@ def test_many_instances_without_a_claim_end_on_the_second_look() -> None:
     assert not strays & alive(stage)
     assert stage.meter.counts["GarbageTerminated"] == 20
     assert first(stage)[1].id in alive(stage)
+
+
+def test_one_sweep_reminds_of_some_hundreds_and_the_next_of_others() -> None:
+    stage = Stage()
+    for number in range(700):
+        stray(stage, number)
+    stage.sweep()
+    first_turn = {reminder.claim for reminder in stage.timers.reminders}
+    stage.timers.reminders.clear()
+    stage.clock.advance(60)
+    stage.sweep()
+    second_turn = {reminder.claim for reminder in stage.timers.reminders}
+    assert len(first_turn) == len(second_turn) == MOST_REMINDERS
+    assert len(first_turn | second_turn) == 700
 
 
 def test_an_instance_that_is_ending_is_nobodys_garbage() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from shiplap.api.nodeclaim import ClaimState, NodeClaim
 from shiplap.errors import AwsError
@@ -21,6 +21,10 @@ from shiplap.settings import ClusterSettings
 
 _LOG = logging.getLogger(__name__)
 
+MOST_REMINDERS = 500
+"""Timers set by one sweep: each is a request, and pods that wait are planned for after them."""
+
+_TURN_S = 60.0
 _REGISTERING = frozenset({ClaimState.LAUNCHED, ClaimState.REGISTERED})
 _IN_SERVICE = frozenset({ClaimState.REGISTERED, ClaimState.INITIALIZED})
 _RUNNING = _REGISTERING | {ClaimState.INITIALIZED, ClaimState.DISRUPTING}
@@ -59,14 +63,21 @@ def sweep(settings: ClusterSettings, nodes: Iterable[Node], world: World) -> int
             reasons[instance.tagged] = GARBAGE
     for name in _without_instance(joined, alive, now) - claims.keys():
         reasons.setdefault(name, GARBAGE)
-    for name in sorted(reasons):
+    turn = _in_turn(sorted(reasons), now)
+    for name in turn:
         world.remind(cluster, name, reasons[name], 0)
     held = (holders.of(instance) for instance in instances if not instance.claim)
     name_instances([claim for claim in held if claim is not None], world)
     _sweep_templates(cluster, world)
     leave_ending_blocks(settings, claims.values(), world)
     heal(settings, tuple(claims.values()), joined, world)
-    return len(reasons)
+    return len(turn)
+
+
+def _in_turn(names: Sequence[str], now: float) -> Sequence[str]:
+    """As many as one sweep reminds of; where there are more, the next ones have their turn a minute later."""
+    start = int(now // _TURN_S) * MOST_REMINDERS % len(names) if len(names) > MOST_REMINDERS else 0
+    return [*names[start:], *names[:start]][:MOST_REMINDERS]
 
 
 def _without_instance(nodes: Mapping[str, Node], alive: set[str], now: float) -> set[str]:
