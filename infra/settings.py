@@ -22,7 +22,7 @@ from shiplap.api.scheduler_config import PodTopologySpread
 from shiplap.api.types import Manifests
 from shiplap.disruption.settings import DisruptionSettings
 from shiplap.errors import InvalidInput, InvalidManifests
-from shiplap.settings import ClusterSettings, Settings
+from shiplap.settings import IMPROVE_S, ClusterSettings, Settings
 
 # The retentions CloudWatch Logs knows that make sense for a function's log.
 LOG_RETENTION_DAYS = (1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731)
@@ -76,6 +76,7 @@ class ClusterDocument(_Part, frozen=True):
     node_repair: bool = True
     zonal_shift: bool = False
     paused: bool = False
+    improve_s: float = msgspec.field(default=IMPROVE_S, name="improveSeconds")
     disruption: DisruptionSettings = DisruptionSettings()
 
 
@@ -245,6 +246,7 @@ _CHECKS: tuple[tuple[str, str, tuple[Callable[[Any], bool], str]], ...] = (
     ),
     ("reservedENIs", "reserved_enis", (lambda value: value >= 0, "must not be negative")),
     ("joinTimeoutSeconds", "join_timeout_s", (lambda value: 60 <= value <= 3600, "must be from 60 to 3600")),
+    ("improveSeconds", "improve_s", (lambda value: 0 <= value <= 60, "must be from 0 to 60")),
 )
 
 

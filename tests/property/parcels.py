@@ -23,6 +23,8 @@ def parcels(draw: st.DrawFn, *, most_items: int = 8, most_pods: int = 12, rules:
     ]
     net.append((16_000, 16_000, 20))
     price = [draw(st.integers(10, 400)) / 1000 for _ in net]
+    if draw(st.booleans()):  # a resource that nobody asks for
+        sizes, net = [(*size, 0) for size in sizes], [(*amounts, 4) for amounts in net]
     suits = np.array([[draw(st.booleans()) for _ in range(rows)] + [True] for _ in range(items)], np.bool_)
     number = draw(st.integers(0, 3)) if rules else 0
     masks = st.lists(st.booleans(), min_size=items, max_size=items)

@@ -115,6 +115,22 @@ def test_a_plan_keeps_every_rule(snapshot: Snapshot) -> None:
 
 
 @SETTINGS
+@given(workloads(), st.sampled_from([0.0005, 0.002, 0.01, 0.1, 1.0]))
+def test_the_cost_search_keeps_every_rule_and_is_never_dearer(snapshot: Snapshot, improve_s: float) -> None:
+    plain, improved = (
+        msgspec.structs.replace(snapshot, settings=msgspec.structs.replace(snapshot.settings, improve_s=seconds))
+        for seconds in (0.0, improve_s)
+    )
+    before, after = plan(plain), plan(improved)
+    assert violations(improved, after) == []
+    limited = any(pool.spec.limits for pool in snapshot.manifests.node_pools)
+    assert (affinity_violations if limited else topology_violations)(improved, after) == []
+    assert len(after.unschedulable) <= len(before.unschedulable)
+    if len(after.unschedulable) == len(before.unschedulable):
+        assert after.hourly <= before.hourly + 1e-6
+
+
+@SETTINGS
 @given(workloads(), st.integers(0, 1000))
 def test_the_order_of_pods_does_not_matter(snapshot: Snapshot, seed: int) -> None:
     pods = list(snapshot.view.pods)

@@ -49,7 +49,7 @@ def files(tmp_path: Path) -> Path:
 def from_files(files: Path) -> list[str]:
     state, pools, catalog = (str(files / name) for name in ("state.json", "pools.json", "catalog.json"))
     asked = ["--cluster-state", state, "--manifests", pools, "--catalog", catalog]
-    return [*asked, "--now", "2026-01-31T12:00:00Z"]
+    return [*asked, "--now", "2026-01-31T12:00:00Z", "--improve-seconds", "0"]
 
 
 def explained(files: Path, name: str, capsys: pytest.CaptureFixture[str], code: int = 0) -> dict[str, Any]:

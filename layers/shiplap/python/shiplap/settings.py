@@ -16,6 +16,9 @@ from shiplap.api.types import Manifests
 from shiplap.disruption.settings import DisruptionSettings
 from shiplap.errors import InvalidInput, UnknownCluster
 
+IMPROVE_S = 1.0
+"""Effort that a decision spends on cheaper nodes where nothing else is said, in seconds of a server core."""
+
 
 class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One cluster. Without `endpoint` the API server is looked up by EKS DescribeCluster and entered with an IAM token.
@@ -30,6 +33,7 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     `node_repair` replaces nodes whose instance or kubelet has failed for long; `zonal_shift` keeps launches out of
     zones that ARC has shifted the cluster's traffic away from. `disruption` bounds what may be disrupted for money.
     While `paused`, nothing of the cluster is launched, registered, emptied or ended.
+    `improve_s` is the effort spent on cheaper nodes per decision, in seconds of a server core.
     """
 
     name: str
@@ -52,6 +56,7 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     node_repair: bool = True
     zonal_shift: bool = False
     paused: bool = False
+    improve_s: float = IMPROVE_S
     disruption: DisruptionSettings = DisruptionSettings()
 
 

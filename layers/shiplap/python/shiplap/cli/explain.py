@@ -17,6 +17,7 @@ from shiplap.cli.pages import account_page, claim_page
 from shiplap.cli.sources import (
     CapacityFile,
     CatalogFile,
+    ImproveSeconds,
     ManifestFiles,
     MemoryOverhead,
     MinValuesPolicy,
@@ -38,6 +39,7 @@ from shiplap.scheduling.planner import plan
 from shiplap.scheduling.record import decode
 from shiplap.scheduling.snapshot import Snapshot
 from shiplap.scheduling.world import compile_world
+from shiplap.settings import IMPROVE_S
 
 app = typer.Typer(
     add_completion=False,
@@ -76,6 +78,7 @@ def pod(
     min_values_policy: MinValuesPolicy = "Strict",
     preference_policy: PreferencePolicy = "Respect",
     scheduler_config: SchedulerConfigFile = None,
+    improve_seconds: ImproveSeconds = IMPROVE_S,
     output: Output = Format.TABLE,
 ) -> int:
     """Why a pod is where it is, or why it has no place and the smallest change that would give it one.
@@ -95,6 +98,7 @@ def pod(
         min_values_policy=min_values_policy,
         preference_policy=preference_policy,
         scheduler_config=scheduler_config,
+        improve_s=improve_seconds,
     )
     snapshot, decided = _decision(record, sources)
     account = account_of(snapshot, decided, name)
@@ -113,6 +117,7 @@ def claim(
     capacity: CapacityFile = None,
     now: Now = None,
     region: Region = "us-east-1",
+    improve_seconds: ImproveSeconds = IMPROVE_S,
     output: Output = Format.TABLE,
 ) -> None:
     """Why a claim of the plan is in its pool and tier, why it lists its types, and why it costs what it does."""
@@ -123,6 +128,7 @@ def claim(
         capacity=capacity,
         now=now,
         region=region,
+        improve_s=improve_seconds,
     )
     snapshot, decided = _decision(record, sources)
     names = [each.name for each in decided.node_claims]

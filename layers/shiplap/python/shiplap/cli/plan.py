@@ -14,6 +14,7 @@ from shiplap.cli.pages import plan_page
 from shiplap.cli.sources import (
     CapacityFile,
     CatalogFile,
+    ImproveSeconds,
     ManifestFiles,
     MemoryOverhead,
     MinValuesPolicy,
@@ -32,6 +33,7 @@ from shiplap.scheduling.catalogues import accepted_overlays
 from shiplap.scheduling.plan import LaunchChoice, Plan, PlannedClaim, Unschedulable
 from shiplap.scheduling.planner import plan as decide
 from shiplap.scheduling.snapshot import Snapshot
+from shiplap.settings import IMPROVE_S
 
 
 def plan(
@@ -48,6 +50,7 @@ def plan(
     min_values_policy: MinValuesPolicy = "Strict",
     preference_policy: PreferencePolicy = "Respect",
     scheduler_config: SchedulerConfigFile = None,
+    improve_seconds: ImproveSeconds = IMPROVE_S,
     output: Output = Format.TABLE,
 ) -> int:
     """What would be launched for this cluster state and these manifests, and why.
@@ -68,6 +71,7 @@ def plan(
             min_values_policy=min_values_policy,
             preference_policy=preference_policy,
             scheduler_config=scheduler_config,
+            improve_s=improve_seconds,
         )
     )
     started = time.perf_counter()

@@ -27,7 +27,7 @@ from shiplap.instances.setting import from_cluster
 from shiplap.instances.types import InstanceType, LearnedCapacity
 from shiplap.kubernetes.timestamps import epoch
 from shiplap.scheduling.snapshot import NodeClassCatalog, SchedulingSettings, Snapshot
-from shiplap.settings import ClusterSettings
+from shiplap.settings import IMPROVE_S, ClusterSettings
 
 _NODE_CLASS_FIELD = "spec.template.spec.nodeClassRef.name"
 
@@ -64,6 +64,12 @@ PreferencePolicy = Annotated[
     str,
     typer.Option("--preference-policy", help="Respect (preferences bind until a pod cannot be placed) or Ignore."),
 ]
+ImproveSeconds = Annotated[
+    float,
+    typer.Option(
+        "--improve-seconds", min=0, max=60, help="Effort spent on cheaper nodes; 0 for first-fit-decreasing only."
+    ),
+]
 SchedulerConfigFile = Annotated[
     Path | None,
     typer.Option(
@@ -87,6 +93,7 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
     min_values_policy: str = "Strict"
     preference_policy: str = "Respect"
     scheduler_config: Path | None = None
+    improve_s: float = IMPROVE_S
 
 
 def snapshot_of(sources: Sources) -> Snapshot:
@@ -126,6 +133,7 @@ def read(sources: Sources) -> tuple[Snapshot, ClusterState]:
         settings=SchedulingSettings(
             preference_policy=sources.preference_policy,
             min_values_policy=sources.min_values_policy,
+            improve_s=sources.improve_s,
             default_spread=spread.pod_topology_spread.constraints(),
         ),
     )

@@ -236,6 +236,7 @@ def sight_of(settings: ClusterSettings, glance: Glance, supply: Supply, world: W
             preference_policy=settings.preference_policy,
             min_values_policy=settings.min_values_policy,
             reserved_policy=settings.reserved_policy,
+            improve_s=settings.improve_s,
             default_spread=settings.pod_topology_spread.constraints(),
         ),
         epoch=glance.state.epoch,

@@ -17,7 +17,7 @@ from shiplap.kubernetes.requirements import Requirement, Requirements, written
 from shiplap.scheduling.groups import Group
 from shiplap.scheduling.open_claims import OpenClaim
 from shiplap.scheduling.plan import LaunchChoice, PlannedClaim
-from shiplap.scheduling.resources import Ints
+from shiplap.scheduling.resources import Floats, Ints
 from shiplap.scheduling.universe import careful_allocatable
 from shiplap.scheduling.volumes import ATTACHED
 
@@ -46,6 +46,19 @@ def _references(pods: Iterable[Pod]) -> tuple[PodReference, ...]:
     named = [((meta := pod.metadata).namespace or "default", meta.name, meta.uid) for pod in pods]
     named.sort()
     return tuple(PodReference(*name) for name in named)
+
+
+def launch_prices(group: Group, used: Ints) -> Floats:
+    """USD per hour of claims of a group with these loads [claims, resources]; exotic types only if none else holds."""
+    if group.minimums:
+        return group.price[group.cheapest(used)]
+    exotic = group.lane.table.exotic[group.lane.table.row_type[group.rows]]
+    prices = np.full(len(used), np.inf)
+    for some in (~exotic, exotic):
+        holds = (group.net[some][None, :, :] >= used[:, None, :]).all(axis=2)
+        cheapest = np.where(holds, group.price[some][None, :], np.inf).min(axis=1, initial=np.inf)
+        prices = np.where(np.isfinite(prices), prices, cheapest)
+    return prices
 
 
 class _Form(msgspec.Struct, frozen=True):

@@ -15,6 +15,7 @@ from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Pod
 from shiplap.scheduling.bulk.shapes import Waiting
 from shiplap.scheduling.bulk.stage import Bulk
+from shiplap.scheduling.claims import launch_prices
 from shiplap.scheduling.classes import PodClass, ports_collide
 from shiplap.scheduling.domains import Bounds, Choice, Domains
 from shiplap.scheduling.groups import Group
@@ -34,7 +35,8 @@ class Packing(msgspec.Struct, frozen=True):
 
     `openings` still knows what is left of limits and estimates, `wants` how it numbers constraints, and `ledger` which
     pods are counted where. `waits`: some pods are left because this packing gave away the last instances of their
-    reservations, and would be placed elsewhere once its claims are there.
+    reservations, and would be placed elsewhere once its claims are there. `floor` is what the claims would surely have
+    cost without the cost search, in USD per hour; infinite when it changed nothing.
     """
 
     claims: list[OpenClaim]
@@ -45,6 +47,16 @@ class Packing(msgspec.Struct, frozen=True):
     wants: Wants
     ledger: Ledger
     waits: bool = False
+    floor: float = np.inf
+
+    def hourly(self) -> float:
+        """USD per hour of all claims as they would be launched."""
+        members: dict[int, list[int]] = {}
+        for place, claim in enumerate(self.claims):
+            members.setdefault(claim.group.index, []).append(place)
+        return sum(
+            float(launch_prices(self.claims[places[0]].group, self.used[places]).sum()) for places in members.values()
+        )
 
 
 class Packer:
@@ -68,6 +80,7 @@ class Packer:
         self._last = last
         self._strictly_reserved = strictly_reserved
         self._waits = False
+        self._floor = np.inf
         self.nodes = nodes.copy()
         self.axis = axis
         self.open = OpenClaims(len(axis))
@@ -101,6 +114,7 @@ class Packer:
             self._wants,
             self._ledger,
             self._waits,
+            self._floor,
         )
 
     def _until_stuck(self, pending: Iterable[tuple[PodClass, list[Pod]]]) -> list[tuple[PodClass, list[Pod]]]:
@@ -114,7 +128,10 @@ class Packer:
 
     def _in_bulk(self, waiting: Waiting, effort: Effort) -> Waiting:
         existing = _Existing(self.nodes, self._fill_nodes, self._domains) if self.nodes.rooms else None
-        return Bulk(self.axis, self.openings, self._wants, self._ledger, effort, existing).run(waiting)
+        bulk = Bulk(self.axis, self.openings, self._wants, self._ledger, effort, existing)
+        left = bulk.run(waiting)
+        self._floor = bulk.floor
+        return left
 
     def _place(self, item: PodClass, pods: list[Pod]) -> list[Pod]:
         previous_level = -1

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+
 from shiplap.errors import InvalidInput
 from shiplap.scheduling.claims import ClaimWriter, reference
 from shiplap.scheduling.classes import PodClass
@@ -17,6 +19,8 @@ from shiplap.scheduling.plan import BufferState, Placement, Plan, PlannedClaim, 
 from shiplap.scheduling.search.effort import Effort
 from shiplap.scheduling.snapshot import Snapshot
 from shiplap.scheduling.world import World, compile_world
+
+_CENTS = 1e-9
 
 
 def plan(snapshot: Snapshot) -> Plan:
@@ -45,7 +49,7 @@ def pack(snapshot: Snapshot, world: World) -> Packing:
     compared pod by pod: one of which a part is placed may lack the rest.
     """
     plannable = [item for item in world.classes if not item.problem and not item.keeps_off]
-    packing = _run(snapshot, world, plannable, bulk=Effort.of(snapshot.settings.improve_s))
+    packing = _cheapest(snapshot, world, plannable)
     if not packing.unplaced:
         return packing
     lowest = min((item.priority for item in plannable if _placed(packing, item)), default=0)
@@ -57,6 +61,21 @@ def pack(snapshot: Snapshot, world: World) -> Packing:
             ordered = _run(snapshot, world, _by_priority(plannable))
             return ordered if _ranks(ordered, plannable) > _ranks(packing, plannable) else packing
     return packing
+
+
+def _cheapest(snapshot: Snapshot, world: World, plannable: list[PodClass]) -> Packing:
+    """With the cost search, unless it lost more between its parcels than it saved within them."""
+    improved = _run(snapshot, world, plannable, bulk=Effort.of(snapshot.settings.improve_s))
+    if np.isinf(improved.floor):
+        return improved
+    cost = improved.hourly()
+    if not improved.unplaced and cost <= improved.floor + _CENTS:
+        return improved
+    plain = _run(snapshot, world, plannable, bulk=Effort.of(0.0))
+    placed, plainly = _ranks(improved, plannable), _ranks(plain, plannable)
+    if placed != plainly:
+        return improved if placed > plainly else plain
+    return improved if cost <= plain.hourly() + _CENTS else plain
 
 
 def _by_priority(classes: Iterable[PodClass]) -> list[PodClass]:

@@ -55,6 +55,10 @@ class Bulk:
         self._effort = effort
         self._existing = existing
         self._unfilled = 0
+        self._plain = 0.0
+        self._changed = False
+        self.floor = np.inf
+        """USD per hour below which first-fit-decreasing would surely not have come; infinite where nothing beat it."""
         self._waiting: Waiting = ()
         self._sizes: Ints = np.zeros((0, len(axis)), np.int64)
         self._counts: Ints = np.zeros(0, np.int64)
@@ -74,9 +78,14 @@ class Bulk:
         # Fallback lanes first, so that what their nodes leave over can be used by pods that may go anywhere.
         lots = self._lots(units)
         self._unfilled = sum(int(lot.counts.sum()) for lot in lots)
-        for _, some in groupby(reversed(lots), lambda lot: lot.lane.index):
-            self._fill(list(some), settler)
-        return settler.finish()
+        by_lane = [list(some) for _, some in groupby(reversed(lots), lambda lot: lot.lane.index)]
+        for some in by_lane:
+            self._fill(some, settler)
+        left = settler.finish()
+        if self._changed:
+            # Between lanes, and for what is left over, cheaper nodes may leave less room that costs nothing.
+            self.floor = self._plain if len(by_lane) == 1 and not left else 0.0
+        return left
 
     def _fill_anywhere(self, existing: Existing, shapes: Sequence[Shape], settler: Settler) -> list[Shape]:
         """Let pods into what exists whose domain is open; returns the shapes that may go on."""
@@ -128,16 +137,19 @@ class Bulk:
         """Fill the lots of one lane and settle them."""
         stocks = [Stock(lot) for lot in lots]
         parcels = [settler.top_up(lot, stock) for lot, stock in zip(lots, stocks, strict=True)]
-        fillings: Sequence[Filling] = [first_fit(parcel) for parcel in parcels]
+        plain = [first_fit(parcel) for parcel in parcels]
+        fillings: Sequence[Filling] = plain
         if not self._effort.spent:
             # Both are of use only where there is a budget.
             from shiplap.scheduling.bulk.mixes import cheapest_of  # noqa: PLC0415
             from shiplap.scheduling.search.improve import improve  # noqa: PLC0415
 
-            fillings = [cheapest_of(parcel, plain) for parcel, plain in zip(parcels, fillings, strict=True)]
+            fillings = [cheapest_of(parcel, filling) for parcel, filling in zip(parcels, plain, strict=True)]
             part = self._effort.share(sum(int(lot.counts.sum()) for lot in lots) / max(self._unfilled, 1))
             fillings = improve(parcels, fillings, part)
             self._effort.give_back(part)
+            self._changed |= any(filling is not first for filling, first in zip(fillings, plain, strict=True))
+            self._plain += sum(filling.hourly(parcel) for parcel, filling in zip(parcels, plain, strict=True))
         self._unfilled -= sum(int(lot.counts.sum()) for lot in lots)
         prepared = [settler.prepare(lot, filling) for lot, filling in zip(lots, fillings, strict=True)]
         if not settler.affordable(prepared):

@@ -177,10 +177,10 @@ class _Seating:
         problem = self.problem
         self.effort.charge(40, 4.0 * len(self.open) * problem.net.size)
         places = np.flatnonzero(self.room(item, np.arange(len(self.open))) > 0)
-        width = self.parcel.sizes.shape[1]
         row = self._cheapest_after(item, places)
         dearer = np.where(row >= 0, problem.price[row] - problem.price[self.row[places]], np.inf)
-        alone = problem.suits[int(problem.kind_of[item])] & (problem.net[:, :width] >= size).all(axis=1)
+        # The problem leaves out resources that nobody asks for; the parcel's own match the size.
+        alone = problem.suits[int(problem.kind_of[item])] & (self.parcel.net[problem.rows] >= size).all(axis=1)
         if not alone.any() and not np.isfinite(dearer).any():
             return False
         fresh = int(np.argmax(alone))
