@@ -9,6 +9,8 @@ import msgspec
 from shiplap.api.types import CapacityBuffer, PodTemplate
 from shiplap.disruption.simulation import Simulator
 from shiplap.kubernetes.workloads import Scalable
+from shiplap.scheduling.claim_account import ClaimAccounts
+from shiplap.scheduling.world import compile_world
 from tests.conformance.catalogues import fake_type
 from tests.conformance.given import claim_volumes, given, in_flight, node, pod, pods, pool
 
@@ -46,6 +48,15 @@ def test_missing_room_is_launched_and_its_pods_are_marked() -> None:
     assert [entry.name for entry in plan.claim.virtual_pods] == ["spare-00000", "spare-00001", "spare-00002"]
     assert plan.claim.requests["cpu"] == 3000
     assert state(plan) == (3, 0, 3, 0)
+
+
+def test_a_claim_is_accounted_for_with_the_room_it_keeps() -> None:
+    types = [fake_type("two", cpu="2", memory="8Gi", pods="50", price=0.5), *TYPES]
+    plan = given(pod(cpu="1"), types=types, buffers=[buffer(replicas=2)], templates=[template()])
+    account = ClaimAccounts(compile_world(plan.snapshot)).of(plan.claim)
+    assert account.types == "of 2 types 2 meet the requirements, 1 of them hold the pods (four)"
+    (cheaper,) = account.cheaper
+    assert "two at $0.5000/h: cpu short by 1" in cheaper
 
 
 def test_free_room_on_nodes_counts_and_nothing_is_nominated() -> None:

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from shiplap.api.nodeclaim import ClaimState, NodeClaim
-from shiplap.cli.output import Format, Output, emit
+from shiplap.cli.output import Format, Output, counted, emit
 from shiplap.cli.pages import summary
 from shiplap.cli.plan import claim_document
 from shiplap.cli.sources import (
@@ -182,7 +182,8 @@ def command_page(command: Proposal) -> RenderableType:
         Text.assemble(
             ("- ", "red bold"),
             (summary(command.nodes), "bold"),
-            f"  ({command.reason}: {command.detail}; {command.moved} pods move, ${command.savings_hourly:.4f}/h saved)",
+            f"  ({command.reason}: {command.detail}; {counted(command.moved, 'pod')} to move, "
+            f"${command.savings_hourly:.4f}/h saved)",
         )
     ]
     for claim in command.replacements:
@@ -191,7 +192,7 @@ def command_page(command: Proposal) -> RenderableType:
             Text.assemble(
                 ("  + ", "green bold"),
                 f"{launch.instance_type} {launch.capacity_type} in {launch.zone}, ${launch.price:.4f}/h "
-                f"(pool {claim.node_pool}, {len(claim.pods)} pods)",
+                f"(pool {claim.node_pool}, {counted(len(claim.pods), 'pod')})",
             )
         )
     return Group(*lines)

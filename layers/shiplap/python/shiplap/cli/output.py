@@ -38,6 +38,11 @@ def emit(value: object, output: Format, table: Callable[[], RenderableType]) -> 
         console.print(table())
 
 
+def counted(number: int, noun: str) -> str:
+    """`1 pod`, `2 pods`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def fail(message: str) -> None:
     """One line on stderr, if there is one."""
     if sys.stderr is not None:

@@ -10,7 +10,7 @@ import typer
 from rich.text import Text
 
 from shiplap.api.manifests import Report, inspect
-from shiplap.cli.output import Format, Output, emit, fail
+from shiplap.cli.output import Format, Output, counted, emit, fail
 from shiplap.errors import InvalidInput
 
 
@@ -39,7 +39,7 @@ def validate(
     problems = [_shown(problem) for problem in report.problems]
     emit(_Answer(not problems, report.checked, problems), output, lambda: _lines(report))
     if problems:
-        fail(f"{_counted(len(problems), 'problem')} in {_counted(report.checked, 'manifest')}")
+        fail(f"{counted(len(problems), 'problem')} in {counted(report.checked, 'manifest')}")
         return 2
     return 0
 
@@ -52,9 +52,5 @@ def _lines(report: Report) -> Text:
     """One line per problem, `file:line: document: field: reason`, as compilers print theirs and editors follow."""
     if report.problems:
         return Text("\n".join(map(str, report.problems)))
-    skipped = f"; passed over {_counted(report.skipped, 'object')} of other kinds" if report.skipped else ""
-    return Text(f"{_counted(report.checked, 'manifest')} valid{skipped}")
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    skipped = f"; passed over {counted(report.skipped, 'object')} of other kinds" if report.skipped else ""
+    return Text(f"{counted(report.checked, 'manifest')} valid{skipped}")

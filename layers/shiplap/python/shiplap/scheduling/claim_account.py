@@ -38,7 +38,7 @@ class ClaimAccounts:
     def __init__(self, world: World) -> None:
         self._world = world
         self._lanes = {(lane.pool.metadata.name, lane.tier.index): lane for lane in world.lanes}
-        self._class_of = {pod.key: item for item in world.classes for pod in item.members}
+        self._class_of = {pod.key: item for item in (*world.classes, *world.virtual) for pod in item.members}
 
     def of(self, claim: PlannedClaim) -> ClaimAccount:
         """The account of a claim of the plan made of this world."""
@@ -48,7 +48,7 @@ class ClaimAccounts:
         table = lane.table
         wanted = self._wanted(lane, claim)
         offered = table.offered(wanted, lane.given)
-        load = self._load(claim.pods)
+        load = self._load((*claim.pods, *claim.virtual_pods))
         careful = table.careful_rows & ~_of_types(lane, claim.relies_on_estimate)
         rows = np.flatnonzero(careful | (table.row_estimate & _of_types(lane, claim.relies_on_estimate)))
         places = table.row_type[rows]
@@ -64,10 +64,11 @@ class ClaimAccounts:
 
     def _wanted(self, lane: Lane, claim: PlannedClaim) -> Requirements:
         """What pool and pods ask of the node, without what the list was narrowed to afterwards."""
+        pods = (*claim.pods, *claim.virtual_pods)
         own = [entry for entry in lane.template.values() if entry.key in _NARROWED]
         asked = [
             entry
-            for item in dict.fromkeys(self._class_of[_key(pod)] for pod in claim.pods if _key(pod) in self._class_of)
+            for item in dict.fromkeys(self._class_of[key] for key in map(_key, pods) if key in self._class_of)
             for entry in (item.terms[0].values() if len(item.terms) == 1 else ())
             if entry.key in _NARROWED
         ]
@@ -89,7 +90,7 @@ def _of_static(claim: PlannedClaim) -> ClaimAccount:
     return ClaimAccount(
         pool=f"pool {claim.node_pool}: {', '.join(claim.reasons) or 'launched for no pod'}",
         skipped=(),
-        types=f"{len(claim.instance_types)} types ({some(claim.instance_types)})",
+        types=f"{len(claim.instance_types)} listed ({some(claim.instance_types)})",
         price=f"{launch.instance_type} {launch.capacity_type} in {launch.zone} at ${launch.price:.4f}/h",
     )
 
