@@ -128,6 +128,11 @@ def test_a_closed_stream_is_no_traceback(closed: str, arguments: str, code: int,
     assert (done.returncode, done.stderr) == (code, said)
 
 
+def test_a_file_that_cannot_be_made_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["simulate", "mixed", "--trace", "/nowhere/trace.jsonl"]) == 2
+    assert capsys.readouterr().err == "shiplap: /nowhere/trace.jsonl: No such file or directory\n"
+
+
 def test_names_that_the_terminal_cannot_show_are_escaped(files: Path) -> None:
     (files / "a.json").write_text(json.dumps(pod("ä-☃")))
     asked = ["--cluster-state", "a.json", "--manifests", "pools.yaml", "--catalog", "catalog.json"]

@@ -69,7 +69,10 @@ def _answer(name: str, arguments: list[str]) -> int:
         sys.stderr.close()
         return 0
     except OSError as error:  # for example a full disk behind standard output
-        fail(f"the answer could not be written: {error.strerror or error}")
+        where = f"{error.filename}: " if error.filename else "the answer could not be written: "
+        fail(where + (error.strerror or str(error)))
+        if error.filename:
+            return 2
         sys.stdout = None  # what is still buffered would fail once more at exit
         return 1
 
