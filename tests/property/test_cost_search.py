@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shiplap.scheduling.bulk.first_fit import first_fit
 from shiplap.scheduling.parcels import Filling, Parcel
 from shiplap.scheduling.search.columns import totals_bound
 from shiplap.scheduling.search.effort import Effort
@@ -62,7 +63,8 @@ def test_the_order_of_items_does_not_change_the_price(parcel: Parcel, data: st.D
 @given(parcel=parcels(most_items=3, most_pods=3))
 def test_small_cases_against_the_optimum(parcel: Parcel) -> None:
     best = _optimum(parcel)
-    found = improve([parcel], [one_each(parcel)], Effort.of(1.0))[0].hourly(parcel)
+    # As in a decision: from one node per pod alone the search may stay at twice the optimum.
+    found = improve([parcel], [first_fit(parcel)], Effort.of(1.0))[0].hourly(parcel)
     joint, _ = problems_of([shape_of(parcel, len(parcel.counts))])
     bound, _, _ = totals_bound(joint.hard(), Effort.of(1.0))
     assert bound <= best + 1e-9

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import starmap
 
 import msgspec
 import numpy as np
@@ -18,12 +19,13 @@ from shiplap.scheduling.groups import Group
 from shiplap.scheduling.open_claims import OpenClaim
 from shiplap.scheduling.plan import LaunchChoice, PlannedClaim
 from shiplap.scheduling.resources import Floats, Ints
-from shiplap.scheduling.universe import careful_allocatable
+from shiplap.scheduling.universe import TypeTable, careful_allocatable
 from shiplap.scheduling.volumes import ATTACHED
 
 RELAXED = "karpenter.sh/nodeclaim-min-values-relaxed"
 _MARKS = (labels.REGISTERED, labels.INITIALIZED)
 _NAME_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+_NAME_PAIRS = [first + second for second in _NAME_ALPHABET for first in _NAME_ALPHABET]
 _SUFFIX = 8
 _LABEL_MAX = 63
 
@@ -41,11 +43,15 @@ def reference(pod: Pod) -> PodReference:
     return PodReference(pod.metadata.namespace or "default", pod.metadata.name, pod.metadata.uid)
 
 
-def _references(pods: Iterable[Pod]) -> tuple[PodReference, ...]:
-    """How plans name these pods, sorted; sorting tuples is much quicker than sorting structs."""
+PodName = tuple[str, str, str]
+"""Namespace, name and uid."""
+
+
+def _named(pods: Iterable[Pod]) -> list[PodName]:
+    """How plans name these pods, sorted; tuples are sorted and joined much quicker than structs."""
     named = [((meta := pod.metadata).namespace or "default", meta.name, meta.uid) for pod in pods]
     named.sort()
-    return tuple(PodReference(*name) for name in named)
+    return named
 
 
 def launch_prices(group: Group, used: Ints) -> Floats:
@@ -90,6 +96,7 @@ class ClaimWriter:
         self._taken = set(taken)
         self._marks: dict[str, dict[str, str]] = {}
         self._forms: dict[tuple[int, bytes], _Form | None] = {}
+        self._amounts: dict[tuple[int, int], dict[str, int]] = {}
         self._alike: dict[tuple[int, bytes], tuple[_Form, dict[str, int]] | None] = {}
 
     def write(
@@ -101,11 +108,11 @@ class ClaimWriter:
             return None
         form, requests = loaded
         lane, template = claim.group.lane, claim.group.lane.pool.spec.template
-        pods = _references(pod for item, some in claim.pods if item.index not in self._virtual for pod in some)
+        pods = _named(pod for item, some in claim.pods if item.index not in self._virtual for pod in some)
         virtual = (
-            _references(pod for item, some in claim.pods if item.index in self._virtual for pod in some)
+            _named(pod for item, some in claim.pods if item.index in self._virtual for pod in some)
             if self._virtual
-            else ()
+            else []
         )
         annotations = {**template.metadata.annotations, **self._marks_of(lane.pool)}
         if claim.relaxed:
@@ -123,11 +130,11 @@ class ClaimWriter:
             instance_types=form.types.names,
             launch=form.launch,
             requests=requests,
-            pods=pods,
+            pods=tuple(starmap(PodReference, pods)),
             reasons=tuple(reasons),
             allocatable=form.allocatable,
             relies_on_estimate=form.types.estimated,
-            virtual_pods=virtual,
+            virtual_pods=tuple(starmap(PodReference, virtual)),
             gave_up=tuple(gave_up),
         )
 
@@ -137,17 +144,13 @@ class ClaimWriter:
             marks = self._marks[pool.metadata.name] = marks_of(pool)
         return marks
 
-    def _name(self, pool: str, pods: Sequence[PodReference]) -> str:
+    def _name(self, pool: str, pods: Sequence[PodName]) -> str:
         """`<pool>-<digest>`: a DNS label that depends on cluster, epoch and content only."""
-        content = f"{self._seed}\0{pool}\0" + "\0".join(f"{pod.namespace}/{pod.name}/{pod.uid}" for pod in pods)
+        content = f"{self._seed}\0{pool}\0" + "\0".join(map("/".join, pods))
         stem = pool.replace(".", "-")[: _LABEL_MAX - _SUFFIX - 1].rstrip("-")
         for attempt in range(len(self._taken) + 1):
             digest = int.from_bytes(hashlib.sha256(f"{content}\0{attempt}".encode()).digest()[:16])
-            suffix = ""
-            for _ in range(_SUFFIX):
-                digest, place = divmod(digest, len(_NAME_ALPHABET))
-                suffix += _NAME_ALPHABET[place]
-            name = f"{stem}-{suffix}"
+            name = f"{stem}-{_suffix(digest)}"
             if name not in self._taken:
                 break
         self._taken.add(name)
@@ -167,25 +170,52 @@ class ClaimWriter:
         key = (group.index, holds.tobytes())
         if key not in self._forms:
             types = _choose(group, np.flatnonzero(holds), self._max_types)
-            self._forms[key] = None if types is None else _fill_in(group, types)
+            self._forms[key] = None if types is None else self._fill_in(group, types)
         return self._forms[key]
+
+    def _fill_in(self, group: Group, types: TypeList) -> _Form:
+        requirements = _narrowed(group, types)
+        return _Form(
+            types=types,
+            requirements=_written(requirements, group),
+            labels=_labels(requirements, group),
+            launch=_launch(group, types),
+            daemons=group.lane.daemons.overhead[group.lane.table.row_type[types.rows]].min(axis=0),
+            allocatable=self._smallest_allocatable(group.lane.table, types),
+        )
+
+    def _smallest_allocatable(self, table: TypeTable, types: TypeList) -> dict[str, int]:
+        """Per resource the least that the plan counts on over the list."""
+        lists = [self._allocatable(table, row) for row in types.rows.tolist()]
+        # A resource that some type lacks cannot be counted on.
+        common = sorted(set(lists[0]).intersection(*lists[1:]))
+        smallest = {resource: min(amounts[resource] for amounts in lists) for resource in common}
+        return {resource: amount for resource, amount in smallest.items() if amount > 0}
+
+    def _allocatable(self, table: TypeTable, row: int) -> dict[str, int]:
+        """What the plan counts on of one row; most rows are in many lists."""
+        key = (id(table), row)
+        known = self._amounts.get(key)
+        if known is None:
+            item = table.types[table.row_type[row]]
+            careful = not (table.row_estimate[row] or item.verified)
+            known = self._amounts[key] = careful_allocatable(item) if careful else item.allocatable
+        return known
+
+
+def _suffix(digest: int) -> str:
+    """The last digits of a number in the alphabet of names, the last first, two at a time."""
+    digest %= len(_NAME_PAIRS) ** (_SUFFIX // 2)
+    suffix = ""
+    for _ in range(_SUFFIX // 2):
+        digest, pair = divmod(digest, len(_NAME_PAIRS))
+        suffix += _NAME_PAIRS[pair]
+    return suffix
 
 
 def _resources(amounts: Mapping[str, int]) -> dict[str, int]:
     """What a kubelet counts of an amount per column: volumes are counted by their drivers."""
     return {name: amount for name, amount in amounts.items() if not name.startswith(ATTACHED)}
-
-
-def _fill_in(group: Group, types: TypeList) -> _Form:
-    requirements = _narrowed(group, types)
-    return _Form(
-        types=types,
-        requirements=_written(requirements, group),
-        labels=_labels(requirements, group),
-        launch=_launch(group, types),
-        daemons=group.lane.daemons.overhead[group.lane.table.row_type[types.rows]].min(axis=0),
-        allocatable=_smallest_allocatable(group, types),
-    )
 
 
 def _choose(group: Group, columns: Ints, most: int) -> TypeList | None:
@@ -194,15 +224,16 @@ def _choose(group: Group, columns: Ints, most: int) -> TypeList | None:
     Exotic types are left out while there are plain ones, unless minValues asks for variety.
     """
     table = group.lane.table
+    place_of: list[int] = table.row_type[group.rows].tolist()
+    guess: list[bool] = table.row_estimate[group.rows].tolist()
     best: dict[int, int] = {}
     for column in columns.tolist():
-        place = int(table.row_type[group.rows[column]])
-        known = best.get(place)
+        known = best.get(place_of[column])
         # Of a type's two rows the careful one is preferred: the list then relies on no estimate.
-        if known is None or table.row_estimate[group.rows[known]]:
-            best[place] = column
+        if known is None or guess[known]:
+            best[place_of[column]] = column
     chosen = sorted(best.values())
-    plain = [column for column in chosen if not table.exotic[table.row_type[group.rows[column]]]]
+    plain = [column for column in chosen if not table.exotic[place_of[column]]]
     if plain and not group.minimums:
         chosen = plain
     if len(chosen) > most:
@@ -212,11 +243,11 @@ def _choose(group: Group, columns: Ints, most: int) -> TypeList | None:
     for key, least in group.minimums.items():
         if int(group.values(key)[:, chosen].any(axis=1).sum()) < least:
             return None
-    chosen.sort(key=lambda column: (group.price[column], table.names[table.row_type[group.rows[column]]]))
-    rows = group.rows[chosen]
-    names = tuple(table.names[place] for place in table.row_type[rows].tolist())
-    estimated = tuple(name for name, guess in zip(names, table.row_estimate[rows].tolist(), strict=True) if guess)
-    return TypeList(rows, names, estimated)
+    price: list[float] = group.price.tolist()
+    chosen.sort(key=lambda column: (price[column], table.names[place_of[column]]))
+    names = tuple(table.names[place_of[column]] for column in chosen)
+    estimated = tuple(table.names[place_of[column]] for column in chosen if guess[column])
+    return TypeList(group.rows[chosen], names, estimated)
 
 
 def _needed_for_minimums(group: Group, columns: Sequence[int]) -> list[int]:
@@ -304,16 +335,3 @@ def _launch(group: Group, types: TypeList) -> LaunchChoice:
         float(prices[zone, kind]),
         table.reservations[kind],
     )
-
-
-def _smallest_allocatable(group: Group, types: TypeList) -> dict[str, int]:
-    """Per resource the least that the plan counts on over the list."""
-    table = group.lane.table
-    smallest: dict[str, int] = {}
-    lists = []
-    for row in types.rows.tolist():
-        item = table.types[table.row_type[row]]
-        lists.append(item.allocatable if table.row_estimate[row] or item.verified else careful_allocatable(item))
-    for resource in sorted(set().union(*lists)):
-        smallest[resource] = min(amounts.get(resource, 0) for amounts in lists)
-    return {resource: amount for resource, amount in smallest.items() if amount > 0}

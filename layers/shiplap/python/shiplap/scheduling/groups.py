@@ -23,7 +23,8 @@ _CHUNK = 1 << 22
 class Group(msgspec.Struct, eq=False):
     """`rows` are the catalogue rows a claim of this group may use, cheapest first, then by name; arrays follow them.
 
-    `minimums` maps a label to the number of distinct values the list of types must keep (minValues).
+    `minimums` maps a label to the number of distinct values the list of types must keep (minValues);
+    `relaxed`: they are less than the requirements ask for.
     """
 
     index: int
@@ -35,7 +36,9 @@ class Group(msgspec.Struct, eq=False):
     net: Ints
     price: Floats
     minimums: Mapping[str, int]
+    relaxed: bool = False
     _front: Ints | None = None
+    _reach: Ints | None = None
     _values: dict[str, Bools] = msgspec.field(default_factory=dict)
 
     @property
@@ -44,6 +47,13 @@ class Group(msgspec.Struct, eq=False):
         if self._front is None:
             self._front = pareto_front(self.net)
         return self._front
+
+    @property
+    def reach(self) -> Ints:
+        """The most that any row has of each resource [resources]; no load beyond it fits."""
+        if self._reach is None:
+            self._reach = self.net.max(axis=0, initial=-1)
+        return self._reach
 
     def room(self, used: Ints, requests: Ints) -> Ints:
         """How many pods of `requests` [resources] fit on claims loaded with `used` [claims, resources]."""
@@ -128,6 +138,7 @@ def group_of(index: int, lane: Lane, requirements: Requirements, allowed: Bools,
         lane.net[rows],
         offered.price[table.row_type[rows]],
         minimums,
+        minimums != minimums_of(requirements),
     )
 
 

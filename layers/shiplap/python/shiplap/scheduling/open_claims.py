@@ -11,7 +11,7 @@ import numpy as np
 from shiplap.kubernetes.objects import Pod
 from shiplap.kubernetes.requirements import Requirements
 from shiplap.scheduling.classes import HostPort, PodClass
-from shiplap.scheduling.groups import Group, Groups, minimums_of
+from shiplap.scheduling.groups import Group, Groups
 from shiplap.scheduling.lanes import Lane
 from shiplap.scheduling.resources import Bools, Ints
 from shiplap.scheduling.topology import Constraints
@@ -83,6 +83,7 @@ class OpenClaims:
         self._used: Ints = np.zeros((64, columns), np.int64)
         self._charges: Ints = np.zeros((64, columns), np.int64)
         self._group_of: Ints = np.zeros(64, np.int64)
+        self._reach: Ints = np.zeros((0, columns), np.int64)
 
     def __len__(self) -> int:
         return len(self.claims)
@@ -102,6 +103,17 @@ class OpenClaims:
         """The number of each claim's group."""
         return self._group_of[: len(self.claims)]
 
+    def within_reach(self, requests: Ints) -> Ints:
+        """The places of the claims that the largest amounts of their group's rows leave room for `requests`.
+
+        Most claims are full, so this saves asking each of their groups.
+        """
+        known = len(self._reach)
+        if known < len(self.groups.all):
+            fresh = [group.reach for group in self.groups.all[known:]]
+            self._reach = np.concatenate([self._reach, np.array(fresh, np.int64)])
+        return np.flatnonzero((self.used + requests <= self._reach[self.group_of]).all(axis=1))
+
     def install(self, group: Group, charge: Ints, load: Ints, skipped: tuple[Refusal, ...]) -> OpenClaim:
         """Open a claim with a load [resources] decided elsewhere; its pods and their ports are the caller's to add."""
         place = self.open(group, charge, skipped)
@@ -115,8 +127,7 @@ class OpenClaims:
             self._used = np.concatenate([self._used, np.zeros_like(self._used)])
             self._charges = np.concatenate([self._charges, np.zeros_like(self._charges)])
             self._group_of = np.concatenate([self._group_of, np.zeros_like(self._group_of)])
-        relaxed = group.minimums != minimums_of(group.requirements)
-        self.claims.append(OpenClaim(group, skipped=skipped, relaxed=relaxed))
+        self.claims.append(OpenClaim(group, skipped=skipped, relaxed=group.relaxed))
         self._charges[place] = charge
         self._group_of[place] = group.index
         self.changes += 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
 import numpy as np
 
 from shiplap.kubernetes.requirements import Requirements
@@ -32,7 +33,8 @@ class Openings:
         self.reservations = Reservations(lanes, open_claims)
         self.holder: dict[str, int] = {}
         self._unheld: dict[int, Bools] = {}
-        self._slim: dict[tuple[str, bool], tuple[int, list[tuple[int, Ints, Bools]]]] = {}
+        self._slim: dict[tuple[str, bool], _Slim] = {}
+        self._least: dict[tuple[int, bytes, bool], tuple[Ints, Bools]] = {}
         self._merged: dict[tuple[int, int], Group | None] = {}
         self._entries: dict[tuple[int, int], Requirements | Kind] = {}
 
@@ -239,46 +241,74 @@ class Openings:
         """
         pool = lane.pool.metadata.name
         budget = self.budgets[pool]
-        slimmer = self._slimmer(pool, squeeze=squeeze)
+        slim = self._slimmer(pool, squeeze=squeeze)
+        if not slim.gain.any():
+            return Kind.LIMITS
         before = budget.left.copy()
-        for place, charge, _ in slimmer:
-            budget.left[budget.columns] += (self.open.charges[place] - charge)[budget.columns]
+        budget.left[budget.columns] += slim.gain
         entry = self.entry(lane, want)
         if isinstance(entry, Kind):
             budget.left = before
             return entry
-        for place, charge, allowed in slimmer:
+        for place, (charge, allowed) in zip(slim.places, slim.least, strict=True):
             self.open.charges[place] = charge
-            if squeeze:
+            if squeeze and allowed is not self.open.claims[place].group.allowed:
                 self.open.restrict(place, allowed)
         self.open.changes += 1
         return entry
 
-    def _slimmer(self, pool: str, *, squeeze: bool) -> list[tuple[int, Ints, Bools]]:
+    def _slimmer(self, pool: str, *, squeeze: bool) -> _Slim:
         """The pool's claims with the least they can be charged and the rows they keep then.
 
-        Remembered while no claim changes, because a pool at its limit is asked again for every class.
+        Remembered while no claim changes, because a pool at its limit is asked again for every class; and claim by
+        claim, because few of them change in between.
         """
         known = self._slim.get((pool, squeeze))
-        if known is not None and known[0] == self.open.changes:
-            return known[1]
+        if known is not None and known.changes == self.open.changes:
+            return known
         columns = self.budgets[pool].columns
-        slimmer: list[tuple[int, Ints, Bools]] = []
-        for place, claim in enumerate(self.open.claims):
-            group = claim.group
-            if group.lane.pool.metadata.name != pool:
-                continue
-            table = group.lane.table
-            holds = group.rows[group.holding(self.open.used[place])]
-            allowed = group.allowed
-            if squeeze and not group.minimums:
-                launch = table.capacity[table.row_type[holds[0]]]
-                small = (table.capacity[:, columns] <= launch[columns]).all(axis=1)[table.row_type]
-                allowed = allowed & small
-                holds = holds[small[holds]]
-            slimmer.append((place, table.capacity[table.row_type[holds]].max(axis=0), allowed))
-        self._slim[pool, squeeze] = (self.open.changes, slimmer)
-        return slimmer
+        places = [place for place, claim in enumerate(self.open.claims) if claim.group.lane.pool.metadata.name == pool]
+        loads = self.open.used
+        least: list[tuple[Ints, Bools]] = []
+        for place in places:
+            group, load = self.open.claims[place].group, loads[place]
+            key = (group.index, load.tobytes(), squeeze)
+            one = self._least.get(key)
+            if one is None:
+                one = self._least[key] = _least(group, load, columns, squeeze=squeeze)
+            least.append(one)
+        gain = np.zeros(len(columns), np.int64)
+        if places:
+            charges = np.array([charge for charge, _ in least], np.int64)
+            gain = (self.open.charges[places] - charges).sum(axis=0)[columns]
+        known = self._slim[pool, squeeze] = _Slim(self.open.changes, places, least, gain)
+        return known
+
+
+class _Slim(msgspec.Struct, frozen=True, eq=False):
+    """The claims of a pool at `places`, each with the `least` it can be charged and the rows [rows] it keeps then.
+
+    `gain` [limited resources] is what its limits would get back; true as long as open claims have seen `changes`.
+    """
+
+    changes: int
+    places: list[int]
+    least: list[tuple[Ints, Bools]]
+    gain: Ints
+
+
+def _least(group: Group, load: Ints, columns: Ints, *, squeeze: bool) -> tuple[Ints, Bools]:
+    """The least that a claim with this load [resources] can be charged and the rows [rows] it keeps then."""
+    table = group.lane.table
+    holds = group.rows[group.holding(load)]
+    allowed = group.allowed
+    if squeeze and not group.minimums:
+        launch = table.capacity[table.row_type[holds[0]]]
+        small = (table.capacity[:, columns] <= launch[columns]).all(axis=1)[table.row_type]
+        if not small[allowed].all():
+            allowed = allowed & small
+        holds = holds[small[holds]]
+    return table.capacity[table.row_type[holds]].max(axis=0), allowed
 
 
 def estimates(group: Group) -> list[str]:

@@ -224,19 +224,20 @@ class Packer:
         return pods
 
     def _fill_claims(self, want: Want, pods: list[Pod], bounds: Bounds | None = None) -> list[Pod]:
-        count = len(self.open)
-        if not count:
+        roomy = self.open.within_reach(want.requests)
+        if not len(roomy):
             return pods
         level = self.openings.best_level(want) if self._mixed_levels else None
         groups = self.open.group_of
-        many = np.zeros(count, np.int64)
+        candidates = groups[roomy]
+        many = np.zeros(len(self.open), np.int64)
         targets: dict[int, Group] = {}
-        for number in np.unique(groups).tolist():
+        for number in np.unique(candidates).tolist():
             target = self.openings.merge(self.open.groups.all[number], want)
             if target is None:
                 continue
             targets[number] = target
-            members = np.flatnonzero(groups == number)
+            members = roomy[candidates == number]
             used = self.open.used[members]
             many[members] = target.room(used, want.requests)
             if level is not None and target.lane.level > level:

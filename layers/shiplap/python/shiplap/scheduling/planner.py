@@ -5,8 +5,10 @@ A pure function of the snapshot: equal snapshots give equal plans, and the order
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -30,7 +32,20 @@ def plan(snapshot: Snapshot) -> Plan:
         InvalidInput: a quantity, requirement or timestamp of a NodePool, Node or event is malformed. Validated
             manifests and objects of an API server never are; a malformed pod is reported as unschedulable instead.
     """
-    return write(snapshot, *solve(snapshot))
+    with _undisturbed():
+        return write(snapshot, *solve(snapshot))
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Without the cyclic garbage collector, which a decision gives nothing to do but to look through all its pods."""
+    running = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if running:
+            gc.enable()
 
 
 def solve(snapshot: Snapshot) -> tuple[World, Packing]:

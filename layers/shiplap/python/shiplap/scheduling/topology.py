@@ -82,11 +82,13 @@ class _Reach(msgspec.Struct, frozen=True):
     """The terms that can count pods of one namespace, and the labels that any of them looks at.
 
     `by_label` holds those that ask for exactly one label, which is what nearly all of them do; `others` the rest.
+    `known` are the terms found so far by the values of the labels in `mentioned`.
     """
 
     by_label: dict[tuple[str, str], list[int]]
     others: tuple[int, ...]
     mentioned: tuple[str, ...]
+    known: dict[tuple[str | None, ...], frozenset[int]]
 
 
 class Terms:
@@ -111,7 +113,6 @@ class Terms:
         self._numbers: dict[bytes, int] = {}
         self._reaching: dict[str, _Reach] = {}
         self._selections: dict[frozenset[int], frozenset[int]] = {}
-        self._selecting: dict[tuple[str | None, ...], frozenset[int]] = {}
 
     def constraints_of(self, pod: Pod, *, standing: bool = False) -> Constraints:
         """What a pod demands, its terms numbered; of a `standing` pod only anti-affinity, which others must respect.
@@ -183,14 +184,13 @@ class Terms:
         meta = pod.metadata
         namespace = meta.namespace or "default"
         reach = self._reaching.get(namespace) or self._reached(namespace)
-        get = meta.labels.get
-        profile = (namespace, *[get(key) for key in reach.mentioned])
-        known = self._selecting.get(profile)
+        profile = tuple(map(meta.labels.get, reach.mentioned))
+        known = reach.known.get(profile)
         if known is None:
             found = [number for label in meta.labels.items() for number in reach.by_label.get(label, ())]
             found += [number for number in reach.others if self.all[number].selects(meta.labels)]
             selected = frozenset(found)
-            known = self._selecting[profile] = self._selections.setdefault(selected, selected)
+            known = reach.known[profile] = self._selections.setdefault(selected, selected)
         return known
 
     def _reached(self, namespace: str) -> _Reach:
@@ -205,7 +205,7 @@ class Terms:
                     mentioned.update(key for crowd in term.crowds for key in _keys(crowd.selector))
                     label = _only_label(term.crowds[0].selector) if len(term.crowds) == 1 else None
                     (others if label is None else by_label.setdefault(label, [])).append(number)
-            known = self._reaching[namespace] = _Reach(by_label, tuple(others), tuple(sorted(mentioned)))
+            known = self._reaching[namespace] = _Reach(by_label, tuple(others), tuple(sorted(mentioned)), {})
         return known
 
     def _spread(self, pod: Pod, item: TopologySpreadConstraint) -> Spread:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
@@ -69,12 +69,27 @@ class RowSets:
             many: Ints = (free // size[wanted]).min(axis=1, initial=PLENTY)
             return many
         step = max(1, _CHUNK // front.size)
-        parts = []
+        parts: list[Ints] = []
         for start in range(0, len(used), step):
             free = front[None, :, :] - used[start : start + step, None, :]
             many = (free[:, :, wanted] // size[wanted]).min(axis=2, initial=PLENTY)
             parts.append(np.where((free >= 0).all(axis=2), many, 0).max(axis=1))
         return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+
+    def holds(self, rows: int, used: Ints, size: Ints) -> Bools:
+        """Which nodes with these rows take one pod of `size` on top of `used`: asked without a division."""
+        limits = self.front(rows) - size
+        if len(limits) == 1:
+            holds = np.ones(len(used), np.bool_)
+            for column in np.flatnonzero(size).tolist():
+                holds &= used[:, column] <= limits[0, column]
+            return holds
+        step = max(1, _CHUNK // max(limits.size, 1))
+        parts: list[Bools] = [
+            (used[start : start + step, None, :] <= limits[None, :, :]).all(axis=2).any(axis=1)
+            for start in range(0, len(used), step)
+        ]
+        return np.concatenate(parts) if parts else np.zeros(0, np.bool_)
 
 
 class _Rules:
@@ -85,10 +100,10 @@ class _Rules:
         self.counted: Ints = np.zeros((len(self._caps), nodes), np.int64)
         self.owned: Bools = np.zeros((len(self._caps), nodes), np.bool_)
         self.holds: Bools = np.zeros((len(parcel.counts), nodes) if parcel.clash.any() else (0, 0), np.bool_)
-        self._clash = [np.flatnonzero(line).tolist() for line in parcel.clash] if len(self.holds) else []
+        self._clash = _places(parcel.clash) if len(self.holds) else []
         self._alone = parcel.clash.diagonal().tolist()
-        self._capped = [np.flatnonzero(line).tolist() for line in parcel.capped.T]
-        self._owns = [np.flatnonzero(line).tolist() for line in parcel.owners.T]
+        self._capped = _places(parcel.capped.T)
+        self._owns = _places(parcel.owners.T)
 
     def free(self, item: int) -> bool:
         """Whether no rule looks at an item."""
@@ -127,6 +142,14 @@ class _Rules:
             self.holds[item, nodes] = True
 
 
+def _places(marks: Bools) -> list[list[int]]:
+    """The places marked in each line [lines, places]."""
+    found: list[list[int]] = [[] for _ in marks]
+    for line, place in np.argwhere(marks).tolist():
+        found[line].append(place)
+    return found
+
+
 def first_fit(parcel: Parcel) -> Filling:
     """Nodes for a parcel; items that no row can hold, and pods beyond what rules leave, stay out."""
     return FirstFit(parcel).run(range(len(parcel.counts)))
@@ -150,29 +173,33 @@ class FirstFit:
         """Fill with the items in this order; it pays if those of one size stand next to each other."""
         room: Ints = np.zeros(0, np.int64)
         known: tuple[bytes, int] | None = None
-        for item in order:
-            size = self._parcel.sizes[item]
-            pattern = int(self._sets.pattern[item])
-            key = (size.tobytes(), pattern)
+        items, sizes, counts = list(order), self._parcel.sizes, self._parcel.counts.tolist()
+        keys = [(sizes[item].tobytes(), int(self._sets.pattern[item])) for item in items]
+        for item, key, following in zip(items, keys, [*keys[1:], None], strict=True):
+            size, pattern = sizes[item], key[1]
             if key != known:
-                room = self._room(size, pattern)
                 known = key
+                if counts[item] == 1 and following != key:
+                    room = self._each(self._sets.holds, size, pattern)
+                else:
+                    room = self._each(self._sets.room, size, pattern)
             elif len(room) < self._nodes:
-                fresh = self._room(size, pattern, len(room))
+                fresh = self._each(self._sets.room, size, pattern, len(room))
                 room = np.concatenate([room, fresh])
-            self._place(item, size, pattern, room, int(self._parcel.counts[item]))
+            self._place(item, size, pattern, room, counts[item])
         return self._filling()
 
-    def _room(self, size: Ints, pattern: int, start: int = 0) -> Ints:
+    def _each(self, ask: Callable[[int, Ints, Ints], Ints | Bools], size: Ints, pattern: int, start: int = 0) -> Ints:
+        """What `RowSets.room` or `RowSets.holds` says of each node from `start` on."""
         used = self._used[start : self._nodes]
         sets = self._set_of[start : self._nodes]
         present = np.unique(sets).tolist() if len(self._sets.masks) > 1 else [0]
         if len(present) == 1:
-            return self._sets.room(self._sets.join(present[0], pattern), used, size)
+            return ask(self._sets.join(present[0], pattern), used, size).astype(np.int64, copy=False)
         many = np.zeros(len(used), np.int64)
         for number in present:
             members = np.flatnonzero(sets == number)
-            many[members] = self._sets.room(self._sets.join(number, pattern), used[members], size)
+            many[members] = ask(self._sets.join(number, pattern), used[members], size)
         return many
 
     def _place(self, item: int, size: Ints, pattern: int, room: Ints, left: int) -> None:

@@ -83,23 +83,25 @@ class _Sorts:
         self.rules: list[Rule] = sorted({rule for part in parts for rule in part.shape.owns})
         self.wants: list[Want] = []
         self.groups: list[Group] = []
-        owners: list[list[bool]] = []
-        capped: list[list[bool]] = []
-        numbers: dict[object, int] = {}
         self.of: list[int] = []
+        by_rule = {rule: place for place, rule in enumerate(self.rules)}
+        by_term: dict[int, list[int]] = {}
+        for place, rule in enumerate(self.rules):
+            by_term.setdefault(rule.term, []).append(place)
+        ruled = frozenset(by_term)
+        numbers: dict[tuple[int, tuple[Rule, ...], frozenset[int]], int] = {}
         for part in parts:
-            owns = [rule in part.shape.owns for rule in self.rules]
-            counts = [rule.term in part.shape.selected for rule in self.rules]
-            identity = (part.want.constraint, tuple(owns), tuple(counts))
-            number = numbers.setdefault(identity, len(numbers))
+            counting = part.shape.selected & ruled
+            number = numbers.setdefault((part.want.constraint, part.shape.owns, counting), len(numbers))
             self.of.append(number)
             if number == len(self.wants):
                 self.wants.append(part.want)
                 self.groups.append(part.start)
-                owners.append(owns)
-                capped.append(counts)
-        self.owners: Bools = np.array(owners, np.bool_)
-        self.capped: Bools = np.array(capped, np.bool_)
+        self.owners: Bools = np.zeros((len(numbers), len(self.rules)), np.bool_)
+        self.capped: Bools = np.zeros((len(numbers), len(self.rules)), np.bool_)
+        for number, (_, owns, terms) in enumerate(numbers):
+            self.owners[number, [by_rule[rule] for rule in owns]] = True
+            self.capped[number, [place for term in terms for place in by_term[term]]] = True
 
     def clash(self, openings: Openings) -> Bools:
         """Which sorts [sorts, sorts] can never share a node: by their host ports, or because nothing is both."""
@@ -141,6 +143,7 @@ def lot_of(parts: Sequence[Part], sizes: Ints, openings: Openings, refusals: Map
     sort_of, places, counts, size_of = sort_of[order], places[order], counts[order], size_of[order]
     starts = np.flatnonzero(np.r_[True, (np.diff(sort_of) != 0) | (np.diff(size_of) != 0)])
     item_sort = sort_of[starts]
+    clash = sorts.clash(openings)
     lane = parts[0].start.lane
     suits = np.zeros((len(sorts.groups), len(lane.net)), np.bool_)
     price = np.full(len(lane.net), np.inf)
@@ -156,7 +159,9 @@ def lot_of(parts: Sequence[Part], sizes: Ints, openings: Openings, refusals: Map
         caps=np.array([rule.most for rule in sorts.rules], np.int64),
         capped=sorts.capped[item_sort].T,
         owners=sorts.owners[item_sort].T,
-        clash=sorts.clash(openings)[np.ix_(item_sort, item_sort)],
+        clash=clash[np.ix_(item_sort, item_sort)]
+        if clash.any()
+        else np.zeros((len(item_sort), len(item_sort)), np.bool_),
     )
     return Lot(
         lane=lane,

@@ -62,6 +62,7 @@ class Bulk:
         self._waiting: Waiting = ()
         self._sizes: Ints = np.zeros((0, len(axis)), np.int64)
         self._counts: Ints = np.zeros(0, np.int64)
+        self._totals: Ints = np.ones(len(axis), np.int64)
 
     def run(self, waiting: Waiting) -> list[tuple[PodClass, list[Pod]]]:
         """What is still waiting afterwards, in the same order."""
@@ -72,6 +73,7 @@ class Bulk:
         shapes = shapes_of(waiting, self._wants, self._ledger.terms)
         if self._existing is not None:
             shapes = self._fill_anywhere(self._existing, shapes, settler)
+        self._totals = np.maximum(self._counts @ self._sizes, 1)
         units = self._settled([unit for shape in shapes for unit in self._units(shape)])
         if self._existing is not None:
             self._fill_domains(self._existing, units, settler)
@@ -205,8 +207,9 @@ class Bulk:
             unit.reachable = frozenset(reached)
 
     def _weight(self, places: Ints) -> float:
-        totals = np.maximum(self._counts @ self._sizes, 1)
-        return float((self._counts[places] @ self._sizes[places] / totals).sum() / max(self._counts[places].sum(), 1))
+        return float(
+            (self._counts[places] @ self._sizes[places] / self._totals).sum() / max(self._counts[places].sum(), 1)
+        )
 
     def _start(self, lane: Lane, want: Want) -> Group | Kind:
         key = (lane.index, want.constraint)

@@ -1,0 +1,122 @@
+"""What a decision costs beside its result: it leaves nothing to collect, and its steps grow no faster than its pods.
+
+Steps are counted, not timed.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+import pytest
+
+from shiplap.api.types import Manifests, NodePool
+from shiplap.errors import InvalidInput
+from shiplap.kubernetes.objects import Pod
+from shiplap.scheduling.planner import plan
+from shiplap.scheduling.snapshot import ClusterView, NodeClassCatalog, Snapshot
+from tests.conformance import given as case
+from tests.conformance.catalogues import incrementing_types
+
+ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
+
+
+@contextmanager
+def collector(*, on: bool) -> Iterator[None]:
+    before = gc.isenabled()
+    (gc.enable if on else gc.disable)()
+    try:
+        yield
+    finally:
+        (gc.enable if before else gc.disable)()
+
+
+def snapshot(pods: list[Pod], pool: NodePool | None = None) -> Snapshot:
+    return Snapshot(
+        cluster="test",
+        now=case.NOW,
+        view=ClusterView(tuple(pods)),
+        manifests=Manifests(node_pools=(pool or case.pool(limits={}),)),
+        catalogs=(NodeClassCatalog("default", incrementing_types(40)),),
+    )
+
+
+def mixed(number: int) -> list[Pod]:
+    """Pods of five kinds in many sizes, as in a cluster with as many workloads as its size asks for."""
+    pods = []
+    for place in range(number):
+        app = {"matchLabels": {"app": f"a{place % 7}"}}
+        spread = {"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": app}
+        apart = {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": HOST, "labelSelector": app}]}
+        spec = (
+            {},
+            {"topologySpreadConstraints": [{**spread, "topologyKey": ZONE}]},
+            {"topologySpreadConstraints": [{**spread, "topologyKey": HOST}]},
+            {"affinity": {"podAntiAffinity": apart}},
+            {"nodeSelector": {ZONE: "test-zone-1"}},
+        )[place % 5]
+        pods.append(
+            case.pod(
+                f"p{place}",
+                cpu=f"{100 + place * 37 % 1900}m",
+                memory=f"{100 + place * 53 % 3900}Mi",
+                spec=spec,
+                metadata={"labels": {"app": f"a{place % 7}"}},
+            )
+        )
+    return pods
+
+
+def steps(world: Snapshot) -> int:
+    """Calls of functions, Python's and C's, that one decision makes."""
+    number = 0
+
+    def count(_frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal number
+        number += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        plan(world)
+    finally:
+        sys.setprofile(before)
+    return number
+
+
+def test_steps_grow_no_faster_than_pods() -> None:
+    few, many = snapshot(mixed(500)), snapshot(mixed(2000))
+    assert not plan(many).unschedulable
+    assert steps(many) <= 4 * steps(few)
+
+
+def test_steps_do_not_grow_with_pods_that_are_alike_but_for_reading_them() -> None:
+    few, many = (snapshot(case.pods(number, cpu="1")) for number in (500, 2000))
+    assert steps(many) - steps(few) <= 40 * 1500
+
+
+def test_a_decision_leaves_nothing_to_collect() -> None:
+    world = snapshot(mixed(200))
+    plan(world)
+    with collector(on=False):
+        gc.collect()
+        plan(world)
+        assert gc.collect() == 0
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_the_collector_runs_afterwards_if_it_ran_before(on: bool) -> None:
+    with collector(on=on):
+        plan(snapshot(mixed(5)))
+        assert gc.isenabled() is on
+
+
+def test_the_collector_runs_again_after_a_decision_that_fails() -> None:
+    malformed = case.pool(limits={"cpu": "plenty"})
+    with collector(on=True):
+        with pytest.raises(InvalidInput):
+            plan(snapshot([case.pod()], malformed))
+        assert gc.isenabled()
