@@ -158,8 +158,8 @@ def test_the_bulk_stage_places_everything_and_zones_end_even(improve_s: float, m
     assert len(near) == 1
     alone = [sum("alone" in pod.name for pod in claim.pods) for claim in result.node_claims]
     assert max(alone) == 1
-    # A node for each of the pods that keep apart is the least possible, and enough.
-    assert len(result.node_claims) == sum(alone)
+    # A node for each of the pods that keep apart is the least possible, and enough; more are only bought to save.
+    assert len(result.node_claims) == sum(alone) or result.hourly < _diverse(0.0).hourly
 
 
 def _diverse(improve_s: float) -> Plan:

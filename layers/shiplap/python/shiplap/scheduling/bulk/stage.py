@@ -142,13 +142,11 @@ class Bulk:
         plain = [first_fit(parcel) for parcel in parcels]
         fillings: Sequence[Filling] = plain
         if not self._effort.spent:
-            # Both are of use only where there is a budget.
-            from shiplap.scheduling.bulk.mixes import cheapest_of  # noqa: PLC0415
+            # It is of use only where there is a budget.
             from shiplap.scheduling.search.improve import improve  # noqa: PLC0415
 
-            fillings = [cheapest_of(parcel, filling) for parcel, filling in zip(parcels, plain, strict=True)]
             part = self._effort.share(sum(int(lot.counts.sum()) for lot in lots) / max(self._unfilled, 1))
-            fillings = improve(parcels, fillings, part)
+            fillings = improve(parcels, plain, part)
             self._effort.give_back(part)
             self._changed |= any(filling is not first for filling, first in zip(fillings, plain, strict=True))
             self._plain += sum(filling.hourly(parcel) for parcel, filling in zip(parcels, plain, strict=True))

@@ -13,6 +13,7 @@ from shiplap.scheduling.search.columns import Generation, Pool, size_values, tot
 from shiplap.scheduling.search.deal import deal
 from shiplap.scheduling.search.dive import CAREFUL, QUICK, Care, dive
 from shiplap.scheduling.search.effort import Effort
+from shiplap.scheduling.search.grow import grown
 from shiplap.scheduling.search.mix import mix
 from shiplap.scheduling.search.polish import polish
 from shiplap.scheduling.search.pricing import Looks
@@ -29,8 +30,11 @@ _FINE = 8.0
 """Pods are dealt out when nodes of the cheapest mixture hold at least so many."""
 
 _SLACKS = (0.0, 0.001, 0.002, 0.004)
-_EACH_POD = 1000.0
-"""Microseconds of effort that a pod is worth: a small batch is not held up for the sake of a cent."""
+_EACH_POD, _MANY_PODS, _FEW_PODS = 1000.0, 100, 25
+"""Microseconds of effort that a pod is worth, in batches of which size on; before, all pods are worth that of few."""
+
+_VALUES = ((0.4, 0.6), (0.55, 0.45), (0.7, 0.3), (0.2, 0.8))
+"""What all of the largest node's first and second resource are worth to each other: what "large" means."""
 
 _CENTS = 1e-9
 _ROUNDS = 60
@@ -48,13 +52,15 @@ def improve(parcels: Sequence[Parcel], fillings: Sequence[Filling], effort: Effo
     """
     result = list(fillings)
     pods = sum(int(parcel.counts.sum()) for parcel in parcels)
-    given, effort = effort, Effort(min(effort.left, pods * _EACH_POD))
+    if effort.spent:
+        return tuple(result)
+    given, effort = effort, Effort(min(effort.left, _worth(pods)))
     granted = effort.left
     families = _families(parcels, fillings, effort)
     families.sort(key=lambda family: (family.gap, family.works[0].place))
     for done, family in enumerate(families):
         rest = sum(other.gap for other in families[done:])
-        if family.gap <= 0 or effort.spent:
+        if family.gap <= 0:
             continue
         part = effort.share(family.gap / rest)
         for place, filling in family.search(part):
@@ -62,6 +68,11 @@ def improve(parcels: Sequence[Parcel], fillings: Sequence[Filling], effort: Effo
         effort.give_back(part)
     given.left -= granted - effort.left
     return tuple(result)
+
+
+def _worth(pods: int) -> float:
+    """Microseconds of effort for so many pods: a small batch is not held up for the sake of a cent."""
+    return _EACH_POD * (max(_FEW_PODS, pods * min(1.0, pods / _MANY_PODS)) if pods else 0)
 
 
 def _families(parcels: Sequence[Parcel], fillings: Sequence[Filling], effort: Effort) -> list[_Family]:
@@ -119,6 +130,15 @@ class _Work(msgspec.Struct, frozen=True, eq=False):
         np.add.at(patterns, (self.filling.node, self.problem.kind_of[self.filling.item]), self.filling.number)
         return patterns
 
+    def begun(self, effort: Effort) -> list[Floats]:
+        """The filling there is and what is found quickly, as patterns."""
+        found = [self.given()]
+        if self.fine:
+            found += mixed(self.problem, self.values, effort)
+        if self.problem.rules:
+            found += grown_by(self.problem, effort)
+        return found
+
     def realised(self, patterns: Floats, effort: Effort) -> Filling:
         """The filling of these patterns, if it is cheaper than the one there is."""
         if self.problem.cost(patterns) >= self.cost - _CENTS:
@@ -141,9 +161,9 @@ class _Family(msgspec.Struct, frozen=True, eq=False):
     def search(self, effort: Effort) -> list[tuple[int, Filling]]:
         """The places of parcels and the cheapest fillings found for them."""
         works = sorted((work for work in self.works if work.gap > 0), key=lambda work: (work.gap, work.place))
-        dealt = {work.place: mixed(work.problem, work.values, effort) if work.fine else [] for work in works}
-        found = self._together(works, dealt, effort)
-        best = {work.place: min([work.given(), *dealt[work.place]], key=work.problem.cost) for work in works}
+        begun = {work.place: work.begun(effort) for work in works}
+        found = self._together(works, begun, effort)
+        best = {work.place: min(begun[work.place], key=work.problem.cost) for work in works}
         if found is not None:
             for care in (QUICK, CAREFUL):
                 self._dive(works, best, found, effort, care)
@@ -166,13 +186,12 @@ class _Family(msgspec.Struct, frozen=True, eq=False):
             best[work.place] = min((best[work.place], dived), key=problem.cost)
             effort.give_back(part)
 
-    def _together(self, works: Sequence[_Work], dealt: dict[int, list[Floats]], effort: Effort) -> Generation | None:
-        """Column generation for all parcels; none if there are too many kinds."""
-        if len(self.joint.sizes) > _MANY_KINDS:
+    def _together(self, works: Sequence[_Work], begun: dict[int, list[Floats]], effort: Effort) -> Generation | None:
+        """Column generation for all parcels; none if there are too many kinds or no effort is left."""
+        if len(self.joint.sizes) > _MANY_KINDS or effort.spent:
             return None
         pool = Pool(self.joint)
-        known = [work.given() for work in works] + [some for found in dealt.values() for some in found]
-        pool.add(np.unique(np.concatenate(known), axis=0))
+        pool.add(np.unique(np.concatenate([some for found in begun.values() for some in found]), axis=0))
         part = effort.share(_TOGETHER)
         generation = Generation(self.joint, pool, self.joint.demand, works[0].values, part)
         generation.run(_ROUNDS)
@@ -191,6 +210,15 @@ def _on(work: _Work, found: Generation) -> Looks | None:
         if row in place
     ]
     return Looks(np.array([row for row, _ in here]), np.array([weight for _, weight in here])) if here else None
+
+
+def grown_by(problem: Problem, effort: Effort) -> list[Floats]:
+    """Patterns [nodes, kinds] of nodes that grow by the least price step: one way at least, more if there is effort."""
+    scale = problem.net[:, :2].max(axis=0)
+    weights = np.zeros((len(_VALUES), problem.net.shape[1]))
+    weights[:, : len(scale)] = np.array(_VALUES)[:, : len(scale)] / scale
+    found = [grown(problem, problem.leading(), weights[0], effort)]
+    return found + [grown(problem, problem.leading(), each, effort) for each in weights[1:] if not effort.spent]
 
 
 def mixed(problem: Problem, worth: Floats, effort: Effort) -> list[Floats]:

@@ -36,7 +36,8 @@ class Problem(msgspec.Struct, frozen=True, eq=False):
 
     `demand` [kinds] pods; `rows` [rows] are places in the parcel, cheapest first, `price` [rows] in USD per hour;
     `suits` [kinds, rows]. `kind_of` [items]. The last `soft` resources are no promises: they only keep patterns to
-    what is likely to be kept by rules that patterns know nothing of.
+    what is likely to be kept by rules that patterns know nothing of. The `rules` resources before them are rules,
+    the one that needs most nodes first.
     """
 
     sizes: Floats
@@ -47,6 +48,14 @@ class Problem(msgspec.Struct, frozen=True, eq=False):
     rows: Ints
     kind_of: Ints
     soft: int = 0
+    rules: int = 0
+
+    def leading(self) -> Bools:
+        """Kinds [kinds] under the rule that needs most nodes; none without such rules."""
+        if not self.rules:
+            return np.zeros(len(self.sizes), np.bool_)
+        found: Bools = self.sizes[:, -self.soft - self.rules] > 0
+        return found
 
     def hard(self) -> Problem:
         """The problem without its soft resources."""
@@ -140,6 +149,7 @@ def problems_of(shapes: Sequence[Shape]) -> tuple[Problem, list[Problem]]:
             rows=rows,
             kind_of=kinds,
             soft=shapes[0].soft,
+            rules=len(shapes[0].caps) - shapes[0].soft,
         )
 
     ends = np.cumsum([len(parcel.counts) for parcel in parcels])[:-1]
