@@ -32,7 +32,7 @@ def test_all_bundled_scenarios_can_be_read(name: str) -> None:
 def test_an_outage_keeps_pods_waiting_and_no_longer() -> None:
     outcome = run(load("broken-ami"), 0)
     assert outcome.longest_pending > 20 * 60
-    assert outcome.launched <= 8  # not one after the other for twenty minutes
+    assert outcome.launched <= 12  # a few tries of a few nodes each, not one after the other for twenty minutes
 
 
 def test_a_planted_defect_is_found_and_shrunk_to_what_it_takes() -> None:
