@@ -1,0 +1,114 @@
+"""The Kubernetes API of one cluster, as the flows see it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from shiplap.kubernetes.disruption_budgets import PodDisruptionBudget
+from shiplap.kubernetes.objects import Event, Node, Pod, Taint
+from shiplap.kubernetes.workloads import Scalable, ScalableName
+from shiplap.scheduling.snapshot import ClusterView
+
+
+class WatchEvent(msgspec.Struct, frozen=True):
+    """`type` is ADDED, MODIFIED, DELETED or BOOKMARK; a bookmark's object carries only the resourceVersion."""
+
+    type: str
+    object: Pod | Node
+    resource_version: str
+
+
+class ClusterApi(Protocol):
+    """The Kubernetes API of one cluster."""
+
+    def view(self, leaving: Collection[str] = (), *, workloads: bool = False) -> ClusterView:
+        """Everything a scheduling decision reads; pending pods are listed fresh, in pages.
+
+        Storage objects are listed only for pods with claims that need a node: pending ones, and those of nodes that are
+        being deleted or `leaving` (names of nodes, or of the claims that became them). Namespaces are listed only if a
+        pod selects them by their labels, Services and controllers only for `workloads`.
+        """
+        ...
+
+    def pending_pods(self) -> tuple[Pod, ...]:
+        """Pods without a node, listed fresh (fieldSelector `spec.nodeName=`)."""
+        ...
+
+    def nodes(self) -> tuple[Node, ...]: ...
+
+    def node(self, name: str) -> Node:
+        """Raises ObjectNotFound."""
+        ...
+
+    def pods_on(self, node: str) -> tuple[Pod, ...]:
+        """Unfinished pods bound to a node, listed fresh, sorted by namespace and name."""
+        ...
+
+    def watch(self, kind: str, resource_version: str, timeout_s: float) -> Iterator[WatchEvent]:
+        """Changes of `pods` or `nodes` since a resourceVersion; ends at the timeout. Raises ResourceVersionGone."""
+        ...
+
+    def list_for_watch(self, kind: str) -> tuple[tuple[Pod, ...] | tuple[Node, ...], str]:
+        """Pending `pods` or all `nodes`, with the resourceVersion to watch from."""
+        ...
+
+    def register_node(
+        self,
+        name: str,
+        *,
+        labels: Mapping[str, str],
+        annotations: Mapping[str, str],
+        taints: Sequence[Taint],
+        resource_version: str,
+    ) -> None:
+        """Merge labels and annotations and replace the taints; refused with ObjectConflict if the node changed."""
+        ...
+
+    def nominate(self, pod: Pod, node: str) -> None:
+        """Set `status.nominatedNodeName`."""
+        ...
+
+    def bind(self, pod: Pod, node: str) -> None:
+        """Assign a pod to a node in the scheduler's place; nothing checks whether it fits.
+
+        Raises ObjectNotFound, ObjectConflict when the pod has a node already or was recreated under its name.
+        """
+        ...
+
+    def evict(self, pod: Pod, grace_s: int | None = None) -> None:
+        """Ask for a pod to be deleted, with its own grace period unless one is given, as far as PDBs allow it.
+
+        Raises TooManyRequests when a PodDisruptionBudget forbids it now, ObjectNotFound, ObjectConflict when the pod
+        was recreated under its name.
+        """
+        ...
+
+    def delete_pod(self, pod: Pod, grace_s: int) -> None:
+        """Delete a pod whatever its PodDisruptionBudgets say; one that is ending already gets no more than `grace_s`.
+
+        Raises ObjectNotFound, ObjectConflict when the pod was recreated under its name.
+        """
+        ...
+
+    def delete_node(self, node: Node) -> None:
+        """Remove a Node object. Raises ObjectNotFound, ObjectConflict when it was recreated under its name."""
+        ...
+
+    def attached_volumes(self, node: str, staying: Sequence[Pod]) -> tuple[str, ...]:
+        """Names of volumes attached to a node, sorted, without those that pods of `staying` use."""
+        ...
+
+    def disruption_budgets(self) -> tuple[PodDisruptionBudget, ...]:
+        """All PodDisruptionBudgets, sorted by namespace and name."""
+        ...
+
+    def scalables(self, names: Iterable[ScalableName]) -> tuple[Scalable, ...]:
+        """These workloads in the order given, as far as they exist."""
+        ...
+
+    def publish(self, event: Event) -> None:
+        """Write a Kubernetes Event; failures to do so are never worth failing a flow, so callers log and go on."""
+        ...

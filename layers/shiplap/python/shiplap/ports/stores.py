@@ -1,0 +1,95 @@
+"""What is kept outside table `state`: learned capacity, the catalogue, statuses, memory, recorded decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from shiplap.disruption.memory import Memory
+from shiplap.instances.catalog import Catalog
+from shiplap.instances.status import InstallStatus
+from shiplap.instances.types import LearnedCapacity, Observation
+from shiplap.scheduling.plan import Plan
+from shiplap.scheduling.snapshot import Snapshot
+
+PILOT_LEASE_S = 15 * 60
+"""How long the right to explore an unverified estimate is held without a sign of life, in seconds."""
+
+
+class CapacityStore(Protocol):
+    """Table `capacity`: learned capacity, shared by all clusters of the account."""
+
+    def learned(self, amis: Sequence[str]) -> tuple[LearnedCapacity, ...]:
+        """Everything known about these AMIs; consistent."""
+        ...
+
+    def all(self) -> tuple[LearnedCapacity, ...]: ...
+
+    def observe(self, observation: Observation) -> LearnedCapacity:
+        """Add an observation; concurrent observers lose nothing."""
+        ...
+
+    def forget(self, ami: str, instance_type: str = "", kubelet_hash: str = "") -> int:
+        """Remove entries; returns how many."""
+        ...
+
+    def acquire_pilot(self, ami: str, instance_type: str, kubelet_hash: str, holder: str, now: float) -> bool:
+        """Claim the right to launch the one node that relies on an unverified estimate; False if another holds it.
+
+        Re-acquiring as the same holder succeeds. A lease lapses after 15 minutes.
+        """
+        ...
+
+    def release_pilot(self, ami: str, instance_type: str, kubelet_hash: str, holder: str) -> None: ...
+
+    def pilots(self, amis: Sequence[str], now: float) -> frozenset[str]:
+        """`ami/instance type#kubelet hash` keys that are being explored."""
+        ...
+
+
+class CatalogStore(Protocol):
+    """The instance-type catalogue in the bucket."""
+
+    def load(self) -> Catalog:
+        """Raises StoreError when there is none."""
+        ...
+
+    def save(self, catalog: Catalog) -> None: ...
+
+
+class StatusStore(Protocol):
+    """What is known of the clusters' EC2NodeClasses and NodePools, in the bucket."""
+
+    def load(self) -> InstallStatus:
+        """Empty before the first inspection. Raises StoreError."""
+        ...
+
+    def save(self, status: InstallStatus) -> None:
+        """Raises StoreError."""
+        ...
+
+
+class MemoryStore(Protocol):
+    """What the disrupt function remembers of each cluster, written by it alone."""
+
+    def load(self, cluster: str) -> Memory:
+        """Empty when there is nothing, or nothing that can be read: memory is only patience. Raises StoreError."""
+        ...
+
+    def save(self, cluster: str, memory: Memory) -> None:
+        """Raises StoreError."""
+        ...
+
+
+class CatalogSource(Protocol):
+    """Where the catalogue comes from: EC2's types and offerings, its spot prices, the Pricing API."""
+
+    def fetch(self, previous: Catalog | None) -> Catalog:
+        """A fresh catalogue; prices that cannot be had are kept from `previous`. Raises AwsThrottled, AwsError."""
+        ...
+
+
+class FlightRecorder(Protocol):
+    def record(self, snapshot: Snapshot, plan: Plan) -> str:
+        """Store a decision; returns its record id. The same decision recorded twice is one record."""
+        ...
