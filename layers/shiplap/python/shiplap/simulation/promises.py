@@ -270,6 +270,9 @@ class Promises:
             waits = known.state in (ClaimState.PLANNED, ClaimState.LAUNCHING, ClaimState.LAUNCHED) and not known.missed
             if not pods or known is claim or not waits or known.instance_id in {*self.ended, *self._allocatable}:
                 continue
+            # A node of the same kin may have reported meanwhile that an estimate it relies on is too high for its pods.
+            if known.relies_on_estimate and not known.instance_id:
+                continue
             if known.cluster == claim.cluster and pods <= {pod.uid for pod in known.pods}:
                 self.broken("decisions are made one after the other", f"{claim.name} is for pods of {known.name}")
                 return
