@@ -14,10 +14,10 @@ export PATH := $(PATH):$(CURDIR)/$(BIN)
 CATALOG := layers/shiplap/python/shiplap/instances/data/.built
 CODE := layers functions infra tests benchmarks tools
 
-.PHONY: help setup demo test check bench format clean lock simulate simulate-long mutants
+.PHONY: help setup demo deploy-local test e2e e2e-short kube check bench docs format clean lock simulate simulate-long mutants
 
 help: ## Show this help
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 setup: .venv/.ready node_modules/.ready $(CATALOG) build/.layers ## Install everything into .venv and node_modules (idempotent)
 
@@ -49,8 +49,23 @@ $(CATALOG): .venv/.ready tools/build_catalog.py layers/shiplap/python/shiplap/in
 demo: setup ## The whole system on this machine: pods pending in, nodes out, live
 	@$(BIN)/shiplap dev --scenario flex-first
 
+SCENARIO ?= flex-first
+
+deploy-local: setup ## The stack as synthesised, deployed on a local emulator; SCENARIO=flex-first plays against it
+	@$(BIN)/shiplap dev --once --scenario $(SCENARIO)
+
 test: setup ## All tests
 	@$(BIN)/pytest -n auto --dist loadfile
+
+e2e: kube ## The tests that need a real Kubernetes control plane; builds one from Go modules first
+	@$(BIN)/pytest -m e2e tests/e2e tests/integration/contracts
+
+# Without what takes many minutes.
+e2e-short: kube
+	@$(BIN)/pytest -m "e2e and not long" tests/e2e tests/integration/contracts
+
+kube: setup
+	@$(BIN)/python -m tests.e2e.programs
 
 check: setup ## What CI checks beside the tests: style, types, floors
 	@$(BIN)/ruff check $(CODE)
@@ -61,16 +76,19 @@ check: setup ## What CI checks beside the tests: style, types, floors
 bench: setup ## Benchmarks, as tables
 	@for file in benchmarks/*.py; do echo; echo "== $$file"; $(BIN)/python "$$file"; done
 
-SEEDS ?= 2000
+SEEDS ?= 20000
 
-simulate: setup ## 300 seeds of everything going wrong, in virtual time
-	@$(BIN)/shiplap simulate mixed --seeds 300
+simulate: setup ## 2,000 seeds of everything going wrong, in virtual time
+	@$(BIN)/shiplap simulate mixed --seeds 2000
 
-simulate-long: setup ## The same with SEEDS=2000 seeds, or as many as asked
+simulate-long: setup ## The same with SEEDS=20000 seeds, or as many as asked
 	@$(BIN)/shiplap simulate mixed --seeds $(SEEDS)
 
 mutants: setup ## Which defects, planted on purpose, the simulation finds, and after how many seeds
 	@$(BIN)/shiplap simulate mixed --mutant list --seeds 500
+
+docs: setup ## Write docs/commands.md from the commands' own help
+	@$(BIN)/python tools/command_reference.py
 
 format: .venv/.ready ## Format the code
 	@$(BIN)/ruff check --quiet --fix $(CODE) || true

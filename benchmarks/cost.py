@@ -55,8 +55,11 @@ FREE = {
     "logs": 5 * 0.50,
 }
 
-WATCH_S = 14 * 60
-"""Seconds that one invocation of `watch` lasts."""
+WATCH_S = 13 * 60 + 30
+"""Seconds that one invocation of `watch` lasts: until its successor, begun after 13 minutes, has taken over."""
+
+SNAPSHOTS = {"at rest": MONTHS_PER_MINUTE / 13, "1,000 nodes": 3 * MONTHS_PER_MINUTE}
+"""Snapshots written in a month: one for each watch of a small cluster, three a minute of one where pods change."""
 
 POLLERS = 5
 LONG_POLL_S = 20
@@ -95,17 +98,18 @@ REST = Load(
 
 THOUSAND = Load(
     "1,000 nodes",
-    seconds={"schedule": 2.5, "disrupt": 8.0, "catalog": 6.0, "lifecycle": 0.3, "interrupt": 0.1},
-    extra_invocations={"schedule": 150_000, "lifecycle": 300_000, "interrupt": 30_000},
+    seconds={"schedule": 2.5, "disrupt": 8.0, "catalog": 6.0, "lifecycle": 0.3, "interrupt": 0.1, "widget": 1.5},
+    extra_invocations={"schedule": 150_000, "lifecycle": 300_000, "interrupt": 30_000, "widget": 4_200},
     bus_events=600_000,
     writes=30_000 * 12,
-    reads_per_minute=400,
+    reads_per_minute=475,
     log_gb=4,
     record_gb=10,
     metric_hours=HOURS * 45,
 )
 """A thousand nodes, a thousand of which come and go a day: 30,000 launches a month, twelve writes each, five looks of
-`schedule` per launch; three pools of two tiers; 45 metrics always have values."""
+`schedule` per launch; three pools of two tiers; 45 metrics always have values; two dashboards are open in working
+hours."""
 
 KARPENTER = {
     "two t3.medium, on demand": 2 * 0.0416 * HOURS,
@@ -158,7 +162,10 @@ def bill(deployed: Deployed, load: Load) -> dict[str, float]:
     used = {name: runs[name] * seconds.get(name, 0.0) * deployed.memory_gib[name] for name in runs}
     polls = deployed.queues * POLLERS * SECONDS / LONG_POLL_S
     messages = 3 * (runs.get("schedule", 0) + runs.get("lifecycle", 0) + runs.get("interrupt", 0))
-    s3_reads = 2 * (runs.get("disrupt", 0) + runs.get("schedule", 0))
+    snapshots = SNAPSHOTS[load.name] if runs.get("watch") else 0
+    # A decision on a large cluster reads its snapshot; the watch asks three times a minute whether it has a successor.
+    s3_reads = (3 if load is THOUSAND else 2) * (runs.get("disrupt", 0) + runs.get("schedule", 0))
+    s3_reads += 3 * MONTHS_PER_MINUTE if snapshots else 0
     return {
         "lambda GB-s": sum(used.values()) * LAMBDA_GB_SECOND,
         "lambda requests": sum(runs.values()) * LAMBDA_REQUEST,
@@ -168,7 +175,7 @@ def bill(deployed: Deployed, load: Load) -> dict[str, float]:
         "dynamodb": load.writes * DYNAMO_WRITE
         + load.reads_per_minute * MONTHS_PER_MINUTE * DYNAMO_READ
         + DYNAMO_GB * 0.1,
-        "s3": load.record_gb * S3_GB + runs.get("disrupt", 0) * S3_PUT + s3_reads * S3_GET,
+        "s3": load.record_gb * S3_GB + (runs.get("disrupt", 0) + snapshots) * S3_PUT + s3_reads * S3_GET,
         "logs": load.log_gb * LOG_GB,
         "metrics": load.metric_hours / HOURS * METRIC,
         "alarms": deployed.alarms * ALARM,

@@ -29,6 +29,8 @@ _PERMISSIONS: dict[str, Callable[[permissions.Reach], permissions.Statements]] =
     "catalog": permissions.catalog,
     "disrupt": permissions.disrupt,
     "watch": permissions.watch,
+    "audit": permissions.audit,
+    "widget": permissions.widget,
 }
 
 _NODE_POLICIES = (
@@ -40,7 +42,7 @@ _NODE_POLICIES = (
 
 
 class Access(Construct):
-    """`roles` by function name."""
+    """`roles` by the names of the functions that are deployed."""
 
     def __init__(
         self,
@@ -51,6 +53,7 @@ class Access(Construct):
         clusters: Sequence[Cluster],
         storage: Storage,
         events: Events,
+        functions: Sequence[str],
         in_network: bool,
         tracing: bool,
     ) -> None:
@@ -66,8 +69,9 @@ class Access(Construct):
             tuple(dict.fromkeys(node_roles)),
             tuple(sorted({name for cluster in clusters for name in cluster.image_parameters})),
             tuple(sorted({key for cluster in clusters for key in cluster.volume_keys})),
+            tuple(sorted({cluster.document.kubeconfig_secret for cluster in clusters} - {""})),
         )
-        self.roles = {name: self._role(name, reach, in_network=in_network, tracing=tracing) for name in _PERMISSIONS}
+        self.roles = {name: self._role(name, reach, in_network=in_network, tracing=tracing) for name in functions}
         for cluster in clusters:
             if cluster.access_entry:
                 self._enter(cluster)
@@ -80,6 +84,8 @@ class Access(Construct):
             assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"),
         )
         statements = _PERMISSIONS[name](reach)
+        if name in CLUSTER_FUNCTIONS:
+            statements += permissions.kubeconfigs(reach)
         if in_network and name in CLUSTER_FUNCTIONS:
             statements += permissions.inside_network()
         if tracing:

@@ -51,7 +51,7 @@ def build(
     """
     install = read(settings)
     target = layers.HERE if local else layers.LAMBDA
-    artifacts = Artifacts(layers.dependencies(target), layers.library(target), layers.settings(install.settings()))
+    artifacts = Artifacts.built(install.settings(), target)
     tree = App(analytics_reporting=False, post_cli_context=dict(FLAGS), **app)
     stack = ShiplapStack(
         tree,

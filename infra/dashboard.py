@@ -80,9 +80,11 @@ class Dashboard(Construct):
         install: str,
         clusters: Sequence[str],
         functions: Mapping[str, lambda_.Function],
+        widget: lambda_.IFunction,
         events: Events,
         storage: Storage,
     ) -> None:
+        """`widget` draws the clusters; who looks at the dashboard calls it with rights of their own."""
         super().__init__(scope, id_)
         self._install = install
         self._clusters = clusters
@@ -99,7 +101,7 @@ class Dashboard(Construct):
             "Dashboard",
             dashboard_name=f"{install}-{Aws.REGION}",
             default_interval=Duration.hours(3),
-            widgets=[_row(row) for row in rows],
+            widgets=[[_map(widget)], *(_row(row) for row in rows)],
         )
 
     def _own(self, *names: str, statistic: str = "Sum") -> list[cloudwatch.IMetric]:
@@ -141,9 +143,22 @@ class Dashboard(Construct):
     def _trouble(self) -> Iterator[_Graph]:
         yield _Graph("Offerings refused, by cause", self._own(*FAILURES), stacked=True)
         broken = self._own("ClaimsFailed", "NodesNotJoined", "NodeClassNotReady", "PodsUnschedulable")
-        yield _Graph("Launches failed, nodes not joined, classes not ready, pods that fit nothing", broken)
+        yield _Graph("Failed launches, joins, classes; pods that fit nothing", broken)
         misses, memory = self._own("NodeClaimsMissed"), self._own("MemoryBeyondPlan", "MemoryShort")
-        yield _Graph("Nodes smaller than planned | GiB beyond and short of the plan", misses, memory)
+        yield _Graph("Nodes smaller than planned | GiB beyond, short of plan", misses, memory)
+
+
+def _map(widget: lambda_.IFunction) -> cloudwatch.IWidget:
+    """All clusters; drawn anew with the dashboard, not when its range of time changes, for it shows this moment."""
+    return cloudwatch.CustomWidget(
+        function_arn=widget.function_arn,
+        title="Nodes and what they were launched for",
+        width=_WIDTH,
+        height=2 * _HEIGHT,
+        update_on_refresh=True,
+        update_on_resize=True,
+        update_on_time_range_change=False,
+    )
 
 
 def _row(graphs: Sequence[_Graph]) -> list[cloudwatch.IWidget]:
@@ -164,17 +179,19 @@ def _row(graphs: Sequence[_Graph]) -> list[cloudwatch.IWidget]:
 
 
 def _health(functions: Mapping[str, lambda_.Function]) -> Iterator[_Graph]:
-    made = functions.values()
     errors = [function.metric_errors(label=name, period=_FIVE_MINUTES) for name, function in functions.items()]
     throttles = [
         function.metric_throttles(label=f"{name} throttled", period=_FIVE_MINUTES)
         for name, function in functions.items()
     ]
     yield _Graph("Errors of functions | throttles", errors, throttles)
-    yield _Graph(
-        "Duration p99 (ms)", [function.metric_duration(statistic="p99", period=_FIVE_MINUTES) for function in made]
-    )
-    yield _Graph("Invocations", [function.metric_invocations(period=_FIVE_MINUTES) for function in made])
+    slowest = [
+        function.metric_duration(statistic="p99", label=name, period=_FIVE_MINUTES)
+        for name, function in functions.items()
+    ]
+    yield _Graph("Duration p99 (ms)", slowest)
+    calls = [function.metric_invocations(label=name, period=_FIVE_MINUTES) for name, function in functions.items()]
+    yield _Graph("Invocations", calls)
 
 
 def _queues(work: Mapping[str, WorkQueue]) -> Iterator[_Graph]:

@@ -5,7 +5,7 @@ A function's own package is its folder under `functions/` and nothing else; ever
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, cast
 
 from aws_cdk import CfnResource, Duration, RemovalPolicy
@@ -19,7 +19,8 @@ from infra import layers
 from infra.access import CLUSTER_FUNCTIONS
 from infra.acknowledged import acknowledge
 from infra.events import WorkQueue
-from infra.settings import Network
+from infra.settings import WATCH_MEMORY_MIB, Network
+from shiplap.settings import Settings
 
 RUNTIME = lambda_.Runtime.PYTHON_3_13
 CODE = layers.ROOT / "functions"
@@ -51,8 +52,17 @@ CATALOG = Specification("catalog", "Refreshes what EC2 sells and its prices", 10
 DISRUPT = Specification(
     "disrupt", "Removes and replaces nodes that are empty, drifted, expired or dear", 1769, 300, 60, 0
 )
-# It runs all the time, so its memory is most of the bill at rest; it needs about 50 MiB beside what it has just read.
-WATCH = Specification("watch", "Watches pods and nodes and tells the bus", 256, 900, 600, 2)
+# It runs all the time, so its memory is most of the bill at rest; it needs 55 MiB and what it has just read.
+WATCH = Specification("watch", "Watches pods and nodes and tells the bus", WATCH_MEMORY_MIB, 900, 600, 2)
+
+# Minutes late already when it is started; what is an hour late the sweep has long seen.
+AUDIT = Specification("audit", "Hears of pending pods from audit logs", 256, 60, 3600, 2)
+
+# Nobody waits longer for a dashboard; drawing a thousand nodes takes a second.
+WIDGET = Specification("widget", "Draws the clusters on the dashboard", 512, 20)
+
+ALWAYS = (SCHEDULE, LIFECYCLE, INTERRUPT, CATALOG, DISRUPT, WATCH, WIDGET)
+"""What every install has."""
 
 
 class Feed(NamedTuple):
@@ -65,11 +75,16 @@ class Feed(NamedTuple):
 
 
 class Running(NamedTuple):
-    """How all functions run: started from snapshots, traced by X-Ray, and how long their logs are kept."""
+    """How functions run: where, started from snapshots, traced by X-Ray, how long their logs are kept.
 
+    `watch_memory_mib` is for the watch function alone, whose need depends on the largest cluster.
+    """
+
+    network: Network | None
     log_retention_days: int
     snap_start: bool
     tracing: bool
+    watch_memory_mib: int = WATCH_MEMORY_MIB
 
 
 class Artifacts(NamedTuple):
@@ -78,6 +93,11 @@ class Artifacts(NamedTuple):
     dependencies: layers.Layer
     library: layers.Layer
     settings: layers.Layer
+
+    @classmethod
+    def built(cls, settings: Settings, target: layers.Target = layers.LAMBDA) -> Artifacts:
+        """Build what is not built yet. Raises ShiplapError when a layer cannot be built."""
+        return cls(layers.dependencies(target), layers.library(target), layers.settings(settings))
 
 
 class Functions(Construct):
@@ -92,11 +112,11 @@ class Functions(Construct):
         id_: str,
         *,
         install: str,
+        specifications: Sequence[Specification],
         roles: Mapping[str, iam.Role],
         artifacts: Artifacts,
         environment: Mapping[str, str],
         feeds: Mapping[str, Feed],
-        network: Network | None,
         running: Running,
     ) -> None:
         super().__init__(scope, id_)
@@ -108,11 +128,11 @@ class Functions(Construct):
             self._layer("Library", artifacts.library, "The package shiplap"),
             self._layer("Settings", artifacts.settings, "Clusters and their manifests"),
         ]
-        self._network = network
+        self._network = running.network
         self.live: dict[str, lambda_.Alias] = {}
         self.functions = {
             specification.name: self._function(specification, roles[specification.name], feeds.get(specification.name))
-            for specification in (SCHEDULE, LIFECYCLE, INTERRUPT, CATALOG, DISRUPT, WATCH)
+            for specification in specifications
         }
 
     def _layer(self, id_: str, layer: layers.Layer, description: str) -> lambda_.LayerVersion:
@@ -149,7 +169,7 @@ class Functions(Construct):
             layers=self._layers,
             role=role.without_policy_updates(),
             environment=layers.ENVIRONMENT | dict(self._environment) | _dead_letters(feed),
-            memory_size=specification.memory_mib,
+            memory_size=self._running.watch_memory_mib if specification == WATCH else specification.memory_mib,
             timeout=Duration.seconds(specification.timeout_s),
             log_group=log_group,
             snap_start=lambda_.SnapStartConf.ON_PUBLISHED_VERSIONS if self._running.snap_start else None,

@@ -44,7 +44,7 @@ _DATE = (1980, 1, 1, 0, 0, 0)
 ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1"}
 
 # Parts of the library that only a person's machine runs: they would bring in packages that the layers do not hold.
-LOCAL_PARTS = ("cli", "local", "simulation", "twins")
+LOCAL_PARTS = ("cli", "local", "migration", "simulation", "twins")
 
 # Folders of third-party packages that nothing imports at run time.
 _UNUSED_FOLDERS = ("tests", "f2py", "include", "examples", "__pycache__", "bin")

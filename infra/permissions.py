@@ -15,7 +15,7 @@ from aws_cdk import aws_iam as iam
 from infra.events import WorkQueue
 from infra.storage import Storage
 from shiplap.aws import tables, tags
-from shiplap.aws.bucket import CATALOG_PREFIX, MEMORY_PREFIX, RECORDS_PREFIX, STATUS_KEY
+from shiplap.aws.bucket import CATALOG_PREFIX, CLUSTERS_PREFIX, MEMORY_PREFIX, RECORDS_PREFIX, STATUS_KEY
 
 _EC2 = f"arn:{Aws.PARTITION}:ec2:{Aws.REGION}"
 _OURS = f"{_EC2}:{Aws.ACCOUNT_ID}"
@@ -33,7 +33,7 @@ class Reach(NamedTuple):
     """What the statements refer to.
 
     Role ARNs are those of nodes; parameters, by name or ARN, those that name images; keys, by id, ARN or alias, those
-    of KMS that encrypt nodes' volumes.
+    of KMS that encrypt nodes' volumes; secrets, by ARN, those with kubeconfigs.
     """
 
     storage: Storage
@@ -45,9 +45,12 @@ class Reach(NamedTuple):
     node_role_arns: tuple[str, ...]
     image_parameters: tuple[str, ...] = ()
     volume_keys: tuple[str, ...] = ()
+    kubeconfig_secrets: tuple[str, ...] = ()
 
 
 Statements = list[iam.PolicyStatement]
+
+_BY_STAGE_AND_INSTANCE = (tables.STAGE_INDEX, tables.INSTANCE_ID_INDEX)
 
 
 def schedule(reach: Reach) -> Statements:
@@ -56,12 +59,13 @@ def schedule(reach: Reach) -> Statements:
         *consume(reach.provisioning),
         _allow("Remind", ["sqs:SendMessage"], [reach.lifecycle.queue.queue_arn]),
         *_launch(reach),
-        *_state(reach),
-        *_capacity(reach),
+        *_state(reach, "GetItem", "BatchGetItem", "Query", "PutItem", "UpdateItem", "BatchWriteItem"),
+        _capacity(reach, "GetItem", "Query", "PutItem", "DeleteItem"),
         # Before the first refresh of a new install, the first decision asks for the catalogue itself.
         *_market(reach),
         _notice_absence(reach),
         _allow("ReadStatus", ["s3:GetObject"], [reach.storage.bucket.arn_for_objects(STATUS_KEY)]),
+        _read_snapshots(reach),
         _allow("Record", ["s3:PutObject"], [_objects(reach, RECORDS_PREFIX)]),
         _publish(reach),
         _clusters(reach, "arc-zonal-shift:GetManagedResource"),
@@ -80,8 +84,8 @@ def lifecycle(reach: Reach) -> Statements:
             {"StringEquals": _ours("aws:ResourceTag", reach), "StringLike": _pooled("aws:ResourceTag")},
         ),
         _describe("LookAtInstances", "DescribeInstances"),
-        *_state(reach),
-        *_capacity(reach),
+        *_state(reach, "GetItem", "BatchGetItem", "Query", "PutItem", "BatchWriteItem", indexes=_BY_STAGE_AND_INSTANCE),
+        _capacity(reach, "GetItem", "Query", "PutItem", "DeleteItem"),
         _publish(reach),
         _clusters(reach),
     ]
@@ -89,12 +93,10 @@ def lifecycle(reach: Reach) -> Statements:
 
 def interrupt(reach: Reach) -> Statements:
     """Marks claims whose instances AWS takes away, and reminds `lifecycle`; neither EC2 nor a cluster is asked."""
-    indexes = [f"{reach.storage.state.table_arn}/index/{tables.INSTANCE_ID_INDEX.name}"]
     return [
         *consume(reach.interruption),
         _allow("Remind", ["sqs:SendMessage"], [reach.lifecycle.queue.queue_arn]),
-        _allow("State", ["dynamodb:GetItem", "dynamodb:PutItem"], [reach.storage.state.table_arn]),
-        _allow("StateIndexes", ["dynamodb:Query"], indexes),
+        *_state(reach, "GetItem", "PutItem", indexes=(tables.INSTANCE_ID_INDEX,)),
         _publish(reach),
     ]
 
@@ -116,13 +118,15 @@ def disrupt(reach: Reach) -> Statements:
     """Decides which nodes go and writes it down: it neither launches nor ends anything."""
     return [
         _allow("Remind", ["sqs:SendMessage"], [reach.lifecycle.queue.queue_arn]),
-        *_state(reach),
-        *_capacity(reach),
+        *_state(reach, "BatchGetItem", "Query", "PutItem", "UpdateItem"),
+        _capacity(reach, "Query"),
         *_market(reach),
         *_selectors(reach),
         _notice_absence(reach),
         _allow("ReadStatus", ["s3:GetObject"], [reach.storage.bucket.arn_for_objects(STATUS_KEY)]),
+        _read_snapshots(reach),
         _allow("Remember", ["s3:GetObject", "s3:PutObject"], [_objects(reach, MEMORY_PREFIX)]),
+        _allow("Record", ["s3:PutObject"], [_objects(reach, RECORDS_PREFIX)]),
         _publish(reach),
         _clusters(reach, "arc-zonal-shift:GetManagedResource"),
     ]
@@ -151,8 +155,32 @@ def _notice_absence(reach: Reach) -> iam.PolicyStatement:
 
 
 def watch(reach: Reach) -> Statements:
-    """Watches the clusters and tells the bus."""
-    return [_publish(reach), _clusters(reach)]
+    """Watches the clusters, tells the bus, and keeps the clusters' snapshots."""
+    return [
+        _publish(reach),
+        _notice_absence(reach),
+        _allow("KeepSnapshots", ["s3:GetObject", "s3:PutObject"], [_objects(reach, CLUSTERS_PREFIX)]),
+        _clusters(reach),
+    ]
+
+
+def _read_snapshots(reach: Reach) -> iam.PolicyStatement:
+    return _allow("ReadSnapshots", ["s3:GetObject"], [_objects(reach, CLUSTERS_PREFIX)])
+
+
+def audit(reach: Reach) -> Statements:
+    """Tells the bus which pods wait, and asks nobody anything."""
+    return [_publish(reach)]
+
+
+def widget(reach: Reach) -> Statements:
+    """Reads claims and the snapshot of the pods, to draw them."""
+    index = f"{reach.storage.state.table_arn}/index/{tables.STAGE_INDEX.name}"
+    return [
+        _allow("ReadClaims", ["dynamodb:Query"], [index]),
+        _read_snapshots(reach),
+        _notice_absence(reach),
+    ]
 
 
 def consume(queue: WorkQueue) -> Statements:
@@ -165,6 +193,13 @@ def consume(queue: WorkQueue) -> Statements:
         ),
         _allow("SetAside", ["sqs:SendMessage"], [queue.dead_letters.queue_arn]),
     ]
+
+
+def kubeconfigs(reach: Reach) -> Statements:
+    """The way into clusters outside EKS. Where a secret has a key of its own, the key's policy must let the role in."""
+    if not reach.kubeconfig_secrets:
+        return []
+    return [_allow("ReadKubeconfigs", ["secretsmanager:GetSecretValue"], list(reach.kubeconfig_secrets))]
 
 
 def inside_network() -> Statements:
@@ -301,19 +336,16 @@ def _arn(service: str, resource: str, given: str = "") -> str:
     )
 
 
-def _state(reach: Reach) -> Statements:
-    actions = ("GetItem", "BatchGetItem", "Query", "PutItem", "UpdateItem", "BatchWriteItem")
-    table = reach.storage.state
-    indexes = [f"{table.table_arn}/index/{index.name}" for index in tables.STATE.indexes]
+def _state(reach: Reach, *actions: str, indexes: Sequence[tables.Index] = (tables.STAGE_INDEX,)) -> Statements:
+    table = reach.storage.state.table_arn
     return [
-        _allow("State", [f"dynamodb:{action}" for action in actions], [table.table_arn]),
-        _allow("StateIndexes", ["dynamodb:Query"], indexes),
+        _allow("State", [f"dynamodb:{action}" for action in actions], [table]),
+        _allow("StateIndexes", ["dynamodb:Query"], [f"{table}/index/{index.name}" for index in indexes]),
     ]
 
 
-def _capacity(reach: Reach) -> Statements:
-    actions = ("GetItem", "Query", "PutItem", "DeleteItem")
-    return [_allow("Capacity", [f"dynamodb:{action}" for action in actions], [reach.storage.capacity.table_arn])]
+def _capacity(reach: Reach, *actions: str) -> iam.PolicyStatement:
+    return _allow("Capacity", [f"dynamodb:{action}" for action in actions], [reach.storage.capacity.table_arn])
 
 
 def _publish(reach: Reach) -> iam.PolicyStatement:

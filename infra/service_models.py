@@ -20,7 +20,20 @@ import botocore
 from botocore import xform_name
 
 # The services of which clients are made; botocore describes 400, which are most of its size.
-SERVICES = ("arc-zonal-shift", "dynamodb", "ec2", "eks", "events", "iam", "pricing", "s3", "sqs", "ssm", "sts")
+SERVICES = (
+    "arc-zonal-shift",
+    "dynamodb",
+    "ec2",
+    "eks",
+    "events",
+    "iam",
+    "pricing",
+    "s3",
+    "secretsmanager",
+    "sqs",
+    "ssm",
+    "sts",
+)
 
 Operations = Mapping[str, Sequence[str]]
 Document = dict[str, Any]

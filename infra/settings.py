@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from shiplap.api.claim_rules import ClaimRule, rule_problems
 from shiplap.api.decoding import Path as Where
 from shiplap.api.decoding import Problem, decode, field_name
 from shiplap.api.documents import Document, read_documents
@@ -32,6 +33,7 @@ _INSTALL_NAME = re.compile(r"[a-z][a-z0-9-]{0,30}")
 _REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-\d")
 _NETWORK_ID = re.compile(r"(subnet|sg)-([0-9a-f]{8}|[0-9a-f]{17})")
 _TOPIC = re.compile(r"arn:aws[a-z-]*:sns:(?P<region>[a-z0-9-]+):\d{12}:[0-9A-Za-z_-]{1,256}")
+_SECRET = re.compile(r"arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:\d{12}:secret:[0-9A-Za-z/_+=.@-]{1,512}")
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -50,7 +52,8 @@ class ClusterDocument(_Part, frozen=True):
     """One cluster as written. `access` is `entry` (an EKS access entry made by the stack) or `none` (mapped by others).
 
     `manifests` is a file or folder, relative to shiplap.yaml. `node_roles` names roles, beside those of the
-    EC2NodeClasses, that instance profiles of this cluster carry.
+    EC2NodeClasses, that instance profiles of this cluster carry. `watch` and `audit` are sources of events beside
+    the sweep.
     """
 
     name: str
@@ -58,10 +61,12 @@ class ClusterDocument(_Part, frozen=True):
     access: str = ""
     vpc: Network | None = None
     watch: bool = True
+    audit: bool = False
     node_roles: tuple[str, ...] = ()
     endpoint: str = ""
     certificate_authority: str = ""
     token: str = ""
+    kubeconfig_secret: str = ""
     kubernetes_version: str = ""
     service_cidr: str = msgspec.field(default="", name="serviceCIDR")
     vm_memory_overhead_percent: float = 0.075
@@ -71,19 +76,28 @@ class ClusterDocument(_Part, frozen=True):
     min_values_policy: str = "Strict"
     reserved_policy: str = "Strict"
     pod_topology_spread: PodTopologySpread = PodTopologySpread()
-    placement: str = "none"
+    placement: str = "nominate"
     join_timeout_s: int = msgspec.field(default=900, name="joinTimeoutSeconds")
+    unproven_nodes: int = 200
     node_repair: bool = True
     zonal_shift: bool = False
     paused: bool = False
     improve_s: float = msgspec.field(default=IMPROVE_S, name="improveSeconds")
+    claim_rules: tuple[ClaimRule, ...] = ()
     disruption: DisruptionSettings = DisruptionSettings()
+
+
+WATCH_MEMORY_MIB = 128
+"""The least a function can have; enough to watch any cluster, and to keep snapshots of 50,000 pods."""
+
+_MOST_MEMORY_MIB = 10_240
 
 
 class InstallDocument(_Part, frozen=True):
     """The whole of shiplap.yaml. `name` tells several installs of one account and Region apart.
 
     `alarm_topic` is the ARN of the SNS topic that alarms are told to; without it they only show in CloudWatch.
+    `watch_memory_mib` is what the watch function has: it keeps snapshots of clusters of (MiB - 90) x 1,400 pods.
     `snap_start` restores functions from a snapshot instead of starting them cold; `tracing` sends traces to X-Ray.
     """
 
@@ -94,6 +108,7 @@ class InstallDocument(_Part, frozen=True):
     log_retention_days: int = 30
     record_retention_days: int = 30
     alarm_topic: str = ""
+    watch_memory_mib: int = WATCH_MEMORY_MIB
     snap_start: bool = False
     tracing: bool = False
 
@@ -155,6 +170,11 @@ class Install(msgspec.Struct, frozen=True):
         """The network of the functions that talk to the Kubernetes API; None when all endpoints are public."""
         return self.clusters[0].document.vpc
 
+    @property
+    def audited(self) -> tuple[Cluster, ...]:
+        """Clusters whose audit log is a source of events."""
+        return tuple(cluster for cluster in self.clusters if cluster.document.audit)
+
     def settings(self) -> Settings:
         """What is compiled into the settings layer."""
         return Settings(clusters=tuple(cluster.settings for cluster in self.clusters))
@@ -207,6 +227,8 @@ def _problems(install: InstallDocument) -> Iterator[Problem]:
         yield ("account",), f"{install.account!r} is not 12 digits"
     if install.log_retention_days not in LOG_RETENTION_DAYS:
         yield ("logRetentionDays",), f"must be one of {', '.join(map(str, LOG_RETENTION_DAYS))}"
+    if not WATCH_MEMORY_MIB <= install.watch_memory_mib <= _MOST_MEMORY_MIB:
+        yield ("watchMemoryMib",), f"must be from {WATCH_MEMORY_MIB} to {_MOST_MEMORY_MIB}"
     if install.record_retention_days < 1:
         yield ("recordRetentionDays",), "must be at least 1"
     topic = _TOPIC.fullmatch(install.alarm_topic)
@@ -223,6 +245,8 @@ def _problems(install: InstallDocument) -> Iterator[Problem]:
         yield from (((*where, field), reason) for field, reason in _cluster_problems(cluster))
         spread = cluster.pod_topology_spread.problems()
         yield from (((*where, "podTopologySpread", *field), reason) for field, reason in spread)
+        claimed = rule_problems(cluster.claim_rules)
+        yield from (((*where, "claimRules", *field), reason) for field, reason in claimed)
         disruption = cluster.disruption.problems()
         yield from (((*where, "disruption", *field), reason) for field, reason in disruption)
 
@@ -246,6 +270,7 @@ _CHECKS: tuple[tuple[str, str, tuple[Callable[[Any], bool], str]], ...] = (
     ),
     ("reservedENIs", "reserved_enis", (lambda value: value >= 0, "must not be negative")),
     ("joinTimeoutSeconds", "join_timeout_s", (lambda value: 60 <= value <= 3600, "must be from 60 to 3600")),
+    ("unprovenNodes", "unproven_nodes", (lambda value: 1 <= value <= 5000, "must be from 1 to 5000")),
     ("improveSeconds", "improve_s", (lambda value: 0 <= value <= 60, "must be from 0 to 60")),
 )
 
@@ -261,9 +286,21 @@ def _cluster_problems(cluster: ClusterDocument) -> Iterator[tuple[str, str]]:
         yield "endpoint", "must be https, unless the cluster runs on this machine"
     if cluster.token and endpoint.hostname not in _LOOPBACK:
         yield "token", "a token in a file is readable by many; it is only for a cluster on this machine"
+    yield from _secret_problems(cluster)
     if cluster.vpc and not (cluster.vpc.subnets and cluster.vpc.security_groups):
         yield "vpc", "must name at least one of subnets and of securityGroups"
     if cluster.vpc:
         for wrong in sorted({*cluster.vpc.subnets, *cluster.vpc.security_groups}):
             if not _NETWORK_ID.fullmatch(wrong):
                 yield "vpc", f"{wrong!r} is not the id of a subnet or security group"
+
+
+def _secret_problems(cluster: ClusterDocument) -> Iterator[tuple[str, str]]:
+    if not cluster.kubeconfig_secret:
+        return
+    if not _SECRET.fullmatch(cluster.kubeconfig_secret):
+        yield "kubeconfigSecret", f"{cluster.kubeconfig_secret!r} is not the ARN of a secret in Secrets Manager"
+    elif not cluster.endpoint:
+        yield "kubeconfigSecret", "is for a cluster outside EKS: give its `endpoint` too, which nodes are told"
+    if cluster.token:
+        yield "token", "the secret's kubeconfig says who enters: leave `token` out"

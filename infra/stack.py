@@ -11,6 +11,7 @@ from constructs import Construct
 from infra import functions as specifications
 from infra.access import Access
 from infra.alarms import Alarms
+from infra.audit import AuditLogs
 from infra.dashboard import Dashboard
 from infra.events import Events
 from infra.functions import Artifacts, Feed, Functions, Running
@@ -40,6 +41,7 @@ class Shiplap(Construct):
         super().__init__(scope, id_)
         self._install = install
         document = install.document
+        deployed = [*specifications.ALWAYS, *([specifications.AUDIT] if install.audited else [])]
         self.storage = Storage(self, "Storage", record_retention_days=document.record_retention_days)
         self.events = Events(
             self,
@@ -56,6 +58,7 @@ class Shiplap(Construct):
             clusters=install.clusters,
             storage=self.storage,
             events=self.events,
+            functions=[specification.name for specification in deployed],
             in_network=install.network is not None,
             tracing=document.tracing,
         )
@@ -63,6 +66,7 @@ class Shiplap(Construct):
             self,
             "Functions",
             install=document.name,
+            specifications=deployed,
             roles=self.access.roles,
             artifacts=artifacts,
             environment={**self._resource_names(), **(environment or {})},
@@ -76,8 +80,13 @@ class Shiplap(Construct):
                 "lifecycle": Feed(self.events.lifecycle, batch_size=10, window_s=0, most_at_once=10),
                 "interrupt": Feed(self.events.interruption, batch_size=10, window_s=0, most_at_once=10),
             },
-            network=install.network,
-            running=Running(document.log_retention_days, document.snap_start, document.tracing),
+            running=Running(
+                install.network,
+                document.log_retention_days,
+                document.snap_start,
+                document.tracing,
+                document.watch_memory_mib,
+            ),
         )
         self.functions = made.functions
         self.schedules = Schedules(
@@ -90,12 +99,15 @@ class Shiplap(Construct):
             watch=made.live["watch"],
             disrupt=made.live["disrupt"],
         )
+        if install.audited:
+            AuditLogs(self, "AuditLogs", name=document.name, clusters=install.audited, function=made.live["audit"])
         self.dashboard = Dashboard(
             self,
             "Dashboard",
             install=document.name,
             clusters=[cluster.name for cluster in install.clusters],
             functions=self.functions,
+            widget=made.live["widget"],
             events=self.events,
             storage=self.storage,
         ).dashboard
@@ -103,7 +115,10 @@ class Shiplap(Construct):
             self,
             "Alarms",
             install=document.name,
-            functions=self.functions,
+            # Whoever looks at the dashboard sees that the widget fails; nobody has to be called.
+            functions={
+                name: function for name, function in self.functions.items() if name != specifications.WIDGET.name
+            },
             events=self.events,
             topic_arn=document.alarm_topic,
         )

@@ -9,7 +9,7 @@ from constructs import Construct
 
 from infra.acknowledged import acknowledge
 from shiplap.aws import tables
-from shiplap.aws.bucket import CATALOG_PREFIX, MEMORY_PREFIX, RECORDS_PREFIX
+from shiplap.aws.bucket import CATALOG_PREFIX, CLUSTERS_PREFIX, MEMORY_PREFIX, RECORDS_PREFIX
 
 
 class Storage(Construct):
@@ -33,8 +33,9 @@ class Storage(Construct):
                 s3.LifecycleRule(id="records", prefix=RECORDS_PREFIX, expiration=Duration.days(record_retention_days)),
                 # Each refresh writes a catalogue anew, and the pointer to it: what expires has long been replaced.
                 s3.LifecycleRule(id="catalogs", prefix=CATALOG_PREFIX, expiration=Duration.days(30)),
-                # Written every minute, and worth nothing a minute later.
+                # Written every minute or oftener, and worth nothing a minute later.
                 s3.LifecycleRule(id="memory", prefix=MEMORY_PREFIX, noncurrent_version_expiration=Duration.days(1)),
+                s3.LifecycleRule(id="clusters", prefix=CLUSTERS_PREFIX, noncurrent_version_expiration=Duration.days(1)),
                 s3.LifecycleRule(
                     id="earlier-versions",
                     noncurrent_version_expiration=Duration.days(7),
@@ -63,7 +64,10 @@ class Storage(Construct):
             ),
             local_secondary_indexes=[
                 dynamodb.LocalSecondaryIndexProps(
-                    index_name=index.name, sort_key=_key(index.sort_key), projection_type=_projection(index)
+                    index_name=index.name,
+                    sort_key=_key(index.sort_key),
+                    projection_type=_projection(index),
+                    non_key_attributes=list(index.with_) or None,
                 )
                 for index in table.indexes
                 if index.local
@@ -75,6 +79,7 @@ class Storage(Construct):
                     partition_key=_key(index.partition_key),
                     sort_key=_key(index.sort_key) if index.sort_key else None,
                     projection_type=_projection(index),
+                    non_key_attributes=list(index.with_) or None,
                 )
                 for index in table.indexes
                 if not index.local
@@ -89,4 +94,6 @@ def _key(name: str) -> dynamodb.Attribute:
 
 
 def _projection(index: tables.Index) -> dynamodb.ProjectionType:
+    if index.with_:
+        return dynamodb.ProjectionType.INCLUDE
     return dynamodb.ProjectionType.KEYS_ONLY if index.keys_only else dynamodb.ProjectionType.ALL

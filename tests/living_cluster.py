@@ -96,7 +96,7 @@ class LivingCluster:
         return len(decided.node_claims)
 
     def carry_out(self, command: Proposal) -> None:
-        """Launch the replacements, move the pods, end the nodes."""
+        """Launch the replacements, move the pods, end the nodes; pods that nobody planned for wait."""
         self._epoch += 1
         for claim in command.replacements:
             for pod in claim.pods:
@@ -108,6 +108,10 @@ class LivingCluster:
             for pod in place.pods:
                 self.moves[pod.namespace, pod.name] = self.moves.get((pod.namespace, pod.name), 0) + 1
             self.bind(place.pods, place.name)
+        for key, pod in self.pods.items():
+            if pod.spec.node_name in command.nodes:
+                waiting = replace(pod.status, phase="Pending")
+                self.pods[key] = replace(pod, spec=replace(pod.spec, node_name=""), status=waiting)
         for name in command.nodes:
             del self.nodes[name]
             del self.claims[name]

@@ -29,5 +29,5 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
             own.meter.count("UnknownClusters")
             own.logger.warning("dropped: %s", error)
             return {"begun": 0, "done": 0, "undone": 0}
-        report = disrupt(settings, own.world(settings), own.memory, owner=context.aws_request_id)
+        report = disrupt(settings, own.world(settings), own.memory)
         return {"begun": len(report.begun), "done": len(report.done), "undone": len(report.undone)}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import time
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from shiplap.errors import UnknownCluster
-from shiplap.provisioning.watch import watch
+from shiplap.provisioning.watch import most_pods, watch
 from shiplap.provisioning.wiring import Install
 
 if TYPE_CHECKING:
@@ -26,6 +27,11 @@ def install() -> Install:
     return Install.of_environment("watch")
 
 
+def memory_mib() -> int:
+    """The function's memory as Lambda tells it; much where nothing does."""
+    return int(os.environ.get("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "4096"))
+
+
 def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
     """Lambda's entry point: `{"cluster": name}` in, the number of events told out."""
     own = install()
@@ -34,7 +40,8 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
     with own.reporting(context.aws_request_id):
         try:
             world = own.world(own.settings.cluster(name))
-            return {"told": watch(name, world, deadline=own.clock.now() + lasts_s, pause=time.sleep)}
+            deadline, most = own.clock.now() + lasts_s, most_pods(memory_mib())
+            return {"told": watch(name, world, deadline=deadline, pause=time.sleep, most_pods=most)}
         except UnknownCluster as error:
             own.meter.count("UnknownClusters")
             own.logger.warning("dropped: %s", error)

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from shiplap.api.nodeclaim import ClaimState, NodeClaim
-from shiplap.api.types import Manifests, NodePool
+from shiplap.api.types import EC2NodeClass, Manifests, NodePool
 from shiplap.disruption.commands import Decision, Proposal
 from shiplap.disruption.decide import decide
 from shiplap.disruption.settings import DisruptionSettings
@@ -73,9 +73,10 @@ def standing(
     created_at: float = NOW - 8 * 3600,
     ami: str = "",
     tier: int = 0,
+    made: Mapping[str, Any] | None = None,
     **fields: Any,
 ) -> Standing:
-    """A running node of a NodePool, of the type and offering given."""
+    """A running node of a NodePool, of the type and offering given; `made` holds further fields of its claim."""
     marks = {
         "node.kubernetes.io/instance-type": kind,
         "topology.kubernetes.io/zone": zone,
@@ -101,6 +102,7 @@ def standing(
         ami=ami,
         tier=tier,
         annotations=dict(claim_annotations or {}),
+        **(made or {}),
     )
     return Standing(body, claim if claimed else None)
 
@@ -153,15 +155,19 @@ def disrupted(
     now: float = NOW,
     settings: DisruptionSettings | None = None,
     scheduling_settings: SchedulingSettings | None = None,
+    class_says: Mapping[str, Any] | None = None,
+    node_classes: Sequence[EC2NodeClass] = (),
 ) -> Verdict:
-    """What a cluster of these nodes would be told to give up."""
+    """What a cluster of these nodes would be told to give up; `class_says` is what its EC2NodeClass is known to say."""
     snapshot = Snapshot(
         cluster="test",
         now=now,
         view=ClusterView(tuple(pods), tuple(item.node for item in nodes), tuple(daemon_sets)),
         claims=tuple(item.claim for item in nodes if item.claim is not None),
-        manifests=Manifests(node_pools=tuple(pools) if pools is not None else (pool(),)),
-        catalogs=(NodeClassCatalog("default", tuple(types)),),
+        manifests=Manifests(
+            node_pools=tuple(pools) if pools is not None else (pool(),), node_classes=tuple(node_classes)
+        ),
+        catalogs=(NodeClassCatalog("default", tuple(types), **(class_says or {})),),
         settings=scheduling_settings or SchedulingSettings(),
     )
     return Verdict(

@@ -91,13 +91,17 @@ def claims(number: int = 1, *rules: RequirementSpec, types: Sequence[str] = (), 
     )
 
 
-def refuse(code: str, kind: str, *, subnet: str = "") -> Callable[[FleetRequest], FleetResult]:
+def refuse(code: str, kind: str, *, subnet: str = "", reservation: str = "") -> Callable[[FleetRequest], FleetResult]:
     """An answer that refuses every offering for one reason."""
 
     def answer(request: FleetRequest) -> FleetResult:
         offerings = sorted({(item.instance_type, item.zone) for item in request.overrides})
         return FleetResult(
-            (), tuple(OfferingFailure(*item, request.capacity_type, code, kind, "", subnet) for item in offerings)
+            (),
+            tuple(
+                OfferingFailure(*item, request.capacity_type, code, kind, "", subnet, reservation=reservation)
+                for item in offerings
+            ),
         )
 
     return answer

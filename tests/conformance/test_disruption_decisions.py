@@ -15,7 +15,7 @@ from shiplap.disruption.consolidation import MOST_NODES
 from shiplap.disruption.memory import confirmed
 from shiplap.disruption.settings import DisruptionSettings
 from shiplap.disruption.snapshot import NodeHistory
-from shiplap.instances.types import InstanceType
+from shiplap.instances.types import InstanceType, Offering
 from shiplap.kubernetes.objects import Pod
 from shiplap.scheduling.snapshot import SchedulingSettings
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type
@@ -175,6 +175,21 @@ def test_an_on_demand_node_is_replaced_by_spot_only_where_both_are_offered() -> 
     verdict = disrupted(large("a"), pods=[pod("p", "a")], types=BOTH)
     requirements = {entry.key: entry.values for entry in verdict.command.replacements[0].requirements}
     assert requirements["karpenter.sh/capacity-type"] == ("spot",)
+
+
+@pytest.mark.parametrize(("left", "allowed", "gone"), [(1, True, {"a"}), (0, True, set()), (1, False, set())])
+def test_an_on_demand_node_moves_into_a_reservation_that_has_room(left: int, allowed: bool, gone: set[str]) -> None:
+    held = Offering(Z1, "reserved", 0.00001, left > 0, reservation_id="cr-1", reservation_capacity=left)
+    only = fake_type("large", cpu="16", memory="32Gi", pods="50", price=4.0, offerings=(("on-demand", Z1),))
+    sold = msgspec.structs.replace(only, offerings=(*only.offerings, held))
+    rule = {"key": "karpenter.sh/capacity-type", "operator": "In"}
+    kinds = ["on-demand", "reserved"] if allowed else ["on-demand"]
+    verdict = disrupted(
+        large("a"), pods=[pod("p", "a", cpu="3")], pools=[pool("default", rule | {"values": kinds})], types=[sold]
+    )
+    assert verdict.removed == gone
+    for claim in (item for command in verdict.commands for item in command.replacements):
+        assert claim.launch.reservation_id == "cr-1"
 
 
 def test_three_nodes_become_one_larger() -> None:

@@ -112,6 +112,17 @@ def test_49_a_reservation_that_is_full_rests_and_on_demand_is_next() -> None:
     assert claim.capacity_type == ON_DEMAND
 
 
+def test_49_another_reservation_of_the_same_type_and_zone_is_next() -> None:
+    ground = given(
+        sold("m5.large", reserved=[held("cr-1", 5), held("cr-2", 3)]),
+        answers=[refuse("ReservationCapacityExceeded", "capacity", reservation="cr-1")],
+    )
+    assert ground.launch(claims()).failed
+    assert ground.rests() == {("cr-1", A, RESERVED)}
+    [claim] = ground.launch([replace(item, name="again") for item in claims()]).launched
+    assert (claim.capacity_type, claim.labels[labels.RESERVATION_ID]) == (RESERVED, "cr-2")
+
+
 def test_49_throttling_leaves_a_reservation_as_it_is() -> None:
     raised = AwsThrottled("slow down", code="RequestLimitExceeded")
     ground = given(sold("m5.large", reserved=[held("cr-1", 5)]), raises=raised)
@@ -128,6 +139,23 @@ def test_51_the_strategy_follows_the_capacity_type(capacity_type: str, options: 
     ground = given(sold("m5.large", spot=0.03))
     ground.launch(claims(1, rule(labels.CAPACITY_TYPE, "In", capacity_type)))
     assert parameters(ground.requests[-1])[options] == {"AllocationStrategy": strategy}
+
+
+@pytest.mark.parametrize(
+    ("capacity_type", "options", "strategy"),
+    [(ON_DEMAND, "OnDemandOptions", "prioritized"), (SPOT, "SpotOptions", "capacity-optimized-prioritized")],
+)
+def test_51_where_an_overlay_states_prices_ec2_is_told_the_order(
+    capacity_type: str, options: str, strategy: str
+) -> None:
+    plain, stated = sold("a.large", 0.1, spot=0.03), sold("b.large", 0.2, spot=0.06)
+    cheap = [replace(offering, price=offering.price / 4, overlaid=True) for offering in stated.offerings]
+    ground = given(plain, replace(stated, offerings=tuple(cheap)))
+    ground.launch(claims(1, rule(labels.CAPACITY_TYPE, "In", capacity_type)))
+    asked = parameters(ground.requests[-1])
+    assert asked[options] == {"AllocationStrategy": strategy}
+    overrides = [item for config in asked["LaunchTemplateConfigs"] for item in config["Overrides"]]
+    assert {item["InstanceType"]: item["Priority"] for item in overrides} == {"b.large": 0, "a.large": 1}
 
 
 def parameters(request: FleetRequest) -> dict[str, Any]:

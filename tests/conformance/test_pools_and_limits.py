@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from shiplap.api.nodeclaim import ClaimState, NodeClaim
 from tests.conformance.catalogues import Z1, default_types, fake_type, incrementing_types
 from tests.conformance.given import given, in_flight, node, pod, pods, pool, rule
 
@@ -41,6 +42,16 @@ def test_limits_are_charged_with_what_may_be_launched_and_never_exceeded(number:
 def test_claims_keep_larger_types_while_the_limit_allows_them() -> None:
     claim = given(pod(cpu="900m"), pools=[pool(limits={"cpu": "4"})], types=incrementing_types(10)).claim
     assert claim.instance_types == ("fake-it-0", "fake-it-1", "fake-it-2", "fake-it-3")
+
+
+@pytest.mark.parametrize(
+    ("state", "opened"), [(ClaimState.DISRUPTING, 0), (ClaimState.DRAINING, 1), (ClaimState.TERMINATING, 1)]
+)
+def test_a_node_that_a_command_may_give_back_uses_up_limits(state: ClaimState, opened: int) -> None:
+    old = node("old", pool="default", cpu="500m", capacity={"cpu": "4"})
+    claim = NodeClaim(cluster="test", name="c", node_pool="default", node_class="x", state=state, node_name="old")
+    outcome = given(pod(cpu="2500m"), pools=[pool(limits={"cpu": "6"})], nodes=[old], claims=[claim])
+    assert len(outcome.claims) == opened
 
 
 def test_existing_and_starting_nodes_use_up_limits() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -9,9 +10,10 @@ import pytest
 
 from shiplap.api.nodeclaim import ClaimState
 from shiplap.api.types import NodePool
+from shiplap.instances.types import InstanceType
 from shiplap.kubernetes import labels
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type
-from tests.conformance.given import given, in_flight, node, pod, pods, pool, rule
+from tests.conformance.given import Outcome, given, in_flight, node, pod, pods, pool, rule, wanted
 from tests.conformance.test_reserved_capacity import APART
 
 ON_DEMAND_ONLY = (("on-demand", Z1), ("on-demand", Z2))
@@ -137,3 +139,69 @@ def test_order_of_input_does_not_matter() -> None:
     one = given(*waiting, pools=pools, types=types).plan
     other = given(*reversed(waiting), pools=list(reversed(pools)), types=list(reversed(types))).plan
     assert msgspec.json.encode(one) == msgspec.json.encode(other)
+
+
+def v_cpus(plan: Outcome, types: Sequence[InstanceType]) -> tuple[int, int]:
+    """The least vCPUs of a plan's claims that are certain not to be spot, and the most that may be, in thousandths."""
+    cpus = {item.name: item.capacity["cpu"] for item in types}
+    steady = spot = 0
+    for claim in plan.claims:
+        kinds = wanted(claim, labels.CAPACITY_TYPE)
+        sizes = [cpus[name] for name in claim.instance_types]
+        if kinds is not None and "spot" not in kinds.values:
+            steady += min(sizes)
+        else:
+            spot += max(sizes)
+    return steady, spot
+
+
+@pytest.mark.parametrize("share", ["10%", "30%", "50%", "75%", "100%"])
+@pytest.mark.parametrize("sizes", [["1"] * 9, ["7", "1", "3", "1", "13", "2"], ["15"] * 4])
+def test_a_share_of_vcpus_is_never_spot_whichever_types_are_launched(share: str, sizes: list[str]) -> None:
+    types = [
+        fake_type("small", price=1.0, cpu="4", memory="8Gi"),
+        fake_type("middle", price=1.8, cpu="8", memory="16Gi"),
+        fake_type("large", price=3.5, cpu="16", memory="32Gi"),
+    ]
+    waiting = [pod(f"p{place}", cpu=cpu, **APART) for place, cpu in enumerate(sizes)]
+    plan = given(*waiting, pools=[priced(min_on_demand_vcpus=share)], types=types)
+    assert plan.scheduled
+    steady, spot = v_cpus(plan, types)
+    assert steady * 100 >= int(share[:-1]) * (steady + spot)
+    assert spot > 0 or share in ("75%", "100%") or sizes[0] == "15"
+
+
+def test_the_share_of_vcpus_counts_nodes_that_are_there() -> None:
+    pools, types = [priced(min_on_demand_vcpus="50%")], [fake_type("both", price=1.0, cpu="4")]
+    steady = node("steady", cpu="12", pool="default", labels={labels.CAPACITY_TYPE: "on-demand"}, cordoned=True)
+    plan = given(*pods(4, cpu="3", **APART), pools=pools, types=types, nodes=[steady])
+    assert sorted(kinds(plan)) == ["on-demand", "spot", "spot", "spot"]
+    spot = node("spot", cpu="12", pool="default", labels={labels.CAPACITY_TYPE: "spot"}, cordoned=True)
+    plan = given(*pods(4, cpu="3", **APART), pools=pools, types=types, nodes=[spot])
+    assert kinds(plan) == ["on-demand"] * 4
+
+
+def test_claims_in_flight_count_with_what_they_may_become() -> None:
+    pools = [priced(min_on_demand_vcpus="50%")]
+    types = [fake_type("small", price=1.0, cpu="4"), fake_type("large", price=3.0, cpu="16", memory="32Gi")]
+    both = [pod(name, cpu="3", **APART) for name in ("first", "other")]
+    first = given(both[0], pools=pools, types=types)
+    assert kinds(first) == ["on-demand"]
+    one = given(*both, pools=pools, types=types, claims=[in_flight(first.claim)])
+    assert (kinds(one), one.claim.instance_types) == (["spot"], ("small",)), "four vCPUs are certain"
+    launched = in_flight(first.claim, state=ClaimState.LAUNCHED, instance_type="large", capacity_type="on-demand")
+    one = given(*both, pools=pools, types=types, claims=[launched])
+    assert (kinds(one), one.claim.instance_types) == (["spot"], ("small", "large"))
+
+
+def test_both_shares_hold_together() -> None:
+    pools = [priced(min_on_demand="50%", min_on_demand_vcpus="10%")]
+    plan = given(*pods(6, cpu="1", **APART), pools=pools, types=[fake_type("both", price=1.0)])
+    assert kinds(plan).count("on-demand") == 3
+
+
+def test_pods_that_want_spot_alone_wait_for_vcpus_that_are_not() -> None:
+    waiting = pods(1, cpu="1", selector={labels.CAPACITY_TYPE: "spot"})
+    plan = given(*waiting, pools=[priced(min_on_demand_vcpus="20%")], types=[fake_type("both", price=1.0)])
+    assert not plan.claims
+    assert "vCPUs of spot 0 of 0 left" in plan.plan.unschedulable[0].message

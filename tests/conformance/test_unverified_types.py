@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from shiplap.api.nodeclaim import ClaimState
 from shiplap.instances.types import InstanceType
 from tests.conformance.catalogues import fake_type
 from tests.conformance.given import given, in_flight, pod, pods
@@ -110,3 +111,30 @@ def test_the_message_names_where_the_figure_is_from(source: str) -> None:
 def test_a_learned_figure_is_named_as_such() -> None:
     item = msgspec.structs.replace(unverified(), verified=True, sources={"memory": "learned"})
     assert "learned from nodes of ami-1" in given(pod(memory="9Gi"), types=[item]).left("pod").message
+
+
+@pytest.mark.parametrize("state", [ClaimState.PLANNED, ClaimState.LAUNCHING])
+def test_a_claim_whose_estimate_was_refuted_meanwhile_keeps_its_pods_for_another_type_of_its_list(
+    state: ClaimState,
+) -> None:
+    waiting = pod("p", memory="7.5Gi")
+    first = given(waiting, types=[unverified(), LARGE])
+    assert first.claim.instance_types == ("new", "known")
+    claim = in_flight(first.claim, state=state)
+    refuted = fake_type("new", cpu="4", memory="7.2Gi", pods="20", price=1.0)
+    assert given(waiting, types=[refuted, LARGE], claims=[claim]).claims == ()
+
+
+def test_a_claim_that_no_type_of_its_list_can_hold_any_more_keeps_no_pods() -> None:
+    waiting = pod("p", memory="7.5Gi")
+    claim = in_flight(given(waiting, types=[unverified()]).claim)
+    refuted = fake_type("new", cpu="4", memory="7.2Gi", pods="20", price=1.0)
+    assert given(waiting, types=[refuted, LARGE], claims=[claim]).claim.instance_types == ("known",)
+
+
+def test_what_was_launched_is_what_counts_not_what_might_have_been() -> None:
+    waiting = pod("p", memory="7.5Gi")
+    first = given(waiting, types=[unverified(), LARGE])
+    refuted = fake_type("new", cpu="4", memory="7.2Gi", pods="20", price=1.0)
+    launched = in_flight(first.claim, state=ClaimState.LAUNCHED, instance_type="new", allocatable=refuted.allocatable)
+    assert given(waiting, types=[refuted, LARGE], claims=[launched]).claim.instance_types == ("known",)

@@ -85,10 +85,34 @@ def test_every_metric_of_ours_on_the_dashboard_is_written_by_the_code(widgets: l
     assert names <= written()
 
 
+def test_the_map_of_the_clusters_is_drawn_by_the_version_in_service(
+    template: Template, widgets: list[dict[str, Any]]
+) -> None:
+    (drawn,) = (widget for widget in widgets if widget["type"] == "custom")
+    assert (drawn["x"], drawn["y"], drawn["width"]) == (0, 0, 24)
+    assert drawn["properties"]["updateOn"] == {"refresh": True, "resize": True, "timeRange": False}
+    (dashboard,) = template.find_resources("AWS::CloudWatch::Dashboard").values()
+    references = [
+        part.get("Ref", "")
+        for part in dashboard["Properties"]["DashboardBody"]["Fn::Join"][1]
+        if isinstance(part, dict)
+    ]
+    aliases = template.find_resources("AWS::Lambda::Alias")
+    (alias,) = (aliases[name] for name in references if name in aliases)
+    function = template.find_resources("AWS::Lambda::Function")[alias["Properties"]["FunctionName"]["Ref"]]
+    assert function["Properties"]["FunctionName"] == "shiplap-widget"
+    assert alias["Properties"]["Name"] == "live"
+
+
+def test_nobody_is_called_because_the_widget_fails(alarms: dict[str, Alarm]) -> None:
+    assert not [name for name in alarms if "widget" in name]
+
+
 def test_every_widget_shows_something_and_none_covers_another(widgets: list[dict[str, Any]]) -> None:
     taken: set[tuple[int, int]] = set()
     for widget in widgets:
-        assert widget["properties"]["metrics"], widget["properties"]["title"]
+        if widget["type"] == "metric":
+            assert widget["properties"]["metrics"], widget["properties"]["title"]
         cells = {
             (widget["x"] + column, widget["y"] + row)
             for column in range(widget["width"])
@@ -140,7 +164,7 @@ def test_every_alarm_leads_to_a_section_of_the_runbook(alarms: dict[str, Alarm])
 
 
 def test_alarms_and_their_ends_are_told_to_the_topic(alarms: dict[str, Alarm]) -> None:
-    assert len(alarms) == 3 + 3 + 6 + 3 + 5
+    assert len(alarms) == 3 + 3 + 7 + 3 + 5
     for item in alarms.values():
         assert item["AlarmActions"] == item["OKActions"] == [TOPIC]
 

@@ -134,6 +134,9 @@ def test_all_problems_are_told_at_once(folder: Path) -> None:
             "must be 1 or more, is 0",
         ),
         ("    reservedENIs: -1", "reservedENIs", "must not be negative"),
+        ("    claimRules: [{}]", "claimRules[0]", "says nothing"),
+        ("    claimRules: [{namespaces: ['?']}]", "claimRules[0].namespaces[0]", "must be a name"),
+        ("    claimRules: [{namespace: a}]", "claimRules[0].namespace", "did you mean namespaces"),
         ("    endpoint: nowhere", "endpoint", "is not an address"),
         ("    endpoint: http://10.0.0.1", "endpoint", "must be https"),
         ("    token: abc", "token", "only for a cluster on this machine"),
@@ -170,6 +173,23 @@ def test_a_wrong_install(folder: Path, text: str, field: str, reason: str) -> No
     assert error.field == field
     assert error.line > 0
     assert reason in error.reason
+
+
+SECRET = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:edge-kubeconfig-AbCdEf"
+
+
+def test_a_cluster_outside_eks_may_be_entered_by_a_secret(folder: Path) -> None:
+    endpoint = "    endpoint: https://10.1.0.10\n"
+    (cluster,) = written(folder, WRITTEN + endpoint + f"    kubeconfigSecret: {SECRET}\n").clusters
+    assert cluster.settings.kubeconfig_secret == SECRET
+    assert not cluster.access_entry
+    for text, field, reason in (
+        (f"    kubeconfigSecret: {SECRET}\n", "kubeconfigSecret", "give its `endpoint` too"),
+        (endpoint + "    kubeconfigSecret: edge\n", "kubeconfigSecret", "is not the ARN of a secret"),
+    ):
+        error = refusal(folder, WRITTEN + text)
+        assert error.field == f"clusters[0].{field}"
+        assert reason in error.reason
 
 
 def test_clusters_of_one_install_share_their_network(folder: Path) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Iterator
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -31,24 +32,21 @@ from aws_cdk import App
 from aws_cdk.assertions import Match, Template
 
 from infra.app import build
+from infra.audit import PATTERN
 from infra.service_models import called
-
-INSTALL = Path(__file__).parent / "install" / "shiplap.yaml"
-FUNCTIONS = ("schedule", "lifecycle", "interrupt", "catalog", "disrupt", "watch")
-QUEUES = {"provisioning": "schedule", "lifecycle": "lifecycle", "interruption": "interrupt"}
-"""The function that each queue feeds."""
-
-Resource = dict[str, Any]
-
-
-@pytest.fixture(scope="module")
-def app(tmp_path_factory: pytest.TempPathFactory) -> App:
-    return build(INSTALL, outdir=str(tmp_path_factory.mktemp("cdk.out")))
-
-
-@pytest.fixture(scope="module")
-def template(app: App) -> Template:
-    return Template.from_stack(app.node.find_child("Shiplap"))
+from tests import audit_log
+from tests.infra.synthesised import (
+    FUNCTIONS,
+    INSTALL,
+    QUEUES,
+    Resource,
+    actions,
+    allowing,
+    functions,
+    resources,
+    started,
+    statements,
+)
 
 
 @pytest.fixture(scope="module")
@@ -60,54 +58,6 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Template:
         outdir=str(tmp_path_factory.mktemp("local.out")),
     )
     return Template.from_stack(app.node.find_child("Shiplap"))
-
-
-def resources(template: Template, type_: str) -> dict[str, Resource]:
-    found: dict[str, Resource] = template.find_resources(type_)
-    return found
-
-
-def functions(template: Template) -> dict[str, Resource]:
-    """Properties by the name of the function, without the install's."""
-    found = (item["Properties"] for item in resources(template, "AWS::Lambda::Function").values())
-    return {item["FunctionName"].removeprefix("shiplap-"): item for item in found}
-
-
-def started(template: Template, alias: str) -> str:
-    """The function whose version in service an alias names, by the alias's logical id."""
-    made = resources(template, "AWS::Lambda::Alias")[alias]["Properties"]
-    assert made["Name"] == "live"
-    function = resources(template, "AWS::Lambda::Function")[made["FunctionName"]["Ref"]]
-    name: str = function["Properties"]["FunctionName"]
-    return name.removeprefix("shiplap-")
-
-
-def statements(template: Template, function: str) -> list[dict[str, Any]]:
-    """Everything that a function's role allows; CDK moves what is too long for one policy into others."""
-    role = functions(template)[function]["Role"]["Fn::GetAtt"][0]
-    policies = [
-        policy["Properties"]
-        for kind in ("AWS::IAM::Policy", "AWS::IAM::ManagedPolicy")
-        for policy in resources(template, kind).values()
-        if {"Ref": role} in policy["Properties"]["Roles"]
-    ]
-    assert policies, f"{function} has no policy"
-    assert "ManagedPolicyArns" not in resources(template, "AWS::IAM::Role")[role]["Properties"]
-    return [statement for policy in policies for statement in policy["PolicyDocument"]["Statement"]]
-
-
-def actions(statement: dict[str, Any]) -> set[str]:
-    written = statement["Action"]
-    return {written} if isinstance(written, str) else set(written)
-
-
-def allowing(template: Template, action: str) -> dict[str, list[dict[str, Any]]]:
-    """The statements that allow an action, by function."""
-    found = {
-        function: [statement for statement in statements(template, function) if action in actions(statement)]
-        for function in FUNCTIONS
-    }
-    return {function: allowed for function, allowed in found.items() if allowed}
 
 
 # Messages
@@ -266,11 +216,21 @@ def test_tables_have_the_keys_the_adapters_use(template: Template) -> None:
         assert [key["AttributeName"] for key in table["KeySchema"]] == [wanted.partition_key, wanted.sort_key]
         assert table["TimeToLiveSpecification"] == {"AttributeName": wanted.expiry, "Enabled": True}
         made = {
-            (index["IndexName"], index["KeySchema"][-1]["AttributeName"], index["Projection"]["ProjectionType"])
+            (
+                index["IndexName"],
+                index["KeySchema"][-1]["AttributeName"],
+                index["Projection"]["ProjectionType"],
+                tuple(index["Projection"].get("NonKeyAttributes", ())),
+            )
             for index in (*table.get("LocalSecondaryIndexes", ()), *table.get("GlobalSecondaryIndexes", ()))
         }
         assert made == {
-            (index.name, index.sort_key or index.partition_key, "KEYS_ONLY" if index.keys_only else "ALL")
+            (
+                index.name,
+                index.sort_key or index.partition_key,
+                "INCLUDE" if index.with_ else "KEYS_ONLY" if index.keys_only else "ALL",
+                index.with_,
+            )
             for index in wanted.indexes
         }
         assert {index["IndexName"] for index in table.get("LocalSecondaryIndexes", ())} == {
@@ -438,6 +398,14 @@ def test_tags_are_written_while_something_is_made_and_later_only_names_of_our_in
     assert any(key.startswith("aws:ResourceTag/") for key in naming["StringEquals"])
 
 
+def test_the_widget_may_read_claims_and_nothing_else(template: Template) -> None:
+    asked = [item for item in statements(template, "widget") if not all(a.startswith("logs:") for a in actions(item))]
+    assert [actions(item) for item in asked] == [{"dynamodb:Query"}, {"s3:GetObject"}, {"s3:ListBucket"}]
+    assert "/index/stage-index" in str(asked[0]["Resource"])
+    assert "/clusters/*" in str(asked[1]["Resource"])
+    assert "VpcConfig" not in functions(template)["widget"]
+
+
 def test_interrupt_asks_neither_ec2_nor_a_cluster(template: Template) -> None:
     allowed = {action for statement in statements(template, "interrupt") for action in actions(statement)}
 
@@ -480,8 +448,10 @@ def test_everything_the_adapters_call_is_allowed_to_some_function(template: Temp
         for service, operations in called(sorted(adapters.rglob("*.py"))).items()
         for operation in operations
     }
-    # A transaction is allowed by what it does to items; only the command line reads a whole table.
-    wanted -= {"dynamodb:TransactWriteItems", "dynamodb:Scan"}
+    # A transaction is allowed by what it does to items, an object's head like the object; only the command line reads a
+    # whole table or lists records. A secret is read only where a cluster is entered by a kubeconfig.
+    wanted -= {"dynamodb:TransactWriteItems", "dynamodb:Scan", "s3:ListObjectsV2", "s3:HeadObject"}
+    wanted -= {"secretsmanager:GetSecretValue"}
     allowed = {
         action for name in FUNCTIONS for statement in statements(template, name) for action in actions(statement)
     }
@@ -493,7 +463,7 @@ def test_everything_the_adapters_call_is_allowed_to_some_function(template: Temp
 def test_who_reads_objects_is_told_when_there_are_none(template: Template) -> None:
     readers = allowing(template, "s3:GetObject")
 
-    assert set(readers) == {"schedule", "catalog", "disrupt"}
+    assert set(readers) == {"schedule", "catalog", "disrupt", "watch", "widget"}
     assert set(allowing(template, "s3:ListBucket")) == set(readers)
     for (statement,) in allowing(template, "s3:ListBucket").values():
         assert "Condition" not in statement
@@ -612,3 +582,94 @@ def _without_assets(template: dict[str, Any]) -> dict[str, Any]:
         if resource["Type"] == "AWS::Lambda::LayerVersion":
             resource["Properties"].pop("Content")
     return copy
+
+
+def test_kubeconfigs_are_read_by_functions_that_enter_clusters_and_only_those_named(tmp_path: Path) -> None:
+    secret = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:edge-AbCdEf"
+    settings = tmp_path / "shiplap.yaml"
+    text = INSTALL.read_text().replace("manifests/", f"{INSTALL.parent}/manifests/")
+    settings.write_text(text.replace("    endpoint:", f"    kubeconfigSecret: {secret}\n    endpoint:"))
+
+    app = build(settings, outdir=str(tmp_path / "cdk.out"))
+    made = Template.from_stack(app.node.find_child("Shiplap"))
+
+    allowed = allowing(made, "secretsmanager:GetSecretValue")
+    assert set(allowed) == {"schedule", "lifecycle", "disrupt", "watch"}
+    assert {statement["Resource"] for found in allowed.values() for statement in found} == {secret}
+    app.synth()  # cdk-nag finds nothing
+
+
+# The audit log as a source
+
+
+def test_audit_logs_reach_the_function_of_clusters_that_ask_for_it(template: Template) -> None:
+    (subscription,) = resources(template, "AWS::Logs::SubscriptionFilter").values()
+    (permission,) = [
+        item["Properties"]
+        for item in resources(template, "AWS::Lambda::Permission").values()
+        if item["Properties"]["Principal"] == "logs.amazonaws.com"
+    ]
+
+    group = "/aws/eks/production/cluster"
+    assert subscription["Properties"]["LogGroupName"] == group
+    assert started(template, subscription["Properties"]["DestinationArn"]["Ref"]) == "audit"
+    assert permission["FunctionName"] == subscription["Properties"]["DestinationArn"]
+    assert permission["SourceAccount"] == {"Ref": "AWS::AccountId"}
+    assert f"log-group:{group}:*" in json.dumps(permission["SourceArn"])
+    assert resources(template, "AWS::Lambda::Permission")[subscription["DependsOn"][0]]["Properties"] == permission
+
+
+def test_audit_may_put_events_on_our_bus_and_nothing_else(template: Template) -> None:
+    allowed = {action for statement in statements(template, "audit") for action in actions(statement)}
+
+    assert {action for action in allowed if not action.startswith("logs:")} == {"events:PutEvents"}
+
+
+def test_without_a_cluster_that_asks_for_it_there_is_no_audit_function(tmp_path: Path) -> None:
+    settings = tmp_path / "shiplap.yaml"
+    text = INSTALL.read_text().replace("manifests/", f"{INSTALL.parent}/manifests/")
+    settings.write_text(text.replace("    audit: true\n", ""))
+
+    plain = Template.from_stack(build(settings, outdir=str(tmp_path / "cdk.out")).node.find_child("Shiplap"))
+
+    assert set(functions(plain)) == set(FUNCTIONS) - {"audit"}
+    assert not resources(plain, "AWS::Logs::SubscriptionFilter")
+
+
+@pytest.mark.parametrize(
+    ("record", "passes"),
+    [
+        (audit_log.record(), True),
+        (audit_log.left_out(), True),
+        (audit_log.record(user={"username": "system:serviceaccount:batch:my-scheduler"}), True),
+        (audit_log.of_kubelet(), False),
+        (audit_log.record(audit_log.pending_pod(nodeName="ip-10-0-1-2")), False),
+        (audit_log.record(stage="RequestReceived"), False),
+        (audit_log.record(objectRef={"resource": "pods", "name": "web", "subresource": "binding"}), False),
+        (audit_log.record(objectRef={"resource": "nodes", "name": "ip-1", "subresource": "status"}), False),
+        (audit_log.record(objectRef=None), False),
+    ],
+    ids=["pending", "objects left out", "own scheduler", "kubelet", "bound", "begun", "binding", "node", "no object"],
+)
+def test_cloudwatch_passes_on_only_what_can_be_a_pod_that_waits(record: Resource, passes: bool) -> None:
+    assert _passes(PATTERN, record) is passes
+    assert len(PATTERN) <= 1024
+
+
+def _passes(pattern: str, record: Resource) -> bool:
+    """CloudWatch's filter patterns, as far as ours uses them: all terms must hold."""
+    terms = re.findall(r"\(([^()]+)\)", pattern)
+    assert "{ " + " && ".join(f"({term})" for term in terms) + " }" == pattern
+    return all(_holds(term, record) for term in terms)
+
+
+def _holds(term: str, record: Resource) -> bool:
+    path, operator = term.split(" ", 1)
+    value: Any = record
+    for key in path.removeprefix("$.").split("."):
+        value = value.get(key) if isinstance(value, dict) else None
+    if operator == "NOT EXISTS":
+        return value is None
+    sign, text = operator.split(" ", 1)
+    same = value is not None and fnmatch(value, json.loads(text))
+    return {"=": same, "!=": value is not None and not same}[sign]

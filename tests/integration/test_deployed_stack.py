@@ -16,6 +16,8 @@ import boto3
 import msgspec
 import pytest
 
+from shiplap.aws import session
+from shiplap.cli.main import run
 from shiplap.errors import ShiplapError
 from shiplap.local import node
 from shiplap.local.ec2 import seed
@@ -24,6 +26,7 @@ from shiplap.local.ec2.server import Ec2Emulator
 from shiplap.local.emulator import AwsEmulator, Deployed
 from shiplap.local.kube.http_server import KubeHttpServer
 from shiplap.twins.kube.server import ApiServer
+from tests import audit_log
 
 try:
     node.executable()
@@ -137,6 +140,7 @@ def written(folder: Path, endpoint: str) -> Path:
         "certificateAuthority": "Q0E=",
         "kubernetesVersion": VERSION,
         "serviceCIDR": "10.100.0.0/16",
+        "audit": True,
     }
     settings.write_bytes(msgspec.json.encode({"region": REGION, "clusters": [demo]}))
     return settings
@@ -177,6 +181,46 @@ def test_an_event_on_the_bus_becomes_an_instance_and_a_warning_ends_it(world: Wo
 
     event = json.loads(world.next_message(terminated)["Body"])
     assert (event["detail"]["instanceId"], event["detail"]["reason"]) == (instance.id, "SpotInterruption")
+
+
+def test_the_audit_log_of_a_cluster_becomes_an_event(world: World) -> None:
+    heard = world.listen("PodPending")
+    logs = world.aws.client("logs")
+    stream = {"logGroupName": "/aws/eks/demo/cluster", "logStreamName": "kube-apiserver-audit-1"}
+    logs.create_log_stream(**stream)
+    # MiniStack knows no patterns of JSON: ours would let nothing pass, and what it lets pass is tested elsewhere.
+    (subscription,) = logs.describe_subscription_filters(logGroupName=stream["logGroupName"])["subscriptionFilters"]
+    kept = {field: subscription[field] for field in ("logGroupName", "filterName", "destinationArn")}
+    logs.put_subscription_filter(**kept, filterPattern="")
+    written = [audit_log.of_kubelet(), audit_log.record(audit_log.pending_pod("seen"))]
+    lines = [{"timestamp": int(time.time() * 1000), "message": audit_log.text(item)} for item in written]
+
+    logs.put_log_events(**stream, logEvents=[*lines, {"timestamp": lines[0]["timestamp"], "message": "cut{"}])
+
+    event = json.loads(world.next_message(heard)["Body"])
+    assert event["source"] == "shiplap.audit"
+    assert event["detail"]["pods"] == [["shop", "seen", "uid-of-shop-seen"]]
+
+
+def test_doctor_finds_the_deployed_functions_and_queues_well(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What MiniStack does not know is looked at as well, and ends no check but its own."""
+    for name, value in world.aws.environment().items():
+        monkeypatch.setenv(name, value)
+    session.session.cache_clear()
+    world.invoke("catalog", {})
+
+    assert run(["doctor", "-o", "json"]) == 1  # there is no EKS, and nobody to ask about quotas
+
+    found = json.loads(capsys.readouterr().out)["findings"]
+    verdicts = {(item["check"], item["subject"]): (item["verdict"], item["says"]) for item in found}
+    assert verdicts["functions", "schedule"][0] == "ok", found
+    assert verdicts["event sources", "lifecycle"][0] == "ok", found
+    assert verdicts["queues", "provisioning"][0] == "ok", found
+    assert verdicts["node classes", "demo/default"][0] == "ok", found
+    assert verdicts["audit log", "demo"][0] == "ok", found
+    session.session.cache_clear()
 
 
 def test_a_message_nobody_can_read_is_set_aside_with_the_reason(world: World) -> None:

@@ -180,6 +180,16 @@ def test_instances_carry_tags_labels_taints_and_the_profile(ground: Ground) -> N
     assert {"key": "dedicated", "value": "batch", "effect": "NoSchedule"} in taints
 
 
+def test_what_a_launch_answers_is_what_ec2_describes_later(ground: Ground) -> None:
+    request = ground.request()
+    (launched,) = ground.compute.launch(request).instances
+    described = ground.compute.instance("demo", launched.id)
+    assert described is not None
+    assert launched.subnet in {subnet.id for subnet in request.resolved.subnets}
+    assert (launched.subnet, launched.security_groups) == (described.subnet, described.security_groups)
+    assert launched.security_groups == request.resolved.selection.security_groups
+
+
 def test_nothing_looks_like_karpenters(ground: Ground) -> None:
     """Its garbage collector ends instances with these tags that have no NodeClaim object, and deletes templates."""
     ground.launch()

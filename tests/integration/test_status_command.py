@@ -14,7 +14,11 @@ import pytest
 from shiplap.aws import session
 from shiplap.aws.bucket import BucketCatalog, BucketStatus
 from shiplap.cli import status as command
+from shiplap.cli.html_status import status_report
 from shiplap.cli.main import run
+from shiplap.cli.status import StatusShown
+from shiplap.cli.vitals import Failure, Function, PoolUse, Queue, Vitals
+from shiplap.drawing.picture import ClusterPicture, NodePicture
 from shiplap.errors import InvalidInput
 from shiplap.instances.catalog import Catalog
 from shiplap.instances.conditions import conditions, unknown
@@ -204,3 +208,26 @@ def test_dev_is_asked_instead_of_an_account(install: Install, monkeypatch: pytes
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "")
     assert "blue" in install.says("--dev")
     assert os.environ["AWS_EC2_METADATA_DISABLED"] == "true"
+
+
+def test_a_page_shows_conditions_and_says_which_nodes_it_cannot_see(install: Install, tmp_path: Path) -> None:
+    install.holds(cluster("prod", READY, BROKEN))
+    install.says("--bucket", BUCKET, "--html", str(tmp_path / "status.html"), code=1)
+    made = (tmp_path / "status.html").read_text()
+    assert "prod (eu-west-1), looked at" in made
+    assert "SubnetsNotFound: subnetSelectorTerms match no subnet" in made
+    assert "The nodes of prod cannot be read: " in made
+
+
+def test_a_page_draws_what_the_claims_tell() -> None:
+    drawn = ClusterPicture(cluster="prod", taken_at=NOW, nodes=(NodePicture(name="ip-1", pool="web", hourly=0.5),))
+    vitals = Vitals(
+        pool_use=(PoolUse("prod", "web", 1, 0, 0, 0.5, {"cpu": "2"}, {"cpu": "10"}),),
+        failures=(Failure("prod", "web-2", "2023-11-14T22:13:20Z", "no capacity <b>"),),
+        queues=(Queue("provisioning", 1, 0, 2, {"malformed": 2}),),
+        functions=(Function("schedule", "7", 60, 0, None),),
+        unseen=("lambda may not be asked",),
+    )
+    made = status_report(StatusShown((), ()), vitals, [drawn], [], NOW)
+    for shown in ("ip-1", "cpu 2 of 10", "no capacity &lt;b&gt;", "malformed: 2", "lambda may not be asked", "$0.500"):
+        assert shown in made

@@ -7,9 +7,11 @@ that holds it, and a cluster on which nothing happens comes to rest.
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from msgspec.structs import replace
 
 from shiplap.api.types import NodePool
 from shiplap.disruption.commands import Decision, Reason
@@ -33,11 +35,25 @@ MOST_DECISIONS = 12
 """Within how many decisions, beside one per node, a cluster must have come to rest: a budget may allow only one."""
 
 
-def pools(budget: str, label: str) -> list[NodePool]:
+def pools(budget: str, label: str, replicas: int = 0) -> list[NodePool]:
+    ordered = requirement("node.kubernetes.io/instance-type", "In", "medium", "*")
     return [
         pool("plain", budgets=[{"nodes": budget}], labels={"generation": label}),
         pool("zonal", requirement("topology.kubernetes.io/zone", "In", Z2), budgets=[{"nodes": "1"}], weight=1),
+        pool("tiered", ordered, budgets=[{"nodes": budget}], labels={"generation": label}, taints=[taint("tiered")]),
+        pool(
+            "fixed", budgets=[{"nodes": "1"}], labels={"generation": label}, taints=[taint("fixed")], replicas=replicas
+        ),
     ]
+
+
+def taint(name: str) -> dict[str, str]:
+    return {"key": "only", "value": name, "effect": "NoSchedule"}
+
+
+def only(name: str) -> dict[str, Any]:
+    """The part of a pod that keeps it on nodes of one pool."""
+    return {"selector": {labels.NODE_POOL: name}, "tolerations": [{"key": "only", "value": name}]}
 
 
 class Disruption(RuleBasedStateMachine):
@@ -47,16 +63,16 @@ class Disruption(RuleBasedStateMachine):
         self.cluster.budgets = (pdb("guard", 0, **GUARDED),)
         self.number = 0
 
-    @rule(count=st.integers(1, 8), cpu=st.sampled_from(["100m", "900m", "3"]), kind=st.integers(0, 5))
+    @rule(count=st.integers(1, 8), cpu=st.sampled_from(["100m", "900m", "3"]), kind=st.integers(0, 7))
     def pods_come(self, count: int, cpu: str, kind: int) -> None:
         meta = {
             4: {"annotations": {labels.DO_NOT_DISRUPT: "true"}},
             5: {"labels": GUARDED},
         }.get(kind, {})
-        selector = {labels.ZONE: Z2} if kind == 3 else None
+        where = {3: {"selector": {labels.ZONE: Z2}}, 6: only("tiered"), 7: only("fixed")}.get(kind, {})
         names = range(self.number, self.number + count)
         self.number += count
-        self.cluster.create(pod(f"p{name}", cpu=cpu, metadata=meta, selector=selector) for name in names)
+        self.cluster.create(pod(f"p{name}", cpu=cpu, metadata=meta, **where) for name in names)
         self.cluster.schedule()
 
     @precondition(lambda self: self.cluster.pods)
@@ -68,9 +84,20 @@ class Disruption(RuleBasedStateMachine):
     def time_passes(self, seconds: int) -> None:
         self.cluster.now += seconds
 
-    @rule(budget=st.sampled_from(["0", "1", "50%", "100%", "broken"]), generation=st.sampled_from("ab"))
-    def pools_change(self, budget: str, generation: str) -> None:
-        self.cluster.pools = tuple(pools(budget, generation))
+    @rule(
+        budget=st.sampled_from(["0", "1", "50%", "100%", "broken"]),
+        generation=st.sampled_from("ab"),
+        replicas=st.integers(0, 3),
+    )
+    def pools_change(self, budget: str, generation: str, replicas: int) -> None:
+        self.cluster.pools = tuple(pools(budget, generation, replicas))
+        self.cluster.schedule()
+
+    @rule(available=st.booleans())
+    def the_preferred_type_sells_out_and_comes_back(self, *, available: bool) -> None:
+        item = self.cluster.types["medium"]
+        offerings = tuple(replace(offering, available=available) for offering in item.offerings)
+        self.cluster.types["medium"] = replace(item, offerings=offerings)
 
     @rule()
     def disruption_decides(self) -> None:
@@ -80,8 +107,13 @@ class Disruption(RuleBasedStateMachine):
     def nothing_happens_for_long(self) -> None:
         for _ in range(MOST_DECISIONS + len(self.cluster.nodes)):
             if not self._carry_out().commands:
+                self._static_pools_have_what_they_want()
                 return
         raise AssertionError("the cluster does not come to rest")
+
+    def _static_pools_have_what_they_want(self) -> None:
+        wanted = next(item for item in self.cluster.pools if item.metadata.name == "fixed")
+        assert sum(claim.node_pool == "fixed" for claim in self.cluster.claims.values()) == wanted.spec.replicas
 
     def _carry_out(self) -> Decision:
         before = {key: pod.spec.node_name for key, pod in self.cluster.pods.items()}
@@ -92,15 +124,19 @@ class Disruption(RuleBasedStateMachine):
             gone = sum(
                 self.cluster.claims[name].node_pool == item.metadata.name
                 for command in decided.commands
+                if command.reason is not Reason.SCALED_DOWN
                 for name in command.nodes
             )
             assert gone <= _allowed(item, held[item.metadata.name])
+        static = {name for name, claim in self.cluster.claims.items() if claim.node_pool == "fixed"}
+        cut = {n for command in decided.commands if command.reason is Reason.SCALED_DOWN for n in command.nodes}
         for command in decided.commands:
             self.cluster.carry_out(command)
+        self.cluster.schedule()
         for key, node in before.items():
             pod = self.cluster.pods[key]
-            assert not node or pod.spec.node_name in self.cluster.nodes
-            assert node == pod.spec.node_name or not _protected(pod)
+            assert not node or node in static or pod.spec.node_name in self.cluster.nodes
+            assert node == pod.spec.node_name or node in cut or not node or not _protected(pod)
         if decided.commands and all(command.reason in _SAVING for command in decided.commands):
             assert self.cluster.hourly < hourly
         return decided

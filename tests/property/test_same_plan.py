@@ -29,7 +29,7 @@ from tests.property.test_leftovers import worlds
 from tests.property.test_topology_plans import clusters
 
 ZONE, TYPE = "topology.kubernetes.io/zone", "node.kubernetes.io/instance-type"
-GOLDEN_SNAPSHOT = "0a64b17f5bdd8ee6"
+GOLDEN_SNAPSHOT = "0e676dc1fbd7c8d8"
 GOLDEN_PLAN = "ac01aac21fd74f1b"
 SETTINGS = settings(
     derandomize=True,

@@ -23,6 +23,13 @@ def test_every_promise_is_kept_whatever_goes_wrong(seed: int) -> None:
     assert outcome.faults
 
 
+def test_a_draining_node_that_waits_for_its_users_is_no_unrest() -> None:
+    """A pod that must not be disrupted came to it before it was cordoned."""
+    outcome = run(load("mixed"), 25)
+    assert outcome.violations == ()
+    assert outcome.settled_at >= 0
+
+
 def test_the_same_seed_is_the_same_run_and_another_is_not() -> None:
     play = load("mixed")
     assert run(play, 3).trace == run(play, 3).trace

@@ -33,5 +33,14 @@ def test_every_test_in_the_table_of_aws_exists() -> None:
             named += 1
         for file in re.findall(r"`(tests/[\w/]+\.py)`", line):
             assert (FOLDER.parents[1] / file).exists(), f"there is no {file}"
-    assert named > 50
+    assert named > 90
     assert "*open*" not in (FOLDER / "AWS_SCENARIOS.md").read_text(encoding="utf-8")
+
+
+def test_every_suite_of_the_aws_provider_has_its_row() -> None:
+    text = (FOLDER / "AWS_SCENARIOS.md").read_text(encoding="utf-8").partition("## By suite")[2]
+    rows = [line for line in text.splitlines() if line.startswith(("| apis", "| c", "| r", "| b", "| p"))]
+    assert len(rows) == 33
+    for row in rows:
+        assert len(row.split(" | ")) == 3, row
+        assert "`" in row or re.search(r"\d", row.rpartition(" | ")[2]), f"no test and no scenario: {row}"

@@ -72,7 +72,7 @@ def create_table(client: Any, name: str, table: tables.Table) -> None:
             {
                 "IndexName": index.name,
                 "KeySchema": _keys(index.partition_key, index.sort_key),
-                "Projection": {"ProjectionType": "KEYS_ONLY" if index.keys_only else "ALL"},
+                "Projection": _projection(index),
             }
         )
     client.create_table(
@@ -83,6 +83,12 @@ def create_table(client: Any, name: str, table: tables.Table) -> None:
         **{kind: made for kind, made in indexes.items() if made},
     )
     client.update_time_to_live(TableName=name, TimeToLiveSpecification={"Enabled": True, "AttributeName": table.expiry})
+
+
+def _projection(index: tables.Index) -> dict[str, Any]:
+    if index.with_:
+        return {"ProjectionType": "INCLUDE", "NonKeyAttributes": list(index.with_)}
+    return {"ProjectionType": "KEYS_ONLY" if index.keys_only else "ALL"}
 
 
 def _keys(partition_key: str, sort_key: str) -> list[dict[str, str]]:

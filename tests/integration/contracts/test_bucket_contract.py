@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
+from shiplap import __version__
 from shiplap.api.nodeclaim import NodeClaim, PodReference
 from shiplap.api.types import (
     EC2NodeClass,
@@ -20,6 +21,10 @@ from shiplap.api.types import (
     RequirementSpec,
 )
 from shiplap.aws.bucket import BucketCatalog, BucketRecorder
+from shiplap.disruption import record as disruptions
+from shiplap.disruption.commands import Blocked, Decision
+from shiplap.disruption.record import DisruptionRecord
+from shiplap.disruption.snapshot import DisruptionSnapshot
 from shiplap.errors import InvalidInput, StoreError
 from shiplap.instances.catalog import (
     Catalog,
@@ -230,9 +235,35 @@ def test_one_decision_is_one_record_and_others_are_others(recorder: TwinRecorder
     assert recorder.replay(other).snapshot.missed_pods == frozenset()
 
 
+def test_a_decision_to_disrupt_is_recorded_beside_the_others(recorder: TwinRecorder | BucketRecorder) -> None:
+    looked_at, decision = DisruptionSnapshot(scheduling=SNAPSHOT), Decision(blocked=(Blocked("node-1", "it is new"),))
+    name = recorder.record_disruption(looked_at, decision)
+    assert name.startswith("blue/2023-11-14/221320-41-disrupt-")
+    assert recorder.record_disruption(looked_at, decision) == name
+    found = disruptions.read(recorder.document(name), name)
+    assert found.record == DisruptionRecord(looked_at, decision)
+    assert (found.outline.kind, found.outline.cluster, found.version) == ("disrupt", "blue", __version__)
+
+
+def test_records_are_found_by_their_time(recorder: TwinRecorder | BucketRecorder) -> None:
+    def at(moment: float, cluster: str = "blue") -> str:
+        return recorder.record(msgspec.structs.replace(SNAPSHOT, now=moment, cluster=cluster), PLAN)
+
+    day = 24 * 3600
+    first, second, third = at(NOW - day), at(NOW), at(NOW + day)
+    at(NOW, "blue-2")
+    of_disruption = recorder.record_disruption(DisruptionSnapshot(scheduling=SNAPSHOT), Decision())
+    assert recorder.ids("blue", NOW - day, NOW + day) == (first, *sorted((second, of_disruption)), third)
+    assert recorder.ids("blue", NOW - day + 1, NOW) == tuple(sorted((second, of_disruption)))
+    assert recorder.ids("green", 0, NOW) == ()
+    assert records.written_at(first) == int(NOW - day)
+
+
 def test_an_unknown_record_is_a_store_error(recorder: TwinRecorder | BucketRecorder) -> None:
     with pytest.raises(StoreError, match="blue/none"):
         recorder.replay("blue/none")
+    with pytest.raises(StoreError, match="blue/none"):
+        recorder.document("blue/none")
 
 
 def test_a_record_survives_json_too() -> None:

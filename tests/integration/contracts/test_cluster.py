@@ -1,11 +1,13 @@
-"""One suite for every implementation of ClusterApi: the in-memory twin, and the HTTP client against the local server.
+"""One suite for every implementation of ClusterApi: the in-memory twin, and the HTTP client against a server: the local
+one, and a real one.
 
-The HTTP client enters with exactly the permissions of docs/rbac.yaml.
+The HTTP client enters with exactly the permissions of docs/rbac.yaml. The real server is there for `make e2e` only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -22,7 +24,8 @@ from shiplap.errors import (
     ResourceVersionGone,
     TooManyRequests,
 )
-from shiplap.kubernetes.objects import Event, ObjectMeta, ObjectReference, Taint
+from shiplap.kubernetes.objects import Event, ObjectMeta, ObjectReference, Pod, PodSpec, Taint
+from shiplap.kubernetes.volumes import attached
 from shiplap.kubernetes.workloads import SCALABLE_PLURALS, ScalableName
 from shiplap.local.kube.access import READ_ONLY, PolicyRule
 from shiplap.local.kube.http_server import KubeHttpServer
@@ -30,9 +33,20 @@ from shiplap.ports import ClusterApi, WatchEvent
 from shiplap.settings import ClusterSettings
 from shiplap.twins.clock import TwinClock
 from shiplap.twins.cluster import ApiServer, TwinCluster
+from tests.e2e.api import RealApi
+from tests.e2e.client import real_client
+from tests.e2e.control_plane import SHIPLAP
+
+Server = ApiServer | RealApi
+
+_WATCH_S = 10.0
+"""A real server sends a bookmark two seconds before a watch ends."""
 
 CLAIMED = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
 """A volume of a pod that stands for the claim `data`."""
+
+CLAIM = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+"""What every claim has to say."""
 
 RBAC = Path(__file__).parents[3] / "docs" / "rbac.yaml"
 
@@ -56,8 +70,19 @@ def client_of(endpoint: str, token: str = "shiplap") -> ClusterApi:  # noqa: S10
     )
 
 
+@pytest.fixture(params=["twin", "http", pytest.param("kubernetes", marks=pytest.mark.e2e)])
+def implementation(request: pytest.FixtureRequest) -> str:
+    """Which implementation."""
+    chosen: str = request.param
+    return chosen
+
+
 @pytest.fixture
-def server() -> ApiServer:
+def server(implementation: str, request: pytest.FixtureRequest) -> Server:
+    """What holds the objects, as a test arranges them."""
+    if implementation == "kubernetes":
+        real: RealApi = request.getfixturevalue("real_api")
+        return real
     return ApiServer(TwinClock())
 
 
@@ -67,15 +92,27 @@ def http(server: ApiServer) -> Iterator[KubeHttpServer]:
         yield running
 
 
-@pytest.fixture(params=["twin", "http"])
-def api(request: pytest.FixtureRequest, server: ApiServer) -> ClusterApi:
-    if request.param == "twin":
+@pytest.fixture
+def api(implementation: str, request: pytest.FixtureRequest, server: Server) -> ClusterApi:
+    if isinstance(server, RealApi):
+        return real_client(request.getfixturevalue("plane"), SHIPLAP)
+    if implementation == "twin":
         return TwinCluster(server)
     return client_of(request.getfixturevalue("http").endpoint)
 
 
 def pod(name: str, **spec: object) -> dict:
-    return {"metadata": {"name": name, "namespace": "default"}, "spec": {"containers": [{"name": "main"}], **spec}}
+    containers = [{"name": "main", "image": "main"}]
+    return {"metadata": {"name": name, "namespace": "default"}, "spec": {"containers": containers, **spec}}
+
+
+def item(kind: str, name: str) -> dict:
+    return pod(name) if kind == "pods" else node(name)
+
+
+def template(name: str, **labels: str) -> dict:
+    """What a workload makes pods of."""
+    return {"metadata": {"labels": labels}, "spec": {"containers": [{"name": name, "image": name}]}}
 
 
 def node(name: str, **spec: object) -> dict:
@@ -92,17 +129,20 @@ def scale_up(name: str, reason: str = "TriggeredScaleUp") -> dict:
     }
 
 
-def watched(api: ClusterApi, server: ApiServer, kind: str, version: str) -> list[WatchEvent]:
-    """What a watch says until a bookmark shows that it has caught up."""
+def watched(api: ClusterApi, server: Server, kind: str, version: str) -> list[WatchEvent]:
+    """What a watch says about everything that was written so far; the last thing written is a mark."""
+    server.create(kind, item(kind, "mark"))
     events = []
     for event in api.watch(kind, version, 10.0):
-        events.append(event)
-        if event.type == "BOOKMARK" and event.resource_version == server.resource_version:
-            return events
-    raise AssertionError("the watch ended before it had caught up")
+        if event.type != "BOOKMARK":
+            if event.object.metadata.name == "mark":
+                server.delete(kind, "mark")
+                return events
+            events.append(event)
+    raise AssertionError(f"the watch ended after {events}")
 
 
-def test_view_holds_pending_and_bound_pods_nodes_daemon_sets_and_scale_ups(api: ClusterApi, server: ApiServer) -> None:
+def test_view_holds_pending_and_bound_pods_nodes_daemon_sets_and_scale_ups(api: ClusterApi, server: Server) -> None:
     for name in ("bound", "pending", "finished", "finished-early"):
         server.create("pods", pod(name))
     for name in ("bound", "finished"):
@@ -110,8 +150,8 @@ def test_view_holds_pending_and_bound_pods_nodes_daemon_sets_and_scale_ups(api: 
     for name in ("finished", "finished-early"):
         server.patch("pods", name, {"status": {"phase": "Failed"}}, subresource="status")
     server.create("nodes", node("n1"))
-    template = {"metadata": {"creationTimestamp": None}, "spec": {"containers": [{"name": "agent"}]}}
-    server.create("daemonsets", {"metadata": {"name": "agent"}, "spec": {"template": template}})
+    agent = {"selector": {"matchLabels": {"app": "agent"}}, "template": template("agent", app="agent")}
+    server.create("daemonsets", {"metadata": {"name": "agent"}, "spec": agent})
     server.create("events", scale_up("a"))
     server.create("events", scale_up("b", "NotTriggerScaleUp"))
     view = api.view()
@@ -119,14 +159,17 @@ def test_view_holds_pending_and_bound_pods_nodes_daemon_sets_and_scale_ups(api: 
     assert [n.metadata.name for n in view.nodes] == ["n1"]
     assert [d.spec.template.spec.containers[0].name for d in view.daemon_sets] == ["agent"]
     assert [(e.reason, e.involved_object.name) for e in view.events] == [("TriggeredScaleUp", "pending")]
-    assert view.version == server.resource_version
+    assert [p.key for p in api.pending_pods()] == ["default/pending"]
+    assert int(view.version) <= int(server.resource_version)
 
 
-def with_storage(server: ApiServer) -> None:
-    bound = {"storageClassName": "fast", "volumeName": "v"}
+def with_storage(server: Server) -> None:
+    bound = {"storageClassName": "fast", "volumeName": "v", **CLAIM}
     server.create("persistentvolumeclaims", {"metadata": {"name": "data"}, "spec": bound, "status": {"phase": "Bound"}})
     term = {"matchExpressions": [{"key": "topology.ebs.csi.aws.com/zone", "operator": "In", "values": ["a"]}]}
     spec = {
+        "capacity": {"storage": "1Gi"},
+        "accessModes": ["ReadWriteOnce"],
         "csi": {"driver": "ebs.csi.aws.com", "volumeHandle": "vol-1"},
         "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}},
     }
@@ -137,7 +180,7 @@ def with_storage(server: ApiServer) -> None:
     server.create("csinodes", {"metadata": {"name": "n2"}, "spec": {"drivers": None}})
 
 
-def test_storage_is_listed_for_a_pending_pod_with_claims(api: ClusterApi, server: ApiServer) -> None:
+def test_storage_is_listed_for_a_pending_pod_with_claims(api: ClusterApi, server: Server) -> None:
     server.create("pods", pod("p", volumes=[CLAIMED]))
     with_storage(server)
     view = api.view()
@@ -165,11 +208,11 @@ def test_storage_is_listed_for_a_pending_pod_with_claims(api: ClusterApi, server
         (("n1",), [CLAIMED], True),
         (("its-claim",), [CLAIMED], True),
         (("n1",), [{"name": "scratch", "emptyDir": {}}], False),
-        (("n1",), [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}], True),
+        (("n1",), [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": CLAIM}}}], True),
     ],
 )
 def test_storage_of_bound_pods_is_listed_when_their_node_is_on_its_way_out(
-    api: ClusterApi, server: ApiServer, leaving: tuple[str, ...], volumes: list, listed: bool
+    api: ClusterApi, server: Server, leaving: tuple[str, ...], volumes: list, listed: bool
 ) -> None:
     server.create("nodes", {"metadata": {"name": "n1", "labels": {"karpenter.sh/nodeclaim": "its-claim"}}})
     server.create("nodes", node("n2"))
@@ -182,7 +225,7 @@ def test_storage_of_bound_pods_is_listed_when_their_node_is_on_its_way_out(
     assert [len(kind) for kind in storage] == ([1, 1, 1, 2] if listed else [0, 0, 0, 0])
 
 
-def test_storage_of_bound_pods_is_listed_when_their_node_is_being_deleted(api: ClusterApi, server: ApiServer) -> None:
+def test_storage_of_bound_pods_is_listed_when_their_node_is_being_deleted(api: ClusterApi, server: Server) -> None:
     server.create("nodes", {"metadata": {"name": "n1", "finalizers": ["karpenter.sh/termination"]}})
     server.create("pods", pod("bound", volumes=[CLAIMED]))
     server.bind("bound", "n1")
@@ -208,30 +251,36 @@ def selecting(selector: dict) -> dict:
     ],
 )
 def test_namespaces_are_listed_when_a_pod_selects_them_by_labels(
-    api: ClusterApi, server: ApiServer, selector: dict, listed: list[str]
+    api: ClusterApi, server: Server, selector: dict, listed: list[str]
 ) -> None:
     server.create("namespaces", {"metadata": {"name": "other", "labels": {"team": "a"}}})
     server.create("pods", selecting(selector))
     found = {item.metadata.name: item.metadata.labels.get("team") for item in api.view().namespaces}
-    assert found == dict.fromkeys(listed, "a")
+    assert {name: team for name, team in found.items() if team} == dict.fromkeys(listed, "a")
+    assert bool(found) == bool(listed)
 
 
-def test_services_and_controllers_are_listed_on_request(api: ClusterApi, server: ApiServer) -> None:
-    server.create("services", {"metadata": {"name": "s"}, "spec": {"selector": {"app": "web"}}})
-    server.create("services", {"metadata": {"name": "t"}, "spec": {"externalName": "elsewhere"}})
-    labels = {"spec": {"selector": {"matchLabels": {"app": "web"}}}}
+def test_services_and_controllers_are_listed_on_request(api: ClusterApi, server: Server) -> None:
+    server.create(
+        "services", {"metadata": {"name": "s"}, "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]}}
+    )
+    elsewhere = {"type": "ExternalName", "externalName": "elsewhere.example.com"}
+    server.create("services", {"metadata": {"name": "t"}, "spec": elsewhere})
+    labels = {"selector": {"matchLabels": {"app": "web"}}, "template": template("web", app="web")}
     for plural in ("replicasets", "statefulsets"):
-        server.create(plural, {"metadata": {"name": "w"}, **labels})
-    server.create("replicationcontrollers", {"metadata": {"name": "w"}, "spec": {"selector": {"app": "web"}}})
+        server.create(plural, {"metadata": {"name": "w"}, "spec": labels})
+    controller = {"selector": {"app": "web"}, "template": template("web", app="web")}
+    server.create("replicationcontrollers", {"metadata": {"name": "w"}, "spec": controller})
     assert api.view().services == ()
     view = api.view(workloads=True)
-    assert [item.spec.selector for item in view.services] == [{"app": "web"}, None]
+    services = {item.metadata.name: item.spec.selector for item in view.services}
+    assert (services["s"], services["t"]) == ({"app": "web"}, None)
     selectors = [item.spec.selector for item in (*view.replica_sets, *view.stateful_sets)]
     assert [selector and selector.match_labels for selector in selectors] == [{"app": "web"}] * 2
     assert [item.spec.selector for item in view.replication_controllers] == [{"app": "web"}]
 
 
-def test_lists_longer_than_a_page_are_complete_and_sorted(api: ClusterApi, server: ApiServer) -> None:
+def test_lists_longer_than_a_page_are_complete_and_sorted(api: ClusterApi, server: Server) -> None:
     names = [f"p{number:04d}" for number in range(1203)]
     for name in reversed(names):
         server.create("pods", pod(name))
@@ -244,7 +293,7 @@ def test_an_empty_cluster_is_an_empty_view(api: ClusterApi) -> None:
     assert api.nodes() == ()
 
 
-def test_node_is_found_by_name_or_not_at_all(api: ClusterApi, server: ApiServer) -> None:
+def test_node_is_found_by_name_or_not_at_all(api: ClusterApi, server: Server) -> None:
     server.create("nodes", node("n1", providerID="aws:///eu-west-1a/i-1"))
     assert api.node("n1").spec.provider_id == "aws:///eu-west-1a/i-1"
     with pytest.raises(ObjectNotFound, match="n2") as caught:
@@ -252,7 +301,7 @@ def test_node_is_found_by_name_or_not_at_all(api: ClusterApi, server: ApiServer)
     assert caught.value.status == 404
 
 
-def test_registration_merges_labels_and_annotations_and_replaces_taints(api: ClusterApi, server: ApiServer) -> None:
+def test_registration_merges_labels_and_annotations_and_replaces_taints(api: ClusterApi, server: Server) -> None:
     server.create("nodes", node("n1", taints=[{"key": "karpenter.sh/unregistered", "effect": "NoExecute"}]))
     before = api.node("n1")
     api.register_node(
@@ -268,7 +317,14 @@ def test_registration_merges_labels_and_annotations_and_replaces_taints(api: Clu
     assert after.spec.taints == (Taint("dedicated", "NoSchedule", "web"),)
 
 
-def test_registration_of_a_node_that_changed_is_refused(api: ClusterApi, server: ApiServer) -> None:
+def test_registration_takes_a_label_away(api: ClusterApi, server: Server) -> None:
+    server.create("nodes", node("n1"))
+    version = api.node("n1").metadata.resource_version
+    api.register_node("n1", labels={"kept": None, "never": None}, annotations={}, taints=(), resource_version=version)
+    assert "kept" not in api.node("n1").metadata.labels
+
+
+def test_registration_of_a_node_that_changed_is_refused(api: ClusterApi, server: Server) -> None:
     server.create("nodes", node("n1"))
     stale = api.node("n1").metadata.resource_version
     server.patch("nodes", "n1", {"spec": {"taints": [{"key": "pressure", "effect": "NoSchedule"}]}})
@@ -280,7 +336,7 @@ def test_registration_of_a_node_that_changed_is_refused(api: ClusterApi, server:
         api.register_node("gone", labels={}, annotations={}, taints=(), resource_version=stale)
 
 
-def test_nomination_sets_the_status_and_nothing_else(api: ClusterApi, server: ApiServer) -> None:
+def test_nomination_sets_the_status_and_nothing_else(api: ClusterApi, server: Server) -> None:
     server.create("pods", pod("p"))
     (pending,) = api.pending_pods()
     api.nominate(pending, "n1")
@@ -289,7 +345,7 @@ def test_nomination_sets_the_status_and_nothing_else(api: ClusterApi, server: Ap
     assert (nominated.spec, nominated.status.phase) == (pending.spec, "Pending")
 
 
-def test_nomination_of_a_recreated_pod_is_refused(api: ClusterApi, server: ApiServer) -> None:
+def test_nomination_of_a_recreated_pod_is_refused(api: ClusterApi, server: Server) -> None:
     server.create("pods", pod("p"))
     (first,) = api.pending_pods()
     server.delete("pods", "p")
@@ -301,7 +357,7 @@ def test_nomination_of_a_recreated_pod_is_refused(api: ClusterApi, server: ApiSe
     assert api.pending_pods()[0].status.nominated_node_name == ""
 
 
-def test_pods_of_a_node_are_its_unfinished_ones(api: ClusterApi, server: ApiServer) -> None:
+def test_pods_of_a_node_are_its_unfinished_ones(api: ClusterApi, server: Server) -> None:
     for name, on in (("b", "n1"), ("a", "n1"), ("finished", "n1"), ("elsewhere", "n2"), ("pending", "")):
         server.create("pods", pod(name))
         if on:
@@ -311,34 +367,42 @@ def test_pods_of_a_node_are_its_unfinished_ones(api: ClusterApi, server: ApiServ
     assert api.pods_on("n3") == ()
 
 
-def running(server: ApiServer, name: str) -> None:
+def running(server: Server, name: str) -> None:
     server.create("pods", {**pod(name), "metadata": {"name": name, "labels": {"app": "web"}}})
     server.bind(name, "n1")
     status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
     server.patch("pods", name, {"status": status}, subresource="status")
 
 
+def settled(server: Server, **budgets: int) -> None:
+    """A real server knows what a budget allows when its controller has counted; the twin counts when it is asked."""
+    if isinstance(server, RealApi):
+        server.settle(budgets)
+
+
 @pytest.mark.parametrize(("grace_s", "granted"), [(None, 30), (5, 5)], ids=["its own grace period", "a shorter one"])
-def test_an_evicted_pod_is_given_time(api: ClusterApi, server: ApiServer, grace_s: int | None, granted: int) -> None:
+def test_an_evicted_pod_is_given_time(api: ClusterApi, server: Server, grace_s: int | None, granted: int) -> None:
     running(server, "web")
     api.evict(api.pods_on("n1")[0], grace_s)
     assert server.get("pods", "web")["metadata"]["deletionGracePeriodSeconds"] == granted
 
 
-def test_an_eviction_that_a_budget_forbids_is_refused_until_it_allows_it(api: ClusterApi, server: ApiServer) -> None:
+def test_an_eviction_that_a_budget_forbids_is_refused_until_it_allows_it(api: ClusterApi, server: Server) -> None:
     running(server, "web")
     budget = {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}
     server.create("poddisruptionbudgets", {"metadata": {"name": "web"}, "spec": budget})
+    settled(server, web=0)
     (evicted,) = api.pods_on("n1")
     with pytest.raises(TooManyRequests):
         api.evict(evicted)
     assert "deletionTimestamp" not in server.get("pods", "web")["metadata"]
     running(server, "other")
+    settled(server, web=1)
     api.evict(evicted)
     assert server.get("pods", "web")["metadata"]["deletionTimestamp"]
 
 
-def test_only_the_pod_that_was_meant_is_evicted(api: ClusterApi, server: ApiServer) -> None:
+def test_only_the_pod_that_was_meant_is_evicted(api: ClusterApi, server: Server) -> None:
     running(server, "web")
     (evicted,) = api.pods_on("n1")
     server.delete("pods", "web", grace_s=0)
@@ -350,7 +414,7 @@ def test_only_the_pod_that_was_meant_is_evicted(api: ClusterApi, server: ApiServ
     assert "deletionTimestamp" not in server.get("pods", "web")["metadata"]
 
 
-def test_a_pod_is_bound_to_a_node_once(api: ClusterApi, server: ApiServer) -> None:
+def test_a_pod_is_bound_to_a_node_once(api: ClusterApi, server: Server) -> None:
     server.create("pods", pod("web"))
     (waiting,) = api.pending_pods()
     api.bind(waiting, "n1")
@@ -359,7 +423,7 @@ def test_a_pod_is_bound_to_a_node_once(api: ClusterApi, server: ApiServer) -> No
         api.bind(waiting, "n2")
 
 
-def test_only_the_pod_that_was_meant_is_bound_or_deleted(api: ClusterApi, server: ApiServer) -> None:
+def test_only_the_pod_that_was_meant_is_bound_or_deleted(api: ClusterApi, server: Server) -> None:
     server.create("pods", pod("web"))
     (known,) = api.pending_pods()
     server.delete("pods", "web", grace_s=0)
@@ -373,7 +437,7 @@ def test_only_the_pod_that_was_meant_is_bound_or_deleted(api: ClusterApi, server
     assert api.pending_pods()[0].metadata.uid != known.metadata.uid
 
 
-def test_a_deleted_pod_needs_no_budget_and_its_time_can_be_cut(api: ClusterApi, server: ApiServer) -> None:
+def test_a_deleted_pod_needs_no_budget_and_its_time_can_be_cut(api: ClusterApi, server: Server) -> None:
     running(server, "web")
     budget = {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}
     server.create("poddisruptionbudgets", {"metadata": {"name": "web"}, "spec": budget})
@@ -384,7 +448,7 @@ def test_a_deleted_pod_needs_no_budget_and_its_time_can_be_cut(api: ClusterApi, 
     assert server.get("pods", "web")["metadata"]["deletionGracePeriodSeconds"] == 5
 
 
-def test_a_node_is_removed_unless_it_is_another_of_its_name(api: ClusterApi, server: ApiServer) -> None:
+def test_a_node_is_removed_unless_it_is_another_of_its_name(api: ClusterApi, server: Server) -> None:
     server.create("nodes", node("n1"))
     old = api.node("n1")
     api.delete_node(old)
@@ -396,21 +460,24 @@ def test_a_node_is_removed_unless_it_is_another_of_its_name(api: ClusterApi, ser
     assert api.node("n1").metadata.uid != old.metadata.uid
 
 
-def test_attached_volumes_are_those_of_pods_that_leave(api: ClusterApi, server: ApiServer) -> None:
+def test_what_is_attached_where_and_what_pods_claim(api: ClusterApi, server: Server) -> None:
     for name, on in (("pv-b", "n1"), ("pv-a", "n1"), ("pv-kept", "n1"), ("pv-else", "n2")):
         spec = {"attacher": "ebs.csi.aws.com", "nodeName": on, "source": {"persistentVolumeName": name}}
         server.create("volumeattachments", {"metadata": {"name": f"csi-{name}"}, "spec": spec})
     server.create(
-        "persistentvolumeclaims", {"metadata": {"name": "agent-data"}, "spec": {"volumeName": "pv-kept"}}, "default"
+        "persistentvolumeclaims",
+        {"metadata": {"name": "agent-data"}, "spec": {"volumeName": "pv-kept", **CLAIM}},
+        "default",
     )
-    ephemeral = {"name": "data", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}
+    ephemeral = {"name": "data", "ephemeral": {"volumeClaimTemplate": {"spec": CLAIM}}}
     server.create("pods", pod("agent", volumes=[ephemeral]))
-    assert api.attached_volumes("n1", api.pending_pods()) == ("pv-a", "pv-b")
-    assert api.attached_volumes("n1", ()) == ("pv-a", "pv-b", "pv-kept")
-    assert api.attached_volumes("n3", ()) == ()
+    attachments, claims = api.volume_attachments(), api.volume_claims()
+    assert attached(attachments, "n1", api.pending_pods(), claims) == ("pv-a", "pv-b")
+    assert attached(attachments, "n1", (), claims) == ("pv-a", "pv-b", "pv-kept")
+    assert attached(attachments, "n3", (), claims) == ()
 
 
-def test_disruption_budgets_come_with_what_they_allow(api: ClusterApi, server: ApiServer) -> None:
+def test_disruption_budgets_come_with_what_they_allow(api: ClusterApi, server: Server) -> None:
     spec = {"minAvailable": "50%", "selector": {"matchLabels": {"app": "db"}}}
     body = {"metadata": {"name": "db"}, "spec": spec, "status": {"disruptionsAllowed": 2}}
     server.create("poddisruptionbudgets", body, "shop")
@@ -421,11 +488,11 @@ def test_disruption_budgets_come_with_what_they_allow(api: ClusterApi, server: A
     assert first.spec.max_unavailable == 1
 
 
-def test_scalables_are_read_by_name_as_far_as_they_exist(api: ClusterApi, server: ApiServer) -> None:
-    template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "main"}]}}
+def test_scalables_are_read_by_name_as_far_as_they_exist(api: ClusterApi, server: Server) -> None:
+    selector = {"matchLabels": {"app": "web"}}
     for plural in ("deployments", "replicasets", "statefulsets"):
-        body = {"metadata": {"name": "web"}, "spec": {"replicas": 3, "template": template}}
-        server.create(plural, body, "shop")
+        spec = {"replicas": 3, "selector": selector, "template": template("main", app="web")}
+        server.create(plural, {"metadata": {"name": "web"}, "spec": spec}, "shop")
     kinds = ("Deployment", "ReplicaSet", "StatefulSet")
     found = api.scalables([ScalableName("shop", kind, name) for kind in kinds for name in ("gone", "web")])
     assert [(item.kind, item.metadata.namespace, item.metadata.name, item.spec.replicas) for item in found] == [
@@ -434,7 +501,7 @@ def test_scalables_are_read_by_name_as_far_as_they_exist(api: ClusterApi, server
     assert found[0].spec.template.metadata.labels == {"app": "web"}
 
 
-def test_an_event_is_written_once(api: ClusterApi, server: ApiServer) -> None:
+def test_an_event_is_written_once(api: ClusterApi, server: Server) -> None:
     event = Event(
         involved_object=ObjectReference(kind="Pod", namespace="shop", name="web-1", uid="u"),
         reason="FailedScheduling",
@@ -443,6 +510,7 @@ def test_an_event_is_written_once(api: ClusterApi, server: ApiServer) -> None:
         reporting_component="shiplap",
         last_timestamp="2026-01-01T00:00:00Z",
     )
+    server.create("namespaces", {"metadata": {"name": "shop"}})
     api.publish(event)
     api.publish(msgspec.structs.replace(event, last_timestamp="2026-01-01T00:05:00Z"))
     api.publish(msgspec.structs.replace(event, metadata=ObjectMeta(name="named")))
@@ -456,7 +524,7 @@ def test_an_event_is_written_once(api: ClusterApi, server: ApiServer) -> None:
     assert (written[1]["firstTimestamp"], written[1]["count"]) == ("2026-01-01T00:00:00Z", 1)
 
 
-def test_a_watch_continues_where_its_list_ended(api: ClusterApi, server: ApiServer) -> None:
+def test_a_watch_continues_where_its_list_ended(api: ClusterApi, server: Server) -> None:
     server.create("nodes", node("n1"))
     listed, version = api.list_for_watch("nodes")
     assert [item.metadata.name for item in listed] == ["n1"]
@@ -464,41 +532,98 @@ def test_a_watch_continues_where_its_list_ended(api: ClusterApi, server: ApiServ
     server.patch("nodes", "n1", {"metadata": {"labels": {"changed": "yes"}}})
     server.delete("nodes", "n2")
     server.create("pods", pod("not-a-node"))
-    events = watched(api, server, "nodes", version)
-    changes = [event for event in events if event.type != "BOOKMARK"]
+    changes = watched(api, server, "nodes", version)
     assert [(event.type, event.object.metadata.name) for event in changes] == [
         ("ADDED", "n2"),
         ("MODIFIED", "n1"),
         ("DELETED", "n2"),
     ]
     assert changes[1].object.metadata.labels["changed"] == "yes"
-    assert [int(event.resource_version) for event in changes] == [int(version) + n for n in (1, 2, 3)]
+    versions = [int(version), *(int(event.resource_version) for event in changes)]
+    assert versions == sorted(set(versions))
 
 
 @pytest.mark.parametrize("kind", ["pods", "nodes"])
-def test_a_bookmark_tells_how_far_a_watch_has_come(api: ClusterApi, server: ApiServer, kind: str) -> None:
+def test_a_bookmark_tells_how_far_a_watch_has_come(api: ClusterApi, server: Server, kind: str) -> None:
     _, version = api.list_for_watch(kind)
-    server.create("configmaps", {"metadata": {"name": "unrelated"}})
-    events = watched(api, server, kind, version)
-    assert {event.type for event in events} == {"BOOKMARK"}
-    assert {event.resource_version for event in events} == {server.resource_version}
-    assert events[-1].object.metadata.resource_version == server.resource_version
+    assert list(api.watch(kind, version, 1.0)) == []
+    server.create(kind, item(kind, "new"))
+    if isinstance(api, TwinCluster):
+        server.create("configmaps", {"metadata": {"name": "unrelated"}})
+    events = api.watch(kind, version, _WATCH_S)
+    assert next(events).object.metadata.name == "new"
+    if not isinstance(api, TwinCluster):  # whose watch is over by now
+        server.create(kind, item(kind, "newer"))
+        assert next(event for event in events if event.type != "BOOKMARK").object.metadata.name == "newer"
+        server.create("configmaps", {"metadata": {"name": "unrelated"}})
+    bookmark = next(events)
+    assert bookmark.type == "BOOKMARK"
+    assert int(version) < int(bookmark.resource_version) <= int(server.resource_version)
+    assert bookmark.object.metadata.resource_version == bookmark.resource_version
+    events.close()
+    server.create(kind, item(kind, "late"))
+    (late,) = watched(api, server, kind, bookmark.resource_version)
+    assert (late.type, late.object.metadata.name) == ("ADDED", "late")
 
 
-def test_a_pod_leaves_the_watch_of_pending_pods_when_it_is_bound(api: ClusterApi, server: ApiServer) -> None:
+def test_a_pod_leaves_the_watch_of_pending_pods_when_it_is_bound(api: ClusterApi, server: Server) -> None:
     server.create("pods", pod("p"))
     listed, version = api.list_for_watch("pods")
     assert [item.metadata.name for item in listed] == ["p"]
     server.create("pods", pod("late"))
     server.bind("p", "n1")
     server.patch("pods", "p", {"status": {"phase": "Running"}}, subresource="status")
-    changes = [event for event in watched(api, server, "pods", version) if event.type != "BOOKMARK"]
+    changes = watched(api, server, "pods", version)
     assert [(event.type, event.object.metadata.name) for event in changes] == [("ADDED", "late"), ("DELETED", "p")]
     assert changes[1].object.spec.node_name == ""
     assert changes[1].object.metadata.resource_version == changes[1].resource_version
 
 
-def test_a_watch_from_a_forgotten_version_must_list_again(api: ClusterApi, server: ApiServer) -> None:
+def test_bound_pods_are_listed_in_pages_and_watched_from_there(api: ClusterApi, server: Server) -> None:
+    assert [pods for pods, _ in api.bound_pages()] == [()]
+    for number in range(501):
+        server.create("pods", pod(f"p{number:03d}"))
+        server.bind(f"p{number:03d}", "n1")
+    server.create("pods", pod("waits"))
+    pages = list(api.bound_pages())
+    assert [len(pods) for pods, _ in pages] == [500, 1]
+    (version,) = {version for _, version in pages}
+    server.bind("waits", "n2")
+    server.patch("pods", "p000", {"status": {"phase": "Succeeded"}}, subresource="status")
+    server.delete("pods", "p001", grace_s=0)
+    server.create("pods", pod("last"))
+    server.bind("last", "n1")
+    changes: list[WatchEvent] = []
+    for event in api.watch("bound", version, 10.0):
+        changes += [event] if event.type in ("ADDED", "DELETED") else []
+        if event.object.metadata.name == "last":
+            break
+    found = [(event.type, event.object.metadata.name) for event in changes]
+    assert found == [("ADDED", "waits"), ("DELETED", "p000"), ("DELETED", "p001"), ("ADDED", "last")]
+    assert isinstance(changes[0].object, Pod)
+    assert changes[0].object.spec.node_name == "n2"
+
+
+def test_bound_pods_that_are_known_are_not_listed(api: ClusterApi, server: Server) -> None:
+    server.create("nodes", node("n1"))
+    for name in ("bound", "fresh"):
+        server.create("pods", pod(name))
+    server.bind("bound", "n1")
+    ghost = Pod(ObjectMeta(name="fresh", namespace="default", uid="old"), PodSpec(node_name="n1"))
+    asked = []
+
+    def known(nodes: int, version: str) -> tuple[Pod, ...]:
+        asked.append((nodes, version))
+        return (ghost, Pod(ObjectMeta(name="kept", namespace="default", uid="kept"), PodSpec(node_name="n1")))
+
+    view = api.view(known=known)
+    assert asked == [(1, server.resource_version)]
+    assert sorted(item.metadata.name for item in view.pods) == ["fresh", "kept"]
+    assert [item.spec.node_name for item in view.pods if item.metadata.name == "fresh"] == [""]
+    assert {item.metadata.name for item in api.view(known=lambda _nodes, _version: None).pods} == {"bound", "fresh"}
+
+
+def test_a_watch_from_a_forgotten_version_must_list_again(api: ClusterApi, server: Server) -> None:
     _, version = api.list_for_watch("nodes")
     server.create("nodes", node("n1"))
     server.compact()
@@ -506,23 +631,28 @@ def test_a_watch_from_a_forgotten_version_must_list_again(api: ClusterApi, serve
         list(api.watch("nodes", version, 1.0))
     assert caught.value.status == 410
     _, fresh = api.list_for_watch("nodes")
-    assert all(event.type == "BOOKMARK" for event in watched(api, server, "nodes", fresh))
+    assert watched(api, server, "nodes", fresh) == []
 
 
 class TestHttp:
     """What only a connection can do."""
+
+    @pytest.fixture
+    def implementation(self) -> str:
+        return "http"
 
     def test_a_watch_delivers_while_it_is_open_and_may_be_left_early(
         self, http: KubeHttpServer, server: ApiServer
     ) -> None:
         api = client_of(http.endpoint)
         _, version = api.list_for_watch("nodes")
+        server.create("nodes", node("early"))
         watch = api.watch("nodes", version, 60.0)
-        assert next(watch).type == "BOOKMARK"
+        assert next(watch).object.metadata.name == "early"
         server.create("nodes", node("late"))
         assert next(event for event in watch if event.type == "ADDED").object.metadata.name == "late"
         watch.close()
-        assert [n.metadata.name for n in api.nodes()] == ["late"]
+        assert [n.metadata.name for n in api.nodes()] == ["early", "late"]
 
     def test_compaction_ends_an_open_watch_that_fell_behind(self, http: KubeHttpServer, server: ApiServer) -> None:
         server.create("nodes", node("n1"))
@@ -531,7 +661,9 @@ class TestHttp:
             list(client_of(http.endpoint).watch("nodes", "1", 5.0))
 
     def test_a_watch_whose_connection_breaks_is_an_error(self, http: KubeHttpServer, server: ApiServer) -> None:
-        watch = client_of(http.endpoint).watch("nodes", server.resource_version, 60.0)
+        version = server.resource_version
+        server.create("nodes", node("n1"))
+        watch = client_of(http.endpoint).watch("nodes", version, 60.0)
         next(watch)
         http.drop_connections()
         with pytest.raises(ClusterUnreachable):
@@ -539,9 +671,14 @@ class TestHttp:
 
     def test_stopping_the_server_ends_a_watch(self, server: ApiServer) -> None:
         with KubeHttpServer(server, bookmark_s=0.01) as running:
-            watch = client_of(running.endpoint).watch("nodes", server.resource_version, 60.0)
+            version = server.resource_version
+            server.create("nodes", node("n1"))
+            watch = client_of(running.endpoint).watch("nodes", version, 60.0)
             next(watch)
-        assert all(event.type == "BOOKMARK" for event in watch)
+        rest = []
+        with suppress(ClusterUnreachable):  # cut off, unless the server noticed first and ended it
+            rest += watch
+        assert all(event.type == "BOOKMARK" for event in rest)
 
     def test_a_list_whose_pages_expire_is_begun_anew(self, http: KubeHttpServer, server: ApiServer) -> None:
         for number in range(600):
@@ -612,12 +749,13 @@ class TestHttp:
         api.nodes()
         found = api.node("n1")
         for kind in ("pods", "nodes"):
-            _, version = api.list_for_watch(kind)
-            next(api.watch(kind, version, 1.0))
+            next(api.watch(kind, "1", 1.0))
+            api.list_for_watch(kind)
         api.register_node("n1", labels={}, annotations={}, taints=(), resource_version=found.metadata.resource_version)
         api.nominate(view.pods[0], "n1")
         api.pods_on("n1")
-        api.attached_volumes("n1", view.pods)
+        api.volume_attachments()
+        api.volume_claims()
         api.disruption_budgets()
         api.scalables([ScalableName("default", kind, "w") for kind in SCALABLE_PLURALS])
         api.bind(view.pods[0], "n1")

@@ -90,7 +90,7 @@ def test_failed_checks_and_events_to_come_are_told(ground: Ground) -> None:
     assert ground.health.ailing() == (
         Ailment(SICK, "instance", since),
         Ailment(SICK, "system", since),
-        Ailment(DUE, "event"),
+        Ailment(DUE, "event", due_at=1_800_403_200.0),
     )
     asked = [call.parameters for call in faults.made("DescribeInstanceStatus")]
     assert [wanted["Filter.1.Name"] for wanted in asked] == [

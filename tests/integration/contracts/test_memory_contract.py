@@ -15,7 +15,7 @@ from shiplap.twins.bucket import TwinMemory
 from tests.integration.contracts.in_process_aws import aws_in_process, make_client
 
 MEMORY = Memory(
-    histories=(NodeHistory("a", 1.5, 2.5, 0.0, 3.5, "digest"), NodeHistory("b")),
+    histories=(NodeHistory("a", 1.5, 2.5, 0.0, 3.5, pods="digest"), NodeHistory("b")),
     proposed=(Proposed(("a", "b"), Reason.UNDERUTILIZED, 4.0, 5.0),),
 )
 

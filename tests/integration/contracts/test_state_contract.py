@@ -14,7 +14,15 @@ from shiplap.aws import tables
 from shiplap.aws.dynamodb_state import DynamoState
 from shiplap.errors import ConditionFailed, EpochMoved, StoreThrottled
 from shiplap.kubernetes.objects import Taint
-from shiplap.ports import MISSED_FOR_S, Move, OfferingFailure, StateStore, UnavailableOffering
+from shiplap.ports import (
+    MISSED_FOR_S,
+    REFUSED_FOR_S,
+    Move,
+    OfferingFailure,
+    Refusals,
+    StateStore,
+    UnavailableOffering,
+)
 from shiplap.twins.faults import Faults
 from shiplap.twins.state import TwinState
 from tests.integration.contracts.in_process_aws import HookedClient, aws_in_process, create_table, make_client
@@ -344,6 +352,18 @@ def test_missed_pods_are_remembered_for_thirty_days(world: World) -> None:
     world.store.mark_missed(CLUSTER, [], NOW)
     assert world.store.read(CLUSTER, NOW + MISSED_FOR_S - 1).missed_pods == frozenset(uids)
     assert world.store.read(CLUSTER, NOW + MISSED_FOR_S + 1).missed_pods == frozenset()
+
+
+def test_nodes_that_a_pod_does_not_run_on_are_remembered_once_each(world: World) -> None:
+    world.store.mark_refused(CLUSTER, "uid", "b", NOW)
+    world.store.mark_refused(CLUSTER, "uid", "a", NOW + 5)
+    world.store.mark_refused(CLUSTER, "uid", "b", NOW + 10)
+    world.store.mark_refused("another", "uid", "c", NOW)
+    world.store.mark_refused(CLUSTER, "other", "a", NOW)
+    state = world.store.read(CLUSTER, NOW + REFUSED_FOR_S - 1)
+    assert state.refused == {"other": Refusals(("a",), NOW), "uid": Refusals(("a", "b"), NOW + 5)}
+    assert state.missed_pods == frozenset()
+    assert set(world.store.read(CLUSTER, NOW + REFUSED_FOR_S + 2).refused) == {"uid"}
 
 
 def test_ended_claims_carry_the_moment_from_which_they_may_be_forgotten(world: World) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from email.utils import formatdate
 from typing import Any
 
 from shiplap.api.nodeclaim import ClaimState, NodeClaim
@@ -44,8 +45,11 @@ def warning(stage: Stage, instance_id: str, kind: str = SPOT, **detail: Any) -> 
     )
 
 
-def scheduled_change(stage: Stage, *instance_ids: str) -> str:
+def scheduled_change(stage: Stage, *instance_ids: str, in_s: float | None = None) -> str:
+    """An event of AWS Health about instances; the change begins after so many seconds, if that is told."""
+    begins = {} if in_s is None else {"startTime": formatdate(stage.clock.now() + in_s, usegmt=True)}
     detail = {
+        **begins,
         "service": "EC2",
         "eventTypeCategory": "scheduledChange",
         "eventTypeCode": "AWS_EC2_INSTANCE_RETIREMENT_SCHEDULED",

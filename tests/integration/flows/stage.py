@@ -218,7 +218,9 @@ class Stage:
         )
 
     def bind(self) -> int:
-        """Kube-scheduler: pending pods go to the first node, by name, that is open and has room; returns how many."""
+        """Kube-scheduler: pending pods go to the node they are nominated to, or else to the first one, by name, that is
+        open and has room; returns how many. Room is kept for those that are nominated.
+        """
         view = self._spectator.view()
         room = {
             node.metadata.name: parse_resources(node.status.allocatable) for node in view.nodes if not node.spec.taints
@@ -227,11 +229,12 @@ class Stage:
             if pod.spec.node_name in room:
                 _take(room[pod.spec.node_name], pod_requests(pod))
         bound = 0
-        for pod in view.pods:
+        for pod in sorted(view.pods, key=lambda item: not item.status.nominated_node_name):
             if pod.spec.node_name:
                 continue
             wanted = pod_requests(pod)
-            name = next((n for n in sorted(room) if all(room[n].get(r, 0) >= a for r, a in wanted.items())), None)
+            names = sorted(room, key=lambda item: (item != pod.status.nominated_node_name, item))
+            name = next((n for n in names if all(room[n].get(r, 0) >= a for r, a in wanted.items())), None)
             if name is not None:
                 _take(room[name], wanted)
                 self.server.bind(pod.metadata.name, name, pod.metadata.namespace)

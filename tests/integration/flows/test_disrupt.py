@@ -2,93 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
+
 import msgspec
 import pytest
 
 from shiplap.api.nodeclaim import ClaimState
-from shiplap.api.types import NodePool
+from shiplap.disruption.history import FIRST_REST_S
 from shiplap.disruption.progress import READY_S
+from shiplap.disruption.record import decided_again, is_disruption, read
+from shiplap.errors import StoreError
 from shiplap.kubernetes import labels
-from shiplap.provisioning.disrupt import Report, disrupt
-from shiplap.twins.bucket import TwinMemory
-from tests.integration.flows.leaving import kubelets_end_pods, warning
-from tests.integration.flows.stage import Stage, pool
-
-
-class Disrupted(Stage):
-    """A stage whose pool may be disrupted at once and wholly."""
-
-    def __init__(self, *, budget: str = "100%", **settings: object) -> None:
-        plain = msgspec.to_builtins(pool("default", ("m6i",)))
-        plain["spec"]["disruption"] = {"budgets": [{"nodes": budget}], "consolidateAfter": "0s"}
-        super().__init__((msgspec.convert(plain, NodePool),))
-        known = self.settings.disruption
-        self.settings = msgspec.structs.replace(
-            self.settings, disruption=msgspec.structs.replace(known, **{"settle_s": 0.0, **settings})
-        )
-        self.memory = TwinMemory(self.faults)
-
-    def disrupt(self) -> Report:
-        """One invocation of the disrupt function."""
-        self._invocations += 1
-        return disrupt(self.settings, self.world, self.memory, owner=f"invocation-{self._invocations}")
-
-    def around(self) -> None:
-        """Everything in a minute that is not the disrupt function."""
-        self.sweep()
-        self.join()
-        self.attend(*self.due())
-        self.attend()
-        kubelets_end_pods(self)
-        self.cloud_controller()
-        self.bind()
-        self.run_pods()
-        self.clock.advance(60)
-
-    def minutes(self, number: int) -> None:
-        for _ in range(number):
-            self.disrupt()
-            self.around()
-
-    def run_pods(self) -> None:
-        """Kubelets start the pods they have."""
-        for item in self.server.list("pods").items:
-            if item["spec"].get("nodeName") and item["status"].get("phase") != "Running":
-                self.server.patch(
-                    "pods", item["metadata"]["name"], {"status": {"phase": "Running"}}, subresource="status"
-                )
-
-    def cloud_controller(self) -> None:
-        """Nodes whose instance is gone are removed."""
-        alive = {instance.provider_id for instance in self.compute.alive()}
-        for item in self.server.list("nodes").items:
-            if item["spec"]["providerID"] not in alive:
-                self.server.delete("nodes", item["metadata"]["name"])
-
-    def tainted(self) -> list[str]:
-        """Names of nodes that keep new pods off."""
-        return [
-            item["metadata"]["name"]
-            for item in self.server.list("nodes").items
-            if any(taint["key"] == labels.DISRUPTED_TAINT for taint in item["spec"].get("taints", ()))
-        ]
-
-
-def oversized(**settings: object) -> Disrupted:
-    """One 2xlarge in service that has one small pod left."""
-    stage = Disrupted(**settings)
-    stage.add_pods(5, cpu="1200m", memory="2Gi")
-    stage.play_on()
-    for number in range(1, 5):
-        stage.server.delete("pods", f"web-{number:03d}", grace_s=0)
-    stage.run_pods()
-    stage.clock.advance(600)
-    stage.faults.clear()
-    return stage
-
-
-def kinds(stage: Disrupted) -> list[str]:
-    return sorted(instance.instance_type for instance in stage.compute.alive())
+from shiplap.provisioning.disrupt import Report
+from tests.integration.flows.disrupted import kinds, oversized
+from tests.integration.flows.leaving import warning
 
 
 def test_an_oversized_node_is_replaced_by_a_smaller_one() -> None:
@@ -143,6 +70,21 @@ def test_a_command_whose_replacement_never_comes_is_undone() -> None:
     assert stage.tainted() == []
     (old,) = (claim for claim in stage.claims() if claim.instance_type == "m6i.2xlarge")
     assert old.state is ClaimState.INITIALIZED
+
+
+def test_after_a_command_was_given_up_its_node_rests_longer_each_time() -> None:
+    stage = oversized()
+    stage.broken |= {f"i-{number:017x}" for number in range(2, 100)}
+    begun = []
+    for minute in range(16 * 60):
+        begun += [minute] * len(stage.disrupt().begun)
+        stage.around()
+    gaps = [later - earlier for earlier, later in itertools.pairwise(begun)]
+    assert gaps[0] >= (READY_S + FIRST_REST_S) // 60
+    assert gaps == sorted(gaps)
+    assert len(begun) <= 8
+    assert stage.tainted() == []
+    assert kinds(stage) == ["m6i.2xlarge"]
 
 
 def test_two_functions_at_once_begin_one_command_and_undo_none() -> None:
@@ -255,3 +197,29 @@ def test_the_function_may_die_before_and_after_every_effect(minute: int) -> None
         if not died:
             return
     raise AssertionError("the invocation has no end")
+
+
+def test_a_decision_that_begins_something_is_recorded_and_can_be_made_again() -> None:
+    stage = oversized()
+    stage.recorder.records.clear()
+    stage.disrupt()
+    assert stage.recorder.records == {}
+    stage.clock.advance(60)
+    (command,) = stage.disrupt().begun
+    ((name, document),) = stage.recorder.records.items()
+    assert is_disruption(name)
+    found = read(document, name)
+    assert found.record is not None
+    assert decided_again(found.record) == found.written
+    assert [claim.instance_type for claim in found.outline.claims] == ["m6i.large"]
+    assert found.outline.removed == stage.state.commands(stage.name)[0].nodes
+    assert stage.state.commands(stage.name)[0].name == command
+
+
+def test_a_decision_holds_whether_or_not_it_can_be_recorded() -> None:
+    stage = oversized()
+    stage.disrupt()
+    stage.clock.advance(60)
+    stage.faults.on("before", "recorder.record", StoreError("bucket is gone"))
+    assert len(stage.disrupt().begun) == 1
+    assert stage.meter.counts["DecisionsNotRecorded"] == 1

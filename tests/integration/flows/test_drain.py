@@ -7,6 +7,7 @@ import msgspec
 from shiplap.api.nodeclaim import ClaimState, NodeClaim
 from shiplap.api.types import NodePool
 from shiplap.errors import ObjectNotFound
+from shiplap.provisioning.claims import DRAIN
 from shiplap.provisioning.drain import MOST_EVICTIONS, NODES_PER_ROUND, ROUND_S
 from shiplap.provisioning.messages import NodeSeen, Timer
 from tests.integration.flows.leaving import (
@@ -123,6 +124,21 @@ def test_an_empty_node_waits_for_its_volumes_to_be_detached() -> None:
     stage.server.delete("volumeattachments", "csi-1")
     minutes(stage, 1)
     assert claim_now(stage, claim).state is ClaimState.GONE
+
+
+def test_volumes_are_listed_once_for_all_nodes_of_a_round() -> None:
+    stage = serving(3)
+    claims = stage.claims()
+    for claim in claims:
+        stage.interrupt(scheduled_change(stage, claim.instance_id))
+    attach(stage, claims[0].node_name)
+    for number in range(3):
+        stage.server.delete("pods", f"web-{number:03d}", grace_s=0)
+    stage.faults.clear()
+    stage.attend(*(Timer(stage.name, claim.name, DRAIN) for claim in claims))
+    assert [claim_now(stage, claim).state for claim in claims] == [ClaimState.DRAINING, *[ClaimState.GONE] * 2]
+    assert stage.faults.points.count("before cluster.volume_attachments") == 1
+    assert stage.faults.points.count("before cluster.volume_claims") == 0
 
 
 def test_volumes_are_not_awaited_past_the_deadline_or_from_a_silent_kubelet() -> None:

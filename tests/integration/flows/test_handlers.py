@@ -19,6 +19,7 @@ from shiplap.provisioning.world import World
 from shiplap.settings import ClusterSettings, ResourceNames, Settings
 from shiplap.twins.bucket import TwinCatalog, TwinMemory, TwinStatus
 from shiplap.twins.dead_letters import TwinDeadLetters
+from tests import audit_log
 from tests.integration.flows.stage import CLUSTER, Stage, catalog
 
 FUNCTIONS = Path(__file__).parents[3] / "functions"
@@ -27,6 +28,7 @@ NAMES = ResourceNames("state", "capacity", "bucket", "bus", "https://sqs/lifecyc
 
 class Context:
     aws_request_id = "request-1"
+    invoked_function_arn = "arn:aws:lambda:eu-west-1:123456789012:function:shiplap-widget:live"
 
     def get_remaining_time_in_millis(self) -> int:
         return 300_000
@@ -251,10 +253,13 @@ def test_watch_drops_a_cluster_that_is_not_configured(load: Load, capsys: pytest
     assert metrics_in(capsys.readouterr().out)["UnknownClusters"] == [1.0]
 
 
-def test_watch_fails_visibly_when_the_cluster_refuses(load: Load, capsys: pytest.CaptureFixture[str]) -> None:
+def test_watch_fails_visibly_when_the_cluster_refuses(
+    load: Load, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     stage = Stage()
     module, _ = load("watch", stage)
-    for number in (1, 2):  # both watches
+    monkeypatch.setattr(module.time, "sleep", lambda _seconds: None)
+    for number in range(1, 13):  # both watches, as long as they bear it
         refusal = ClusterDenied("forbidden", status=403)
         stage.faults.on("before", "cluster.list_for_watch", refusal, nth=number)
     with pytest.raises(ClusterDenied):
@@ -268,6 +273,84 @@ def test_an_idle_invocation_writes_no_metrics_but_what_it_counted(
     module, _ = load("lifecycle", Stage())
     assert module.handle(records(), Context()) == {"batchItemFailures": []}
     assert metrics_in(capsys.readouterr().out) == {}
+
+
+def test_audit_tells_the_bus_which_pods_wait(load: Load, capsys: pytest.CaptureFixture[str]) -> None:
+    stage = Stage()
+    module, _ = load("audit", stage)
+    lines = [audit_log.text(audit_log.record()), "garbage"]
+    assert module.handle(audit_log.delivery(*lines, cluster=CLUSTER), Context()) == {"told": 1}
+    assert [event.detail_type for event in stage.bus.events] == ["PodPending"]
+    assert module.handle(audit_log.delivery(*lines, cluster=CLUSTER), Context()) == {"told": 0}
+    output = capsys.readouterr().out
+    heard = next(line for line in map(json.loads, output.splitlines()) if line.get("message") == "heard")
+    assert (heard["cluster"], heard["function"], heard["pods"]) == (CLUSTER, "audit", 1)
+
+
+def test_one_id_leads_from_the_event_to_the_instance(load: Load, capsys: pytest.CaptureFixture[str]) -> None:
+    """What the audit log told is found again in each line about the claim, in the claim, and by the instance's tag."""
+    stage = Stage()
+    stage.add_pods(1)
+    module, _ = load("audit", stage)
+    module.handle(audit_log.delivery(audit_log.text(audit_log.record()), cluster=CLUSTER), Context())
+    (told,) = stage.bus.events
+    event = {"source": told.source, "detail-type": told.detail_type, "detail": told.detail}
+    schedule, _ = load("schedule", stage)
+    schedule.handle(records(json.dumps(event)), Context())
+    stage.join()
+    lifecycle, _ = load("lifecycle", stage)
+    (claim,) = stage.claims()
+    lifecycle.handle(records(json.dumps({"cluster": CLUSTER, "claim": claim.name, "step": "join"})), Context())
+
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    event_id = told.detail["id"]
+    about = {line["message"]: line for line in lines if line.get("event_id") == event_id}
+    assert {"heard", "decided", "launched", "registered"} <= set(about)
+    assert {about[said]["function"] for said in ("heard", "decided", "registered")} == {
+        "audit",
+        "schedule",
+        "lifecycle",
+    }
+    assert about["decided"]["claims"] == [claim.name]
+    assert about["decided"]["record_id"] in stage.recorder.records
+    assert about["launched"]["instance_id"] == claim.instance_id
+    assert claim.event_id == event_id
+    assert [instance.claim for instance in stage.compute.launches] == [claim.name]
+    assert all(line["request_id"] == Context.aws_request_id for line in about.values())
+
+
+def test_audit_drops_what_it_cannot_use(load: Load, capsys: pytest.CaptureFixture[str]) -> None:
+    stage = Stage()
+    module, _ = load("audit", stage)
+    strange = audit_log.delivery(audit_log.text(audit_log.record()), cluster="red")
+    probe = audit_log.delivery("checking health", kind="CONTROL_MESSAGE", group="")
+    for event in ({}, strange, probe):
+        assert module.handle(event, Context()) == {"told": 0}
+    assert stage.bus.events == []
+    output = capsys.readouterr().out
+    assert metrics_in(output) | {"MalformedMessages": [1.0], "UnknownClusters": [1.0]} == metrics_in(output)
+
+
+def test_audit_fails_visibly_when_the_bus_refuses(load: Load, capsys: pytest.CaptureFixture[str]) -> None:
+    """Then Lambda delivers again."""
+    stage = Stage()
+    module, _ = load("audit", stage)
+    event = audit_log.delivery(audit_log.text(audit_log.record()), cluster=CLUSTER)
+    stage.faults.on("before", "bus.publish", StoreThrottled("slow down"))
+    with pytest.raises(StoreThrottled):
+        module.handle(event, Context())
+    assert module.handle(event, Context()) == {"told": 1}
+    assert metrics_in(capsys.readouterr().out)["StoreThrottled"] == [1.0]
+
+
+def test_the_widget_draws_claims_and_tells_what_it_cannot_read(load: Load, capsys: pytest.CaptureFixture[str]) -> None:
+    stage = Stage()
+    module, _ = load("widget", stage)
+    assert "No nodes." in module.handle({}, Context())
+    stage.faults.on("before", "state.claims", StoreThrottled("slow down"))
+    assert "It cannot be read: slow down" in module.handle({}, Context())
+    assert "cannot be drawn" in capsys.readouterr().out
+    assert "### Parameters" in module.handle({"describe": True}, Context())
 
 
 @pytest.mark.usefixtures("load")

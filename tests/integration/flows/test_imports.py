@@ -16,6 +16,8 @@ UNUSED = {
     "catalog": {"numpy", "shiplap.scheduling.planner"},
     "disrupt": {"shiplap.instances.embedded", "shiplap.api.documents"},
     "watch": {"numpy", "shiplap.scheduling.planner"},
+    "widget": {"numpy", "shiplap.scheduling.planner"},
+    "audit": {"numpy", "shiplap.scheduling.planner"},
 }
 
 

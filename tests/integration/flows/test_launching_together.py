@@ -167,6 +167,8 @@ def names(groups: list[list[NodeClaim]]) -> list[list[str]]:
         {"labels": {"a": "b"}},
         {"tier": 1},
         {"relies_on_estimate": ("m",)},
+        {"requests": {"vpc.amazonaws.com/efa": 1}},
+        {"requests": {"eks.amazonaws.com/nitro-sandbox": 1}},
     ],
 )
 def test_what_a_node_or_ec2_is_told_differently_is_launched_apart(changes: dict[str, object]) -> None:

@@ -7,7 +7,8 @@ import pytest
 
 from shiplap.api.nodeclaim import ClaimState, NodeClaim
 from shiplap.errors import AwsError, StoreThrottled
-from shiplap.instances.nodeclass import CapacityReservation, ResolvedNodeClass, Subnet
+from shiplap.instances.catalog import PlacementGroupInfo
+from shiplap.instances.nodeclass import CapacityReservation, PlacementGroup, ResolvedNodeClass, Subnet
 from shiplap.instances.subnets import emptiest_subnets, open_subnets
 from shiplap.ports import DecisionState, FleetRequest, FleetResult, OfferingFailure
 from shiplap.provisioning.market import Market
@@ -84,6 +85,7 @@ def test_what_one_cluster_could_not_get_the_others_do_not_ask_for() -> None:
 
 def test_a_shape_that_failed_is_not_asked_for_again_in_the_same_round() -> None:
     stage = Stage((pool("any", ("m6i",), sizes=("large",)),))
+    stage.settings = msgspec.structs.replace(stage.settings, unproven_nodes=250)
     stage.add_pods(250, cpu="1200m", memory="2Gi")
     dry(stage)
     assert len(stage.schedule().failed) == 250
@@ -231,3 +233,62 @@ def test_addresses_are_reserved_before_the_fleet_is_asked_for() -> None:
     pods = msgspec.to_builtins(stage.types["m6i.large"].capacity)["pods"]
     addresses = stage.state.read(stage.name, stage.clock.now()).addresses
     assert set(addresses.values()) == {2 * pods}
+
+
+def grouped() -> Stage:
+    """A pool of one type whose EC2NodeClass is in a placement group."""
+    stage = Stage((pool("any", ("m6i",), sizes=("large",)),))
+    stage.compute.placement_group = PlacementGroup("pg-1", "mine", "cluster")
+    types = tuple(
+        msgspec.structs.replace(kind, placement_group_info=PlacementGroupInfo(("cluster", "spread")))
+        for kind in stage.world.catalog.load().types
+    )
+    stage.world.catalog.save(msgspec.structs.replace(stage.world.catalog.load(), types=types))
+    stage.add_pods(1, cpu="1200m")
+    return stage
+
+
+def test_what_a_placement_group_could_not_get_others_may() -> None:
+    stage = grouped()
+    dry(stage)
+    other = Stage((pool("any", ("m6i",), sizes=("large",)),), beside=stage)
+    other.add_pods(1, cpu="1200m")
+    assert stage.schedule().failed
+    assert len(other.schedule().launched) == 1
+    stage.compute.capacity.clear()
+    assert (stage.schedule().launched, launches(stage)) == ((), 2), "the group's own launches rest"
+    stage.clock.advance(180)
+    assert len(stage.schedule().launched) == 1
+
+
+def test_a_group_that_is_full_in_a_zone_is_asked_for_others() -> None:
+    stage = grouped()
+    full = OfferingFailure("*", ZONES[0], "*", "InsufficientInstanceCapacity", group="pg-1")
+    stage.state.mark_unavailable([full], stage.clock.now())
+    stage.schedule()
+    assert {override.zone for override in stage.compute.requests[0].overrides} == set(ZONES[1:])
+    market = Market(stage.state.read(stage.name, stage.clock.now()))
+    assert [market.rests("m6i.large", zone, "on-demand", "pg-1") for zone in ZONES] == [True, False, False]
+    assert not market.rests("m6i.large", ZONES[0], "on-demand", "pg-2")
+    assert not market.rests("m6i.large", ZONES[0], "on-demand")
+
+
+def test_a_reservation_that_turns_out_full_leaves_the_other_of_its_type_and_zone() -> None:
+    stage = Stage((pool("any", ("m6i",), sizes=("large",), capacity_types=("reserved", "on-demand")),))
+    stage.compute.reservations = tuple(
+        CapacityReservation(id=name, instance_type="m6i.large", zone=ZONES[0], available=2) for name in ("cr-1", "cr-2")
+    )
+
+    def full(request: FleetRequest) -> FleetResult:
+        (override,) = request.overrides
+        offering = (override.instance_type, override.zone, "reserved")
+        failure = OfferingFailure(*offering, "ReservationCapacityExceeded", reservation=override.reservation)
+        return FleetResult((), (failure,))
+
+    stage.compute.answers = [full]
+    stage.add_pods(1, cpu="1200m")
+    report = stage.schedule()
+    assert (len(report.failed), len(report.launched)) == (1, 1)
+    first, second = stage.compute.requests
+    assert {first.overrides[0].reservation, second.overrides[0].reservation} == {"cr-1", "cr-2"}
+    assert [instance.capacity_type for instance in stage.compute.launches] == ["reserved"]

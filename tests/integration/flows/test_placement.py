@@ -46,9 +46,11 @@ def test_pods_are_nominated_before_the_node_is_opened() -> None:
     points = [point for point in stage.faults.points if point.startswith("after ")]
     assert points.index("after cluster.nominate") < points.index("after cluster.register_node")
     assert stage.meter.counts["PodsNominated"] == 3
+    assert stage.schedule().launched == ()  # they count as served
     stage.add_pods(1, cpu="500m", memory="500Mi", prefix="late")
-    stage.bind()
-    assert stage.schedule().launched == ()
+    assert stage.bind() == 3
+    assert set(pods(stage, "spec", "nodeName")) == {"", claim.node_name}
+    assert len(stage.schedule().launched) == 1
 
 
 def test_pods_are_bound_once_their_node_is_complete() -> None:
@@ -76,7 +78,7 @@ def test_pods_are_not_bound_while_the_node_is_not_ready() -> None:
     assert pods(stage, "spec", "nodeName") == [claim.node_name]
 
 
-def test_by_default_pods_are_left_to_kube_scheduler() -> None:
+def test_pods_can_be_left_to_kube_scheduler() -> None:
     stage = planned("none")
     stage.attend()
     assert pods(stage, "status", "nominatedNodeName") == [""] * 3
@@ -111,6 +113,43 @@ def test_a_node_that_is_too_small_is_given_only_what_fits() -> None:
     (node,) = (item for item in stage.server.list("nodes").items if item["metadata"]["name"] == claim.node_name)
     room = parse_resources(node["status"]["allocatable"])["memory"] // (500 * 2**20)
     assert len(nominated) <= room < 3
+
+
+def test_a_nomination_that_comes_to_nothing_is_withdrawn_and_the_pods_are_planned_for_again() -> None:
+    stage = planned("nominate")
+    stage.attend()
+    (claim,) = stage.claims()
+    taint = {"key": "neighbour.example.com/mine", "effect": "NoSchedule"}
+    stage.server.patch("nodes", claim.node_name, {"spec": {"taints": [taint]}})
+    stage.clock.advance(30)
+    assert stage.sweep().launched == ()
+    stage.clock.advance(30)
+    stage.sweep()
+    assert set(pods(stage, "status", "nominatedNodeName")) == {""}
+    assert stage.meter.counts["NominationsWithdrawn"] == 3
+    stage.clock.advance(60)
+    assert len(stage.sweep().launched) == 1
+
+
+def test_a_nomination_is_kept_while_pods_end_on_the_node() -> None:
+    stage = planned("nominate")
+    stage.attend()
+    (claim,) = stage.claims()
+    leaving = {"metadata": {"name": "victim", "deletionTimestamp": "2030-01-01T00:00:00Z", "finalizers": ["a/b"]}}
+    stage.server.create("pods", {**leaving, "spec": {"nodeName": claim.node_name}})
+    stage.clock.advance(120)
+    stage.sweep()
+    assert pods(stage, "status", "nominatedNodeName").count(claim.node_name) == 3
+
+
+def test_refusals_to_withdraw_hold_up_no_sweep() -> None:
+    stage = planned("nominate")
+    stage.attend()
+    stage.clock.advance(120)
+    stage.faults.on("before", "cluster.nominate", ObjectConflict("recreated", status=409))
+    stage.faults.on("before", "cluster.nominate", ClusterDenied("no permission", status=403), nth=2)
+    stage.sweep()
+    assert (stage.meter.counts["PodsNotSteered"], stage.meter.counts.get("SweepsIncomplete", 0)) == (1, 0)
 
 
 ROOM = {"cpu": "4", "memory": "8Gi", "pods": "10"}

@@ -9,9 +9,10 @@ import pytest
 from msgspec import structs
 
 from shiplap.api.nodeclaim import ClaimState
-from shiplap.errors import EpochMoved, NodeClassNotReady
-from shiplap.ports import OfferingFailure
+from shiplap.errors import AwsError, EpochMoved, NodeClassNotReady
+from shiplap.ports import FleetResult, OfferingFailure
 from shiplap.provisioning import schedule as schedule_module
+from shiplap.provisioning.claims import GRACE_S
 from shiplap.provisioning.messages import NodeSeen, PodsPending, Sweep, Timer
 from tests.integration.flows.stage import CLUSTER, ZONES, Stage, pool, share
 
@@ -188,6 +189,50 @@ def test_a_token_that_comes_back_with_other_parameters_waits_for_its_instance() 
     assert claim.instance_id == stage.compute.launches[0].id
     stage.play_on()
     assert len(stage.compute.launches) == 1
+
+
+def test_a_launch_that_was_answered_with_nothing_is_planned_again_after_the_grace_and_not_asked_for_before() -> None:
+    stage = Stage((pool("any", ("m6i",), sizes=("large",)),))
+    for zone in ZONES[:2]:
+        stage.compute.capacity["m6i.large", zone, "on-demand"] = 0
+    stage.compute.answers = [lambda _: FleetResult()]  # the answer gets lost
+    stage.add_pods(1)
+    stage.faults.crash_at(_point(stage, "after compute.launch"))
+    assert stage.dies(stage.schedule)
+    stage.faults.clear()
+    stage.clock.advance(61)
+    for zone in ZONES[:1]:
+        failure = OfferingFailure("m6i.large", zone, "on-demand", "InsufficientInstanceCapacity")
+        stage.state.mark_unavailable([failure], stage.clock.now())
+    assert stage.schedule().unfinished == "launches are pending"
+    for _ in range(2):
+        stage.clock.advance(GRACE_S / 2 - 1)
+        assert stage.schedule().launched == ()
+    assert stage.faults.points.count("before compute.launch") == 1
+    stage.clock.advance(2)
+    report = stage.schedule()
+    assert (len(report.failed), len(report.launched)) == (1, 1)
+    stage.play_on()
+    assert [instance.zone for instance in stage.compute.launches] == [ZONES[2]]
+
+
+def test_an_instance_that_shows_after_the_token_was_refused_is_adopted_and_the_rest_given_up() -> None:
+    stage = Stage((pool("any", ("m6i",), sizes=("large",)),))
+    stage.add_pods(2, cpu="1200m")
+    stage.faults.on("after", "compute.launch", AwsError("connection reset"))
+    stage.schedule()
+    first, second = stage.compute.alive()
+    stage.compute.hide(first.id, 90)
+    stage.compute.lose(second.id)
+    stage.faults.on("before", "compute.launch", AwsError("used before", code="IdempotentParameterMismatch"))
+    assert stage.schedule().unfinished == "launches are pending"
+    stage.clock.advance(91)
+    assert len(stage.schedule().launched) == 1
+    stage.clock.advance(GRACE_S - 90)
+    report = stage.schedule()
+    assert (len(report.failed), len(report.launched)) == (1, 1)
+    stage.play_on()
+    assert len(stage.compute.launches) == 3
 
 
 def test_a_refusal_after_an_attempt_without_an_answer_waits_for_its_instance() -> None:

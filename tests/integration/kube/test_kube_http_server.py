@@ -73,6 +73,13 @@ def test_an_objects_life(raw: Raw) -> None:
     assert (status, answer["kind"], answer["reason"], answer["code"]) == (404, "Status", "NotFound", 404)
 
 
+def test_a_new_object_has_no_status_of_its_creators_unless_it_is_a_node(raw: Raw) -> None:
+    status, created = raw.ask("POST", PODS, {**pod("p"), "status": {"phase": "Running"}})
+    assert (status, created["status"]["phase"]) == (201, "Pending")
+    body = {"metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "1"}}}
+    assert raw.ask("POST", "/api/v1/nodes", body)[1]["status"] == {"allocatable": {"cpu": "1"}}
+
+
 def test_binding_and_eviction(raw: Raw, server: ApiServer) -> None:
     server.create("pods", pod("p"))
     target = {"target": {"kind": "Node", "name": "n1"}}

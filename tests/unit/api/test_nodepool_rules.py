@@ -8,6 +8,7 @@ import pytest
 
 from shiplap.api.documents import Document
 from shiplap.api.manifests import check
+from shiplap.api.own_annotations import DISRUPTION_TIME_ZONE as ZONE
 from shiplap.api.own_annotations import REBALANCE, REBALANCE_POLICIES
 from tests.unit.api.manifest_samples import ABSENT, NODE_POOL, changed, fields_of, problems_of
 
@@ -52,6 +53,7 @@ def test_the_sample_is_valid() -> None:
         (LABELS, {"team": "a", "kops.k8s.io/x": "y", "node-restriction.kubernetes.io/z": ""}),
         (LABELS, {"karpenter.sh/capacity-type": "spot"}),
         ("spec.template.metadata.annotations", {"any.thing/x": "text of any kind"}),
+        *(("metadata.annotations", {ZONE: zone}) for zone in ("UTC", "Europe/Berlin", "America/Argentina/Salta")),
         ("metadata.annotations", {"kubectl.kubernetes.io/last-applied-configuration": "{}"}),
         ("status", {"nodes": 3, "conditions": []}),
         (REQUIREMENTS, []),
@@ -187,6 +189,10 @@ def test_accepted(path: str, value: Any) -> None:
         *(
             ("metadata.annotations", {REBALANCE: policy}, f"metadata.annotations[{REBALANCE}]")
             for policy in ("", "drain", "Replace")
+        ),
+        *(
+            ("metadata.annotations", {ZONE: zone}, f"metadata.annotations[{ZONE}]")
+            for zone in ("", "Mars/Olympus", "CEST", "+02:00", "../etc/passwd", "Europe", "localtime", "x\0")
         ),
         (
             "spec.template.metadata.annotations",

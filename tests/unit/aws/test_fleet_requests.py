@@ -13,7 +13,8 @@ from shiplap.aws import fleet
 from shiplap.aws.block_devices import block_devices, size_gib
 from shiplap.aws.expiring import Expiring
 from shiplap.errors import NodeClassNotReady
-from shiplap.instances.nodeclass import ResolvedNodeClass, Subnet
+from shiplap.instances.nodeclass import PlacementGroup, ResolvedNodeClass, Subnet
+from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import ObjectMeta
 from shiplap.ports import FleetOverride, FleetRequest, OfferingFailure
 
@@ -260,3 +261,41 @@ def test_answers_expire() -> None:
     assert kept.get("k", fetch) == 3
     kept.forget("k")
     assert kept.get("k", fetch) == 4
+
+
+@pytest.mark.parametrize(("annotations", "context"), [({}, "c-1"), ({labels.MIN_VALUES_RELAXED: "true"}, None)])
+def test_the_context_is_for_launches_that_keep_their_minimum_of_values(
+    annotations: dict[str, str], context: str | None
+) -> None:
+    wanted = request(node_class=EC2NodeClass(ObjectMeta(name="default"), EC2NodeClassSpec(context="c-1")))
+    claim = msgspec.structs.replace(wanted.claim, annotations=annotations)
+    wanted = msgspec.structs.replace(wanted, claims=(claim,))
+    assert fleet.parameters(fleet.prepare(wanted, SUBNETS), "t").get("Context") == context
+
+
+SPREAD_FULL = (
+    "You've reached the limit of instances in this spread placement group. A spread placement group can have up to "
+    "seven instances per Availability Zone."
+)
+
+
+def refused(message: str, group: str) -> set[tuple[str, str, str]]:
+    placement = PlacementGroup(group, "mine", "spread") if group else None
+    wanted = request(resolved=msgspec.structs.replace(RESOLVED, placement_group=placement))
+    errors = [
+        {
+            "ErrorCode": "InsufficientInstanceCapacity",
+            "ErrorMessage": message,
+            "LaunchTemplateAndOverrides": {"Overrides": {"InstanceType": name, "SubnetId": "subnet-a2"}},
+        }
+        for name in ("m5.large", "c5.large")
+    ]
+    failures = fleet.failures_of(fleet.prepare(wanted, SUBNETS), {"Errors": errors})  # type: ignore[typeddict-item]
+    return {failure.scope for failure in failures}
+
+
+def test_what_a_placement_group_lacks_rests_for_that_group_alone() -> None:
+    plain = {("m5.large", "a", "on-demand"), ("c5.large", "a", "on-demand")}
+    assert refused("no capacity", "") == plain
+    assert refused("no capacity", "pg-1") == {(f"pg-1/{name}", zone, kind) for name, zone, kind in plain}
+    assert refused(SPREAD_FULL, "pg-1") == {("pg-1/*", "a", "*")}

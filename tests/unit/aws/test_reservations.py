@@ -7,11 +7,19 @@ from typing import Any
 
 import pytest
 
-from shiplap.api.types import CapacityReservationSelectorTerm, EC2NodeClass, EC2NodeClassSpec, PlacementGroupSelector
+from shiplap.api.types import (
+    CapacityReservationSelectorTerm,
+    EC2NodeClass,
+    EC2NodeClassSpec,
+    Manifests,
+    PlacementGroupSelector,
+)
+from shiplap.aws.ec2 import Ec2Compute
 from shiplap.aws.reservations import capacity_reservations, placement_group
 from shiplap.errors import NodeClassNotReady
 from shiplap.instances.nodeclass import CapacityReservation, PlacementGroup
 from shiplap.kubernetes.objects import ObjectMeta
+from shiplap.settings import ClusterSettings
 
 END = datetime(2026, 12, 1, tzinfo=UTC)
 PLAIN = {
@@ -135,3 +143,43 @@ def test_a_placement_group_that_is_not_there() -> None:
 
 def test_no_placement_group() -> None:
     assert placement_group(Ec2(), node_class()) is None  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("seen", "kind", "reservation"),
+    [
+        ({}, "on-demand", ""),
+        ({"CapacityReservationId": "cr-1"}, "reserved", "cr-1"),
+        ({"InstanceLifecycle": "spot"}, "spot", ""),
+        ({"InstanceLifecycle": "capacity-block"}, "reserved", ""),
+        (
+            {"InstanceLifecycle": "interruptible-capacity-reservation", "CapacityReservationId": "cr-2"},
+            "reserved",
+            "cr-2",
+        ),
+        ({"InstanceLifecycle": "scheduled"}, "on-demand", ""),
+    ],
+)
+def test_what_an_instance_is_paid_as(seen: dict[str, str], kind: str, reservation: str) -> None:
+    described = {
+        "InstanceId": "i-1",
+        "InstanceType": "m5.large",
+        "State": {"Name": "running"},
+        "LaunchTime": END,
+        "Placement": {"AvailabilityZone": "us-east-1a", "PartitionNumber": 2},
+        **seen,
+    }
+
+    class Described:
+        def get_paginator(self, operation: str) -> Described:
+            assert operation == "describe_instances"
+            return self
+
+        def paginate(self, **_: Any) -> list[dict[str, Any]]:
+            return [{"Reservations": [{"Instances": [described]}]}]
+
+    settings = ClusterSettings(name="demo", region="eu-west-1", manifests=Manifests())
+    nobody: Any = None
+    compute = Ec2Compute(settings, ec2=Described(), ssm=nobody, eks=nobody, clock=lambda: 0.0)  # type: ignore[arg-type]
+    (found,) = compute.instances("demo")
+    assert (found.capacity_type, found.reservation, found.partition) == (kind, reservation, "2")

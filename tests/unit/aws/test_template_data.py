@@ -26,6 +26,7 @@ from shiplap.kubernetes.objects import ObjectMeta
 from shiplap.ports import FleetOverride, FleetRequest
 
 SUBNETS = (Subnet("subnet-a", "a", free_ips=10),)
+SANDBOX = "eks.amazonaws.com/nitro-sandbox"
 RESOLVED = ResolvedNodeClass(
     "default", "Bottlerocket", (), SUBNETS, ("sg-1", "sg-2"), "profile", "https://e", "Q0E=", "10.0.0.0/16"
 )
@@ -116,6 +117,13 @@ def test_nested_virtualization() -> None:
 def test_dedicated_hardware_only_where_the_pool_takes_no_other(values: tuple[str, ...], expected: object) -> None:
     rule = RequirementSpec("karpenter.k8s.aws/instance-tenancy", "In", values)
     assert data(requirements=(rule,)).get("Placement") == expected
+
+
+@pytest.mark.parametrize(("requests", "expected"), [({"cpu": 1000}, None), ({SANDBOX: 1}, {"Enabled": True})])
+def test_enclaves_only_for_pods_that_start_them(requests: dict[str, int], expected: object) -> None:
+    wanted = request()
+    claim = msgspec.structs.replace(wanted.claim, requests=requests)
+    assert data(msgspec.structs.replace(wanted, claims=(claim,))).get("EnclaveOptions") == expected
 
 
 def test_placement_group_and_partition() -> None:

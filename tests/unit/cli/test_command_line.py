@@ -167,3 +167,12 @@ def test_the_readme_has_every_command_and_every_page() -> None:
     assert [name for name in COMMANDS if f"| `shiplap {name}" not in readme] == []
     pages = sorted(page.name for page in (root / "docs").glob("*.md"))
     assert [page for page in pages if f"](docs/{page})" not in readme] == []
+
+
+@pytest.mark.parametrize("arguments", ["plan --help", "--help", "instance-types -o json"])
+def test_a_reader_that_has_seen_enough_is_no_failure(arguments: str) -> None:
+    command = f'set -o pipefail; "$0" -c "$1" {arguments} | head -n 1'
+    done = subprocess.run(  # noqa: S603
+        ["/bin/bash", "-c", command, sys.executable, MAIN[2]], capture_output=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, b"")

@@ -19,7 +19,7 @@ spec:
     spec:
       nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: default}
       requirements: [{key: karpenter.sh/capacity-type, operator: In, values: [on-demand]}]
-  disruption: {consolidateAfter: %s, consolidationPolicy: WhenEmptyOrUnderutilized, budgets: [{nodes: "100%%"}]}
+  disruption: {consolidateAfter: %s, consolidationPolicy: WhenEmptyOrUnderutilized, budgets: [{%s}]}
 """
 OFFERING = {"zone": "z", "capacityType": "on-demand"}
 CATALOG = {
@@ -79,8 +79,9 @@ class Files:
         output: str = "json",
         more: tuple[str, ...] = (),
         command: tuple[str, ...] = ("disrupt",),
+        budget: str = 'nodes: "100%"',
     ) -> Any:
-        (self._folder / "pool.yaml").write_text(POOL % after)
+        (self._folder / "pool.yaml").write_text(POOL % (after, budget))
         (self._folder / "catalog.json").write_text(json.dumps(CATALOG))
         (self._folder / "state.json").write_text(json.dumps({"kind": "List", "items": list(objects)}))
         self.code = run(
@@ -180,3 +181,40 @@ def test_a_node_that_does_not_exist_is_refused_with_those_of_like_names(files: F
     files.disrupt(node("node-a"), command=("explain", "node", "node-b"))
     assert files.code == 2
     assert "did you mean node-a?" in files.errors
+
+
+@pytest.mark.parametrize(
+    "wrong", ['nodes: "1000a%"', 'nodes: "1", schedule: "@wrongly", duration: 1h', 'nodes: "1", schedule: "@daily"']
+)
+def test_a_budget_that_cannot_be_read_blocks_its_pool_and_says_so(files: Files, wrong: str) -> None:
+    answer = files.disrupt(node("a"), claim("c", "a"), budget=wrong)
+    assert (files.code, answer["commands"]) == (1, [])
+    assert "cannot be read" in answer["blocked"][0]["reason"]
+
+
+def test_other_mistakes_in_a_budget_are_refused(files: Files) -> None:
+    files.disrupt(node("a"), claim("c", "a"), budget='nodes: "1", reasons: [Whatever]')
+    assert files.code == 2
+    assert "budgets[0].reasons[0]" in files.errors
+
+
+def test_a_node_of_an_unknown_pool_is_left_alone(files: Files) -> None:
+    lost = node("lost")
+    lost["metadata"]["labels"]["karpenter.sh/nodepool"] = "no-such"
+    answer = files.disrupt(lost, claim("c", "lost"), node("unclaimed"), node("a"), claim("d", "a"))
+    assert [name for command in answer["commands"] for name in command["nodes"]] == ["a"]
+    assert {entry["node"]: entry["reason"] for entry in answer["blocked"]} == {
+        "lost": "NodePool 'no-such' is not known: the node is left alone",
+        "unclaimed": "has no NodeClaim: it is left alone",
+    }
+
+
+@pytest.mark.parametrize(("status", "methods"), [("True", ["drift"]), ("False", []), ("Unknown", [])])
+def test_a_claim_that_is_said_to_have_drifted_has(files: Files, status: str, methods: list[str]) -> None:
+    said = claim("c", "a")
+    said["status"]["conditions"].append(
+        {"type": "Drifted", "status": status, "reason": "AMIDrift", "lastTransitionTime": "2026-11-02T00:00:00Z"}
+    )
+    answer = files.disrupt(node("a", "small"), said, pod("p", "a"), after="Never")
+    assert [command["method"] for command in answer["commands"]] == methods
+    assert all(command["detail"] == "AMIDrift" for command in answer["commands"])

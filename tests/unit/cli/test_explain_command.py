@@ -10,7 +10,8 @@ import pytest
 import yaml
 
 from shiplap.cli.main import run
-from shiplap.cli.sources import Sources, snapshot_of
+from shiplap.cli.options import Sources
+from shiplap.cli.sources import snapshot_of
 from shiplap.scheduling.planner import plan
 from shiplap.scheduling.record import Record, encode
 from tests.unit.cli.test_plan_command import CATALOG, POOL, pod
@@ -181,11 +182,14 @@ def test_unknown_names_get_a_hint(
     assert said.err.count("\n") == 1
 
 
-def test_what_is_missing_or_contradicts_itself(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_missing_or_contradicts_itself(
+    files: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(files / "no-kubeconfig"))
     record = files / "record"
     record.write_bytes(b"no record")
     cases = {
-        "--cluster-state: is missing": [],
+        "name a kubeconfig by --kubeconfig or $KUBECONFIG, or give": [],
         "--manifests: is missing": ["--cluster-state", str(files / "state.json")],
         "is a decision by itself": ["--record", str(record), "--manifests", str(files / "pools.json")],
         "not a recorded decision": ["--record", str(record)],
@@ -194,3 +198,17 @@ def test_what_is_missing_or_contradicts_itself(files: Path, capsys: pytest.Captu
     for words, more in cases.items():
         assert run(["explain", "pod", "web/one", *more]) == 2
         assert words in capsys.readouterr().err
+
+
+def test_a_pool(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["explain", "pool", "default", *from_files(files), "-o", "json"]) == 1
+    account = json.loads(capsys.readouterr().out)
+    assert (account["pool"], account["nodeClass"]) == ("default", "default")
+    assert sum(account["launches"].values()) >= 1
+    assert account["tiers"][0]["instanceTypes"] >= 1
+    assert any(entry["pod"] == "web/huge" and entry["text"] for entry in account["away"])
+    assert run(["explain", "pool", "default", *from_files(files)]) == 1
+    page = " ".join(capsys.readouterr().out.split())
+    assert "web/huge has no place; tier 0: " in page
+    assert run(["explain", "pool", "defalt", *from_files(files)]) == 2
+    assert "there is no NodePool defalt; known are default" in capsys.readouterr().err

@@ -162,6 +162,20 @@ def test_default_spread_constraints(files: Path, capsys: pytest.CaptureFixture[s
     assert len(json.loads(capsys.readouterr().out)["nodeClaims"]) == 2
 
 
+def test_claim_rules_leave_other_pods_alone(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rules = files / "rules.yaml"
+    rules.write_text("claimRules:\n  - tolerates: dedicated\n  - namespaces: [team-*]\n")
+    other = pod("b", "1")
+    more = (*with_catalog(files), "--claim-rules", str(rules))
+    assert plan(files, {**other, "spec": {**other["spec"], "tolerations": []}}, more=more) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["ignored"] == [{"pod": "web/b", "message": "outside the cluster's claim rules"}]
+
+    rules.write_text("claimRules:\n  - tolerates: dedicated\n  - namespaces: []\n")
+    assert plan(files, other, more=more) == 2
+    assert f"{rules}:3: claimRules[1]: says nothing" in capsys.readouterr().err
+
+
 def test_exit_code_zero_when_everything_has_a_place(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert plan(files, pod("a", "1"), more=with_catalog(files)) == 0
     first = json.loads(capsys.readouterr().out)["nodeClaims"]

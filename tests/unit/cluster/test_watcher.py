@@ -10,7 +10,7 @@ import pytest
 
 from shiplap.cluster.pending import is_unschedulable
 from shiplap.cluster.watcher import KINDS, Batch, KindWatch, Tracker, batches, look
-from shiplap.errors import ClusterDenied, ClusterUnreachable, ResourceVersionGone, TooManyRequests
+from shiplap.errors import ClusterDenied, ClusterError, ClusterUnreachable, ResourceVersionGone, TooManyRequests
 from shiplap.kubernetes.objects import Pod
 from shiplap.ports import Clock, ClusterApi
 from shiplap.twins.clock import TwinClock
@@ -192,8 +192,9 @@ class TestBatches:
         found = list(self.iterate(TwinCluster(server), Ticking(0.1), self.pausing(), gather_s=1e6))
         assert [shown(batch) for batch in found] == [(["p"], [], [])]
 
-    def test_lost_connections_and_throttling_are_borne(self, server: ApiServer) -> None:
+    def test_lost_connections_throttling_and_denials_are_borne(self, server: ApiServer) -> None:
         faults = Faults()
+        faults.on("before", "cluster.watch", ClusterDenied("an API server that has just started"), nth=3)
         faults.on("before", "cluster.list_for_watch", ClusterUnreachable("down"))
         faults.on("before", "cluster.watch", TooManyRequests("slow down"))
         faults.on("before", "cluster.watch", ResourceVersionGone("compacted"), nth=2)
@@ -202,17 +203,22 @@ class TestBatches:
         assert shown(next(running)) == (["p"], [], [])
         running.close()
 
-    def test_a_server_that_stays_away_is_an_error(self) -> None:
+    @pytest.mark.parametrize(
+        ("error", "longest_s"),
+        [(ClusterUnreachable("away"), 30.0), (TooManyRequests("slow"), 30.0), (ClusterDenied("no role"), 8.0)],
+    )
+    def test_a_server_that_stays_away_or_denies_for_long_is_an_error(self, error: Exception, longest_s: float) -> None:
         class Away(TwinCluster):
             def list_for_watch(self, kind: str) -> tuple:
-                raise ClusterUnreachable(f"no {kind}")
+                raise error
 
         pauses: list[float] = []
-        with pytest.raises(ClusterUnreachable):
+        with pytest.raises(type(error)):
             list(self.iterate(Away(ApiServer(TwinClock())), TwinClock(1000.0), pauses.append))
-        assert sorted(set(pauses)) == [0.5, 1.0, 2.0, 4.0, 8.0]
+        assert sorted(set(pauses))[:5] == [0.5, 1.0, 2.0, 4.0, 8.0]
+        assert max(pauses) == longest_s
 
-    @pytest.mark.parametrize("error", [ClusterDenied("no"), RuntimeError("a defect")])
+    @pytest.mark.parametrize("error", [ClusterError("gone", status=405), RuntimeError("a defect")])
     def test_a_refusal_and_a_defect_end_it_at_once(self, server: ApiServer, error: Exception) -> None:
         class Refusing(TwinCluster):
             def list_for_watch(self, kind: str) -> tuple:

@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from shiplap.api.own_annotations import DISRUPTION_TIME_ZONE
 from shiplap.api.types import Budget, NodePool
-from shiplap.disruption.budgets import TIME_ZONE, UNLIMITED, allowance, is_active
+from shiplap.disruption.budgets import UNLIMITED, allowance, is_active
 from shiplap.disruption.commands import Reason
 
 
@@ -20,7 +21,7 @@ def at(text: str) -> float:
 def pool(*budgets: dict[str, Any], zone: str = "") -> NodePool:
     return msgspec.convert(
         {
-            "metadata": {"name": "p", "annotations": {TIME_ZONE: zone} if zone else {}},
+            "metadata": {"name": "p", "annotations": {DISRUPTION_TIME_ZONE: zone} if zone else {}},
             "spec": {
                 "template": {"spec": {"nodeClassRef": {"name": "c"}}},
                 "disruption": {"budgets": list(budgets)},
@@ -69,6 +70,24 @@ def test_the_smallest_active_budget_counts() -> None:
     closed = allowance(both, Reason.EMPTY, 10, 1, at("2026-11-20T10:00:00"))
     assert closed.nodes == 0
     assert "budget 2 of NodePool p" in closed.blocking
+
+
+@pytest.mark.parametrize(
+    ("budget", "disrupting", "words"),
+    [
+        ({"nodes": "0"}, 0, "budget 0 of NodePool p allows no disruption now (0)"),
+        ({"nodes": "0%"}, 2, "budget 0 of NodePool p allows no disruption now (0%)"),
+        ({"nodes": "1"}, 1, "budget 0 of NodePool p allows 1 of 10 nodes at a time, 1 is leaving or not ready"),
+        (
+            {"nodes": "15%"},
+            3,
+            "budget 0 of NodePool p allows 15% of 10 nodes, that is 2 at a time, 3 are leaving or not ready",
+        ),
+        ({"nodes": "3"}, 0, "budget 0 of NodePool p allows 3 of 10 nodes at a time"),
+    ],
+)
+def test_a_budget_says_what_it_allows_and_what_uses_it_up(budget: dict[str, Any], disrupting: int, words: str) -> None:
+    assert allowance(pool(budget), Reason.EMPTY, 10, disrupting, 0.0).blocking == words
 
 
 def test_percentages_are_rounded_up() -> None:

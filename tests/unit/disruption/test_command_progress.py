@@ -75,7 +75,29 @@ def test_a_command_whose_replacements_take_too_long_is_undone() -> None:
     assert next_step(COMMAND, known, 1000.0 + READY_S - 1).to is CommandState.WAITING
     late = next_step(COMMAND, known, 1000.0 + READY_S)
     assert late.to is CommandState.UNDONE
-    assert {state for _, state in late.moves} == {S.INITIALIZED}
+    assert dict(late.moves) == {"old-a": S.INITIALIZED, "old-b": S.INITIALIZED, "new": S.DRAINING}
+
+
+PAIRED = replace(COMMAND, replacements=("new", "more"))
+FAILED = {
+    "the other runs": (S.INITIALIZED, CommandState.UNDONE, {"old-a": S.INITIALIZED, "more": S.DRAINING}),
+    "the other has joined": (S.REGISTERED, CommandState.UNDONE, {"old-a": S.INITIALIZED, "more": S.DRAINING}),
+    "the other is being launched": (S.LAUNCHING, CommandState.WAITING, {"old-b": S.DISRUPTING}),
+    "the other is not asked for yet": (S.PLANNED, CommandState.WAITING, {"old-b": S.DISRUPTING}),
+    "the other is going": (S.DRAINING, CommandState.UNDONE, {"old-a": S.INITIALIZED}),
+}
+
+
+@pytest.mark.parametrize(("other", "to", "moves"), FAILED.values(), ids=FAILED.keys())
+def test_nodes_never_come_back_beside_what_was_to_replace_them(other: S, to: CommandState, moves: dict[str, S]) -> None:
+    known = claims(old_a=S.DISRUPTING, old_b=S.INITIALIZED, new=S.FAILED, more=other)
+    step = next_step(PAIRED, known, 1001.0)
+    assert (step.to, dict(step.moves)) == (to, moves)
+
+
+def test_a_launch_without_an_outcome_does_not_keep_a_command_for_ever() -> None:
+    known = claims(old_a=S.DISRUPTING, old_b=S.DISRUPTING, new=S.FAILED, more=S.LAUNCHING)
+    assert next_step(PAIRED, known, 1000.0 + READY_S).to is CommandState.UNDONE
 
 
 REMOVALS: dict[str, tuple[dict[str, NodeClaim], Step]] = {

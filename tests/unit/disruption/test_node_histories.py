@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from shiplap.api.nodeclaim import ClaimState
-from shiplap.disruption.history import observe, with_drift, with_moves
+from shiplap.disruption.history import (
+    FIRST_REST_S,
+    FORGIVEN_S,
+    LONGEST_REST_S,
+    observe,
+    rests_until,
+    with_drift,
+    with_moves,
+    with_undone,
+)
 from shiplap.disruption.snapshot import NodeHistory
 from shiplap.kubernetes.objects import Pod
 from shiplap.scheduling.snapshot import ClusterView
@@ -56,3 +65,15 @@ def test_drift_is_dated_once_and_forgotten_when_it_ends() -> None:
 
 def test_moved_pods_are_dated() -> None:
     assert [item.moved_in_at for item in with_moves((NodeHistory("a"), NodeHistory("b")), {"b"}, 9.0)] == [0.0, 9.0]
+
+
+def test_a_node_rests_twice_as_long_each_time_until_it_is_forgiven() -> None:
+    known = (NodeHistory("a"), NodeHistory("b"))
+    rests = []
+    for _ in range(8):
+        known = with_undone(known, {"a"}, 1000.0)
+        rests.append(rests_until(known[0]) - 1000.0)
+    assert rests[:3] == [FIRST_REST_S, 2 * FIRST_REST_S, 4 * FIRST_REST_S]
+    assert rests[-1] == LONGEST_REST_S
+    assert rests_until(known[1]) == 0.0
+    assert with_undone(known, {"a"}, 1000.0 + FORGIVEN_S)[0].undone == 1

@@ -20,6 +20,7 @@ class ToyStage:
         self.out = False
         self.interrupted: list[tuple[str, str]] = []
         self.truths: tuple[Truth, ...] = ()
+        self.disrupted: list[float] = []
 
     def now(self) -> float:
         return self.time
@@ -38,6 +39,12 @@ class ToyStage:
 
     def apply(self, cluster: str, item: dict[str, Any]) -> None:
         self.applied.append((self.time, item))
+
+    def remove(self, cluster: str, pod: Pod) -> None:
+        self.applied = [entry for entry in self.applied if entry[1]["metadata"]["name"] != pod.metadata.name]
+
+    def disrupt(self, cluster: str) -> None:
+        self.disrupted.append(self.time)
 
     def observe(self) -> Observation:
         pods = []
@@ -65,6 +72,24 @@ def test_a_step_lasts_until_its_expectations_hold() -> None:
     assert (result.pods, result.bound) == (2, 2)
     assert 7.0 < stage.time < 10.0
     assert shown[0].startswith("go  [web runs: not bound")
+
+
+def test_the_disrupt_function_looks_often_while_a_step_asks_for_it() -> None:
+    stage = ToyStage(delay_s=20.0)
+    quiet, busy = Step("go", "c", pods=(WEB,), expect=(BOUND,)), Step("shrink", "c", expect=(BOUND,), disrupt=True)
+    play("toy", scenario(quiet), stage, lambda *_: None)
+    assert stage.disrupted == []
+    again = ToyStage(delay_s=20.0)
+    play("toy", scenario(msgspec.structs.replace(quiet, settle=False), busy), again, lambda *_: None)
+    assert again.disrupted == [0.0, 8.0, 16.0]
+
+
+def test_pods_are_deleted_by_globs_of_namespace_and_name() -> None:
+    stage = ToyStage(delay_s=0.0)
+    many = msgspec.structs.replace(WEB, count=4)
+    gone = Step("shrink", "c", delete=("default/web-[1-2]", "elsewhere/*"), expect=(BOUND,))
+    play("toy", scenario(Step("go", "c", pods=(many,), expect=(BOUND,)), gone), stage, lambda *_: None)
+    assert [item["metadata"]["name"] for _, item in stage.applied] == ["web-0", "web-3"]
 
 
 def test_an_expectation_that_never_holds_is_reported_false_when_time_is_up() -> None:

@@ -17,6 +17,7 @@ def test_the_promised_scenarios_are_bundled() -> None:
         "autoscaler-neighbour",
         "scale-from-zero",
         "spot-interruption",
+        "consolidation",
     }
 
 

@@ -12,7 +12,8 @@ from shiplap.api.types import RequirementSpec
 from shiplap.instances.types import InstanceType, Offering
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.requirements import requirement
-from shiplap.provisioning.fleet import FleetOptions, counted_on, fleet_options
+from shiplap.provisioning.fleet import FleetOptions, fleet_options
+from shiplap.scheduling.rooms import counted_on
 
 ZONES = ("a", "b")
 BOTH = (labels.ON_DEMAND, labels.SPOT)

@@ -7,6 +7,7 @@ import json
 import msgspec
 import pytest
 
+from shiplap.api.claim_rules import ClaimRule
 from shiplap.api.nodeclaim import ClaimState, NodeClaim, PodReference
 from shiplap.errors import StoreError
 from shiplap.instances.catalog import Catalog, TypePrices
@@ -14,6 +15,7 @@ from shiplap.kubernetes.objects import Pod
 from shiplap.kubernetes.quantity import MEMORY
 from shiplap.provisioning import gauges
 from shiplap.provisioning.wiring import EmfMeter
+from shiplap.scheduling.snapshot import ClusterView
 from shiplap.twins.clock import TwinMeter
 from tests.integration.flows.stage import CLUSTER, ZONES, Stage
 
@@ -71,6 +73,17 @@ def test_a_cluster_without_anything_costs_no_metric() -> None:
     gauges.measure_nodes(CLUSTER, [], stage.world)
     gauges.measure_pods(CLUSTER, stage.cluster.view(), stage.clock.now(), stage.meter)
     assert stage.meter.counts == {}
+
+
+def test_pods_that_another_autoscaler_has_do_not_wait_for_us() -> None:
+    unscheduled = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}
+    written = {"metadata": {"name": "a", "namespace": "b"}, "status": unscheduled}
+    view = ClusterView(pods=(msgspec.convert(written, Pod),))
+    meter = TwinMeter()
+    gauges.measure_pods(CLUSTER, view, 0.0, meter, (ClaimRule(namespaces=("a",)),))
+    assert meter.counts == {}
+    gauges.measure_pods(CLUSTER, view, 0.0, meter, (ClaimRule(namespaces=("b",)),))
+    assert meter.counts == {"PodsWaiting": 1}
 
 
 def test_the_age_of_a_thousand_pods_is_told_by_a_hundred_of_them() -> None:

@@ -74,6 +74,14 @@ def test_a_scheduled_change_is_about_all_its_instances() -> None:
 
 
 @pytest.mark.parametrize(
+    ("written", "due_at"),
+    [("Wed, 27 Jan 2021 06:02:51 GMT", 1_611_727_371.0), ("", 0.0), ("soon", 0.0), ("2021-01-27T06:02:51Z", 0.0)],
+)
+def test_a_scheduled_change_may_say_when(written: str, due_at: float) -> None:
+    assert read(health(startTime=written), "q").due_at == due_at
+
+
+@pytest.mark.parametrize(
     "body",
     [
         state_change("running"),

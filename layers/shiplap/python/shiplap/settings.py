@@ -11,6 +11,7 @@ from importlib import resources
 
 import msgspec
 
+from shiplap.api.claim_rules import ClaimRule
 from shiplap.api.scheduler_config import PodTopologySpread
 from shiplap.api.types import Manifests
 from shiplap.disruption.settings import DisruptionSettings
@@ -26,14 +27,19 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     With `endpoint`, what DescribeCluster would say is taken from here: `certificate_authority` (base64),
     `kubernetes_version` (minor) and `service_cidr`, which nodes derive the address of the cluster's DNS from.
 
+    `kubeconfig_secret` is the ARN of a secret with a kubeconfig in JSON, for clusters that IAM does not open; nodes
+    are told `endpoint` and what belongs to it.
+
     `vm_memory_overhead_percent` is a fraction (0.075); `reserved_enis` as upstream; `prefix_delegation` is `auto`
     (read from the VPC CNI's DaemonSet), `on` or `off`; `join_timeout_s` bounds launch → registered.
+    `unproven_nodes` may be on their way at once on an AMI that no node has joined with.
     `reserved_policy` Strict|Fallback see `SchedulingSettings`.
     `pod_topology_spread` is what kube-scheduler is configured with for pods without spread constraints.
     `node_repair` replaces nodes whose instance or kubelet has failed for long; `zonal_shift` keeps launches out of
     zones that ARC has shifted the cluster's traffic away from. `disruption` bounds what may be disrupted for money.
     While `paused`, nothing of the cluster is launched, registered, emptied or ended.
     `improve_s` is the effort spent on cheaper nodes per decision, in seconds of a server core.
+    `claim_rules` say which pods are ours; without any, all are.
     """
 
     name: str
@@ -41,6 +47,7 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     endpoint: str = ""
     certificate_authority: str = ""
     token: str = ""
+    kubeconfig_secret: str = ""
     kubernetes_version: str = ""
     service_cidr: str = ""
     manifests: Manifests = Manifests()
@@ -51,12 +58,14 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     min_values_policy: str = "Strict"
     reserved_policy: str = "Strict"
     pod_topology_spread: PodTopologySpread = PodTopologySpread()
-    placement: str = "none"
+    placement: str = "nominate"
     join_timeout_s: int = 900
+    unproven_nodes: int = 200
     node_repair: bool = True
     zonal_shift: bool = False
     paused: bool = False
     improve_s: float = IMPROVE_S
+    claim_rules: tuple[ClaimRule, ...] = ()
     disruption: DisruptionSettings = DisruptionSettings()
 
 

@@ -101,6 +101,13 @@ def _reserved(kubelet: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def _evictions(kubelet: Mapping[str, Any]) -> Iterator[Problem]:
+    for signal, text in (kubelet.get("evictionMinimumReclaim") or {}).items():
+        path = (*_KUBELET, "evictionMinimumReclaim", signal)
+        yield from _signal(signal, path)
+        if kubelet_expressions.is_expression(text):
+            yield path, f"{text!r} is neither a quantity nor a percentage"
+        else:
+            yield from _threshold(text, path)
     for field in ("evictionHard", "evictionSoft"):
         for signal, text in (kubelet.get(field) or {}).items():
             yield from _signal(signal, (*_KUBELET, field, signal))

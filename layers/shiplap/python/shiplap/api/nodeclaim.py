@@ -44,6 +44,9 @@ LEAVING = frozenset({ClaimState.DISRUPTING, ClaimState.DRAINING, ClaimState.TERM
 A Disrupting one may still come back; until then the replacement that is being launched holds room for its pods.
 """
 
+GOING = LEAVING - {ClaimState.DISRUPTING}
+"""States of claims whose node nothing brings back."""
+
 UNSETTLED = IN_FLIGHT | LEAVING
 """States of which planning must know: the Node alone, if there is one, would tell it the wrong thing."""
 
@@ -55,7 +58,7 @@ FORGET_AFTER_S = 7 * 24 * 3600
 
 _ENDING = frozenset({ClaimState.DISRUPTING, ClaimState.DRAINING, ClaimState.TERMINATING, ClaimState.GONE})
 
-_ARROWS: dict[ClaimState, frozenset[ClaimState]] = {
+ARROWS: dict[ClaimState, frozenset[ClaimState]] = {
     ClaimState.PLANNED: frozenset({ClaimState.LAUNCHING, ClaimState.FAILED}),
     ClaimState.LAUNCHING: frozenset({ClaimState.LAUNCHED, ClaimState.FAILED}),
     ClaimState.LAUNCHED: frozenset({ClaimState.REGISTERED, ClaimState.FAILED}) | _ENDING - {ClaimState.DISRUPTING},
@@ -66,6 +69,7 @@ _ARROWS: dict[ClaimState, frozenset[ClaimState]] = {
     ClaimState.DRAINING: frozenset({ClaimState.TERMINATING, ClaimState.GONE}),
     ClaimState.TERMINATING: frozenset({ClaimState.GONE}),
 }
+"""Which states may follow each; a claim may stay in its state while something else of it is written."""
 
 
 class PodReference(msgspec.Struct, frozen=True, order=True):
@@ -80,9 +84,12 @@ class NodeClaim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     `instance_types` is the launch list, cheapest first; `relies_on_estimate` are those of it whose unverified estimate,
     not only the careful bound, is needed for `requests` to fit. `allocatable` is what the plan counted on for the type
     that was launched (before launch: the smallest over the list). `token` makes the launch idempotent; claims that
-    share it are launched by one request, and `together` is how many instances that asks for. `cordoned` says why the
-    node takes no more pods although nothing drives those it has away; empty when it takes them. `event_id` names the
-    hint that the node goes back to, so that its story can be found in the log.
+    share it are launched by one request, and `together` is how many instances that asks for. `answered_at` is when EC2
+    was first heard to have answered another request of this token, 0 if never: no further one can make an instance, and
+    what the first one made is found by its tag. `subnet` and `security_groups` are ids of what the instance is in,
+    empty where nothing is known. `cordoned` says why the node takes no more pods although nothing drives those it has
+    away; empty when it takes them. `change_at` is when AWS will change or end its instance, 0 when nothing is
+    scheduled. `event_id` names the hint that the node goes back to, so that its story can be found in the log.
     """
 
     cluster: str
@@ -106,6 +113,7 @@ class NodeClaim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     reasons: tuple[str, ...] = ()
     token: str = ""
     together: int = 0
+    answered_at: float = 0.0
     owner: str = ""
     instance_id: str = ""
     instance_type: str = ""
@@ -113,6 +121,8 @@ class NodeClaim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     capacity_type: str = ""
     ami: str = ""
     kubelet_hash: str = ""
+    subnet: str = ""
+    security_groups: tuple[str, ...] = ()
     hourly: float = 0.0
     allocatable: dict[str, int] = {}
     node_name: str = ""
@@ -121,6 +131,7 @@ class NodeClaim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     first_event_at: float = 0.0
     event_id: str = ""
     cordoned: str = ""
+    change_at: float = 0.0
     version: int = 0
 
 
@@ -141,7 +152,7 @@ def moved(claim: NodeClaim, to: ClaimState, changes: Mapping[str, Any]) -> NodeC
     Raises:
         ConditionFailed: no arrow leads from the claim's state to `to`.
     """
-    if claim.state in FINAL or (to is not claim.state and to not in _ARROWS[claim.state]):
+    if claim.state in FINAL or (to is not claim.state and to not in ARROWS[claim.state]):
         raise ConditionFailed(f"claim {claim.name}: no way leads from {claim.state} to {to}")
     return replace(claim, **{**changes, "state": to, "version": claim.version + 1})
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 
 from shiplap.api.decoding import Path, Problem
+from shiplap.api.time_zones import zone_named
 
 PREFIX = "shiplap.dev/"
 VM_MEMORY_OVERHEAD_PERCENT = PREFIX + "vm-memory-overhead-percent"
@@ -31,6 +32,10 @@ SPOT_DISCOUNT = PREFIX + "spot-discount"
 """On a NodePool: the part of spot prices that is not paid."""
 MIN_ON_DEMAND = PREFIX + "min-on-demand"
 """On a NodePool: the share of its nodes that must not be spot, such as 30%."""
+DISRUPTION_TIME_ZONE = PREFIX + "disruption-time-zone"
+"""On a NodePool: the IANA time zone that the schedules of its budgets are written in; UTC without."""
+MIN_ON_DEMAND_VCPUS = PREFIX + "min-on-demand-vcpus"
+"""On a NodePool: the share of its nodes' vCPUs that must not be spot, such as 30%."""
 IGNORE, CORDON, REPLACE = REBALANCE_POLICIES = ("ignore", "cordon", "replace")
 
 _DECIMAL = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?", re.ASCII)
@@ -60,6 +65,14 @@ def _price(value: str) -> str | None:
     return None if _DECIMAL.fullmatch(value) else f"{value!r} is not a price in USD per hour, such as 1.25"
 
 
+def _time_zone(value: str) -> str | None:
+    try:
+        zone_named(value)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
 def _percentage(value: str) -> str | None:
     valid = value.endswith("%") and _DECIMAL.fullmatch(value[:-1]) and float(value[:-1]) <= 100
     return None if valid else f"{value!r} is not a percentage from 0% to 100%, such as 30%"
@@ -74,6 +87,8 @@ _OF_NODE_POOL: dict[str, Callable[[str], str | None]] = {
     ON_DEMAND_DISCOUNT: _fraction,
     SPOT_DISCOUNT: _fraction,
     MIN_ON_DEMAND: _percentage,
+    MIN_ON_DEMAND_VCPUS: _percentage,
+    DISRUPTION_TIME_ZONE: _time_zone,
 }
 
 _OF_NODE_CLASS: dict[str, Callable[[str], str | None]] = {

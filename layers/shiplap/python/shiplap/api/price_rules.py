@@ -17,7 +17,8 @@ class PriceRules(msgspec.Struct, frozen=True):
     """Prices in USD per hour, None for no ceiling; discounts are fractions.
 
     `max_hourly_micros` bounds the sum over the pool's nodes, in millionths of a dollar. `min_on_demand` is the share of
-    nodes that must not be spot, in hundredths of a per cent; None without a rule.
+    nodes that must not be spot, `min_on_demand_vcpus` that of their vCPUs, both in hundredths of a per cent; None
+    without a rule.
     """
 
     max_hourly_micros: int | None = None
@@ -26,6 +27,7 @@ class PriceRules(msgspec.Struct, frozen=True):
     on_demand_discount: float = 0.0
     spot_discount: float = 0.0
     min_on_demand: int | None = None
+    min_on_demand_vcpus: int | None = None
 
     @property
     def changes_types(self) -> bool:
@@ -46,14 +48,14 @@ def price_rules(pool: NodePool) -> PriceRules:
         if key in written and (wrong := own_annotations.node_pool_problem(key, written[key])):
             raise ValueError(f"NodePool {pool.metadata.name}: {key}: {wrong}")
     total = written.get(own_annotations.MAX_HOURLY_PRICE)
-    share = written.get(own_annotations.MIN_ON_DEMAND)
     return PriceRules(
         max_hourly_micros=None if total is None else int(Decimal(total) * MICROS),
         max_node_price=_number(written.get(own_annotations.MAX_NODE_PRICE)),
         max_vcpu_price=_number(written.get(own_annotations.MAX_VCPU_PRICE)),
         on_demand_discount=float(written.get(own_annotations.ON_DEMAND_DISCOUNT, 0)),
         spot_discount=float(written.get(own_annotations.SPOT_DISCOUNT, 0)),
-        min_on_demand=None if share is None else int(Decimal(share.removesuffix("%")) * 100),
+        min_on_demand=_share(written.get(own_annotations.MIN_ON_DEMAND)),
+        min_on_demand_vcpus=_share(written.get(own_annotations.MIN_ON_DEMAND_VCPUS)),
     )
 
 
@@ -64,8 +66,14 @@ _KEYS = (
     own_annotations.ON_DEMAND_DISCOUNT,
     own_annotations.SPOT_DISCOUNT,
     own_annotations.MIN_ON_DEMAND,
+    own_annotations.MIN_ON_DEMAND_VCPUS,
 )
 
 
 def _number(text: str | None) -> float | None:
     return None if text is None else float(text)
+
+
+def _share(text: str | None) -> int | None:
+    """Hundredths of a per cent."""
+    return None if text is None else int(Decimal(text.removesuffix("%")) * 100)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import zlib
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -23,12 +24,18 @@ from shiplap.scheduling.snapshot import Snapshot
 if TYPE_CHECKING:
     from types_boto3_s3 import S3Client
 
+    from shiplap.disruption.commands import Decision
+    from shiplap.disruption.snapshot import DisruptionSnapshot
+
 _LOG = logging.getLogger(__name__)
 
 CATALOG_PREFIX = "catalog/"
 RECORDS_PREFIX = "records/"
 STATUS_KEY = "status/clusters.json"
 MEMORY_PREFIX = "memory/"
+CLUSTERS_PREFIX = "clusters/"
+
+_DAY_S = 24 * 3600
 
 _DECODER = msgspec.msgpack.Decoder(Catalog)
 _MEMORY_DECODER = msgspec.msgpack.Decoder(Memory)
@@ -106,8 +113,42 @@ class BucketMemory:
         _write(self._client, self._bucket, MEMORY_PREFIX + cluster, document)
 
 
+class BucketSnapshots:
+    """A SnapshotStore: `clusters/<cluster>`; since when it has its keeper is metadata, which costs no transfer."""
+
+    _KEPT_SINCE = "kept-since"
+
+    def __init__(self, client: S3Client, bucket: str) -> None:
+        self._client = client
+        self._bucket = bucket
+
+    def load(self, cluster: str) -> bytes | None:
+        return _find(self._client, self._bucket, CLUSTERS_PREFIX + cluster)
+
+    def save(self, cluster: str, document: bytes, kept_since: float) -> None:
+        key = CLUSTERS_PREFIX + cluster
+        with store_errors(f"write s3://{self._bucket}/{key}"):
+            self._client.put_object(
+                Bucket=self._bucket, Key=key, Body=document, Metadata={self._KEPT_SINCE: repr(kept_since)}
+            )
+
+    def kept_since(self, cluster: str) -> float:
+        key = CLUSTERS_PREFIX + cluster
+        with store_errors(f"read s3://{self._bucket}/{key}"):
+            try:
+                told = self._client.head_object(Bucket=self._bucket, Key=key)["Metadata"]
+            except ClientError as error:
+                if code_of(error) not in ("404", "NoSuchKey"):
+                    raise
+                return 0.0
+        try:
+            return float(told.get(self._KEPT_SINCE, "0"))
+        except ValueError as error:
+            raise StoreError(f"{key}: {self._KEPT_SINCE} is no time: {error}") from error
+
+
 class BucketRecorder:
-    """A FlightRecorder: `records/<cluster>/<date>/<id>`, each a compressed snapshot with its plan."""
+    """A FlightRecorder, and FlightRecords: `records/<cluster>/<date>/<id>`, a compressed snapshot with its decision."""
 
     def __init__(self, client: S3Client, bucket: str) -> None:
         self._client = client
@@ -116,13 +157,37 @@ class BucketRecorder:
     def record(self, snapshot: Snapshot, plan: Plan) -> str:
         record = Record(snapshot, plan)
         document = records.encode(record)
-        name = records.record_id(record, document)
-        _write(self._client, self._bucket, RECORDS_PREFIX + name, document)
-        return name
+        return self._keep(records.record_id(record, document), document)
+
+    def record_disruption(self, snapshot: DisruptionSnapshot, decision: Decision) -> str:
+        from shiplap.disruption import record as disruptions  # noqa: PLC0415 - only `disrupt` decides so
+
+        record = disruptions.DisruptionRecord(snapshot, decision)
+        document = disruptions.encode(record)
+        return self._keep(disruptions.record_id(record, document), document)
+
+    def ids(self, cluster: str, first_at: float, last_at: float) -> tuple[str, ...]:
+        """One listing per day."""
+        found: list[str] = []
+        for day in range(int(first_at // _DAY_S), int(last_at // _DAY_S) + 1):
+            date = datetime.fromtimestamp(day * _DAY_S, UTC)
+            prefix = f"{RECORDS_PREFIX}{cluster}/{date:%Y-%m-%d}/"
+            with store_errors(f"list s3://{self._bucket}/{prefix}"):
+                for page in self._client.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=prefix):
+                    found += (item["Key"].removeprefix(RECORDS_PREFIX) for item in page.get("Contents", ()))
+        return tuple(name for name in sorted(found) if int(first_at) <= records.written_at(name) <= last_at)
+
+    def document(self, record_id: str) -> bytes:
+        """Raises StoreError when there is none of this id."""
+        return _read(self._client, self._bucket, RECORDS_PREFIX + record_id)
 
     def replay(self, record_id: str) -> Record:
         """A decision recorded before. Raises StoreError when there is none of this id, InvalidInput if unreadable."""
-        return records.decode(_read(self._client, self._bucket, RECORDS_PREFIX + record_id), record_id)
+        return records.decode(self.document(record_id), record_id)
+
+    def _keep(self, name: str, document: bytes) -> str:
+        _write(self._client, self._bucket, RECORDS_PREFIX + name, document)
+        return name
 
 
 def _decode(document: bytes, key: str) -> Catalog:

@@ -6,13 +6,15 @@ itself. So every write here leaves a mark of its own in `write`; a write that fi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from botocore.exceptions import ClientError
 
 from shiplap.aws.failures import CONDITION_FAILED, code_of, store_errors
+from shiplap.aws.retries import Sleep, attempts
+from shiplap.errors import StoreThrottled
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
@@ -21,6 +23,11 @@ Value = Mapping[str, Any]
 """One attribute value in DynamoDB's own notation, `{"S": …}` or `{"N": …}`."""
 
 Item = Mapping[str, Value]
+
+BATCH_OF_KEYS = 100
+"""Items that one BatchGetItem reads."""
+
+_TRIES = 8
 
 
 def text(value: str) -> Value:
@@ -102,6 +109,23 @@ def get(client: DynamoDBClient, table: str, key: Item) -> Item | None:
     """One item, read consistently. Raises StoreThrottled, StoreError."""
     with store_errors(f"read table {table}"):
         return client.get_item(TableName=table, Key=key, ConsistentRead=True).get("Item")
+
+
+def get_all(client: DynamoDBClient, table: str, keys: Sequence[Item], sleep: Sleep) -> list[Item]:
+    """The items of these keys that exist, in any order, each read consistently. Raises StoreThrottled, StoreError."""
+    found: list[Item] = []
+    for start in range(0, len(keys), BATCH_OF_KEYS):
+        wanted: Any = {table: {"Keys": list(keys[start : start + BATCH_OF_KEYS]), "ConsistentRead": True}}
+        for _ in attempts(_TRIES, sleep=sleep):
+            with store_errors(f"read table {table}"):
+                answer = client.batch_get_item(RequestItems=wanted)
+            found += answer["Responses"].get(table, [])
+            wanted = answer.get("UnprocessedKeys") or {}
+            if not wanted:
+                break
+        else:
+            raise StoreThrottled(f"table {table} could not be read in {_TRIES} attempts")
+    return found
 
 
 def put_if(

@@ -13,7 +13,7 @@ from uuid import uuid4
 import msgspec
 from botocore.exceptions import ClientError
 
-from shiplap.aws.dynamodb import Item, Value, expiry, float_of, get, number, placeholders, put_if, query, text
+from shiplap.aws.dynamodb import Item, Value, expiry, float_of, get, get_all, number, placeholders, put_if, query, text
 from shiplap.aws.failures import TRANSACTION_CANCELED, code_of, store_errors
 from shiplap.aws.retries import Sleep, attempts
 from shiplap.aws.tables import EXPIRY
@@ -101,16 +101,8 @@ class DynamoAccount:
         return marked
 
     def _stored(self, keys: Sequence[Item]) -> dict[tuple[str, str, str], UnavailableOffering]:
-        wanted: Any = {self._table: {"Keys": list(keys), "ConsistentRead": True}}
-        found: list[Item] = []
-        for _ in attempts(_TRIES, sleep=self._sleep):
-            with store_errors(f"read table {self._table}"):
-                answer = self._client.batch_get_item(RequestItems=wanted)
-            found += answer["Responses"].get(self._table, [])
-            wanted = answer.get("UnprocessedKeys") or {}
-            if not wanted:
-                return {known.scope: known for known in map(_offering, found)}
-        raise StoreThrottled(f"table {self._table} could not be read in {_TRIES} attempts")
+        found = get_all(self._client, self._table, keys, self._sleep)
+        return {known.scope: known for known in map(_offering, found)}
 
     def _put(self, marked: UnavailableOffering, known: UnavailableOffering | None) -> Any:
         condition = "attribute_not_exists(#item)" if known is None else "#until = :until"

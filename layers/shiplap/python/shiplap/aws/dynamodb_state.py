@@ -18,7 +18,8 @@ from botocore.exceptions import ClientError
 from shiplap.api.nodeclaim import UNSETTLED, ClaimState, NodeClaim, check_new, forgotten_at, moved
 from shiplap.aws.dynamodb import Item, Value, expiry, float_of, get, number, placeholders, put_if, query, text
 from shiplap.aws.dynamodb_account import DynamoAccount
-from shiplap.aws.failures import TRANSACTION_CANCELED, code_of, store_errors
+from shiplap.aws.dynamodb_staged import Staged
+from shiplap.aws.failures import CONDITION_FAILED, TRANSACTION_CANCELED, code_of, store_errors
 from shiplap.aws.retries import Sleep, attempts
 from shiplap.aws.tables import EXPIRY, INSTANCE_ID_INDEX, STAGE_INDEX
 from shiplap.disruption.progress import Command, CommandState, advanced
@@ -28,9 +29,11 @@ from shiplap.ports import (
     COMMIT_BYTES,
     COMMIT_GROUP,
     MISSED_FOR_S,
+    REFUSED_FOR_S,
     DecisionState,
     Move,
     OfferingFailure,
+    Refusals,
     UnavailableOffering,
     check_together,
     taken_now,
@@ -44,6 +47,7 @@ SHARDS = 8
 """Partitions a cluster's claims are spread over. Never change it: claims would be looked for where they are not."""
 
 EPOCH, CLAIM, OFFERING, POD, COMMAND = "EPOCH", "CLAIM", "OFFERING", "POD", "COMMAND"
+REFUSED = "REFUSED"
 """What sort keys begin with; a `#` and the rest of the key follow, except after EPOCH."""
 
 UNSETTLED_STAGE, SETTLED_STAGE, FAILED_STAGE = "Unsettled", "Settled", "Failed"
@@ -63,16 +67,21 @@ class DynamoState:
         self._table = table
         self._sleep = sleep
         self._account = DynamoAccount(client, table, sleep)
+        self._read = Staged(client, table, _claim, sleep)
+        self._commands = Staged(client, table, _command, sleep)
 
     def read(self, cluster: str, now: float) -> DecisionState:
         epoch = 0
         missed: set[str] = set()
+        refused: dict[str, Refusals] = {}
         for item in query(self._client, self._table, ("cluster", cluster)):
             kind, _, rest = item["item"]["S"].partition("#")
             if kind == EPOCH:
                 epoch = int(item["epoch"]["N"])
             elif kind == POD and float_of(item, EXPIRY) > now:
                 missed.add(rest)
+            elif kind == REFUSED and float_of(item, EXPIRY) > now:
+                refused[rest] = Refusals(tuple(sorted(item["claims"]["SS"])), float_of(item, "at"))
         known = self._account.read()
         return DecisionState(
             epoch=epoch,
@@ -82,6 +91,7 @@ class DynamoState:
             reserved=taken_now(known.taken, now),
             addresses=total_addresses(item.addresses for item in known.reservations if item.until > now),
             missed_pods=frozenset(missed),
+            refused=refused,
         )
 
     def commit(self, cluster: str, epoch: int, claims: Sequence[NodeClaim], commands: Sequence[Command] = ()) -> int:
@@ -115,14 +125,8 @@ class DynamoState:
         self._transact(request, lambda error: _explain(error, cluster, epoch))
 
     def commands(self, cluster: str) -> tuple[Command, ...]:
-        unfinished = query(
-            self._client,
-            self._table,
-            ("cluster", _commands_key(cluster)),
-            (STAGE_INDEX.sort_key, UNSETTLED_STAGE),
-            index=STAGE_INDEX.name,
-        )
-        return tuple(sorted(map(_command, unfinished), key=lambda command: command.name))
+        unfinished = self._commands.read([_commands_key(cluster)], UNSETTLED_STAGE)
+        return tuple(sorted(unfinished, key=lambda command: command.name))
 
     def advance_command(self, command: Command, to: CommandState, **changes: Any) -> Command:
         after = advanced(command, to, changes)
@@ -151,18 +155,8 @@ class DynamoState:
 
     def _claims(self, cluster: str, stage: str) -> tuple[NodeClaim, ...]:
         """Those in the stage index whose key there begins with `stage`, sorted by name."""
-        claims = [
-            _claim(item)
-            for shard in range(SHARDS)
-            for item in query(
-                self._client,
-                self._table,
-                ("cluster", _partition_key(cluster, shard)),
-                (STAGE_INDEX.sort_key, stage) if stage else None,
-                index=STAGE_INDEX.name,
-            )
-        ]
-        return tuple(sorted(claims, key=_name))
+        partitions = [_partition_key(cluster, shard) for shard in range(SHARDS)]
+        return tuple(sorted(self._read.read(partitions, stage), key=_name))
 
     def advance(self, claim: NodeClaim, to: ClaimState, **changes: Any) -> NodeClaim:
         after = moved(claim, to, changes)
@@ -240,6 +234,26 @@ class DynamoState:
                     break
             else:
                 raise StoreThrottled(f"cluster {cluster}: {len(unwritten)} missed pods could not be written")
+
+    def mark_refused(self, cluster: str, pod_uid: str, claim: str, now: float) -> None:
+        with store_errors(f"write table {self._table}"):
+            try:
+                self._client.update_item(
+                    TableName=self._table,
+                    Key=_key(cluster, f"{REFUSED}#{pod_uid}"),
+                    UpdateExpression="ADD #claims :claims SET #at = :now, #expiry = :expiry",
+                    ConditionExpression="NOT contains(#claims, :claim)",
+                    ExpressionAttributeNames={**placeholders(["claims", "at"]), "#expiry": EXPIRY},
+                    ExpressionAttributeValues={
+                        ":claims": {"SS": [claim]},
+                        ":claim": text(claim),
+                        ":now": number(now),
+                        ":expiry": expiry(now + REFUSED_FOR_S),
+                    },
+                )
+            except ClientError as error:
+                if code_of(error) != CONDITION_FAILED:  # it was noted before
+                    raise
 
 
 def _explain(error: ClientError, cluster: str, epoch: int) -> None:

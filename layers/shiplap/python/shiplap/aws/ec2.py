@@ -230,9 +230,13 @@ class Ec2Compute:
                     yield from (_instance(seen) for seen in reservation["Instances"])
 
 
+_ALWAYS_RESERVED = ("capacity-block", "interruptible-capacity-reservation")
+"""Lifecycles of instances that EC2 ends with their reservation: they are never anything else."""
+
+
 def _capacity_type(seen: InstanceTypeDef) -> str:
-    """Our templates keep what is not meant for a reservation out of any."""
-    if seen.get("CapacityReservationId"):
+    """How an instance is paid for now: one whose reservation has ended goes on as on-demand."""
+    if seen.get("CapacityReservationId") or seen.get("InstanceLifecycle") in _ALWAYS_RESERVED:
         return labels.RESERVED
     return labels.SPOT if seen.get("InstanceLifecycle") == "spot" else labels.ON_DEMAND
 
@@ -252,4 +256,8 @@ def _instance(seen: InstanceTypeDef) -> Instance:
         node_pool=own.get(tags.NODE_POOL, ""),
         private_dns=seen.get("PrivateDnsName", ""),
         launch=own.get(tags.LAUNCH, ""),
+        subnet=seen.get("SubnetId", ""),
+        security_groups=tuple(sorted(group["GroupId"] for group in seen.get("SecurityGroups", []))),
+        reservation=seen.get("CapacityReservationId", ""),
+        partition=str(seen.get("Placement", {}).get("PartitionNumber", "")),
     )

@@ -116,6 +116,10 @@ _SUBNET_PHRASE = "sufficient free Ipv4 addresses or prefixes"
 """Codes of the configuration kind that blame one instance type, zone or subnet say so only in their text."""
 
 
+GROUP_FULL = "limit of instances in this spread placement group"
+"""EC2 calls it missing capacity, but no other instance type would help, and no other launch is concerned."""
+
+
 def classify(code: str, message: str = "") -> str:
     """The kind of a failure: capacity, subnet, quota, configuration, throttled or unknown.
 

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from shiplap.aws import tags
-from shiplap.aws.ec2_errors import SUBNET, TEMPLATE_GONE, classify
+from shiplap.aws.ec2_errors import GROUP_FULL, SUBNET, TEMPLATE_GONE, classify
 from shiplap.aws.launch_templates import Template, template
 from shiplap.instances.nodeclass import Subnet
 from shiplap.instances.subnets import emptiest_subnets
+from shiplap.instances.unavailability import ANY
 from shiplap.kubernetes import labels
 from shiplap.ports import FleetOverride, FleetRequest, Instance, OfferingFailure
 
@@ -44,6 +45,11 @@ class Launch(msgspec.Struct, frozen=True):
     templates: tuple[Template, ...]
     overrides: tuple[tuple[FleetOverride, ...], ...]
     subnets: dict[str, str]
+
+    @property
+    def reservation(self) -> str:
+        """The capacity reservation it goes into, empty for none: a launch goes into one."""
+        return next((override.reservation for group in self.overrides for override in group), "")
 
 
 def prepare(request: FleetRequest, subnets: Iterable[Subnet]) -> Launch:
@@ -116,7 +122,8 @@ def parameters(launch: Launch, token: str) -> dict[str, Any]:
         wanted["OnDemandOptions"] = {"AllocationStrategy": strategy}
     elif target == _RESERVED_CAPACITY:
         wanted["ReservedCapacityOptions"] = {"ReservationTypes": ["interruptible-capacity-reservation"]}
-    if request.node_class.spec.context:
+    relaxed = request.claim.annotations.get(labels.MIN_VALUES_RELAXED) == "true"
+    if request.node_class.spec.context and not relaxed:  # it is meant for launches as the pool wants them
         wanted["Context"] = request.node_class.spec.context
     return wanted
 
@@ -185,6 +192,9 @@ def instances_of(launch: Launch, answer: CreateFleetResultTypeDef, launched_at: 
             claim=request.claim.name if request.wanted == 1 else "",
             node_pool=request.claim.node_pool,
             launch=request.token,
+            reservation=launch.reservation,
+            subnet=override.get("SubnetId", ""),
+            security_groups=tuple(sorted(request.resolved.security_groups)),
         )
         found += [msgspec.structs.replace(alike, id=instance_id) for instance_id in group.get("InstanceIds", ())]
     return tuple(sorted(found, key=lambda instance: instance.id))
@@ -197,14 +207,17 @@ def failures_of(launch: Launch, answer: CreateFleetResultTypeDef) -> tuple[Offer
         override = error.get("LaunchTemplateAndOverrides", {}).get("Overrides", {})
         code, message = error.get("ErrorCode", ""), error.get("ErrorMessage", "")
         kind = classify(code, message)
+        full = GROUP_FULL in message
         failure = OfferingFailure(
-            str(override.get("InstanceType", "")),
+            ANY if full else str(override.get("InstanceType", "")),
             override.get("AvailabilityZone") or _zone(launch, override.get("SubnetId", "")),
-            launch.request.capacity_type,
+            ANY if full else launch.request.capacity_type,
             code,
             kind,
             message,
             override.get("SubnetId", "") if kind == SUBNET else "",
+            launch.request.group,
+            launch.reservation,
         )
         found.setdefault((failure.instance_type, failure.zone, code), failure)
     return tuple(sorted(found.values()))
@@ -215,7 +228,10 @@ def all_failed(launch: Launch, code: str, kind: str, message: str) -> tuple[Offe
     overrides = [override for group in launch.overrides for override in group] or launch.request.overrides
     offerings = {(override.instance_type, override.zone) for override in overrides}
     capacity_type = launch.request.capacity_type
-    return tuple(OfferingFailure(name, zone, capacity_type, code, kind, message) for name, zone in sorted(offerings))
+    about = {"group": launch.request.group, "reservation": launch.reservation}
+    return tuple(
+        OfferingFailure(name, zone, capacity_type, code, kind, message, **about) for name, zone in sorted(offerings)
+    )
 
 
 def template_is_gone(answer: CreateFleetResultTypeDef) -> bool:

@@ -89,7 +89,8 @@ def _ailments(status: InstanceStatusTypeDef) -> Iterator[Ailment]:
             yield Ailment(instance_id, kind, _impaired_since(summary))
     for event in status.get("Events", ()):
         if event.get("Code") in _EVENTS and not event.get("Description", "").startswith(_OVER):
-            yield Ailment(instance_id, "event")
+            not_before = event.get("NotBefore")
+            yield Ailment(instance_id, "event", due_at=not_before.timestamp() if not_before is not None else 0.0)
 
 
 def _impaired_since(summary: InstanceStatusSummaryTypeDef) -> float:

@@ -10,6 +10,7 @@ Table `state`, by `cluster` and `item`:
 | `@account` | `RESERVED#<reservation>` | what launches take of it: JSON in `taken`, count and end by token |
 | `@requests` | `<region>#<action>` | requests that EC2 may be sent: `tokens` left `at` an epoch second |
 | `<cluster>` | `POD#<uid>` | a pod whose node turned out too small |
+| `<cluster>` | `REFUSED#<uid>` | a pod that runs on none of the nodes that were launched for it, and their claims |
 | `<cluster>#commands` | `COMMAND#<name>` | a disruption command: JSON in `command`, `state`, `version`, `stage` |
 | `<cluster>#joins` | `POOL#<NodePool>`, `AMI#<AMI>` | how nodes have joined: JSON in `joins`, `version` |
 | `<cluster>#<shard>` | `CLAIM#<name>` | a NodeClaim: JSON in `claim`, and `state`, `version`, `instanceId`, `stage` |
@@ -17,8 +18,10 @@ Table `state`, by `cluster` and `item`:
 Claims are spread over shards because a partition takes 1,000 writes a second. Planning needs unsettled ones, read
 consistently, without paying for the thousands that have become Nodes, and the sweep those that are not Gone. Hence
 `stage` (`Unsettled#<name>`, `Settled#<name>`, `Failed#<name>`, absent when Gone), the key of a *local* index, which,
-unlike a global one, answers consistent reads. Local indexes bind two things for the life of a table: they are made with
-it, and one partition key (a shard) holds at most 10 GB.
+unlike a global one, answers consistent reads. The index holds keys and versions only, some hundred bytes of a claim's
+several thousand: a reader knows by the version whether what it has read before is still so, and gets the rest. Local
+indexes bind two things for the life of a table: they are made with it, and one partition key (a shard) holds at most
+10 GB.
 
 Table `capacity`, by `ami` and `item`: `<type>#<kubelet hash>` is learned capacity, as JSON in `learned` with its
 `version`; `PILOT#<type>#<kubelet hash>` is the lease of whoever explores an unverified estimate.
@@ -30,13 +33,17 @@ from typing import NamedTuple
 
 
 class Index(NamedTuple):
-    """A secondary index over all attributes of the items that have its keys; all keys are strings."""
+    """A secondary index of the items that have its keys, which are strings.
+
+    It holds all of their attributes, or only the keys of table and index and what `with_` names.
+    """
 
     name: str
     partition_key: str
     sort_key: str = ""
     local: bool = False
     keys_only: bool = False
+    with_: tuple[str, ...] = ()
 
 
 class Table(NamedTuple):
@@ -50,7 +57,7 @@ class Table(NamedTuple):
 
 EXPIRY = "expiresAt"
 
-STAGE_INDEX = Index("stage-index", "cluster", "stage", local=True)
+STAGE_INDEX = Index("stage-index", "cluster", "stage", local=True, with_=("version",))
 INSTANCE_ID_INDEX = Index("instance-id-index", "instanceId", keys_only=True)
 
 STATE = Table("cluster", "item", EXPIRY, (STAGE_INDEX, INSTANCE_ID_INDEX))

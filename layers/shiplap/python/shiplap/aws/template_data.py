@@ -11,6 +11,7 @@ from shiplap.aws import tags
 from shiplap.aws.block_devices import block_devices
 from shiplap.aws.userdata.bootstrap import of_claim
 from shiplap.aws.userdata.render import user_data
+from shiplap.instances.capacity import ENCLAVES
 from shiplap.instances.nodeclass import CapacityReservation, ResolvedNodeClass
 from shiplap.kubernetes import labels
 from shiplap.ports import FleetOverride, FleetRequest
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     )
 
 _TENANCY = labels.AWS_PREFIX + "instance-tenancy"
-_PARTITION = labels.AWS_PREFIX + "placement-group-partition"
 _ISOLATED = "us-iso"
 """How Regions without IPv6 for instance metadata begin."""
 
@@ -61,6 +61,8 @@ def template_data(
         data["Monitoring"] = {"Enabled": spec.detailed_monitoring}
     if spec.cpu_options is not None and spec.cpu_options.nested_virtualization is not None:
         data["CpuOptions"] = {"NestedVirtualization": spec.cpu_options.nested_virtualization}  # type: ignore[typeddict-item]
+    if request.claim.requests.get(ENCLAVES, 0) > 0:
+        data["EnclaveOptions"] = {"Enabled": True}
     if placement := _placement(request.claim.requirements, resolved):
         data["Placement"] = placement
     _reserve(data, resolved, override.reservation)
@@ -90,7 +92,7 @@ def _placement(
         placement["Tenancy"] = "dedicated"
     if resolved.placement_group is not None:
         placement["GroupId"] = resolved.placement_group.id
-        if partition := _only(requirements, _PARTITION):
+        if partition := _only(requirements, labels.PARTITION):
             placement["PartitionNumber"] = int(partition)
     return placement
 

@@ -12,25 +12,13 @@ from rich.table import Table
 from rich.text import Text
 
 from shiplap.api.nodeclaim import ClaimState, NodeClaim
+from shiplap.cli.html import disrupt_report
+from shiplap.cli.html_file import HtmlFile, write
+from shiplap.cli.options import Sources, takes_sources
 from shiplap.cli.output import Format, Output, counted, emit
 from shiplap.cli.pages import summary
-from shiplap.cli.plan import claim_document
-from shiplap.cli.sources import (
-    CapacityFile,
-    CatalogFile,
-    ManifestFiles,
-    MemoryOverhead,
-    MinValuesPolicy,
-    Now,
-    PreferencePolicy,
-    PrefixDelegation,
-    Region,
-    ReservedEnis,
-    SchedulerConfigFile,
-    Sources,
-    StateFiles,
-    read,
-)
+from shiplap.cli.plan import claim_document, seen_document, seen_lines, seen_texts
+from shiplap.cli.sources import Reading, read
 from shiplap.disruption.commands import Decision, Proposal
 from shiplap.disruption.decide import decide
 from shiplap.disruption.settings import DisruptionSettings
@@ -41,62 +29,47 @@ from shiplap.kubernetes.timestamps import epoch
 from shiplap.scheduling.snapshot import Snapshot
 
 
+@takes_sources
 def disrupt(
     *,
-    cluster_state: StateFiles,
-    manifests: ManifestFiles,
-    catalog: CatalogFile = None,
-    capacity: CapacityFile = None,
-    now: Now = None,
-    region: Region = "us-east-1",
-    vm_memory_overhead_percent: MemoryOverhead = 0.075,
-    reserved_enis: ReservedEnis = 0,
-    prefix_delegation: PrefixDelegation = "auto",
-    min_values_policy: MinValuesPolicy = "Strict",
-    preference_policy: PreferencePolicy = "Respect",
-    scheduler_config: SchedulerConfigFile = None,
+    sources: Sources,
     spot_to_spot: Annotated[
         bool, typer.Option("--spot-to-spot/--no-spot-to-spot", help="Replace spot nodes by cheaper spot nodes.")
     ] = True,
     least_saving_per_pod: Annotated[
         float, typer.Option(min=0, help="USD per hour that moving one pod has to save at least.")
     ] = DisruptionSettings().least_saving_per_pod,
+    html: HtmlFile = None,
     output: Output = Format.TABLE,
 ) -> int:
     """What would be consolidated, drifted or expired now, and what blocks the rest.
 
-    Nodes count as Shiplap's own by their NodeClaims; where the files hold none at all, by their labels. Exit code 0
+    Nodes count as Shiplap's own by their NodeClaims; where the cluster has none at all, by their labels. Exit code 0
     when there is something to do, 1 when there is nothing, 2 for bad input.
 
-    Example: kubectl get nodes,pods,daemonsets,pdb -A -o json | shiplap disrupt --cluster-state - --manifests pools/
+    Example: shiplap disrupt --context prod --manifests pools/
+
+    Example: kubectl get nodes,pods,daemonsets,pdb -A -o json | shiplap disrupt -f - --manifests pools/
     """
-    snapshot = disruption_snapshot(
-        Sources(
-            cluster_state=cluster_state,
-            manifests=manifests,
-            catalog=catalog,
-            capacity=capacity,
-            now=now,
-            region=region,
-            vm_memory_overhead_percent=vm_memory_overhead_percent,
-            reserved_enis=reserved_enis,
-            prefix_delegation=prefix_delegation,
-            min_values_policy=min_values_policy,
-            preference_policy=preference_policy,
-            scheduler_config=scheduler_config,
-        ),
-        DisruptionSettings(spot_to_spot=spot_to_spot, least_saving_per_pod=least_saving_per_pod),
-    )
+    reading = read(sources, lax_budgets=True)
+    settings = DisruptionSettings(spot_to_spot=spot_to_spot, least_saving_per_pod=least_saving_per_pod)
+    snapshot = disruption_snapshot(reading, settings)
     started = time.perf_counter()
     decided = decide(snapshot)
     took_s = time.perf_counter() - started
-    emit(document(decided), output, lambda: _page(decided, took_s))
+    if html is not None:
+        write(html, disrupt_report(snapshot.scheduling, decided, seen_texts(reading)))
+    emit(
+        document(decided) | seen_document(reading),
+        output,
+        lambda: Group(_page(decided, took_s), *seen_lines(reading)),
+    )
     return 0 if decided.commands else 1
 
 
-def disruption_snapshot(sources: Sources, settings: DisruptionSettings) -> DisruptionSnapshot:
-    """What these files say of a cluster, for a disruption decision. Raises InvalidInput as `read`."""
-    snapshot, state = read(sources)
+def disruption_snapshot(reading: Reading, settings: DisruptionSettings) -> DisruptionSnapshot:
+    """What was read of a cluster, for a disruption decision."""
+    snapshot, state = reading.snapshot, reading.state
     return DisruptionSnapshot(
         scheduling=snapshot if snapshot.claims else _with_inferred_claims(snapshot),
         pod_disruption_budgets=state.pod_disruption_budgets,

@@ -1,6 +1,7 @@
-"""`shiplap explain`: the full account of one pod, one claim or one node.
+"""`shiplap explain`: the full account of one pod, claim, node or pool, or its story on a live install.
 
-From files as `shiplap plan` takes them, or from the record of a decision that was made in the cloud.
+The account is of a decision: on a cluster or files as `shiplap plan` takes them, or a recorded one. The story is what
+was written down when it happened.
 """
 
 from __future__ import annotations
@@ -11,26 +12,16 @@ from typing import Annotated
 
 import msgspec
 import typer
+from rich.console import Group, RenderableType
+from rich.text import Text
 
+from shiplap.cli.options import Sources, takes_sources
 from shiplap.cli.output import Format, Output, emit
 from shiplap.cli.pages import account_page, claim_page
-from shiplap.cli.sources import (
-    CapacityFile,
-    CatalogFile,
-    ImproveSeconds,
-    ManifestFiles,
-    MemoryOverhead,
-    MinValuesPolicy,
-    Now,
-    PreferencePolicy,
-    PrefixDelegation,
-    Region,
-    ReservedEnis,
-    SchedulerConfigFile,
-    Sources,
-    StateFiles,
-    snapshot_of,
-)
+from shiplap.cli.plan import seen_lines
+from shiplap.cli.sources import read
+from shiplap.cli.story import Story
+from shiplap.cli.telling import Where, conflict, known, story_page, tell
 from shiplap.errors import InvalidInput
 from shiplap.scheduling.account import account_of
 from shiplap.scheduling.claim_account import ClaimAccounts
@@ -39,98 +30,76 @@ from shiplap.scheduling.planner import plan
 from shiplap.scheduling.record import decode
 from shiplap.scheduling.snapshot import Snapshot
 from shiplap.scheduling.world import compile_world
-from shiplap.settings import IMPROVE_S
 
 app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="Why a pod or a claim is where it is, and what would change it.",
+    help="Why a pod, claim, node or pool is as it is, and what would change it; its story on a live install.",
 )
 
 _RecordFile = Annotated[
     Path | None, typer.Option("--record", help="A flight record (records/… of the state bucket), instead of files.")
 ]
-_StateFiles = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--cluster-state", help="Kubernetes objects as YAML or JSON: files, folders, or - for standard input."
-    ),
-]
-_ManifestFiles = Annotated[
-    list[Path] | None, typer.Option("--manifests", help="NodePools, EC2NodeClasses, NodeOverlays: files or folders.")
-]
 
 
 @app.command("pod")
+@takes_sources
 def pod(
     name: Annotated[str, typer.Argument(help="The pod as NAMESPACE/NAME, or NAME in the namespace default.")],
     *,
     record: _RecordFile = None,
-    cluster_state: _StateFiles = None,
-    manifests: _ManifestFiles = None,
-    catalog: CatalogFile = None,
-    capacity: CapacityFile = None,
-    now: Now = None,
-    region: Region = "us-east-1",
-    vm_memory_overhead_percent: MemoryOverhead = 0.075,
-    reserved_enis: ReservedEnis = 0,
-    prefix_delegation: PrefixDelegation = "auto",
-    min_values_policy: MinValuesPolicy = "Strict",
-    preference_policy: PreferencePolicy = "Respect",
-    scheduler_config: SchedulerConfigFile = None,
-    improve_seconds: ImproveSeconds = IMPROVE_S,
+    where: Where,
+    sources: Sources,
     output: Output = Format.TABLE,
 ) -> int:
     """Why a pod is where it is, or why it has no place and the smallest change that would give it one.
 
-    Exit code 0 when the pod has a place or needs none, 1 when it has none, 2 for bad input.
+    With --cluster, its story: events heard, decisions and what they weighed, what EC2 gave, what was learned; with
+    --context as well, how it would fare now. Exit code 0 when the pod has a place or needs none, 1 when it has none, 2
+    for bad input.
+
+    Example: shiplap explain pod web/api-0 --context prod --manifests pools/
+
+    Example: shiplap explain pod web/api-0 --cluster prod
     """
-    sources = Sources(
-        cluster_state=cluster_state or (),
-        manifests=manifests or (),
-        catalog=catalog,
-        capacity=capacity,
-        now=now,
-        region=region,
-        vm_memory_overhead_percent=vm_memory_overhead_percent,
-        reserved_enis=reserved_enis,
-        prefix_delegation=prefix_delegation,
-        min_values_policy=min_values_policy,
-        preference_policy=preference_policy,
-        scheduler_config=scheduler_config,
-        improve_s=improve_seconds,
-    )
-    snapshot, decided = _decision(record, sources)
+    conflict(where, sources, record)
+    if where.given:
+        story = tell(where, lambda teller: teller.pod(name))
+        if not (sources.context or sources.kubeconfig):
+            return _tell(story, output)
+        snapshot, decided, lines = _decision(None, sources)
+        account = account_of(snapshot, decided, name)
+        page = Group(story_page(story), Text(), Text("Decided now:", style="italic"), account_page(account), *lines)
+        emit({"story": story, "now": account}, output, lambda: page)
+        return 1 if account.state == "unschedulable" else 0
+    snapshot, decided, lines = _decision(record, sources)
     account = account_of(snapshot, decided, name)
-    emit(account, output, lambda: account_page(account))
+    emit(account, output, lambda: Group(account_page(account), *lines))
     return 1 if account.state == "unschedulable" else 0
 
 
 @app.command("claim")
+@takes_sources
 def claim(
     name: Annotated[str, typer.Argument(help="The claim, as `shiplap plan` or the flight record names it.")],
     *,
     record: _RecordFile = None,
-    cluster_state: _StateFiles = None,
-    manifests: _ManifestFiles = None,
-    catalog: CatalogFile = None,
-    capacity: CapacityFile = None,
-    now: Now = None,
-    region: Region = "us-east-1",
-    improve_seconds: ImproveSeconds = IMPROVE_S,
+    where: Where,
+    sources: Sources,
     output: Output = Format.TABLE,
-) -> None:
-    """Why a claim of the plan is in its pool and tier, why it lists its types, and why it costs what it does."""
-    sources = Sources(
-        cluster_state=cluster_state or (),
-        manifests=manifests or (),
-        catalog=catalog,
-        capacity=capacity,
-        now=now,
-        region=region,
-        improve_s=improve_seconds,
-    )
-    snapshot, decided = _decision(record, sources)
+) -> int:
+    """Why a claim of the plan is in its pool and tier, why it lists its types, and why it costs what it does.
+
+    With --cluster, its story on a live install, from the event that was heard to where it stands.
+
+    Example: shiplap explain claim general-x7kq2mzp --record 142502-17-3fb2c1d0aa51
+
+    Example: shiplap explain claim general-x7kq2mzp --cluster prod
+    """
+    conflict(where, sources, record)
+    if where.given:
+        return _tell(tell(where, lambda teller: known(teller.claim(name), "claim", name, teller.names())), output)
+    snapshot, decided, lines = _decision(record, sources)
     names = [each.name for each in decided.node_claims]
     if name not in names:
         near = get_close_matches(name, names, n=3, cutoff=0.5) or names[:3]
@@ -138,49 +107,84 @@ def claim(
         raise InvalidInput("claim", f"the plan has no claim {name}{hint}")
     found = decided.node_claims[names.index(name)]
     account = ClaimAccounts(compile_world(snapshot)).of(found)
-    emit({"claim": found, "account": account}, output, lambda: claim_page(found, account))
+    emit({"claim": found, "account": account}, output, lambda: Group(claim_page(found, account), *lines))
+    return 0
 
 
 @app.command("node")
+@takes_sources
 def node(
     name: Annotated[str, typer.Argument(help="The node's name.")],
     *,
-    cluster_state: StateFiles,
-    manifests: ManifestFiles,
-    catalog: CatalogFile = None,
-    capacity: CapacityFile = None,
-    now: Now = None,
-    region: Region = "us-east-1",
+    where: Where,
+    sources: Sources,
     output: Output = Format.TABLE,
-) -> None:
-    """What a node costs, which pods it holds, and whether `shiplap disrupt` would remove it or what keeps it."""
+) -> int:
+    """What a node costs, which pods it holds, and whether `shiplap disrupt` would remove it or what keeps it.
+
+    With --cluster, its story on a live install: why it was launched, what it yielded, what became of it.
+
+    Example: shiplap explain node ip-10-0-12-7.eu-west-1.compute.internal --context prod --manifests pools/
+    """
+    conflict(where, sources, None)
+    if where.given:
+        return _tell(tell(where, lambda teller: known(teller.claim(name), "node", name, teller.names())), output)
     from shiplap.cli.disrupt import command_document, disruption_snapshot  # noqa: PLC0415 - only here
     from shiplap.cli.node_page import node_page  # noqa: PLC0415 - as above
     from shiplap.disruption.account import account_of as account_of_node  # noqa: PLC0415 - as above
     from shiplap.disruption.settings import DisruptionSettings  # noqa: PLC0415 - as above
 
-    sources = Sources(
-        cluster_state=cluster_state, manifests=manifests, catalog=catalog, capacity=capacity, now=now, region=region
-    )
-    account = account_of_node(disruption_snapshot(sources, DisruptionSettings()), name)
+    reading = read(sources, lax_budgets=True)
+    account = account_of_node(disruption_snapshot(reading, DisruptionSettings()), name)
     written = msgspec.to_builtins(account)
     written["command"] = command_document(account.command) if account.command is not None else None
-    emit(written, output, lambda: node_page(account))
+    emit(written, output, lambda: Group(node_page(account), *seen_lines(reading)))
+    return 0
 
 
-def _decision(record: Path | None, sources: Sources) -> tuple[Snapshot, Plan]:
-    """The decision to speak of: the recorded one, or the one these files lead to."""
-    if record is not None:
-        if sources.cluster_state or sources.manifests:
-            raise InvalidInput("--record", "is a decision by itself; give it, or --cluster-state and --manifests")
-        try:
-            document = record.read_bytes()
-        except OSError as error:
-            raise InvalidInput(str(record), f"cannot be read: {error.strerror or error}") from error
-        found = decode(document, str(record))
-        return found.snapshot, found.plan
-    for option, given in (("--cluster-state", sources.cluster_state), ("--manifests", sources.manifests)):
-        if not given:
-            raise InvalidInput(option, "is missing; give the files `shiplap plan` takes, or a flight record (--record)")
-    snapshot = snapshot_of(sources)
-    return snapshot, plan(snapshot)
+@app.command("pool")
+@takes_sources
+def pool(
+    name: Annotated[str, typer.Argument(help="The NodePool's name.")],
+    *,
+    record: _RecordFile = None,
+    where: Where,
+    sources: Sources,
+    output: Output = Format.TABLE,
+) -> int:
+    """What a NodePool has and launches, what its limits leave, why it is passed over, what keeps pods away from it.
+
+    With --cluster, its story on a live install: decisions, failures, what EC2 refuses. Exit code 1 when pods are left
+    out.
+
+    Example: shiplap explain pool general --context prod
+    """
+    from shiplap.cli.pool_account import account_of_pool, pool_page  # noqa: PLC0415 - only here
+
+    conflict(where, sources, record)
+    if where.given:
+        return _tell(tell(where, lambda teller: known(teller.pool(name), "pool", name, teller.pools())), output)
+    snapshot, decided, lines = _decision(record, sources)
+    account = account_of_pool(snapshot, decided, name)
+    emit(account, output, lambda: Group(pool_page(account), *lines))
+    return 1 if account.away else 0
+
+
+def _tell(story: Story, output: Format) -> int:
+    emit(story, output, lambda: story_page(story))
+    return 1 if story.kind == "pod" and not story.entries else 0
+
+
+def _decision(record: Path | None, sources: Sources) -> tuple[Snapshot, Plan, list[RenderableType]]:
+    """The decision to speak of: the recorded one, or the one these objects lead to, and what it does not rest on."""
+    if record is None:
+        reading = read(sources)
+        return reading.snapshot, plan(reading.snapshot), seen_lines(reading)
+    if sources.cluster_state or sources.manifests or sources.context or sources.kubeconfig:
+        raise InvalidInput("--record", "is a decision by itself; give it, or a cluster and manifests")
+    try:
+        document = record.read_bytes()
+    except OSError as error:
+        raise InvalidInput(str(record), f"cannot be read: {error.strerror or error}") from error
+    found = decode(document, str(record))
+    return found.snapshot, found.plan, []

@@ -32,7 +32,7 @@ from shiplap.kubernetes.requirements import Requirement, Requirements, requireme
 from shiplap.kubernetes.timestamps import epoch
 from shiplap.kubernetes.volumes import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from shiplap.kubernetes.workloads import Namespace, ReplicaSet, ReplicationController, Scalable, Service, StatefulSet
-from shiplap.scheduling.rooms import pair
+from shiplap.scheduling.pairing import pair
 from shiplap.scheduling.snapshot import ClusterView
 
 T = TypeVar("T")
@@ -41,13 +41,21 @@ DEFAULT_PODS = 110
 """Pods per node where a catalogue file says nothing, kubelet's own default."""
 
 
+MANIFEST_KINDS = frozenset({"NodePool", "EC2NodeClass", "NodeOverlay", "CapacityBuffer", "PodTemplate"})
+"""What `shiplap.api.manifests` reads, where it stands among a cluster's objects."""
+
+
 class ClusterState(msgspec.Struct, frozen=True):
-    """The part of a cluster that a decision reads; `histories` say since when, as far as NodeClaims tell."""
+    """The part of a cluster that a decision reads; `histories` say since when, as far as NodeClaims tell.
+
+    `manifests` are the NodePools and what belongs to them, as far as they were among the objects, not yet checked.
+    """
 
     view: ClusterView
     claims: tuple[NodeClaim, ...] = ()
     pod_disruption_budgets: tuple[PodDisruptionBudget, ...] = ()
     histories: tuple[NodeHistory, ...] = ()
+    manifests: tuple[Document, ...] = ()
 
 
 class _Fields(msgspec.Struct, frozen=True, rename="camel"):
@@ -65,6 +73,7 @@ class _ClaimSpec(_Fields, frozen=True):
 class _Condition(_Fields, frozen=True):
     type: str = ""
     status: str = ""
+    reason: str = ""
     last_transition_time: str = ""
 
 
@@ -120,11 +129,14 @@ def read_cluster_state(paths: Sequence[Path]) -> ClusterState:
     """
     found: dict[str, list[Any]] = {kind: [] for kind in _READERS}
     seen: dict[tuple[str, str, str], Document] = {}
+    manifests: list[Document] = []
     for document in (document for path in paths for document in read_documents(path)):
         kind = document.data.get("kind")
         if not isinstance(kind, str):
             raise _refused(document, "", "kind is missing")
         if kind not in found:
+            if kind in MANIFEST_KINDS:
+                manifests.append(document)
             continue
         item = _READERS[kind](document)
         key = (kind, item.metadata.namespace or "default", item.metadata.name)
@@ -153,10 +165,22 @@ def read_cluster_state(paths: Sequence[Path]) -> ClusterState:
         replication_controllers=tuple(found["ReplicationController"]),
         pod_disruption_budgets=tuple(found["PodDisruptionBudget"]),
     )
-    claims = tuple(_claim(item, found["Pod"]) for item in found["NodeClaim"])
-    return ClusterState(
-        view, claims, tuple(found["PodDisruptionBudget"]), _histories(found["NodeClaim"], claims, view.nodes)
-    )
+    return _state_of(view, found["NodeClaim"], manifests)
+
+
+def state_of(view: ClusterView, node_claims: Sequence[Document], manifests: Sequence[Document]) -> ClusterState:
+    """The state of a cluster whose objects were listed, with its NodeClaims and manifests as the API has them.
+
+    Raises:
+        InvalidInput: a NodeClaim has a malformed field.
+    """
+    return _state_of(view, [_claim_object(document) for document in node_claims], manifests)
+
+
+def _state_of(view: ClusterView, items: Sequence[_ClaimObject], manifests: Sequence[Document]) -> ClusterState:
+    claims = tuple(_claim(item, view.pods) for item in items)
+    histories = _histories(items, claims, view.nodes)
+    return ClusterState(view, claims, view.pod_disruption_budgets, histories, tuple(manifests))
 
 
 def read_catalog(path: Path) -> tuple[InstanceType, ...]:
@@ -387,13 +411,16 @@ def _histories(
     histories = []
     for name, claim in sorted(paired.items()):
         status = by_name[claim.name].status
-        since = {item.type: _moment(item.last_transition_time) for item in status.conditions if item.status == "True"}
+        true = [item for item in status.conditions if item.status == "True"]
+        since = {item.type: _moment(item.last_transition_time) for item in true}
+        said = {item.type: item.reason for item in true}
         histories.append(
             NodeHistory(
                 name,
                 initialized_at=since.get("Initialized", 0.0),
                 last_pod_event_at=_moment(status.last_pod_event_time),
                 drifted_at=since.get("Drifted", 0.0),
+                said_to_drift=(said["Drifted"] or "Drifted") if "Drifted" in said else "",
             )
         )
     return tuple(histories)

@@ -19,21 +19,33 @@ from shiplap.errors import InvalidInput, ShiplapError
 
 COMMANDS = {
     "capacity": ("shiplap.cli.capacity", "app", "The learned capacity: list, show, import, export, forget."),
+    "completion": ("shiplap.cli.completion", "completion", "A script by which bash, zsh or fish completes commands."),
     "dev": ("shiplap.cli.dev", "dev", "The whole system on this machine: a scenario plays and nodes appear, live."),
     "disrupt": (
         "shiplap.cli.disrupt",
         "disrupt",
         "What would be consolidated, drifted, expired, and what blocks the rest.",
     ),
-    "explain": ("shiplap.cli.explain", "app", "Why a pod or a claim is where it is, and what would change it."),
+    "doctor": ("shiplap.cli.doctor.command", "doctor", "Looks at a deployment and says how to mend what is wrong."),
+    "explain": ("shiplap.cli.explain", "app", "Why a pod, claim, node or pool is as it is, and what would change it."),
     "instance-types": ("shiplap.cli.instance_types", "instance_types", "What each instance type yields, and why."),
+    "migrate": ("shiplap.cli.migrate", "migrate", "Manifests and a report from Karpenter's or Cluster Autoscaler's."),
     "plan": ("shiplap.cli.plan", "plan", "What would be launched for this cluster state and these manifests."),
+    "replay": ("shiplap.cli.replay", "replay", "A recorded decision made again; with other manifests, the difference."),
     "simulate": ("shiplap.cli.simulate", "simulate", "A scenario in virtual time, with faults; checks every promise."),
     "status": ("shiplap.cli.status", "status", "Node classes with their conditions, pools, age of the catalogue."),
+    "top": (
+        "shiplap.cli.top.command",
+        "top",
+        "A live view of a cluster: nodes, pods that wait, what happens, dollars.",
+    ),
     "validate": ("shiplap.cli.validate", "validate", "Check manifests: file, line, field, reason."),
 }
 
-_LISTS = dict.fromkeys(("disrupt", "explain", "plan"), ("--cluster-state", "--manifests"))
+_LISTS = {
+    **dict.fromkeys(("disrupt", "explain", "plan"), ("--cluster-state", "-f", "--manifests")),
+    "replay": ("--with",),
+}
 """Options that take several values, as a shell writes them for `--manifests pools/*.yaml`."""
 
 
@@ -66,8 +78,11 @@ def _answer(name: str, arguments: list[str]) -> int:
         fail(str(error))
         return 2 if isinstance(error, InvalidInput) else 1
     except BrokenPipeError:  # the reader, for example `head`, has seen enough
-        sys.stderr.close()
-        return 0
+        return _left()
+    except SystemExit as stop:
+        if isinstance(stop.__context__, BrokenPipeError):  # as above: Rich has noticed it first
+            return _left()
+        raise
     except OSError as error:  # for example a full disk behind standard output
         where = f"{error.filename}: " if error.filename else "the answer could not be written: "
         fail(where + (error.strerror or str(error)))
@@ -75,6 +90,12 @@ def _answer(name: str, arguments: list[str]) -> int:
             return 2
         sys.stdout = None  # what is still buffered would fail once more at exit
         return 1
+
+
+def _left() -> int:
+    """What is still buffered would fail once more at exit."""
+    sys.stdout = None
+    return 0
 
 
 def _run(name: str, arguments: list[str]) -> int:
@@ -102,7 +123,7 @@ def _spread(arguments: list[str], options: Sequence[str]) -> list[str]:
 
 def _invoke(name: str, arguments: list[str]) -> int:
     try:
-        result = _application(name)(args=arguments, prog_name=f"shiplap {name}", standalone_mode=False)
+        result = application(name)(args=arguments, prog_name=f"shiplap {name}", standalone_mode=False)
     except typer.Exit as stop:
         return stop.exit_code
     except typer.Abort:
@@ -114,7 +135,8 @@ def _invoke(name: str, arguments: list[str]) -> int:
     return result if isinstance(result, int) else 0
 
 
-def _application(name: str) -> typer.Typer:
+def application(name: str) -> typer.Typer:
+    """The command as Typer knows it."""
     module, attribute, _ = COMMANDS[name]
     found = getattr(importlib.import_module(module), attribute)
     if isinstance(found, typer.Typer):

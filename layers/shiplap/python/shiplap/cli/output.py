@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from typing import Annotated
 
@@ -36,6 +37,17 @@ def emit(value: object, output: Format, table: Callable[[], RenderableType]) -> 
         if not console.is_terminal and "COLUMNS" not in os.environ:
             console = Console(width=160)
         console.print(table())
+
+
+@contextmanager
+def progress(text: str) -> Iterator[Callable[[str], None]]:
+    """Says what is being waited for, on stderr and only on a terminal; what it yields changes the text."""
+    console = Console(stderr=True) if sys.stderr is not None else None
+    if console is None or not console.is_terminal:
+        yield lambda _: None
+        return
+    with console.status(text) as shown:
+        yield shown.update
 
 
 def counted(number: int, noun: str) -> str:

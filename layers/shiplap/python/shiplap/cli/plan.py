@@ -4,83 +4,105 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import msgspec
+import typer
+from rich.console import Group, RenderableType
+from rich.text import Text
 
 from shiplap.api.nodeclaim import PodReference
-from shiplap.cli.output import Format, Output, emit
+from shiplap.cli.html import plan_report
+from shiplap.cli.html_file import HtmlFile, write
+from shiplap.cli.options import Sources, takes_sources
+from shiplap.cli.output import Format, Output, counted, emit, progress
 from shiplap.cli.pages import plan_page
-from shiplap.cli.sources import (
-    CapacityFile,
-    CatalogFile,
-    ImproveSeconds,
-    ManifestFiles,
-    MemoryOverhead,
-    MinValuesPolicy,
-    Now,
-    PreferencePolicy,
-    PrefixDelegation,
-    Region,
-    ReservedEnis,
-    SchedulerConfigFile,
-    Sources,
-    StateFiles,
-    snapshot_of,
-)
+from shiplap.cli.sources import Reading, read
+from shiplap.cli.totals import Totals, totals_of, without_pool_nodes
+from shiplap.errors import InvalidInput
 from shiplap.kubernetes.quantity import format_amount, format_resources
 from shiplap.scheduling.catalogues import accepted_overlays
 from shiplap.scheduling.plan import LaunchChoice, Plan, PlannedClaim, Unschedulable
 from shiplap.scheduling.planner import plan as decide
 from shiplap.scheduling.snapshot import Snapshot
-from shiplap.settings import IMPROVE_S
 
 
+@takes_sources
 def plan(
     *,
-    cluster_state: StateFiles,
-    manifests: ManifestFiles,
-    catalog: CatalogFile = None,
-    capacity: CapacityFile = None,
-    now: Now = None,
-    region: Region = "us-east-1",
-    vm_memory_overhead_percent: MemoryOverhead = 0.075,
-    reserved_enis: ReservedEnis = 0,
-    prefix_delegation: PrefixDelegation = "auto",
-    min_values_policy: MinValuesPolicy = "Strict",
-    preference_policy: PreferencePolicy = "Respect",
-    scheduler_config: SchedulerConfigFile = None,
-    improve_seconds: ImproveSeconds = IMPROVE_S,
+    sources: Sources,
+    diff: Annotated[
+        tuple[Path, Path] | None,
+        typer.Option(
+            help="Compare two sets of manifests, each a file or folder, on the same cluster.", metavar="OLD NEW"
+        ),
+    ] = None,
+    from_scratch: Annotated[
+        bool,
+        typer.Option(
+            "--from-scratch", help="As if the nodes of all NodePools were gone and their pods pending: plan them all."
+        ),
+    ] = False,
+    html: HtmlFile = None,
     output: Output = Format.TABLE,
 ) -> int:
-    """What would be launched for this cluster state and these manifests, and why.
+    """What would be launched for the pending pods of a cluster, for whom, at what price, and why.
 
-    Exit code 0 when every pod has a place, 1 when some have not, 2 for bad input.
+    The cluster is asked by its kubeconfig context, with lists only, or given as files. Exit code 0 when every pod has a
+    place (with --diff: when NEW leaves out no pod that OLD places), 1 when not, 2 for bad input.
+
+    Example: shiplap plan --context prod --manifests pools/
+
+    Example: kubectl get pods,nodes,daemonsets,nodepools,ec2nodeclasses -A -o json | shiplap plan -f -
     """
-    snapshot = snapshot_of(
-        Sources(
-            cluster_state=cluster_state,
-            manifests=manifests,
-            catalog=catalog,
-            capacity=capacity,
-            now=now,
-            region=region,
-            vm_memory_overhead_percent=vm_memory_overhead_percent,
-            reserved_enis=reserved_enis,
-            prefix_delegation=prefix_delegation,
-            min_values_policy=min_values_policy,
-            preference_policy=preference_policy,
-            scheduler_config=scheduler_config,
-            improve_s=improve_seconds,
-        )
-    )
-    started = time.perf_counter()
-    decided = decide(snapshot)
-    solve_s = time.perf_counter() - started
+    if diff is not None:
+        if html is not None:
+            raise InvalidInput("--html", "shows one plan; it cannot be given with --diff")
+        from shiplap.cli.plan_diff import compare  # noqa: PLC0415 - only here
+
+        return compare(sources, diff, from_scratch=from_scratch, output=output)
+    reading = read(sources)
+    snapshot = without_pool_nodes(reading.snapshot) if from_scratch else reading.snapshot
+    with progress(f"planning {counted(len(snapshot.view.pods), 'pod')}"):
+        started = time.perf_counter()
+        decided = decide(snapshot)
+        solve_s = time.perf_counter() - started
+    answer = document(decided, solve_s) | seen_document(reading)
     rejected = _rejected_overlays(snapshot)
-    answer = document(decided, solve_s) | ({"rejectedOverlays": rejected} if rejected else {})
-    emit(answer, output, lambda: plan_page(snapshot, decided, solve_s, rejected))
+    if rejected:
+        answer["rejectedOverlays"] = rejected
+    totals = totals_of(reading.snapshot, decided, from_scratch=from_scratch)
+    if totals.priced or reading.live:
+        answer["totals"] = msgspec.to_builtins(totals)
+    if html is not None:
+        write(html, plan_report(snapshot, decided, reading.snapshot, seen_texts(reading)))
+    emit(answer, output, lambda: _page(reading, snapshot, decided, solve_s, rejected, totals))
     return 1 if decided.unschedulable else 0
+
+
+def _page(
+    reading: Reading, snapshot: Snapshot, decided: Plan, solve_s: float, rejected: Sequence[str], totals: Totals
+) -> RenderableType:
+    page = plan_page(snapshot, decided, solve_s, rejected)
+    after = [totals.text] if totals.priced or reading.live else []
+    return Group(page, *after, *seen_lines(reading))
+
+
+def seen_document(reading: Reading) -> dict[str, Any]:
+    """What an answer does not rest on, where there is any of it: rights that are missing, AWS not asked."""
+    parts = {"unseen": reading.unseen, "notes": reading.notes}
+    return {key: msgspec.to_builtins(entries) for key, entries in parts.items() if entries}
+
+
+def seen_lines(reading: Reading) -> list[RenderableType]:
+    """The same for people."""
+    return [Text.assemble(("! ", "yellow bold"), (line, "yellow")) for line in seen_texts(reading)]
+
+
+def seen_texts(reading: Reading) -> tuple[str, ...]:
+    """The same as plain lines."""
+    return (*(item.text for item in reading.unseen), *reading.notes)
 
 
 def _rejected_overlays(snapshot: Snapshot) -> list[str]:

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 import typer
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from shiplap.api.manifests import load as load_manifests
+from shiplap.api.types import Manifests
+from shiplap.cli.html_file import HtmlFile, write
+from shiplap.cli.html_simulation import simulation_report
 from shiplap.cli.output import Format, Output, emit
-from shiplap.simulation.campaign import first_failure, outcomes, run, shrunk
+from shiplap.errors import InvalidInput
+from shiplap.simulation.campaign import Found, hunt, outcomes, run, shrunk
+from shiplap.simulation.comparison import Figures, compared
 from shiplap.simulation.mutants import MUTANTS, planted
+from shiplap.simulation.recording import recorded
 from shiplap.simulation.run import Outcome
 from shiplap.simulation.scenario import Play, load
 
@@ -29,7 +37,16 @@ def simulate(
     processes: Annotated[int, typer.Option(min=0, help="Processes for many seeds; 0 for one per processor.")] = 0,
     shrink: Annotated[bool, typer.Option(help="Leave out faults one by one while the same promise is broken.")] = True,
     trace: Annotated[Path | None, typer.Option(help="Where to write the trace of the run, as JSON lines.")] = None,
-    mutant: Annotated[str, typer.Option(help="Plant a defect first; `list` tries all, also with `races`.")] = "",
+    mutant: Annotated[
+        str, typer.Option(help="Plant a defect first; `list` tries all, each in its own scenarios.")
+    ] = "",
+    recording: Annotated[
+        Path | None, typer.Option("--recording", help="Write the run for `shiplap top --recording`, as JSON.")
+    ] = None,
+    html: HtmlFile = None,
+    compare: Annotated[
+        list[Path] | None, typer.Option("--compare", help="Play it with these manifests too; both side by side.")
+    ] = None,
     output: Output = Format.TABLE,
 ) -> int:
     """Play a scenario with the real flows over in-memory twins, in virtual time, and check every promise at every step.
@@ -41,18 +58,46 @@ def simulate(
     """
     play = load(scenario)
     many = range(seed, seed + seeds)
+    if compare:
+        return _comparison(play, load_manifests(compare), seed, hours, output)
+    watched = "--html" if html is not None else "--recording" if recording is not None else ""
+    if watched and (seeds > 1 or mutant == "list"):
+        raise InvalidInput(watched, "shows one run: give one --seed, and no --mutant list")
     if mutant == "list":
-        return _mutants(scenario, many, output)
+        return _mutants(many, processes or os.cpu_count() or 1, output)
     if seeds > 1:
         return _campaign(play, scenario, many, processes or os.cpu_count() or 1, hours, mutant, output, shrink=shrink)
     with planted(mutant):
         outcome = run(play, seed, hours=hours)
         if outcome.violations and shrink:
             outcome = shrunk(play, outcome, hours=hours)
+        if watched:
+            seen = recorded(play, seed, outcome.faults, hours)
+            if html is not None:
+                write(html, simulation_report(*seen))
+            if recording is not None:
+                recording.write_bytes(msgspec.json.encode(seen[1]))
     if trace is not None:
         trace.write_text("".join(f"{line}\n" for line in outcome.lines), encoding="utf-8")
     emit(document(outcome), output, lambda: _page(outcome))
     return 1 if outcome.violations else 0
+
+
+def _comparison(play: Play, other: Manifests, seed: int, hours: float | None, output: Format) -> int:
+    mine, others = compared(play, other, seed, hours)
+    value = {"scenario": play.name, "seed": seed, "own": mine, "other": others}
+    emit(msgspec.to_builtins(value), output, lambda: _side_by_side(mine, others))
+    return 0 if mine.kept and others.kept else 1
+
+
+def _side_by_side(mine: Figures, others: Figures) -> Table:
+    table = Table("", "its own manifests", "the others", "difference", box=None, pad_edge=False)
+    for name, left, right in zip(Figures.__struct_fields__, astuple(mine), astuple(others), strict=True):
+        if name == "trace":
+            continue
+        counted = isinstance(left, int | float) and isinstance(right, int | float) and name not in ("kept", "hours")
+        table.add_row(name.replace("_", " "), str(left), str(right), f"{right - left:+.4g}" if counted else "")
+    return table
 
 
 def document(outcome: Outcome) -> dict[str, Any]:
@@ -108,22 +153,25 @@ def _campaign(
     return 1 if failed else 0
 
 
-def _mutants(name: str, seeds: range, output: Format) -> int:
-    found: dict[str, dict[str, Any]] = {}
-    for mutant in MUTANTS:
-        seen: list[Outcome] = []
-        number = first_failure(tuple(dict.fromkeys((name, "races"))), seeds, mutant, seen.append)
-        promise = seen[0].violations[0].promise if seen else ""
-        found[mutant] = {"foundAfterSeeds": number, "promise": promise}
-    emit(found, output, lambda: _mutant_table(found, len(seeds)))
-    return 0 if all(item["foundAfterSeeds"] for item in found.values()) else 1
+def _mutants(seeds: range, processes: int, output: Format) -> int:
+    start = time.monotonic()
+    found = list(hunt(MUTANTS, seeds, processes=processes))
+    value = {
+        "mutants": {
+            item.mutant: {"foundAfterSeeds": item.seeds, "scenario": item.scenario, "promise": item.promise}
+            for item in found
+        },
+        "seconds": round(time.monotonic() - start, 1),
+    }
+    emit(value, output, lambda: _mutant_table(found, len(seeds), value["seconds"]))  # type: ignore[arg-type]
+    return 0 if all(item.seeds for item in found) else 1
 
 
-def _mutant_table(found: dict[str, dict[str, Any]], most: int) -> Table:
-    table = Table("defect", "found after seeds", "by the promise", box=None, pad_edge=False)
-    for name, item in found.items():
-        table.add_row(name, str(item["foundAfterSeeds"] or f"not within {most}"), item["promise"])
-    return table
+def _mutant_table(found: list[Found], most: int, seconds: float) -> RenderableType:
+    table = Table("defect", "found after seeds", "in", "by the promise", box=None, pad_edge=False)
+    for item in found:
+        table.add_row(item.mutant, str(item.seeds or f"not within {most}"), item.scenario, item.promise)
+    return Group(table, Text(f"{sum(item.seeds > 0 for item in found)} of {len(found)} found in {seconds:.0f} s"))
 
 
 def _page(outcome: Outcome) -> RenderableType:

@@ -1,18 +1,19 @@
-"""What `shiplap plan` and `shiplap explain` decide on: files for a cluster, its manifests and its catalogue."""
+"""What `shiplap plan`, `explain` and `disrupt` decide on: a cluster or files for it, manifests, a catalogue."""
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
 import msgspec
-import typer
 
-from shiplap.api.manifests import inspect
+from shiplap.api.documents import Document
+from shiplap.api.manifests import Report, check, inspect
 from shiplap.api.scheduler_config import SchedulerConfig
 from shiplap.api.types import EC2NodeClass, Manifests
+from shiplap.cli.claim_rules import read_claim_rules
 from shiplap.cli.inputs import (
     ClusterState,
     for_unknown_ami,
@@ -20,124 +21,150 @@ from shiplap.cli.inputs import (
     read_cluster_state,
     read_scheduler_config,
 )
-from shiplap.errors import InvalidInput, InvalidManifests
+from shiplap.cli.options import Sources
+from shiplap.cluster.survey import Unseen
+from shiplap.errors import AwsError, InvalidInput, InvalidManifests
 from shiplap.instances import embedded, learned_file
+from shiplap.instances.catalog import Catalog
+from shiplap.instances.families import spec_hash
+from shiplap.instances.nodeclass import ResolvedNodeClass
 from shiplap.instances.resolve import instance_types
 from shiplap.instances.setting import from_cluster
 from shiplap.instances.types import InstanceType, LearnedCapacity
 from shiplap.kubernetes.timestamps import epoch
 from shiplap.scheduling.snapshot import NodeClassCatalog, SchedulingSettings, Snapshot
-from shiplap.settings import IMPROVE_S, ClusterSettings
+from shiplap.settings import ClusterSettings
+
+_BUDGET = re.compile(r"spec\.disruption\.budgets\[\d+\](\.(nodes|schedule|duration))?")
+"""What of a budget may be unreadable: the decision then blocks every disruption of the pool, and says so."""
 
 _NODE_CLASS_FIELD = "spec.template.spec.nodeClassRef.name"
-
-StateFiles = Annotated[
-    list[Path],
-    typer.Option(
-        "--cluster-state", help="Kubernetes objects as YAML or JSON: files, folders, or - for standard input."
-    ),
-]
-ManifestFiles = Annotated[
-    list[Path], typer.Option("--manifests", help="NodePools, EC2NodeClasses, NodeOverlays: files or folders.")
-]
-CatalogFile = Annotated[
-    Path | None,
-    typer.Option("--catalog", help="Instance types to plan with instead of EC2's; figures are taken as given."),
-]
-CapacityFile = Annotated[
-    Path | None, typer.Option("--capacity", help="Learned capacity, as `shiplap capacity export` writes it.")
-]
-Now = Annotated[str | None, typer.Option("--now", help="Plan as of this time (RFC 3339); the clock's without.")]
-Region = Annotated[str, typer.Option("--region", help="Region of the embedded catalogue.")]
-MemoryOverhead = Annotated[
-    float,
-    typer.Option(
-        "--vm-memory-overhead-percent", min=0, max=1, help="Share of memory the hypervisor keeps, as a fraction."
-    ),
-]
-ReservedEnis = Annotated[int, typer.Option("--reserved-enis", min=0, help="Network interfaces that pods cannot use.")]
-PrefixDelegation = Annotated[
-    str, typer.Option("--prefix-delegation", help="auto (as the VPC CNI's DaemonSet says), on or off.")
-]
-MinValuesPolicy = Annotated[str, typer.Option("--min-values-policy", help="Strict or BestEffort.")]
-PreferencePolicy = Annotated[
-    str,
-    typer.Option("--preference-policy", help="Respect (preferences bind until a pod cannot be placed) or Ignore."),
-]
-ImproveSeconds = Annotated[
-    float,
-    typer.Option(
-        "--improve-seconds", min=0, max=60, help="Effort spent on cheaper nodes; 0 for first-fit-decreasing only."
-    ),
-]
-SchedulerConfigFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--scheduler-config", help="Default spread constraints (podTopologySpread), as kube-scheduler has them."
-    ),
-]
+_FILES = "files"
 
 
-class Sources(msgspec.Struct, frozen=True, kw_only=True):
-    """The options of a command, as they were given."""
+class Reading(msgspec.Struct, frozen=True):
+    """What a decision is made on. `unseen` and `notes` say in which way it may differ from the cluster's truth.
 
-    cluster_state: Sequence[Path]
-    manifests: Sequence[Path]
-    catalog: Path | None = None
-    capacity: Path | None = None
-    now: str | None = None
-    region: str = "us-east-1"
-    vm_memory_overhead_percent: float = 0.075
-    reserved_enis: int = 0
-    prefix_delegation: str = "auto"
-    min_values_policy: str = "Strict"
-    preference_policy: str = "Respect"
-    scheduler_config: Path | None = None
-    improve_s: float = IMPROVE_S
+    `live` when a cluster was asked; `region` is where prices are of.
+    """
+
+    snapshot: Snapshot
+    state: ClusterState
+    live: bool = False
+    region: str = embedded.DEFAULT_REGION
+    unseen: tuple[Unseen, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class _Seen(msgspec.Struct, frozen=True):
+    """A cluster, from files or asked, and the settings that its catalogue is made with."""
+
+    state: ClusterState
+    cluster: ClusterSettings
+    live: bool
+    unseen: tuple[Unseen, ...] = ()
+
+
+class _Supply(msgspec.Struct, frozen=True):
+    """Types, and the EC2NodeClasses that AWS has answered."""
+
+    catalog: Catalog
+    resolved: dict[str, ResolvedNodeClass] = {}
+    not_ready: dict[str, str] = {}
+    notes: tuple[str, ...] = ()
 
 
 def snapshot_of(sources: Sources) -> Snapshot:
     """Read everything a scheduling decision looks at. Raises InvalidInput for whatever cannot be used."""
-    return read(sources)[0]
+    return read(sources).snapshot
 
 
-def read(sources: Sources) -> tuple[Snapshot, ClusterState]:
-    """As `snapshot_of`, with the cluster's state as it was read: standard input can be read only once."""
+def read(sources: Sources, *, lax_budgets: bool = False) -> Reading:
+    """As `snapshot_of`, with what else was read: standard input can be read only once.
+
+    With `lax_budgets` a disruption budget that cannot be read is no error: the decision takes it as one of none.
+    """
+    return read_all(sources, [sources.manifests], lax_budgets=lax_budgets)[0]
+
+
+def read_all(
+    sources: Sources, manifests: Sequence[Sequence[Path] | None], *, lax_budgets: bool = False
+) -> list[Reading]:
+    """One reading of the cluster under each of several sets of manifests; None takes those of the cluster.
+
+    Raises:
+        InvalidInput: as `snapshot_of`.
+    """
     _one_of("--prefix-delegation", sources.prefix_delegation, ("auto", "on", "off"))
     _one_of("--min-values-policy", sources.min_values_policy, ("Strict", "BestEffort"))
     _one_of("--preference-policy", sources.preference_policy, ("Respect", "Ignore"))
     config = sources.scheduler_config
     spread = read_scheduler_config(config) if config is not None else SchedulerConfig()
+    rules = read_claim_rules(sources.claim_rules) if sources.claim_rules is not None else ()
+    settings = SchedulingSettings(
+        preference_policy=sources.preference_policy,
+        min_values_policy=sources.min_values_policy,
+        improve_s=sources.improve_seconds,
+        default_spread=spread.pod_topology_spread.constraints(),
+        claim_rules=rules,
+    )
     moment = _moment(sources.now)
-    state = read_cluster_state(sources.cluster_state)
-    written = _manifests(sources.manifests, tolerate_missing_classes=sources.catalog is not None)
+    given = {
+        number: _manifests(paths, tolerate_missing_classes=sources.catalog is not None, lax_budgets=lax_budgets)
+        for number, paths in enumerate(manifests)
+        if paths
+    }
+    seen = _seen(sources, own_manifests=len(given) < len(manifests), workloads=bool(settings.default_spread))
+    types = read_catalog(sources.catalog) if sources.catalog is not None else None
+    learned = learned_file.read(sources.capacity) if sources.capacity is not None and types is None else ()
+    readings = []
+    for number in range(len(manifests)):
+        written = given.get(number) or _of_cluster(seen, sources, lax_budgets=lax_budgets)
+        notes: tuple[str, ...] = ()
+        if types is not None:
+            catalogs = _given_catalogs(written, types)
+        else:
+            supply = _supply(sources, seen, written)
+            catalogs, notes = _catalogs(written, seen, supply, learned), supply.notes
+        snapshot = Snapshot(
+            cluster=seen.cluster.name,
+            now=moment,
+            view=seen.state.view,
+            claims=seen.state.claims,
+            manifests=written,
+            catalogs=catalogs,
+            settings=settings,
+        )
+        readings.append(Reading(snapshot, seen.state, seen.live, seen.cluster.region, seen.unseen, notes))
+    return readings
+
+
+def _seen(sources: Sources, *, own_manifests: bool, workloads: bool) -> _Seen:
+    """The files that were named, else the cluster of a context."""
     cluster = ClusterSettings(
-        name="files",
-        region=sources.region,
+        name=_FILES,
+        region=sources.region or embedded.DEFAULT_REGION,
         vm_memory_overhead_percent=sources.vm_memory_overhead_percent,
         reserved_enis=sources.reserved_enis,
         prefix_delegation=sources.prefix_delegation,
     )
-    if sources.catalog is not None:
-        catalogs = _given_catalogs(written, read_catalog(sources.catalog))
-    else:
-        learned = learned_file.read(sources.capacity) if sources.capacity is not None else ()
-        catalogs = _embedded_catalogs(written, cluster, state, learned)
-    snapshot = Snapshot(
-        cluster=cluster.name,
-        now=moment,
-        view=state.view,
-        claims=state.claims,
-        manifests=written,
-        catalogs=catalogs,
-        settings=SchedulingSettings(
-            preference_policy=sources.preference_policy,
-            min_values_policy=sources.min_values_policy,
-            improve_s=sources.improve_s,
-            default_spread=spread.pod_topology_spread.constraints(),
-        ),
+    asked = bool(sources.context or sources.kubeconfig)
+    if sources.cluster_state:
+        if asked:
+            option = "--context" if sources.context else "--kubeconfig"
+            raise InvalidInput(option, "asks a cluster, and --cluster-state stands for one; give one of them")
+        return _Seen(read_cluster_state(sources.cluster_state), cluster, live=False)
+    from shiplap.cli.live import look  # noqa: PLC0415 - files need no client
+
+    found = look(sources.kubeconfig, sources.context, manifests=own_manifests, workloads=workloads)
+    cluster = msgspec.structs.replace(
+        cluster,
+        name=found.access.context,
+        region=sources.region or found.region or embedded.DEFAULT_REGION,
+        endpoint=found.access.server,
+        kubernetes_version=found.kubernetes_version,
     )
-    return snapshot, state
+    return _Seen(found.state, cluster, live=True, unseen=found.unseen)
 
 
 def _one_of(option: str, value: str, allowed: Sequence[str]) -> None:
@@ -154,18 +181,32 @@ def _moment(text: str | None) -> float:
         raise InvalidInput("--now", f"expected a time such as 2026-01-31T12:00:00Z: {error}") from error
 
 
-def _manifests(paths: Sequence[Path], *, tolerate_missing_classes: bool) -> Manifests:
+def _of_cluster(seen: _Seen, sources: Sources, *, lax_budgets: bool) -> Manifests:
+    """The manifests that stand among the cluster's objects."""
+    documents: Sequence[Document] = seen.state.manifests
+    if not any(document.data.get("kind") == "NodePool" for document in documents):
+        where = f"context {seen.cluster.name}" if seen.live else "the cluster state"
+        raise InvalidInput("--manifests", f"is missing, and {where} holds no NodePool; give files or folders with some")
+    return _sound(check(documents), tolerate_missing_classes=sources.catalog is not None, lax_budgets=lax_budgets)
+
+
+def _manifests(paths: Sequence[Path], *, tolerate_missing_classes: bool, lax_budgets: bool) -> Manifests:
     """Manifests without problems. With a catalogue file an EC2NodeClass is only a name, so it need not be there."""
-    report = inspect(paths)
+    found = _sound(inspect(paths), tolerate_missing_classes=tolerate_missing_classes, lax_budgets=lax_budgets)
+    if not found.node_pools:
+        raise InvalidInput(", ".join(map(str, paths)), "there is no NodePool among the manifests")
+    return found
+
+
+def _sound(report: Report, *, tolerate_missing_classes: bool, lax_budgets: bool) -> Manifests:
     problems = [
         problem
         for problem in report.problems
         if not (tolerate_missing_classes and problem.field == _NODE_CLASS_FIELD and "there is no" in problem.reason)
+        if not (lax_budgets and _BUDGET.fullmatch(problem.field))
     ]
     if problems:
         raise InvalidManifests(problems)
-    if not report.manifests.node_pools:
-        raise InvalidInput(", ".join(map(str, paths)), "there is no NodePool among the manifests")
     return report.manifests
 
 
@@ -174,33 +215,69 @@ def _class_names(manifests: Manifests) -> list[str]:
 
 
 def _given_catalogs(manifests: Manifests, types: tuple[InstanceType, ...]) -> tuple[NodeClassCatalog, ...]:
-    return tuple(NodeClassCatalog(name, types) for name in _class_names(manifests))
+    hashes = {item.metadata.name: spec_hash(item) for item in manifests.node_classes}
+    return tuple(NodeClassCatalog(name, types, spec_hash=hashes.get(name, "")) for name in _class_names(manifests))
 
 
-def _embedded_catalogs(
-    manifests: Manifests, cluster: ClusterSettings, state: ClusterState, learned: Sequence[LearnedCapacity]
+def _supply(sources: Sources, seen: _Seen, manifests: Manifests) -> _Supply:
+    """What can be bought: asked of AWS when that is wanted or possible, else the embedded catalogue.
+
+    Raises:
+        InvalidInput: AWS was to be asked and does not answer, or the region is not known.
+    """
+    region = seen.cluster.region
+    if sources.aws is False or (sources.aws is None and not seen.live):
+        said = f"embedded catalogue of {region}: prices are estimates, AMIs and subnets are not looked at"
+        return _Supply(embedded.load(region), notes=(said,) if seen.live else ())
+    from shiplap.cli.aws_supply import has_credentials, supply_of  # noqa: PLC0415 - loads botocore
+
+    used = set(_class_names(manifests))
+    node_classes = [item for item in manifests.node_classes if item.metadata.name in used]
+    if sources.aws is None and not has_credentials():
+        why = "there are no AWS credentials"
+    else:
+        try:
+            found = supply_of(seen.cluster, node_classes)
+            return _Supply(found.catalog, found.resolved, found.not_ready, found.notes)
+        except AwsError as error:
+            if sources.aws:
+                hint = "see whether `aws sts get-caller-identity` is answered, or plan with --no-aws"
+                raise InvalidInput("--aws", f"{error}; {hint}") from error
+            why = str(error)
+    said = f"embedded catalogue of {region}, prices are estimates, AMIs and subnets are not looked at: {why}"
+    return _Supply(embedded.load(region), notes=(said,))
+
+
+def _catalogs(
+    manifests: Manifests, seen: _Seen, supply: _Supply, learned: Sequence[LearnedCapacity]
 ) -> tuple[NodeClassCatalog, ...]:
     """EC2's types under each EC2NodeClass.
 
     Raises:
         InvalidInput: a NodePool names an EC2NodeClass that is not among the manifests.
     """
-    setting = from_cluster(cluster, state.view.daemon_sets)
+    setting = from_cluster(seen.cluster, seen.state.view.daemon_sets)
     known = {item.metadata.name: item for item in manifests.node_classes}
-    raw = embedded.load(cluster.region)
     catalogs = []
     for name in _class_names(manifests):
         if name not in known:
             pool = next(p for p in manifests.node_pools if p.spec.template.spec.node_class_ref.name == name)
             reason = f"there is no EC2NodeClass {name!r} among the manifests; give it, or a --catalog"
             raise InvalidInput("manifests", reason, document=f"NodePool/{pool.metadata.name}", field=_NODE_CLASS_FIELD)
-        applicable = for_unknown_ami(learned, _ami_ids(known[name]))
+        if name in supply.not_ready:
+            catalogs.append(NodeClassCatalog(name, not_ready=supply.not_ready[name]))
+            continue
+        resolved = supply.resolved.get(name)
+        applicable = learned if resolved is not None else for_unknown_ami(learned, _ami_ids(known[name]))
         try:
-            types = instance_types(raw, known[name], setting, resolved=None, learned=applicable, unavailable=())
+            types = instance_types(
+                supply.catalog, known[name], setting, resolved=resolved, learned=applicable, unavailable=()
+            )
         except InvalidInput as error:  # as in a cluster: the pools of the other EC2NodeClasses go on
             catalogs.append(NodeClassCatalog(name, not_ready=str(error)))
         else:
-            catalogs.append(NodeClassCatalog(name, types))
+            selection = resolved.selection if resolved is not None else None
+            catalogs.append(NodeClassCatalog(name, types, spec_hash=spec_hash(known[name]), selection=selection))
     return tuple(catalogs)
 
 

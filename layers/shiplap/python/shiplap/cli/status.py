@@ -1,14 +1,15 @@
-"""`shiplap status`: can nodes be launched: EC2NodeClasses with their conditions, NodePools, the age of the catalogue.
+"""`shiplap status`: one screen of an install: can nodes be launched, what runs, what failed, what waits.
 
-What is shown is what the functions wrote into the install's bucket; neither EC2 nor a cluster is asked.
+What is shown is what the functions wrote into the install's bucket and tables, and what SQS, Lambda and CloudWatch say
+of them; neither EC2 nor a cluster is asked.
 """
 
 from __future__ import annotations
 
-import os
+import sys
 import time
-from collections.abc import Iterator, Sequence
-from typing import Annotated, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated
 
 import msgspec
 import typer
@@ -16,8 +17,12 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from shiplap.cli.html_file import HtmlFile, write
+from shiplap.cli.install import STACK, Bucket, Dev, Install, Stack, find
 from shiplap.cli.output import Format, Output, emit
-from shiplap.errors import AwsError, InvalidInput, StoreError
+from shiplap.cli.vitals import QUEUES, Vitals, gather
+from shiplap.cli.vitals_page import vitals_page
+from shiplap.errors import InvalidInput, StoreError
 from shiplap.instances import conditions
 from shiplap.instances.catalog import Catalog
 from shiplap.instances.status import ClusterStatus, InstallStatus, NodeClassStatus, PoolStatus
@@ -31,7 +36,7 @@ class _Shown(msgspec.Struct, frozen=True, rename="camel"):
     """Base of what is printed; times as RFC 3339, empty for never."""
 
 
-class _Cluster(_Shown, frozen=True):
+class ClusterShown(_Shown, frozen=True):
     cluster: str
     region: str
     checked_at: str
@@ -40,7 +45,7 @@ class _Cluster(_Shown, frozen=True):
     pools: tuple[PoolStatus, ...]
 
 
-class _Catalogue(_Shown, frozen=True):
+class CatalogueShown(_Shown, frozen=True):
     """`problem` says why there is none."""
 
     region: str
@@ -53,82 +58,91 @@ class _Catalogue(_Shown, frozen=True):
     problem: str = ""
 
 
-class _Status(_Shown, frozen=True):
-    clusters: tuple[_Cluster, ...]
-    catalogues: tuple[_Catalogue, ...]
+class StatusShown(_Shown, frozen=True):
+    clusters: tuple[ClusterShown, ...]
+    catalogues: tuple[CatalogueShown, ...]
 
 
 def status(
     *,
-    bucket: Annotated[
-        str, typer.Option(envvar="SHIPLAP_BUCKET", help="The install's bucket; found by the stack without.")
-    ] = "",
-    stack: Annotated[str, typer.Option(help="Name of the install's CloudFormation stack.")] = "Shiplap",
-    dev: Annotated[bool, typer.Option("--dev", help="The `shiplap dev` that runs on this machine.")] = False,
+    bucket: Bucket = "",
+    stack: Stack = STACK,
+    dev: Dev = False,
     cluster: Annotated[str, typer.Option(help="Only this cluster.")] = "",
+    redrive: Annotated[
+        bool, typer.Option("--redrive", help="Put dead letters back into their queues, but for malformed ones.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before --redrive.")] = False,
+    html: HtmlFile = None,
     output: Output = Format.TABLE,
 ) -> int:
-    """Whether nodes can be launched: node classes with their conditions, node pools, age of catalogue and prices.
+    """One screen of an install: node classes, pools and their limits, queues, functions, failures, learned capacity.
 
     Exit code 0 when every EC2NodeClass is ready, 1 when one is not or nothing is known yet, 2 for bad input.
+
+    Example: shiplap status --cluster prod
+
+    Example: shiplap status --redrive
     """
-    if dev:
-        bucket = _enter_dev()
-    found = _read(bucket or _bucket_of(stack), cluster)
-    emit(found, output, lambda: _tables(found))
+    install = find(bucket=bucket, stack=stack, dev=dev)
+    if redrive:
+        return _redrive(install, output, ask=not yes)
+    found, vitals = _read(install, cluster)
+    if html is not None:
+        from shiplap.cli.html_status import pictures_of, status_report  # noqa: PLC0415 - it shows what is found here
+
+        now = time.time()
+        pictures, missing = pictures_of(install, [each.cluster for each in found.clusters], now)
+        write(html, status_report(found, vitals, pictures, missing, now))
+    answer = msgspec.to_builtins(found) | msgspec.to_builtins(vitals)
+    emit(answer, output, lambda: Group(_tables(found), *vitals_page(vitals)))
     classes = [item for each in found.clusters for item in each.node_classes]
     return 0 if classes and all(item.ready.status == conditions.TRUE for item in classes) else 1
 
 
-def _enter_dev() -> str:
-    """Point this process at the running `shiplap dev`; its bucket."""
-    from shiplap.local.running import find  # noqa: PLC0415 - not for those who ask a live install
+def _redrive(install: Install, output: Format, *, ask: bool) -> int:
+    """Exit code 1 when malformed messages stay. Raises StoreError, InvalidInput."""
+    from shiplap.cli import letters  # noqa: PLC0415 - loads botocore
 
-    running = find()
-    os.environ.update(running.environment)
-    return running.bucket
-
-
-def _bucket_of(stack: str) -> str:
-    """The bucket a stack made.
-
-    Raises:
-        AwsError: the stack cannot be looked up.
-        InvalidInput: there is no such stack, or it is not Shiplap's.
-    """
-    from botocore.exceptions import ClientError  # noqa: PLC0415 - so that --help does not wait for it
-
-    from shiplap.aws.failures import FAILURES  # noqa: PLC0415
-    from shiplap.aws.session import config, session  # noqa: PLC0415
-
-    try:  # functions never ask for it, so it is not among the clients that are shipped with them
-        formation: Any = session().create_client("cloudformation", os.environ.get("AWS_REGION"), config=config())
-        (found,) = formation.describe_stacks(StackName=stack)["Stacks"]
-    except FAILURES as error:
-        if isinstance(error, ClientError) and "does not exist" in str(error):
-            raise InvalidInput("--stack", f"there is no stack {stack!r}; name it, or the bucket by --bucket") from error
-        raise AwsError(f"could not look up stack {stack}: {error}") from error
-    outputs = {item["OutputKey"]: item["OutputValue"] for item in found.get("Outputs", ())}
-    if "Bucket" not in outputs:
-        raise InvalidInput("--stack", f"stack {stack!r} has no output Bucket: it is not an install of Shiplap")
-    return str(outputs["Bucket"])
+    urls = {name: (install.output(f"{name}DeadLettersUrl"), install.output(f"{name}QueueUrl")) for name in QUEUES}
+    waiting = {name.lower(): sum(letters.depth(dead)) for name, (dead, _) in urls.items()}
+    if ask and any(waiting.values()):
+        if sys.stdin is None or not sys.stdin.isatty():
+            raise InvalidInput("--redrive", "asks before it moves messages; add --yes where nobody can answer")
+        listed = ", ".join(f"{number} of {name}" for name, number in waiting.items() if number)
+        typer.confirm(f"Put dead letters back ({listed})?", abort=True, err=True)
+    moved = {name.lower(): letters.redrive(dead, queue) for name, (dead, queue) in urls.items()}
+    answer = {name: {"moved": done, "malformed": left} for name, (done, left) in moved.items()}
+    emit(answer, output, lambda: _redriven(moved))
+    return 1 if any(left for _, left in moved.values()) else 0
 
 
-def _read(bucket: str, cluster: str) -> _Status:
+def _redriven(moved: Mapping[str, tuple[int, int]]) -> RenderableType:
+    table = Table("queue", "put back", "malformed, left alone", box=None, pad_edge=False)
+    for name, (done, left) in moved.items():
+        table.add_row(name, str(done), str(left))
+    return table
+
+
+def _read(install: Install, cluster: str) -> tuple[StatusShown, Vitals]:
     """Raises StoreError, AwsError, InvalidInput."""
     from shiplap.aws.bucket import BucketCatalog, BucketStatus  # noqa: PLC0415
     from shiplap.aws.session import client  # noqa: PLC0415
 
     s3, now = client("s3"), time.time()
-    known = _of_cluster(BucketStatus(s3, bucket).load(), cluster)
-    regions = sorted({item.region for item in known})
+    known = _of_cluster(BucketStatus(s3, install.bucket).load(), cluster)
+    loaded: dict[str, Catalog] = {}
     catalogues = []
-    for region in regions:
+    for region in sorted({item.region for item in known}):
         try:
-            catalogues.append(_catalogue(BucketCatalog(s3, bucket, region).load(), now))
+            loaded[region] = BucketCatalog(s3, install.bucket, region).load()
+            catalogues.append(_catalogue(loaded[region], now))
         except StoreError as error:
-            catalogues.append(_Catalogue(region, problem=str(error)))
-    return _Status(tuple(_cluster(item, now) for item in known), tuple(catalogues))
+            catalogues.append(CatalogueShown(region, problem=str(error)))
+    of_cluster = {item.cluster: loaded[item.region] for item in known if item.region in loaded}
+    limits = {(item.cluster, pool.name): pool.limits for item in known for pool in item.pools}
+    vitals = gather(install, [item.cluster for item in known], of_cluster, limits, now)
+    return StatusShown(tuple(_cluster(item, now) for item in known), tuple(catalogues)), vitals
 
 
 def _of_cluster(known: InstallStatus, name: str) -> Sequence[ClusterStatus]:
@@ -139,13 +153,13 @@ def _of_cluster(known: InstallStatus, name: str) -> Sequence[ClusterStatus]:
     return chosen
 
 
-def _cluster(known: ClusterStatus, now: float) -> _Cluster:
+def _cluster(known: ClusterStatus, now: float) -> ClusterShown:
     age = int(now - known.checked_at)
-    return _Cluster(known.cluster, known.region, rfc3339(known.checked_at), age, known.node_classes, known.pools)
+    return ClusterShown(known.cluster, known.region, rfc3339(known.checked_at), age, known.node_classes, known.pools)
 
 
-def _catalogue(known: Catalog, now: float) -> _Catalogue:
-    return _Catalogue(
+def _catalogue(known: Catalog, now: float) -> CatalogueShown:
+    return CatalogueShown(
         region=known.region,
         version=known.version,
         instance_types=len(known.types),
@@ -160,13 +174,13 @@ def _moment(epoch_s: float) -> str:
     return rfc3339(epoch_s) if epoch_s else ""
 
 
-def _tables(found: _Status) -> RenderableType:
+def _tables(found: StatusShown) -> RenderableType:
     if not found.clusters:
         return Text("Nothing is known yet: the first inspection follows within five minutes of a deployment.")
     return Group(*(part for each in found.clusters for part in _cluster_tables(each)), _catalogue_table(found))
 
 
-def _cluster_tables(shown: _Cluster) -> Iterator[RenderableType]:
+def _cluster_tables(shown: ClusterShown) -> Iterator[RenderableType]:
     title = f"Cluster {shown.cluster} ({shown.region}), looked at {_age(shown.age_seconds)} ago"
     classes = Table("node class", "ready", "AMIs", "subnets", "free IPs", "types", "why", title=title)
     classes.title_justify = "left"
@@ -195,7 +209,7 @@ def _reasons(status: NodeClassStatus) -> list[str]:
     return [f"{item.type}: {item.reason}: {item.message}" for item in wrong if item.reason != "DependenciesNotReady"]
 
 
-def _catalogue_table(found: _Status) -> Table:
+def _catalogue_table(found: StatusShown) -> Table:
     table = Table("catalogue", "version", "types", "age", "on-demand prices of", "spot prices of", "")
     for item in found.catalogues:
         old = "not refreshed lately" if item.age_seconds > _OLD_S else ""

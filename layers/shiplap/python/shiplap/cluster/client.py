@@ -12,6 +12,7 @@ import msgspec
 from shiplap.cluster.transport import MERGE_PATCH, Transport, error_of
 from shiplap.errors import ClusterError, ObjectConflict, ObjectNotFound, ResourceVersionGone
 from shiplap.kubernetes.disruption_budgets import PodDisruptionBudget
+from shiplap.kubernetes.lean import together
 from shiplap.kubernetes.objects import DaemonSet, Event, Node, ObjectMeta, Pod, Taint
 from shiplap.kubernetes.volumes import (
     CSINode,
@@ -19,8 +20,6 @@ from shiplap.kubernetes.volumes import (
     PersistentVolumeClaim,
     StorageClass,
     VolumeAttachment,
-    attached,
-    has_claims,
     storage_matters,
 )
 from shiplap.kubernetes.wire import (
@@ -46,13 +45,17 @@ from shiplap.kubernetes.workloads import (
     StatefulSet,
     namespaces_matter,
 )
-from shiplap.ports import WatchEvent
+from shiplap.ports import KnownPods, WatchEvent
 from shiplap.scheduling.snapshot import ClusterView
 
 _PAGE = 500
 _PODS = "/api/v1/pods"
 _NODES = "/api/v1/nodes"
-_WATCHED: dict[str, tuple[str, str]] = {"pods": (_PODS, PENDING_PODS), "nodes": (_NODES, "")}
+_WATCHED: dict[str, tuple[str, str]] = {
+    "pods": (_PODS, PENDING_PODS),
+    "bound": (_PODS, BOUND_PODS),
+    "nodes": (_NODES, ""),
+}
 
 Item = TypeVar(
     "Item",
@@ -130,7 +133,9 @@ class KubernetesClient:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
-    def view(self, leaving: Collection[str] = (), *, workloads: bool = False) -> ClusterView:
+    def view(
+        self, leaving: Collection[str] = (), *, workloads: bool = False, known: KnownPods | None = None
+    ) -> ClusterView:
         """Nodes, pending and bound pods, DaemonSets and Cluster Autoscaler's scale-ups, listed one after the other.
 
         Pending pods are listed before bound ones, so that a pod bound in between is seen twice and counts as bound,
@@ -140,12 +145,12 @@ class KubernetesClient:
         """
         nodes = self.nodes()
         pending, version = self._pods(PENDING_PODS)
-        bound, _ = self._pods(BOUND_PODS)
-        seen = {pod.metadata.uid for pod in bound}
+        told = known(len(nodes), version) if known is not None else None
+        bound = self._pods(BOUND_PODS)[0] if told is None else told
         daemon_sets, _ = self._list(_DAEMON_SETS_PAGE, "/apis/apps/v1/daemonsets", "")
         events, _ = self._list(_EVENTS_PAGE, "/api/v1/events", SCALE_UP_EVENTS)
         view = ClusterView(
-            pods=(*(pod for pod in pending if pod.metadata.uid not in seen), *bound),
+            pods=together(pending, bound),
             nodes=nodes,
             daemon_sets=daemon_sets,
             events=events,
@@ -197,11 +202,15 @@ class KubernetesClient:
         for line in self._transport.lines(path, query, timeout_s):
             yield _watch_event(kind, line)
 
+    def bound_pages(self) -> Iterator[tuple[tuple[Pod, ...], str]]:
+        """Unfinished pods that have a node, page by page, with their version. Raises ResourceVersionGone half way."""
+        return self._each_page(_PODS_PAGE, _PODS, BOUND_PODS)
+
     def register_node(
         self,
         name: str,
         *,
-        labels: Mapping[str, str],
+        labels: Mapping[str, str | None],
         annotations: Mapping[str, str],
         taints: Sequence[Taint],
         resource_version: str,
@@ -234,13 +243,13 @@ class KubernetesClient:
         """Remove a Node object. Raises ObjectNotFound, ObjectConflict."""
         self._transport.send("DELETE", f"{_NODES}/{node.metadata.name}", deletion_body(node.metadata.uid))
 
-    def attached_volumes(self, node: str, staying: Sequence[Pod]) -> tuple[str, ...]:
-        """Volumes attached to a node but for those of `staying` pods; claims are listed only where one has any."""
-        attachments, _ = self._list(_ATTACHMENTS_PAGE, "/apis/storage.k8s.io/v1/volumeattachments", "")
-        claims: tuple[PersistentVolumeClaim, ...] = ()
-        if any(has_claims(pod) for pod in staying):
-            claims, _ = self._list(_CLAIMS_PAGE, "/api/v1/persistentvolumeclaims", "")
-        return attached(attachments, node, staying, claims)
+    def volume_attachments(self) -> tuple[VolumeAttachment, ...]:
+        """Which volumes are attached to which nodes, in one list however many nodes are being emptied."""
+        return self._list(_ATTACHMENTS_PAGE, "/apis/storage.k8s.io/v1/volumeattachments", "")[0]
+
+    def volume_claims(self) -> tuple[PersistentVolumeClaim, ...]:
+        """All PersistentVolumeClaims, sorted by namespace and name."""
+        return self._list(_CLAIMS_PAGE, "/api/v1/persistentvolumeclaims", "")[0]
 
     def disruption_budgets(self) -> tuple[PodDisruptionBudget, ...]:
         """All PodDisruptionBudgets, sorted by namespace and name."""
@@ -299,18 +308,25 @@ class KubernetesClient:
     def _pages(
         self, decoder: msgspec.json.Decoder[_Page[Item]], path: str, selector: str
     ) -> tuple[tuple[Item, ...], str]:
+        items: list[Item] = []
+        version = ""
+        for page, version in self._each_page(decoder, path, selector):  # noqa: B007 - the version of the last page
+            items.extend(page)
+        return tuple(items), version
+
+    def _each_page(
+        self, decoder: msgspec.json.Decoder[_Page[Item]], path: str, selector: str
+    ) -> Iterator[tuple[tuple[Item, ...], str]]:
         query: dict[str, str | int] = {"limit": _PAGE}
         if selector:
             query["fieldSelector"] = selector
-        items: list[Item] = []
-        while True:
+        token: str | None = None
+        while token != "":
             body = self._transport.get(path, query)
             with _garbage_collection_paused():
                 page = _decode(decoder, body, path)
-            items.extend(page.items or ())
-            if not page.metadata.token:
-                return tuple(items), page.metadata.resource_version
-            query["continue"] = page.metadata.token
+            yield page.items or (), page.metadata.resource_version
+            token = query["continue"] = page.metadata.token
 
 
 def _watch_event(kind: str, line: bytes) -> WatchEvent:
@@ -322,8 +338,8 @@ def _watch_event(kind: str, line: bytes) -> WatchEvent:
     if frame.type == "BOOKMARK":
         version = _decode(_MARKER, frame.object, what).metadata.resource_version
         metadata = ObjectMeta(resource_version=version)
-        return WatchEvent(frame.type, Pod(metadata) if kind == "pods" else Node(metadata), version)
-    item = _decode(_POD, frame.object, what) if kind == "pods" else _decode(_NODE, frame.object, what)
+        return WatchEvent(frame.type, Node(metadata) if kind == "nodes" else Pod(metadata), version)
+    item = _decode(_NODE, frame.object, what) if kind == "nodes" else _decode(_POD, frame.object, what)
     return WatchEvent(frame.type, item, item.metadata.resource_version)
 
 

@@ -48,6 +48,20 @@ def connect(
     found = ApiEndpoint(settings.endpoint, settings.certificate_authority)
     if not found.endpoint:
         found = describe_cluster(settings.name)
+    transport = reach(settings, found, credentials=credentials, clock=clock, sleep=sleep, back_off_s=back_off_s)
+    return KubernetesClient(transport)
+
+
+def reach(
+    settings: ClusterSettings,
+    found: ApiEndpoint,
+    *,
+    credentials: Callable[[], Credentials],
+    clock: Clock,
+    sleep: Callable[[float], None],
+    back_off_s: Sequence[float] = (0.1, 0.5, 2.0),
+) -> Transport:
+    """The way to the API server at an endpoint; nothing is sent yet. Raises InvalidInput as `connect` does."""
     source = f"settings of cluster {settings.name}"
     scheme = urllib3.util.parse_url(found.endpoint).scheme
     if scheme not in ("http", "https"):
@@ -55,7 +69,7 @@ def connect(
     tls = {"ssl_context": _tls(found.certificate_authority, source)} if scheme == "https" else {}
     pool = urllib3.connection_from_url(found.endpoint, maxsize=4, **tls)
     token = _token(settings, credentials, clock)
-    return KubernetesClient(Transport(found.endpoint, token, pool=pool, sleep=sleep, back_off_s=back_off_s))
+    return Transport(found.endpoint, token, pool=pool, sleep=sleep, back_off_s=back_off_s)
 
 
 def _token(settings: ClusterSettings, credentials: Callable[[], Credentials], clock: Clock) -> TokenSource:

@@ -8,6 +8,7 @@ from urllib.parse import urlencode, urlsplit
 
 import msgspec
 import urllib3
+from urllib3 import HTTPHeaderDict
 from urllib3.exceptions import HTTPError
 
 from shiplap.errors import (
@@ -62,18 +63,33 @@ class StaticToken:
         """There is no other."""
 
 
+class _Cause(msgspec.Struct, frozen=True):
+    field: str = ""
+
+
+class _Details(msgspec.Struct, frozen=True):
+    causes: tuple[_Cause, ...] | None = None
+
+
 class _Status(msgspec.Struct, frozen=True):
     """metav1.Status, as far as errors need it."""
 
     message: str = ""
     code: int = 0
+    details: _Details | None = None
+
+    @property
+    def other_uid(self) -> bool:
+        """Whether a patch was meant for an object of the same name that is gone: its uid is not the stored one's."""
+        causes = (self.details and self.details.causes) or ()
+        return any(cause.field == "metadata.uid" for cause in causes)
 
 
 class Transport:
     """Sends requests to `endpoint`.
 
     `back_off_s` are the pauses before each repetition of a failed read; writes are never repeated, because the first
-    may have happened. `sleep` makes the pauses.
+    may have happened. `sleep` makes the pauses. `headers` are said with every request, a name as often as it is there.
     """
 
     def __init__(
@@ -84,6 +100,7 @@ class Transport:
         pool: urllib3.HTTPConnectionPool,
         sleep: Callable[[float], None],
         back_off_s: Sequence[float] = (0.1, 0.5, 2.0),
+        headers: Sequence[tuple[str, str]] = (),
     ) -> None:
         self._host = endpoint
         self._prefix = urlsplit(endpoint).path.rstrip("/")
@@ -91,6 +108,7 @@ class Transport:
         self._pool = pool
         self._sleep = sleep
         self._back_off_s = tuple(back_off_s)
+        self._headers = tuple(headers)
 
     def get(self, path: str, query: Mapping[str, str | int] | None = None) -> bytes:
         """The body of a GET, repeated while the server is unreachable or asks to slow down.
@@ -104,6 +122,10 @@ class Transport:
             except (ClusterUnreachable, TooManyRequests):
                 self._sleep(pause)
         return self._request("GET", path, query).data
+
+    def ask(self, path: str, body: Any) -> bytes:
+        """The answer to a POST that changes nothing, such as an access review. Raises ClusterError."""
+        return self._request("POST", path, body=msgspec.json.encode(body), content_type="application/json").data
 
     def send(self, method: str, path: str, body: Any, content_type: str = "application/json") -> None:
         """A write, sent once. Raises ClusterError or one of its kinds."""
@@ -151,7 +173,7 @@ class Transport:
     def _once(
         self, method: str, url: str, body: bytes | None, content_type: str, stream_timeout_s: float | None
     ) -> urllib3.BaseHTTPResponse:
-        headers = {"Accept": "application/json"}
+        headers = HTTPHeaderDict(self._headers, Accept="application/json")
         if token := self._token.token():
             headers["Authorization"] = f"Bearer {token}"
         if content_type:
@@ -173,10 +195,13 @@ class Transport:
 
     def _error(self, what: str, response: urllib3.BaseHTTPResponse) -> ClusterError:
         try:
-            detail = msgspec.json.decode(response.data, type=_Status).message
+            said = msgspec.json.decode(response.data, type=_Status)
         except (msgspec.DecodeError, HTTPError):
-            detail = ""  # not from an API server but from something in between; the status says enough
-        return error_of(response.status, f"{what} at {self._host}: {detail or f'status {response.status}'}")
+            said = _Status()  # not from an API server but from something in between; the status says enough
+        message = f"{what} at {self._host}: {said.message or f'status {response.status}'}"
+        if response.status == 422 and said.other_uid:
+            return ObjectConflict(message, status=422)
+        return error_of(response.status, message)
 
 
 def error_of(status: int, message: str) -> ClusterError:

@@ -14,7 +14,7 @@ from typing import TypeVar
 import msgspec
 
 from shiplap.cluster.pending import is_unschedulable
-from shiplap.errors import ClusterUnreachable, ResourceVersionGone, TooManyRequests
+from shiplap.errors import ClusterDenied, ClusterUnreachable, ResourceVersionGone, TooManyRequests
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.ports import Clock, ClusterApi, WatchEvent
@@ -24,8 +24,14 @@ KINDS = ("nodes", "pods")
 _WINDOW_S = 60.0
 """One watch request lasts no longer, so that an iteration that was left does not keep a connection for long."""
 
-_PAUSES_S = (0.5, 1.0, 2.0, 4.0, 8.0)
-"""Before each new try after a failure; as many failures in a row are borne."""
+_PAUSES_S = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0, *(8 * (30.0,)))
+"""Before each new try after a failure; as many failures in a row are borne: a control plane is replaced in minutes."""
+
+_DENIALS = 5
+"""As many in a row are borne; rights that lack are there for people to mend."""
+
+GATHER_S = 0.02
+"""How long what follows a change is waited for, in seconds, so that a burst becomes few events."""
 
 
 class Batch(msgspec.Struct, frozen=True):
@@ -161,15 +167,23 @@ def look(watches: Sequence[KindWatch], tracker: Tracker) -> Batch:
 
 
 def batches(
-    api: ClusterApi, *, clock: Clock, deadline_at: float, pause: Callable[[float], None], gather_s: float = 0.2
+    api: ClusterApi,
+    *,
+    clock: Clock,
+    deadline_at: float,
+    pause: Callable[[float], None],
+    gather_s: float = GATHER_S,
+    established: Event | None = None,
+    retired: Event | None = None,
 ) -> Iterator[Batch]:
-    """What is new, as it happens, until `deadline_at` (epoch seconds).
+    """What is new, as it happens, until `deadline_at` (epoch seconds) or `retired`.
 
     Whatever follows within `gather_s` seconds of a first change is part of its batch. Lost connections and throttling
-    are borne for a while, with pauses.
+    are borne for minutes, denials for seconds, with pauses. `established` is set once it is known what was there at the
+    start.
 
     Raises:
-        ClusterError: the API server refuses, or stays unreachable.
+        ClusterError: the API server goes on to deny what is asked, or stays unreachable.
     """
     queue: Queue[Seen | Exception] = Queue()
     stop = Event()
@@ -178,8 +192,9 @@ def batches(
         Thread(target=_read, args=arguments, name=f"watch-{kind}", daemon=True).start()
     tracker = Tracker()
     due_at = deadline_at
+    unseen = set(KINDS)
     try:
-        while (now := clock.now()) < deadline_at:
+        while (now := clock.now()) < deadline_at and not (retired is not None and retired.is_set()):
             if now >= due_at:
                 due_at = deadline_at
                 if batch := tracker.take():  # empty when a pod was bound meanwhile
@@ -193,6 +208,10 @@ def batches(
             tracker.see(seen)
             if tracker.has_news and due_at == deadline_at:
                 due_at = min(deadline_at, clock.now() + gather_s)
+            if unseen and isinstance(seen, Listed):
+                unseen.discard(seen.kind)
+                if not unseen and established is not None:
+                    established.set()
         if batch := tracker.take():
             yield batch
     finally:
@@ -216,8 +235,9 @@ def _read(
                     return
                 queue.put(seen)
                 failures = 0
-        except (ClusterUnreachable, TooManyRequests) as error:
-            if failures == len(_PAUSES_S):
+        except (ClusterUnreachable, ClusterDenied, TooManyRequests) as error:
+            # An API server that has just started denies everything until it has read its roles.
+            if failures == (_DENIALS if isinstance(error, ClusterDenied) else len(_PAUSES_S)):
                 queue.put(error)
                 return
             pause(_PAUSES_S[failures])
@@ -226,6 +246,7 @@ def _read(
             queue.put(error)
             return
         else:
+            failures = 0
             if clock.now() - now < _PAUSES_S[0]:
                 pause(_PAUSES_S[0])  # a server that ends watches at once must not be asked in a tight loop
 

@@ -8,17 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import date, datetime, timedelta
 from math import ceil
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo
 
 import msgspec
 
 from shiplap.api.cron import Cron, parse_cron
 from shiplap.api.durations import budget_seconds
+from shiplap.api.own_annotations import DISRUPTION_TIME_ZONE
+from shiplap.api.time_zones import zone_named
 from shiplap.api.types import Budget, NodePool
 from shiplap.disruption.commands import Reason
-
-TIME_ZONE = "shiplap.dev/disruption-time-zone"
-"""On a NodePool: the IANA time zone its budgets' schedules are written in; UTC without."""
 
 UNLIMITED = 1 << 31
 
@@ -44,7 +43,7 @@ def allowance(pool: NodePool, reason: Reason, total: int, disrupting: int, now: 
     for place, budget in enumerate(pool.spec.disruption.budgets):
         name = f"budget {place} of NodePool {pool.metadata.name}"
         try:
-            active = is_active(budget, now, pool.metadata.annotations.get(TIME_ZONE, "UTC"))
+            active = is_active(budget, now, pool.metadata.annotations.get(DISRUPTION_TIME_ZONE, "UTC"))
             most = _nodes(budget.nodes, total)
         except ValueError as error:
             # Whatever reasons it names: what was meant is not known.
@@ -53,7 +52,7 @@ def allowance(pool: NodePool, reason: Reason, total: int, disrupting: int, now: 
             continue
         left = max(most - disrupting, 0)
         if left < least.nodes:
-            least = Allowance(left, f"{name} allows {budget.nodes} ({most} of {total}), {disrupting} are under way")
+            least = Allowance(left, f"{name} {_words(budget.nodes, most, total, disrupting)}")
     return least
 
 
@@ -67,7 +66,7 @@ def is_active(budget: Budget, now: float, time_zone: str = "UTC") -> bool:
         return True
     if budget.schedule is None or budget.duration is None:
         raise ValueError("a schedule needs a duration, and a duration a schedule")
-    return _hits(parse_cron(budget.schedule), now - budget_seconds(budget.duration), now, _zone(time_zone))
+    return _hits(parse_cron(budget.schedule), now - budget_seconds(budget.duration), now, zone_named(time_zone))
 
 
 def _hits(cron: Cron, after: float, until: float, zone: ZoneInfo) -> bool:
@@ -94,11 +93,13 @@ def _moments(cron: Cron, day: date, zone: ZoneInfo) -> Iterable[float]:
             yield datetime(day.year, day.month, day.day, hour, minute, tzinfo=zone).timestamp()
 
 
-def _zone(name: str) -> ZoneInfo:
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, IsADirectoryError) as error:
-        raise ValueError(f"{name!r} is not a time zone, such as Europe/Berlin") from error
+def _words(written: str, most: int, total: int, disrupting: int) -> str:
+    """What a budget says, for people: how many it allows, and how many of them are used up."""
+    share = f"{written} of {total} nodes, that is {most}" if written.endswith("%") else f"{most} of {total} nodes"
+    if not most:
+        return f"allows no disruption now ({written})"
+    used = f", {disrupting} {'is' if disrupting == 1 else 'are'} leaving or not ready" if disrupting else ""
+    return f"allows {share} at a time{used}"
 
 
 def _nodes(written: str, total: int) -> int:

@@ -9,16 +9,15 @@ import msgspec
 from shiplap.api.nodeclaim import LEAVING, ClaimState, NodeClaim
 from shiplap.api.types import NodePool
 from shiplap.disruption.market import Market
-from shiplap.disruption.protection import TERMINAL, Guards, protected_by
+from shiplap.disruption.protection import Guards, protected_by
 from shiplap.disruption.snapshot import DisruptionSnapshot, NodeHistory
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.kubernetes.timestamps import epoch
-from shiplap.scheduling.pods import owner_kind
-from shiplap.scheduling.rooms import pair
+from shiplap.scheduling.pairing import pair
+from shiplap.scheduling.pods import TERMINAL, comes_back
 
 _DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
-_STAYING = ("DaemonSet", "Node")
 
 
 class Candidate(msgspec.Struct, frozen=True, eq=False):
@@ -130,9 +129,7 @@ def survey(snapshot: DisruptionSnapshot, market: Market, guards: Guards, nominat
 
 def moves(pod: Pod) -> bool:
     """Whether a pod would need room elsewhere if its node went."""
-    if pod.status.phase in TERMINAL or owner_kind(pod) in _STAYING:
-        return False
-    return not pod.metadata.deletion_timestamp or owner_kind(pod) == "StatefulSet"
+    return pod.status.phase not in TERMINAL and comes_back(pod)
 
 
 def eviction_cost(pod: Pod) -> float:

@@ -64,6 +64,7 @@ class Consolidator:
         self._market = market
         self._totals = totals
         self._settings = settings
+        self._disturbs: dict[str, float] = {}
 
     def search(self, candidates: Sequence[Candidate], allowed: Mapping[str, int]) -> Found:
         """The proposals that gain most, at most `allowed` nodes of each NodePool.
@@ -71,6 +72,7 @@ class Consolidator:
         Raises InvalidInput as `planner.plan`.
         """
         ordered = sorted(candidates, key=lambda item: (-item.savings_ratio, item.name))
+        self._disturbs = {item.name: item.cost - 1 for item in candidates}
         refused: dict[str, str] = {}
         best = self._best_prefix(_within(ordered, allowed), refused)
         if any(len(proposal.nodes) > MOST_NODES for proposal in best):
@@ -111,7 +113,9 @@ class Consolidator:
         return proposals
 
     def _gain(self, proposal: Proposal) -> float:
-        return proposal.savings_hourly - self._settings.least_saving_per_pod * proposal.moved
+        """What a proposal saves beyond what disturbing its pods is worth, each by its eviction cost; USD per hour."""
+        disturbs = sum(self._disturbs[name] for name in proposal.nodes)
+        return proposal.savings_hourly - self._settings.least_saving_per_pod * disturbs
 
     def _attempt(
         self,

@@ -16,13 +16,15 @@ from shiplap.disruption.candidates import Candidate, Survey, survey
 from shiplap.disruption.commands import Blocked, Decision, Method, Proposal, Reason
 from shiplap.disruption.components import split
 from shiplap.disruption.consolidation import Consolidator, PoolTotals
-from shiplap.disruption.drift import drifted, tiers_of, wanted_hashes
+from shiplap.disruption.drift import drifted, mould_of
+from shiplap.disruption.history import rests_until
 from shiplap.disruption.market import Market, market_of
 from shiplap.disruption.protection import guards_of
 from shiplap.disruption.simulation import Simulator
 from shiplap.disruption.snapshot import DisruptionSnapshot, NodeHistory
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node
+from shiplap.kubernetes.timestamps import rfc3339
 
 _MOST_CLIMBS = 8
 """How many nodes of fallback tiers are tried in one decision."""
@@ -88,7 +90,9 @@ class _Decider:
         self._take(allowed)
         names = tuple(sorted(item.name for item in allowed))
         savings = round(sum(item.price for item in allowed), 6)
-        return [Proposal(Reason.EMPTY, Method.EMPTINESS, names, (), (), savings, 0, "no pod needs them")]
+        moved = sum(len(item.pods) for item in allowed)
+        why = "no pod needs them" if not moved else "no pod that it costs anything to move needs them"
+        return [Proposal(Reason.EMPTY, Method.EMPTINESS, names, (), (), savings, moved, why)]
 
     def _replace(self, candidates: Sequence[Candidate]) -> list[Proposal]:
         """Expired and drifted nodes, whatever it costs, each with its replacements."""
@@ -100,6 +104,8 @@ class _Decider:
                 continue
             if item.protected and item.grace is None:
                 self.blocked[item.name] = item.protected
+            elif why := self._resting(item):
+                self.blocked[item.name] = why
             else:
                 movable.append(item)
         proposals = []
@@ -159,20 +165,18 @@ class _Decider:
 
     def _outdated(self, candidates: Sequence[Candidate]) -> dict[str, tuple[Reason, str]]:
         """Nodes that have expired or drifted, and why."""
-        tiers = {}
-        hashes = {}
+        moulds = {}
         for pool in self.snapshot.scheduling.manifests.node_pools:
             mine = [item for item in candidates if item.pool is pool]
             if mine:
-                tiers[pool.metadata.name] = tiers_of(pool, self.market, mine)
-                hashes[pool.metadata.name] = wanted_hashes(pool)
+                moulds[pool.metadata.name] = mould_of(pool, self.snapshot.scheduling, self.market, mine)
         found: dict[str, tuple[Reason, str]] = {}
         for item in candidates:
             name = item.pool.metadata.name
             expires_s = seconds_or_never(item.pool.spec.template.spec.expire_after)
             if expires_s is not None and self.now - item.born_at > expires_s:
                 found[item.name] = (Reason.EXPIRED, f"older than {item.pool.spec.template.spec.expire_after}")
-            elif why := drifted(item, self.market, tiers[name], hashes[name], self.now):
+            elif why := drifted(item, self.market, moulds[name], self.now) or item.history.said_to_drift:
                 found[item.name] = (Reason.DRIFTED, why)
         return found
 
@@ -203,7 +207,7 @@ class _Decider:
             for item in candidates
             if item.claim.tier > 0 and not item.empty and self.now - item.born_at >= after_s
             if not _unconsolidatable(item, self.market, self.now, self.snapshot.settings.settle_s)
-            if not item.protected and self._left(item.pool, Reason.DRIFTED)[0] > 0
+            if not item.protected and not self._resting(item) and self._left(item.pool, Reason.DRIFTED)[0] > 0
         ]
         for item in sorted(fallen, key=lambda item: (-item.claim.tier, item.born_at, item.name))[:_MOST_CLIMBS]:
             relocation = self.simulator.without([item.name])
@@ -218,9 +222,19 @@ class _Decider:
                 return [Proposal(reason, method, names, claims, part.placements, savings, part.moved, why)]
         return []
 
+    def _resting(self, item: Candidate) -> str:
+        """Why a node that would need a replacement is not tried again yet, or nothing."""
+        until = rests_until(item.history)
+        if self.now >= until or item.empty:
+            return ""
+        return (
+            f"its last command was given up {self.now - item.history.undone_at:.0f} s ago: not before {rfc3339(until)}"
+        )
+
     def _may_consolidate(self, item: Candidate) -> bool:
         """Whether the pool's policy lets a node go for money; if not, the reason is noted."""
         reason = _unconsolidatable(item, self.market, self.now, self.snapshot.settings.settle_s) or item.protected
+        reason = reason or self._resting(item)
         if reason:
             self.blocked[item.name] = reason
         return not reason
@@ -260,7 +274,9 @@ class _Decider:
                 used[name] += 1
                 allowed.append(item)
             else:
-                self.blocked[item.name] = f"no allowed disruptions for {reason}: {why}"
+                now = self.taken[name] + used[name]
+                others = f"; {now} {'goes' if now == 1 else 'go'} now" if now else ""
+                self.blocked[item.name] = f"no allowed disruptions for {reason}: {why}{others}"
         return allowed
 
     def _take(self, some: Sequence[Candidate]) -> None:

@@ -4,14 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from shiplap.api.template_hash import HASH_VERSION, POOL_HASH, POOL_HASH_VERSION, pool_hash
+import msgspec
+
+from shiplap.api.template_hash import (
+    HASH_VERSION,
+    NODE_CLASS_HASH,
+    NODE_CLASS_HASH_VERSION,
+    POOL_HASH,
+    POOL_HASH_VERSION,
+    pool_hash,
+)
 from shiplap.api.tiers import Tier, expand
 from shiplap.api.types import NodePool
 from shiplap.disruption.candidates import Candidate
 from shiplap.disruption.market import Market
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.requirements import Requirements
+from shiplap.scheduling.snapshot import NodeClassCatalog, Snapshot
 
+_PLACEMENT_GROUP = labels.AWS_PREFIX + "placement-group-id"
 YOUNG_S = 3600.0
 """How old a claim is before a vanished instance type counts: launching found it a moment ago."""
 
@@ -29,40 +40,97 @@ def tiers_of(pool: NodePool, market: Market, nodes: Sequence[Candidate]) -> tupl
     return expand(pool, lambda key: values.get(key, ()))
 
 
-def wanted_hashes(pool: NodePool) -> dict[str, str]:
-    """What the hash annotation of a pool's claims should say, by its version: Shiplap's, and Karpenter's if written."""
-    written = {pool.metadata.annotations.get(POOL_HASH_VERSION, ""): pool.metadata.annotations.get(POOL_HASH, "")}
-    return written | {HASH_VERSION: pool_hash(pool)}
+class Mould(msgspec.Struct, frozen=True, eq=False):
+    """What a NodePool makes nodes of now: `tiers` as of `tiers_of`, and what is known of its EC2NodeClass.
+
+    The hashes are those that the annotations of its claims should have, by their version: Shiplap's, and Karpenter's
+    where it wrote one on the manifest.
+    """
+
+    tiers: tuple[Tier, ...]
+    pool_hashes: Mapping[str, str]
+    class_hashes: Mapping[str, str]
+    catalog: NodeClassCatalog
 
 
-def drifted(candidate: Candidate, market: Market, tiers: Sequence[Tier], wanted: Mapping[str, str], now: float) -> str:
-    """Why a node has drifted, or nothing.
+def mould_of(pool: NodePool, snapshot: Snapshot, market: Market, nodes: Sequence[Candidate]) -> Mould:
+    """What a NodePool makes nodes of now; `nodes` are those of it that are looked at."""
+    name = pool.spec.template.spec.node_class_ref.name
+    known = (catalog for catalog in snapshot.catalogs if catalog.node_class == name)
+    catalog = next(known, NodeClassCatalog(name))
+    node_class = next((item for item in snapshot.manifests.node_classes if item.metadata.name == name), None)
+    written = node_class.metadata.annotations if node_class is not None else {}
+    own = {HASH_VERSION: catalog.spec_hash} if catalog.spec_hash else {}
+    return Mould(
+        tiers_of(pool, market, nodes),
+        _hashes(pool.metadata.annotations, POOL_HASH, POOL_HASH_VERSION) | {HASH_VERSION: pool_hash(pool)},
+        _hashes(written, NODE_CLASS_HASH, NODE_CLASS_HASH_VERSION) | own,
+        catalog,
+    )
 
-    Checked in this order: the pool's template, its requirements, the AMI, the instance type.
+
+def _hashes(annotations: Mapping[str, str], key: str, version: str) -> dict[str, str]:
+    return {annotations.get(version, ""): annotations.get(key, "")}
+
+
+def drifted(candidate: Candidate, market: Market, mould: Mould, now: float) -> str:
+    """Why a node has drifted, or nothing. What is not known is no drift.
+
+    Checked in this order: the pool's template, its requirements, the instance type, then what the EC2NodeClass says and
+    what its selectors answer.
 
     Args:
         candidate: the node.
         market: what the pools can buy.
-        tiers: what its NodePool allows now, see `tiers_of`.
-        wanted: the `wanted_hashes` of its NodePool now.
+        mould: of its NodePool.
         now: epoch seconds.
     """
     name = candidate.pool.metadata.name
-    born_with = candidate.claim.annotations
-    known, should = born_with.get(POOL_HASH), wanted.get(born_with.get(POOL_HASH_VERSION, ""))
-    if known and should and known != should:
+    if _changed(candidate, POOL_HASH, POOL_HASH_VERSION, mould.pool_hashes):
         return f"NodePoolDrifted: the template of NodePool {name} has changed since"
     marks = {**candidate.claim.labels, **candidate.node.metadata.labels}
-    missed = [_missed(tier.requirements, marks) for tier in tiers]
+    missed = [_missed(tier.requirements, marks) for tier in mould.tiers]
     if missed and all(missed):
         # The last tier is the widest: what it forbids, all of them do.
         return f"RequirementsDrifted: NodePool {name} wants {missed[-1]}"
+    # Without any catalogue nothing is known about types: that is a problem of the pool, not of its nodes.
+    if now - candidate.born_at > YOUNG_S and market.by_pool.get(name):
+        gone = _gone(candidate, market)
+        if gone:
+            return gone
+    if _changed(candidate, NODE_CLASS_HASH, NODE_CLASS_HASH_VERSION, mould.class_hashes):
+        return f"NodeClassDrift: EC2NodeClass {mould.catalog.node_class} has changed since"
     item = market.type_of(name, candidate.node.metadata.labels.get(labels.INSTANCE_TYPE, ""))
     if candidate.claim.ami and item is not None and item.ami and item.ami != candidate.claim.ami:
         return f"AMIDrift: {candidate.claim.ami}, new nodes of its type get {item.ami}"
-    # Without any catalogue nothing is known about types: that is a problem of the pool, not of its nodes.
-    if now - candidate.born_at > YOUNG_S and market.by_pool.get(name):
-        return _gone(candidate, market)
+    return _misplaced(candidate, mould.catalog)
+
+
+def _changed(candidate: Candidate, key: str, version: str, wanted: Mapping[str, str]) -> bool:
+    """Whether the claim remembers a hash that should be another one; versions are never compared with each other."""
+    born_with = candidate.claim.annotations
+    known, should = born_with.get(key), wanted.get(born_with.get(version, ""))
+    return bool(known and should and known != should)
+
+
+def _misplaced(candidate: Candidate, catalog: NodeClassCatalog) -> str:
+    """Why the instance is in what its EC2NodeClass no longer selects; a class that cannot be answered selects all."""
+    claim, now, name = candidate.claim, catalog.selection, catalog.node_class
+    if now is None or catalog.not_ready:
+        return ""
+    groups, wanted = sorted(claim.security_groups), sorted(now.security_groups)
+    if groups and wanted and groups != wanted:
+        return f"SecurityGroupDrift: in {', '.join(groups)}, EC2NodeClass {name} selects {', '.join(wanted)}"
+    if claim.subnet and now.subnets and claim.subnet not in now.subnets:
+        return f"SubnetDrift: EC2NodeClass {name} no longer selects {claim.subnet}"
+    held = claim.labels.get(labels.RESERVATION_ID, "") if claim.capacity_type == labels.RESERVED else ""
+    if held and held not in now.reservations:
+        return f"CapacityReservationDrift: EC2NodeClass {name} no longer selects {held}"
+    group = claim.labels.get(_PLACEMENT_GROUP, "")
+    # The labels of its type are written with the launch: before that nothing is known.
+    if labels.INSTANCE_TYPE in claim.labels and group != now.placement_group:
+        was, wanted_group = group or "no group", now.placement_group or "none"
+        return f"PlacementGroupDrift: in {was}, EC2NodeClass {name} selects {wanted_group}"
     return ""
 
 

@@ -15,8 +15,16 @@ from shiplap.api.nodeclaim import ClaimState, NodeClaim
 from shiplap.disruption.candidates import moves
 from shiplap.disruption.snapshot import NodeHistory
 from shiplap.kubernetes import labels
-from shiplap.scheduling.rooms import pair
+from shiplap.scheduling.pairing import pair
 from shiplap.scheduling.snapshot import ClusterView
+
+FIRST_REST_S = 900.0
+LONGEST_REST_S = 4 * 3600.0
+"""How long a node is left alone after its command was given up, in seconds, at first and at most: what kept its
+replacement from coming is seldom over in a minute, and each try costs a node."""
+
+FORGIVEN_S = 24 * 3600.0
+"""After so many seconds without another, a command that was given up is the first one again."""
 
 
 def observe(
@@ -64,6 +72,27 @@ def with_drift(known: Sequence[NodeHistory], drifted: Collection[str], now: floa
 def with_moves(known: Sequence[NodeHistory], taking: Collection[str], now: float) -> tuple[NodeHistory, ...]:
     """The histories once a command has begun to move pods onto these nodes."""
     return tuple(replace(history, moved_in_at=now) if history.node in taking else history for history in known)
+
+
+def with_undone(known: Sequence[NodeHistory], given_up: Collection[str], now: float) -> tuple[NodeHistory, ...]:
+    """The histories once commands that were to remove these nodes have been given up; long ago counts no more."""
+    return tuple(
+        replace(
+            history,
+            undone_at=now,
+            undone=1 + (history.undone if now - history.undone_at < FORGIVEN_S else 0),
+        )
+        if history.node in given_up
+        else history
+        for history in known
+    )
+
+
+def rests_until(history: NodeHistory) -> float:
+    """Epoch seconds until which a node whose command was given up is not tried again: each time twice as long."""
+    if not history.undone:
+        return 0.0
+    return history.undone_at + min(FIRST_REST_S * (1 << min(history.undone - 1, 10)), LONGEST_REST_S)
 
 
 def _digest(uids: Collection[str]) -> str:

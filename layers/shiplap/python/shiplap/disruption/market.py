@@ -20,7 +20,7 @@ class Market(msgspec.Struct, frozen=True, eq=False):
     """The instance types of each NodePool by name, NodeOverlays and rules about prices applied."""
 
     by_pool: Mapping[str, Mapping[str, InstanceType]]
-    _bought: dict[tuple[str, str, Requirement | None, Requirement | None], tuple[Offering, ...]] = {}
+    _bought: dict[tuple[str, str, tuple[Requirement | None, ...]], tuple[Offering, ...]] = {}
 
     def type_of(self, pool: str, name: str) -> InstanceType | None:
         """An instance type as this pool sees it, if its catalogue has it."""
@@ -40,7 +40,11 @@ class Market(msgspec.Struct, frozen=True, eq=False):
         A reservation is taken where there is one, else spot where it is allowed, else on-demand. Cheapest first, then
         by zone; within the kind any of them may be the one that has room.
         """
-        key = (pool, name, wanted.get(labels.ZONE), wanted.get(labels.CAPACITY_TYPE))
+        key = (
+            pool,
+            name,
+            tuple(wanted.get(mark) for mark in (labels.ZONE, labels.CAPACITY_TYPE, labels.RESERVATION_ID)),
+        )
         if key not in self._bought:
             self._bought[key] = self._buyable(pool, name, wanted)
         return self._bought[key]
@@ -70,8 +74,10 @@ def market_of(snapshot: Snapshot) -> Market:
 
 
 def _meets(offering: Offering, wanted: Requirements) -> bool:
-    return _allows(wanted.get(labels.ZONE), offering.zone) and _allows(
-        wanted.get(labels.CAPACITY_TYPE), offering.capacity_type
+    return (
+        _allows(wanted.get(labels.ZONE), offering.zone)
+        and _allows(wanted.get(labels.CAPACITY_TYPE), offering.capacity_type)
+        and (not offering.reservation_id or _allows(wanted.get(labels.RESERVATION_ID), offering.reservation_id))
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from shiplap.api.nodeclaim import FINAL, ClaimState, NodeClaim
+from shiplap.api.nodeclaim import FINAL, GOING, ClaimState, NodeClaim
 from shiplap.disruption.commands import Method, Reason
 from shiplap.errors import ConditionFailed
 
@@ -33,8 +33,8 @@ class CommandState(StrEnum):
     UNDONE = "Undone"
 
 
-_GOING = frozenset({ClaimState.DRAINING, ClaimState.TERMINATING})
-"""States of nodes that nothing brings back."""
+_COMING = frozenset({ClaimState.PLANNED, ClaimState.LAUNCHING})
+_RUNNING = frozenset({ClaimState.LAUNCHED, ClaimState.REGISTERED, ClaimState.INITIALIZED})
 
 OVER = frozenset({CommandState.DONE, CommandState.UNDONE})
 
@@ -92,6 +92,8 @@ def next_step(command: Command, claims: Mapping[str, NodeClaim], now: float) -> 
     """The step that the states of the claims allow; one that changes nothing when there is none.
 
     A target that leaves on its own (an interruption, a person) needs no command any more and holds up no other target.
+    A command is not undone while a launch of a replacement has no outcome: its node would come beside those it
+    replaces.
 
     Args:
         command: one that is not over.
@@ -100,18 +102,19 @@ def next_step(command: Command, claims: Mapping[str, NodeClaim], now: float) -> 
     """
     if command.state is CommandState.REMOVING:
         return _remove(command, claims)
-    staying = [name for name in command.targets if not _is_over(claims.get(name)) and claims[name].state not in _GOING]
+    staying = [name for name in command.targets if not _is_over(claims.get(name)) and claims[name].state not in GOING]
     if not staying:
         return Step(CommandState.DONE, why="its nodes left on their own")
     failed = [name for name in command.replacements if _is_over(claims.get(name))]
-    if failed:
+    coming = any(name in claims and claims[name].state in _COMING for name in command.replacements)
+    if failed and not coming:
         reason = claims[failed[0]].failure if failed[0] in claims else "it is gone"
-        return _undo(staying, claims, f"replacement {failed[0]}: {reason}")
-    if all(claims[name].state is ClaimState.INITIALIZED for name in command.replacements):
+        return _undo(command, staying, claims, f"replacement {failed[0]}: {reason}")
+    if not failed and all(claims[name].state is ClaimState.INITIALIZED for name in command.replacements):
         if all(claims[name].state is ClaimState.DISRUPTING for name in staying):
             return Step(CommandState.REMOVING, _to(staying, claims, ClaimState.DRAINING))
     elif now >= command.created_at + READY_S:
-        return _undo(staying, claims, f"its replacements were not initialized within {READY_S:.0f} s")
+        return _undo(command, staying, claims, f"its replacements were not initialized within {READY_S:.0f} s")
     return Step(CommandState.WAITING, _to(staying, claims, ClaimState.DISRUPTING))
 
 
@@ -119,12 +122,14 @@ def _remove(command: Command, claims: Mapping[str, NodeClaim]) -> Step:
     left = [name for name in command.targets if not _is_over(claims.get(name))]
     if not left:
         return Step(CommandState.DONE)
-    return Step(CommandState.REMOVING, _to(left, claims, ClaimState.DRAINING, but=_GOING))
+    return Step(CommandState.REMOVING, _to(left, claims, ClaimState.DRAINING, but=GOING))
 
 
-def _undo(staying: list[str], claims: Mapping[str, NodeClaim], why: str) -> Step:
+def _undo(command: Command, staying: list[str], claims: Mapping[str, NodeClaim], why: str) -> Step:
+    """Its nodes come back, and what runs of its replacements goes: both together may be more than a limit allows."""
     back = tuple((n, ClaimState.INITIALIZED) for n in staying if claims[n].state is ClaimState.DISRUPTING)
-    return Step(CommandState.UNDONE, back, why)
+    vain = tuple((n, ClaimState.DRAINING) for n in command.replacements if n in claims and claims[n].state in _RUNNING)
+    return Step(CommandState.UNDONE, (*back, *vain), why)
 
 
 def _to(

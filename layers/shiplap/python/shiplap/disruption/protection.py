@@ -8,12 +8,8 @@ import msgspec
 
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.disruption_budgets import PodDisruptionBudget, allowed, is_ready, of_pods
-from shiplap.kubernetes.objects import Pod, Taint
-from shiplap.kubernetes.taints import untolerated
-from shiplap.scheduling.pods import do_not_disrupt, owner_kind
-
-TERMINAL = ("Succeeded", "Failed")
-_DISRUPTED = Taint(labels.DISRUPTED_TAINT, "NoSchedule")
+from shiplap.kubernetes.objects import Pod
+from shiplap.scheduling.pods import TERMINAL, do_not_disrupt, goes_with_its_node
 
 
 class Guards(msgspec.Struct, frozen=True, eq=False):
@@ -50,7 +46,7 @@ def protected_by(pod: Pod, guards: Guards, now: float) -> str:
     if do_not_disrupt(pod, now):
         value = pod.metadata.annotations[labels.DO_NOT_DISRUPT]
         return f"pod {pod.key} has the annotation {labels.DO_NOT_DISRUPT}={value}"
-    if owner_kind(pod) == "Node" or untolerated((_DISRUPTED,), pod.spec.tolerations) is None:
+    if goes_with_its_node(pod):
         return ""
     budgets = guards.by_pod.get(pod.key, ())
     if len(budgets) > 1:

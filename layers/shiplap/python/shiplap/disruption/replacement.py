@@ -109,7 +109,7 @@ def _with(claim: PlannedClaim, left: _Options) -> PlannedClaim:
         claim,
         instance_types=names,
         requirements=requirements,
-        launch=LaunchChoice(first, best.zone, best.capacity_type, best.price),
+        launch=LaunchChoice(first, best.zone, best.capacity_type, best.price, best.reservation_id),
         relies_on_estimate=tuple(name for name in claim.relies_on_estimate if name in left),
     )
 

@@ -16,10 +16,10 @@ from shiplap.disruption.candidates import moves
 from shiplap.errors import InvalidInput
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.scheduling.pack import Packing
+from shiplap.scheduling.pairing import leaving, pair
 from shiplap.scheduling.plan import Plan, PlannedClaim
 from shiplap.scheduling.planner import plan
 from shiplap.scheduling.removal import Removals
-from shiplap.scheduling.rooms import leaving, pair
 from shiplap.scheduling.snapshot import Snapshot
 
 

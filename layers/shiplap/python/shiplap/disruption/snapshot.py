@@ -13,8 +13,9 @@ class NodeHistory(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the objects of the moment do not tell about a node. Times are epoch seconds, 0 where nothing is known.
 
     `last_pod_event_at` is when a pod last came or went, `drifted_at` when the node was first seen to have drifted,
-    `moved_in_at` when a disruption command last moved pods onto it. `pods` stands for the pods it held when it was
-    last looked at.
+    `moved_in_at` when a disruption command last moved pods onto it, `undone_at` when its last command was given up, the
+    one of `undone` in a row. `said_to_drift` is why another controller says that it has drifted. `pods` stands for the
+    pods it held when it was last looked at.
     """
 
     node: str
@@ -22,6 +23,9 @@ class NodeHistory(msgspec.Struct, frozen=True, omit_defaults=True):
     last_pod_event_at: float = 0.0
     drifted_at: float = 0.0
     moved_in_at: float = 0.0
+    undone_at: float = 0.0
+    undone: int = 0
+    said_to_drift: str = ""
     pods: str = ""
 
 

@@ -17,6 +17,8 @@ MIB = 2**20
 FIXED_OVERHEAD = 128 * MIB
 """The part of the missing memory that does not grow with the machine (kernel image, firmware, crash kernel), bytes."""
 FABRIC_ADAPTERS = "vpc.amazonaws.com/efa"
+ENCLAVES = "eks.amazonaws.com/nitro-sandbox"
+"""Asked for by pods that start Nitro enclaves; no type is said to have any but by a NodeOverlay."""
 _GPU_RESOURCES = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu", "habana": "habana.ai/gaudi"}
 _ARM_CONTIGUOUS_MEMORY_MIB = 64
 _DEFAULT_VOLUME = "20Gi"

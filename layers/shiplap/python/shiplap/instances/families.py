@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from shiplap.api.template_hash import node_class_hash
 from shiplap.api.types import BlockDevice, BlockDeviceMapping, EC2NodeClass
 from shiplap.errors import InvalidInput
 
@@ -68,6 +69,11 @@ FAMILIES = {
 """All AMI families by name, with the block devices used when an EC2NodeClass names none."""
 
 _ALIASES = {name.lower(): name for name in FAMILIES if name != "Custom"}
+
+
+def spec_hash(node_class: EC2NodeClass) -> str:
+    """The digest by which nodes of an EC2NodeClass remember what it said; raises as `family_of`."""
+    return node_class_hash(node_class, family_of(node_class).name)
 
 
 def family_of(node_class: EC2NodeClass) -> Family:

@@ -113,7 +113,7 @@ def of_placement(group: PlacementGroup | None) -> dict[str, LabelValue]:
     if group is None:
         return {}
     partitions = tuple(str(number) for number in range(1, group.partitions + 1))
-    return {_GROUP: group.id, _PARTITION: partitions or None}
+    return {_GROUP: group.id, labels.PARTITION: partitions or None}
 
 
 def of_offerings(offerings: Iterable[Offering]) -> dict[str, tuple[str, ...]]:
@@ -162,7 +162,6 @@ _ENCRYPTION = _aws("instance-encryption-in-transit-supported")
 _SANDBOX = _aws("nitro-sandbox")
 _TENANCY = _aws("instance-tenancy")
 _GROUP = _aws("placement-group-id")
-_PARTITION = _aws("placement-group-partition")
 _FLEX = _aws("instance-capability-flex")
 _GPU = tuple(_aws(f"instance-gpu-{what}") for what in ("name", "manufacturer", "count", "memory"))
 _ACCELERATOR = tuple(_aws(f"instance-accelerator-{what}") for what in ("name", "manufacturer", "count"))

@@ -72,6 +72,15 @@ class PlacementGroup(msgspec.Struct, frozen=True, omit_defaults=True):
     partitions: int = 0
 
 
+class Selection(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What nodes of an EC2NodeClass are put into: the ids that its selectors answer with, each tuple sorted."""
+
+    subnets: tuple[str, ...] = ()
+    security_groups: tuple[str, ...] = ()
+    reservations: tuple[str, ...] = ()
+    placement_group: str = ""
+
+
 class Problem(msgspec.Struct, frozen=True):
     """Why a condition of an EC2NodeClass is False; `reason` as Karpenter names it, `message` a sentence."""
 
@@ -101,3 +110,18 @@ class ResolvedNodeClass(msgspec.Struct, frozen=True, omit_defaults=True):
     placement_group: PlacementGroup | None = None
     security_group_names: tuple[str, ...] = ()
     problems: tuple[Problem, ...] = ()
+
+    @property
+    def group(self) -> str:
+        """The id of its placement group, empty without one."""
+        return self.placement_group.id if self.placement_group is not None else ""
+
+    @property
+    def selection(self) -> Selection:
+        """What nodes are put into, whether or not there is room now."""
+        return Selection(
+            subnets=tuple(sorted(subnet.id for subnet in self.subnets)),
+            security_groups=tuple(sorted(self.security_groups)),
+            reservations=tuple(sorted(held.id for held in self.capacity_reservations)),
+            placement_group=self.placement_group.id if self.placement_group is not None else "",
+        )

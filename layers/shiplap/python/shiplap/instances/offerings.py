@@ -58,7 +58,8 @@ def offerings(
             found.append(Offering(zone, capacity_type, price, available, zone_id, price_estimated=guessed))
     for held in sorted(reservations, key=lambda held: held.id):
         if zones is None or held.zone in zones:
-            usable = compatible and held.available > 0 and (name, held.zone, RESERVED) not in unavailable
+            rests = (held.id, held.zone, RESERVED) in unavailable or (name, held.zone, RESERVED) in unavailable
+            usable = compatible and held.available > 0 and not rests
             zone_id = catalog.zone_ids.get(held.zone, "")
             found.append(_reserved(held, on_demand * _PAID, zone_id, available=usable))
     return tuple(found)

@@ -118,7 +118,8 @@ class _Changes:
             return offering
         price = adjusted(offering.price, found)
         absolute = found[:1] not in "+-"
-        return msgspec.structs.replace(offering, price=price, price_estimated=offering.price_estimated and not absolute)
+        estimated = offering.price_estimated and not absolute
+        return msgspec.structs.replace(offering, price=price, price_estimated=estimated, overlaid=True)
 
     def _matching(self, kind: InstanceType, overlay: _Read) -> list[int]:
         """Indexes of the type's offerings that the overlay is about."""

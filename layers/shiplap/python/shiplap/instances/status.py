@@ -49,13 +49,14 @@ class NodeClassStatus(_Shown, frozen=True):
 
 
 class PoolStatus(_Shown, frozen=True):
-    """A NodePool: it can launch when its EC2NodeClass is ready; `reason` says why it cannot."""
+    """A NodePool: it can launch when its EC2NodeClass is ready; `reason` says why it cannot. `limits` as written."""
 
     name: str
     node_class: str
     ready: str
     weight: int = 0
     reason: str = ""
+    limits: dict[str, str | int | float] = {}
 
 
 class ClusterStatus(_Shown, frozen=True):

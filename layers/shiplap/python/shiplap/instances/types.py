@@ -12,7 +12,8 @@ class Offering(msgspec.Struct, frozen=True, omit_defaults=True):
     """One way to buy an instance type: zone × capacity type (× reservation); price in USD per hour.
 
     `reservation_capacity` is how many instances the reservation still has room for, whatever their type's other
-    offerings say; `reservation_type` is `default` or `capacity-block`.
+    offerings say; `reservation_type` is `default` or `capacity-block`. `overlaid`: a NodeOverlay states the price, of
+    which EC2 knows nothing.
     """
 
     zone: str
@@ -25,6 +26,7 @@ class Offering(msgspec.Struct, frozen=True, omit_defaults=True):
     price_estimated: bool = False
     reservation_type: str = ""
     reservation_interruptible: bool = False
+    overlaid: bool = False
 
     @property
     def reservation_labels(self) -> dict[str, str]:

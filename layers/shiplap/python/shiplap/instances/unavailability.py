@@ -45,6 +45,11 @@ def quota_of(instance_type: str) -> str:
     return _QUOTA_OF.get(letters) or _QUOTA_OF.get(letters[:1]) or f"quota:{letters}"
 
 
+def in_group(group: str, instance_type: str) -> str:
+    """An instance type, or ANY, as launches into a placement group want it: what these lack others may well get."""
+    return f"{group}/{instance_type}" if group else instance_type
+
+
 def launch_budget(failures: int) -> int:
     """Instances that may be asked at once of an offering after so many failures in a row: 100 halved each time."""
     return max(LAUNCH_BUDGET >> min(failures, 16), 1)

@@ -7,6 +7,9 @@ from collections.abc import Iterable
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Taint, Toleration
 
+DISRUPTED = Taint(labels.DISRUPTED_TAINT, "NoSchedule")
+"""Keeps new pods off a node that is to go. A pod that tolerates it stays to the end, and nobody waits for it."""
+
 _EPHEMERAL = (
     ("node.kubernetes.io/not-ready", "NoSchedule"),
     ("node.kubernetes.io/not-ready", "NoExecute"),

@@ -31,9 +31,9 @@ def pods_on(node: str) -> str:
 
 
 def registration_patch(
-    labels: Mapping[str, str], annotations: Mapping[str, str], taints: Sequence[Taint], resource_version: str
+    labels: Mapping[str, str | None], annotations: Mapping[str, str], taints: Sequence[Taint], resource_version: str
 ) -> dict[str, Any]:
-    """A JSON merge patch of a Node: labels and annotations are merged, taints replaced.
+    """A JSON merge patch of a Node: labels and annotations are merged, taints replaced; a label of None goes.
 
     The resourceVersion makes the API server refuse the patch when the node changed since it was read; without it, a
     taint added in between would be lost.

@@ -30,6 +30,9 @@ def _counts(expectation: Expectation, seen: ClusterObservation) -> Iterator[str]
     ended = sum(instance.state in ENDED for instance in seen.instances)
     if expectation.ended is not None and ended != expectation.ended:
         yield f"{ended} instances have ended, expected {expectation.ended}"
+    running = len(seen.instances) - ended
+    if expectation.running is not None and running != expectation.running:
+        yield f"{running} instances are running, expected {expectation.running}"
     if expectation.misses is not None and misses != expectation.misses:
         yield f"{misses} misses, expected {expectation.misses}"
 

@@ -32,7 +32,8 @@ from shiplap.local.processes import Process
 ACCOUNT = "123456789012"
 
 _START_TIMEOUT_S = 30.0
-_FUNCTIONS = ("schedule", "lifecycle", "interrupt", "catalog", "watch")
+_FUNCTION = "Function"
+"""Ends the name of each output that names a function."""
 
 
 class Deployed(msgspec.Struct, frozen=True):
@@ -63,7 +64,10 @@ class Deployed(msgspec.Struct, frozen=True):
             for field in cls.__struct_fields__
             if field != "functions"
         }
-        return cls(**named, functions={name: outputs[f"{name.capitalize()}Function"] for name in _FUNCTIONS})
+        functions = {name: value for name, value in outputs.items() if name.endswith(_FUNCTION)}
+        return cls(
+            **named, functions={name.removesuffix(_FUNCTION).lower(): value for name, value in functions.items()}
+        )
 
 
 class AwsEmulator:

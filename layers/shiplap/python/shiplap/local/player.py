@@ -7,8 +7,10 @@ time. The player only pushes, looks and judges.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from fnmatch import fnmatchcase
 from typing import Any, Protocol
 
+from shiplap.kubernetes.objects import Pod
 from shiplap.local.checks import unmet
 from shiplap.local.invariants import judge
 from shiplap.local.observation import ClusterObservation, Observation
@@ -17,6 +19,7 @@ from shiplap.local.scenario import Expectation, Interruption, Outage, PodGroup, 
 
 _STEP_LIMIT_S = 100.0
 _HOLD_S = 1.0
+_DISRUPT_S = 8.0
 _HELD_BACK_S = 6.0
 """Nothing happening must be watched for longer than something having happened."""
 
@@ -38,6 +41,10 @@ class Stage(Protocol):
 
     def apply(self, cluster: str, item: dict[str, Any]) -> None: ...
 
+    def remove(self, cluster: str, pod: Pod) -> None: ...
+
+    def disrupt(self, cluster: str) -> None: ...
+
 
 Show = Callable[[str, Observation], None]
 """Called with the step's text and the newest observation, as often as there is something new to look at."""
@@ -55,9 +62,14 @@ def play(name: str, scenario: Scenario, stage: Stage, show: Show) -> Report:
         if not step.settle:
             show(step.say, stage.observe())
             continue
-        missing, world = _settle(step, stage, show, min(ends_at, stage.now() + _STEP_LIMIT_S))
+        missing, world = _settle(step, stage, show, min(ends_at, stage.now() + _limit_s(step)))
         verdicts.update({expectation.name: not reasons for expectation, reasons in missing})
     return summarize(name, world, {**verdicts, **judge(world, may_wait=_may_wait(scenario))})
+
+
+def _limit_s(step: Step) -> float:
+    """How long a step may take. Nodes are emptied by sweeps, a minute apart, where nothing presses."""
+    return _STEP_LIMIT_S * (2.5 if step.disrupt else 1.0)
 
 
 def _move(step: Step, truth: Sequence[Truth], stage: Stage) -> None:
@@ -67,6 +79,10 @@ def _move(step: Step, truth: Sequence[Truth], stage: Stage) -> None:
         for instance_id in _instances_of(interruption, stage.observe().cluster(step.cluster)):
             stage.interrupt(instance_id, interruption.kind)
     stage.truth(truth)
+    if step.delete:
+        for pod in stage.observe().cluster(step.cluster).workload:
+            if any(fnmatchcase(pod.key, glob) for glob in step.delete):
+                stage.remove(step.cluster, pod)
     for item in step.objects:
         stage.apply(step.cluster, item)
     for group in step.pods:
@@ -87,6 +103,7 @@ def _settle(
     """Look until every expectation has held for a while, or time is up."""
     hold_s = _HELD_BACK_S if any(item.held_back for item in step.expect) else _HOLD_S
     met_since: float | None = None
+    disrupted_at = float("-inf")
     while True:
         world = stage.observe()
         missing = [(item, unmet(item, world, step.cluster)) for item in step.expect]
@@ -99,6 +116,9 @@ def _settle(
             return missing, world
         if stage.now() >= ends_at:
             return missing, world
+        if step.disrupt and stage.now() - disrupted_at >= _DISRUPT_S:
+            disrupted_at = stage.now()
+            stage.disrupt(step.cluster)
         stage.let_time_pass()
 
 

@@ -20,11 +20,12 @@ class Running(msgspec.Struct, frozen=True):
     process: int
     environment: dict[str, str]
     bucket: str
+    endpoints: dict[str, str] = {}
 
 
-def announce(state: Path, environment: dict[str, str], bucket: str) -> None:
+def announce(state: Path, environment: dict[str, str], bucket: str, endpoints: dict[str, str] | None = None) -> None:
     """Leave a note in the folder of a run, which is removed with it."""
-    note = Running(os.getpid(), environment, bucket)
+    note = Running(os.getpid(), environment, bucket, endpoints or {})
     (state / _NOTE).write_bytes(msgspec.json.encode(note))
 
 

@@ -108,7 +108,7 @@ class Expectation(_Part, frozen=True):
     `pods` names the group looked at: all its pods must be bound, unless `unschedulable` is given: then none may be, and
     the reason told to the user must contain that text. `instance_types` are globs every node of these pods must match.
     `nodes` counts the nodes they run on; `launches`, `misses` and `ended` instances count for the whole cluster since
-    the scenario began.
+    the scenario began, `running` are its instances that live now.
     """
 
     name: str
@@ -124,12 +124,17 @@ class Expectation(_Part, frozen=True):
     launches: int | None = None
     misses: int | None = None
     ended: int | None = None
+    running: int | None = None
     learned: dict[str, str] = {}
     untouched: tuple[str, ...] = ()
 
 
 class Step(_Part, frozen=True):
-    """One move, done in this order: the world changes, objects and pods appear, things settle, expectations are met."""
+    """One move, done in this order: the world changes, objects and pods appear, things settle, expectations are met.
+
+    `delete` takes pods away for good, whoever owns them: globs of their `namespace/name`. While a step with `disrupt`
+    settles, the disrupt function looks every few seconds rather than every minute.
+    """
 
     say: str
     cluster: str
@@ -140,6 +145,7 @@ class Step(_Part, frozen=True):
     delete: tuple[str, ...] = ()
     pods: tuple[PodGroup, ...] = ()
     settle: bool = True
+    disrupt: bool = False
     expect: tuple[Expectation, ...] = ()
 
 

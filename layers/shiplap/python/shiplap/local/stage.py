@@ -23,8 +23,8 @@ from shiplap.errors import ShiplapError
 from shiplap.instances import embedded
 from shiplap.instances.capacity import nominal_memory
 from shiplap.instances.catalog import Ec2InstanceType
+from shiplap.kubernetes.objects import DaemonSet, Node, Pod
 from shiplap.kubernetes.objects import Event as KubernetesEvent
-from shiplap.kubernetes.objects import Node, Pod
 from shiplap.kubernetes.quantity import parse_amount
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.local.ec2 import seed
@@ -45,6 +45,9 @@ ZONES = ("us-east-1a", "us-east-1b", "us-east-1c")
 _MOMENT_S = 0.3
 _POLL_S = 0.2
 _MIB = 2**20
+
+_KNOWN = [msgspec.json.Decoder(kind) for kind in (Pod, Node, DaemonSet, KubernetesEvent)]
+"""Types that several threads convert to: msgspec crashes when two of them learn about a type at the same time."""
 
 Tell = Callable[[str], None]
 T = TypeVar("T")
@@ -122,6 +125,16 @@ class LocalStage:
             body.setdefault("lastTimestamp", rfc3339(self.now()))
         self._servers[cluster].create(plural, body, body["metadata"].get("namespace", ""))
 
+    def remove(self, cluster: str, pod: Pod) -> None:
+        """Delete a pod; without an owner, so that nobody makes another one."""
+        server, meta = self._servers[cluster], pod.metadata
+        server.patch("pods", meta.name, {"metadata": {"ownerReferences": None}}, meta.namespace)
+        server.delete("pods", meta.name, meta.namespace, grace_s=0)
+
+    def disrupt(self, cluster: str) -> None:
+        """Have the disrupt function look at a cluster now."""
+        _invoke(self._functions, self._deployed.functions["disrupt"], {"cluster": cluster}, wait=False)
+
     def observe(self) -> Observation:
         """Look at everything, through the front doors: the API servers, the tables, EC2, the queues."""
         instances = self._ec2.control.instances()
@@ -162,9 +175,9 @@ class LocalStage:
         self._state = DynamoState(aws.client("dynamodb"), self._deployed.state_table)
         self._capacity = DynamoCapacity(aws.client("dynamodb"), self._deployed.capacity_table)
         self._sqs = aws.client("sqs")
-        announce(aws.state, aws.environment(), self._deployed.bucket)
+        announce(aws.state, aws.environment(), self._deployed.bucket, endpoints)
         self._tell("reading what EC2 sells")
-        functions = aws.client("lambda")
+        self._functions = functions = aws.client("lambda")
         _invoke(functions, self._deployed.functions["catalog"], {})
         self._start_clusters(CatalogHardware(catalog, self._memory))
         for cluster in self._scenario.clusters:

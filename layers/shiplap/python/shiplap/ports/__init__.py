@@ -6,7 +6,7 @@ tests/integration/contracts. Adapters translate; they decide nothing. All of the
 
 from __future__ import annotations
 
-from shiplap.ports.cluster import ClusterApi, WatchEvent
+from shiplap.ports.cluster import ClusterApi, KnownPods, WatchEvent
 from shiplap.ports.compute import (
     Ailment,
     Compute,
@@ -33,9 +33,11 @@ from shiplap.ports.state import (
     COMMIT_BYTES,
     COMMIT_GROUP,
     MISSED_FOR_S,
+    REFUSED_FOR_S,
     DecisionState,
     JoinLog,
     Move,
+    Refusals,
     StateStore,
     Taken,
     UnavailableOffering,
@@ -50,7 +52,9 @@ from shiplap.ports.stores import (
     CatalogSource,
     CatalogStore,
     FlightRecorder,
+    FlightRecords,
     MemoryStore,
+    SnapshotStore,
     StatusStore,
 )
 
@@ -63,6 +67,7 @@ __all__ = [
     "METRICS_NAMESPACE",
     "MISSED_FOR_S",
     "PILOT_LEASE_S",
+    "REFUSED_FOR_S",
     "Ailment",
     "BusEvent",
     "CapacityStore",
@@ -78,13 +83,17 @@ __all__ = [
     "FleetRequest",
     "FleetResult",
     "FlightRecorder",
+    "FlightRecords",
     "HealthSource",
     "Instance",
     "JoinLog",
+    "KnownPods",
     "MemoryStore",
     "Meter",
     "Move",
     "OfferingFailure",
+    "Refusals",
+    "SnapshotStore",
     "StateStore",
     "StatusStore",
     "Taken",

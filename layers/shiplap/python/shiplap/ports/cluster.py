@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
 
 from shiplap.kubernetes.disruption_budgets import PodDisruptionBudget
 from shiplap.kubernetes.objects import Event, Node, Pod, Taint
+from shiplap.kubernetes.volumes import PersistentVolumeClaim, VolumeAttachment
 from shiplap.kubernetes.workloads import Scalable, ScalableName
 from shiplap.scheduling.snapshot import ClusterView
 
@@ -21,11 +22,22 @@ class WatchEvent(msgspec.Struct, frozen=True):
     resource_version: str
 
 
+KnownPods = Callable[[int, str], Sequence[Pod] | None]
+"""The bound pods, if they need not be listed: asked with how many nodes there are and a version to have caught up with.
+"""
+
+
 class ClusterApi(Protocol):
     """The Kubernetes API of one cluster."""
 
-    def view(self, leaving: Collection[str] = (), *, workloads: bool = False) -> ClusterView:
-        """Everything a scheduling decision reads; pending pods are listed fresh, in pages.
+    def view(
+        self, leaving: Collection[str] = (), *, workloads: bool = False, known: KnownPods | None = None
+    ) -> ClusterView:
+        """Everything a scheduling decision reads; pending pods and nodes are listed fresh, in pages.
+
+        Bound pods are listed unless `known` tells them. It is asked last, so that a pod that is bound meanwhile can be
+        found among them; what it tells of a pod that is listed as pending under its name is older and counts for
+        nothing.
 
         Storage objects are listed only for pods with claims that need a node: pending ones, and those of nodes that are
         being deleted or `leaving` (names of nodes, or of the claims that became them). Namespaces are listed only if a
@@ -48,7 +60,17 @@ class ClusterApi(Protocol):
         ...
 
     def watch(self, kind: str, resource_version: str, timeout_s: float) -> Iterator[WatchEvent]:
-        """Changes of `pods` or `nodes` since a resourceVersion; ends at the timeout. Raises ResourceVersionGone."""
+        """Changes since a resourceVersion; ends at the timeout. Raises ResourceVersionGone.
+
+        `kind` is `pods` (those without a node), `nodes` or `bound` (unfinished pods that have one).
+        """
+        ...
+
+    def bound_pages(self) -> Iterator[tuple[tuple[Pod, ...], str]]:
+        """Unfinished pods that have a node, in pages, each with the resourceVersion that all of them stand for.
+
+        Raises ResourceVersionGone when the server forgets the list half way: what was yielded is worth nothing then.
+        """
         ...
 
     def list_for_watch(self, kind: str) -> tuple[tuple[Pod, ...] | tuple[Node, ...], str]:
@@ -59,12 +81,15 @@ class ClusterApi(Protocol):
         self,
         name: str,
         *,
-        labels: Mapping[str, str],
+        labels: Mapping[str, str | None],
         annotations: Mapping[str, str],
         taints: Sequence[Taint],
         resource_version: str,
     ) -> None:
-        """Merge labels and annotations and replace the taints; refused with ObjectConflict if the node changed."""
+        """Merge labels (None takes one away) and annotations and replace the taints.
+
+        Refused with ObjectConflict if the node changed.
+        """
         ...
 
     def nominate(self, pod: Pod, node: str) -> None:
@@ -97,8 +122,12 @@ class ClusterApi(Protocol):
         """Remove a Node object. Raises ObjectNotFound, ObjectConflict when it was recreated under its name."""
         ...
 
-    def attached_volumes(self, node: str, staying: Sequence[Pod]) -> tuple[str, ...]:
-        """Names of volumes attached to a node, sorted, without those that pods of `staying` use."""
+    def volume_attachments(self) -> tuple[VolumeAttachment, ...]:
+        """Which volumes are attached to which nodes, of the whole cluster."""
+        ...
+
+    def volume_claims(self) -> tuple[PersistentVolumeClaim, ...]:
+        """All PersistentVolumeClaims, sorted by namespace and name."""
         ...
 
     def disruption_budgets(self) -> tuple[PodDisruptionBudget, ...]:

@@ -10,7 +10,7 @@ import msgspec
 from shiplap.api.nodeclaim import NodeClaim
 from shiplap.api.types import EC2NodeClass
 from shiplap.instances.nodeclass import ResolvedNodeClass
-from shiplap.instances.unavailability import ANY, quota_of
+from shiplap.instances.unavailability import ANY, in_group, quota_of
 
 
 class FleetOverride(msgspec.Struct, frozen=True, order=True):
@@ -54,6 +54,11 @@ class FleetRequest(msgspec.Struct, frozen=True, kw_only=True):
         return self.claims[0]
 
     @property
+    def group(self) -> str:
+        """The id of the placement group that is launched into, empty without one."""
+        return self.resolved.group
+
+    @property
     def wanted(self) -> int:
         """How many instances are asked for."""
         return self.count or len(self.claims)
@@ -63,7 +68,8 @@ class Instance(msgspec.Struct, frozen=True, omit_defaults=True):
     """An EC2 instance. `state` as EC2 names it; `claim`, `launch`, `cluster` and `node_pool` come from its tags.
 
     `launch` is the token of the launch that made it. `claim` is empty for as long as nobody has tagged an instance that
-    was launched together with others; which claim has it is written in the claim.
+    was launched together with others; which claim has it is written in the claim. `subnet`, `security_groups` (sorted)
+    and `reservation`, in which it runs now, are ids, empty where they are not known or there is none.
     """
 
     id: str
@@ -78,6 +84,10 @@ class Instance(msgspec.Struct, frozen=True, omit_defaults=True):
     node_pool: str = ""
     private_dns: str = ""
     launch: str = ""
+    subnet: str = ""
+    security_groups: tuple[str, ...] = ()
+    reservation: str = ""
+    partition: str = ""
 
     @property
     def tagged(self) -> str:
@@ -95,7 +105,9 @@ _VCPU_QUOTAS = frozenset({"VcpuLimitExceeded", "MaxSpotInstanceCountExceeded", "
 class OfferingFailure(msgspec.Struct, frozen=True, order=True):
     """An offering EC2 refused. `kind`: capacity, subnet, quota, configuration, throttled or unknown.
 
-    `subnet` is the id of the one that has no addresses left.
+    `subnet` is the id of the one that has no addresses left, `group` that of the placement group that was launched
+    into, `reservation` that of the capacity reservation: another one of the same type may well have room. The instance
+    type and the capacity type are `*` when the group is full in the zone.
     """
 
     instance_type: str
@@ -105,18 +117,21 @@ class OfferingFailure(msgspec.Struct, frozen=True, order=True):
     kind: str = "capacity"
     message: str = ""
     subnet: str = ""
+    group: str = ""
+    reservation: str = ""
 
     @property
     def scope(self) -> tuple[str, str, str]:
         """What is left alone: an offering as (type, zone, capacity type), or more than one.
 
-        In the place of the type may stand a subnet, or a quota that many types share; `*` means any.
+        In the place of the type may stand a subnet, a reservation, or a quota that many types share; `*` means any.
         """
         if self.kind == "subnet" and self.subnet:
             return self.subnet, ANY, ANY
         if self.kind == "quota":
             return quota_of(self.instance_type) if self.code in _VCPU_QUOTAS else ANY, ANY, self.capacity_type
-        return self.instance_type, self.zone, self.capacity_type
+        wanted = self.reservation or in_group(self.group, self.instance_type)
+        return wanted, self.zone, self.capacity_type
 
 
 class FleetResult(msgspec.Struct, frozen=True):
@@ -184,12 +199,13 @@ class Compute(Protocol):
 class Ailment(msgspec.Struct, frozen=True, order=True):
     """What EC2 says is wrong with an instance, or planned for it. `kind`: instance, system or event.
 
-    `since` in epoch seconds, 0 when it is not told.
+    `since` and, of an event, `due_at` in epoch seconds, 0 when it is not told.
     """
 
     instance_id: str
     kind: str
     since: float = 0.0
+    due_at: float = 0.0
 
 
 class HealthSource(Protocol):

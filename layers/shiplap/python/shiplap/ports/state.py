@@ -27,6 +27,10 @@ MISSED_FOR_S = 30 * 24 * 3600
 """How long a pod is remembered as one whose node turned out too small, in seconds."""
 
 
+REFUSED_FOR_S = 7 * 24 * 3600
+"""How long it is remembered that nodes were launched for a pod in vain, in seconds."""
+
+
 ADDRESSES_S = 60
 """How long addresses of a launch are counted apart, in seconds: until describing a subnet must show them."""
 
@@ -68,11 +72,19 @@ class UnavailableOffering(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.until <= now < remembered_until(self.failures, self.until) and self.failures > 0
 
 
+class Refusals(msgspec.Struct, frozen=True):
+    """Nodes that were launched for a pod and that it does not run on: their claims, and when the last one was noted."""
+
+    claims: tuple[str, ...] = ()
+    at: float = 0.0
+
+
 class DecisionState(msgspec.Struct, frozen=True):
     """What the store knows when a decision starts, read after the epoch.
 
     `recovering` offerings rest no more, but failed not long ago. `addresses` are those that launches in flight will
     take from each subnet, by its id; `reserved` the instances they will take of each capacity reservation, by token.
+    `refused` holds pods by uid.
     """
 
     epoch: int
@@ -82,6 +94,7 @@ class DecisionState(msgspec.Struct, frozen=True):
     addresses: dict[str, int] = {}
     reserved: dict[str, dict[str, int]] = {}
     missed_pods: frozenset[str] = frozenset()
+    refused: dict[str, Refusals] = {}
 
 
 class Move(msgspec.Struct, frozen=True):
@@ -209,6 +222,10 @@ class StateStore(Protocol):
 
     def mark_missed(self, cluster: str, pod_uids: Sequence[str], now: float) -> None:
         """Remember pods whose node turned out too small, for 30 days."""
+        ...
+
+    def mark_refused(self, cluster: str, pod_uid: str, claim: str, now: float) -> None:
+        """Remember for REFUSED_FOR_S that a pod does not run on a claim's node; again for a claim changes nothing."""
         ...
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from shiplap.disruption.commands import Decision
 from shiplap.disruption.memory import Memory
+from shiplap.disruption.snapshot import DisruptionSnapshot
 from shiplap.instances.catalog import Catalog
 from shiplap.instances.status import InstallStatus
 from shiplap.instances.types import LearnedCapacity, Observation
@@ -81,6 +83,25 @@ class MemoryStore(Protocol):
         ...
 
 
+class SnapshotStore(Protocol):
+    """The compact snapshot of each cluster's bound pods (`kubernetes.compact`), in the bucket.
+
+    Its keeper is the watch function; who keeps it since when is told with it, so that one that has a successor stops.
+    """
+
+    def load(self, cluster: str) -> bytes | None:
+        """The document last saved, as it is; None when there is none. Raises StoreError."""
+        ...
+
+    def save(self, cluster: str, document: bytes, kept_since: float) -> None:
+        """Replace the document. `kept_since` is when its keeper began, epoch seconds. Raises StoreError."""
+        ...
+
+    def kept_since(self, cluster: str) -> float:
+        """When the keeper of the document last saved began; 0 when there is none. Raises StoreError."""
+        ...
+
+
 class CatalogSource(Protocol):
     """Where the catalogue comes from: EC2's types and offerings, its spot prices, the Pricing API."""
 
@@ -92,4 +113,20 @@ class CatalogSource(Protocol):
 class FlightRecorder(Protocol):
     def record(self, snapshot: Snapshot, plan: Plan) -> str:
         """Store a decision; returns its record id. The same decision recorded twice is one record."""
+        ...
+
+    def record_disruption(self, snapshot: DisruptionSnapshot, decision: Decision) -> str:
+        """As `record`, of a decision that begins commands."""
+        ...
+
+
+class FlightRecords(Protocol):
+    """The recorded decisions, for those who look back."""
+
+    def ids(self, cluster: str, first_at: float, last_at: float) -> tuple[str, ...]:
+        """Ids of a cluster's records between two epoch seconds, both included, oldest first. Raises StoreError."""
+        ...
+
+    def document(self, record_id: str) -> bytes:
+        """A record as it was written. Raises StoreError when there is none of this id."""
         ...

@@ -5,10 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
+from shiplap.api.durations import seconds
 from shiplap.api.nodeclaim import FINAL, ClaimState, NodeClaim
+from shiplap.api.types import NodePool
 from shiplap.ports import Instance
 from shiplap.provisioning import events
 from shiplap.provisioning.world import World
+from shiplap.settings import ClusterSettings
 
 _LOG = logging.getLogger(__name__)
 
@@ -34,6 +37,22 @@ def facts(claim: NodeClaim) -> dict[str, str]:
         "node": claim.node_name,
         "event_id": claim.event_id,
     }
+
+
+def pool_of(claim: NodeClaim, settings: ClusterSettings) -> NodePool | None:
+    """The claim's NodePool, if there still is one."""
+    pools = settings.manifests.node_pools
+    return next((pool for pool in pools if pool.metadata.name == claim.node_pool), None)
+
+
+def grace_ends_at(claim: NodeClaim, settings: ClusterSettings, now: float) -> float | None:
+    """When a node that begins to leave `now` has used up its pool's terminationGracePeriod; None without one.
+
+    Both in epoch seconds.
+    """
+    pool = pool_of(claim, settings)
+    grace = pool.spec.template.spec.termination_grace_period if pool is not None else None
+    return None if grace is None else now + seconds(grace)
 
 
 def pilot_holder(claim: NodeClaim) -> str:

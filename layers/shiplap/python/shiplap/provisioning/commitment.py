@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from shiplap.api.nodeclaim import NodeClaim
+from shiplap.api.template_hash import HASH_VERSION, NODE_CLASS_HASH, NODE_CLASS_HASH_VERSION
 from shiplap.scheduling.plan import PlannedClaim
+from shiplap.scheduling.snapshot import Snapshot
 
 _TOKEN_LENGTH = 32
 """Characters of a launch token; EC2 takes up to 64 in ASCII."""
@@ -18,7 +20,8 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     """Who decided, when and why. Times are epoch seconds.
 
     `owner` is the invocation that may launch the claims for `lease_s` from `at` on; then anybody may. `first_event_at`
-    is when the first hint that led to this was sent, `event_id` names a hint.
+    is when the first hint that led to this was sent, `event_id` names a hint. `spec_hashes` are those of
+    EC2NodeClasses, by name, where they are known.
     """
 
     cluster: str
@@ -27,6 +30,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     lease_s: float
     first_event_at: float = 0.0
     event_id: str = ""
+    spec_hashes: Mapping[str, str] = {}
 
 
 def records_of(planned: Iterable[PlannedClaim], origin: Origin) -> list[NodeClaim]:
@@ -43,7 +47,7 @@ def records_of(planned: Iterable[PlannedClaim], origin: Origin) -> list[NodeClai
             deadline_at=origin.at + origin.lease_s,
             requirements=item.requirements,
             labels=item.labels,
-            annotations=item.annotations,
+            annotations={**item.annotations, **_marks_of(item.node_class, origin)},
             taints=item.taints,
             startup_taints=item.startup_taints,
             instance_types=item.instance_types,
@@ -59,6 +63,16 @@ def records_of(planned: Iterable[PlannedClaim], origin: Origin) -> list[NodeClai
         )
         for item in planned
     ]
+
+
+def spec_hashes(snapshot: Snapshot) -> dict[str, str]:
+    """What claims of this decision remember of their EC2NodeClasses, by name."""
+    return {catalog.node_class: catalog.spec_hash for catalog in snapshot.catalogs if catalog.spec_hash}
+
+
+def _marks_of(node_class: str, origin: Origin) -> dict[str, str]:
+    known = origin.spec_hashes.get(node_class)
+    return {NODE_CLASS_HASH: known, NODE_CLASS_HASH_VERSION: HASH_VERSION} if known else {}
 
 
 def with_token(claims: Sequence[NodeClaim], epoch: int) -> list[NodeClaim]:

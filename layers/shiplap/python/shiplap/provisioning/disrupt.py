@@ -15,24 +15,26 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from shiplap.api.durations import seconds
 from shiplap.api.nodeclaim import ClaimState, NodeClaim
 from shiplap.disruption.commands import Decision, Proposal
 from shiplap.disruption.decide import decide
-from shiplap.disruption.history import observe, with_drift, with_moves
+from shiplap.disruption.history import observe, with_drift, with_moves, with_undone
 from shiplap.disruption.memory import confirmed
 from shiplap.disruption.progress import Command, CommandState, Step, next_step
 from shiplap.disruption.snapshot import DisruptionSnapshot
-from shiplap.errors import ClusterError, ConditionFailed, EpochMoved, ObjectNotFound
+from shiplap.errors import ClusterError, ConditionFailed, EpochMoved, ObjectNotFound, ShiplapError
 from shiplap.ports import MemoryStore
 from shiplap.provisioning import events, gauges
-from shiplap.provisioning.claims import DRAIN, facts
-from shiplap.provisioning.commitment import Origin, records_of, with_token
+from shiplap.provisioning.claims import DRAIN, facts, grace_ends_at
+from shiplap.provisioning.commitment import Origin, records_of, spec_hashes, with_token
 from shiplap.provisioning.drain import cordon, is_cordoned, uncordon
 from shiplap.provisioning.fleet import launches
+from shiplap.provisioning.refusals import note_refusals
+from shiplap.provisioning.second_look import still_hold
 from shiplap.provisioning.snapshot import glance_at, sight_of, supply_of
 from shiplap.provisioning.world import World
 from shiplap.scheduling.plan import PlannedClaim
+from shiplap.scheduling.snapshot import Snapshot
 from shiplap.settings import ClusterSettings
 
 _LOG = logging.getLogger(__name__)
@@ -48,32 +50,31 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     blocked: int = 0
 
 
-def disrupt(settings: ClusterSettings, world: World, memory: MemoryStore, *, owner: str) -> Report:
+def disrupt(settings: ClusterSettings, world: World, memory: MemoryStore) -> Report:
     """Look at one cluster's nodes.
 
     Args:
         settings: the cluster.
         world: the ports.
         memory: what was remembered of its nodes.
-        owner: names this invocation.
 
     Raises:
         ClusterError, StoreError, AwsError: nothing is half done that the next minute does not finish.
     """
-    return _Minute(settings, world, memory, owner).run()
+    return _Minute(settings, world, memory).run()
 
 
 class _Minute:
-    def __init__(self, settings: ClusterSettings, world: World, memory: MemoryStore, owner: str) -> None:
+    def __init__(self, settings: ClusterSettings, world: World, memory: MemoryStore) -> None:
         self._settings = settings
         self._world = world
         self._memory = memory
-        self._owner = owner
         # Nodes before claims: a node that was closed by then is closed for a reason that its claim knows. Commands
         # before claims: the replacements of a command are written with it.
         self._nodes = {node.metadata.name: node for node in world.cluster.nodes()}
         self._commands = world.state.commands(settings.name)
         self._claims = {claim.name: claim for claim in world.state.claims(settings.name)}
+        self._given_up: set[str] = set()
         self._ended: dict[CommandState, list[str]] = {CommandState.DONE: [], CommandState.UNDONE: []}
 
     def run(self) -> Report:
@@ -122,6 +123,7 @@ class _Minute:
                 continue
             if after.state in self._ended:
                 self._ended[after.state].append(after.name)
+                self._given_up.update(after.nodes if after.state is CommandState.UNDONE else ())
             else:
                 left.append(after)
         return left
@@ -142,18 +144,13 @@ class _Minute:
     def _move(self, claim: NodeClaim, to: ClaimState, command: Command, now: float) -> None:
         changes: dict[str, object] = {"changed_at": now}
         if to is ClaimState.DRAINING:
-            changes |= {"failure": str(command.reason), "deadline_at": self._deadline(claim, now)}
+            deadline_at = grace_ends_at(claim, self._settings, now) or 0.0
+            changes |= {"failure": str(command.reason), "deadline_at": deadline_at}
         elif to is ClaimState.INITIALIZED:
             self._take_pods_again(claim)
         self._claims[claim.name] = self._world.state.advance(claim, to, **changes)
         if to is ClaimState.DRAINING:
             self._world.remind(claim.cluster, claim.name, DRAIN, 0)
-
-    def _deadline(self, claim: NodeClaim, now: float) -> float:
-        pools = {pool.metadata.name: pool for pool in self._settings.manifests.node_pools}
-        pool = pools.get(claim.node_pool)
-        grace = pool.spec.template.spec.termination_grace_period if pool is not None else None
-        return 0.0 if grace is None else now + seconds(grace)
 
     def _keep_pods_off(self, command: Command) -> None:
         for name in command.targets:
@@ -169,7 +166,7 @@ class _Minute:
 
     def _release(self, under_way: Sequence[Command]) -> None:
         """Nodes in service that still carry the taint of a command that is over: whoever undid it died too early."""
-        busy = frozenset().union(*(command.busy for command in under_way))
+        busy = _busy(under_way)
         for claim in self._claims.values():
             node = self._nodes.get(claim.node_name)
             in_service = claim.state is ClaimState.INITIALIZED and not claim.cordoned
@@ -184,30 +181,33 @@ class _Minute:
         sight = sight_of(self._settings, glance, supply_of(self._settings, self._world), self._world)
         now = glance.at
         # After the epoch was read: whatever is begun from now on moves it.
-        busy = frozenset().union(*(command.busy for command in self._world.state.commands(self._settings.name)))
-        claims = tuple(claim for claim in self._world.state.claims(self._settings.name))
+        busy = _busy(self._world.state.commands(self._settings.name))
+        claims = self._world.state.claims(self._settings.name)
+        note_refusals(self._settings.name, claims, glance.view, glance.state.refused, self._world)
         remembered = self._memory.load(self._settings.name)
         histories = observe(remembered.histories, glance.view, claims, now)
-        decision = decide(
-            DisruptionSnapshot(
-                scheduling=replace(sight.snapshot, claims=claims),
-                pod_disruption_budgets=self._world.cluster.disruption_budgets(),
-                histories=histories,
-                busy=busy,
-                settings=self._settings.disruption,
-            )
+        histories = with_undone(histories, self._given_up, now)
+        snapshot = DisruptionSnapshot(
+            scheduling=replace(sight.snapshot, claims=claims),
+            pod_disruption_budgets=self._world.cluster.disruption_budgets(),
+            histories=histories,
+            busy=busy,
+            settings=self._settings.disruption,
         )
+        decision = decide(snapshot)
         ready, waiting = confirmed(remembered.proposed, decision.commands, now)
-        begun = self._begin(ready, glance.state.epoch, {claim.node_name: claim for claim in claims}, now)
+        ready = still_hold(self._settings.name, ready, glance.view.pods, self._world)
+        begun = self._begin(ready, sight.snapshot, {claim.node_name: claim for claim in claims})
+        if begun:
+            self._record(snapshot, decision, begun)
         receiving = {place.name for proposal in ready for place in proposal.placements} if begun else set()
         histories = with_moves(with_drift(histories, decision.drifted, now), receiving, now)
         self._memory.save(self._settings.name, replace(remembered, histories=histories, proposed=waiting))
         return decision, begun, len(waiting)
 
-    def _begin(
-        self, proposals: Sequence[Proposal], epoch: int, by_node: Mapping[str, NodeClaim], now: float
-    ) -> list[str]:
+    def _begin(self, proposals: Sequence[Proposal], snapshot: Snapshot, by_node: Mapping[str, NodeClaim]) -> list[str]:
         """Write the commands and their replacements; none when somebody decided meanwhile: the next minute will."""
+        epoch, now = snapshot.epoch, snapshot.now
         if not proposals:
             return []
         commands = []
@@ -221,7 +221,15 @@ class _Minute:
             commands.append(self._command(name, proposal, claims, by_node, now))
         hint = f"{self._settings.name}/{epoch}/disruption"
         # Nobody owns them, so that the next sweep launches them.
-        origin = Origin(cluster=self._settings.name, owner="", at=now, lease_s=0.0, first_event_at=now, event_id=hint)
+        origin = Origin(
+            cluster=self._settings.name,
+            owner="",
+            at=now,
+            lease_s=0.0,
+            first_event_at=now,
+            event_id=hint,
+            spec_hashes=spec_hashes(snapshot),
+        )
         records = [claim for some in launches(records_of(planned, origin)) for claim in with_token(some, epoch)]
         try:
             self._world.state.commit(self._settings.name, epoch, records, commands)
@@ -236,6 +244,17 @@ class _Minute:
             pods = [pod for claim in planned for pod in claim.pods]
             self._world.tell(events.pods_pending(self._settings.name, pods, "Disruption", now, event_id=hint))
         return [command.name for command in commands]
+
+    def _record(self, snapshot: DisruptionSnapshot, decision: Decision, begun: Sequence[str]) -> None:
+        """Keep the decision for replay; it holds whether or not it can be kept."""
+        facts = {"cluster": self._settings.name, "commands": list(begun)}
+        try:
+            record_id = self._world.recorder.record_disruption(snapshot, decision)
+        except ShiplapError as error:
+            self._world.meter.count("DecisionsNotRecorded")
+            _LOG.warning("decision not recorded: %s", error, extra=facts)
+            return
+        _LOG.info("decided", extra={**facts, "record_id": record_id})
 
     def _command(
         self,
@@ -266,6 +285,10 @@ class _Minute:
             self._world.meter.count("SavingsHourly", command.savings_hourly, "None")
         level = logging.WARNING if command.state is CommandState.UNDONE else logging.INFO
         _LOG.log(level, "command is %s %s", command.state, step.why, extra=_about(command))
+
+
+def _busy(commands: Sequence[Command]) -> frozenset[str]:
+    return frozenset().union(*(command.busy for command in commands))
 
 
 def _name_of(proposal: Proposal, epoch: int) -> str:

@@ -15,10 +15,11 @@ from shiplap.api.nodeclaim import IN_FLIGHT, ClaimState, NodeClaim
 from shiplap.errors import ClusterError
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node, Pod, Taint
+from shiplap.kubernetes.taints import DISRUPTED
+from shiplap.kubernetes.volumes import PersistentVolumeClaim, VolumeAttachment, attached, has_claims
 from shiplap.provisioning.claims import DRAIN, facts
 from shiplap.provisioning.endings import give_up, has_vanished
 from shiplap.provisioning.leaving import (
-    DISRUPTED,
     HEAD_START_S,
     grace_s,
     last_moment,
@@ -66,6 +67,25 @@ class Drains:
         """Uids of all pods for which some node is on its way. Raises StoreError."""
         return frozenset(pod.uid for claim in self._claims if claim.state in IN_FLIGHT for pod in claim.pods if pod.uid)
 
+    def attached_to(self, node: Node, staying: Sequence[Pod]) -> tuple[str, ...]:
+        """Names of volumes attached to a node, sorted, without those that pods of `staying` use.
+
+        What is attached is listed once for all nodes: a volume that is detached meanwhile costs its node a round.
+
+        Raises:
+            ClusterError: they cannot be listed.
+        """
+        claims = self._volume_claims if any(map(has_claims, staying)) else ()
+        return attached(self._attachments, node.metadata.name, staying, claims)
+
+    @cached_property
+    def _attachments(self) -> tuple[VolumeAttachment, ...]:
+        return self._world.cluster.volume_attachments()
+
+    @cached_property
+    def _volume_claims(self) -> tuple[PersistentVolumeClaim, ...]:
+        return self._world.cluster.volume_claims()
+
     @property
     def round_s(self) -> float:
         """Seconds between two rounds of a node. Raises StoreError."""
@@ -105,7 +125,7 @@ def drain(claim: NodeClaim, node: Node | None, drains: Drains, world: World, *, 
     pods = world.cluster.pods_on(node.metadata.name)
     left = [pod for pod in pods if must_leave(pod, now)]
     overdue = bool(claim.deadline_at) and now >= claim.deadline_at
-    if overdue or (not left and not _holds_volumes(node, pods, claim, world)):
+    if overdue or (not left and not _holds_volumes(node, pods, claim, drains, world)):
         return give_up(claim, claim.failure, world)
     # Nobody leaves in the first seconds but by the clock, which no promise stops: there is no need to read them.
     promised = drains.promised if now >= claim.changed_at + HEAD_START_S else frozenset()
@@ -120,15 +140,15 @@ def drain(claim: NodeClaim, node: Node | None, drains: Drains, world: World, *, 
     return None
 
 
-def _holds_volumes(node: Node, staying: Sequence[Pod], claim: NodeClaim, world: World) -> bool:
+def _holds_volumes(node: Node, staying: Sequence[Pod], claim: NodeClaim, drains: Drains, world: World) -> bool:
     """Whether volumes of pods that have left are still attached; a kubelet that is silent detaches none."""
     if not is_ready(node):
         return False
-    attached = world.cluster.attached_volumes(node.metadata.name, staying)
-    if attached:
-        world.meter.count("VolumesAwaited", len(attached))
-        _LOG.info("waiting for volumes: %s", ", ".join(attached[:5]), extra=facts(claim))
-    return bool(attached)
+    left = drains.attached_to(node, staying)
+    if left:
+        world.meter.count("VolumesAwaited", len(left))
+        _LOG.info("waiting for volumes: %s", ", ".join(left[:5]), extra=facts(claim))
+    return bool(left)
 
 
 def _set_timer(claim: NodeClaim, left: Sequence[Pod], drains: Drains, world: World) -> None:

@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 
 from shiplap.api.nodeclaim import NodeClaim
-from shiplap.instances.capacity import FABRIC_ADAPTERS
+from shiplap.instances.capacity import ENCLAVES, FABRIC_ADAPTERS
 from shiplap.instances.types import InstanceType, Offering
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.quantity import PODS
 from shiplap.kubernetes.requirements import Requirements
 from shiplap.ports import COMMIT_BYTES, COMMIT_GROUP, FleetOverride
-from shiplap.scheduling.universe import careful_allocatable
+from shiplap.scheduling.rooms import still_fits
 
 _EXOTIC_RESOURCES = (
     "nvidia.com/gpu",
@@ -28,15 +28,22 @@ _EXOTIC_RESOURCES = (
     "aws.amazon.com/neuroncore",
 )
 
+_ATTACHED = (FABRIC_ADAPTERS, ENCLAVES)
+"""Resources for which an instance is launched differently."""
+
 _GROWTH_BYTES = 8_000
 """What a claim may still grow by: the labels of its instance type."""
 
 
 class FleetOptions(msgspec.Struct, frozen=True):
-    """One capacity type and its offerings, cheapest first; without overrides nothing can be launched."""
+    """One capacity type and its offerings, cheapest first; without overrides nothing can be launched.
+
+    `strategy` is how EC2 is to choose among them unless the NodePool says otherwise, empty for the usual one.
+    """
 
     capacity_type: str = ""
     overrides: tuple[FleetOverride, ...] = ()
+    strategy: str = ""
 
 
 class _Candidate(msgspec.Struct, frozen=True):
@@ -56,17 +63,18 @@ def fleet_options(
         claim: its requirements choose zones and capacity types, its launch list the types.
         types: the NodeClass's instance types by name, with current availability.
         zones: zones in which the NodeClass has a subnet.
-        rests: whether a (type, zone, capacity type) has failed since the types' availability was looked up.
+        rests: whether a (type, zone, capacity type) has failed since the types' availability was looked up; asked of a
+            reservation by its id in the place of the type, too.
     """
     wanted = Requirements.of(claim.requirements)
     zones = frozenset(zones)
     candidates = [
         _Candidate(types[name], offering)
         for name in claim.instance_types
-        if name in types and _fits(claim, types[name])
+        if name in types and still_fits(claim, types[name])  # what is known by now may be less than when it was planned
         for offering in types[name].offerings
         if offering.available and offering.zone in zones and _allowed(offering, wanted)
-        if not rests(name, offering.zone, offering.capacity_type)
+        if not any(rests(key, offering.zone, offering.capacity_type) for key in _names_of(name, offering))
     ]
     for narrowed in (_reserved, _without_exotic, _without_dear_spot):
         left = narrowed(candidates)
@@ -76,7 +84,14 @@ def fleet_options(
     if not chosen or not _diverse(claim, chosen):
         return FleetOptions()
     overrides = sorted(_override(item, claim) for item in chosen)
-    return FleetOptions(chosen[0].offering.capacity_type, tuple(overrides))
+    # EC2 would rank by its own prices: where a NodeOverlay states others, it is told the order.
+    strategy = "prioritized" if any(item.offering.overlaid for item in chosen) else ""
+    return FleetOptions(chosen[0].offering.capacity_type, tuple(overrides), strategy)
+
+
+def _names_of(instance_type: str, offering: Offering) -> tuple[str, ...]:
+    """By what an offering may be known to rest: its type, and its reservation if it is in one."""
+    return (instance_type, offering.reservation_id) if offering.reservation_id else (instance_type,)
 
 
 def _of_one_capacity_type(candidates: list[_Candidate]) -> list[_Candidate]:
@@ -138,8 +153,9 @@ def launches(claims: Iterable[NodeClaim]) -> list[list[NodeClaim]]:
 def _shape(claim: NodeClaim) -> bytes:
     alone = claim.name if claim.relies_on_estimate else ""
     told = (claim.node_pool, claim.node_class, claim.tier, claim.requirements, claim.labels, claim.annotations)
+    attached = [claim.requests.get(resource, 0) > 0 for resource in _ATTACHED]
     kept_off = (claim.taints, claim.startup_taints)
-    return msgspec.json.encode((alone, told, kept_off, claim.instance_types), order="deterministic")
+    return msgspec.json.encode((alone, told, attached, kept_off, claim.instance_types), order="deterministic")
 
 
 def has_min_values(claim: NodeClaim) -> bool:
@@ -158,12 +174,6 @@ def _diverse(claim: NodeClaim, candidates: list[_Candidate]) -> bool:
         if wanted.min_values is not None and len(values) < wanted.min_values:
             return False
     return True
-
-
-def _fits(claim: NodeClaim, instance_type: InstanceType) -> bool:
-    """What is known by now may be less than what the plan relied on, when a claim is resumed later."""
-    room = counted_on(instance_type, claim)
-    return all(amount <= room.get(resource, 0) for resource, amount in claim.requests.items())
 
 
 def _allowed(offering: Offering, wanted: Requirements) -> bool:
@@ -210,14 +220,3 @@ def _override(item: _Candidate, claim: NodeClaim) -> FleetOverride:
         fabric_adapters=item.type.capacity.get(FABRIC_ADAPTERS, 0) if wants_fabric else 0,
         reservation=item.offering.reservation_id,
     )
-
-
-def counted_on(instance_type: InstanceType, claim: NodeClaim) -> dict[str, int]:
-    """What a claim's plan relied on for a type: the estimate where it was allowed to, else the careful bound.
-
-    Returns:
-        Allocatable in canonical units.
-    """
-    if instance_type.verified or instance_type.name in claim.relies_on_estimate:
-        return instance_type.allocatable
-    return careful_allocatable(instance_type)

@@ -10,6 +10,7 @@ import logging
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from shiplap.api.claim_rules import ClaimRule, is_claimed
 from shiplap.api.nodeclaim import ClaimState, NodeClaim
 from shiplap.cluster.pending import is_unschedulable
 from shiplap.errors import StoreError
@@ -58,7 +59,7 @@ def measure_nodes(cluster: str, claims: Iterable[NodeClaim], world: World) -> No
     world.meter.count("HourlyListPrice", listed, "None", dimensions=of_cluster(cluster))
 
 
-def measure_pods(cluster: str, view: ClusterView, now: float, meter: Meter) -> None:
+def measure_pods(cluster: str, view: ClusterView, now: float, meter: Meter, rules: Sequence[ClaimRule] = ()) -> None:
     """Pods on our nodes by pool; pods that wait for a node, and for how long the oldest of them has.
 
     Args:
@@ -66,13 +67,14 @@ def measure_pods(cluster: str, view: ClusterView, now: float, meter: Meter) -> N
         view: of the cluster.
         now: epoch seconds.
         meter: takes the values.
+        rules: which pods are ours; those that wait for another autoscaler are not measured.
     """
     pools = {node.metadata.name: node.metadata.labels.get(labels.NODE_POOL, "") for node in view.nodes}
     placed = Counter(pools.get(pod.spec.node_name, "") for pod in view.pods if pod.spec.node_name)
     for pool, number in sorted(placed.items()):
         if pool:
             meter.count("Pods", number, dimensions={"cluster": cluster, "pool": pool})
-    waiting = [pod for pod in view.pods if is_unschedulable(pod)]
+    waiting = [pod for pod in view.pods if is_unschedulable(pod) and is_claimed(pod, rules)]
     if waiting:
         meter.count("PodsWaiting", len(waiting), dimensions=of_cluster(cluster))
     ages = _ages(waiting, now)

@@ -49,7 +49,7 @@ def _pool(pool: NodePool, known: dict[str, NodeClassStatus]) -> PoolStatus:
         ready, reason = conditions.FALSE, f"there is no EC2NodeClass {name!r}"
     else:
         ready, reason = status.ready.status, status.ready.message
-    return PoolStatus(pool.metadata.name, name, ready, pool.spec.weight, reason)
+    return PoolStatus(pool.metadata.name, name, ready, pool.spec.weight, reason, pool.spec.limits)
 
 
 def _status(settings: ClusterSettings, node_class: EC2NodeClass, catalog: Catalog, world: World) -> NodeClassStatus:

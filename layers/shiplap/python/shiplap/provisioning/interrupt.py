@@ -11,14 +11,12 @@ import logging
 from collections.abc import Callable
 
 from shiplap.api import own_annotations
-from shiplap.api.durations import seconds
 from shiplap.api.nodeclaim import ClaimState, NodeClaim
-from shiplap.api.types import NodePool
 from shiplap.errors import ConditionFailed, UnknownCluster
 from shiplap.kubernetes import labels
 from shiplap.ports import Meter, OfferingFailure, StateStore
 from shiplap.provisioning import events
-from shiplap.provisioning.claims import CORDON, DRAIN, facts
+from shiplap.provisioning.claims import CORDON, DRAIN, facts, grace_ends_at, pool_of
 from shiplap.provisioning.messages import rfc3339
 from shiplap.provisioning.notices import Kind, Notice
 from shiplap.provisioning.world import World
@@ -28,6 +26,9 @@ _LOG = logging.getLogger(__name__)
 
 WARNING_S = 120.0
 """How long before the interruption EC2 warns, in seconds."""
+
+PRESSING_S = 12 * 3600.0
+"""A scheduled change so near, in seconds, or of an unknown time, empties its nodes whatever budgets say."""
 
 _TRIES = 5
 """Others move a claim as well, when its node registers for example; each time it is read anew."""
@@ -103,6 +104,8 @@ def _act(claim: NodeClaim, notice: Notice, settings: ClusterSettings, world: Wor
         _heed(claim, notice, settings, world)
     elif notice.kind in _OVER:
         _end(claim, notice, world)
+    elif notice.due_at > world.clock.now() + PRESSING_S:
+        _note(claim, notice, world)
     else:
         _drain(claim, notice, _deadline(claim, notice, settings, world.clock.now()), world)
 
@@ -120,7 +123,7 @@ def _end(claim: NodeClaim, notice: Notice, world: World) -> None:
 def _heed(claim: NodeClaim, notice: Notice, settings: ClusterSettings, world: World) -> None:
     """A recommendation is followed as far as the claim's NodePool says; without a word from it, not at all."""
     world.meter.count("RebalanceRecommendations")
-    pool = _pool_of(claim, settings)
+    pool = pool_of(claim, settings)
     policy = pool.metadata.annotations.get(own_annotations.REBALANCE) if pool is not None else None
     if policy == own_annotations.REPLACE:
         _drain(claim, notice, _deadline(claim, notice, settings, world.clock.now()), world)
@@ -134,10 +137,21 @@ def _heed(claim: NodeClaim, notice: Notice, settings: ClusterSettings, world: Wo
         _tell(claim, notice, world)
 
 
+def _note(claim: NodeClaim, notice: Notice, world: World) -> None:
+    """There is time: the sweep has such nodes leave in turn, as the budgets of their NodePool allow."""
+    if claim.state is not ClaimState.DRAINING and claim.change_at != notice.due_at:
+        claim = world.state.advance(claim, claim.state, change_at=notice.due_at)
+        world.meter.count("ScheduledChanges")
+        _tell(claim, notice, world)
+
+
 def _rest(claim: NodeClaim, notice: Notice, world: World) -> None:
     """What AWS takes back, or soon may, is not asked for again at once."""
     if claim.capacity_type in (labels.SPOT, labels.RESERVED) and notice.kind in _TAKEN_BACK:
-        lost = OfferingFailure(claim.instance_type, claim.zone, claim.capacity_type, notice.kind)
+        reservation = claim.labels.get(labels.RESERVATION_ID, "")
+        lost = OfferingFailure(
+            claim.instance_type, claim.zone, claim.capacity_type, notice.kind, reservation=reservation
+        )
         world.state.mark_unavailable([lost], world.clock.now())
 
 
@@ -169,19 +183,13 @@ def _deadline(claim: NodeClaim, notice: Notice, settings: ClusterSettings, now: 
     on spot: many cannot be reached any more, and its replacement should come first. Of a capacity block that ends it is
     known when its instances do.
     """
-    pool = _pool_of(claim, settings)
-    grace = pool.spec.template.spec.termination_grace_period if pool is not None else None
-    deadlines = [now + seconds(grace)] if grace is not None else []
+    grace = grace_ends_at(claim, settings, now)
+    deadlines = [] if grace is None else [grace]
     if notice.kind in _PRESSING:
         deadlines.append((notice.time or now) + WARNING_S)
     elif notice.kind is Kind.BLOCK_ENDING:
         deadlines.append(notice.time)
     return min(deadlines, default=0.0)
-
-
-def _pool_of(claim: NodeClaim, settings: ClusterSettings) -> NodePool | None:
-    pools = settings.manifests.node_pools
-    return next((pool for pool in pools if pool.metadata.name == claim.node_pool), None)
 
 
 def _ask_for_replacement(claim: NodeClaim, notice: Notice, world: World) -> None:

@@ -11,6 +11,7 @@ import logging
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 import msgspec
 
@@ -36,7 +37,8 @@ Shorter than an invocation may live, so that a dead one is not waited for. If cl
 is merely slow, its next conditional write fails, and the token keeps both to the same instances.
 """
 
-_OUTCOME_UNKNOWN = frozenset({"", "IdempotentParameterMismatch", "ServiceUnavailable"})
+_TOKEN_USED = "IdempotentParameterMismatch"  # noqa: S105 - an error code
+_OUTCOME_UNKNOWN = frozenset({"", _TOKEN_USED, "ServiceUnavailable"})
 """Codes after which instances may exist all the same: no answer, a failing service, a token already used."""
 
 CAUSES = {
@@ -117,7 +119,8 @@ def _launch(
         return _cannot(claims, f"node class {claims[0].node_class}: {supply.not_ready}", types, world)
     resolved = market.open(supply.resolved)
     zones = [subnet.zone for subnet in resolved.subnets]
-    options = fleet_options(alike(claims), _with_leases(claims[0], types, world), zones, market.rests)
+    rests = partial(market.rests, group=supply.resolved.group)
+    options = fleet_options(alike(claims), _with_leases(claims[0], types, world), zones, rests)
     if not options.overrides:
         return _cannot(claims, "no offering of the launch list is available", types, world)
     claims, refused = _within_reservation(claims, options, supply.resolved, types, world)
@@ -139,7 +142,7 @@ def _launch(
         overrides=options.overrides,
         token=claims[0].token,
         count=count,
-        strategy=attempt.strategies.get(claims[0].node_pool, ""),
+        strategy=attempt.strategies.get(claims[0].node_pool, options.strategy),
     )
     if claims[0].first_event_at:
         world.meter.count("EventToLaunch", world.clock.now() - claims[0].first_event_at, "Seconds")
@@ -285,7 +288,14 @@ def _advice(world: World) -> Iterator[None]:
 
 def _unexplained(request: FleetRequest, override: FleetOverride) -> OfferingFailure:
     return OfferingFailure(
-        override.instance_type, override.zone, request.capacity_type, "NoInstance", "unknown", "EC2 gave no reason"
+        override.instance_type,
+        override.zone,
+        request.capacity_type,
+        "NoInstance",
+        "unknown",
+        "EC2 gave no reason",
+        group=request.group,
+        reservation=override.reservation,
     )
 
 
@@ -317,6 +327,8 @@ def _later(claims: Sequence[NodeClaim], error: AwsError, world: World, *, thrott
     """Leave the claims Launching and without an owner, so that the next invocation resumes them at once."""
     now = world.clock.now()
     changes = {"deadline_at": now, "changed_at": now}
+    if error.code == _TOKEN_USED:
+        changes["answered_at"] = now
     claims = world.state.advance_all([Move(claim, ClaimState.LAUNCHING, changes) for claim in claims])
     world.meter.count("LaunchesThrottled" if throttled else "LaunchOutcomesUnknown")
     _LOG.warning("launch left for later: %s", error, extra={**facts(claims[0]), "code": error.code})

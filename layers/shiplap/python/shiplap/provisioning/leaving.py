@@ -10,19 +10,15 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from math import inf
 
-from shiplap.kubernetes import labels
-from shiplap.kubernetes.objects import Pod, Taint
-from shiplap.kubernetes.taints import untolerated
+from shiplap.kubernetes.objects import Pod
 from shiplap.kubernetes.timestamps import epoch
-from shiplap.scheduling.pods import do_not_disrupt, owner_kind
+from shiplap.scheduling.pods import do_not_disrupt, goes_with_its_node, owner_kind
 
 HEAD_START_S = 10.0
 """How long pods of a leaving node are left alone at first, so that a decision about them is made, in seconds."""
 
 MARGIN_S = 10.0
 """How long before the deadline the last pod should have ended, in seconds: rounds and evictions take time."""
-
-DISRUPTED = Taint(key=labels.DISRUPTED_TAINT, effect="NoSchedule")
 
 _STUCK_S = 60.0
 """A pod that outlives its deletion by this many seconds is not going to end; upstream does not wait for it either."""
@@ -33,7 +29,7 @@ _GRACE_S = 30
 
 def must_leave(pod: Pod, now: float) -> bool:
     """Whether a node is not empty while it holds this pod: it can be evicted, would be missed, and will end."""
-    if owner_kind(pod) == "Node" or untolerated((DISRUPTED,), pod.spec.tolerations) is None:
+    if goes_with_its_node(pod):
         return False
     deleted = pod.metadata.deletion_timestamp
     return not deleted or now < epoch(deleted) + _STUCK_S

@@ -15,7 +15,7 @@ from shiplap.instances.catalog import Catalog
 from shiplap.instances.nodeclass import ResolvedNodeClass
 from shiplap.instances.subnets import emptiest_subnets, open_subnets
 from shiplap.instances.types import InstanceType
-from shiplap.instances.unavailability import ANY, launch_budget, quota_of
+from shiplap.instances.unavailability import ANY, in_group, launch_budget, quota_of
 from shiplap.kubernetes import labels
 from shiplap.ports import DecisionState, FleetOverride, OfferingFailure, UnavailableOffering
 
@@ -41,6 +41,26 @@ def resting_offerings(resting: Iterable[UnavailableOffering], catalog: Catalog) 
     return frozenset(scopes | rests)
 
 
+def resting_in_group(group: str, resting: Iterable[UnavailableOffering], catalog: Catalog) -> frozenset[Offering]:
+    """Every offering that rests for launches into a placement group, beside those that rest for all."""
+    scopes = {item.scope for item in resting if item.scope[0].startswith(f"{group}/")}
+    if not group or not scopes:
+        return frozenset()
+    return frozenset(
+        own
+        for name, zones in catalog.zones.items()
+        for zone in zones
+        for capacity_type in _CAPACITY_TYPES
+        if not scopes.isdisjoint(_in_group(group, own := (name, zone, capacity_type)))
+    )
+
+
+def _in_group(group: str, offering: Offering) -> tuple[Offering, Offering]:
+    """What stands for an offering in a placement group: itself, or all the group may have in the zone."""
+    name, zone, capacity_type = offering
+    return (in_group(group, name), zone, capacity_type), (in_group(group, ANY), zone, ANY)
+
+
 def _wider(instance_type: str, capacity_type: str) -> tuple[Offering, Offering]:
     return (quota_of(instance_type), ANY, capacity_type), (ANY, ANY, capacity_type)
 
@@ -62,10 +82,12 @@ class Market:
         """Leave alone what has just failed."""
         self._resting |= {failure.scope for failure in failures}
 
-    def rests(self, instance_type: str, zone: str, capacity_type: str) -> bool:
-        """Whether an offering is not to be asked for."""
+    def rests(self, instance_type: str, zone: str, capacity_type: str, group: str = "") -> bool:
+        """Whether an offering is not to be asked for, in a placement group if it is for one."""
         own = (instance_type, zone, capacity_type)
-        return own in self._resting or not self._resting.isdisjoint(_wider(instance_type, capacity_type))
+        for_group = _in_group(group, own) if group else ()
+        scopes = (own, *for_group, *_wider(instance_type, capacity_type))
+        return not self._resting.isdisjoint(scopes)
 
     def open(self, resolved: ResolvedNodeClass, now: float = 0.0) -> ResolvedNodeClass:
         """An EC2NodeClass with what is worth a launch: subnets, less what launches in flight take, and reservations,
@@ -100,7 +122,10 @@ class Market:
 
     def proven(self, claims: Iterable[NodeClaim]) -> list[UnavailableOffering]:
         """Offerings that had failed and have now given one of these claims its instance."""
-        given = {(claim.instance_type, claim.zone, claim.capacity_type) for claim in claims}
+        given = {
+            (claim.labels.get(labels.RESERVATION_ID, claim.instance_type), claim.zone, claim.capacity_type)
+            for claim in claims
+        }
         return [self._recovering.pop(scope) for scope in sorted(given & self._recovering.keys())]
 
     def within_budget(
@@ -126,10 +151,11 @@ class Market:
         return kept
 
     def _offerings(self, claim: NodeClaim, types: Mapping[str, InstanceType]) -> set[Offering]:
-        return {
-            (name, offering.zone, offering.capacity_type)
+        sold = {
+            (offering.reservation_id or name, offering.zone, offering.capacity_type)
             for name in claim.instance_types
             if name in types
             for offering in types[name].offerings
-            if offering.available and not self.rests(name, offering.zone, offering.capacity_type)
+            if offering.available
         }
+        return {offering for offering in sold if not self.rests(*offering)}

@@ -7,6 +7,7 @@ most are not about ours. What is not known, or says nothing that matters here, i
 from __future__ import annotations
 
 from collections.abc import Callable
+from email.utils import parsedate_to_datetime
 from enum import StrEnum
 
 import msgspec
@@ -39,11 +40,13 @@ class Notice(msgspec.Struct, frozen=True):
     """One event of AWS. `time` in epoch seconds, 0 when unknown; `instance_ids` sorted.
 
     The time is the event's own, but for a capacity block that ends: there it is when EC2 begins to end the instances.
+    `due_at` is when a scheduled change begins, as far as it is told.
     """
 
     kind: Kind
     instance_ids: tuple[str, ...] = ()
     time: float = 0.0
+    due_at: float = 0.0
 
 
 _SPOT = ("aws.ec2", "EC2 Spot Instance Interruption Warning")
@@ -84,6 +87,7 @@ class _HealthDetail(msgspec.Struct, frozen=True, rename="camel"):
     service: str
     event_type_category: str
     status_code: str = ""
+    start_time: str = ""
     affected_entities: tuple[_AffectedEntity, ...] = ()
 
 
@@ -107,24 +111,27 @@ def read(body: str | bytes, source: str) -> Notice:
         envelope = _envelope.decode(body)
         time = epoch(envelope.time) if envelope.time else 0.0
         decode = _KINDS.get((envelope.source, envelope.detail_type))
-        kind, instance_ids = decode(envelope.detail) if decode else (Kind.OTHER, ())
+        kind, instance_ids, due_at = decode(envelope.detail) if decode else _NOTHING
     except (msgspec.DecodeError, UnicodeError, ValueError) as error:
         raise InvalidMessage(source, str(error)) from error
-    return Notice(kind, instance_ids, time)
+    return Notice(kind, instance_ids, time, due_at)
 
 
-_Content = tuple[Kind, tuple[str, ...]]
+_Content = tuple[Kind, tuple[str, ...], float]
+"""What happens to which instances, and when if that is not at once: epoch seconds, else 0."""
+
+_NOTHING: _Content = (Kind.OTHER, (), 0.0)
 
 
 def _about(kind: Kind) -> Callable[[msgspec.Raw], _Content]:
-    return lambda detail: (kind, (_checked(_instance.decode(detail).instance_id),))
+    return lambda detail: (kind, (_checked(_instance.decode(detail).instance_id),), 0.0)
 
 
 def _state_change(detail: msgspec.Raw) -> _Content:
     change = _state.decode(detail)
     instance_id = _checked(change.instance_id)
     kind = _STATES.get(change.state.lower())
-    return (kind, (instance_id,)) if kind else (Kind.OTHER, ())
+    return (kind, (instance_id,), 0.0) if kind else _NOTHING
 
 
 def _health_event(detail: msgspec.Raw) -> _Content:
@@ -132,9 +139,18 @@ def _health_event(detail: msgspec.Raw) -> _Content:
     event = _health.decode(detail)
     of_ec2 = event.service == "EC2" and event.event_type_category == "scheduledChange"
     if not of_ec2 or event.status_code == "closed":
-        return Kind.OTHER, ()
+        return _NOTHING
     entities = {entity.entity_value for entity in event.affected_entities}
-    return Kind.SCHEDULED_CHANGE, tuple(sorted(entity for entity in entities if entity.startswith("i-")))
+    instances = tuple(sorted(entity for entity in entities if entity.startswith("i-")))
+    return Kind.SCHEDULED_CHANGE, instances, _moment(event.start_time)
+
+
+def _moment(text: str) -> float:
+    """Epoch seconds of a time as AWS Health writes it (RFC 5322); 0 for one that cannot be read: then it may be now."""
+    try:
+        return parsedate_to_datetime(text).timestamp()
+    except ValueError:
+        return 0.0
 
 
 def _checked(instance_id: str) -> str:

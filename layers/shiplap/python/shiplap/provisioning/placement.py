@@ -7,10 +7,10 @@ Placement is help, never a promise: a pod that is not steered is scheduled like 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
-from shiplap.api.nodeclaim import NodeClaim
+from shiplap.api.nodeclaim import ClaimState, NodeClaim
 from shiplap.errors import ClusterError, ObjectConflict, ObjectNotFound
 from shiplap.kubernetes.affinity import selected
 from shiplap.kubernetes.objects import Node, Pod
@@ -21,11 +21,15 @@ from shiplap.kubernetes.volumes import has_claims
 from shiplap.provisioning.claims import facts
 from shiplap.provisioning.world import World
 from shiplap.scheduling.pods import owner_kind
+from shiplap.scheduling.snapshot import ClusterView
 
 _LOG = logging.getLogger(__name__)
 
 NONE, NOMINATE, BIND = "none", "nominate", "bind"
 """What the setting `placement` of a cluster may say."""
+
+WITHDRAWN_S = 60.0
+"""A nominated pod that still waits so long after its node is complete, in seconds, is nominated no more."""
 
 _SCHEDULERS = ("", "default-scheduler")
 
@@ -70,6 +74,46 @@ class Steering:
         except ClusterError as error:
             world.meter.count("PodsNotSteered")
             _LOG.warning("pods are left to kube-scheduler: %s", error, extra=facts(claim))
+
+
+def withdraw(claims: Iterable[NodeClaim], view: ClusterView, world: World) -> int:
+    """Take back nominations that came to nothing, so that their pods are planned for again; how many were.
+
+    kube-scheduler drops a nomination that it cannot follow as a rule, but not in every version and case, and a pod that
+    is nominated counts as served. What is nominated while other pods end on the node is kube-scheduler's own doing.
+
+    Args:
+        claims: all that are not over.
+        view: the cluster.
+        world: the cluster is written; what it refuses is counted, and tried again by the next sweep.
+    """
+    now = world.clock.now()
+    complete = {
+        claim.node_name: {pod.uid for pod in claim.pods}
+        for claim in claims
+        if claim.state is ClaimState.INITIALIZED and now - claim.changed_at >= WITHDRAWN_S
+    }
+    ending = {pod.spec.node_name for pod in view.pods if pod.metadata.deletion_timestamp}
+    stale = [
+        pod
+        for pod in sorted(view.pods, key=lambda item: item.key)
+        if (node := pod.status.nominated_node_name) and not pod.spec.node_name and node not in ending
+        if pod.metadata.uid in complete.get(node, ())
+    ]
+    done = 0
+    for pod in stale:
+        try:
+            world.cluster.nominate(pod, "")
+        except (ObjectNotFound, ObjectConflict):
+            continue  # it has a node by now, or is gone
+        except ClusterError as error:
+            world.meter.count("PodsNotSteered")
+            _LOG.warning("nominations are not withdrawn: %s", error, extra={"pod": pod.key})
+            break
+        done += 1
+    if done:
+        world.meter.count("NominationsWithdrawn", done)
+    return done
 
 
 def placeable(claim: NodeClaim, node: Node, planned: Sequence[Pod], here: Sequence[Pod], *, binding: bool) -> list[Pod]:

@@ -10,12 +10,18 @@ from shiplap.errors import AwsError
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node
 from shiplap.kubernetes.timestamps import epoch
+from shiplap.ports import Refusals
 from shiplap.provisioning.blocks import leave_ending_blocks
 from shiplap.provisioning.claims import CORDON, DRAIN, GARBAGE, GRACE_S, Holders, explores, renew_pilot
 from shiplap.provisioning.drain import is_cordoned
 from shiplap.provisioning.learn import instance_of
+from shiplap.provisioning.placement import NONE, withdraw
+from shiplap.provisioning.purchases import TypesFor, follow_purchases
+from shiplap.provisioning.refusals import note_refusals
 from shiplap.provisioning.repair import heal
 from shiplap.provisioning.settle import name_instances
+from shiplap.provisioning.snapshot import Glance
+from shiplap.provisioning.whereabouts import correct
 from shiplap.provisioning.world import World
 from shiplap.settings import ClusterSettings
 
@@ -31,12 +37,27 @@ _RUNNING = _REGISTERING | {ClaimState.INITIALIZED, ClaimState.DISRUPTING}
 _LEAVING_STEPS = {ClaimState.DRAINING: DRAIN, ClaimState.TERMINATING: "terminate"}
 
 
-def sweep(settings: ClusterSettings, nodes: Iterable[Node], world: World) -> int:
+def sweep(
+    settings: ClusterSettings,
+    nodes: Iterable[Node],
+    world: World,
+    *,
+    types_for: TypesFor | None = None,
+    glance: Glance | None = None,
+) -> Mapping[str, Refusals]:
     """Set a timer for every claim that the lifecycle function should look at and may not have been told of; then have
     nodes replaced that are sick, or in a capacity block about to end.
 
+    Args:
+        settings: the cluster.
+        nodes: its Nodes.
+        world: the ports.
+        types_for: what is sold to a claim, asked for only where it matters; None when the cluster is gone.
+        glance: what was seen of the cluster; None when it is gone.
+
     Returns:
-        How many were set. The lifecycle function looks again itself; what is decided here is only where.
+        Pods that do not run on nodes of theirs, as is known then. Of claims nothing: the lifecycle function looks again
+        itself; what is decided here is only where.
 
     Raises:
         StoreError, AwsError: claims or instances cannot be listed.
@@ -63,15 +84,21 @@ def sweep(settings: ClusterSettings, nodes: Iterable[Node], world: World) -> int
             reasons[instance.tagged] = GARBAGE
     for name in _without_instance(joined, alive, now) - claims.keys():
         reasons.setdefault(name, GARBAGE)
-    turn = _in_turn(sorted(reasons), now)
-    for name in turn:
+    for name in _in_turn(sorted(reasons), now):
         world.remind(cluster, name, reasons[name], 0)
     held = (holders.of(instance) for instance in instances if not instance.claim)
     name_instances([claim for claim in held if claim is not None], world)
+    claims |= correct(claims, instances, world)
     _sweep_templates(cluster, world)
     leave_ending_blocks(settings, claims.values(), world)
     heal(settings, tuple(claims.values()), joined, world)
-    return len(turn)
+    if types_for is not None:
+        follow_purchases(settings, claims.values(), instances, joined, types_for, world)
+    if glance is None:
+        return {}
+    if settings.placement != NONE:
+        withdraw(claims.values(), glance.view, world)
+    return note_refusals(cluster, claims.values(), glance.view, glance.state.refused, world)
 
 
 def _in_turn(names: Sequence[str], now: float) -> Sequence[str]:

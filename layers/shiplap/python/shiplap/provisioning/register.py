@@ -79,12 +79,14 @@ def open_to_pods(claim: NodeClaim, node: Node, world: World) -> Node:
 
 def change(
     node: Node,
-    added: Mapping[str, str],
+    added: Mapping[str, str | None],
     annotations: Mapping[str, str],
     taints: Callable[[Node], Sequence[Taint]],
     world: World,
 ) -> Node:
     """Write to a node and read it again; whenever somebody else changed it first, start from what it is now.
+
+    A label that is `added` as None is taken away.
 
     Raises:
         ObjectConflict: the node kept changing under our hands.

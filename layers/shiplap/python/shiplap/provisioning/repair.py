@@ -18,6 +18,7 @@ from shiplap.errors import AwsError
 from shiplap.kubernetes.objects import Node
 from shiplap.kubernetes.timestamps import epoch
 from shiplap.ports import Ailment
+from shiplap.provisioning.changes import leave_in_turn
 from shiplap.provisioning.claims import facts
 from shiplap.provisioning.interrupt import answer
 from shiplap.provisioning.notices import Kind, Notice
@@ -82,8 +83,7 @@ def heal(settings: ClusterSettings, claims: Sequence[NodeClaim], nodes: Mapping[
     if not any(claim.state in _ALIVE | LEAVING for claim in claims):
         return
     ailments = _ailments(settings.name, world)
-    for claim in _due_to_change(claims, ailments):
-        answer(claim.name, Notice(Kind.SCHEDULED_CHANGE, (claim.instance_id,)), settings, world)
+    leave_in_turn(settings, claims, ailments, world)
     if not settings.node_repair:
         return
     now = world.clock.now()
@@ -106,11 +106,6 @@ def _ailments(cluster: str, world: World) -> tuple[Ailment, ...]:
         world.meter.count("StatusChecksNotRead")
         _LOG.warning("status checks not read: %s", error, extra={"cluster": cluster, "code": error.code})
         return ()
-
-
-def _due_to_change(claims: Iterable[NodeClaim], ailments: Iterable[Ailment]) -> list[NodeClaim]:
-    scheduled = {ailment.instance_id for ailment in ailments if ailment.kind == "event"}
-    return [claim for claim in claims if claim.state in _ALIVE and claim.instance_id in scheduled]
 
 
 def sick_among(

@@ -95,6 +95,11 @@ def _resume(
     if len(ending) >= len(claims):
         reason = f"its instance {ending[0].id} is {ending[0].state}"
         return Outcome(launched=launched, failed=give_up(claims, reason, types, world))
+    if answered_at := claims[0].answered_at:
+        if world.clock.now() < answered_at + GRACE_S:
+            return Outcome(launched=launched, pending=tuple(claims))
+        reason = f"an earlier answer to its launch gave it no instance that was to be seen for {GRACE_S:g} s"
+        return Outcome(launched=launched, failed=give_up(claims, reason, types, world))
     outcome = _launch(claims, supply, types, attempt, market, world, held=held)
     return msgspec.structs.replace(outcome, launched=(*launched, *outcome.launched))
 

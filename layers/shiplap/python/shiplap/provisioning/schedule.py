@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cache
 
 import msgspec
 
@@ -17,19 +18,20 @@ from shiplap.api.nodeclaim import NodeClaim
 from shiplap.api.types import NodePool
 from shiplap.errors import ClusterGone, EpochMoved, ShiplapError
 from shiplap.instances.joins import timeouts
-from shiplap.kubernetes.objects import Node
-from shiplap.ports import DecisionState
-from shiplap.provisioning import gauges
-from shiplap.provisioning.commitment import Origin, records_of, with_token
+from shiplap.ports import DecisionState, Refusals
+from shiplap.provisioning import gauges, proof
+from shiplap.provisioning.commitment import Origin, records_of, spec_hashes, with_token
 from shiplap.provisioning.fleet import launches
 from shiplap.provisioning.herald import tell_unschedulable
 from shiplap.provisioning.launch import LEASE_S, Outcome, launch
 from shiplap.provisioning.market import Market
 from shiplap.provisioning.messages import PodsPending, Sweep
 from shiplap.provisioning.recover import sweep
+from shiplap.provisioning.refusals import set_aside
 from shiplap.provisioning.resume import orphans, resume
 from shiplap.provisioning.settle import Attempt, name_instances
 from shiplap.provisioning.snapshot import Glance, Sight, Supply, glance_at, sight_of, supply_of
+from shiplap.provisioning.standing import StandingPods
 from shiplap.provisioning.strangers import learn_from_strangers
 from shiplap.provisioning.world import World
 from shiplap.scheduling.lanes import wants_nodes_anyway
@@ -96,6 +98,7 @@ class _Run:
     ) -> None:
         self._settings = settings
         self._supply: Supply | None = None
+        self._has_learned = False
         self._attempt = attempt
         self._first_event_at = first_event_at
         self._event_id = event_id
@@ -108,22 +111,28 @@ class _Run:
         self._market = Market(DecisionState(0))
         self._most = sys.maxsize
         self._unschedulable: tuple[Unschedulable, ...] = ()
+        self._refused: Mapping[str, Refusals] = {}
+        self._set_aside: tuple[Unschedulable, ...] = ()
+        self._without_proof = 0
+        self._standing = StandingPods(settings.name, world)
 
     def until_done(self, *, sweeping: bool) -> Report:
         for number in range(MAX_ROUNDS):
             if self._out_of_time():
                 return self._report(number, "out of time")
             try:
-                glance = glance_at(self._settings, self._world)
+                glance = glance_at(self._settings, self._world, self._standing)
             except ClusterGone as error:
                 self._world.meter.count("ClustersGone")
                 _LOG.warning("cluster is gone: %s", error, extra={"cluster": self._settings.name})
                 if sweeping:  # what was launched for it must not outlive it
-                    self._sweep(())
+                    self._sweep(None)
                 return self._report(number, "")
             if sweeping and number == 0:
-                gauges.measure_pods(self._settings.name, glance.view, glance.at, self._world.meter)
-                self._sweep(glance.view.nodes)
+                gauges.measure_pods(
+                    self._settings.name, glance.view, glance.at, self._world.meter, self._settings.claim_rules
+                )
+                self._sweep(glance)
             done = self._round(glance)
             if self._throttled:
                 return self._report(number + 1, "EC2 asked to slow down")
@@ -131,34 +140,53 @@ class _Run:
                 return self._report(number + 1, "launches are pending" if self._pending else "")
         return self._report(MAX_ROUNDS, f"not done after {MAX_ROUNDS} rounds")
 
-    def _sweep(self, nodes: Sequence[Node]) -> None:
+    def _sweep(self, glance: Glance | None) -> None:
         """Remind the lifecycle of what it may have missed; pods are planned for whether or not that works."""
         try:
-            sweep(self._settings, nodes, self._world)
+            if glance is None:
+                sweep(self._settings, (), self._world)
+                return
+            look = cache(lambda: sight_of(self._settings, glance, self._known_supply(), self._world))
+            self._refused = sweep(
+                self._settings,
+                glance.view.nodes,
+                self._world,
+                types_for=lambda claim: look().types_for(claim),
+                glance=glance,
+            )
         except ShiplapError as error:
             self._world.meter.count("SweepsIncomplete")
             _LOG.warning("sweep is incomplete: %s", error, extra={"cluster": self._settings.name})
 
     def _round(self, glance: Glance) -> bool:
         """Finish what was begun, else plan; whether nothing is left for another round."""
+        view, self._set_aside = set_aside(glance.view, {**self._refused, **glance.state.refused}, glance.at)
+        glance = msgspec.structs.replace(glance, view=view)
+        self._unschedulable = self._set_aside
         waiting = orphans(glance.state.claims, self._attempt.owner, self._world.clock.now())
         waiting = [claims for claims in waiting if not self._pending.issuperset(claim.name for claim in claims)]
         if not waiting and not glance.has_pending_pods and not wants_nodes_anyway(self._settings.manifests):
             return True
-        first = self._supply is None
+        supply = self._known_supply()
+        sight = sight_of(self._settings, glance, supply, self._world)
+        if not self._has_learned:
+            self._has_learned = True
+            if learn_from_strangers(self._settings.name, glance.view.nodes, sight.snapshot.catalogs, self._world):
+                sight = sight_of(self._settings, glance, supply, self._world)
+        self._market = Market(glance.state)
+        if waiting:  # their pods are accounted for only once it is known what became of them
+            for claims in waiting:
+                self._carry_on(claims, sight, self._known_supply())
+            return False
+        return self._decide(sight)
+
+    def _known_supply(self) -> Supply:
+        """What can be bought, looked up when it is first needed."""
         if self._supply is None:
             self._supply = supply_of(self._settings, self._world)
             learned = timeouts(self._supply.joins, self._settings.join_timeout_s)
             self._attempt = msgspec.structs.replace(self._attempt, join_timeouts=learned)
-        sight = sight_of(self._settings, glance, self._supply, self._world)
-        if first and learn_from_strangers(self._settings.name, glance.view.nodes, sight.snapshot.catalogs, self._world):
-            sight = sight_of(self._settings, glance, self._supply, self._world)
-        self._market = Market(glance.state)
-        if waiting:  # their pods are accounted for only once it is known what became of them
-            for claims in waiting:
-                self._carry_on(claims, sight, self._supply)
-            return False
-        return self._decide(sight)
+        return self._supply
 
     def _out_of_time(self) -> bool:
         return self._world.clock.now() + LAUNCH_ALLOWANCE_S > self._attempt.deadline
@@ -173,7 +201,7 @@ class _Run:
     def _decide(self, sight: Sight) -> bool:
         """Plan, commit and launch; whether nothing is left to plan again."""
         decision = plan(sight.snapshot)
-        self._unschedulable = decision.unschedulable
+        self._unschedulable = (*decision.unschedulable, *self._set_aside)
         if not decision.node_claims:
             return True
         now = self._world.clock.now()
@@ -184,11 +212,14 @@ class _Run:
             lease_s=LEASE_S,
             first_event_at=self._first_event_at,
             event_id=self._event_id,
+            spec_hashes=spec_hashes(sight.snapshot),
         )
         planned = records_of(decision.node_claims, origin)
         groups = [with_token(claims, sight.snapshot.epoch) for claims in self._affordable(planned, sight)]
         try:
             committed = [claim for claims in groups for claim in claims]
+            if planned and not committed and len(planned) == self._without_proof:
+                return True  # the next sweep asks again: by then a node may have joined
             self._world.state.commit(self._settings.name, sight.snapshot.epoch, committed)
         except EpochMoved as moved:
             self._world.meter.count("EpochsMoved")
@@ -201,17 +232,30 @@ class _Run:
         # A round that got nothing shows how little there is to get: the next one asks for half as much.
         fruitless = len(self._launched) == before and not all(finished)
         self._most = max(len(committed) // 2, 1) if fruitless else sys.maxsize
-        return all(finished) and len(committed) == len(planned) and not decision.unsettled
+        return all(finished) and len(committed) + self._without_proof == len(planned) and not decision.unsettled
 
     def _affordable(self, planned: Sequence[NodeClaim], sight: Sight) -> list[Sequence[NodeClaim]]:
         """The claims of a plan that may be launched now, by launch. The others are planned again in the next round."""
         groups = launches(planned[: self._most])
-        kept = self._market.within_budget(groups, [sight.types_for(claims[0]) for claims in groups])
-        held_back = len(planned) - sum(map(len, kept))
+        proven = self._with_proof(groups, sight)
+        kept = self._market.within_budget(proven, [sight.types_for(claims[0]) for claims in proven])
+        held_back = sum(map(len, proven)) - sum(map(len, kept))
         if held_back:
             self._world.meter.count("ClaimsHeldBack", held_back)
             _LOG.info("%d claims held back by launch budgets", held_back, extra={"cluster": self._settings.name})
         return [claims for claims in kept if claims]
+
+    def _with_proof(self, groups: Sequence[Sequence[NodeClaim]], sight: Sight) -> list[Sequence[NodeClaim]]:
+        """Of each launch the claims that need not wait for a first node of their AMI to join."""
+        sold = (item for catalog in sight.snapshot.catalogs for item in catalog.instance_types)
+        limits = proof.room(self._known_supply().joins, sold, self._settings.unproven_nodes)
+        kept = proof.within(groups, sight.snapshot.claims, limits, sight.types_for)
+        self._without_proof = sum(map(len, groups)) - sum(map(len, kept))
+        if self._without_proof:
+            self._world.meter.count("ClaimsWithoutProof", self._without_proof)
+            about = {"cluster": self._settings.name, "amis": sorted(limits)}
+            _LOG.info("%d claims wait for a first node to join", self._without_proof, extra=about)
+        return kept
 
     def _launch(self, claims: Sequence[NodeClaim], sight: Sight) -> bool:
         """Launch claims of one token; whether there is nothing of them to plan again."""

@@ -15,13 +15,13 @@ import msgspec
 
 from shiplap.api.nodeclaim import ClaimState, NodeClaim
 from shiplap.errors import AwsError
-from shiplap.instances.types import InstanceType
+from shiplap.instances.types import InstanceType, Offering
 from shiplap.kubernetes import labels
 from shiplap.ports import Instance, Move
 from shiplap.provisioning import events
 from shiplap.provisioning.claims import facts, pilot_holder
-from shiplap.provisioning.fleet import counted_on
 from shiplap.provisioning.world import World
+from shiplap.scheduling.rooms import counted_on
 
 _LOG = logging.getLogger(__name__)
 
@@ -148,13 +148,18 @@ def _changes(claim: NodeClaim, instance: Instance, instance_type: InstanceType |
         "zone": instance.zone,
         "capacity_type": instance.capacity_type,
         "ami": instance.ami,
+        "subnet": instance.subnet,
+        "security_groups": instance.security_groups,
         "hourly": _price(instance, instance_type),
     }
     if instance_type is not None:
         changes["kubelet_hash"] = instance_type.kubelet_hash
         changes["allocatable"] = counted_on(instance_type, claim)
         changes["ami"] = instance.ami or instance_type.ami
-        changes["labels"] = {**_labels(instance, instance_type), **claim.labels}
+        bought = offering_of(instance, instance_type)
+        reserved = bought.reservation_labels if bought is not None else {}
+        # Of several reservations that it might have been launched into, the node is in one.
+        changes["labels"] = {**_labels(instance, instance_type), **claim.labels, **reserved}
     return changes
 
 
@@ -179,6 +184,12 @@ def _labels(instance: Instance, instance_type: InstanceType) -> dict[str, str]:
 
 def _price(instance: Instance, instance_type: InstanceType | None) -> float:
     """USD per hour of the offering the instance runs on; 0 when the catalogue does not know it any more."""
+    bought = offering_of(instance, instance_type)
+    return bought.price if bought is not None else 0.0
+
+
+def offering_of(instance: Instance, instance_type: InstanceType | None) -> Offering | None:
+    """The offering an instance runs on, available or not; None when the catalogue does not know it any more."""
     offerings = instance_type.offerings if instance_type is not None else ()
-    wanted = (instance.zone, instance.capacity_type)
-    return next((item.price for item in offerings if (item.zone, item.capacity_type) == wanted), 0.0)
+    wanted = (instance.zone, instance.capacity_type, instance.reservation)
+    return next((item for item in offerings if (item.zone, item.capacity_type, item.reservation_id) == wanted), None)

@@ -16,6 +16,7 @@ from shiplap.api.nodeclaim import LEAVING, ClaimState, NodeClaim
 from shiplap.api.types import EC2NodeClass, Manifests
 from shiplap.errors import AwsError, AwsThrottled, InvalidInput, StoreError
 from shiplap.instances.catalog import Catalog
+from shiplap.instances.families import spec_hash
 from shiplap.instances.joins import Bars, JoinHistory, bars, without_barred
 from shiplap.instances.nodeclass import ResolvedNodeClass
 from shiplap.instances.resolve import instance_types
@@ -25,10 +26,11 @@ from shiplap.instances.types import InstanceType, pilot_key
 from shiplap.instances.zones import without_zones
 from shiplap.kubernetes.objects import Node
 from shiplap.kubernetes.workloads import ScalableName
-from shiplap.ports import ClusterApi, DecisionState
+from shiplap.ports import ClusterApi, DecisionState, KnownPods
 from shiplap.provisioning.learn import has_reported, instance_of, learn_from_crowd
-from shiplap.provisioning.market import Market, resting_offerings
+from shiplap.provisioning.market import Market, resting_in_group, resting_offerings
 from shiplap.provisioning.refresh import refresh, stored
+from shiplap.provisioning.standing import StandingPods
 from shiplap.provisioning.world import World
 from shiplap.scheduling.catalogues import accepted_overlays, as_seen_by
 from shiplap.scheduling.snapshot import ClusterView, NodeClassCatalog, SchedulingSettings, Snapshot
@@ -187,8 +189,10 @@ def _catalog(world: World) -> Catalog:
     return known if known is not None else refresh(world.source, world.catalog, world.meter)
 
 
-def glance_at(settings: ClusterSettings, world: World) -> Glance:
+def glance_at(settings: ClusterSettings, world: World, known: KnownPods | None = None) -> Glance:
     """Read the state, then the cluster, and learn from nodes that have joined.
+
+    `known` may know bound pods from a look before; without it, the cluster's compact snapshot is asked.
 
     Raises:
         ClusterError: the cluster cannot be read.
@@ -199,7 +203,11 @@ def glance_at(settings: ClusterSettings, world: World) -> Glance:
     leaving = {
         name for claim in state.claims if claim.state in LEAVING for name in (claim.node_name, claim.name) if name
     }
-    view = world.cluster.view(leaving, workloads=bool(settings.pod_topology_spread.constraints()))
+    view = world.cluster.view(
+        leaving,
+        workloads=bool(settings.pod_topology_spread.constraints()),
+        known=StandingPods(settings.name, world) if known is None else known,
+    )
     view = _with_what_few_need(view, leaving, settings.manifests, world.cluster)
     reported = {pod.uid for claim in state.claims if claim.missed for pod in claim.pods if pod.uid}
     return Glance(now, state, view, state.missed_pods | reported | _learn_from_joined(state, view, world))
@@ -238,6 +246,7 @@ def sight_of(settings: ClusterSettings, glance: Glance, supply: Supply, world: W
             reserved_policy=settings.reserved_policy,
             improve_s=settings.improve_s,
             default_spread=settings.pod_topology_spread.constraints(),
+            claim_rules=settings.claim_rules,
         ),
         epoch=glance.state.epoch,
     )
@@ -309,12 +318,15 @@ def _catalogs(settings: ClusterSettings, supply: Supply, glance: Glance, world: 
                 setting,
                 resolved=sold_in,
                 learned=learned,
-                unavailable=unavailable,
+                unavailable=unavailable
+                | resting_in_group(item.resolved.group, glance.state.unavailable, supply.catalog),
             )
         except InvalidInput as error:
             world.meter.count("NodeClassNotReady")
             _LOG.warning("node class cannot be read: %s", error, extra={"cluster": settings.name})
             catalogs.append(NodeClassCatalog(name, not_ready=str(error)))
         else:
-            catalogs.append(NodeClassCatalog(name, without_barred(without_zones(sold, supply.shifted | full), barred)))
+            open_now = without_barred(without_zones(sold, supply.shifted | full), barred)
+            says = spec_hash(item.node_class)
+            catalogs.append(NodeClassCatalog(name, open_now, spec_hash=says, selection=item.resolved.selection))
     return tuple(catalogs)

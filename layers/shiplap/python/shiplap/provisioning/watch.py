@@ -1,11 +1,17 @@
-"""The watch flow: what the cluster's watches show, told to the bus, for as long as one invocation lasts."""
+"""The watch flow: what the cluster's watches show, told to the bus, for as long as one invocation lasts.
+
+Its successor begins before it ends. It knows by the snapshot in the bucket that the successor has seen what there is:
+then there is nothing left to do for it. Without a successor it goes on until its deadline.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from threading import Event, Thread
 
 from shiplap.api.nodeclaim import PodReference
+from shiplap.cluster.keeper import Keeper
 from shiplap.cluster.watcher import Batch, batches
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.ports import BusEvent
@@ -16,15 +22,20 @@ _LOG = logging.getLogger(__name__)
 
 _REASON = "Unschedulable"
 
+_OWN_MIB = 90
+_PODS_PER_MIB = 1_400
+"""The process needs 75 MiB with a page of a list, a pod about 0.7 KiB while a snapshot is made (docs/costs.md)."""
 
-def watch(cluster: str, world: World, *, deadline: float, pause: Callable[[float], None]) -> int:
-    """Publish hints until the deadline.
+
+def watch(cluster: str, world: World, *, deadline: float, pause: Callable[[float], None], most_pods: int = 0) -> int:
+    """Publish hints and keep the cluster's compact snapshot, until the deadline or until a successor has taken over.
 
     Args:
         cluster: its name, for the events.
-        world: cluster, bus, clock and meter are used.
+        world: cluster, bus, clock, meter and snapshots are used.
         deadline: epoch seconds.
         pause: waits between tries of a broken connection, seconds.
+        most_pods: how many pods there is memory for; of a larger cluster no snapshot is kept.
 
     Returns:
         How many events were told.
@@ -32,8 +43,29 @@ def watch(cluster: str, world: World, *, deadline: float, pause: Callable[[float
     Raises:
         ClusterError: the API server refuses, or stays unreachable; the sweep goes on without this.
     """
+    stop = Event()
+    keeper = None
+    if world.snapshots is not None:
+        keeper = Keeper(cluster, world.cluster, world.snapshots, clock=world.clock, most_pods=most_pods)
+        Thread(target=keeper.run, args=(deadline, pause, stop), name="keep-snapshot", daemon=True).start()
+    try:
+        return _tell(cluster, world, deadline, pause, keeper)
+    finally:
+        stop.set()
+        for name, number in sorted(keeper.problems.items()) if keeper is not None else ():
+            world.meter.count(name, number)
+
+
+def _tell(cluster: str, world: World, deadline: float, pause: Callable[[float], None], keeper: Keeper | None) -> int:
     told = 0
-    for batch in batches(world.cluster, clock=world.clock, deadline_at=deadline, pause=pause):
+    for batch in batches(
+        world.cluster,
+        clock=world.clock,
+        deadline_at=deadline,
+        pause=pause,
+        established=keeper.established if keeper is not None else None,
+        retired=keeper.retired if keeper is not None else None,
+    ):
         hints = hints_of(cluster, batch, world.clock.now())
         world.tell(*hints)
         told += len(hints)
@@ -47,6 +79,11 @@ def watch(cluster: str, world: World, *, deadline: float, pause: Callable[[float
             },
         )
     return told
+
+
+def most_pods(memory_mib: int) -> int:
+    """How many pods a function of so much memory can keep a snapshot of."""
+    return max(0, memory_mib - _OWN_MIB) * _PODS_PER_MIB
 
 
 def hints_of(cluster: str, batch: Batch, now: float) -> list[BusEvent]:

@@ -181,11 +181,21 @@ class Install:
             "health": lambda: self._health(cluster),
             "joins": self._joins,
             "status": self._status,
+            "snapshots": self._snapshots,
         }
         ports: dict[str, Any] = {port: Lazy(make) for port, make in made.items()}
         return World(clock=self.clock, meter=cast("Meter", self.meter), **ports)
 
     def _cluster(self, cluster: ClusterSettings) -> ClusterApi:
+        if cluster.kubeconfig_secret:
+            from shiplap.aws.secrets import text_of  # noqa: PLC0415
+            from shiplap.cluster import secret_access  # noqa: PLC0415
+
+            def kubeconfig() -> str:
+                return text_of(cluster.kubeconfig_secret, lambda: client("secretsmanager", cluster.region))
+
+            source = f"secret {cluster.kubeconfig_secret}"
+            return secret_access.client(kubeconfig, source, clock=self.clock, sleep=time.sleep)
         from shiplap.cluster.connect import ApiEndpoint, connect  # noqa: PLC0415
 
         def described(_: str) -> ApiEndpoint:
@@ -224,6 +234,11 @@ class Install:
         from shiplap.aws.bucket import BucketStatus  # noqa: PLC0415
 
         return BucketStatus(client("s3"), self._names.bucket)
+
+    def _snapshots(self) -> object:
+        from shiplap.aws.bucket import BucketSnapshots  # noqa: PLC0415
+
+        return BucketSnapshots(client("s3"), self._names.bucket)
 
     def _joins(self) -> object:
         from shiplap.aws.dynamodb_joins import DynamoJoins  # noqa: PLC0415

@@ -20,6 +20,7 @@ from shiplap.ports import (
     HealthSource,
     JoinLog,
     Meter,
+    SnapshotStore,
     StateStore,
     StatusStore,
     Timers,
@@ -32,7 +33,8 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
     """The ports of one cluster's flows.
 
     `source` refreshes the catalogue, `health` tells of sick instances and zones, `status` holds what the last
-    inspection of EC2NodeClasses found, `joins` how nodes have joined; None where a function may not ask.
+    inspection of EC2NodeClasses found, `joins` how nodes have joined, `snapshots` the pods of large clusters;
+    None where a function may not ask.
     """
 
     clock: Clock
@@ -49,6 +51,7 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
     health: HealthSource | None = None
     joins: JoinLog | None = None
     status: StatusStore | None = None
+    snapshots: SnapshotStore | None = None
 
     def tell(self, *events: BusEvent) -> None:
         """Publish, but go on when the bus refuses: events inform others, and the sweep makes up for a lost hint."""

@@ -29,10 +29,12 @@ def catalogues_of(snapshot: Snapshot, pools: Sequence[NodePool], axis: Axis) -> 
         catalog = by_class.get(name, NodeClassCatalog(name, not_ready="there is no such EC2NodeClass"))
         not_ready = f"EC2NodeClass {name} is not ready: {catalog.not_ready}" if catalog.not_ready else ""
         rules = price_rules(pool)
-        if accepted or rules.changes_types or rules.max_hourly_micros is not None:
+        if accepted or rules.changes_types or rules.max_hourly_micros is not None or rules.min_on_demand_vcpus:
             table = _table(as_seen_by(pool, catalog.instance_types, accepted), snapshot, axis)
             if rules.max_hourly_micros is not None:
                 table.charge_prices(Requirements.of(pool.spec.template.spec.requirements))
+            if rules.min_on_demand_vcpus:
+                table.charge_spot()
             result[pool.metadata.name] = Catalogue(table, not_ready)
             continue
         if name not in shared:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from math import ceil
 
-from shiplap.api.nodeclaim import LEAVING, NodeClaim
+from shiplap.api.nodeclaim import GOING, NodeClaim
 from shiplap.api.price_rules import MICROS, price_rules
 from shiplap.api.types import NodePool
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node
-from shiplap.kubernetes.quantity import parse_resources
+from shiplap.kubernetes.quantity import CPU, parse_resources
 from shiplap.kubernetes.requirements import Requirements
 from shiplap.scheduling.lanes import may_be_spot
-from shiplap.scheduling.limits import HOURLY, Budget
+from shiplap.scheduling.limits import HOURLY, SPOT_VCPUS, Budget
 from shiplap.scheduling.resources import Axis, Ints
 from shiplap.scheduling.universe import TypeTable
 
@@ -32,7 +32,8 @@ def budgets_of(
         pools: those that launch.
         axis: the resources, limited ones included.
         tables: the catalogue of each pool by name.
-        nodes: those that are not leaving: a node that leaves is expected to be replaced.
+        nodes: all there are. One that leaves is expected to be replaced, and counts for nothing; one that a command
+            under way may still give back counts, beside its replacements.
         paired: claims by the name of the node they became.
         waiting: claims without a node.
 
@@ -43,23 +44,41 @@ def budgets_of(
     for pool in pools:
         rules = price_rules(pool)
         budgets[pool.metadata.name] = Budget(
-            pool.spec.limits, axis, hourly_micros=rules.max_hourly_micros, spot_bound=rules.min_on_demand
+            pool.spec.limits,
+            axis,
+            hourly_micros=rules.max_hourly_micros,
+            spot_bound=rules.min_on_demand,
+            vcpu_bound=rules.min_on_demand_vcpus,
         )
     for node in nodes:
         claim = paired.get(node.metadata.name)
+        if node.metadata.deletion_timestamp or (claim is not None and claim.state in GOING):
+            continue
         name = node.metadata.labels.get(labels.NODE_POOL) or (claim.node_pool if claim is not None else "")
         if name in budgets:
-            budgets[name].charge(charge_of_node(node, claim, tables[name]))
-            kind = node.metadata.labels.get(labels.CAPACITY_TYPE) or (claim.capacity_type if claim else "")
-            budgets[name].count(1, steady=kind not in ("", labels.SPOT))
+            charge_node(budgets[name], node, claim, tables[name])
     for claim in waiting:
-        if claim.node_pool in budgets and claim.state not in LEAVING:
-            budgets[claim.node_pool].charge(_charge_of_claim(claim, tables[claim.node_pool]))
-            budgets[claim.node_pool].count(1, steady=_is_steady(claim))
+        if claim.node_pool in budgets and claim.state not in GOING:
+            table = tables[claim.node_pool]
+            sizes = table.capacity[_places(claim, table), 0].tolist()
+            vcpus = min(sizes, default=claim.allocatable.get(CPU, 0))
+            budgets[claim.node_pool].charge(_charge_of_claim(claim, table))
+            budgets[claim.node_pool].count(1, steady=_is_steady(claim), vcpus=vcpus)
     return budgets
 
 
-def charge_of_node(node: Node, claim: NodeClaim | None, table: TypeTable) -> Ints:
+def charge_node(budget: Budget, node: Node, claim: NodeClaim | None, table: TypeTable, nodes: int = 1) -> None:
+    """Take a node off its pool's limits, or give it back with `nodes` -1."""
+    charge = _charge_of_node(node, claim, table)
+    kind = node.metadata.labels.get(labels.CAPACITY_TYPE) or (claim.capacity_type if claim else "")
+    steady = kind not in ("", labels.SPOT)
+    if SPOT_VCPUS in table.axis.names:
+        charge[table.axis.names.index(SPOT_VCPUS)] = 0 if steady else charge[0]
+    budget.charge(charge, nodes)
+    budget.count(nodes, steady=steady, vcpus=int(charge[0]))
+
+
+def _charge_of_node(node: Node, claim: NodeClaim | None, table: TypeTable) -> Ints:
     """What a node takes of its pool's limits: the capacity it has, or will have."""
     capacity = parse_resources(node.status.capacity)
     if claim is not None:
@@ -72,15 +91,22 @@ def charge_of_node(node: Node, claim: NodeClaim | None, table: TypeTable) -> Int
 
 def _charge_of_claim(claim: NodeClaim, table: TypeTable) -> Ints:
     """The most that a claim may turn out with; what it was to yield when its types are gone."""
-    candidates = (claim.instance_type,) if claim.instance_type else claim.instance_types
-    places = [table.index[name] for name in candidates if name in table.index]
+    places = _places(claim, table)
     if places:
         largest: Ints = table.capacity[places].max(axis=0)
     else:
         largest = table.axis.vector(claim.allocatable)
+    if SPOT_VCPUS in table.axis.names:
+        largest[table.axis.names.index(SPOT_VCPUS)] = 0 if _is_steady(claim) else largest[0]
     if claim.hourly and HOURLY in table.axis.names:
         largest[table.axis.names.index(HOURLY)] = _micros(claim.hourly)
     return largest
+
+
+def _places(claim: NodeClaim, table: TypeTable) -> list[int]:
+    """The types a claim is, or may still be launched as."""
+    candidates = (claim.instance_type,) if claim.instance_type else claim.instance_types
+    return [table.index[name] for name in candidates if name in table.index]
 
 
 def _is_steady(claim: NodeClaim) -> bool:

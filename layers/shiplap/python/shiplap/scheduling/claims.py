@@ -22,7 +22,6 @@ from shiplap.scheduling.resources import Floats, Ints
 from shiplap.scheduling.universe import TypeTable, careful_allocatable
 from shiplap.scheduling.volumes import ATTACHED
 
-RELAXED = "karpenter.sh/nodeclaim-min-values-relaxed"
 _MARKS = (labels.REGISTERED, labels.INITIALIZED)
 _NAME_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _NAME_PAIRS = [first + second for second in _NAME_ALPHABET for first in _NAME_ALPHABET]
@@ -116,7 +115,7 @@ class ClaimWriter:
         )
         annotations = {**template.metadata.annotations, **self._marks_of(lane.pool)}
         if claim.relaxed:
-            annotations[RELAXED] = "true"
+            annotations[labels.MIN_VALUES_RELAXED] = "true"
         return PlannedClaim(
             name=self._name(lane.pool.metadata.name, pods or virtual),
             node_pool=lane.pool.metadata.name,

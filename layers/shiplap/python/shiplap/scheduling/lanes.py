@@ -64,7 +64,7 @@ class Lane(msgspec.Struct, frozen=True, eq=False):
     @property
     def counted(self) -> bool:
         """Whether claims of this lane are opened one by one, by a count that every other claim can change."""
-        return self.reserved or self.budget.spot_bound is not None
+        return self.reserved or self.budget.shares
 
     def values_of(self, key: str) -> list[str]:
         """The values of a label that nodes of this lane may have, by name, as far as they are known beforehand."""
@@ -127,16 +127,20 @@ def _parts(lane: Lane, units: Mapping[str, int]) -> list[Lane]:
     if any(usable_ids):
         # Variety among types serves where capacity has to be found; a reservation holds it.
         free = Requirements(replace(entry, min_values=None) for entry in reserved.values())
-        parts.append(replace(lane, template=free, reserved=True, reservations=usable_ids, units=units))
+        table = lane.table.steady()
+        parts.append(replace(lane, template=free, table=table, reserved=True, reservations=usable_ids, units=units))
         open_market = lane.template.and_((NOT_RESERVED,))
         if _nothing_left(open_market, lane.given, lane.table):
             return parts
         lane = replace(lane, template=open_market)
+    if not lane.budget.shares:
+        return [*parts, lane]
+    if not may_be_spot(lane.template):
+        return [*parts, replace(lane, table=lane.table.steady())]
     parts.append(lane)
-    if lane.budget.spot_bound is not None and may_be_spot(lane.template):
-        steady = lane.template.and_((NOT_SPOT,))
-        if not _nothing_left(steady, lane.given, lane.table):
-            parts.append(replace(lane, template=steady, steady=True))
+    steady = lane.template.and_((NOT_SPOT,))
+    if not _nothing_left(steady, lane.given, lane.table):
+        parts.append(replace(lane, template=steady, table=lane.table.steady(), steady=True))
     return parts
 
 

@@ -106,7 +106,7 @@ class Levels:
             if isinstance(group, Kind):
                 continue
             budget = self._openings.budgets[lane.pool.metadata.name]
-            if estimates(group) or group.minimums or budget.spot_bound:
+            if estimates(group) or group.minimums or budget.shares:
                 return None
             empty = np.zeros((1, len(want.requests)), np.int64)
             each = min(int(group.room(empty, want.requests)[0]), bounds.new)

@@ -18,7 +18,7 @@ from shiplap.kubernetes.quantity import CPU, MEMORY, format_amount
 from shiplap.kubernetes.requirements import Requirements
 from shiplap.scheduling.classes import PodClass
 from shiplap.scheduling.lanes import Lane
-from shiplap.scheduling.limits import HOURLY
+from shiplap.scheduling.limits import HOURLY, SPOT_VCPUS
 from shiplap.scheduling.nodes import NodeTable
 from shiplap.scheduling.open_claims import Refusal, Want
 from shiplap.scheduling.plan import NearestMiss
@@ -284,6 +284,8 @@ def amount(resource: str, value: int) -> str:
         return f"{-(-value // _MEBI)}Mi"
     if resource == HOURLY:
         return f"{value / MICROS:g}"
+    if resource == SPOT_VCPUS:
+        return f"{value / 1000:g}"
     return format_amount(resource, value)
 
 

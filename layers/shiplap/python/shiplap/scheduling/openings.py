@@ -89,12 +89,16 @@ class Openings:
         budget = self.budgets[lane.pool.metadata.name]
         return max(budget.spot_openable(), 1) if may_be_spot(group.requirements) else PLENTY
 
-    def opened(self, lane: Lane, group: Group, claims: int) -> None:
-        """Reckon with claims of a group that were opened: reservations and the share of spot."""
+    def opened(self, lane: Lane, group: Group, claims: int, rows: Ints) -> None:
+        """Reckon with claims of a group that were opened: reservations and the share of spot.
+
+        `rows` are those of the group that any of the claims may be launched as.
+        """
         if lane.reserved:
             self.reservations.take(group, claims)
         budget = self.budgets[lane.pool.metadata.name]
-        budget.count(claims, steady=not may_be_spot(group.requirements))
+        least = int(lane.table.capacity[lane.table.row_type[rows], 0].min())
+        budget.count(claims, steady=not may_be_spot(group.requirements), vcpus=least)
 
     def _within_limits(self, lane: Lane, requirements: Requirements, want: Want) -> Group | Kind:
         budget = self.budgets[lane.pool.metadata.name]

@@ -310,7 +310,7 @@ class Packer:
             self._ledger.record(want.item, place, len(pods[:each]), claim=True)
             pods = pods[each:]
         budget.charge(charge, claims)
-        self.openings.opened(lane, group, claims)
+        self.openings.opened(lane, group, claims, holding)
         return pods
 
     def _keep_promises(self, classes: Sequence[PodClass]) -> set[int]:

@@ -6,10 +6,12 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
+from shiplap.api.claim_rules import ClaimRule, is_claimed
 from shiplap.api.durations import go_seconds
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.disruption_budgets import PodDisruptionBudget, never_evicted
 from shiplap.kubernetes.objects import Event, Pod
+from shiplap.kubernetes.taints import DISRUPTED, untolerated
 from shiplap.kubernetes.timestamps import epoch
 
 _AUTOSCALER = "cluster-autoscaler"
@@ -37,6 +39,7 @@ def sort(
     held: Collection[str] = (),
     now: float = 0.0,
     budgets: Sequence[PodDisruptionBudget] = (),
+    rules: Sequence[ClaimRule] = (),
 ) -> Sorted:
     """Sort pods into planned, ignored and bound.
 
@@ -51,6 +54,7 @@ def sort(
         held: `namespace/name` of pods another autoscaler has just launched for.
         now: epoch seconds, for pods that must not be disrupted for some time.
         budgets: PodDisruptionBudgets; a pod that they never let go needs no room elsewhere.
+        rules: which pods without a node are ours. Pods whose node leaves are planned in any case: it was one of ours.
 
     Raises:
         ValueError: the selector of a budget is malformed.
@@ -80,6 +84,8 @@ def sort(
         reason = _reason_to_ignore(pod)
         if not reason and held and pod.key in held:
             reason = "Cluster Autoscaler has just launched a node for it (TriggeredScaleUp)"
+        if not reason and rules and not is_claimed(pod, rules):
+            reason = "outside the cluster's claim rules"
         if reason:
             result.ignored.append((pod, reason))
         else:
@@ -129,6 +135,11 @@ def _reason_to_ignore(pod: Pod) -> str:
     return "kube-scheduler has not looked at it yet"
 
 
+def goes_with_its_node(pod: Pod) -> bool:
+    """Whether nobody asks a pod to leave a node that goes: a static pod, or one that tolerates the disrupted taint."""
+    return owner_kind(pod) == "Node" or untolerated((DISRUPTED,), pod.spec.tolerations) is None
+
+
 def do_not_disrupt(pod: Pod, now: float) -> bool:
     """Whether the annotation protects a pod now: `true`, or a duration since its start that has not passed.
 
@@ -150,9 +161,12 @@ def do_not_disrupt(pod: Pod, now: float) -> bool:
 
 def returns(pod: Pod, now: float) -> bool:
     """Whether a pod of a leaving node will need room elsewhere."""
+    return comes_back(pod) and not do_not_disrupt(pod, now)
+
+
+def comes_back(pod: Pod) -> bool:
+    """Whether an evicted pod is made anew elsewhere: not one that its node alone calls for, or that is ending."""
     kind = owner_kind(pod)
     if kind in _NODE_BOUND_OWNERS:
         return False
-    if pod.metadata.deletion_timestamp and kind != "StatefulSet":
-        return False
-    return not do_not_disrupt(pod, now)
+    return not pod.metadata.deletion_timestamp or kind == "StatefulSet"

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from shiplap import __version__
 from shiplap.errors import InvalidInput
 from shiplap.scheduling.plan import Plan
 from shiplap.scheduling.snapshot import Snapshot
@@ -20,12 +21,23 @@ class Record(msgspec.Struct, frozen=True):
     plan: Plan
 
 
+class _Written(Record, frozen=True):
+    """As it is stored: `version` is Shiplap's own, of who decided."""
+
+    version: str = ""
+
+
 _DECODER = msgspec.msgpack.Decoder(Record)
 
 
 def encode(record: Record) -> bytes:
     """MessagePack, zlib-compressed; equal records give equal bytes."""
-    return zlib.compress(msgspec.msgpack.encode(record, order="deterministic"), level=3)
+    return packed(_Written(record.snapshot, record.plan, __version__))
+
+
+def packed(written: msgspec.Struct) -> bytes:
+    """Any record as it is stored."""
+    return zlib.compress(msgspec.msgpack.encode(written, order="deterministic"), level=3)
 
 
 def decode(document: bytes, source: str = "record") -> Record:
@@ -38,6 +50,17 @@ def decode(document: bytes, source: str = "record") -> Record:
 
 def record_id(record: Record, document: bytes) -> str:
     """`<cluster>/<date>/<time>-<epoch>-<digest>` in UTC, from the record alone: the same decision has the same id."""
-    moment = datetime.fromtimestamp(record.snapshot.now, UTC)
+    return id_of(record.snapshot, document)
+
+
+def id_of(snapshot: Snapshot, document: bytes, mark: str = "") -> str:
+    """As `record_id`, for any kind of decision; a `mark` before the digest tells kinds apart."""
+    moment = datetime.fromtimestamp(snapshot.now, UTC)
     digest = hashlib.sha256(document).hexdigest()[:12]
-    return f"{record.snapshot.cluster}/{moment:%Y-%m-%d}/{moment:%H%M%S}-{record.snapshot.epoch}-{digest}"
+    return f"{snapshot.cluster}/{moment:%Y-%m-%d}/{moment:%H%M%S}-{snapshot.epoch}-{mark}{digest}"
+
+
+def written_at(name: str) -> float:
+    """Epoch seconds, whole, of a record's id. Raises ValueError for what is none."""
+    _, date, rest = name.rsplit("/", 2)
+    return datetime.strptime(f"{date} {rest[:6]}", "%Y-%m-%d %H%M%S").replace(tzinfo=UTC).timestamp()

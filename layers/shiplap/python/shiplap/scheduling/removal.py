@@ -16,14 +16,14 @@ from shiplap.kubernetes.objects import Node, Pod
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.kubernetes.volumes import has_claims
 from shiplap.scheduling import classes, pods
-from shiplap.scheduling.charges import charge_of_node
+from shiplap.scheduling.charges import charge_node
 from shiplap.scheduling.lanes import Lane
 from shiplap.scheduling.ledger import NO_GROUND, ground_of
 from shiplap.scheduling.nodes import NodeTable
 from shiplap.scheduling.pack import Packing
+from shiplap.scheduling.pairing import leaving, pair
 from shiplap.scheduling.plan import Plan
 from shiplap.scheduling.planner import pack, write
-from shiplap.scheduling.rooms import leaving, pair
 from shiplap.scheduling.snapshot import Snapshot
 from shiplap.scheduling.world import World, bystanders, compile_world, keeping_away, standing, standing_terms
 
@@ -104,9 +104,7 @@ class Removals:
             marks, claim = self._nodes[name].metadata.labels, self._paired.get(name)
             pool = marks.get(labels.NODE_POOL) or (claim.node_pool if claim is not None else "")
             if pool in budgets:
-                budgets[pool].charge(charge_of_node(self._nodes[name], claim, tables[pool]), -1)
-                kind = marks.get(labels.CAPACITY_TYPE) or (claim.capacity_type if claim else "")
-                budgets[pool].count(-1, steady=kind not in ("", labels.SPOT))
+                charge_node(budgets[pool], self._nodes[name], claim, tables[pool], -1)
         return tuple(replace(lane, budget=budgets[lane.pool.metadata.name]) for lane in self._base.lanes)
 
     def _compiled_anew(self, removed: frozenset[str], moved: Iterable[Pod]) -> World:

@@ -50,6 +50,8 @@ def units_left(tables: Iterable[TypeTable], claims: Iterable[NodeClaim], now: fl
 
 def held_by(claim: NodeClaim) -> tuple[str, ...]:
     """The reservations that a claim may be launched into, or was."""
+    if claim.capacity_type not in ("", labels.RESERVED):
+        return ()
     known = claim.labels.get(labels.RESERVATION_ID)
     if known:
         return (known,)

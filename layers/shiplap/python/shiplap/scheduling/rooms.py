@@ -5,12 +5,13 @@ Capacity of every node counts, whoever owns it; nodes that are cordoned or on th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
 
 from shiplap.api.nodeclaim import IN_FLIGHT, LEAVING, ClaimState, NodeClaim
+from shiplap.instances.types import InstanceType
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node, Pod, Taint
 from shiplap.kubernetes.quantity import parse_resources
@@ -25,8 +26,6 @@ from shiplap.scheduling.volumes import ATTACHED, Attachments
 
 STARTING_S = 900.0
 """How long a foreign node that is not Ready counts as one that is about to be."""
-
-_OVER = frozenset({ClaimState.GONE, ClaimState.FAILED})
 
 
 class Room(msgspec.Struct, eq=False):
@@ -51,39 +50,6 @@ class Room(msgspec.Struct, eq=False):
     promised: frozenset[str] = frozenset()
     estimated: bool = False
     attachments: Attachments | None = None
-
-
-def pair(nodes: Sequence[Node], claims: Sequence[NodeClaim]) -> tuple[dict[str, NodeClaim], list[NodeClaim]]:
-    """Match claims with the Nodes they became, by node name, label or instance id.
-
-    Returns the claims by node name, and those in flight that have no Node yet. Claims that are over count for nothing.
-    """
-    by_name = {node.metadata.name: node for node in nodes}
-    by_label = {node.metadata.labels.get(labels.NODE_CLAIM, ""): node for node in nodes}
-    by_instance = {node.spec.provider_id.rpartition("/")[2]: node for node in nodes}
-    paired: dict[str, NodeClaim] = {}
-    waiting = []
-    for claim in sorted(claims, key=lambda claim: claim.name):
-        if claim.state in _OVER:
-            continue
-        node = by_name.get(claim.node_name) or by_label.get(claim.name)
-        if node is None and claim.instance_id:
-            node = by_instance.get(claim.instance_id)
-        if node is not None:
-            paired[node.metadata.name] = claim
-        else:
-            waiting.append(claim)
-    return paired, waiting
-
-
-def leaving(nodes: Iterable[Node], paired: Mapping[str, NodeClaim]) -> frozenset[str]:
-    """Names of nodes that are being deleted: their pods need room elsewhere."""
-    return frozenset(
-        node.metadata.name
-        for node in nodes
-        if node.metadata.deletion_timestamp
-        or (node.metadata.name in paired and paired[node.metadata.name].state in LEAVING)
-    )
 
 
 def rooms_of(
@@ -168,8 +134,7 @@ def _room_of_claim(claim: NodeClaim, lane: Lane | None) -> Room:
     }
     certain |= {key: value for key, value in launched.items() if value}
     possible = Requirements.of(claim.requirements).and_(Requirements.of_labels(certain).values())
-    candidates = (claim.instance_type,) if claim.instance_type else claim.instance_types
-    types = tuple(lane.table.index[name] for name in candidates if name in lane.table.index) if lane else ()
+    types = _may_become(claim, lane) if lane is not None else ()
     return Room(
         claim.name,
         False,
@@ -185,17 +150,39 @@ def _room_of_claim(claim: NodeClaim, lane: Lane | None) -> Room:
     )
 
 
+def _may_become(claim: NodeClaim, lane: Lane) -> tuple[int, ...]:
+    """Places of the types a claim may still be launched as: one that was found too small meanwhile is not asked for."""
+    table = lane.table
+    if claim.instance_type:
+        return (table.index[claim.instance_type],) if claim.instance_type in table.index else ()
+    listed = [table.index[name] for name in claim.instance_types if name in table.index]
+    return tuple(place for place in listed if still_fits(claim, table.types[place])) or tuple(listed)
+
+
+def still_fits(claim: NodeClaim, instance_type: InstanceType) -> bool:
+    """Whether what is known of a type by now is enough for what was planned for a claim that is not launched yet."""
+    room = counted_on(instance_type, claim)
+    return all(amount <= room.get(resource, 0) for resource, amount in claim.requests.items())
+
+
+def counted_on(instance_type: InstanceType, claim: NodeClaim) -> dict[str, int]:
+    """What a claim's plan relied on for a type: the estimate where it was allowed to, else the careful bound.
+
+    Returns:
+        Allocatable in canonical units.
+    """
+    if instance_type.verified or instance_type.name in claim.relies_on_estimate:
+        return instance_type.allocatable
+    return careful_allocatable(instance_type)
+
+
 def _net(claim: NodeClaim, lane: Lane, types: Sequence[int]) -> Ints:
     """What is left for pods [resources] whichever of the types is launched: by the figures counted on, less daemons."""
     table = lane.table
     if claim.instance_type and claim.allocatable:
         counted = table.axis.vector(claim.allocatable)[None, :]
     else:
-        lists = [
-            item.allocatable if item.name in claim.relies_on_estimate else careful_allocatable(item)
-            for item in (table.types[place] for place in types)
-        ]
-        counted = table.axis.matrix(lists)
+        counted = table.axis.matrix([counted_on(table.types[place], claim) for place in types])
     net: Ints = (counted - lane.daemons.overhead[list(types)]).min(axis=0)
     attached = [column for column, name in enumerate(table.axis.names) if name.startswith(ATTACHED)]
     if attached:

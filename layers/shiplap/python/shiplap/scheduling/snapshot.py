@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import msgspec
 
+from shiplap.api.claim_rules import ClaimRule
 from shiplap.api.nodeclaim import NodeClaim
 from shiplap.api.types import Manifests
+from shiplap.instances.nodeclass import Selection
 from shiplap.instances.types import InstanceType
 from shiplap.kubernetes.disruption_budgets import PodDisruptionBudget
 from shiplap.kubernetes.objects import DaemonSet, Event, Node, Pod, TopologySpreadConstraint
@@ -17,11 +19,16 @@ from shiplap.kubernetes.workloads import Namespace, ReplicaSet, ReplicationContr
 
 
 class NodeClassCatalog(msgspec.Struct, frozen=True):
-    """The instance types one EC2NodeClass can launch, sorted by name; empty with `not_ready` when it cannot launch."""
+    """The instance types one EC2NodeClass can launch, sorted by name; empty with `not_ready` when it cannot launch.
+
+    `spec_hash` and `selection` are what its nodes are made with, empty and None where that is not known.
+    """
 
     node_class: str
     instance_types: tuple[InstanceType, ...] = ()
     not_ready: str = ""
+    spec_hash: str = ""
+    selection: Selection | None = None
 
 
 class SchedulingSettings(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -31,7 +38,8 @@ class SchedulingSettings(msgspec.Struct, frozen=True, omit_defaults=True):
     decreasing only); `explore` allows claims that rely on estimates nobody has verified yet; `autoscaler_hold_s` is how
     long a pod is left alone after Cluster Autoscaler launched a node for it; `default_spread` are the spread
     constraints of pods that have none, their selectors still open. `reserved_policy` Strict|Fallback: whether pods wait
-    for the next decision when this one gives away the last instances of a reservation they could use.
+    for the next decision when this one gives away the last instances of a reservation they could use. `claim_rules` say
+    which pods are ours; without any, all are.
     """
 
     preference_policy: str = "Respect"
@@ -42,6 +50,7 @@ class SchedulingSettings(msgspec.Struct, frozen=True, omit_defaults=True):
     autoscaler_hold_s: float = 600.0
     default_spread: tuple[TopologySpreadConstraint, ...] = ()
     reserved_policy: str = "Strict"
+    claim_rules: tuple[ClaimRule, ...] = ()
 
 
 class ClusterView(msgspec.Struct, frozen=True, omit_defaults=True):

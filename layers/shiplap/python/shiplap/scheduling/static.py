@@ -25,7 +25,7 @@ from shiplap.scheduling.charges import budgets_of
 from shiplap.scheduling.classes import PodClass
 from shiplap.scheduling.daemons import Daemon
 from shiplap.scheduling.lanes import Lane, lanes_of
-from shiplap.scheduling.limits import HOURLY, NODES
+from shiplap.scheduling.limits import NODES, of_rules
 from shiplap.scheduling.open_claims import Kind, OpenClaim, OpenClaims, Want
 from shiplap.scheduling.openings import Openings
 from shiplap.scheduling.plan import StaticPool
@@ -69,13 +69,12 @@ def plan_static(snapshot: Snapshot, daemons: Sequence[Daemon], present: Present)
     """What static pools lack and have too much of. Raises ValueError for malformed quantities and annotations."""
     pools = static_pools(snapshot.manifests.node_pools)
     names = {resource for daemon in daemons for resource in daemon.requests}
-    if any(price_rules(pool).max_hourly_micros is not None for pool in pools):
-        names.add(HOURLY)
+    for pool in pools:
+        names.update(of_rules(price_rules(pool)))
     axis = Axis(names)
     catalogues = catalogues_of(snapshot, pools, axis)
     tables = {name: catalogue.table for name, catalogue in catalogues.items()}
-    staying = [node for node in present.nodes if node.metadata.name not in present.gone]
-    budgets = budgets_of(pools, axis, tables, staying, present.paired, present.waiting)
+    budgets = budgets_of(pools, axis, tables, present.nodes, present.paired, present.waiting)
     units = units_left(tables.values(), snapshot.claims, snapshot.now)
     lanes = lanes_of(pools, catalogues, daemons, budgets, units)
     opener = _Opener(lanes, axis, strict=snapshot.settings.reserved_policy == "Strict")
@@ -162,7 +161,7 @@ class _Opener:
             claim = self.open.open(entry, charge, ())
             self.openings.take_estimates(entry, claim)
             self.openings.budgets[pool].charge(charge)
-            self.openings.opened(lane, entry, 1)
+            self.openings.opened(lane, entry, 1, entry.rows)
             opened += 1
             if lane.steady:
                 place = 0

@@ -15,7 +15,7 @@ from shiplap.api.price_rules import MICROS
 from shiplap.instances.types import InstanceType, Offering, pilot_key
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.requirements import Requirement, Requirements
-from shiplap.scheduling.limits import HOURLY
+from shiplap.scheduling.limits import HOURLY, SPOT_VCPUS
 from shiplap.scheduling.resources import Axis, Bools, Floats, Ints
 from shiplap.scheduling.volumes import ATTACHED
 
@@ -147,6 +147,20 @@ class TypeTable:
         column = self.axis.names.index(HOURLY)
         prices = np.where(self.cells(wanted) & np.isfinite(self.prices), self.prices, 0.0).max(axis=(1, 2), initial=0.0)
         self.capacity[:, column] = np.ceil(np.round(prices * MICROS, 3)).astype(np.int64)
+
+    def charge_spot(self) -> None:
+        """Let what may be spot of a pool's vCPUs be charged with those of a type."""
+        self.capacity[:, self.axis.names.index(SPOT_VCPUS)] = self.capacity[:, 0]
+
+    def steady(self) -> TypeTable:
+        """The same catalogue for claims that are certain not to be spot, which leave the vCPUs of spot alone."""
+        if SPOT_VCPUS not in self.axis.names:
+            return self
+        twin = TypeTable.__new__(TypeTable)
+        twin.__dict__.update(self.__dict__)
+        twin.capacity = self.capacity.copy()
+        twin.capacity[:, self.axis.names.index(SPOT_VCPUS)] = 0
+        return twin
 
     def _count(self, offering: Offering, column: int) -> None:
         """Note a reservation: what several offerings say it has left is the least of them, as they share it."""

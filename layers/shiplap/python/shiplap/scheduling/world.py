@@ -20,11 +20,12 @@ from shiplap.scheduling.daemons import Daemon, daemons_of
 from shiplap.scheduling.default_spread import DefaultSpread
 from shiplap.scheduling.lanes import Lane, lanes_of, usable
 from shiplap.scheduling.ledger import NO_GROUND, Ground, ground_of
-from shiplap.scheduling.limits import HOURLY, NODES
+from shiplap.scheduling.limits import NODES, of_rules
 from shiplap.scheduling.nodes import NodeTable
+from shiplap.scheduling.pairing import leaving, pair
 from shiplap.scheduling.reservations import units_left
 from shiplap.scheduling.resources import Axis
-from shiplap.scheduling.rooms import Room, leaving, pair, rooms_of
+from shiplap.scheduling.rooms import Room, rooms_of
 from shiplap.scheduling.snapshot import Snapshot
 from shiplap.scheduling.storage import Storage, UnusableVolume
 from shiplap.scheduling.topology import Terms, keeps_away
@@ -74,6 +75,7 @@ def compile_world(snapshot: Snapshot, resources: Collection[str] = ()) -> World:
         held=pods.held_back(view.events, snapshot.now, settings.autoscaler_hold_s),
         now=snapshot.now,
         budgets=view.pod_disruption_budgets,
+        rules=settings.claim_rules,
     )
     storage = Storage(view) if any(map(has_claims, sorted_pods.pending)) else None
     needs = _volume_needs(storage, sorted_pods) if storage is not None else None
@@ -97,8 +99,7 @@ def compile_world(snapshot: Snapshot, resources: Collection[str] = ()) -> World:
     if storage is not None:
         for table in {id(table): table for table in tables.values()}.values():
             table.bound_attachments(storage.by_type)
-    staying = [node for node in view.nodes if node.metadata.name not in gone]
-    budgets = budgets_of(pools, axis, tables, staying, paired, waiting)
+    budgets = budgets_of(pools, axis, tables, view.nodes, paired, waiting)
     static, units = None, units_left(tables.values(), snapshot.claims, snapshot.now)
     if any(pool.spec.replicas is not None for pool in snapshot.manifests.node_pools):
         from shiplap.scheduling.static import Present, plan_static  # noqa: PLC0415 - few installs have static pools
@@ -206,8 +207,7 @@ def _axis(
         names.update(daemon.requests)
     for pool in pools:
         names.update(pool.spec.limits)
-        if price_rules(pool).max_hourly_micros is not None:
-            names.add(HOURLY)
+        names.update(of_rules(price_rules(pool)))
     return Axis(names - {NODES})
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from itertools import repeat
 
+import msgspec
 from msgspec.structs import replace
 
 from shiplap.simulation.chaos import draw
-from shiplap.simulation.mutants import planted
+from shiplap.simulation.mutants import MUTANTS, planted
 from shiplap.simulation.run import Outcome, Simulation
 from shiplap.simulation.scenario import Fault, Play, load
 
@@ -49,15 +51,29 @@ def outcomes(name: str, seeds: Iterable[int], *, processes: int, mutant: str = "
         yield from pool.map(one, seeds, chunksize=4)
 
 
-def first_failure(names: Sequence[str], seeds: Iterable[int], mutant: str, told: Callable[[Outcome], object]) -> int:
-    """How many seeds it takes, each played with all scenarios, until a planted defect is found; 0 when none does."""
+class Found(msgspec.Struct, frozen=True):
+    """How a planted defect was found: after how many seeds (0: not at all), in which scenario, by which promise."""
+
+    mutant: str
+    seeds: int = 0
+    scenario: str = ""
+    promise: str = ""
+
+
+def first_failure(mutant: str, seeds: Iterable[int]) -> Found:
+    """How many seeds it takes, each played with all of the defect's scenarios, until a promise is broken."""
     for number, seed in enumerate(seeds, start=1):
-        for name in names:
+        for name in MUTANTS[mutant].scenarios:
             outcome = _one(name, mutant, seed)
             if outcome.violations:
-                told(outcome)
-                return number
-    return 0
+                return Found(mutant, number, name, outcome.violations[0].promise)
+    return Found(mutant)
+
+
+def hunt(mutants: Iterable[str], seeds: Sequence[int], *, processes: int) -> Iterator[Found]:
+    """`first_failure` of each, in their order, side by side."""
+    with ProcessPoolExecutor(processes) as pool:
+        yield from pool.map(first_failure, mutants, repeat(seeds))
 
 
 def _one(name: str, mutant: str, seed: int) -> Outcome:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from math import ceil, pi, sin
 from random import Random
 
-from shiplap.simulation.scenario import FAULT_KINDS, Fault, FaultKind, Scenario
+from shiplap.simulation.scenario import FAULT_KINDS, Fault, FaultKind, Scenario, Wave
 
 _QUEUES = ("provisioning", "lifecycle", "interruption", "*")
 _FUNCTIONS = ("schedule", "schedule", "lifecycle", "lifecycle", "interrupt", "disrupt")
@@ -45,31 +47,55 @@ def draw(scenario: Scenario, seed: int) -> tuple[Fault, ...]:
     return tuple(sorted((*scenario.faults, *drawn), key=lambda fault: (fault.at, fault.kind, fault.target)))
 
 
+def beats(scenario: Scenario, seed: int, hours: float) -> Iterator[Wave]:
+    """The waves that a scenario's rhythms make of the first `hours`."""
+    for rhythm in scenario.rhythms:
+        chance = Random(f"{seed}:rhythm:{rhythm.group}")  # noqa: S311 - repeatable chance
+        last = -1
+        for step in range(ceil(hours * 60 / rhythm.step_minutes)):
+            minute = step * rhythm.step_minutes
+            hour, day = minute / 60 % 24, int(minute // 1440) % 7
+            rise = max(0.0, sin(pi * ((hour - rhythm.peak_hour + 6) % 24) / 12)) * (rhythm.weekend if day > 4 else 1.0)
+            drift = 1 + chance.uniform(-rhythm.noise, rhythm.noise)
+            replicas = round((rhythm.low + (rhythm.high - rhythm.low) * rise) * drift)
+            if replicas != last:
+                yield Wave(rhythm.group, replicas, at=minute)
+            last = replicas
+
+
+_AMOUNTS: dict[str, Callable[[Random], float]] = {
+    "delay": lambda chance: round(chance.uniform(1, 300)),
+    "crash": lambda chance: chance.randrange(0, 60),
+    "slow": lambda chance: round(chance.uniform(1, 90)),
+    "no-capacity": lambda chance: chance.choice((0, 0, 1, 2)),
+    "describe-lag": lambda chance: round(chance.uniform(5, 60)),
+    "terminate": lambda chance: chance.randrange(1, 4),
+    "stray": lambda chance: chance.randrange(1, 3),
+    "quota": lambda chance: chance.randrange(0, 3),
+    "index-lag": lambda chance: round(chance.uniform(10, 120)),
+    "late-join": lambda chance: round(chance.uniform(30, 400)),
+    "api-down": lambda _: 1.0,
+    "taint": lambda _: 1.0,
+}
+"""How bad a fault is; a probability for all others."""
+
+_TARGETS: dict[str, tuple[str, ...]] = {
+    "lose": _QUEUES,
+    "double": _QUEUES,
+    "delay": _QUEUES,
+    "crash": _FUNCTIONS,
+    "refuse": _EFFECTS,
+    "answer-lost": _WRITES,
+    "slow": _EFFECTS,
+    "no-capacity": _OFFERINGS,
+    "quota": ("on-demand", "spot"),
+}
+_MOMENTARY = ("crash", "terminate", "stray")
+
+
 def _fault(kind: FaultKind, chance: Random, within: float) -> Fault:
     at, minutes = round(chance.uniform(0, within), 2), round(chance.uniform(0.5, within / 2), 2)
     likely = round(chance.uniform(0.1, 0.9), 2)
-    target, amount = "*", likely
-    match kind:
-        case "lose" | "double":
-            target = chance.choice(_QUEUES)
-        case "delay":
-            target, amount = chance.choice(_QUEUES), round(chance.uniform(1, 300))
-        case "crash":
-            target, amount = chance.choice(_FUNCTIONS), chance.randrange(0, 60)
-        case "refuse":
-            target = chance.choice(_EFFECTS)
-        case "answer-lost":
-            target = chance.choice(_WRITES)
-        case "slow":
-            target, amount = chance.choice(_EFFECTS), round(chance.uniform(1, 90))
-        case "no-capacity":
-            target, amount = chance.choice(_OFFERINGS), chance.choice((0, 0, 1, 2))
-        case "describe-lag":
-            amount = round(chance.uniform(5, 60))
-        case "terminate":
-            amount = chance.randrange(1, 4)
-        case "late-join":
-            amount = round(chance.uniform(30, 400))
-        case "api-down" | "taint":
-            amount = 1.0
-    return Fault(kind, at, 0.0 if kind in ("crash", "terminate") else minutes, target, amount)
+    target = chance.choice(_TARGETS[kind]) if kind in _TARGETS else "*"
+    amount = _AMOUNTS[kind](chance) if kind in _AMOUNTS else likely
+    return Fault(kind, at, 0.0 if kind in _MOMENTARY else minutes, target, amount)

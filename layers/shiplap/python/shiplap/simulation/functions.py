@@ -189,9 +189,9 @@ class Functions:
             self._loop.after(1.0, lambda: self._disrupt(cluster))
             return
 
-        def act(invocation: Invocation) -> None:
+        def act(_: Invocation) -> None:
             try:
-                report = disrupt(cluster, self.worlds[cluster.name], self._memory, owner=invocation.name)
+                report = disrupt(cluster, self.worlds[cluster.name], self._memory)
             except ShiplapError as error:
                 self._trace.tell("disrupt failed", error=type(error).__name__)
                 return

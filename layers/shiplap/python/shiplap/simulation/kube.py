@@ -11,7 +11,7 @@ from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.kubernetes.quantity import format_resources
 from shiplap.kubernetes.timestamps import epoch, rfc3339
-from shiplap.local.kube.informer import Informer
+from shiplap.local.kube.informer import Informer, Kept
 from shiplap.local.kube.scheduler import Scheduler
 from shiplap.ports import Instance
 from shiplap.simulation.interference import Interference
@@ -24,6 +24,9 @@ from shiplap.twins.kube.server import ApiServer
 
 STEP_S = 2.0
 """How often the controllers look whether anything has changed, in seconds."""
+
+SCHEDULED_PER_S = 300
+"""Pods that the kube-scheduler tries in a second; one in its default configuration does a few hundred."""
 
 HOSTILE = {"key": "neighbour.example.com/claimed", "effect": "NoSchedule"}
 """What a hostile neighbour puts on every new node."""
@@ -52,14 +55,19 @@ class Kube:
     ) -> None:
         self.name = name
         self.server = ApiServer(loop.clock)
-        self.informer = Informer(self.server)
+        self.informer = Informer(self.server, self._changed)
+        self.news: dict[tuple[str, str], Pod | Node] = {}
         self.wanted: dict[str, int] = {}
         self._groups: dict[str, Group] = {}
         self._made: dict[str, int] = {}
         self._loop, self._faults, self._trace, self._truth = loop, faults, trace, truth
         self._seed = seed
         self._node_class_of, self._alive, self._joined = node_class_of, alive, joined
-        self._scheduler = Scheduler(self.server)
+        self._scheduler = Scheduler(self.server, most=int(SCHEDULED_PER_S * STEP_S))
+        self._waiting: dict[str, Pod] = {}
+        self._of_group: dict[str, dict[str, Pod]] = {}
+        self._on_node: dict[str, dict[str, Pod]] = {}
+        self._to_run: set[str] = set()
         self._starting: set[str] = set()
         self._ending: set[str] = set()
         loop.every(STEP_S, self.step, first_s=0.5)
@@ -169,7 +177,26 @@ class Kube:
 
     def pods_of(self, node: str) -> list[Pod]:
         """Pods bound to a node, by name, as of the last look."""
-        return [pod for _, pod in sorted(self.informer.pods.items()) if pod.spec.node_name == node]
+        return [pod for _, pod in sorted(self._on_node.get(node, {}).items())]
+
+    def _changed(self, plural: str, key: str, before: Kept | None, after: Kept | None) -> None:
+        if isinstance(before, Pod):
+            self._waiting.pop(key, None)
+            self._of_group.get(before.metadata.labels.get("app", ""), {}).pop(key, None)
+            if before.spec.node_name:
+                self._on_node[before.spec.node_name].pop(key, None)
+        if isinstance(after, Pod):
+            if after.spec.node_name:
+                self._on_node.setdefault(after.spec.node_name, {})[key] = after
+                self._to_run.add(key)
+            else:
+                self._waiting[key] = after
+            if not after.metadata.deletion_timestamp:
+                self._of_group.setdefault(after.metadata.labels.get("app", ""), {})[key] = after
+        if isinstance(after, Pod | Node):
+            self.news[plural, key] = after
+        else:
+            self.news.pop((plural, key), None)
 
     # What controllers do
 
@@ -185,20 +212,16 @@ class Kube:
 
     def pending(self) -> list[Pod]:
         """Pods without a node, as of the last look."""
-        return [pod for _, pod in sorted(self.informer.pods.items()) if not pod.spec.node_name]
+        return [pod for _, pod in sorted(self._waiting.items())]
 
     def _replicate(self) -> None:
-        pods: dict[str, list[Pod]] = {name: [] for name in self.wanted}
-        for pod in self.informer.pods.values():
-            group = pod.metadata.labels.get("app", "")
-            if group in pods and not pod.metadata.deletion_timestamp:
-                pods[group].append(pod)
         for name, wanted in sorted(self.wanted.items()):
-            for _ in range(wanted - len(pods[name])):
+            pods = self._of_group.get(name, {})
+            for _ in range(wanted - len(pods)):
                 self._create(self._groups[name])
-            if len(pods[name]) > wanted:
-                newest = sorted(pods[name], key=lambda pod: pod.metadata.name, reverse=True)
-                for pod in newest[: len(pods[name]) - wanted]:
+            if len(pods) > wanted:
+                newest = sorted(pods.values(), key=lambda pod: pod.metadata.name, reverse=True)
+                for pod in newest[: len(pods) - wanted]:
                     self.server.delete("pods", pod.metadata.name, pod.metadata.namespace)
 
     def _create(self, group: Group) -> None:
@@ -225,10 +248,9 @@ class Kube:
         self.server.create("pods", body)
 
     def _run_pods(self) -> None:
-        for key, pod in sorted(self.informer.pods.items()):
+        for key in sorted(self._to_run & self.informer.pods.keys()):
+            pod = self.informer.pods[key]
             uid = pod.metadata.uid
-            if not pod.spec.node_name:
-                continue
             if pod.metadata.deletion_timestamp:
                 if uid not in self._ending:
                     self._ending.add(uid)
@@ -237,6 +259,7 @@ class Kube:
             elif pod.status.phase == "Pending" and uid not in self._starting:
                 self._starting.add(uid)
                 self._loop.after(_POD_START_S, lambda key=key, uid=uid: self._start(key, uid))  # type: ignore[misc]
+        self._to_run.clear()
 
     def _takes_to_end(self, uid: str) -> float:
         return Random(f"{self._seed}:end:{uid}").uniform(1, 20)  # noqa: S311 - repeatable chance

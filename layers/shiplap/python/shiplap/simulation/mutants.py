@@ -7,17 +7,19 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from shiplap.api.nodeclaim import ClaimState, NodeClaim
-from shiplap.errors import InvalidInput, ShiplapError
+from shiplap.errors import InvalidInput
+from shiplap.instances.learning import observe
 from shiplap.ports import FleetRequest
 from shiplap.provisioning import (
     batch,
+    disrupt,
     drain,
     endings,
     launch,
-    learn,
     leaving,
     lifecycle,
     recover,
@@ -29,13 +31,14 @@ from shiplap.provisioning import (
 )
 from shiplap.provisioning.claims import Holders
 from shiplap.simulation.watched import WatchedCompute, WatchedState
+from shiplap.twins.capacity import TwinCapacity
 
 Patch = tuple[Any, str, Any]
 
 
 def _acknowledges_first() -> list[Patch]:
     """Messages are done with although their flow did not come to its end, and nothing else looks."""
-    return [(batch, "_serve", _serves_whatever(batch._serve)), (schedule, "sweep", lambda *_: 0)]
+    return [(batch, "_serve", _serves_whatever(batch._serve)), (schedule, "sweep", lambda *_, **__: 0)]
 
 
 def _serves_whatever(serve: Callable[..., bool]) -> Callable[..., bool]:
@@ -70,16 +73,19 @@ def _skips_the_epoch() -> list[Patch]:
 
 def _forgets_conditions() -> list[Patch]:
     """Claims are written whatever version was read."""
-    advance_all = WatchedState.advance_all
+    advance, advance_all = WatchedState.advance, WatchedState.advance_all
 
-    def act(self: WatchedState, moves: Any) -> Any:
-        fresh = []
-        for move in moves:
-            known = self._promises.claims.get((move.claim.cluster, move.claim.name))
-            fresh.append(replace(move, claim=replace(move.claim, version=known.version if known else 0)))
-        return advance_all(self, fresh)
+    def unread(self: WatchedState, claim: NodeClaim) -> NodeClaim:
+        known = self._promises.claims.get((claim.cluster, claim.name))
+        return replace(claim, version=known.version if known else 0)
 
-    return [(WatchedState, "advance_all", act)]
+    def one(self: WatchedState, claim: NodeClaim, to: ClaimState, **changes: Any) -> NodeClaim:
+        return advance(self, unread(self, claim), to, **changes)
+
+    def several(self: WatchedState, moves: Any) -> Any:
+        return advance_all(self, [replace(move, claim=unread(self, move.claim)) for move in moves])
+
+    return [(WatchedState, "advance", one), (WatchedState, "advance_all", several)]
 
 
 def _never_resumes() -> list[Patch]:
@@ -136,22 +142,28 @@ def _terminates_before_writing() -> list[Patch]:
 
 def _does_not_learn() -> list[Patch]:
     """What nodes really have is not stored."""
-    nothing: Callable[..., dict[str, int]] = lambda *_: {}  # noqa: E731
-    return [(register, "learn", nothing), (snapshot, "learn", nothing), (learn, "learn", nothing)]
+    return [(TwinCapacity, "observe", lambda _, observation: observe(None, observation))]
 
 
 def _forgets_pilots() -> list[Patch]:
     """Everybody may explore the same estimate."""
-
-    def act(claim: NodeClaim, wanted: Sequence[Any], world: Any) -> set[str]:  # noqa: ARG001 - that is it
-        return {item.name for item in wanted}
-
-    return [(launch, "_leased", act), (snapshot, "exploring", lambda *_: frozenset())]
+    nobody: Callable[..., frozenset[str]] = lambda *_: frozenset()  # noqa: E731
+    return [
+        (TwinCapacity, "acquire_pilot", lambda *_: True),
+        (TwinCapacity, "pilots", nobody),
+        (snapshot, "exploring", nobody),
+    ]
 
 
 def _forgets_missed_pods() -> list[Patch]:
     """Pods whose node was too small are planned like any others."""
-    return [(WatchedState, "mark_missed", lambda *_: None)]
+    glance_at = snapshot.glance_at
+
+    def act(settings: Any, world: Any) -> Any:
+        return replace(glance_at(settings, world), missed_pods=frozenset())
+
+    unmarked: Callable[..., None] = lambda *_: None  # noqa: E731
+    return [(schedule, "glance_at", act), (disrupt, "glance_at", act), (WatchedState, "mark_missed", unmarked)]
 
 
 def _ends_before_empty() -> list[Patch]:
@@ -173,13 +185,9 @@ def _deletes_instead() -> list[Patch]:
     return [(drain, "_evict", act)]
 
 
-def _swallows_throttling() -> list[Patch]:
-    """A launch that EC2 throttles is taken for one that failed for good."""
-
-    def act(claims: Any, error: ShiplapError, world: Any, *, throttled: bool) -> Any:  # noqa: ARG001 - that is it
-        return launch._fail(claims, str(error), {}, world)
-
-    return [(launch, "_later", act)]
+def _forgets_what_is_sold_out() -> list[Patch]:
+    """What EC2 has refused is asked for again and again."""
+    return [(WatchedState, "mark_unavailable", lambda *_: ())]
 
 
 def _wrong_price() -> list[Patch]:
@@ -210,29 +218,36 @@ def _adopts_nothing() -> list[Patch]:
     return [(resume, "_resume", lambda claims, *_: launch.Outcome(pending=tuple(claims)))]
 
 
-MUTANTS: dict[str, Callable[[], list[Patch]]] = {
-    "acknowledges first, no sweep": _acknowledges_first,
-    "drops the client token": _drops_the_token,
-    "skips the epoch check": _skips_the_epoch,
-    "forgets conditions": _forgets_conditions,
-    "never resumes": _never_resumes,
-    "resumes with another token": _resumes_at_once,
-    "adopts nothing": _adopts_nothing,
-    "forgets garbage": _forgets_garbage,
-    "garbage too soon": _garbage_too_soon,
-    "never gives up": _never_gives_up,
-    "forgets the vanished": _forgets_the_vanished,
-    "terminates before writing": _terminates_before_writing,
-    "does not learn": _does_not_learn,
-    "forgets pilots": _forgets_pilots,
-    "forgets missed pods": _forgets_missed_pods,
-    "ends before empty": _ends_before_empty,
-    "ignores do-not-disrupt": _ignores_do_not_disrupt,
-    "deletes instead of evicting": _deletes_instead,
-    "swallows throttling": _swallows_throttling,
-    "books a wrong price": _wrong_price,
-    "reads stale state": _stale_state,
-    "leaves nodes closed": _leaves_taints,
+class Mutant(msgspec.Struct, frozen=True):
+    """A defect: what makes its patches, and the scenarios that are played to find it."""
+
+    patches: Callable[[], list[Patch]]
+    scenarios: tuple[str, ...] = ("mixed", "races")
+
+
+MUTANTS: dict[str, Mutant] = {
+    "acknowledges first, no sweep": Mutant(_acknowledges_first),
+    "drops the client token": Mutant(_drops_the_token),
+    "skips the epoch check": Mutant(_skips_the_epoch),
+    "forgets conditions": Mutant(_forgets_conditions, ("races", "strays", "mixed")),
+    "never resumes": Mutant(_never_resumes),
+    "resumes with another token": Mutant(_resumes_at_once),
+    "adopts nothing": Mutant(_adopts_nothing),
+    "forgets garbage": Mutant(_forgets_garbage, ("strays",)),
+    "garbage too soon": Mutant(_garbage_too_soon, ("strays",)),
+    "never gives up": Mutant(_never_gives_up),
+    "forgets the vanished": Mutant(_forgets_the_vanished),
+    "terminates before writing": Mutant(_terminates_before_writing),
+    "does not learn": Mutant(_does_not_learn, ("edges",)),
+    "forgets pilots": Mutant(_forgets_pilots, ("edges",)),
+    "forgets missed pods": Mutant(_forgets_missed_pods, ("edges",)),
+    "ends before empty": Mutant(_ends_before_empty),
+    "ignores do-not-disrupt": Mutant(_ignores_do_not_disrupt),
+    "deletes instead of evicting": Mutant(_deletes_instead),
+    "forgets what is sold out": Mutant(_forgets_what_is_sold_out, ("flex-drought",)),
+    "books a wrong price": Mutant(_wrong_price),
+    "reads stale state": Mutant(_stale_state),
+    "leaves nodes closed": Mutant(_leaves_taints),
 }
 
 
@@ -241,7 +256,7 @@ def planted(name: str) -> Iterator[None]:
     """Have a defect in the flows meanwhile; none for an empty name. Raises InvalidInput when there is none of it."""
     if name and name not in MUTANTS:
         raise InvalidInput("mutant", f"no defect {name!r}; known are {', '.join(MUTANTS)}")
-    patches = MUTANTS[name]() if name else []
+    patches = MUTANTS[name].patches() if name else []
     kept = [(owner, attribute, owner.__dict__.get(attribute)) for owner, attribute, _ in patches]
     for owner, attribute, planted_there in patches:
         setattr(owner, attribute, planted_there)

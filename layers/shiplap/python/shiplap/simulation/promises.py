@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from math import ceil
 
 import msgspec
 
-from shiplap.api.nodeclaim import FINAL, LEAVING, ClaimState, NodeClaim
+from shiplap.api.nodeclaim import ARROWS, FINAL, GOING, ClaimState, NodeClaim
 from shiplap.api.types import Manifests, NodePool
 from shiplap.disruption.commands import Reason
 from shiplap.disruption.progress import OVER, Command
@@ -42,6 +42,7 @@ class Promises:
     Attributes:
         claims: every claim as it was last written, by cluster and name.
         violations: in the order they were seen.
+        is_held_up: whether a node that drains has nothing left but pods that must not be disrupted, and no deadline.
     """
 
     def __init__(
@@ -65,11 +66,16 @@ class Promises:
             for name, pool in self._pools.items()
             if CPU in pool.spec.limits
         }
-        self._now, self._start, self._price, self._capacity = now, now(), price, capacity
+        self._now, self._start, self.price, self._capacity = now, now(), price, capacity
         self._most_nodes_per_pod, self._found = most_nodes_per_pod, found
+        self.is_held_up: Callable[[NodeClaim], bool] = lambda _: False
         self._holder: dict[str, NodeClaim] = {}
         self._tokens: Counter[str] = Counter()
         self._launched: Counter[str] = Counter()
+        self._of_pod: dict[str, dict[str, NodeClaim]] = {}
+        self._of_node: dict[str, tuple[str, str]] = {}
+        self._of_pool: dict[tuple[str, str], dict[str, NodeClaim]] = {}
+        self._cpu: dict[str, int] = {}
         self._nodes_of: dict[str, list[tuple[str, str]]] = {}
         self._allocatable: dict[str, dict[str, int]] = {}
         self._judged: set[str] = set()
@@ -88,9 +94,15 @@ class Promises:
         key = (claim.cluster, claim.name)
         before = self.claims.get(key)
         self.claims[key] = claim
+        self._index(claim)
+        if before is not None and claim.state not in (before.state, *ARROWS.get(before.state, ())):
+            self.broken(
+                "nothing is written over what was not read", f"{claim.name}: {before.state} became {claim.state}"
+            )
         if before is None:
             self._tokens[claim.token] += 1
-            self._check_limit(claim)
+            if claim.owner:  # replacements are written with their command, and stand beside what they replace
+                self._check_limit(claim.cluster, claim.node_pool)
             self._check_twin(claim)
         if not claim.instance_id:
             return
@@ -101,12 +113,31 @@ class Promises:
         if claim.state is ClaimState.LAUNCHED and before is not None and before.state is not ClaimState.LAUNCHED:
             self._check_launched(claim)
 
+    def _index(self, claim: NodeClaim) -> None:
+        """Claims that are over concern nobody who looks at pods, nodes or pools."""
+        of_pool = self._of_pool.setdefault((claim.cluster, claim.node_pool), {})
+        if claim.state in FINAL:
+            of_pool.pop(claim.name, None)
+        else:
+            of_pool[claim.name] = claim
+        if claim.node_name:
+            self._of_node[claim.node_name] = (claim.cluster, claim.name)
+        for pod in claim.pods:
+            of_pod = self._of_pod.setdefault(pod.uid, {})
+            if claim.state in (ClaimState.PLANNED, ClaimState.LAUNCHING, ClaimState.LAUNCHED):
+                of_pod[claim.name] = claim
+            else:
+                of_pod.pop(claim.name, None)
+
     def command_written(self, command: Command) -> None:
         """A disruption command is durable."""
         fresh = command.name not in self.commands
         self.commands[command.name] = command
         if fresh:
             self._check_budgets(command)
+            made = (self.claims.get((command.cluster, name)) for name in command.replacements)
+            for pool in sorted({claim.node_pool for claim in made if claim is not None}):
+                self._check_limit(command.cluster, pool, without=command.targets)
 
     # What happens
 
@@ -131,6 +162,8 @@ class Promises:
         claim = self._holder.get(instance.id)
         now = self._now()
         if claim is None:
+            if self._is_awaited(instance):
+                self.broken("only what leaves is ended", f"{instance.id} was ended while a claim waited for it")
             return
         if claim.state not in FINAL and claim.state is not ClaimState.TERMINATING:
             self.broken("only what leaves is ended", f"{instance.id} was ended while {claim.name} was {claim.state}")
@@ -139,10 +172,22 @@ class Promises:
         if left and not overdue and claim.failure in (*_COMMANDS, "SpotInterruption", "RebalanceRecommendation"):
             self.broken("no pod ends with its node", f"{instance.id} ({claim.failure}) was ended with {left[0]} on it")
 
+    def _is_awaited(self, instance: Instance) -> bool:
+        """Whether as many claims of the instance's launch have none yet as there are instances that nobody has."""
+        waiting = sum(
+            claim.token == instance.launch and claim.state in (ClaimState.PLANNED, ClaimState.LAUNCHING)
+            for claim in self._of_pool.get((instance.cluster, instance.node_pool), {}).values()
+        )
+        free = sum(
+            item.launch == instance.launch and item.id not in self.ended and item.id not in self._holder
+            for item in self.instances.values()
+        )
+        return bool(instance.launch) and waiting >= free
+
     def evicted(self, pod: Pod, *, forced: bool) -> None:
         """A function has a pod deleted; `forced`: whatever its PodDisruptionBudgets say."""
         now = self._now()
-        claim = next((c for c in self.claims.values() if c.node_name and c.node_name == pod.spec.node_name), None)
+        claim = self.claims.get(self._of_node.get(pod.spec.node_name, ("", "")))
         deadline = claim.deadline_at if claim is not None else 0.0
         last = deadline - grace_s(pod) - MARGIN_S - _SLACK_S if deadline else float("inf")
         if now >= last or pod.metadata.deletion_timestamp:
@@ -181,18 +226,27 @@ class Promises:
                 return
 
     def unfinished(self) -> list[str]:
-        """What is still under way, one line each."""
+        """What is still under way, one line each; a node that only waits for its users has come as far as it may."""
+        held_up = {
+            claim.name
+            for claim in self.claims.values()
+            if claim.state is ClaimState.DRAINING and self.is_held_up(claim)
+        }
         lines = [
-            f"{c.name} is {c.state}" for c in self.claims.values() if c.state not in (*FINAL, ClaimState.INITIALIZED)
+            f"{c.name} is {c.state}"
+            for c in self.claims.values()
+            if c.state not in (*FINAL, ClaimState.INITIALIZED) and c.name not in held_up
         ]
-        lines += [f"command {c.name} is {c.state}" for c in self.commands.values() if c.state not in OVER]
-        held = {c.instance_id for c in self.claims.values() if c.state is ClaimState.INITIALIZED}
+        under_way = [c for c in self.commands.values() if c.state not in OVER and not held_up & set(c.targets)]
+        lines += [f"command {c.name} is {c.state}" for c in under_way]
+        kept = (c for c in self.claims.values() if c.state is ClaimState.INITIALIZED or c.name in held_up)
+        held = {c.instance_id for c in kept}
         lines += [f"{name} has no claim" for name in sorted(self.instances.keys() - self.ended.keys() - held)]
         return lines
 
     def spent(self) -> float:
         """USD that EC2 charged until now."""
-        return sum(self._price(item) * self._hours(item) for item in self.instances.values())
+        return sum(self.price(item) * self._hours(item) for item in self.instances.values())
 
     def ledger(self) -> tuple[float, float]:
         """USD that the claims account for, and those of instances that no claim ever had."""
@@ -200,7 +254,7 @@ class Promises:
         for item in self.instances.values():
             claim = self._holder.get(item.id)
             if claim is None:
-                unknown += self._price(item) * self._hours(item)
+                unknown += self.price(item) * self._hours(item)
             else:
                 known += claim.hourly * self._hours(item)
         return known, unknown
@@ -213,9 +267,9 @@ class Promises:
         if instance is None:
             self.broken("a claim's instance exists", f"{claim.name} has {claim.instance_id}, which was never launched")
             return
-        if abs(claim.hourly - self._price(instance)) > 1e-9:
+        if abs(claim.hourly - self.price(instance)) > 1e-9:
             self.broken(
-                "money spent equals the ledger", f"{claim.name} costs {self._price(instance)}, not {claim.hourly}"
+                "money spent equals the ledger", f"{claim.name} costs {self.price(instance)}, not {claim.hourly}"
             )
         self._judge(claim)
         for pod in claim.pods:
@@ -244,34 +298,43 @@ class Promises:
         if twice:
             self.broken("nothing misses twice", f"{claim.name} misses {sorted(short)}; again for {' '.join(twice[0])}")
 
-    def _check_limit(self, claim: NodeClaim) -> None:
-        limit = self._limits.get(claim.node_pool)
+    def _check_limit(self, cluster: str, pool: str, without: Collection[str] = ()) -> None:
+        """Nodes that go for good are expected to be replaced; those that a command may give back count."""
+        limit = self._limits.get(pool)
         if limit is None:
             return
-        # Planning counts on the room of nodes that a command is about to remove, and is not asked when they come back.
-        replaced = {name for known in self.commands.values() for name in known.targets}
         staying = [
             known
-            for known in self.claims.values()
-            if (known.cluster, known.node_pool) == (claim.cluster, claim.node_pool)
-            and known.state not in FINAL | LEAVING
-            and known.name not in replaced
+            for known in self._of_pool.get((cluster, pool), {}).values()
+            if known.state not in GOING and known.name not in without
         ]
-        used = sum(self._capacity(known).get(CPU, 0) for known in staying if known.instance_type)
+        used = sum(self._cpu_of(known) for known in staying if known.instance_type)
         if used > limit:
-            self.broken("limits are kept", f"pool {claim.node_pool} has {used} of {limit} millicores")
+            self.broken("limits are kept", f"pool {pool} has {used} of {limit} millicores")
+
+    def _cpu_of(self, claim: NodeClaim) -> int:
+        """Millicores; they do not depend on the AMI."""
+        if claim.instance_type not in self._cpu:
+            self._cpu[claim.instance_type] = self._capacity(claim).get(CPU, 0)
+        return self._cpu[claim.instance_type]
 
     def _check_twin(self, claim: NodeClaim) -> None:
         """Somebody who had seen the other claim would not have made this one; commands replace what runs already."""
         if not claim.owner:
             return
         pods = {pod.uid for pod in claim.pods}
-        for known in self.claims.values():
-            waits = known.state in (ClaimState.PLANNED, ClaimState.LAUNCHING, ClaimState.LAUNCHED) and not known.missed
-            if not pods or known is claim or not waits or known.instance_id in {*self.ended, *self._allocatable}:
+        # A claim for all of these pods is one for the first of them.
+        near = self._of_pod[min(pods)].values() if pods else ()
+        for known in near:
+            if (
+                known is claim
+                or known.missed
+                or known.instance_id in self.ended
+                or known.instance_id in self._allocatable
+            ):
                 continue
-            # A node of the same kin may have reported meanwhile that an estimate it relies on is too high for its pods.
-            if known.relies_on_estimate and not known.instance_id:
+            # All types it may become may have turned out too small for its pods meanwhile.
+            if not known.instance_id and set(known.instance_types) <= set(known.relies_on_estimate):
                 continue
             if known.cluster == claim.cluster and pods <= {pod.uid for pod in known.pods}:
                 self.broken("decisions are made one after the other", f"{claim.name} is for pods of {known.name}")
@@ -290,11 +353,7 @@ class Promises:
             and claim.instance_id not in self.ended
         )
         for pool, number in sorted(by_pool.items()):
-            nodes = sum(
-                claim.node_name != "" and claim.state not in FINAL
-                for claim in self.claims.values()
-                if (claim.cluster, claim.node_pool) == (command.cluster, pool)
-            )
+            nodes = sum(claim.node_name != "" for claim in self._of_pool.get((command.cluster, pool), {}).values())
             most = _allowed(self._pools[pool], str(command.reason), nodes) if pool in self._pools else nodes
             if number > most:
                 self.broken("disruption budgets are kept", f"{number} nodes of {pool} leave, {most} of {nodes} may")

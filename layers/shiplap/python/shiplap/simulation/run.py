@@ -12,11 +12,14 @@ import msgspec
 
 from shiplap.api.nodeclaim import NodeClaim
 from shiplap.cluster.watcher import Batch
+from shiplap.instances.nodeclass import Ami
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.ports import FleetOverride, FleetRequest, Instance
 from shiplap.provisioning.watch import hints_of
 from shiplap.provisioning.world import World
+from shiplap.scheduling.pods import do_not_disrupt
 from shiplap.settings import ClusterSettings, Settings
+from shiplap.simulation.chaos import beats
 from shiplap.simulation.functions import Breakdowns, Functions
 from shiplap.simulation.interference import Interference
 from shiplap.simulation.kube import STEP_S, Kube
@@ -37,6 +40,9 @@ QUIET_S = 600.0
 """How long nothing may be under way until all counts as settled, in seconds."""
 
 _LOOK_S = 10.0
+_TTL_LATE_S = 48 * 3600.0
+"""How late DynamoDB may delete what has expired, in seconds."""
+
 _WARNING_S = 120.0
 _SPOT = "EC2 Spot Instance Interruption Warning"
 _STATE = "EC2 Instance State-change Notification"
@@ -67,11 +73,12 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Simulation:
-    """A world of its own; `play` runs it once."""
+    """A world of its own; `play` runs it once. `observers` are called every ten seconds and change nothing."""
 
     def __init__(self, play: Play, seed: int, faults: Sequence[Fault], hours: float) -> None:
         scenario = play.scenario
         self._play, self._seed, self._planned, self._hours = play, seed, tuple(faults), hours
+        self._waves = (*scenario.waves, *beats(scenario, seed, hours))
         self.loop = Loop(TwinClock())
         self._start = self.loop.now()
         self.trace = Trace(self.loop.now, self._start)
@@ -95,11 +102,12 @@ class Simulation:
             most_nodes_per_pod=scenario.most_nodes_per_pod,
             found=self._stop,
         )
+        self.promises.is_held_up = self._is_held_up
         self.compute = WatchedCompute(
-            self.loop.clock, self.faults, ZONES, self.promises, self._pods_of_instance, self._instance_ended
+            self.loop.clock, self.faults, _amis(play), self.promises, self._pods_of_instance, self._instance_ended
         )
         self.compute.on_launch.append(self._launched)
-        self.state = WatchedState(self.faults, self.promises)
+        self.state = WatchedState(self.faults, self.promises, self.loop.clock)
         self.meter = TwinMeter()
         self.dead_letters = TwinDeadLetters(self.faults)
         self.functions = Functions(
@@ -135,8 +143,10 @@ class Simulation:
         self._longest_pending = 0.0
         self._bound = 0
         self._most_nodes = 0
+        self._patience_s = scenario.patience_minutes * 60
         self._settled_since: float | None = None
         self._calm_from = self._end_of_trouble()
+        self.observers: list[Callable[[], object]] = []
 
     # The run
 
@@ -146,11 +156,12 @@ class Simulation:
             for group in self._play.scenario.groups:
                 kube.apply(group)
             self.loop.every(STEP_S, partial(self._watch, kube), first_s=0.7)
-        for wave in self._play.scenario.waves:
+        for wave in self._waves:
             self.loop.after(wave.at * 60, partial(self._wave, wave))
         for number, fault in enumerate(self._planned):
             self.loop.after(fault.at * 60, partial(self._begin, number, fault))
         self.loop.every(_LOOK_S, self._look, first_s=_LOOK_S)
+        self.loop.every(3600.0, lambda: self.state.expire(self.loop.now() - _TTL_LATE_S), first_s=3600.0)
         self.functions.start()
         with _listening(self._broke_down):
             self._run()
@@ -169,7 +180,7 @@ class Simulation:
                 return
 
     def _end_of_trouble(self) -> float:
-        ends = [fault.at + fault.minutes for fault in self._planned] + [wave.at for wave in self._play.scenario.waves]
+        ends = [fault.at + fault.minutes for fault in self._planned] + [wave.at for wave in self._waves]
         return self._start + 60 * max(ends, default=0.0)
 
     def _stop(self) -> None:
@@ -194,6 +205,8 @@ class Simulation:
         for uid, since in self._pending_since.items():
             self._longest_pending = max(self._longest_pending, now - since)
             self._bound += uid not in pending
+            if 0 < self._patience_s < now - since and uid in pending:
+                self.promises.broken("no pod waits longer than stated", f"{uid} has waited for {now - since:.0f} s")
         self._pending_since = {uid: self._pending_since.get(uid, now) for uid in sorted(pending)}
         self._most_nodes = max(self._most_nodes, len(self.promises.instances) - len(self.promises.ended))
         if pending or self.promises.unfinished():
@@ -201,20 +214,27 @@ class Simulation:
         elif self._settled_since is None:
             self._settled_since = now
             self.trace.tell("settled", nodes=len(self.promises.instances) - len(self.promises.ended))
+        for observe in self.observers:
+            observe()
 
     def _watch(self, kube: Kube) -> None:
         """What the watch function sees and tells."""
         if self.faults.on_now("api-down"):
             return
         seen = self._seen[kube.name]
-        pods = [pod for pod in kube.pending() if pod.metadata.uid not in seen and _is_unschedulable(pod)]
+        pods: list[Pod] = []
         joined: list[Node] = []
         ready: list[Node] = []
-        for _, node in sorted(kube.informer.nodes.items()):
-            if node.metadata.uid not in seen:
-                joined.append(node)
-            elif _is_ready(node) and f"{node.metadata.uid}/ready" not in seen:
-                ready.append(node)
+        for _, item in sorted(kube.news.items()):
+            if isinstance(item, Pod):
+                if not item.spec.node_name and item.metadata.uid not in seen and _is_unschedulable(item):
+                    pods.append(item)
+                continue
+            if item.metadata.uid not in seen:
+                joined.append(item)
+            if _is_ready(item) and f"{item.metadata.uid}/ready" not in seen:
+                ready.append(item)
+        kube.news.clear()
         seen.update(pod.metadata.uid for pod in pods)
         seen.update(node.metadata.uid for node in joined)
         seen.update(f"{node.metadata.uid}/ready" for node in ready)
@@ -270,6 +290,11 @@ class Simulation:
         node = kube.informer.nodes.get(self.promises.instances[instance_id].private_dns)
         return kube.pods_of(node.metadata.name) if node is not None and _is_ready(node) else ()
 
+    def _is_held_up(self, claim: NodeClaim) -> bool:
+        pods = self.kubes[claim.cluster].pods_of(claim.node_name)
+        now = self.loop.now()
+        return bool(pods) and not claim.deadline_at and all(do_not_disrupt(pod, now) for pod in pods)
+
     def _price(self, instance: Instance) -> float:
         node_class = self._class_of[instance.node_pool]
         return self._truth.price(node_class, instance.instance_type, instance.zone, instance.capacity_type)
@@ -287,6 +312,8 @@ class Simulation:
             self._interrupt(number, fault)
         elif fault.kind == "terminate":
             self._terminate(number, fault)
+        elif fault.kind == "stray":
+            self._stray(number, fault)
         else:
             self.faults.active[number] = fault
             self._adjust()
@@ -299,14 +326,20 @@ class Simulation:
     def _adjust(self) -> None:
         """Have the twin of EC2 know what it lacks and how late it shows things."""
         self.compute.describe_lag_s = max((f.amount for _, f in self.faults.on_now("describe-lag")), default=0.0)
+        self.compute.quotas.clear()
+        for _, fault in self.faults.on_now("quota"):
+            for capacity_type in ("on-demand", "spot"):
+                if fault.target in ("*", capacity_type):
+                    left = min(int(fault.amount), self.compute.quotas.get(capacity_type, int(fault.amount)))
+                    self.compute.quotas[capacity_type] = left
         self.compute.capacity.clear()
         for kind in self._sold.types:
             for zone in ZONES:
                 for capacity_type in ("on-demand", "spot"):
                     name = f"{kind.instance_type}/{zone}/{capacity_type}"
-                    left = [int(f.amount) for _, f in self.faults.on_now("no-capacity", name)]
-                    if left:
-                        self.compute.capacity[kind.instance_type, zone, capacity_type] = min(left)
+                    most = [int(f.amount) for _, f in self.faults.on_now("no-capacity", name)]
+                    if most:
+                        self.compute.capacity[kind.instance_type, zone, capacity_type] = min(most)
 
     def _alive(self, capacity_type: str = "") -> list[Instance]:
         return [item for item in self.compute.alive() if capacity_type in ("", item.capacity_type)]
@@ -328,6 +361,29 @@ class Simulation:
         chance: Random = self.faults.chance(number)
         for instance in chance.sample(alive, min(len(alive), int(fault.amount))):
             self._lose(instance.id)
+
+    def _stray(self, number: int, fault: Fault) -> None:
+        """Instances of a launch that nobody remembers, as after table `state` was restored from a backup."""
+        pools = [pool for pool in sorted(self._class_of) if fault.target in ("*", pool)]
+        for index in range(int(fault.amount) if pools else 0):
+            instance = Instance(
+                id=f"i-5{number:08x}{index:08x}",
+                instance_type="m6i.large",
+                zone=ZONES[index % len(ZONES)],
+                capacity_type="on-demand",
+                ami="ami-twin",
+                state="running",
+                launched_at=self.loop.now(),
+                cluster=min(self.kubes),
+                claim=f"{pools[0]}-forgotten-{number}-{index}",
+                node_pool=pools[0],
+                private_dns=f"ip-10-9-{number}-{index}.internal",
+                launch=f"forgotten-{number}",
+            )
+            self.trace.tell("stray", instance=instance.id)
+            self.compute.add(instance)
+            self.promises.instances[instance.id] = instance
+            self.kubes[instance.cluster].boot(instance)
 
     # The end
 
@@ -376,6 +432,12 @@ def _listening(found: Callable[[str], object]) -> Iterator[None]:
         logger.removeHandler(handler)
         logger.setLevel(level)
         logger.propagate = propagate
+
+
+def _amis(play: Play) -> dict[str, tuple[Ami, ...]]:
+    """Each EC2NodeClass has an AMI of its own, the one called default the twin's."""
+    names = (item.metadata.name for item in play.manifests.node_classes)
+    return {name: (Ami(f"ami-{name}", name, "2026-01-01T00:00:00Z"),) for name in names if name != "default"}
 
 
 def _is_ready(node: Node) -> bool:

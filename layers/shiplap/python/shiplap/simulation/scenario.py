@@ -33,6 +33,9 @@ FaultKind = Literal[
     "never-join",
     "late-join",
     "taint",
+    "stray",
+    "quota",
+    "index-lag",
 ]
 FAULT_KINDS: tuple[str, ...] = get_args(FaultKind)
 
@@ -61,6 +64,9 @@ class Fault(_Part, frozen=True):
     terminate: `amount` instances end without a warning.
     never-join, late-join, taint: instances launched meanwhile never join with probability `amount`; join `amount`
     seconds late; are tainted by somebody else as soon as they join.
+    stray: `amount` instances with the tags of `target`, a NodePool (`*`: the first), appear that no claim has ever had.
+    quota: EC2 lets the account have only `amount` more instances of the capacity type `target`.
+    index-lag: the index of claims by instance shows what was written `amount` seconds ago.
     """
 
     kind: FaultKind
@@ -90,12 +96,29 @@ class Wave(_Part, frozen=True):
     cluster: str = ""
 
 
+class Rhythm(_Part, frozen=True):
+    """A group whose replicas follow the day, every `step_minutes`: a workload's trace as a formula.
+
+    At hour h they are `low + (high - low) · max(0, sin(π·(h - peak_hour + 6) / 12))`, on the sixth and seventh day of a
+    week `weekend` times the rise, and by chance up to the share `noise` more or less.
+    """
+
+    group: str
+    low: int
+    high: int
+    peak_hour: float = 13.0
+    weekend: float = 1.0
+    noise: float = 0.0
+    step_minutes: float = 15.0
+
+
 class Scenario(_Part, frozen=True):
     """A play. `chaos` faults are drawn from the seed within the first `chaos_minutes`, of `chaos_kinds`.
 
     Memory that nodes really have lies between the careful bound (0) and what EC2 states (1), per type, drawn between
     the two of `memory`. When the last fault is over, all has to be well within `settle_minutes`. A pod may get at most
-    `most_nodes_per_pod` nodes, and one more for each of them that was taken away from it.
+    `most_nodes_per_pod` nodes, and one more for each of them that was taken away from it. No pod may wait longer than
+    `patience_minutes`; without them (0) they may until all is well.
     """
 
     about: str
@@ -104,6 +127,7 @@ class Scenario(_Part, frozen=True):
     clusters: tuple[str, ...] = ("demo",)
     groups: tuple[Group, ...] = ()
     waves: tuple[Wave, ...] = ()
+    rhythms: tuple[Rhythm, ...] = ()
     faults: tuple[Fault, ...] = ()
     chaos: int = 0
     chaos_minutes: float = 20.0
@@ -112,6 +136,7 @@ class Scenario(_Part, frozen=True):
     settle_minutes: float = 75.0
     memory: tuple[float, float] = (0.2, 0.6)
     most_nodes_per_pod: int = 3
+    patience_minutes: float = 0.0
     placement: str = "none"
 
 
@@ -154,7 +179,8 @@ def load(name: str) -> Play:
     if report.problems:
         raise InvalidManifests(report.problems)
     known = {group.name for group in scenario.groups}
-    for wave in scenario.waves:
-        if wave.group not in known:
-            raise InvalidInput(str(path), f"there is no group {wave.group!r}", document=KIND, field="waves")
+    for field, named in (("waves", scenario.waves), ("rhythms", scenario.rhythms)):
+        for item in named:
+            if item.group not in known:
+                raise InvalidInput(str(path), f"there is no group {item.group!r}", document=KIND, field=field)
     return Play(path.stem, scenario, report.manifests)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
-
-import msgspec
 
 from shiplap.api.nodeclaim import NodeClaim
 from shiplap.disruption.progress import Command, CommandState
+from shiplap.instances.nodeclass import Ami
 from shiplap.kubernetes.objects import Pod
 from shiplap.ports import BusEvent, Clock
+from shiplap.simulation.interference import Interference
 from shiplap.simulation.promises import Promises
 from shiplap.twins.cluster import ApiServer, TwinCluster
 from shiplap.twins.compute import TwinCompute
@@ -19,14 +19,24 @@ from shiplap.twins.state import TwinState
 
 
 class WatchedState(TwinState):
-    """Shows each claim and command as soon as it is durable."""
+    """Shows each claim and command as soon as it is durable; its index of instances may lag."""
 
-    def __init__(self, faults: Faults, promises: Promises) -> None:
+    def __init__(self, faults: Interference, promises: Promises, clock: Clock) -> None:
         super().__init__(faults)
-        self._promises = promises
+        self._promises, self._interference, self._clock = promises, faults, clock
+        self._indexed_at: dict[str, float] = {}
+
+    def claim_of_instance(self, instance_id: str) -> NodeClaim | None:
+        """As the twin's, unless the index has not caught up with the instance's launch."""
+        found = super().claim_of_instance(instance_id)
+        lag = max((fault.amount for _, fault in self._interference.on_now("index-lag")), default=0.0)
+        late = self._clock.now() < self._indexed_at.get(instance_id, 0.0) + lag
+        return None if late else found
 
     def _put(self, claim: NodeClaim) -> None:
         super()._put(claim)
+        if claim.instance_id:
+            self._indexed_at.setdefault(claim.instance_id, self._clock.now())
         self._promises.claim_written(claim)
 
     def _commit_group(self, cluster: str, epoch: int, items: Sequence[NodeClaim | Command]) -> None:
@@ -40,8 +50,7 @@ class WatchedState(TwinState):
         try:
             return super().advance_command(command, to, **changes)
         finally:
-            stored = self._commands[command.cluster, command.name]
-            self._promises.command_written(msgspec.json.decode(stored, type=Command))
+            self._promises.command_written(self._commands[command.cluster, command.name])
 
 
 class WatchedCompute(TwinCompute):
@@ -51,12 +60,12 @@ class WatchedCompute(TwinCompute):
         self,
         clock: Clock,
         faults: Faults,
-        zones: tuple[str, ...],
+        amis: Mapping[str, tuple[Ami, ...]],
         promises: Promises,
         pods_of: Callable[[str, str], Sequence[Pod]],
         ended: Callable[[str], object],
     ) -> None:
-        super().__init__(clock, faults=faults, zones=zones)
+        super().__init__(clock, faults=faults, amis=amis)
         self._promises, self._pods_of, self._tell_ended = promises, pods_of, ended
 
     def terminate(self, cluster: str, instance_id: str) -> None:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
+from shiplap.disruption import record as disruptions
+from shiplap.disruption.commands import Decision
 from shiplap.disruption.memory import Memory
+from shiplap.disruption.record import DisruptionRecord
+from shiplap.disruption.snapshot import DisruptionSnapshot
 from shiplap.errors import StoreError
 from shiplap.instances.catalog import Catalog
 from shiplap.instances.status import InstallStatus
@@ -67,8 +71,28 @@ class TwinMemory:
             self._documents[cluster] = document
 
 
+class TwinSnapshots:
+    """A SnapshotStore."""
+
+    def __init__(self, faults: Faults | None = None) -> None:
+        self.faults = faults or Faults()
+        self.documents: dict[str, tuple[bytes, float]] = {}
+
+    def load(self, cluster: str) -> bytes | None:
+        with self.faults.effect("snapshots.load"):
+            return self.documents.get(cluster, (None, 0.0))[0]
+
+    def save(self, cluster: str, document: bytes, kept_since: float) -> None:
+        with self.faults.effect("snapshots.save"):
+            self.documents[cluster] = (document, kept_since)
+
+    def kept_since(self, cluster: str) -> float:
+        with self.faults.effect("snapshots.kept_since"):
+            return self.documents.get(cluster, (b"", 0.0))[1]
+
+
 class TwinRecorder:
-    """A FlightRecorder that keeps what it was given, encoded, by record id."""
+    """A FlightRecorder, and FlightRecords, that keep what they were given, encoded, by record id."""
 
     def __init__(self, faults: Faults | None = None) -> None:
         self.faults = faults or Faults()
@@ -77,13 +101,28 @@ class TwinRecorder:
     def record(self, snapshot: Snapshot, plan: Plan) -> str:
         record = Record(snapshot, plan)
         document = records.encode(record)
-        name = records.record_id(record, document)
-        with self.faults.effect("recorder.record"):
-            self.records[name] = document
-        return name
+        return self._keep(records.record_id(record, document), document)
+
+    def record_disruption(self, snapshot: DisruptionSnapshot, decision: Decision) -> str:
+        record = DisruptionRecord(snapshot, decision)
+        document = disruptions.encode(record)
+        return self._keep(disruptions.record_id(record, document), document)
+
+    def ids(self, cluster: str, first_at: float, last_at: float) -> tuple[str, ...]:
+        """By the time in the id."""
+        of_cluster = sorted(name for name in self.records if name.rsplit("/", 2)[0] == cluster)
+        return tuple(name for name in of_cluster if int(first_at) <= records.written_at(name) <= last_at)
+
+    def document(self, record_id: str) -> bytes:
+        if record_id not in self.records:
+            raise StoreError(f"no decision is recorded under {record_id!r}")
+        return self.records[record_id]
 
     def replay(self, record_id: str) -> Record:
         """A decision recorded before. Raises StoreError when there is none of this id."""
-        if record_id not in self.records:
-            raise StoreError(f"no decision is recorded under {record_id!r}")
-        return records.decode(self.records[record_id], record_id)
+        return records.decode(self.document(record_id), record_id)
+
+    def _keep(self, name: str, document: bytes) -> str:
+        with self.faults.effect("recorder.record"):
+            self.records[name] = document
+        return name

@@ -13,6 +13,7 @@ import msgspec
 
 from shiplap.errors import ObjectConflict, ObjectNotFound
 from shiplap.kubernetes.disruption_budgets import PodDisruptionBudget
+from shiplap.kubernetes.lean import together
 from shiplap.kubernetes.objects import DaemonSet, Event, Node, ObjectMeta, Pod, Taint
 from shiplap.kubernetes.volumes import (
     CSINode,
@@ -20,7 +21,6 @@ from shiplap.kubernetes.volumes import (
     PersistentVolumeClaim,
     StorageClass,
     VolumeAttachment,
-    attached,
     storage_matters,
 )
 from shiplap.kubernetes.wire import (
@@ -43,9 +43,10 @@ from shiplap.kubernetes.workloads import (
     StatefulSet,
     namespaces_matter,
 )
-from shiplap.ports import WatchEvent
+from shiplap.ports import KnownPods, WatchEvent
 from shiplap.scheduling.snapshot import ClusterView
 from shiplap.twins.faults import Faults
+from shiplap.twins.kube.mirror import Mirror
 from shiplap.twins.kube.server import EVERYTHING, ApiServer, Selection
 
 __all__ = ["ApiServer", "Selection", "TwinCluster"]
@@ -70,9 +71,18 @@ Typed = TypeVar(
     | Scalable,
 )
 
-_DECODED_LIMIT = 100_000
 _PENDING = Selection(field_selector=PENDING_PODS)
-_WATCHED: dict[str, tuple[type[Pod | Node], Selection]] = {"pods": (Pod, _PENDING), "nodes": (Node, EVERYTHING)}
+_BOUND = Selection(field_selector=BOUND_PODS)
+_SCALE_UPS = Selection(field_selector=SCALE_UP_EVENTS)
+_MIRRORED = (EVERYTHING, _PENDING, _BOUND, _SCALE_UPS)
+"""Lists that come again and again; a mirror is kept of each."""
+
+_PAGE = 500
+_WATCHED: dict[str, tuple[str, type[Pod | Node], Selection]] = {
+    "pods": ("pods", Pod, _PENDING),
+    "bound": ("pods", Pod, _BOUND),
+    "nodes": ("nodes", Node, EVERYTHING),
+}
 
 
 class TwinCluster:
@@ -81,19 +91,20 @@ class TwinCluster:
     def __init__(self, server: ApiServer, *, faults: Faults | None = None) -> None:
         self.server = server
         self._faults = faults or Faults()
-        self._decoded: dict[str, tuple[str, Any]] = {}
+        self._mirrors: dict[tuple[str, Selection], Mirror[Any]] = {}
 
-    def view(self, leaving: Collection[str] = (), *, workloads: bool = False) -> ClusterView:
+    def view(
+        self, leaving: Collection[str] = (), *, workloads: bool = False, known: KnownPods | None = None
+    ) -> ClusterView:
         """Everything a scheduling decision reads, at one moment."""
         with self._faults.effect("cluster.view"):
+            nodes, pending = self._list("nodes", Node), self._list("pods", Pod, _PENDING)
+            told = known(len(nodes), self.server.resource_version) if known is not None else None
             view = ClusterView(
-                pods=(
-                    *self._list("pods", Pod, _PENDING),
-                    *self._list("pods", Pod, Selection(field_selector=BOUND_PODS)),
-                ),
-                nodes=self._list("nodes", Node),
+                pods=together(pending, self._list("pods", Pod, _BOUND) if told is None else told),
+                nodes=nodes,
                 daemon_sets=self._list("daemonsets", DaemonSet),
-                events=self._list("events", Event, Selection(field_selector=SCALE_UP_EVENTS)),
+                events=self._list("events", Event, _SCALE_UPS),
                 version=self.server.resource_version,
             )
             if storage_matters(view.pods, view.nodes, leaving):
@@ -115,7 +126,7 @@ class TwinCluster:
     def node(self, name: str) -> Node:
         """One node. Raises ObjectNotFound."""
         with self._faults.effect("cluster.node"):
-            return self._typed(self.server.get("nodes", name), Node)
+            return self.server.typed(self.server.get("nodes", name), Node)
 
     def pods_on(self, node: str) -> tuple[Pod, ...]:
         """Unfinished pods of one node, sorted by namespace and name."""
@@ -123,14 +134,24 @@ class TwinCluster:
             return self._list("pods", Pod, Selection(field_selector=pods_on(node)))
 
     def watch(self, kind: str, resource_version: str, timeout_s: float) -> Iterator[WatchEvent]:  # noqa: ARG002 - time does not pass
-        """Changes since a version and a bookmark that tells how far they went. Raises ResourceVersionGone."""
+        """Changes since a version, and a bookmark if time went on after them. Raises ResourceVersionGone."""
         self._faults.before("cluster.watch")
-        typed, selection = _WATCHED[kind]
-        changes, newest = self.server.changes(kind, resource_version, selection)
+        plural, typed, selection = _WATCHED[kind]
+        changes, newest = self.server.changes(plural, resource_version, selection)
+        seen = resource_version
         for change in changes:
-            yield WatchEvent(change.type, msgspec.convert(change.object, typed), str(change.resource_version))
-        yield WatchEvent("BOOKMARK", typed(metadata=ObjectMeta(resource_version=newest)), newest)
+            seen = str(change.resource_version)
+            yield WatchEvent(change.type, msgspec.convert(change.object, typed), seen)
+        if seen != newest:
+            yield WatchEvent("BOOKMARK", typed(metadata=ObjectMeta(resource_version=newest)), newest)
         self._faults.after("cluster.watch")
+
+    def bound_pages(self) -> Iterator[tuple[tuple[Pod, ...], str]]:
+        """Unfinished pods that have a node, page by page, with their version."""
+        with self._faults.effect("cluster.bound_pages"):
+            version, pods = self.server.resource_version, self._list("pods", Pod, _BOUND)
+        for start in range(0, max(len(pods), 1), _PAGE):
+            yield pods[start : start + _PAGE], version
 
     def list_for_watch(self, kind: str) -> tuple[tuple[Pod, ...] | tuple[Node, ...], str]:
         """Pending pods or all nodes, and the version they stand for."""
@@ -144,7 +165,7 @@ class TwinCluster:
         self,
         name: str,
         *,
-        labels: Mapping[str, str],
+        labels: Mapping[str, str | None],
         annotations: Mapping[str, str],
         taints: Sequence[Taint],
         resource_version: str,
@@ -183,11 +204,15 @@ class TwinCluster:
         with self._faults.effect("cluster.delete_node"):
             self.server.delete("nodes", node.metadata.name, uid=node.metadata.uid)
 
-    def attached_volumes(self, node: str, staying: Sequence[Pod]) -> tuple[str, ...]:
-        """Volumes attached to a node but for those of `staying` pods."""
-        with self._faults.effect("cluster.attached_volumes"):
-            attachments = self._list("volumeattachments", VolumeAttachment)
-            return attached(attachments, node, staying, self._list("persistentvolumeclaims", PersistentVolumeClaim))
+    def volume_attachments(self) -> tuple[VolumeAttachment, ...]:
+        """Which volumes are attached to which nodes."""
+        with self._faults.effect("cluster.volume_attachments"):
+            return self._list("volumeattachments", VolumeAttachment)
+
+    def volume_claims(self) -> tuple[PersistentVolumeClaim, ...]:
+        """All PersistentVolumeClaims, sorted by namespace and name."""
+        with self._faults.effect("cluster.volume_claims"):
+            return self._list("persistentvolumeclaims", PersistentVolumeClaim)
 
     def disruption_budgets(self) -> tuple[PodDisruptionBudget, ...]:
         """All PodDisruptionBudgets, sorted by namespace and name."""
@@ -234,16 +259,9 @@ class TwinCluster:
         )
 
     def _list(self, plural: str, typed: type[Typed], selection: Selection = EVERYTHING) -> tuple[Typed, ...]:
-        return tuple(self._typed(item, typed) for item in self.server.list(plural, selection).items)
-
-    def _typed(self, item: dict[str, Any], typed: type[Typed]) -> Typed:
-        """The typed view of a stored object, kept while its version is current: most objects rarely change."""
-        metadata = item["metadata"]
-        known = self._decoded.get(metadata["uid"])
-        if known is None or known[0] != metadata["resourceVersion"]:
-            known = (metadata["resourceVersion"], msgspec.convert(item, typed))
-            if len(self._decoded) >= _DECODED_LIMIT:  # deleted objects are never asked for again
-                self._decoded.clear()
-            self._decoded[metadata["uid"]] = known
-        found: Typed = known[1]
-        return found
+        if selection not in _MIRRORED:
+            return tuple(self.server.typed(item, typed) for item in self.server.list(plural, selection).items)
+        mirror: Mirror[Typed] | None = self._mirrors.get((plural, selection))
+        if mirror is None:
+            mirror = self._mirrors[plural, selection] = Mirror(self.server, plural, typed, selection)
+        return mirror.items()

@@ -14,7 +14,7 @@ import msgspec
 from shiplap.api.types import EC2NodeClass
 from shiplap.errors import AwsError, NodeClassNotReady
 from shiplap.instances import conditions
-from shiplap.instances.nodeclass import Ami, CapacityReservation, Problem, ResolvedNodeClass, Subnet
+from shiplap.instances.nodeclass import Ami, CapacityReservation, PlacementGroup, Problem, ResolvedNodeClass, Subnet
 from shiplap.ports import Clock, FleetOverride, FleetRequest, FleetResult, Instance, OfferingFailure
 from shiplap.twins.faults import Faults
 
@@ -36,6 +36,7 @@ class TwinCompute:
 
     Attributes:
         capacity: instances each offering still has; offerings not named here never run dry.
+        quotas: instances the account may still start of a capacity type; without an entry, any number.
         refusals: an error per NodeClass that `launch` raises, until removed.
         not_ready: an error per NodeClass that `resolve` raises, until removed.
         describe_lag_s: seconds until describing sees a launch or a termination.
@@ -46,6 +47,8 @@ class TwinCompute:
         answers: what the next launches are answered with, each used once; then capacity decides again.
         subnets: what selectors of subnets match.
         reservations: what selectors of capacity reservations match.
+        placement_group: what a selector of one matches.
+        security_groups: what selectors of security groups match.
     """
 
     def __init__(
@@ -57,6 +60,7 @@ class TwinCompute:
         amis: Mapping[str, tuple[Ami, ...]] | None = None,
     ) -> None:
         self.capacity: dict[Offering, int] = {}
+        self.quotas: dict[str, int] = {}
         self.refusals: dict[str, AwsError] = {}
         self.not_ready: dict[str, NodeClassNotReady] = {}
         self.describe_lag_s = 0.0
@@ -67,6 +71,8 @@ class TwinCompute:
         self._sweep_at = 0.0
         self.answers: list[Callable[[FleetRequest], FleetResult]] = []
         self.reservations: tuple[CapacityReservation, ...] = ()
+        self.placement_group: PlacementGroup | None = None
+        self.security_groups: tuple[str, ...] = ("sg-twin",)
         self.subnets = tuple(Subnet(f"subnet-{zone}", zone, free_ips=4000) for zone in zones)
         self._clock = clock
         self._faults = faults or Faults()
@@ -99,7 +105,8 @@ class TwinCompute:
             amis=self._amis.get(name, (Ami("ami-twin", "twin", "2026-01-01T00:00:00Z"),)),
             subnets=self.subnets,
             capacity_reservations=self.reservations,
-            security_groups=("sg-twin",),
+            placement_group=self.placement_group,
+            security_groups=self.security_groups,
             instance_profile="twin",
             security_group_names=("twin",),
             service_cidr="10.100.0.0/16",
@@ -190,6 +197,12 @@ class TwinCompute:
         """End an instance from outside, as EC2 or a person would."""
         self._instances[instance_id] = msgspec.structs.replace(self._instances[instance_id], state="terminated")
 
+    def sold_as(self, instance_id: str, capacity_type: str, reservation: str = "") -> None:
+        """Change what an instance is paid as, as the end of its reservation or a person's change of it does."""
+        found = self._instances[instance_id]
+        changed = msgspec.structs.replace(found, capacity_type=capacity_type, reservation=reservation)
+        self._instances[instance_id] = changed
+
     def hide(self, instance_id: str, seconds: float) -> None:
         """Keep an instance from being described for a while, as eventual consistency may do to any of a launch."""
         self._visible_at[instance_id] = self._clock.now() + seconds
@@ -213,13 +226,20 @@ class TwinCompute:
         for override in sorted(request.overrides):
             offering = (override.instance_type, override.zone, request.capacity_type)
             missing = request.wanted - len(started)
-            given = min(missing, self.capacity.get(offering, missing))
+            allowed = self.quotas.get(request.capacity_type, missing)
+            if not allowed:
+                failures.append(OfferingFailure(*offering, code="VcpuLimitExceeded", kind="quota"))
+                continue
+            given = min(missing, allowed, self.capacity.get(offering, missing))
             started += (self._start(request, override) for _ in range(given))
             if offering in self.capacity:
                 self.capacity[offering] -= given
+            if request.capacity_type in self.quotas:
+                self.quotas[request.capacity_type] -= given
             if len(started) == request.wanted:
                 break
-            failures.append(OfferingFailure(*offering, code="InsufficientInstanceCapacity"))
+            about = {"group": request.group, "reservation": override.reservation}
+            failures.append(OfferingFailure(*offering, code="InsufficientInstanceCapacity", **about))
         return FleetResult(tuple(started), tuple(failures))
 
     def _start(self, request: FleetRequest, override: FleetOverride) -> Instance:
@@ -237,6 +257,9 @@ class TwinCompute:
             node_pool=request.claim.node_pool,
             private_dns=f"ip-10-0-{number // 256}-{number % 256}.internal",
             launch=request.token,
+            subnet=next((net.id for net in request.resolved.subnets if net.zone == override.zone), ""),
+            security_groups=tuple(sorted(request.resolved.security_groups)),
+            reservation=override.reservation,
         )
         self._instances[instance.id] = instance
         self._visible_at[instance.id] = instance.launched_at + self.describe_lag_s

@@ -17,9 +17,11 @@ from shiplap.ports import (
     ADDRESSES_S,
     COMMIT_GROUP,
     MISSED_FOR_S,
+    REFUSED_FOR_S,
     DecisionState,
     Move,
     OfferingFailure,
+    Refusals,
     UnavailableOffering,
     check_together,
     may_take,
@@ -29,28 +31,32 @@ from shiplap.ports import (
 from shiplap.twins.faults import Faults
 
 _DECODER = msgspec.json.Decoder(NodeClaim)
-_COMMANDS = msgspec.json.Decoder(Command)
+_COMMAND = msgspec.json.Decoder(Command)
 
 
 class TwinState:
-    """A StateStore. Claims are kept encoded, so that nothing survives here that would not survive in a table."""
+    """A StateStore. What is written is kept as it is read back from JSON, so that nothing survives here that would not
+    survive in a table."""
 
     def __init__(self, faults: Faults | None = None) -> None:
         self.faults = faults or Faults()
         self._lock = Lock()
         self._epochs: dict[str, int] = {}
-        self._claims: dict[tuple[str, str], bytes] = {}
-        self._commands: dict[tuple[str, str], bytes] = {}
+        self._claims: dict[tuple[str, str], NodeClaim] = {}
+        self._unsettled: dict[str, dict[str, NodeClaim]] = {}
+        self._of_instance: dict[str, tuple[str, str]] = {}
+        self._commands: dict[tuple[str, str], Command] = {}
         self._unavailable: dict[tuple[str, str, str], UnavailableOffering] = {}
         self._reserved: dict[str, dict[str, tuple[int, float]]] = {}
         self._addresses: dict[str, tuple[dict[str, int], float]] = {}
         self._missed: dict[tuple[str, str], float] = {}
+        self._refused: dict[tuple[str, str], Refusals] = {}
 
     def read(self, cluster: str, now: float) -> DecisionState:
         with self._effect("state.read"):
             return DecisionState(
                 epoch=self._epochs.get(cluster, 0),
-                claims=tuple(claim for claim in self._of(cluster) if claim.state in UNSETTLED),
+                claims=tuple(claim for _, claim in sorted(self._unsettled.get(cluster, {}).items())),
                 unavailable=tuple(item for _, item in sorted(self._unavailable.items()) if item.until > now),
                 recovering=tuple(item for _, item in sorted(self._unavailable.items()) if item.is_recovering(now)),
                 reserved=taken_now(self._reserved, now),
@@ -58,6 +64,11 @@ class TwinState:
                 missed_pods=frozenset(
                     uid for (of, uid), until in self._missed.items() if of == cluster and until > now
                 ),
+                refused={
+                    uid: item
+                    for (of, uid), item in sorted(self._refused.items())
+                    if of == cluster and item.at + REFUSED_FOR_S > now
+                },
             )
 
     def commit(self, cluster: str, epoch: int, claims: Sequence[NodeClaim], commands: Sequence[Command] = ()) -> int:
@@ -79,35 +90,34 @@ class TwinState:
         self._epochs[cluster] = epoch + 1
         for item in items:
             if isinstance(item, Command):
-                self._commands[cluster, item.name] = msgspec.json.encode(item)
+                self._put_command(item)
             else:
                 self._put(item)
 
     def commands(self, cluster: str) -> tuple[Command, ...]:
         with self._effect("state.commands"):
-            found = (
-                _COMMANDS.decode(document) for key, document in sorted(self._commands.items()) if key[0] == cluster
+            return tuple(
+                command
+                for key, command in sorted(self._commands.items())
+                if key[0] == cluster and command.state not in OVER
             )
-            return tuple(command for command in found if command.state not in OVER)
 
     def advance_command(self, command: Command, to: CommandState, **changes: Any) -> Command:
         after = advanced(command, to, changes)
         with self._effect("state.advance_command"):
-            document = self._commands.get((command.cluster, command.name))
-            if document is None or _COMMANDS.decode(document).version != command.version:
+            known = self._commands.get((command.cluster, command.name))
+            if known is None or known.version != command.version:
                 raise ConditionFailed(f"command {command.name} is no longer at version {command.version}")
-            self._commands[command.cluster, command.name] = msgspec.json.encode(after)
+            self._put_command(after)
         return after
 
     def claim(self, cluster: str, name: str) -> NodeClaim | None:
         with self._effect("state.claim"):
-            document = self._claims.get((cluster, name))
-            return None if document is None else _DECODER.decode(document)
+            return self._claims.get((cluster, name))
 
     def claim_of_instance(self, instance_id: str) -> NodeClaim | None:
         with self._effect("state.claim_of_instance"):
-            claims = (_DECODER.decode(document) for _, document in sorted(self._claims.items()))
-            return next((claim for claim in claims if instance_id and claim.instance_id == instance_id), None)
+            return self._claims.get(self._of_instance.get(instance_id, ("", "")))
 
     def claims(self, cluster: str) -> tuple[NodeClaim, ...]:
         with self._effect("state.claims"):
@@ -116,8 +126,8 @@ class TwinState:
     def advance(self, claim: NodeClaim, to: ClaimState, **changes: Any) -> NodeClaim:
         after = moved(claim, to, changes)
         with self._effect("state.advance"):
-            document = self._claims.get((claim.cluster, claim.name))
-            if document is None or _DECODER.decode(document).version != claim.version:
+            known = self._claims.get((claim.cluster, claim.name))
+            if known is None or known.version != claim.version:
                 raise ConditionFailed(f"claim {claim.name} is no longer at version {claim.version}")
             self._put(after)
         return after
@@ -127,8 +137,8 @@ class TwinState:
         check_together(moves)
         with self._effect("state.advance_all"):
             for move in moves:
-                document = self._claims.get((move.claim.cluster, move.claim.name))
-                if document is None or _DECODER.decode(document).version != move.claim.version:
+                known = self._claims.get((move.claim.cluster, move.claim.name))
+                if known is None or known.version != move.claim.version:
                     raise ConditionFailed(f"claim {move.claim.name} is no longer at version {move.claim.version}")
             for claim in after:
                 self._put(claim)
@@ -161,23 +171,43 @@ class TwinState:
         with self._effect("state.mark_missed"):
             self._missed.update(((cluster, uid), now + MISSED_FOR_S) for uid in pod_uids)
 
+    def mark_refused(self, cluster: str, pod_uid: str, claim: str, now: float) -> None:
+        with self._effect("state.mark_refused"):
+            known = self._refused.get((cluster, pod_uid), Refusals())
+            if claim not in known.claims:
+                self._refused[cluster, pod_uid] = Refusals(tuple(sorted((*known.claims, claim))), now)
+
     def expire(self, now: float) -> None:
         """What DynamoDB's TTL does sooner or later: forget claims that ended long ago and stale marks."""
-        for key, document in list(self._claims.items()):
-            end = forgotten_at(_DECODER.decode(document))
+        for key, claim in list(self._claims.items()):
+            end = forgotten_at(claim)
             if end is not None and end <= now:
                 del self._claims[key]
-        for key, document in list(self._commands.items()):
-            end = command_forgotten_at(_COMMANDS.decode(document))
+                self._unsettled.get(claim.cluster, {}).pop(claim.name, None)
+                self._of_instance = {name: of for name, of in self._of_instance.items() if of != key}
+        for key, command in list(self._commands.items()):
+            end = command_forgotten_at(command)
             if end is not None and end <= now:
                 del self._commands[key]
         self._missed = {key: until for key, until in self._missed.items() if until > now}
+        self._refused = {key: item for key, item in self._refused.items() if item.at + REFUSED_FOR_S > now}
 
     def _of(self, cluster: str) -> Iterator[NodeClaim]:
-        return (_DECODER.decode(document) for key, document in sorted(self._claims.items()) if key[0] == cluster)
+        return (claim for key, claim in sorted(self._claims.items()) if key[0] == cluster)
 
     def _put(self, claim: NodeClaim) -> None:
-        self._claims[claim.cluster, claim.name] = msgspec.json.encode(claim)
+        key = (claim.cluster, claim.name)
+        self._claims[key] = stored = _DECODER.decode(msgspec.json.encode(claim))
+        unsettled = self._unsettled.setdefault(claim.cluster, {})
+        if stored.state in UNSETTLED:
+            unsettled[claim.name] = stored
+        else:
+            unsettled.pop(claim.name, None)
+        if claim.instance_id:  # the first by name of several has it, which only a defect makes
+            self._of_instance[claim.instance_id] = min(key, self._of_instance.get(claim.instance_id, key))
+
+    def _put_command(self, command: Command) -> None:
+        self._commands[command.cluster, command.name] = _COMMAND.decode(msgspec.json.encode(command))
 
     def _effect(self, name: str) -> AbstractContextManager[None]:
         return self.faults.locked_effect(name, self._lock)

@@ -57,6 +57,10 @@ class EmulatedInstance(msgspec.Struct, frozen=True, rename="camel"):
     user_data: str
 
 
+_INSTANCES = msgspec.json.Decoder(tuple[EmulatedInstance, ...])
+"""Made with the module: msgspec crashes when two threads learn about a type at the same time."""
+
+
 class Ec2Control:
     """Client of the control API."""
 
@@ -104,7 +108,7 @@ class Ec2Control:
 
     def instances(self) -> tuple[EmulatedInstance, ...]:
         """Every instance ever launched, terminated ones included, oldest first."""
-        return msgspec.json.decode(self._request("GET", "/instances"), type=tuple[EmulatedInstance, ...])
+        return _INSTANCES.decode(self._request("GET", "/instances"))
 
     def calls(self) -> dict[str, int]:
         """How often each EC2 action was called since the last reset."""

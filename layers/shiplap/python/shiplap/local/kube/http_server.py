@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from shiplap.errors import ClusterDenied, ClusterError
+from shiplap.errors import ClusterDenied, ClusterError, ObjectConflict
 from shiplap.local.kube.access import PolicyRule, allowed
 from shiplap.local.kube.routes import ApiRequest, parse
 from shiplap.twins.kube.resources import RESOURCES
@@ -43,7 +43,7 @@ class KubeHttpServer:
     """Serves an ApiServer at `endpoint`.
 
     `access` maps bearer tokens to their rules; without it anybody may do anything. A watch gets a bookmark every
-    `bookmark_s` seconds.
+    `bookmark_s` seconds, if that tells it something.
 
     Attributes:
         seen: how often each (verb, API group, resource) was asked for.
@@ -218,6 +218,8 @@ class _Handler(BaseHTTPRequestHandler):
                 return _success(201)
         if request.name:
             raise _not_allowed()
+        if RESOURCES[request.resource].has_status and request.resource != "nodes":
+            body = {field: value for field, value in body.items() if field != "status"}  # written by itself, later
         return api.create(request.resource, body, request.namespace)
 
     def _change(self, request: ApiRequest, body: dict[str, Any]) -> dict[str, Any]:
@@ -244,7 +246,7 @@ class _Handler(BaseHTTPRequestHandler):
         selection = _selection(request, query)
         selection.test(RESOURCES[request.resource])  # a malformed selector is refused before the stream begins
         ends = monotonic() + (_number(query, "timeoutSeconds") or 1800)
-        bookmark_at = monotonic() + owner.bookmark_s
+        bookmark_at, told = monotonic() + owner.bookmark_s, version
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Transfer-Encoding", "chunked")
@@ -258,8 +260,11 @@ class _Handler(BaseHTTPRequestHandler):
                 break
             for change in changes:
                 self._chunk({"type": change.type, "object": change.object})
-            if monotonic() >= bookmark_at and query.get("allowWatchBookmarks") in ("1", "true"):
-                self._chunk(_bookmark(request.resource, version))
+                told = str(change.resource_version)
+            if monotonic() >= bookmark_at:
+                if told != version and query.get("allowWatchBookmarks") in ("1", "true"):
+                    self._chunk(_bookmark(request.resource, version))
+                    told = version
                 bookmark_at = monotonic() + owner.bookmark_s
             self.wfile.flush()
             owner.api.wait(version, max(0.0, min(_POLL_S, ends - monotonic(), bookmark_at - monotonic())))
@@ -302,7 +307,7 @@ def _not_allowed() -> ClusterError:
 
 def _status(error: ClusterError) -> dict[str, Any]:
     code = error.status or 500
-    return {
+    status: dict[str, Any] = {
         "kind": "Status",
         "apiVersion": "v1",
         "metadata": {},
@@ -311,6 +316,10 @@ def _status(error: ClusterError) -> dict[str, Any]:
         "reason": _REASONS.get(code, "InternalError"),
         "code": code,
     }
+    if code == 422 and isinstance(error, ObjectConflict):
+        cause = {"reason": "FieldValueInvalid", "message": "field is immutable", "field": "metadata.uid"}
+        status["details"] = {"causes": [cause]}
+    return status
 
 
 def _success(code: int) -> dict[str, Any]:

@@ -93,48 +93,13 @@ class Kubelets:
         if machine.id in self.broken:
             return
         try:
-            self._server.create("nodes", self._node(machine, rfc3339(now)))
+            self._server.create("nodes", node_object(machine, self._hardware, self._version, now))
         except ObjectConflict:
             return  # a node of this name is still there; kubelet tries again
         except InvalidInput as error:
             self.broken[machine.id] = str(error)
             return
         self._registered_at[machine.id] = now
-
-    def _node(self, machine: Machine, now: str) -> dict[str, Any]:
-        told = registration(machine.user_data)
-        found = self._hardware(machine, told)
-        not_ready = {"key": labels.NOT_READY_TAINT, "effect": "NoSchedule", "timeAdded": now}
-        return {
-            "metadata": {
-                "name": machine.node_name,
-                "labels": {
-                    **told.labels,
-                    labels.HOSTNAME: machine.node_name,
-                    labels.INSTANCE_TYPE: machine.instance_type,
-                    labels.ZONE: machine.zone,
-                    labels.REGION: machine.region,
-                    labels.ARCH: found.architecture,
-                    labels.OS: found.os,
-                },
-            },
-            "spec": {
-                "providerID": machine.provider_id,
-                "taints": [*msgspec.to_builtins(told.taints), not_ready],
-            },
-            "status": {
-                "capacity": format_resources(found.capacity),
-                "allocatable": format_resources(found.allocatable),
-                "conditions": [condition("Ready", "False", now, "KubeletNotReady", "container network is not ready")],
-                "addresses": [{"type": "Hostname", "address": machine.node_name}],
-                "nodeInfo": {
-                    "kubeletVersion": self._version,
-                    "architecture": found.architecture,
-                    "operatingSystem": found.os,
-                    "osImage": told.family,
-                },
-            },
-        }
 
     def _become_ready(self, node: Node, now: float) -> None:
         name = node.metadata.name
@@ -188,6 +153,50 @@ class Kubelets:
             self._server.delete(plural, name, namespace, grace_s=0)
         except ObjectNotFound:
             pass  # somebody else was faster
+
+
+def node_object(machine: Machine, hardware: Hardware, version: str, now: float) -> dict[str, Any]:
+    """The Node that a machine's kubelet registers: labels and taints of its user data, and what the hardware yields.
+
+    Not ready yet; with what a cloud controller adds, zone labels and provider id. `now` in epoch seconds.
+
+    Raises:
+        InvalidInput: the machine's boot script would fail on its user data.
+    """
+    moment = rfc3339(now)
+    told = registration(machine.user_data)
+    found = hardware(machine, told)
+    not_ready = {"key": labels.NOT_READY_TAINT, "effect": "NoSchedule", "timeAdded": moment}
+    return {
+        "metadata": {
+            "name": machine.node_name,
+            "labels": {
+                **told.labels,
+                labels.HOSTNAME: machine.node_name,
+                labels.INSTANCE_TYPE: machine.instance_type,
+                labels.ZONE: machine.zone,
+                labels.REGION: machine.region,
+                labels.ARCH: found.architecture,
+                labels.OS: found.os,
+            },
+        },
+        "spec": {
+            "providerID": machine.provider_id,
+            "taints": [*msgspec.to_builtins(told.taints), not_ready],
+        },
+        "status": {
+            "capacity": format_resources(found.capacity),
+            "allocatable": format_resources(found.allocatable),
+            "conditions": [condition("Ready", "False", moment, "KubeletNotReady", "container network is not ready")],
+            "addresses": [{"type": "Hostname", "address": machine.node_name}],
+            "nodeInfo": {
+                "kubeletVersion": version,
+                "architecture": found.architecture,
+                "operatingSystem": found.os,
+                "osImage": told.family,
+            },
+        },
+    }
 
 
 def is_ready(node: Node) -> bool:

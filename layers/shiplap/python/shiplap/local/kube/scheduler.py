@@ -11,7 +11,8 @@ from shiplap.errors import ObjectConflict, ObjectNotFound
 from shiplap.kubernetes.objects import Pod
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.local.kube.fit import NodeState, PodNeeds, refusals
-from shiplap.local.kube.informer import Informer
+from shiplap.local.kube.informer import Informer, Kept
+from shiplap.local.kube.rankings import Rankings
 from shiplap.local.kube.score import best
 from shiplap.twins.kube.pods import condition
 from shiplap.twins.kube.server import ApiServer
@@ -21,72 +22,132 @@ _FINISHED = ("Succeeded", "Failed")
 
 
 class Scheduler:
-    """Schedules the pods of one cluster that ask for the default scheduler."""
+    """Schedules the pods of one cluster that ask for the default scheduler.
 
-    def __init__(self, server: ApiServer) -> None:
+    `most` is how many pods a step tries, 0 for all. Those that were tried longest ago come first then, and one that
+    nothing fits is tried again when something does, as QueueingHints have it; what is said of it stays what it was.
+    """
+
+    def __init__(self, server: ApiServer, *, most: int = 0) -> None:
         self._server = server
-        self._informer = Informer(server)
-        self._needs: dict[str, tuple[str, PodNeeds]] = {}
+        self._most = most
+        self._informer = Informer(server, self._changed)
+        self._waiting: dict[str, PodNeeds] = {}
+        self._there: dict[str, dict[str, PodNeeds]] = {}
+        self._nominated: dict[str, dict[str, PodNeeds]] = {}
+        self._nodes: dict[str, NodeState] = {}
+        self._rankings = Rankings(self._nodes)
+        self._stale: set[str] = set()
+        self._disliked: set[str] = set()
+        self._tried: dict[str, float] = {}
+        self._left_over = False
 
     def step(self, now: float) -> int:
         """Try every pod that waits, the most important and oldest first; returns how many were bound."""
-        if not self._informer.refresh():
+        if not self._informer.refresh() and not self._left_over:
             return 0
-        self._forget_deleted()
-        nodes = self._nodes()
-        bound = 0
+        self._look_again()
+        bound = tries = 0
         hopeless: dict[bytes, str] = {}
-        for needs in self._waiting():
-            # Nodes only fill up during a step, so a pod like one that did not fit will not fit either; a nominated
-            # pod is not like others, for the room it is promised is denied to them.
-            nominated = needs.pod.status.nominated_node_name
-            message = "" if nominated else hopeless.get(needs.shape, "")
-            if not message:
-                chosen, message = _choose(needs, nodes)
-                if chosen is not None:
-                    bound += self._bind(needs, chosen)
-                    continue
-                if not nominated:
-                    hopeless[needs.shape] = message
-            self._mark_unschedulable(needs.pod, message, now)
+        self._left_over = False
+        for needs in self._queue():
+            if self._most and tries >= self._most:
+                self._left_over = True
+                break
+            chosen, message = self._decide(needs, hopeless)
+            if chosen is not None:
+                bound += self._bind(needs, chosen)
+            elif self._is_to_be_told(needs.pod, now):
+                self._mark_unschedulable(needs.pod, message, now)
+            else:
+                continue
+            tries += 1
         return bound
 
-    def _forget_deleted(self) -> None:
-        alive = {pod.metadata.uid for pod in self._informer.pods.values()}
-        self._needs = {uid: known for uid, known in self._needs.items() if uid in alive}
+    def _decide(self, needs: PodNeeds, hopeless: dict[bytes, str]) -> tuple[NodeState | None, str]:
+        """Nodes only fill up during a step, so a pod like one that did not fit will not fit either.
 
-    def _needs_of(self, pod: Pod) -> PodNeeds:
-        known = self._needs.get(pod.metadata.uid)
-        if known is None or known[0] != pod.metadata.resource_version:
-            known = (pod.metadata.resource_version, PodNeeds.of(pod))
-            self._needs[pod.metadata.uid] = known
-        return known[1]
+        A nominated pod is not like others, for the room it is promised is denied to them.
+        """
+        if needs.pod.status.nominated_node_name:
+            return self._choose(needs)
+        message = hopeless.get(needs.shape, "")
+        if message:
+            return None, message
+        chosen, message = self._choose(needs)
+        if chosen is None:
+            hopeless[needs.shape] = message
+        return chosen, message
 
-    def _nodes(self) -> dict[str, NodeState]:
-        """The nodes by name, sorted, with the pods that are on them and those nominated to them."""
-        nodes = {name: NodeState.of(node) for name, node in sorted(self._informer.nodes.items())}
-        for _, pod in sorted(self._informer.pods.items()):
-            if pod.status.phase in _FINISHED:
+    def _is_to_be_told(self, pod: Pod, now: float) -> bool:
+        first = pod.metadata.uid not in self._tried
+        if self._most and first:
+            self._tried[pod.metadata.uid] = now
+        return first
+
+    def _changed(self, plural: str, key: str, before: Kept | None, after: Kept | None) -> None:
+        if plural == "nodes":
+            self._stale.add(key)
+        if isinstance(before, Pod):
+            self._take_out(key, before)
+            if after is None:
+                self._tried.pop(before.metadata.uid, None)
+        if isinstance(after, Pod) and after.status.phase not in _FINISHED:
+            self._put_in(key, after)
+
+    def _take_out(self, key: str, pod: Pod) -> None:
+        self._waiting.pop(key, None)
+        for kept, node in ((self._there, pod.spec.node_name), (self._nominated, pod.status.nominated_node_name)):
+            if node and kept.get(node, {}).pop(key, None) is not None:
+                self._stale.add(node)
+
+    def _put_in(self, key: str, pod: Pod) -> None:
+        needs = PodNeeds.of(pod)
+        spec = pod.spec
+        if spec.node_name:
+            self._there.setdefault(spec.node_name, {})[key] = needs
+            self._stale.add(spec.node_name)
+            return
+        if pod.status.nominated_node_name:
+            self._nominated.setdefault(pod.status.nominated_node_name, {})[key] = needs
+            self._stale.add(pod.status.nominated_node_name)
+        if not pod.metadata.deletion_timestamp and not spec.scheduling_gates and spec.scheduler_name == NAME:
+            self._waiting[key] = needs
+
+    def _look_again(self) -> None:
+        """Count anew what nodes hold that have changed, with those nominated to them."""
+        for name in sorted(self._stale):
+            self._rankings.changed(name)
+            self._nodes.pop(name, None)
+            self._disliked.discard(name)
+            node = self._informer.nodes.get(name)
+            if node is None:
                 continue
-            if pod.spec.node_name in nodes:
-                nodes[pod.spec.node_name].add(self._needs_of(pod))
-            elif not pod.spec.node_name and pod.status.nominated_node_name in nodes:
-                nodes[pod.status.nominated_node_name].nominated.append(self._needs_of(pod))
-        return nodes
+            state = self._nodes[name] = NodeState.of(node)
+            for needs in self._there.get(name, {}).values():
+                state.add(needs)
+            state.nominated.extend(self._nominated.get(name, {}).values())
+            if any(taint.effect == "PreferNoSchedule" for taint in node.spec.taints):
+                self._disliked.add(name)
+        self._stale.clear()
 
-    def _waiting(self) -> list[PodNeeds]:
+    def _queue(self) -> list[PodNeeds]:
         """Pods to schedule, in queue order."""
-        waiting = [
-            pod
-            for pod in self._informer.pods.values()
-            if not pod.spec.node_name
-            and not pod.metadata.deletion_timestamp
-            and not pod.spec.scheduling_gates
-            and pod.spec.scheduler_name == NAME
-            and pod.status.phase not in _FINISHED
-        ]
-        waiting.sort(key=lambda pod: (-pod.spec.priority, pod.metadata.creation_timestamp or "", pod.key))
-        return [self._needs_of(pod) for pod in waiting]
+
+        def order(item: tuple[str, PodNeeds]) -> tuple[int, float, str, str]:
+            key, pod = item[0], item[1].pod
+            tried = self._tried.get(pod.metadata.uid, 0.0) if self._most else 0.0
+            return -pod.spec.priority, tried, pod.metadata.creation_timestamp or "", key
+
+        return [needs for _, needs in sorted(self._waiting.items(), key=order)]
+
+    def _choose(self, needs: PodNeeds) -> tuple[NodeState | None, str]:
+        """The node to bind to, or none and the reason as kube-scheduler words it."""
+        nominated = needs.pod.status.nominated_node_name
+        if nominated or self._disliked or _prefers(needs.pod):
+            return choose(needs, self._nodes)
+        chosen, reasons = self._rankings.of(needs)
+        return (chosen, "") if chosen is not None else (None, worded(reasons, len(self._nodes)))
 
     def _bind(self, needs: PodNeeds, state: NodeState) -> bool:
         metadata = needs.pod.metadata
@@ -95,6 +156,7 @@ class Scheduler:
         except (ObjectConflict, ObjectNotFound):
             return False  # it was deleted or bound while this step ran; the next one sees that
         state.add(needs)
+        self._rankings.changed(state.node.metadata.name)
         state.nominated = [other for other in state.nominated if other.pod.metadata.uid != metadata.uid]
         return True
 
@@ -131,8 +193,8 @@ class Scheduler:
         )
 
 
-def _choose(needs: PodNeeds, nodes: dict[str, NodeState]) -> tuple[NodeState | None, str]:
-    """The node to bind to, or none and the reason as kube-scheduler words it."""
+def choose(needs: PodNeeds, nodes: dict[str, NodeState]) -> tuple[NodeState | None, str]:
+    """The node to bind to when each is looked at, or none and the reason as kube-scheduler words it."""
     nominated = nodes.get(needs.pod.status.nominated_node_name)
     if nominated is not None and not refusals(needs, nominated):
         return nominated, ""
@@ -143,9 +205,17 @@ def _choose(needs: PodNeeds, nodes: dict[str, NodeState]) -> tuple[NodeState | N
         reasons.update(refused)
         if not refused:
             fitting.append(state)
-    if fitting:
-        return best(needs, fitting), ""
+    return (best(needs, fitting), "") if fitting else (None, worded(reasons, len(nodes)))
+
+
+def worded(reasons: Counter[str], nodes: int) -> str:
+    """Why none of so many nodes takes a pod; `reasons` counts how many of them say what."""
     if not nodes:
-        return None, "no nodes available to schedule pods"
+        return "no nodes available to schedule pods"
     listed = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
-    return None, f"0/{len(nodes)} nodes are available: {listed}."
+    return f"0/{nodes} nodes are available: {listed}."
+
+
+def _prefers(pod: Pod) -> bool:
+    affinity = pod.spec.affinity
+    return affinity is not None and affinity.node_affinity is not None and bool(affinity.node_affinity.preferred)

@@ -68,6 +68,10 @@ RESOURCES = {
         Resource("storage.k8s.io", "v1", "csinodes", "CSINode", False),
         Resource("storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment", False, True),
         Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False),
+        Resource("karpenter.sh", "v1", "nodepools", "NodePool", False, True),
+        Resource("karpenter.sh", "v1", "nodeclaims", "NodeClaim", False, True),
+        Resource("karpenter.sh", "v1alpha1", "nodeoverlays", "NodeOverlay", False, True),
+        Resource("karpenter.k8s.aws", "v1", "ec2nodeclasses", "EC2NodeClass", False, True),
     )
 }
 """By plural name, as it stands in a URL."""

@@ -7,10 +7,10 @@ refuses, with the same status codes, and raises the errors of `shiplap.errors` t
 from __future__ import annotations
 
 from collections import OrderedDict
-from copy import deepcopy
+from functools import lru_cache
 from itertools import count
 from threading import RLock
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -19,9 +19,12 @@ from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.ports import Clock
 from shiplap.twins.kube import pods
 from shiplap.twins.kube.changelog import Change, ChangeLog, Object, as_seen
+from shiplap.twins.kube.keys import Keys
 from shiplap.twins.kube.patches import json_merge, strategic_merge
 from shiplap.twins.kube.queries import Test, field_test, label_test
 from shiplap.twins.kube.resources import PLURALS, RESOURCES, Resource
+
+Typed = TypeVar("Typed", bound=msgspec.Struct)
 
 _KEPT_LISTS = 256
 """Paged lists that are remembered at a time; the oldest expires first."""
@@ -47,12 +50,21 @@ class Selection(msgspec.Struct, frozen=True):
 
     def test(self, resource: Resource) -> Test:
         """The selection as one function. Raises ClusterError, status 400, when a selector is malformed."""
-        by_label = label_test(self.label_selector)
-        by_field = field_test(self.field_selector, resource.fields)
-        namespace = self.namespace
-        return lambda item: (
-            (not namespace or item["metadata"].get("namespace") == namespace) and by_field(item) and by_label(item)
-        )
+        return _compiled(self, resource)
+
+
+@lru_cache(maxsize=4096)
+def _compiled(selection: Selection, resource: Resource) -> Test:
+    tests: list[Test] = []
+    if namespace := selection.namespace:
+        tests.append(lambda item: item["metadata"].get("namespace") == namespace)
+    if selection.field_selector:
+        tests.append(field_test(selection.field_selector, resource.fields))
+    if selection.label_selector:
+        tests.append(label_test(selection.label_selector))
+    if not tests:
+        return lambda _: True
+    return tests[0] if len(tests) == 1 else lambda item: all(test(item) for test in tests)
 
 
 EVERYTHING = Selection()
@@ -69,6 +81,8 @@ class ApiServer:
         self._lock = RLock()
         self._log = ChangeLog(log_limit)
         self._objects: dict[str, dict[str, Object]] = {plural: {} for plural in RESOURCES}
+        self._keys = {plural: Keys() for plural in RESOURCES}
+        self._typed: dict[str, tuple[str, msgspec.Struct]] = {}
         self._lists: OrderedDict[str, ObjectList] = OrderedDict()
         self._list_numbers = count()
 
@@ -86,7 +100,7 @@ class ApiServer:
         """
         resource = _resource(plural)
         with self._lock:
-            body = deepcopy(body)  # what the caller does with its own object later must not reach the stored one
+            body = _copied(body)  # what the caller does with its own object later must not reach the stored one
             given = body.get("metadata") or {}
             name = given.get("name") or self._generated_name(given)
             metadata = {**given, "name": name, "creationTimestamp": self._now()}
@@ -128,12 +142,23 @@ class ApiServer:
             else:
                 test = selection.test(resource)
                 stored = self._objects[plural]
-                items = [item for _, item in sorted(stored.items()) if test(item)]
+                keys = self._keys[plural].chosen(selection.field_selector)
+                items = [item for item in map(stored.__getitem__, keys) if test(item)]
                 whole, start = ObjectList(items, self.resource_version), 0
             end = start + limit if limit else len(whole.items)
             remaining = max(0, len(whole.items) - end)
             token = self._token(whole, end, continue_token) if remaining else ""
             return ObjectList(whole.items[start:end], whole.resource_version, token, remaining)
+
+    def typed(self, item: Object, kind: type[Typed]) -> Typed:
+        """A stored object as a struct, made once per version of the object: most of what is read rarely changes."""
+        metadata = item["metadata"]
+        known = self._typed.get(metadata["uid"])
+        if known is not None and known[0] == metadata["resourceVersion"] and type(known[1]) is kind:
+            return known[1]
+        made = msgspec.convert(item, kind)
+        self._typed[metadata["uid"]] = (metadata["resourceVersion"], made)
+        return made
 
     def replace(self, plural: str, body: Object, namespace: str = "", *, subresource: str = "") -> Object:
         """Put an object in the place of the one of its name, refused when its resourceVersion is not current.
@@ -145,7 +170,7 @@ class ApiServer:
         metadata = body["metadata"]
         with self._lock:
             current = self.get(plural, metadata["name"], namespace or metadata.get("namespace", ""))
-            return self._update(plural, current, deepcopy(body), subresource)
+            return self._update(plural, current, _copied(body), subresource)
 
     def apply(self, body: Object) -> Object:
         """Create an object, or put it, status included, in the place of the one of its kind and name."""
@@ -156,7 +181,7 @@ class ApiServer:
                 current = self.get(plural, body["metadata"]["name"], namespace)
             except ObjectNotFound:
                 return self.create(plural, body)
-            body = deepcopy(body)
+            body = _copied(body)
             result = self._update(plural, current, body, "")
             return self._update(plural, result, body, "status") if "status" in body else result
 
@@ -170,11 +195,20 @@ class ApiServer:
         strategic: bool = False,
         subresource: str = "",
     ) -> Object:
-        """Merge a patch into an object; a resourceVersion or uid in it is a precondition. Raises as `replace` does."""
+        """Merge a patch into an object; a resourceVersion or uid in it is a precondition.
+
+        Raises:
+            ObjectNotFound, ObjectConflict: as `replace` does, but with status 422 when it is the uid that differs: to
+                an API server, a patch that names another uid would change it.
+        """
         merge = strategic_merge if strategic else json_merge
         with self._lock:
             current = self.get(plural, name, namespace)
-            return self._update(plural, current, merge(current, deepcopy(patch)), subresource)
+            uid = (patch.get("metadata") or {}).get("uid")
+            if uid and uid != current["metadata"]["uid"]:
+                message = f'{plural} "{name}" is invalid: metadata.uid: Invalid value: "{uid}": field is immutable'
+                raise ObjectConflict(message, status=422)
+            return self._update(plural, current, merge(current, _copied(patch)), subresource)
 
     def delete(
         self, plural: str, name: str, namespace: str = "", *, grace_s: int | None = None, uid: str = ""
@@ -296,11 +330,14 @@ class ApiServer:
         stored = {**item, "metadata": {**item["metadata"], "resourceVersion": str(self._log.newest + 1)}}
         previous = self._objects[plural].get(key)
         self._objects[plural][key] = stored
+        self._keys[plural].put(key, stored, previous)
         self._log.append(kind, plural, stored, previous)
         return stored
 
     def _remove(self, plural: str, item: Object) -> Object:
         previous = self._objects[plural].pop(_key_of(item))
+        self._keys[plural].drop(_key_of(item), previous)
+        self._typed.pop(item["metadata"]["uid"], None)
         last = {**item, "metadata": {**item["metadata"], "resourceVersion": str(self._log.newest + 1)}}
         self._log.append("DELETED", plural, last, previous)
         return last
@@ -337,6 +374,13 @@ def _resource(plural: str) -> Resource:
         return RESOURCES[plural]
     except KeyError:
         raise ObjectNotFound(f"the server could not find the requested resource {plural!r}", status=404) from None
+
+
+def _copied(item: Any) -> Any:
+    """A copy of JSON that shares no list and no object with it."""
+    if isinstance(item, dict):
+        return {key: _copied(value) for key, value in item.items()}
+    return [_copied(value) for value in item] if isinstance(item, list) else item
 
 
 def _key(namespace: str, name: str) -> str:

@@ -1,0 +1,25 @@
+"""The custom widget of the CloudWatch dashboard: draws the clusters of the install."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from shiplap.provisioning.widget import widget
+from shiplap.provisioning.wiring import Install
+
+if TYPE_CHECKING:
+    from aws_lambda_powertools.utilities.typing import LambdaContext
+
+
+@cache
+def install() -> Install:
+    """What this function has, made at the first invocation and kept."""
+    return Install.of_environment("widget")
+
+
+def handle(event: dict[str, Any], context: LambdaContext) -> str:
+    """Lambda's entry point: CloudWatch's question in, markup out."""
+    own = install()
+    with own.reporting(context.aws_request_id):
+        return widget(event, own.settings, own.world, context.invoked_function_arn)

@@ -1,0 +1,121 @@
+"""What a check finds, and how checks run: each for itself, so that a missing permission costs one answer, not all."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+from botocore.exceptions import BotoCoreError, ClientError
+
+from shiplap.aws.failures import FAILURES, code_of
+from shiplap.errors import ClusterDenied, ClusterError, ShiplapError
+
+Client = Callable[[str], Any]
+"""A client of an AWS service, by the service's name."""
+
+_DENIED = re.compile(r"AccessDenied|UnauthorizedOperation|AuthorizationError|Forbidden|AccessDeniedException")
+_ACTION = re.compile(r"not authorized to perform: (?P<action>[\w-]+:\w+)")
+
+
+class Verdict(StrEnum):
+    """`unknown`: it could not be looked at."""
+
+    OK = "ok"
+    WARNING = "warning"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+
+
+class Finding(msgspec.Struct, frozen=True, rename="camel"):
+    """One thing that was looked at: what it is, how it is, and what to do about it (empty when all is well)."""
+
+    check: str
+    subject: str
+    verdict: Verdict
+    says: str
+    mend: str = ""
+
+
+class Deployment(msgspec.Struct, frozen=True):
+    """What is looked at.
+
+    `outputs` are the stack's; `clusters` are those whose EC2NodeClasses the install has inspected; `functions` maps
+    names to those in Lambda.
+    """
+
+    stack: str
+    region: str
+    outputs: Mapping[str, str]
+    clusters: Sequence[str]
+
+    @property
+    def functions(self) -> dict[str, str]:
+        """Names of the functions in Lambda, by their own."""
+        found = {name: value for name, value in self.outputs.items() if name.endswith("Function")}
+        return {name.removesuffix("Function").lower(): value for name, value in sorted(found.items())}
+
+    @property
+    def install(self) -> str:
+        """The install's name, which all its functions' names begin with."""
+        return self.functions["schedule"].removesuffix("-schedule")
+
+
+class Check(msgspec.Struct, frozen=True):
+    """A check by name. `look` may raise what AWS, a store or a cluster refuses with."""
+
+    name: str
+    look: Callable[[], Iterable[Finding]]
+
+
+class Words:
+    """Findings of one check, in few words."""
+
+    def __init__(self, check: str) -> None:
+        self._check = check
+
+    def ok(self, subject: str, says: str) -> Finding:
+        return Finding(self._check, subject, Verdict.OK, says)
+
+    def warning(self, subject: str, says: str, mend: str) -> Finding:
+        return Finding(self._check, subject, Verdict.WARNING, says, mend)
+
+    def failed(self, subject: str, says: str, mend: str) -> Finding:
+        return Finding(self._check, subject, Verdict.FAILED, says, mend)
+
+    def unknown(self, subject: str, says: str, mend: str) -> Finding:
+        return Finding(self._check, subject, Verdict.UNKNOWN, says, mend)
+
+
+def run(checks: Iterable[Check]) -> Iterator[Finding]:
+    """Every finding of every check; what ends a check early becomes a finding of its own."""
+    for check in checks:
+        try:
+            yield from check.look()
+        except FAILURES as error:
+            yield _refused(check.name, error)
+        except ShiplapError as error:
+            yield _broken(check.name, error)
+
+
+def _refused(name: str, error: Exception) -> Finding:
+    words = Words(name)
+    if isinstance(error, ClientError) and _DENIED.search(code_of(error)):
+        named = _ACTION.search(str(error))
+        action = named["action"] if named else error.operation_name
+        return words.unknown("", f"not permitted: {action}", f"allow {action} to who runs this, or ask who may")
+    if isinstance(error, BotoCoreError):
+        return words.unknown("", f"no answer: {error}", "look at the network, AWS_REGION and the credentials")
+    return words.unknown("", f"AWS refused: {error}", "look at the message; AWS's status page may know more")
+
+
+def _broken(name: str, error: ShiplapError) -> Finding:
+    words = Words(name)
+    if isinstance(error, ClusterDenied):
+        return words.unknown("", str(error), "this identity may not ask the cluster: use one that is a cluster admin")
+    if isinstance(error, ClusterError):
+        mend = "run this where the API server can be reached: a private endpoint only answers inside its VPC"
+        return words.unknown("", str(error), mend)
+    return words.unknown("", str(error), "mend what the message names and run this again")

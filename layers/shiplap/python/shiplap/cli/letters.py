@@ -1,0 +1,110 @@
+"""Dead letters: looking at them without taking them, and putting them back where they came from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from shiplap.aws.dead_letters import REASON
+from shiplap.aws.failures import store_errors
+from shiplap.aws.session import client
+
+_BATCH = 10
+_LOOKS = 5
+_HELD_S = 60
+GIVEN_UP = "its function failed on it until the queue gave up; that function's log says why"
+
+
+class Letter(msgspec.Struct, frozen=True):
+    """A message. `malformed` was refused by a function and would be again; `reason` says why it is here."""
+
+    id: str
+    receipt: str
+    body: str
+    reason: str
+    malformed: bool
+    attributes: dict[str, Any]
+
+
+def depth(queue: str) -> tuple[int, int]:
+    """Messages that wait (later ones included), and those that somebody holds. Raises StoreError."""
+    names: list[Any] = [
+        "ApproximateNumberOfMessages",
+        "ApproximateNumberOfMessagesDelayed",
+        "ApproximateNumberOfMessagesNotVisible",
+    ]
+    with store_errors(f"look at {queue}"):
+        found: Any = client("sqs").get_queue_attributes(QueueUrl=queue, AttributeNames=names)
+    waiting, later, held = (int(found.get("Attributes", {}).get(name, 0)) for name in names)
+    return waiting + later, held
+
+
+def peek(queue: str) -> list[Letter]:
+    """Some of the messages, which are given back at once. Raises StoreError."""
+    found = list(_taken(queue, _LOOKS))
+    for letter in found:
+        with store_errors(f"give back a message of {queue}"):
+            client("sqs").change_message_visibility(QueueUrl=queue, ReceiptHandle=letter.receipt, VisibilityTimeout=0)
+    return found
+
+
+def redrive(dead: str, queue: str) -> tuple[int, int]:
+    """Put dead letters back into their queue; how many were, and how many malformed ones stay.
+
+    Each is sent before it is deleted: dying in between doubles a hint, which is harmless. Raises StoreError.
+    """
+    moved = stayed = 0
+    sqs: Any = client("sqs")
+    held: list[Letter] = []
+    seen: set[str] = set()
+    for letter in _taken(dead, None):
+        if letter.id in seen:  # held for too long: it was given to us again
+            break
+        seen.add(letter.id)
+        if letter.malformed:
+            stayed += 1
+            held.append(letter)
+            continue
+        with store_errors(f"put a message back into {queue}"):
+            sqs.send_message(QueueUrl=queue, MessageBody=letter.body, MessageAttributes=letter.attributes)
+            sqs.delete_message(QueueUrl=dead, ReceiptHandle=letter.receipt)
+        moved += 1
+    for letter in held:
+        with store_errors(f"give back a message of {dead}"):
+            sqs.change_message_visibility(QueueUrl=dead, ReceiptHandle=letter.receipt, VisibilityTimeout=0)
+    return moved, stayed
+
+
+def _taken(queue: str, looks: int | None) -> Iterator[Letter]:
+    """Messages until none comes, or for so many requests."""
+    number = 0
+    while looks is None or number < looks:
+        number += 1
+        with store_errors(f"receive from {queue}"):
+            answer: Any = client("sqs").receive_message(
+                QueueUrl=queue,
+                MaxNumberOfMessages=_BATCH,
+                VisibilityTimeout=_HELD_S,
+                WaitTimeSeconds=0,
+                MessageAttributeNames=["All"],
+            )
+        messages = answer.get("Messages", ())
+        if not messages:
+            return
+        for message in messages:
+            yield _letter(message)
+
+
+def _letter(message: dict[str, Any]) -> Letter:
+    attributes = message.get("MessageAttributes", {})
+    said = attributes.get(REASON, {}).get("StringValue", "")
+    return Letter(
+        id=message["MessageId"],
+        receipt=message["ReceiptHandle"],
+        body=message["Body"],
+        reason=said or attributes.get("ERROR_MESSAGE", {}).get("StringValue", "") or GIVEN_UP,
+        malformed=bool(said),
+        attributes=attributes,
+    )

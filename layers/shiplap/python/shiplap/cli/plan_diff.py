@@ -1,0 +1,206 @@
+"""`shiplap plan --diff OLD NEW`: the same cluster under two sets of manifests."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from rich.console import Group, RenderableType
+from rich.table import Column, Table
+from rich.text import Text
+
+from shiplap.api.nodeclaim import PodReference
+from shiplap.cli.options import Sources
+from shiplap.cli.output import Format, counted, emit, progress
+from shiplap.cli.pages import summary
+from shiplap.cli.plan import seen_document, seen_lines
+from shiplap.cli.sources import Reading, read_all
+from shiplap.cli.totals import Totals, totals_of, without_pool_nodes
+from shiplap.errors import InvalidInput
+from shiplap.scheduling.plan import Plan
+from shiplap.scheduling.planner import plan as decide
+
+
+class _Part(msgspec.Struct, frozen=True, rename="camel"):
+    """Base of what is printed; dollars in USD per hour."""
+
+
+class Launches(_Part, frozen=True):
+    """What one side launches of a pool or of an instance type."""
+
+    nodes: int
+    hourly: float
+
+
+class Side(_Part, frozen=True):
+    """One set of manifests: what its plan comes to."""
+
+    manifests: str
+    nodes: int
+    hourly: float
+    pods_on_new: int
+    pods_on_existing: int
+    unschedulable: int
+    ignored: int
+    pools: dict[str, Launches]
+    instance_types: dict[str, Launches]
+    totals: Totals
+
+
+class LeftOut(_Part, frozen=True):
+    """A pod that only one side has a place for, and what the other says."""
+
+    pod: str
+    message: str
+
+
+class Difference(_Part, frozen=True):
+    """`moved` counts pods that both sides launch nodes for, in different pools."""
+
+    old: Side
+    new: Side
+    newly_left_out: tuple[LeftOut, ...]
+    newly_placed: tuple[LeftOut, ...]
+    moved: int
+
+
+def compare(sources: Sources, diff: tuple[Path, Path], *, from_scratch: bool, output: Format) -> int:
+    """Plan under both and print the difference; the exit code of `shiplap plan --diff`. Raises InvalidInput."""
+    if sources.manifests:
+        raise InvalidInput("--diff", "names both sets of manifests; leave --manifests out")
+    readings = read_all(sources, [[path] for path in diff])
+    plans = []
+    for reading, path in zip(readings, diff, strict=True):
+        snapshot = without_pool_nodes(reading.snapshot) if from_scratch else reading.snapshot
+        with progress(f"planning with {path}"):
+            plans.append(decide(snapshot))
+    sides = [
+        _side(str(path), made, totals_of(reading.snapshot, made, from_scratch=from_scratch))
+        for path, made, reading in zip(diff, plans, readings, strict=True)
+    ]
+    found = difference(sides, plans)
+    answer: dict[str, Any] = msgspec.to_builtins(found) | seen_document(readings[1])
+    emit(answer, output, lambda: _page(found, readings[1]))
+    return 1 if found.newly_left_out else 0
+
+
+def difference(sides: Sequence[Side], plans: Sequence[Plan]) -> Difference:
+    """What changes from the first to the second."""
+    left = [{_name(entry.pod): entry.message for entry in made.unschedulable} for made in plans]
+    pools = [{_name(pod): claim.node_pool for claim in made.node_claims for pod in claim.pods} for made in plans]
+    return Difference(
+        old=sides[0],
+        new=sides[1],
+        newly_left_out=_only(left[1], left[0]),
+        newly_placed=_only(left[0], left[1]),
+        moved=sum(pools[1].get(name, pool) != pool for name, pool in pools[0].items()),
+    )
+
+
+def _only(these: Mapping[str, str], those: Mapping[str, str]) -> tuple[LeftOut, ...]:
+    return tuple(LeftOut(name, these[name]) for name in sorted(these.keys() - those.keys()))
+
+
+def _side(path: str, made: Plan, totals: Totals) -> Side:
+    return Side(
+        manifests=path,
+        nodes=len(made.node_claims),
+        hourly=made.hourly,
+        pods_on_new=sum(len(claim.pods) for claim in made.node_claims),
+        pods_on_existing=sum(len(place.pods) for place in made.existing_nodes),
+        unschedulable=len(made.unschedulable),
+        ignored=len(made.ignored),
+        pools=_launches((claim.node_pool, claim.launch.price) for claim in made.node_claims),
+        instance_types=_launches((claim.launch.instance_type, claim.launch.price) for claim in made.node_claims),
+        totals=totals,
+    )
+
+
+def _launches(priced: Iterable[tuple[str, float]]) -> dict[str, Launches]:
+    nodes: Counter[str] = Counter()
+    hourly: dict[str, float] = {}
+    for name, price in priced:
+        nodes[name] += 1
+        hourly[name] = hourly.get(name, 0.0) + price
+    return {name: Launches(nodes[name], hourly[name]) for name in sorted(nodes)}
+
+
+def _page(found: Difference, reading: Reading) -> RenderableType:
+    old, new = found.old, found.new
+    right = [Column(header, justify="right") for header in ("old", "new", "change")]
+    table = Table("", *right, box=None, pad_edge=False)
+    rows = (
+        ("nodes to launch", old.nodes, new.nodes),
+        ("pods on new nodes", old.pods_on_new, new.pods_on_new),
+        ("pods on nodes that exist", old.pods_on_existing, new.pods_on_existing),
+        ("pods without a place", old.unschedulable, new.unschedulable),
+        ("pods left alone", old.ignored, new.ignored),
+        ("nodes of the cluster then", old.totals.then.nodes, new.totals.then.nodes),
+    )
+    for name, before, after in rows:
+        table.add_row(name, str(before), str(after), _change(after - before))
+    for name, spent, spends in (
+        ("$/h of what is launched", old.hourly, new.hourly),
+        ("$/h of the cluster then", old.totals.then.hourly, new.totals.then.hourly),
+    ):
+        table.add_row(name, f"{spent:.4f}", f"{spends:.4f}", _money(spends - spent, spent))
+    parts: list[RenderableType] = [Text.assemble(("- ", "red"), old.manifests, ("  + ", "green"), new.manifests), table]
+    for title, before_by, after_by in (
+        ("pool", old.pools, new.pools),
+        ("instance type", old.instance_types, new.instance_types),
+    ):
+        parts += [Text(), _by(title, before_by, after_by)]
+    for title, entries, style in (
+        ("Placed by OLD, left out by NEW", found.newly_left_out, "red"),
+        ("Left out by OLD, placed by NEW", found.newly_placed, "green"),
+    ):
+        parts += _pods(title, entries, style)
+    if found.moved:
+        parts += [Text(), Text(f"{counted(found.moved, 'pod')} would get a node of another pool")]
+    return Group(*parts, *seen_lines(reading))
+
+
+def _by(title: str, old: Mapping[str, Launches], new: Mapping[str, Launches]) -> Table:
+    columns = ("nodes old", "new", "change", "$/h old", "new", "change")
+    table = Table(title, *(Column(name, justify="right") for name in columns), box=None, pad_edge=False)
+    none = Launches(0, 0.0)
+    for name in sorted(old.keys() | new.keys()):
+        before, after = old.get(name, none), new.get(name, none)
+        table.add_row(
+            name,
+            str(before.nodes),
+            str(after.nodes),
+            _change(after.nodes - before.nodes),
+            f"{before.hourly:.4f}",
+            f"{after.hourly:.4f}",
+            _money(after.hourly - before.hourly),
+        )
+    return table
+
+
+def _pods(title: str, entries: Sequence[LeftOut], style: str) -> list[RenderableType]:
+    by_message: dict[str, list[str]] = {}
+    for entry in entries:
+        by_message.setdefault(entry.message, []).append(entry.pod)
+    lines: list[RenderableType] = [
+        Text.assemble((f"  {summary(pods)}", "bold"), f"\n    {message}") for message, pods in by_message.items()
+    ]
+    return [Text(), Text(title, style=style), *lines] if lines else []
+
+
+def _change(number: int) -> str:
+    return f"{number:+d}" if number else "="
+
+
+def _money(change: float, before: float = 0.0) -> str:
+    if abs(change) < 0.00005:
+        return "="
+    share = f" ({change / before:+.1%})" if before else ""
+    return f"{change:+.4f}{share}"
+
+
+def _name(pod: PodReference) -> str:
+    return f"{pod.namespace}/{pod.name}"

@@ -1,0 +1,48 @@
+"""Recorded decisions, wherever they are: a file, an object of S3, or an id in an install's flight recorder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from shiplap.cli.install import Install
+from shiplap.disruption.record import Recorded, read
+from shiplap.errors import InvalidInput, StoreError
+
+_SCHEME = "s3://"
+
+
+def open_record(name: str, install: Callable[[], Install]) -> Recorded:
+    """The record of that name; `install` is asked only for an id.
+
+    Raises:
+        InvalidInput: there is no such record, or it is none.
+        AwsError: the install cannot be looked up.
+    """
+    return read(_document(name, install), name)
+
+
+def _document(name: str, install: Callable[[], Install]) -> bytes:
+    if name.startswith(_SCHEME):
+        bucket, _, key = name.removeprefix(_SCHEME).partition("/")
+        return _recorded(bucket, key.removeprefix("records/"), name)
+    path = Path(name)
+    if path.is_file():
+        try:
+            return path.read_bytes()
+        except OSError as error:
+            raise InvalidInput(name, f"cannot be read: {error.strerror or error}") from error
+    if path.is_dir() or name.count("/") < 2 or path.is_absolute():
+        reason = "is neither a file nor an id of a record (CLUSTER/DATE/TIME-EPOCH-DIGEST) nor s3://BUCKET/KEY"
+        raise InvalidInput(name, reason)
+    return _recorded(install().bucket, name.removeprefix("records/"), name)
+
+
+def _recorded(bucket: str, record_id: str, name: str) -> bytes:
+    from shiplap.aws.bucket import BucketRecorder  # noqa: PLC0415 - a file needs no AWS
+    from shiplap.aws.session import client  # noqa: PLC0415 - as above
+
+    try:
+        return BucketRecorder(client("s3"), bucket).document(record_id)
+    except StoreError as error:
+        raise InvalidInput(name, f"{error}; `aws s3 ls s3://{bucket}/records/` lists what is kept") from error

@@ -1,0 +1,217 @@
+"""`shiplap replay`: a recorded decision made once more, by this version and, if asked, with other manifests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from msgspec.structs import replace
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from shiplap import __version__
+from shiplap.api.types import Manifests
+from shiplap.cli.install import STACK, Bucket, Dev, Install, Stack, find
+from shiplap.cli.output import Format, Output, counted, emit, progress
+from shiplap.cli.pages import summary
+from shiplap.cli.records import open_record
+from shiplap.disruption.commands import Decision
+from shiplap.disruption.record import DisruptionRecord, Recorded, decided_again
+from shiplap.errors import InvalidInput
+from shiplap.kubernetes.timestamps import rfc3339
+from shiplap.scheduling.plan import Plan, PlannedClaim
+from shiplap.scheduling.record import Record
+from shiplap.scheduling.snapshot import NodeClassCatalog, Snapshot
+
+
+class _Change(msgspec.Struct, frozen=True, rename="camel"):
+    """What one decision does and the other does not, in words that name the thing decided."""
+
+    recorded: tuple[str, ...] = ()
+    again: tuple[str, ...] = ()
+
+
+def replay(
+    record: Annotated[
+        str,
+        typer.Argument(help="An id (CLUSTER/DATE/TIME-EPOCH-DIGEST), s3://BUCKET/KEY, or a file.", metavar="RECORD"),
+    ],
+    *,
+    manifests: Annotated[
+        list[Path] | None,
+        typer.Option("--with", help="Decide on what was seen then, but with these NodePools: files or folders."),
+    ] = None,
+    bucket: Bucket = "",
+    stack: Stack = STACK,
+    dev: Dev = False,
+    output: Output = Format.TABLE,
+) -> int:
+    """Make a recorded decision again, and compare byte for byte.
+
+    A decision reads nothing but what was recorded, so the same version decides the same. With other manifests, or by
+    another version, the difference is shown. Exit code 0 when the decision is the same, 1 when it is not, 2 for bad
+    input.
+
+    Example: shiplap replay prod/2026-01-31/142502-17-3fb2c1d0aa51 --with pools/
+    """
+
+    def install() -> Install:
+        return find(bucket=bucket, stack=stack, dev=dev)
+
+    with progress("reading the record"):
+        found = open_record(record, install)
+    if found.record is None:
+        answer = _unreadable(found)
+        emit(answer, output, lambda: Group(_headline(found), _outline(found), Text(found.problem, style="yellow")))
+        return 1
+    made = _with(found.record, manifests) if manifests else found.record
+    with progress("deciding again"):
+        written = decided_again(made)
+    same = written == found.written
+    recorded: Plan | Decision
+    again: Plan | Decision
+    if isinstance(found.record, Record):
+        recorded, again = found.record.plan, msgspec.msgpack.decode(written, type=Plan)
+    else:
+        recorded, again = found.record.decision, msgspec.msgpack.decode(written, type=Decision)
+    change = _Change() if same else _difference(recorded, again)
+    answer = {
+        "record": record,
+        "kind": found.outline.kind,
+        "cluster": found.outline.cluster,
+        "at": rfc3339(found.outline.at),
+        "epoch": found.outline.epoch,
+        "recordedBy": found.version,
+        "replayedBy": __version__,
+        "same": same,
+        "hourly": {"recorded": _hourly(recorded), "again": _hourly(again)},
+        "difference": msgspec.to_builtins(change),
+    }
+    emit(answer, output, lambda: _page(found, recorded, again, change, same=same))
+    return 0 if same else 1
+
+
+def _with(record: Record | DisruptionRecord, paths: list[Path]) -> Record | DisruptionRecord:
+    """What was looked at then, with other manifests.
+
+    Raises:
+        InvalidInput: the manifests are wrong, or name an EC2NodeClass whose types were not recorded.
+    """
+    from shiplap.api.manifests import load  # noqa: PLC0415 - only here
+
+    written = load(paths)
+    if not written.node_pools:
+        raise InvalidInput("--with", "there is no NodePool among the manifests")
+    if isinstance(record, Record):
+        return replace(record, snapshot=_under(record.snapshot, written))
+    looked_at = record.snapshot
+    return replace(record, snapshot=replace(looked_at, scheduling=_under(looked_at.scheduling, written)))
+
+
+def _under(snapshot: Snapshot, written: Manifests) -> Snapshot:
+    known = {catalog.node_class for catalog in snapshot.catalogs}
+    wanted = {pool.spec.template.spec.node_class_ref.name for pool in written.node_pools}
+    missing = sorted(wanted - known)
+    if missing and not known:
+        raise InvalidInput("--with", "the record holds no instance types")
+    lacking = "its instance types were not looked at when this was recorded"
+    added = tuple(NodeClassCatalog(name, not_ready=f"EC2NodeClass {name}: {lacking}") for name in missing)
+    return replace(snapshot, manifests=written, catalogs=(*snapshot.catalogs, *added))
+
+
+def _difference(recorded: Plan | Decision, again: Plan | Decision) -> _Change:
+    before, after = _deeds(recorded), _deeds(again)
+    return _Change(tuple(sorted(before - after)), tuple(sorted(after - before)))
+
+
+def _deeds(decided: Plan | Decision) -> set[str]:
+    """Everything decided, each as a sentence that is equal when the thing decided is."""
+    if isinstance(decided, Decision):
+        deeds = {_command(command.nodes, command.replacements, str(command.reason)) for command in decided.commands}
+        return deeds | {f"{entry.node} stays: {entry.reason}" for entry in decided.blocked}
+    deeds = {_launch(claim) for claim in decided.node_claims}
+    deeds |= {f"{pod.namespace}/{pod.name} on {place.name}" for place in decided.existing_nodes for pod in place.pods}
+    deeds |= {
+        f"{entry.pod.namespace}/{entry.pod.name} has no place: {entry.message}" for entry in decided.unschedulable
+    }
+    return deeds | {
+        f"{entry.pod.namespace}/{entry.pod.name} is left alone: {entry.message}" for entry in decided.ignored
+    }
+
+
+def _launch(claim: PlannedClaim) -> str:
+    launch, tier = claim.launch, f" tier {claim.tier}" if claim.tier else ""
+    pods = summary([f"{pod.namespace}/{pod.name}" for pod in claim.pods])
+    return (
+        f"launch {launch.instance_type} {launch.capacity_type} in {launch.zone} of pool {claim.node_pool}{tier} "
+        f"at ${launch.price:.4f}/h for {pods or 'no pod'}"
+    )
+
+
+def _command(nodes: tuple[str, ...], replacements: tuple[PlannedClaim, ...], reason: str) -> str:
+    instead = f", {'; '.join(map(_launch, replacements))}" if replacements else ""
+    return f"remove {summary(nodes)} ({reason}){instead}"
+
+
+def _hourly(decided: Plan | Decision) -> float:
+    """USD per hour that are launched."""
+    if isinstance(decided, Plan):
+        return decided.hourly
+    return sum(claim.launch.price for command in decided.commands for claim in command.replacements)
+
+
+def _page(
+    found: Recorded, recorded: Plan | Decision, again: Plan | Decision, change: _Change, *, same: bool
+) -> RenderableType:
+    parts: list[RenderableType] = [_headline(found), _outline(found), Text()]
+    if same:
+        return Group(*parts, Text("The same decision, byte for byte.", style="green"))
+    parts += [Text.assemble(("- ", "red bold"), line) for line in change.recorded]
+    parts += [Text.assemble(("+ ", "green bold"), line) for line in change.again]
+    if not change.recorded and not change.again:
+        parts.append(Text("The same nodes and pods; reasons, names or lists of types differ.", style="yellow"))
+    before, after = _hourly(recorded), _hourly(again)
+    parts += [
+        Text(),
+        Text(f"Launched: ${before:.4f}/h recorded, ${after:.4f}/h again ({after - before:+.4f})", style="bold"),
+    ]
+    if found.version != __version__:
+        by = found.version or "a version that did not say which"
+        parts.append(
+            Text(f"Recorded by {by}, decided again by {__version__}: the versions may differ.", style="yellow")
+        )
+    return Group(*parts)
+
+
+def _headline(found: Recorded) -> Text:
+    outline = found.outline
+    by = f", by version {found.version}" if found.version else ""
+    return Text.assemble(
+        (f"{outline.kind} ", "bold"),
+        f"decision of cluster {outline.cluster or '?'} at {rfc3339(outline.at)}, epoch {outline.epoch}{by}: "
+        f"{counted(outline.pods, 'pod')} and {counted(outline.nodes, 'node')} seen",
+    )
+
+
+def _outline(found: Recorded) -> RenderableType:
+    outline = found.outline
+    parts: list[RenderableType] = []
+    if outline.removed:
+        parts.append(Text(f"removed: {summary(outline.removed)}"))
+    if outline.claims:
+        table = Table("claim", "pool", "launch", "$/h", "pods", box=None, pad_edge=False)
+        for claim in outline.claims:
+            launch = f"{claim.instance_type} {claim.capacity_type} in {claim.zone}"
+            table.add_row(claim.name, claim.node_pool, launch, f"{claim.price:.4f}", str(claim.pods))
+        parts.append(table)
+    if outline.unschedulable:
+        parts.append(Text(f"without a place: {counted(outline.unschedulable, 'pod')}"))
+    return Group(*parts)
+
+
+def _unreadable(found: Recorded) -> dict[str, Any]:
+    outline = msgspec.to_builtins(found.outline) | {"at": rfc3339(found.outline.at)}
+    return {"recordedBy": found.version, "replayedBy": __version__, "problem": found.problem, "outline": outline}

@@ -1,0 +1,107 @@
+"""From the options of `shiplap explain` to a story of a live install, and its page."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from difflib import get_close_matches
+from typing import Annotated
+
+import typer
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from shiplap.cli.install import STACK, Install, find
+from shiplap.cli.options import Options, Sources
+from shiplap.cli.output import progress
+from shiplap.cli.story import Story, Teller, Told
+from shiplap.errors import InvalidInput
+
+_PANEL = "A live install: the story from its flight recorder and tables"
+
+
+class Where(Options, frozen=True, kw_only=True):
+    """Which install and cluster a story is of, and how far it goes back."""
+
+    cluster: Annotated[
+        str, typer.Option("--cluster", help="A cluster of the install; its only one without.", rich_help_panel=_PANEL)
+    ] = ""
+    stack: Annotated[
+        str, typer.Option("--stack", help=f"Name of the install's stack; {STACK} without.", rich_help_panel=_PANEL)
+    ] = ""
+    dev: Annotated[
+        bool, typer.Option("--dev", help="The `shiplap dev` that runs on this machine.", rich_help_panel=_PANEL)
+    ] = False
+    since: Annotated[float, typer.Option("--since", min=0, help="Hours to look back.", rich_help_panel=_PANEL)] = 24.0
+
+    @property
+    def given(self) -> bool:
+        """Whether a live install is asked."""
+        return bool(self.cluster or self.stack or self.dev)
+
+
+def conflict(where: Where, sources: Sources, record: object) -> None:
+    """Raises InvalidInput when files or a record are given beside an install."""
+    if where.given and (record is not None or sources.cluster_state or sources.manifests or sources.catalog):
+        raise InvalidInput("--cluster", "tells a story of an install; leave files and --record out")
+
+
+def tell(where: Where, tell_of: Callable[[Teller], Story]) -> Story:
+    """Find the install and let it tell.
+
+    Raises:
+        InvalidInput: there is no such install, cluster or thing.
+        AwsError, StoreError: it cannot be read.
+    """
+    from shiplap.aws.bucket import BucketRecorder  # noqa: PLC0415 - files need no AWS
+    from shiplap.aws.dynamodb_capacity import DynamoCapacity  # noqa: PLC0415 - as above
+    from shiplap.aws.dynamodb_state import DynamoState  # noqa: PLC0415 - as above
+    from shiplap.aws.session import client  # noqa: PLC0415 - as above
+
+    install = find(bucket="", stack=where.stack or STACK, dev=where.dev)
+    with progress("reading the install's state") as told:
+        teller = Teller(
+            Told(
+                cluster=where.cluster or _only_cluster(install),
+                state=DynamoState(client("dynamodb"), install.output("StateTable")),
+                records=BucketRecorder(client("s3"), install.bucket),
+                capacity=DynamoCapacity(client("dynamodb"), install.output("CapacityTable")),
+                now=time.time(),
+                since_s=where.since * 3600,
+                progress=told,
+            )
+        )
+        return tell_of(teller)
+
+
+def known(found: Story | None, kind: str, name: str, names: Sequence[str]) -> Story:
+    """The story, or the names like the one asked for. Raises InvalidInput."""
+    if found is not None:
+        return found
+    near = get_close_matches(name, names, n=3, cutoff=0.5)
+    hint = f"did you mean {', '.join(near)}?" if near else f"it has {', '.join(names[:5]) or 'none'}"
+    raise InvalidInput(kind, f"the install knows no {kind} {name}; {hint}")
+
+
+def _only_cluster(install: Install) -> str:
+    from shiplap.aws.bucket import BucketStatus  # noqa: PLC0415 - as above
+    from shiplap.aws.session import client  # noqa: PLC0415 - as above
+
+    names = [item.cluster for item in BucketStatus(client("s3"), install.bucket).load().clusters]
+    if len(names) != 1:
+        raise InvalidInput("--cluster", f"the install serves {', '.join(names) or 'no cluster yet'}; name one of them")
+    return names[0]
+
+
+def story_page(story: Story) -> RenderableType:
+    """For people: how it stands, then what happened, each with the id of its record."""
+    parts: list[RenderableType] = [Text.assemble((f"{story.kind} {story.name}", "bold"), f": {story.state}"), Text()]
+    for entry in story.entries:
+        parts.append(Text.assemble((f"{entry.at or '·':<21}", "dim"), entry.what))
+        parts += [Text(f"{'':<23}{line}", style="dim") for line in entry.details]
+        if entry.record:
+            parts.append(Text(f"{'':<23}record {entry.record}", style="cyan"))
+    if not story.entries:
+        parts.append(Text("nothing was written down of it"))
+    parts += [Text.assemble(("! ", "yellow bold"), (line, "yellow")) for line in story.unseen]
+    return Group(*parts)

@@ -1,0 +1,178 @@
+"""`shiplap top`: nodes as bars, pods that wait, what happens, and what it costs, live."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from queue import Empty, Queue
+from threading import Event
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
+from shiplap.cli.output import Format, Output, emit
+from shiplap.cli.top import keyboard
+from shiplap.cli.top.following import Following
+from shiplap.cli.top.frame import frame, page_of
+from shiplap.cli.top.stream import Happening, happened, remember
+from shiplap.cli.top.view import SORTS, View, pressed, shown_nodes
+from shiplap.cluster.enter import enter
+from shiplap.cluster.follow import Seen, follow
+from shiplap.cluster.kubeconfig import Access, load
+from shiplap.drawing.capture import Prices
+from shiplap.drawing.picture import ClusterPicture
+from shiplap.drawing.timeline import Timeline
+from shiplap.errors import ClusterError, InvalidInput
+from shiplap.instances import embedded
+from shiplap.instances.offerings import offerings
+from shiplap.kubernetes.labels import ON_DEMAND
+from shiplap.kubernetes.objects import Node
+
+_EVERY_S = 1.0
+_PATIENCE_S = 30.0
+_REGION = "topology.kubernetes.io/region"
+
+
+def top(
+    context: Annotated[
+        str, typer.Option("--context", help="A context of the kubeconfig; the current one without.")
+    ] = "",
+    kubeconfig: Annotated[
+        Path | None, typer.Option("--kubeconfig", help="$KUBECONFIG or ~/.kube/config without.")
+    ] = None,
+    recording: Annotated[
+        Path | None, typer.Option("--recording", help="Play what `shiplap simulate --recording` wrote, instead.")
+    ] = None,
+    dev: Annotated[bool, typer.Option("--dev", help="The first cluster of the `shiplap dev` that runs here.")] = False,
+    sort: Annotated[str, typer.Option("--sort", help="name, cpu, memory, pods, price, age, pool or state.")] = "name",
+    words: Annotated[str, typer.Option("--filter", help="Show nodes whose rows have all of these words.")] = "",
+    once: Annotated[bool, typer.Option("--once", help="Print one frame and end.")] = False,
+    output: Output = Format.TABLE,
+) -> int:
+    """Watch a cluster: nodes as bars of CPU and memory by pool and price, pods that wait, what happens, dollars.
+
+    Only nodes and pods are read (list and watch). `?` shows the keys. `-o json` prints the picture once.
+
+    Example: shiplap top --context prod --sort cpu
+    """
+    view = _view(sort, words)
+    ended = Event()
+    try:
+        source = _played(recording) if recording is not None else _followed(dev, kubeconfig, context, ended)
+        console = Console()
+        if once or output is not Format.TABLE or not (console.is_terminal and sys.stdin.isatty()):
+            picture = source(True)
+            emit(picture, output, lambda: Group(*_lines(picture, view, (), console)))
+            return 1 if picture.missing else 0
+        return _live(source, view, console)
+    finally:
+        ended.set()
+
+
+Source = Callable[[bool], ClusterPicture]
+"""The cluster now; told whether that is all that will be asked."""
+
+
+def _followed(dev: bool, kubeconfig: Path | None, context: str, ended: Event) -> Source:
+    """A cluster that runs. Raises InvalidInput: it cannot be entered, or does not answer."""
+    access = _dev() if dev else load(kubeconfig, context, environment=os.environ, home=Path.home())
+    following = Following(access.context, _prices)
+    seen: Queue[Seen] = Queue()
+    try:
+        follow(lambda: enter(access, clock=time.time, environment=os.environ, sleep=time.sleep), seen, ended)
+    except ClusterError as error:
+        raise InvalidInput(f"context {access.context}", str(error)) from error
+    _wait(following, seen)
+
+    def picture(_: bool) -> ClusterPicture:
+        while not seen.empty():
+            following.see(seen.get())
+        return following.picture(time.time())
+
+    return picture
+
+
+def _played(path: Path) -> Source:
+    """A recording, one moment after the other; the last one if only one is asked for. Raises InvalidInput."""
+    try:
+        frames = msgspec.json.decode(path.read_bytes(), type=Timeline).frames
+    except OSError as error:
+        raise InvalidInput(str(path), f"cannot be read: {error.strerror or error}") from error
+    except msgspec.DecodeError as error:
+        raise InvalidInput(str(path), f"is no recording of `shiplap simulate --recording`: {error}") from error
+    if not frames:
+        raise InvalidInput(str(path), "holds no moment of a cluster")
+    ahead = iter(frames[:-1])
+    return lambda last: frames[-1].picture if last else next(ahead, frames[-1]).picture
+
+
+def _dev() -> Access:
+    """Raises InvalidInput: nothing runs here."""
+    from shiplap.local.running import find  # noqa: PLC0415 - only for people who try it out
+
+    endpoints = find().endpoints
+    name = min(endpoints)
+    return Access(context=name, server=endpoints[name])
+
+
+def _view(sort: str, words: str) -> View:
+    if sort not in SORTS:
+        raise InvalidInput("--sort", f"{sort!r} is none of {', '.join(SORTS)}")
+    return View(sort=sort, filter=words)
+
+
+def _prices(node: Node) -> Prices:
+    """Estimates for the node's region: who looks on need not have credentials of AWS."""
+    region = node.metadata.labels.get(_REGION, "")
+    catalog = embedded.load(region if region in embedded.regions() else embedded.DEFAULT_REGION)
+    of_offerings: dict[tuple[str, str, str], float] = {}
+    on_demand: dict[str, float] = {}
+    for kind in catalog.types:
+        for offering in offerings(catalog, kind, compatible=True, zones=None, unavailable=()):
+            of_offerings[kind.instance_type, offering.zone, offering.capacity_type] = offering.price
+            if offering.capacity_type == ON_DEMAND:
+                on_demand[kind.instance_type] = offering.price
+    return Prices(of_offerings, on_demand)
+
+
+def _wait(following: Following, seen: Queue[Seen]) -> None:
+    """Until everything has been listed once, or cannot be."""
+    while not following.ready:
+        try:
+            following.see(seen.get(timeout=_PATIENCE_S))
+        except Empty:
+            raise InvalidInput("cluster", f"it has not answered for {_PATIENCE_S:.0f} seconds") from None
+
+
+def _live(source: Source, view: View, console: Console) -> int:
+    stream: tuple[Happening, ...] = ()
+    picture = source(False)
+    terminal = sys.stdin.fileno()
+    with keyboard.raw(terminal), Live(console=console, screen=True, auto_refresh=False) as screen:
+        due = 0.0
+        while True:
+            if time.monotonic() >= due:
+                due = time.monotonic() + _EVERY_S
+                if not view.paused:
+                    fresh = source(False)
+                    stream, picture = remember(stream, happened(picture, fresh)), fresh
+            screen.update(Group(*_lines(picture, view, stream, console)), refresh=True)
+            for key in keyboard.pressed(terminal, max(due - time.monotonic(), 0.0)):
+                if key == "q" and not view.typing:
+                    return 0
+                view = pressed(view, key, shown_nodes(picture, view), page_of(picture, console.height))
+
+
+def _lines(picture: ClusterPicture, view: View, stream: tuple[Happening, ...], console: Console) -> tuple[Text, ...]:
+    width, height = console.width, console.height
+    if not console.is_terminal:
+        width = int(os.environ.get("COLUMNS", "160"))
+        height = int(os.environ.get("LINES", "50"))
+    return frame(picture, view, stream, max(width, 20), max(height, 6))

@@ -1,0 +1,129 @@
+"""Pictures of a cluster that is followed: only what has changed since the last one is drawn anew.
+
+A cluster of 20,000 pods changes little within a second, so a picture each second costs what has changed, not what is
+there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from shiplap.cluster.follow import Changed, Listed, Seen, Trouble
+from shiplap.drawing.capture import Prices, of_cluster
+from shiplap.drawing.picture import ClusterPicture, NodePicture, PendingPicture
+from shiplap.kubernetes.objects import Node, Pod
+
+_OVER = ("Succeeded", "Failed")
+
+
+class Following:
+    """What is known of a cluster.
+
+    Args:
+        cluster: how it is called.
+        prices: of its types; asked once something is known of its nodes.
+    """
+
+    def __init__(self, cluster: str, prices: Callable[[Node], Prices]) -> None:
+        self._cluster, self._prices_of = cluster, prices
+        self._prices: Prices | None = None
+        self._nodes: dict[str, Node] = {}
+        self._pods: dict[str, Pod] = {}
+        self._on_node: dict[str, dict[str, Pod]] = {}
+        self._pending: dict[str, Pod] = {}
+        self._drawn: dict[str, NodePicture] = {}
+        self._stale: set[str] = set()
+        self._troubles: dict[str, str] = {}
+        self._listed: set[str] = set()
+
+    @property
+    def ready(self) -> bool:
+        """Whether every kind has been listed, or cannot be."""
+        return len(self._listed | self._troubles.keys()) == len(("nodes", "pods"))
+
+    def see(self, seen: Seen) -> None:
+        """Take note of what was seen."""
+        match seen:
+            case Trouble(kind, reason):
+                if reason:
+                    self._troubles[kind] = reason
+                else:
+                    self._troubles.pop(kind, None)
+            case Listed(kind, objects):
+                self._listed.add(kind)
+                self._forget(kind)
+                for item in objects:
+                    self._keep(item)
+            case Changed(_, item, gone):
+                if gone:
+                    self._drop(item)
+                else:
+                    self._keep(item)
+
+    def picture(self, now: float) -> ClusterPicture:
+        """The cluster as it is known, at `now` (epoch seconds)."""
+        for name in self._stale:
+            node = self._nodes.get(name)
+            if node is None:
+                self._drawn.pop(name, None)
+                continue
+            if self._prices is None:
+                self._prices = self._prices_of(node)
+            pods = self._on_node.get(name, {}).values()
+            self._drawn[name] = of_cluster("", now, [node], pods, (), self._prices).nodes[0]
+        self._stale.clear()
+        waiting = of_cluster("", now, [], self._pending.values()).pending
+        return ClusterPicture(
+            cluster=self._cluster,
+            taken_at=now,
+            nodes=tuple(self._drawn[name] for name in sorted(self._drawn)),
+            pending=waiting,
+            missing=tuple(self._troubles[kind] for kind in sorted(self._troubles)),
+        )
+
+    def _keep(self, item: Node | Pod) -> None:
+        if isinstance(item, Node):
+            self._nodes[item.metadata.name] = item
+            self._stale.add(item.metadata.name)
+            return
+        self._drop(item)
+        if item.status.phase in _OVER:
+            return
+        self._pods[item.metadata.uid] = item
+        if item.spec.node_name:
+            self._on_node.setdefault(item.spec.node_name, {})[item.metadata.uid] = item
+            self._stale.add(item.spec.node_name)
+        else:
+            self._pending[item.metadata.uid] = item
+
+    def _drop(self, item: Node | Pod) -> None:
+        if isinstance(item, Node):
+            self._nodes.pop(item.metadata.name, None)
+            self._stale.add(item.metadata.name)
+            return
+        known = self._pods.pop(item.metadata.uid, None)
+        self._pending.pop(item.metadata.uid, None)
+        if known is not None and known.spec.node_name:
+            self._on_node.get(known.spec.node_name, {}).pop(item.metadata.uid, None)
+            self._stale.add(known.spec.node_name)
+
+    def _forget(self, kind: str) -> None:
+        if kind == "nodes":
+            self._stale |= self._nodes.keys()
+            self._nodes.clear()
+        else:
+            self._stale |= self._on_node.keys()
+            for known in (self._pods, self._on_node, self._pending):
+                known.clear()
+
+
+def aged(picture: ClusterPicture, now: float) -> ClusterPicture:
+    """The same picture later: pods that wait have waited longer."""
+    older = tuple(_older(pod, now - picture.taken_at) for pod in picture.pending)
+    return msgspec.structs.replace(picture, taken_at=now, pending=older)
+
+
+def _older(pod: PendingPicture, seconds: float) -> PendingPicture:
+    return msgspec.structs.replace(pod, age_s=pod.age_s + seconds)

@@ -1,0 +1,139 @@
+"""From a context of a kubeconfig to a connection with its API server."""
+
+from __future__ import annotations
+
+import ssl
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import urllib3
+
+from shiplap.cluster.exec_credential import ExecCredential
+from shiplap.cluster.kubeconfig import Access, Pem
+from shiplap.cluster.transport import StaticToken, TokenSource, Transport
+from shiplap.errors import InvalidInput
+
+_CONNECTIONS = 4
+
+
+class FileToken:
+    """A TokenSource that reads a file whenever a token is needed: whatever renews the token writes it there."""
+
+    def __init__(self, path: Path, context: str) -> None:
+        self._path = path
+        self._context = context
+
+    def token(self) -> str:
+        """Raises InvalidInput."""
+        try:
+            return self._path.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise InvalidInput(f"context {self._context}", f"tokenFile {self._path} cannot be read: {error}") from error
+
+    def discard(self) -> None:
+        """The file is read again anyway."""
+
+
+def enter(
+    access: Access,
+    *,
+    clock: Callable[[], float],
+    environment: Mapping[str, str],
+    sleep: Callable[[float], None],
+    back_off_s: Sequence[float] = (0.2, 1.0),
+    token: TokenSource | None = None,
+) -> Transport:
+    """A connection for the context; nothing is sent yet, but an exec plugin is run, for it may give a certificate.
+
+    `token` is used in the place of the kubeconfig's own.
+
+    Raises:
+        InvalidInput: the credentials or certificates are unusable.
+    """
+    given, token = token, StaticToken(access.token)
+    client = access.client
+    if given is not None:
+        token = given
+    elif access.token_file is not None:
+        token = FileToken(access.token_file, access.context)
+    elif access.exec is not None:
+        plugin = ExecCredential(access, access.exec, clock=clock, environment=environment)
+        client, token = plugin.client() or client, plugin
+    options: dict[str, Any] = {"maxsize": _CONNECTIONS, "block": True}
+    if access.server.startswith("https:"):
+        options["ssl_context"] = _tls(access, client)
+        if access.tls_server_name:
+            options |= {"server_hostname": access.tls_server_name, "assert_hostname": access.tls_server_name}
+        elif access.insecure:
+            options["assert_hostname"] = False
+    return Transport(
+        access.server,
+        token,
+        pool=_pool(access, options),
+        sleep=sleep,
+        back_off_s=back_off_s,
+        headers=access.headers,
+    )
+
+
+def _pool(access: Access, options: dict[str, Any]) -> urllib3.HTTPConnectionPool:
+    """Connections to the server, through the proxy of the kubeconfig or of the environment where there is one."""
+    split = urlsplit(access.server)
+    proxy = access.proxy
+    if not proxy and not proxy_bypass(split.hostname or ""):
+        proxy = getproxies().get(split.scheme, "") if split.scheme == "https" else ""
+    if not proxy:
+        return urllib3.connection_from_url(access.server, **options)
+    if urlsplit(proxy).scheme not in ("http", "https"):
+        reason = f"proxy {proxy} is not an http or https URL; other kinds of proxies are not spoken to"
+        raise InvalidInput(f"context {access.context}", reason, field="proxy-url")
+    if split.scheme != "https":
+        raise InvalidInput(f"context {access.context}", "a proxy is used for https servers only", field="proxy-url")
+    manager = urllib3.ProxyManager(proxy, **options)
+    return manager.connection_from_url(access.server)
+
+
+def _tls(access: Access, client: Pem | None) -> ssl.SSLContext:
+    """Verifies certificate and host name, unless the kubeconfig forgoes it, and shows the client's certificate.
+
+    Not ssl.create_default_context: since Python 3.13 that refuses authorities without an Authority Key Identifier.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if access.insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    elif access.authority:
+        try:
+            context.load_verify_locations(cadata=access.authority)
+        except ssl.SSLError as error:
+            raise _refused(access, f"certificate-authority is not a PEM certificate: {error}") from error
+    else:
+        context.load_default_certs()
+    if client is not None:
+        _show(context, client, access)
+    return context
+
+
+def _show(context: ssl.SSLContext, client: Pem, access: Access) -> None:
+    """Python takes a client's certificate from files only: these are readable by their owner, and gone at once."""
+    with tempfile.TemporaryDirectory(prefix="shiplap-") as folder:
+        certificate, key = Path(folder, "certificate"), Path(folder, "key")
+        certificate.write_text(client.certificate, encoding="ascii")
+        key.touch(mode=0o600)
+        key.write_text(client.key, encoding="ascii")
+        try:
+            context.load_cert_chain(certificate, key, password=_no_password)
+        except (ssl.SSLError, ValueError, OSError) as error:
+            raise _refused(access, f"the client certificate and its key cannot be used: {error}") from error
+
+
+def _no_password() -> str:
+    raise ValueError("the key is encrypted")
+
+
+def _refused(access: Access, reason: str) -> InvalidInput:
+    return InvalidInput(f"context {access.context}", reason)

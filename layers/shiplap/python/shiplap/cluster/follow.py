@@ -1,0 +1,161 @@
+"""Follows nodes and pods of a cluster for somebody who looks on: a list, then every change, for as long as it is asked.
+
+Everything that is seen goes into one queue, so that one thread can make pictures of it. Whoever may not list a kind is
+told so once; a connection that is lost is made anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from queue import Queue
+from threading import Event, Thread
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from shiplap.cluster.transport import Transport, error_of
+from shiplap.errors import ClusterDenied, ClusterError, ResourceVersionGone
+from shiplap.kubernetes.objects import Node, Pod
+
+_PAGE = 500
+_WINDOW_S = 300.0
+_PAUSE_S = 2.0
+_UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
+_KINDS = {"nodes": ("/api/v1/nodes", ""), "pods": ("/api/v1/pods", _UNFINISHED)}
+
+Item = TypeVar("Item", Node, Pod)
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """All objects of a kind, `nodes` or `pods`; what was known of it before is over."""
+
+    kind: str
+    objects: tuple[Node, ...] | tuple[Pod, ...]
+
+
+class Changed(msgspec.Struct, frozen=True):
+    """One object that was added, changed or deleted (`gone`)."""
+
+    kind: str
+    object: Node | Pod
+    gone: bool = False
+
+
+class Trouble(msgspec.Struct, frozen=True):
+    """A kind cannot be seen now, and why; empty when it can be seen again."""
+
+    kind: str
+    reason: str
+
+
+Seen = Listed | Changed | Trouble
+
+
+class _ListMeta(msgspec.Struct, frozen=True, rename="camel"):
+    resource_version: str = ""
+    token: str = msgspec.field(default="", name="continue")
+
+
+class _Page(msgspec.Struct, Generic[Item], frozen=True):
+    metadata: _ListMeta = _ListMeta()
+    items: tuple[Item, ...] | None = None
+
+
+class _Frame(msgspec.Struct, frozen=True):
+    type: str
+    object: msgspec.Raw
+
+
+class _Marker(msgspec.Struct, frozen=True):
+    metadata: _ListMeta = _ListMeta()
+    code: int = 0
+    message: str = ""
+
+
+# Made before there are threads: two that meet a type for the first time at once crash msgspec.
+_PAGES: dict[str, msgspec.json.Decoder[Any]] = {
+    "nodes": msgspec.json.Decoder(_Page[Node]),
+    "pods": msgspec.json.Decoder(_Page[Pod]),
+}
+_OBJECTS: dict[str, msgspec.json.Decoder[Any]] = {
+    "nodes": msgspec.json.Decoder(Node),
+    "pods": msgspec.json.Decoder(Pod),
+}
+_FRAMES, _MARKERS = msgspec.json.Decoder(_Frame), msgspec.json.Decoder(_Marker)
+
+
+def follow(enter: Callable[[], Transport], seen: Queue[Seen], ended: Event) -> None:
+    """Follow nodes and pods in threads of their own, which end with the process at the latest.
+
+    Args:
+        enter: makes a connection; each thread has its own.
+        seen: what takes what is seen.
+        ended: set by whoever looks on no longer; a thread that waits for the server notices when that says something.
+    """
+    for kind in _KINDS:
+        Thread(target=run, args=(kind, enter(), seen.put, ended), name=f"follow-{kind}", daemon=True).start()
+
+
+def run(kind: str, transport: Transport, put: Callable[[Seen], Any], ended: Event) -> None:
+    """Follow one kind until nobody looks on, or it is denied. A lost connection is made anew after a pause."""
+    version, troubled = "", False
+    while not ended.is_set():
+        try:
+            if not version:
+                objects, version = _list(kind, transport)
+                put(Listed(kind, objects))
+            if troubled:
+                put(Trouble(kind, ""))
+                troubled = False
+            for change, at in _watch(kind, transport, version):
+                version = at
+                if change is not None:
+                    put(change)
+                if ended.is_set():
+                    return
+        except ResourceVersionGone:
+            version = ""
+        except ClusterDenied as error:
+            put(Trouble(kind, f"not permitted to list and watch {kind}: {error}"))
+            return
+        except ClusterError as error:
+            put(Trouble(kind, str(error)))
+            troubled = True
+            ended.wait(_PAUSE_S)
+
+
+def _list(kind: str, transport: Transport) -> tuple[Any, str]:
+    path, selector = _KINDS[kind]
+    query: dict[str, str | int] = {"limit": _PAGE} | ({"fieldSelector": selector} if selector else {})
+    objects: list[Node | Pod] = []
+    while True:
+        page = _decode(_PAGES[kind], transport.get(path, query), f"list of {kind}")
+        objects.extend(page.items or ())
+        if not page.metadata.token:
+            return tuple(objects), page.metadata.resource_version
+        query["continue"] = page.metadata.token
+
+
+def _watch(kind: str, transport: Transport, version: str) -> Iterator[tuple[Changed | None, str]]:
+    """Changes, and the version each leads to; a bookmark is only a version."""
+    path, selector = _KINDS[kind]
+    query: dict[str, str | int] = {"watch": 1, "allowWatchBookmarks": "true", "resourceVersion": version}
+    query |= {"timeoutSeconds": int(_WINDOW_S)} | ({"fieldSelector": selector} if selector else {})
+    what = f"watch of {kind}"
+    for line in transport.lines(path, query, _WINDOW_S):
+        frame = _decode(_FRAMES, line, what)
+        if frame.type == "ERROR":
+            marker = _decode(_MARKERS, frame.object, what)
+            raise error_of(marker.code, f"{what}: {marker.message}")
+        if frame.type == "BOOKMARK":
+            yield None, _decode(_MARKERS, frame.object, what).metadata.resource_version
+            continue
+        found = _decode(_OBJECTS[kind], frame.object, what)
+        yield Changed(kind, found, frame.type == "DELETED"), found.metadata.resource_version
+
+
+def _decode(decoder: msgspec.json.Decoder[Any], body: bytes | msgspec.Raw, what: str) -> Any:
+    try:
+        return decoder.decode(body)
+    except msgspec.DecodeError as error:
+        raise ClusterError(f"{what}: the answer is not what an API server sends: {error}") from error

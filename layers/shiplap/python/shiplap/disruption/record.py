@@ -1,0 +1,191 @@
+"""A recorded decision to disrupt, and the reading of records of either kind, whoever wrote them.
+
+A record may have been written by another version of Shiplap, whose snapshot this one cannot read: then what is plain
+in it (when, of what, which nodes) is shown all the same.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any
+
+import msgspec
+
+from shiplap import __version__
+from shiplap.disruption.commands import Decision
+from shiplap.disruption.decide import decide
+from shiplap.disruption.snapshot import DisruptionSnapshot
+from shiplap.errors import InvalidInput
+from shiplap.scheduling import record as scheduling
+from shiplap.scheduling.planner import plan
+from shiplap.scheduling.record import Record
+from shiplap.scheduling.snapshot import Snapshot
+
+_MARK = "disrupt-"
+
+
+class DisruptionRecord(msgspec.Struct, frozen=True):
+    """What was looked at and what was concluded, as far as a command was begun."""
+
+    snapshot: DisruptionSnapshot
+    decision: Decision
+
+
+class _Written(DisruptionRecord, frozen=True):
+    """As it is stored: `version` is Shiplap's own, of who decided."""
+
+    version: str = ""
+
+
+class OutlinedClaim(msgspec.Struct, frozen=True, rename="camel"):
+    """A claim as any version writes it; price in USD per hour."""
+
+    name: str = ""
+    node_pool: str = ""
+    instance_type: str = ""
+    zone: str = ""
+    capacity_type: str = ""
+    price: float = 0.0
+    pods: int = 0
+
+
+class Outline(msgspec.Struct, frozen=True, rename="camel"):
+    """What can be said of a record of any version. `kind` is schedule or disrupt; `at` epoch seconds.
+
+    `removed` names the nodes that were to go.
+    """
+
+    kind: str
+    cluster: str = ""
+    at: float = 0.0
+    epoch: int = 0
+    pods: int = 0
+    nodes: int = 0
+    claims: tuple[OutlinedClaim, ...] = ()
+    removed: tuple[str, ...] = ()
+    unschedulable: int = 0
+
+
+class Recorded(msgspec.Struct, frozen=True):
+    """A record as found. `record` is None where this version cannot read it, and `problem` says why.
+
+    `written` is the decision's own encoding in the record; `version` that of who decided, empty when it was not noted.
+    """
+
+    outline: Outline
+    version: str
+    written: bytes
+    record: Record | DisruptionRecord | None
+    problem: str = ""
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """The scheduling side of what was looked at, if this version can read it."""
+        if isinstance(self.record, DisruptionRecord):
+            return self.record.snapshot.scheduling
+        return self.record.snapshot if self.record is not None else None
+
+
+class _Parts(msgspec.Struct, frozen=True):
+    """The decision of a record, left as it is written."""
+
+    version: str = ""
+    plan: msgspec.Raw = msgspec.Raw()
+    decision: msgspec.Raw = msgspec.Raw()
+
+
+_PARTS = msgspec.msgpack.Decoder(_Parts)
+_DECODER = msgspec.msgpack.Decoder(DisruptionRecord)
+_SCHEDULING = msgspec.msgpack.Decoder(Record)
+
+
+def encode(record: DisruptionRecord) -> bytes:
+    """As `scheduling.record.encode`."""
+    return scheduling.packed(_Written(record.snapshot, record.decision, __version__))
+
+
+def record_id(record: DisruptionRecord, document: bytes) -> str:
+    """`<cluster>/<date>/<time>-<epoch>-disrupt-<digest>` in UTC."""
+    return scheduling.id_of(record.snapshot.scheduling, document, _MARK)
+
+
+def is_disruption(name: str) -> bool:
+    """Whether an id is that of a decision to disrupt."""
+    return f"-{_MARK}" in name.rpartition("/")[2]
+
+
+def read(document: bytes, source: str) -> Recorded:
+    """A record of either kind and of any version.
+
+    Raises:
+        InvalidInput: it is no record at all; names `source`.
+    """
+    try:
+        plain = zlib.decompress(document)
+        parts = _PARTS.decode(plain)
+        loose = msgspec.msgpack.decode(plain)
+    except (zlib.error, msgspec.DecodeError) as error:
+        raise InvalidInput(source, f"not a recorded decision: {error}") from error
+    of_disruption = bool(bytes(parts.decision))
+    written = bytes(parts.decision if of_disruption else parts.plan)
+    if not written or not isinstance(loose.get("snapshot"), dict):
+        raise InvalidInput(source, "not a recorded decision: it holds no snapshot with a plan or commands")
+    outline = _outline(loose, of_disruption=of_disruption)
+    decoder = _DECODER if of_disruption else _SCHEDULING
+    try:
+        return Recorded(outline, parts.version, written, decoder.decode(plain))
+    except msgspec.DecodeError as error:
+        by = f"version {parts.version}" if parts.version else "a version that did not say which"
+        problem = f"it was written by {by} and {__version__} cannot read it: {error}"
+        return Recorded(outline, parts.version, written, None, problem)
+
+
+def decided_again(record: Record | DisruptionRecord) -> bytes:
+    """The decision made anew from what was looked at, encoded as in a record: equal bytes are an equal decision."""
+    made = plan(record.snapshot) if isinstance(record, Record) else decide(record.snapshot)
+    return msgspec.msgpack.encode(made, order="deterministic")
+
+
+def _outline(loose: dict[str, Any], *, of_disruption: bool) -> Outline:
+    """Read by names that every version has used; what is missing or of another shape is left out."""
+    looked_at = _mapping(loose.get("snapshot"))
+    snapshot = _mapping(looked_at.get("scheduling")) if of_disruption else looked_at
+    view = _mapping(snapshot.get("view"))
+    decided = _mapping(loose.get("decision" if of_disruption else "plan"))
+    commands = [_mapping(item) for item in _list(decided.get("commands"))]
+    claims = _list(decided.get("nodeClaims"))
+    claims += [claim for command in commands for claim in _list(command.get("replacements"))]
+    at, epoch = snapshot.get("now"), snapshot.get("epoch")
+    return Outline(
+        kind="disrupt" if of_disruption else "schedule",
+        cluster=str(snapshot.get("cluster", "")),
+        at=float(at) if isinstance(at, int | float) else 0.0,
+        epoch=epoch if isinstance(epoch, int) else 0,
+        pods=len(_list(view.get("pods"))),
+        nodes=len(_list(view.get("nodes"))),
+        claims=tuple(_claim(_mapping(item)) for item in claims),
+        removed=tuple(str(node) for command in commands for node in _list(command.get("nodes"))),
+        unschedulable=len(_list(decided.get("unschedulable"))),
+    )
+
+
+def _claim(item: dict[str, Any]) -> OutlinedClaim:
+    launch = _mapping(item.get("launch"))
+    price = launch.get("price")
+    return OutlinedClaim(
+        name=str(item.get("name", "")),
+        node_pool=str(item.get("nodePool", "")),
+        instance_type=str(launch.get("instanceType", "")),
+        zone=str(launch.get("zone", "")),
+        capacity_type=str(launch.get("capacityType", "")),
+        price=float(price) if isinstance(price, int | float) else 0.0,
+        pods=len(_list(item.get("pods"))),
+    )
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list) else []

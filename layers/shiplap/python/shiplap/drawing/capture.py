@@ -1,0 +1,290 @@
+"""Pictures of what a decision looks at: the cluster as it is, and as it would be once a plan has come true."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from shiplap.api.nodeclaim import FINAL, LEAVING, ClaimState, NodeClaim, PodReference
+from shiplap.drawing.picture import Amounts, ClusterPicture, NodePicture, NodeState, PendingPicture, PodPicture
+from shiplap.instances.catalog import Catalog
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.objects import Node, Pod
+from shiplap.kubernetes.quantity import CPU, MEMORY, PODS, parse_amount
+from shiplap.kubernetes.requests import pod_requests
+from shiplap.kubernetes.timestamps import epoch
+from shiplap.scheduling.pairing import leaving, pair
+from shiplap.scheduling.plan import Plan, PlannedClaim
+from shiplap.scheduling.snapshot import NodeClassCatalog, Snapshot
+
+_OVER = ("Succeeded", "Failed")
+
+
+class Prices(msgspec.Struct, frozen=True):
+    """What is known of prices, USD per hour: of offerings (type, zone, capacity type), and the on-demand list price."""
+
+    offerings: Mapping[tuple[str, str, str], float] = {}
+    on_demand: Mapping[str, float] = {}
+
+    def paid(self, instance_type: str, zone: str, capacity_type: str) -> float:
+        """The price of an offering; 0 when it is not known."""
+        known = self.offerings.get((instance_type, zone, capacity_type))
+        if known is None and capacity_type != labels.SPOT:
+            known = self.on_demand.get(instance_type)
+        return known or 0.0
+
+
+def prices_of_catalogs(catalogs: Iterable[NodeClassCatalog]) -> Prices:
+    """The prices a decision sees; overlays may make them differ between EC2NodeClasses: the first one counts."""
+    offerings: dict[tuple[str, str, str], float] = {}
+    on_demand: dict[str, float] = {}
+    for catalog in catalogs:
+        for kind in catalog.instance_types:
+            for offering in kind.offerings:
+                offerings.setdefault((kind.name, offering.zone, offering.capacity_type), offering.price)
+                if offering.capacity_type == labels.ON_DEMAND:
+                    on_demand.setdefault(kind.name, offering.price)
+    return Prices(offerings, on_demand)
+
+
+def prices_of_catalog(catalog: Catalog) -> Prices:
+    """The prices of the catalogue that the functions keep."""
+    on_demand = {name: prices.on_demand for name, prices in catalog.prices.items() if prices.on_demand is not None}
+    return Prices({}, on_demand)
+
+
+def amounts(resources: Mapping[str, int]) -> Amounts:
+    """Canonical resources as a picture shows them."""
+    return Amounts(resources.get(CPU, 0), resources.get(MEMORY, 0), resources.get(PODS, 0))
+
+
+def of_cluster(
+    cluster: str,
+    now: float,
+    nodes: Sequence[Node],
+    pods: Iterable[Pod],
+    claims: Sequence[NodeClaim] = (),
+    prices: Prices | None = None,
+) -> ClusterPicture:
+    """The cluster as it is.
+
+    Args:
+        cluster: its name.
+        now: epoch seconds.
+        nodes: all of them, whoever owns them.
+        pods: bound and pending ones; those that have ended are left out.
+        claims: of the cluster; those that are over are left out. What they were bought for is what they cost.
+        prices: for nodes without a claim, and for list prices.
+    """
+    known = prices or Prices()
+    paired, waiting = pair(nodes, claims)
+    going = leaving(nodes, paired)
+    on_node: dict[str, list[Pod]] = {}
+    pending: dict[str, Pod] = {}
+    for pod in pods:
+        if pod.status.phase in _OVER:
+            continue
+        if pod.spec.node_name:
+            on_node.setdefault(pod.spec.node_name, []).append(pod)
+        else:
+            pending[pod.metadata.uid or pod.key] = pod
+    drawn = [
+        _node(node, paired.get(node.metadata.name), on_node.get(node.metadata.name, ()), known, going) for node in nodes
+    ]
+    for claim in waiting:
+        expected = [_pod(found, fresh=True) for each in claim.pods if (found := _find(pending, each)) is not None]
+        drawn.append(of_claim(claim, expected, known))
+    return ClusterPicture(
+        cluster=cluster,
+        taken_at=now,
+        nodes=tuple(sorted(drawn, key=lambda node: node.name)),
+        pending=_oldest_first(_pending(pod, now) for pod in pending.values() if not pod.metadata.deletion_timestamp),
+    )
+
+
+def of_snapshot(snapshot: Snapshot) -> ClusterPicture:
+    """The cluster that a decision looks at, before it."""
+    view = snapshot.view
+    prices = prices_of_catalogs(snapshot.catalogs)
+    return of_cluster(snapshot.cluster, snapshot.now, view.nodes, view.pods, snapshot.claims, prices)
+
+
+def after_plan(snapshot: Snapshot, plan: Plan) -> ClusterPicture:
+    """The cluster once a plan has come true: its nodes are there and its pods are on them; who is left out still waits.
+
+    Pods that move away from a node on its way out are drawn where they go, and still where they are.
+    """
+    before = of_snapshot(snapshot)
+    pods = _by_reference(snapshot.view.pods)
+    prices = prices_of_catalogs(snapshot.catalogs)
+    placed: dict[str, list[PodPicture]] = {}
+    for place in plan.existing_nodes:
+        placed[place.name] = [_pod(pods[key], fresh=True) for ref in place.pods if (key := _key(ref)) in pods]
+    nodes = [_filled(node, placed.get(node.name, ())) for node in before.nodes]
+    nodes += [_planned(claim, pods, prices) for claim in plan.node_claims]
+    found = {f"{entry.pod.namespace}/{entry.pod.name}": entry.message for entry in (*plan.unschedulable, *plan.ignored)}
+    settled = {_key(ref) for place in plan.existing_nodes for ref in place.pods}
+    settled |= {_key(ref) for claim in plan.node_claims for ref in claim.pods}
+    pending = tuple(
+        msgspec.structs.replace(pod, reason=found.get(f"{pod.namespace}/{pod.name}", pod.reason))
+        for pod in before.pending
+        if f"{pod.namespace}/{pod.name}" not in settled
+    )
+    return msgspec.structs.replace(before, nodes=tuple(sorted(nodes, key=lambda node: node.name)), pending=pending)
+
+
+def of_claims(
+    cluster: str, now: float, claims: Sequence[NodeClaim], pods: Mapping[str, Sequence[Pod]] | None = None
+) -> ClusterPicture:
+    """A cluster as its claims tell, for those who may not ask it.
+
+    Without `pods`, by the name of their node, what was planned for each node is taken as used.
+    """
+    nodes = []
+    for claim in claims:
+        if claim.state not in FINAL:
+            drawn = of_claim(claim)
+            if pods is not None and claim.node_name:
+                drawn = _holding(drawn, pods.get(claim.node_name, ()))
+            done = claim.state is ClaimState.INITIALIZED
+            nodes.append(msgspec.structs.replace(drawn, state=NodeState.READY, note=claim.cordoned) if done else drawn)
+    return ClusterPicture(cluster=cluster, taken_at=now, nodes=tuple(sorted(nodes, key=lambda node: node.name)))
+
+
+def _holding(node: NodePicture, pods: Sequence[Pod]) -> NodePicture:
+    drawn = tuple(sorted((_pod(pod) for pod in pods), key=lambda pod: (-pod.millicores, -pod.memory_bytes, pod.key)))
+    used = sum((Amounts(pod.millicores, pod.memory_bytes, 1) for pod in drawn), Amounts())
+    return msgspec.structs.replace(node, used=used, pods=drawn)
+
+
+def of_claim(claim: NodeClaim, pods: Sequence[PodPicture] = (), prices: Prices | None = None) -> NodePicture:
+    """A claim that no Node is known of, with those of its pods of which more is known than a name."""
+    allocatable, requested = amounts(claim.allocatable), amounts(claim.requests)
+    return NodePicture(
+        name=claim.node_name or claim.name,
+        pool=claim.node_pool,
+        tier=claim.tier,
+        instance_type=claim.instance_type or (claim.instance_types[0] if claim.instance_types else ""),
+        zone=claim.zone,
+        capacity_type=claim.capacity_type,
+        hourly=claim.hourly,
+        list_hourly=(prices or Prices()).on_demand.get(claim.instance_type, 0.0),
+        state=NodeState.LEAVING if claim.state in LEAVING else NodeState.STARTING,
+        note=claim.failure or str(claim.state),
+        allocatable=allocatable,
+        used=Amounts(requested.millicores, requested.memory_bytes, requested.pods or len(claim.pods)),
+        pods=tuple(pods),
+        created_at=claim.created_at,
+    )
+
+
+def _node(
+    node: Node, claim: NodeClaim | None, pods: Sequence[Pod], prices: Prices, going: frozenset[str]
+) -> NodePicture:
+    marks = node.metadata.labels
+    kind = marks.get(labels.INSTANCE_TYPE, "") or (claim.instance_type if claim else "")
+    zone = marks.get(labels.ZONE, "") or (claim.zone if claim else "")
+    ours = claim is not None or labels.NODE_POOL in marks
+    capacity_type = marks.get(labels.CAPACITY_TYPE, "") or (claim.capacity_type if claim else "")
+    drawn = tuple(sorted((_pod(pod) for pod in pods), key=lambda pod: (-pod.millicores, -pod.memory_bytes, pod.key)))
+    born = node.metadata.creation_timestamp
+    state, note = _state(node, claim, going)
+    return NodePicture(
+        name=node.metadata.name,
+        pool=(claim.node_pool if claim else marks.get(labels.NODE_POOL, "")) if ours else "",
+        tier=claim.tier if claim else 0,
+        instance_type=kind,
+        zone=zone,
+        capacity_type=capacity_type,
+        hourly=(claim.hourly if claim else 0.0) or prices.paid(kind, zone, capacity_type or labels.ON_DEMAND),
+        list_hourly=prices.on_demand.get(kind, 0.0),
+        state=state,
+        note=note,
+        allocatable=Amounts(*(_amount(node, name) for name in (CPU, MEMORY, PODS))),
+        used=sum((Amounts(pod.millicores, pod.memory_bytes, 1) for pod in drawn), Amounts()),
+        pods=drawn,
+        created_at=epoch(born) if born else 0.0,
+    )
+
+
+def _state(node: Node, claim: NodeClaim | None, going: frozenset[str]) -> tuple[NodeState, str]:
+    if node.metadata.name in going:
+        reason = (claim.failure or str(claim.state)) if claim is not None else "is being deleted"
+        return NodeState.LEAVING, reason
+    if not any(item.type == "Ready" and item.status == "True" for item in node.status.conditions):
+        # Files often hold nodes without conditions: what says nothing is not said to be broken.
+        return (NodeState.NOT_READY, "kubelet is not ready") if node.status.conditions else (NodeState.READY, "")
+    if node.spec.unschedulable:
+        return NodeState.READY, "cordoned"
+    return NodeState.READY, claim.cordoned if claim is not None else ""
+
+
+def _planned(claim: PlannedClaim, pods: Mapping[str, Pod], prices: Prices) -> NodePicture:
+    launch = claim.launch
+    drawn = [_pod(pods[key], fresh=True) for ref in claim.pods if (key := _key(ref)) in pods]
+    requested = amounts(claim.requests)
+    return NodePicture(
+        name=claim.name,
+        pool=claim.node_pool,
+        tier=claim.tier,
+        instance_type=launch.instance_type,
+        zone=launch.zone,
+        capacity_type=launch.capacity_type,
+        hourly=launch.price,
+        list_hourly=prices.on_demand.get(launch.instance_type, 0.0),
+        state=NodeState.PLANNED,
+        note="; ".join(claim.reasons),
+        allocatable=amounts(claim.allocatable),
+        used=Amounts(requested.millicores, requested.memory_bytes, requested.pods or len(claim.pods)),
+        pods=tuple(sorted(drawn, key=lambda pod: (-pod.millicores, -pod.memory_bytes, pod.key))),
+    )
+
+
+def _filled(node: NodePicture, fresh: Sequence[PodPicture]) -> NodePicture:
+    """A node with further pods. Pods that were promised to a claim in flight are on it already."""
+    there = {pod.key for pod in node.pods}
+    more = [pod for pod in fresh if pod.key not in there]
+    if not more:
+        return node
+    used = sum((Amounts(pod.millicores, pod.memory_bytes, 1) for pod in more), node.used)
+    return msgspec.structs.replace(node, used=used, pods=(*node.pods, *more))
+
+
+def _pod(pod: Pod, *, fresh: bool = False) -> PodPicture:
+    requests = pod_requests(pod)
+    namespace = pod.metadata.namespace or "default"
+    return PodPicture(namespace, pod.metadata.name, requests.get(CPU, 0), requests.get(MEMORY, 0), fresh)
+
+
+def _pending(pod: Pod, now: float) -> PendingPicture:
+    drawn, born = _pod(pod), pod.metadata.creation_timestamp
+    said = next((item.message or item.reason for item in pod.status.conditions if item.type == "PodScheduled"), "")
+    return PendingPicture(
+        namespace=drawn.namespace,
+        name=drawn.name,
+        millicores=drawn.millicores,
+        memory_bytes=drawn.memory_bytes,
+        age_s=max(0.0, now - epoch(born)) if born else 0.0,
+        reason=said,
+    )
+
+
+def _oldest_first(pending: Iterable[PendingPicture]) -> tuple[PendingPicture, ...]:
+    return tuple(sorted(pending, key=lambda pod: (-pod.age_s, pod.namespace, pod.name)))
+
+
+def _amount(node: Node, resource: str) -> int:
+    return parse_amount(resource, node.status.allocatable.get(resource, 0))
+
+
+def _find(pods: Mapping[str, Pod], wanted: PodReference) -> Pod | None:
+    return pods.get(wanted.uid) or pods.get(_key(wanted))
+
+
+def _key(pod: PodReference) -> str:
+    return f"{pod.namespace or 'default'}/{pod.name}"
+
+
+def _by_reference(pods: Iterable[Pod]) -> dict[str, Pod]:
+    return {pod.key: pod for pod in pods if pod.status.phase not in _OVER}

@@ -1,0 +1,124 @@
+"""What a picture of a cluster shows: nodes with the pods on them, pods that wait, and the money.
+
+It is plain data, apart from how it is drawn, so that pages, the CloudWatch widget and the terminal show one truth.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+
+class NodeState(StrEnum):
+    """`Planned` would be launched; `Starting` is in flight: launched or about to be, and no Node takes pods yet."""
+
+    PLANNED = "Planned"
+    STARTING = "Starting"
+    READY = "Ready"
+    NOT_READY = "NotReady"
+    LEAVING = "Leaving"
+
+
+class Amounts(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Resources that pictures show: millicores, bytes of memory, number of pods."""
+
+    millicores: int = 0
+    memory_bytes: int = 0
+    pods: int = 0
+
+    def __add__(self, other: Amounts) -> Amounts:
+        return Amounts(
+            self.millicores + other.millicores, self.memory_bytes + other.memory_bytes, self.pods + other.pods
+        )
+
+
+class PodPicture(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A pod on a node by what it requests. `fresh`: it is not there yet, a plan puts it there."""
+
+    namespace: str
+    name: str
+    millicores: int = 0
+    memory_bytes: int = 0
+    fresh: bool = False
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
+
+class NodePicture(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A node, or what will be one. Prices in USD per hour.
+
+    `pool` is empty for nodes that are not Shiplap's; `tier` 0 is the preferred one, higher ones are fallbacks. `hourly`
+    is what is paid, `list_hourly` the on-demand list price, each 0 when it is not known. `used` is what all pods
+    request, also those that are not among `pods`: daemons that are still to come, or pods that nobody has listed.
+    `note` says in words what is special, for example why it leaves. `created_at` in epoch seconds, 0 if not known.
+    """
+
+    name: str
+    pool: str = ""
+    tier: int = 0
+    instance_type: str = ""
+    zone: str = ""
+    capacity_type: str = ""
+    hourly: float = 0.0
+    list_hourly: float = 0.0
+    state: NodeState = NodeState.READY
+    note: str = ""
+    allocatable: Amounts = Amounts()
+    used: Amounts = Amounts()
+    pods: tuple[PodPicture, ...] = ()
+    created_at: float = 0.0
+
+
+class PendingPicture(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A pod that waits for a node; `age_s` seconds since it was made, `reason` why it still waits."""
+
+    namespace: str
+    name: str
+    millicores: int = 0
+    memory_bytes: int = 0
+    age_s: float = 0.0
+    reason: str = ""
+
+
+class ClusterPicture(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A cluster at a moment (`taken_at`, epoch seconds); nodes by name, pending pods the oldest first.
+
+    `bound_hourly` is what no packing of the pods on nodes with a pool could undercut, USD per hour, if it is known.
+    `missing` says in words what could not be seen, a line each.
+    """
+
+    cluster: str
+    taken_at: float
+    nodes: tuple[NodePicture, ...] = ()
+    pending: tuple[PendingPicture, ...] = ()
+    bound_hourly: float | None = None
+    missing: tuple[str, ...] = ()
+
+    @property
+    def hourly(self) -> float:
+        """What all nodes cost, USD per hour."""
+        return sum(node.hourly for node in self.nodes)
+
+    @property
+    def list_hourly(self) -> float:
+        """What they would cost at on-demand list price; a node whose list price is not known counts as it is paid."""
+        return sum(node.list_hourly or node.hourly for node in self.nodes)
+
+    @property
+    def allocatable(self) -> Amounts:
+        """What all nodes together offer to pods."""
+        return sum((node.allocatable for node in self.nodes), Amounts())
+
+    @property
+    def used(self) -> Amounts:
+        """What the pods on them request."""
+        return sum((node.used for node in self.nodes), Amounts())
+
+    @property
+    def pools(self) -> tuple[str, ...]:
+        """Names of the pools that have nodes, sorted; the empty name of foreign nodes last."""
+        return tuple(sorted({node.pool for node in self.nodes}, key=lambda pool: (not pool, pool)))

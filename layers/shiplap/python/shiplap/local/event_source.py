@@ -1,0 +1,146 @@
+"""Lambda's event source mapping of an SQS queue, as AWS runs it: for load tests, which the emulator's own misleads.
+
+MiniStack delivers ten messages at most and waits for no window, so that a burst becomes hundreds of invocations. Here
+each of `most_at_once` pollers collects until its window is over or its batch is full, by count or by Lambda's 6 MB,
+invokes, and deletes what did not fail; the rest comes again when it is visible.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from threading import Event, Lock, Thread
+from typing import Any
+
+import msgspec
+
+LARGEST_PAYLOAD = 6 * 2**20
+"""Bytes that Lambda takes in one invocation."""
+
+_AT_ONCE = 10
+"""Messages that SQS hands out or deletes in one request."""
+
+_LONG_POLL_S = 1.0
+
+Message = Mapping[str, Any]
+"""As SQS's ReceiveMessage returns it."""
+
+
+class Mapped(msgspec.Struct, frozen=True):
+    """What the stack says of a mapping; `window_s` in seconds."""
+
+    queue_url: str
+    queue_arn: str
+    function: str
+    batch_size: int
+    window_s: float
+    most_at_once: int
+
+
+class EventSource:
+    """Polls a queue and invokes a function until it is stopped.
+
+    Attributes:
+        invocations: how many messages each invocation had.
+        received: how often each message, by its id, was handed to the function.
+        bodies: what each message said.
+        failure: what ended a poller, None while all is well.
+    """
+
+    def __init__(self, sqs: Any, lambda_: Any, mapped: Mapped, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self.invocations: list[int] = []
+        self.received: dict[str, int] = {}
+        self.bodies: dict[str, str] = {}
+        self.failure: Exception | None = None
+        self._sqs = sqs
+        self._lambda = lambda_
+        self._mapped = mapped
+        self._clock = clock
+        self._stop = Event()
+        self._lock = Lock()
+        self._pollers = [
+            Thread(target=self._poll, name=f"poller-{number}", daemon=True) for number in range(mapped.most_at_once)
+        ]
+
+    def __enter__(self) -> EventSource:
+        for poller in self._pollers:
+            poller.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        for poller in self._pollers:
+            poller.join()
+
+    def gather(self) -> list[Message]:
+        """One batch: empty when nothing came within a long poll."""
+        batch = self._receive(_LONG_POLL_S, _AT_ONCE)
+        ends_at = self._clock() + self._mapped.window_s
+        size = _size(batch)
+        while batch and len(batch) < self._mapped.batch_size and size < LARGEST_PAYLOAD * 9 // 10:
+            left_s = ends_at - self._clock()
+            if left_s <= 0:
+                break
+            more = self._receive(min(_LONG_POLL_S, left_s), min(_AT_ONCE, self._mapped.batch_size - len(batch)))
+            batch += more
+            size += _size(more)
+        return batch
+
+    def hand_over(self, batch: Sequence[Message]) -> None:
+        """Invoke the function on a batch, and delete the messages it did not report as failed."""
+        with self._lock:
+            self.invocations.append(len(batch))
+            for message in batch:
+                self.received[message["MessageId"]] = self.received.get(message["MessageId"], 0) + 1
+                self.bodies[message["MessageId"]] = message["Body"]
+        records = [self._record(message) for message in batch]
+        answer = self._lambda.invoke(
+            FunctionName=self._mapped.function, Payload=msgspec.json.encode({"Records": records})
+        )
+        said = answer["Payload"].read()
+        if answer.get("FunctionError"):
+            return  # all of it comes again when it is visible
+        failed = {item["itemIdentifier"] for item in msgspec.json.decode(said)["batchItemFailures"]}
+        done = [message for message in batch if message["MessageId"] not in failed]
+        for start in range(0, len(done), _AT_ONCE):
+            entries = [
+                {"Id": str(number), "ReceiptHandle": message["ReceiptHandle"]}
+                for number, message in enumerate(done[start : start + _AT_ONCE])
+            ]
+            self._sqs.delete_message_batch(QueueUrl=self._mapped.queue_url, Entries=entries)
+
+    def _receive(self, wait_s: float, most: int) -> list[Message]:
+        # SQS counts in whole seconds; within a window a poll is short, so that it ends on time.
+        answer = self._sqs.receive_message(
+            QueueUrl=self._mapped.queue_url,
+            MaxNumberOfMessages=most,
+            WaitTimeSeconds=int(wait_s),
+            AttributeNames=["All"],
+            MessageAttributeNames=["All"],
+        )
+        return list(answer.get("Messages", ()))
+
+    def _record(self, message: Message) -> dict[str, Any]:
+        return {
+            "messageId": message["MessageId"],
+            "receiptHandle": message["ReceiptHandle"],
+            "body": message["Body"],
+            "attributes": message.get("Attributes", {}),
+            "messageAttributes": {},
+            "eventSource": "aws:sqs",
+            "eventSourceARN": self._mapped.queue_arn,
+        }
+
+    def _poll(self) -> None:
+        while not self._stop.is_set():
+            try:
+                batch = self.gather()
+                if batch:
+                    self.hand_over(batch)
+            except Exception as error:  # noqa: BLE001 - kept for whoever looks: a thread has no caller
+                self.failure = error
+                return
+
+
+def _size(batch: Sequence[Message]) -> int:
+    return sum(len(message["Body"]) + 500 for message in batch)

@@ -1,0 +1,42 @@
+"""Which claim became which Node, and which Nodes are on their way out; without numpy, for those that do not plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from shiplap.api.nodeclaim import FINAL, LEAVING, NodeClaim
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.objects import Node
+
+
+def pair(nodes: Sequence[Node], claims: Sequence[NodeClaim]) -> tuple[dict[str, NodeClaim], list[NodeClaim]]:
+    """Match claims with the Nodes they became, by node name, label or instance id.
+
+    Returns the claims by node name, and those in flight that have no Node yet. Claims that are over count for nothing.
+    """
+    by_name = {node.metadata.name: node for node in nodes}
+    by_label = {node.metadata.labels.get(labels.NODE_CLAIM, ""): node for node in nodes}
+    by_instance = {node.spec.provider_id.rpartition("/")[2]: node for node in nodes}
+    paired: dict[str, NodeClaim] = {}
+    waiting = []
+    for claim in sorted(claims, key=lambda claim: claim.name):
+        if claim.state in FINAL:
+            continue
+        node = by_name.get(claim.node_name) or by_label.get(claim.name)
+        if node is None and claim.instance_id:
+            node = by_instance.get(claim.instance_id)
+        if node is not None:
+            paired[node.metadata.name] = claim
+        else:
+            waiting.append(claim)
+    return paired, waiting
+
+
+def leaving(nodes: Iterable[Node], paired: Mapping[str, NodeClaim]) -> frozenset[str]:
+    """Names of nodes that are being deleted: their pods need room elsewhere."""
+    return frozenset(
+        node.metadata.name
+        for node in nodes
+        if node.metadata.deletion_timestamp
+        or (node.metadata.name in paired and paired[node.metadata.name].state in LEAVING)
+    )

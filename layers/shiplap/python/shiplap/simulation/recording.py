@@ -1,0 +1,224 @@
+"""Watches a run for a report: numbers every few seconds, the packing now and then, what happened. It changes nothing.
+
+A month and a minute make records of the same size: where there is too much, every other entry is dropped and from then
+on half as often recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from shiplap.api.types import Manifests
+from shiplap.drawing.capture import of_cluster, prices_of_catalog
+from shiplap.drawing.picture import ClusterPicture
+from shiplap.drawing.timeline import Frame, Happening, Sample, Timeline
+from shiplap.instances.resolve import instance_types
+from shiplap.instances.setting import from_cluster
+from shiplap.kubernetes.objects import Pod
+from shiplap.kubernetes.quantity import CPU, MEMORY, PODS
+from shiplap.kubernetes.requests import pod_requests
+from shiplap.scheduling.bounds import Offers, hourly_bound, offers_of
+from shiplap.scheduling.snapshot import NodeClassCatalog, Snapshot
+from shiplap.settings import ClusterSettings
+from shiplap.simulation.kube import Kube
+from shiplap.simulation.run import Outcome, Simulation
+from shiplap.simulation.scenario import Fault, Play
+from shiplap.simulation.supply import REGION, catalog
+
+_MOST_SAMPLES = 2000
+_MOST_FRAMES = 100
+_MOST_HAPPENINGS = 20_000
+_MIB = 2**20
+
+_TOLD = {
+    "wave": "replicas change",
+    "fault": "fault",
+    "launched": "launched",
+    "will not join": "will not join",
+    "node joined": "node joined",
+    "spot warning": "spot warning",
+    "instance ended": "instance ended",
+    "node gone": "node gone",
+    "died": "function died",
+    "refused": "request refused",
+    "answer lost": "answer lost",
+    "settled": "all at rest",
+}
+"""Which lines of a trace a report shows, and what it calls them."""
+
+_BAD = frozenset({"fault", "will not join", "spot warning", "died", "refused", "answer lost"})
+"""Those of them that are no part of a good day."""
+
+Entry = TypeVar("Entry")
+
+
+class Recording:
+    """What is seen of one run; `timeline` is all of it."""
+
+    def __init__(self, simulation: Simulation, play: Play) -> None:
+        self._simulation = simulation
+        self._start = simulation.loop.now()
+        self._samples: list[Sample] = []
+        self._frames: list[Frame] = []
+        self._looks = 0
+        self._sample_every = self._frame_every = 1
+        sold = catalog()
+        self._prices = prices_of_catalog(sold)
+        self._offers = _offers(play.manifests)
+        self._requests: dict[str, tuple[int, int]] = {}
+        simulation.observers.append(self.look)
+
+    def look(self) -> None:
+        """Record what there is now, where it is due."""
+        if self._looks % self._sample_every == 0:
+            self._samples.append(self._sample())
+            if len(self._samples) > _MOST_SAMPLES:
+                self._samples, self._sample_every = _every_other(self._samples), 2 * self._sample_every
+        if self._looks % self._frame_every == 0:
+            self._frames.append(self._frame())
+            if len(self._frames) > _MOST_FRAMES:
+                self._frames, self._frame_every = _every_other(self._frames), 2 * self._frame_every
+        self._looks += 1
+
+    def timeline(self, outcome: Outcome) -> Timeline:
+        """Everything recorded until the end, and what the trace of the outcome tells."""
+        last = self._frame()
+        frames = [frame for frame in self._frames if frame.at_s < last.at_s]
+        return Timeline(
+            ends_s=max(outcome.ended_at, last.at_s),
+            samples=(*self._samples, self._sample()),
+            happenings=_happenings(outcome),
+            frames=(*frames, last),
+        )
+
+    def _passed(self) -> float:
+        return self._simulation.loop.now() - self._start
+
+    def _sample(self) -> Sample:
+        """Nodes count as soon as they are paid for: by instance, whether or not they have joined."""
+        promises = self._simulation.promises
+        many = len(self._simulation.kubes) > 1
+        nodes: dict[str, int] = {}
+        hourly = listed = 0.0
+        for instance in promises.instances.values():
+            if instance.id in promises.ended:
+                continue
+            pool = _named(instance.cluster, instance.node_pool, many=many)
+            nodes[pool] = nodes.get(pool, 0) + 1
+            price = promises.price(instance)
+            hourly += price
+            listed += self._prices.on_demand.get(instance.instance_type, price)
+        return Sample(
+            at_s=self._passed(),
+            pending=sum(len(kube.pending()) for kube in self._simulation.kubes.values()),
+            nodes={pool: nodes[pool] for pool in sorted(nodes)},
+            hourly=round(hourly, 6),
+            list_hourly=round(listed, 6),
+            bound_hourly=self._bound(),
+        )
+
+    def _bound(self) -> float | None:
+        if self._offers is None:
+            return None
+        millicores = memory = count = 0
+        for kube in self._simulation.kubes.values():
+            for pod in kube.informer.pods.values():
+                if pod.spec.node_name:
+                    cpu, more = self._requested(pod)
+                    millicores, memory, count = millicores + cpu, memory + more, count + 1
+        return hourly_bound(self._offers, {CPU: millicores, MEMORY: memory, PODS: count})
+
+    def _requested(self, pod: Pod) -> tuple[int, int]:
+        """Pods of a group ask for the same."""
+        group = f"{pod.metadata.namespace}/{pod.metadata.labels.get('app', pod.metadata.name)}"
+        known = self._requests.get(group)
+        if known is None:
+            requests = pod_requests(pod)
+            known = self._requests[group] = requests.get(CPU, 0), requests.get(MEMORY, 0)
+        return known
+
+    def _frame(self) -> Frame:
+        kubes = self._simulation.kubes
+        pictures = [self._picture(kube) for _, kube in sorted(kubes.items())]
+        return Frame(self._passed(), pictures[0] if len(pictures) == 1 else merged(pictures))
+
+    def _picture(self, kube: Kube) -> ClusterPicture:
+        claims = [claim for claim in self._simulation.promises.claims.values() if claim.cluster == kube.name]
+        nodes, pods = kube.informer.nodes, kube.informer.pods
+        return of_cluster(
+            kube.name,
+            self._simulation.loop.now(),
+            [nodes[name] for name in sorted(nodes)],
+            [pods[key] for key in sorted(pods)],
+            claims,
+            self._prices,
+        )
+
+
+def recorded(play: Play, seed: int, faults: Sequence[Fault], hours: float | None = None) -> tuple[Outcome, Timeline]:
+    """A run with these faults, and what was seen of it; the outcome is that of the same run unwatched."""
+    simulation = Simulation(play, seed, faults, play.scenario.hours if hours is None else hours)
+    recording = Recording(simulation, play)
+    outcome = simulation.play()
+    return outcome, recording.timeline(outcome)
+
+
+def merged(pictures: Sequence[ClusterPicture]) -> ClusterPicture:
+    """Several clusters as one picture: each pool is called after its cluster."""
+    nodes = [
+        replace(node, pool=_named(picture.cluster, node.pool, many=True))
+        for picture in pictures
+        for node in picture.nodes
+    ]
+    pending = [pod for picture in pictures for pod in picture.pending]
+    return ClusterPicture(
+        cluster=", ".join(picture.cluster for picture in pictures),
+        taken_at=pictures[0].taken_at,
+        nodes=tuple(sorted(nodes, key=lambda node: (node.name, node.pool))),
+        pending=tuple(sorted(pending, key=lambda pod: (-pod.age_s, pod.namespace, pod.name))),
+    )
+
+
+def _named(cluster: str, pool: str, *, many: bool) -> str:
+    return f"{cluster}/{pool}" if many and pool else pool
+
+
+def _every_other(entries: Sequence[Entry]) -> list[Entry]:
+    return list(entries[::2])
+
+
+def _offers(manifests: Manifests) -> Offers | None:
+    """What is sold, with all the memory that EC2 states: nodes never have more, so the bound is one."""
+    sold = catalog()
+    nominal = {item.instance_type: item.memory_info.size_in_mi_b * _MIB for item in sold.types}
+    setting = from_cluster(ClusterSettings(name="bound", region=REGION), ())
+    catalogs = []
+    for node_class in manifests.node_classes:
+        types = instance_types(sold, node_class, setting, resolved=None, learned=(), unavailable=())
+        whole = ({**kind.capacity, MEMORY: nominal[kind.name]} for kind in types)
+        full = (replace(kind, capacity=capacity, verified=True) for kind, capacity in zip(types, whole, strict=True))
+        catalogs.append(NodeClassCatalog(node_class.metadata.name, tuple(full)))
+    return offers_of(Snapshot(cluster="bound", now=0.0, manifests=manifests, catalogs=tuple(catalogs)))
+
+
+def _happenings(outcome: Outcome) -> tuple[Happening, ...]:
+    broken = "promise broken"
+    found = [Happening(item.at, broken, f"{item.promise}: {item.detail}", bad=True) for item in outcome.violations]
+    for line in outcome.lines:
+        facts: dict[str, Any] = msgspec.json.decode(line)
+        what, at_s = str(facts.pop("what")), float(facts.pop("t"))
+        if what in _TOLD and len(found) < _MOST_HAPPENINGS:
+            found.append(Happening(at_s, _TOLD[what], _told(facts), bad=what in _BAD))
+    return tuple(sorted(found, key=lambda event: event.at_s))
+
+
+def _told(facts: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in _known(facts))
+
+
+def _known(facts: dict[str, Any]) -> Iterable[tuple[str, Any]]:
+    return ((name, value) for name, value in facts.items() if name != "token" and value not in ("", 0, 0.0))

@@ -1,0 +1,539 @@
+"""The harder half of the disruption scenarios: who protects what from whom, where moved pods may go, what counts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from shiplap.api.nodeclaim import ClaimState
+from shiplap.disruption.commands import Method, Reason
+from shiplap.disruption.settings import DisruptionSettings
+from shiplap.disruption.snapshot import NodeHistory
+from shiplap.kubernetes.objects import Pod
+from shiplap.kubernetes.timestamps import rfc3339
+from shiplap.scheduling.snapshot import SchedulingSettings
+from tests.conformance.catalogues import Z1, Z2, Z3, fake_type
+from tests.conformance.disruptions import Standing, disrupted, pdb, pool, standing
+from tests.conformance.given import NOW, rule
+from tests.conformance.given import node as foreign_node
+from tests.conformance.given import pod as new_pod
+
+SMALL = fake_type("small", cpu="4", memory="8Gi", pods="20", price=1.0)
+LARGE = fake_type("large", cpu="16", memory="32Gi", pods="50", price=4.0)
+BOTH = (SMALL, LARGE)
+ON_DEMAND = rule("karpenter.sh/capacity-type", "In", "on-demand")
+GUARD = {"karpenter.sh/do-not-disrupt": "true"}
+MIRROR = {"ownerReferences": [{"kind": "Node", "name": "a", "uid": "node-a", "controller": True}]}
+DAEMON = {"ownerReferences": [{"kind": "DaemonSet", "name": "d", "uid": "d", "controller": True}]}
+STATEFUL = {"ownerReferences": [{"kind": "StatefulSet", "name": "s", "uid": "s", "controller": True}]}
+REPLICA = {"ownerReferences": [{"kind": "ReplicaSet", "name": "r", "uid": "r", "controller": True}]}
+ENDING = {"deletionTimestamp": rfc3339(NOW - 5)}
+
+
+def small(name: str, **fields: Any) -> Standing:
+    return standing(name, "small", cpu="3900m", memory="8000Mi", pods="20", **fields)
+
+
+def large(name: str, **fields: Any) -> Standing:
+    return standing(name, "large", cpu="15900m", memory="32000Mi", pods="50", **fields)
+
+
+def pod(name: str, node: str = "", cpu: str = "1", **fields: Any) -> Pod:
+    return new_pod(name, node=node, cpu=cpu, **fields)
+
+
+def guarded(name: str, node: str = "a", value: str = "true", **fields: Any) -> Pod:
+    meta = {"annotations": {"karpenter.sh/do-not-disrupt": value}, **fields.pop("metadata", {})}
+    return pod(name, node, metadata=meta, **fields)
+
+
+# Who is protected, and from what
+
+
+@pytest.mark.parametrize(
+    ("protected", "goes"),
+    [
+        (guarded("g", metadata=MIRROR), False),
+        (guarded("g", metadata=DAEMON), False),
+        (guarded("g", metadata=ENDING), True),
+        (guarded("g", status={"phase": "Succeeded"}), True),
+        (guarded("g", status={"phase": "Failed"}), True),
+        (guarded("g", value="yes"), True),
+        (guarded("g", value="-5m"), True),
+        (guarded("g", value="0s"), True),
+        (guarded("g", value="5m", status={"phase": "Running", "startTime": rfc3339(NOW - 301)}), True),
+        (guarded("g", value="5m", status={"phase": "Running", "startTime": rfc3339(NOW - 299)}), False),
+        (guarded("g", value="1h30m", status={"phase": "Running"}), False),
+        (guarded("g", value="5", status={"phase": "Running", "startTime": rfc3339(NOW)}), True),
+    ],
+    ids=[
+        "mirror",
+        "daemon",
+        "ending",
+        "done",
+        "failed",
+        "a word",
+        "negative",
+        "zero",
+        "over",
+        "not yet",
+        "no start",
+        "5",
+    ],
+)
+@pytest.mark.parametrize("drifts", [False, True])
+def test_which_annotated_pods_keep_their_node(protected: Pod, *, goes: bool, drifts: bool) -> None:
+    node = large("a", labels={"gone": "x"} if drifts else {})
+    wanted = pool("default", ON_DEMAND, rule("gone", "DoesNotExist"))
+    verdict = disrupted(node, pods=[pod("p", "a"), protected], pools=[wanted], types=BOTH)
+    assert (verdict.removed == {"a"}) is goes
+    assert goes or "do-not-disrupt" in verdict.blocked("a")
+
+
+@pytest.mark.parametrize(
+    ("covered", "goes"),
+    [
+        (pod("g", "a", metadata={"labels": {"app": "db"}}), False),
+        (pod("g", "a", metadata={"labels": {"app": "db"}, **DAEMON}), False),
+        (pod("g", "a", metadata={"labels": {"app": "db"}, **MIRROR}), True),
+        (pod("g", "a", metadata={"labels": {"app": "db"}, **ENDING}), True),
+        (pod("g", "a", metadata={"labels": {"app": "db"}}, status={"phase": "Succeeded"}), True),
+        (pod("g", "a", metadata={"labels": {"app": "db"}, "namespace": "elsewhere"}), True),
+        (pod("g", "a", metadata={"labels": {"app": "db"}}, tolerations=[{"operator": "Exists"}]), True),
+    ],
+    ids=["plain", "daemon", "mirror", "ending", "done", "other namespace", "tolerates"],
+)
+def test_which_pods_a_blocking_budget_covers(covered: Pod, *, goes: bool) -> None:
+    verdict = disrupted(
+        large("a"),
+        pods=[pod("p", "a"), covered],
+        pools=[pool("default", ON_DEMAND)],
+        types=BOTH,
+        budgets=[pdb("db", 0, app="db")],
+    )
+    assert (verdict.removed == {"a"}) is goes
+
+
+@pytest.mark.parametrize("how", ["annotation", "budget"])
+@pytest.mark.parametrize(
+    ("drifts", "grace", "goes"), [(False, None, False), (False, "5m", False), (True, None, False), (True, "5m", True)]
+)
+def test_a_deadline_opens_the_way_for_drift_and_for_nothing_that_saves_money(
+    how: str, grace: str | None, *, drifts: bool, goes: bool
+) -> None:
+    protected = guarded("g") if how == "annotation" else pod("g", "a", metadata={"labels": {"app": "db"}})
+    verdict = disrupted(
+        large("a", labels={"gone": "x"} if drifts else {}),
+        pods=[pod("p", "a"), protected],
+        pools=[pool("default", ON_DEMAND, rule("gone", "DoesNotExist"), grace=grace)],
+        types=BOTH,
+        budgets=[pdb("db", 0, app="db")],
+    )
+    assert (verdict.removed == {"a"}) is goes
+
+
+def test_the_longest_duration_of_all_pods_counts() -> None:
+    started = {"phase": "Running", "startTime": rfc3339(NOW - 600)}
+    two = [guarded("g", value="5m", status=started), guarded("h", value="20m", status=started)]
+    case: dict[str, Any] = {"pods": two, "pools": [pool("default", ON_DEMAND)], "types": BOTH}
+    assert disrupted(large("a"), **case).removed == set()
+    assert disrupted(large("a"), **case, now=NOW + 601).removed == {"a"}
+
+
+# What makes a node empty
+
+
+@pytest.mark.parametrize(
+    ("left", "reason"),
+    [
+        (pod("p", "a", metadata={**REPLICA, **ENDING}), Reason.EMPTY),
+        (pod("p", "a", metadata={**STATEFUL, **ENDING}), Reason.UNDERUTILIZED),
+        (pod("p", "a", metadata=DAEMON), Reason.EMPTY),
+        (pod("p", "a", metadata=MIRROR), Reason.EMPTY),
+        (pod("p", "a", status={"phase": "Succeeded"}), Reason.EMPTY),
+        (pod("p", "a"), Reason.UNDERUTILIZED),
+    ],
+    ids=["ending", "ending of a StatefulSet", "daemon", "mirror", "done", "bare"],
+)
+def test_what_makes_a_node_empty(left: Pod, reason: Reason) -> None:
+    verdict = disrupted(large("a"), pods=[left], pools=[pool("default", ON_DEMAND)], types=BOTH)
+    assert verdict.command.reason is reason
+
+
+def test_pods_that_cost_nothing_to_move_leave_a_node_empty_and_are_counted() -> None:
+    cheap = {"annotations": {"controller.kubernetes.io/pod-deletion-cost": "-2147483647"}}
+    wanted = pool("default", ON_DEMAND, policy="WhenEmpty")
+    verdict = disrupted(large("a"), pods=[pod("p", "a", metadata=cheap)], pools=[wanted], types=BOTH)
+    assert (verdict.command.reason, verdict.command.moved) == (Reason.EMPTY, 1)
+
+
+def test_an_empty_node_that_has_drifted_too_goes_once() -> None:
+    wanted = pool("default", rule("gone", "DoesNotExist"))
+    verdict = disrupted(large("a", labels={"gone": "x"}), pools=[wanted], types=BOTH)
+    assert verdict.command.nodes == ("a",)
+    assert verdict.command.replacements == ()
+
+
+@pytest.mark.parametrize(("policy", "after"), [("WhenEmpty", "0s"), ("WhenEmptyOrUnderutilized", "Never")])
+def test_drift_does_not_ask_for_the_consolidation_policy(policy: str, after: str) -> None:
+    wanted = pool("default", rule("gone", "DoesNotExist"), policy=policy, after=after)
+    verdict = disrupted(
+        large("a", labels={"gone": "x"}),
+        large("b", labels={"gone": "x"}),
+        pods=[pod("p", "a")],
+        pools=[wanted],
+        types=BOTH,
+    )
+    assert verdict.removed == {"a", "b"}
+
+
+@pytest.mark.parametrize(
+    ("policy", "after", "words"),
+    [("WhenEmpty", "0s", "WhenEmpty"), ("WhenEmptyOrUnderutilized", "Never", "consolidation disabled")],
+)
+def test_a_node_that_may_not_be_consolidated_says_why(policy: str, after: str, words: str) -> None:
+    verdict = disrupted(
+        large("a"), pods=[pod("p", "a")], pools=[pool("default", policy=policy, after=after)], types=BOTH
+    )
+    assert verdict.removed == set()
+    assert words in verdict.blocked("a")
+
+
+@pytest.mark.parametrize(
+    ("label", "words"),
+    [
+        ("node.kubernetes.io/instance-type", "type"),
+        ("topology.kubernetes.io/zone", "zone"),
+        ("karpenter.sh/capacity-type", "capacity"),
+    ],
+)
+def test_a_node_without_its_labels_is_not_consolidated_and_says_why(label: str, words: str) -> None:
+    verdict = disrupted(
+        large("a", labels={label: ""}), pods=[pod("p", "a")], pools=[pool("default", ON_DEMAND)], types=BOTH
+    )
+    assert words in verdict.blocked("a") or verdict.command.reason is Reason.DRIFTED
+
+
+# Where moved pods may go
+
+
+def test_pods_do_not_move_onto_a_node_that_is_not_initialized() -> None:
+    fresh = small("fresh", initialized=False, state=ClaimState.REGISTERED)
+    verdict = disrupted(
+        small("a"), fresh, pods=[pod("p", "a", cpu="3")], pools=[pool("default", ON_DEMAND)], types=[SMALL]
+    )
+    assert verdict.removed == set()
+
+
+def test_pods_move_onto_room_of_others() -> None:
+    theirs = Standing(foreign_node("theirs", cpu="8", memory="16Gi"), None)
+    verdict = disrupted(
+        small("a"), theirs, pods=[pod("p", "a", cpu="3")], pools=[pool("default", ON_DEMAND)], types=[SMALL]
+    )
+    assert verdict.removed == {"a"}
+    assert verdict.command.replacements == ()
+    assert [place.name for place in verdict.command.placements] == ["theirs"]
+
+
+@pytest.mark.parametrize("fields", [{"cordoned": True}, {"ready": False}, {"deleting": True}])
+def test_pods_do_not_move_onto_a_node_that_takes_none(fields: dict[str, Any]) -> None:
+    taints = [] if "ready" not in fields else [{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]
+    shut = small("shut", taints=taints, **fields)
+    verdict = disrupted(
+        small("a"),
+        shut,
+        pods=[pod("p", "a", cpu="3"), pod("q", "shut", cpu="500m")],
+        pools=[pool("default", ON_DEMAND)],
+        types=[SMALL],
+    )
+    assert "a" not in verdict.removed
+
+
+def test_a_pod_that_waits_for_ever_holds_nothing_up() -> None:
+    impossible = pod("never", selector={"no-such": "label"})
+    verdict = disrupted(
+        large("a"),
+        large("b"),
+        pods=[pod("p", "a"), pod("q", "b"), impossible],
+        pools=[pool("default", ON_DEMAND)],
+        types=BOTH,
+    )
+    assert verdict.removed == {"a", "b"}
+
+
+def test_a_node_whose_pod_fits_nowhere_else_stays() -> None:
+    pinned = pod("p", "a", selector={"only": "here"})
+    verdict = disrupted(
+        large("a", labels={"only": "here"}),
+        large("b"),
+        pods=[pinned, pod("q", "b")],
+        pools=[pool("default", ON_DEMAND)],
+        types=BOTH,
+    )
+    assert verdict.removed == {"b"}
+    assert "default/p" in verdict.blocked("a")
+
+
+def test_a_broken_pool_stops_nobody() -> None:
+    broken = pool("broken", rule("node.kubernetes.io/instance-type", "In", "no-such-type"))
+    verdict = disrupted(large("a"), pods=[pod("p", "a")], pools=[pool("default", ON_DEMAND), broken], types=BOTH)
+    assert verdict.removed == {"a"}
+
+
+def spread(zone: str, place: int) -> list[Any]:
+    constraint = {
+        "maxSkew": 1,
+        "topologyKey": "topology.kubernetes.io/zone",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "web"}},
+    }
+    name = f"n{place}"
+    body = pod(f"p{place}", name, metadata={"labels": {"app": "web"}}, spec={"topologySpreadConstraints": [constraint]})
+    return [large(name, zone=zone), body]
+
+
+def test_a_replacement_keeps_the_spread_over_zones() -> None:
+    placed = [spread(zone, place) for place, zone in enumerate((Z1, Z2, Z3))]
+    verdict = disrupted(
+        *(item[0] for item in placed), pods=[item[1] for item in placed], pools=[pool("default", ON_DEMAND)], types=BOTH
+    )
+    assert verdict.removed == {"n0", "n1", "n2"}
+    zones = set()
+    for claim in (claim for command in verdict.commands for claim in command.replacements):
+        (entry,) = (entry for entry in claim.requirements if entry.key == "topology.kubernetes.io/zone")
+        assert len(entry.values) == 1
+        zones |= set(entry.values)
+    assert zones == {Z1, Z2, Z3}
+
+
+def test_pods_that_shun_each_other_keep_a_node_each() -> None:
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "web"}}}
+    apart: dict[str, Any] = {
+        "metadata": {"labels": {"app": "web"}},
+        "spec": {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}},
+    }
+    verdict = disrupted(
+        *(small(f"n{place}") for place in range(3)),
+        pods=[pod(f"p{place}", f"n{place}", **apart) for place in range(3)],
+        pools=[pool("default", ON_DEMAND)],
+        types=[SMALL],
+    )
+    assert verdict.removed == set()
+
+
+# Several nodes, one replacement
+
+
+@pytest.mark.parametrize("kinds", [("on-demand",) * 3, ("spot",) * 3, ("spot", "on-demand", "spot")])
+def test_three_nodes_become_one(kinds: Sequence[str]) -> None:
+    dear = fake_type("dear", cpu="4", memory="8Gi", pods="20", price=2.0)
+    wide = fake_type("wide", cpu="16", memory="32Gi", pods="50", price=3.0)
+    nodes = [
+        standing(f"n{place}", "dear", capacity_type=kind, cpu="3900m", memory="8000Mi")
+        for place, kind in enumerate(kinds)
+    ]
+    verdict = disrupted(*nodes, pods=[pod(f"p{place}", f"n{place}", cpu="3") for place in range(3)], types=[dear, wide])
+    assert verdict.removed == {"n0", "n1", "n2"}
+    assert [claim.instance_types for claim in verdict.command.replacements] == [("wide",)]
+
+
+def test_two_nodes_do_not_become_one_of_their_own_type() -> None:
+    verdict = disrupted(
+        large("a"),
+        large("b"),
+        pods=[pod("p", "a", cpu="6"), pod("q", "b", cpu="6")],
+        pools=[pool("default", ON_DEMAND)],
+        types=[LARGE],
+    )
+    assert len(verdict.removed) == 1
+    assert verdict.command.replacements == ()
+
+
+@pytest.mark.parametrize("policy", ["Strict", "BestEffort"])
+def test_min_values_are_not_given_up_to_save_money(policy: str) -> None:
+    third = fake_type("third", cpu="16", memory="32Gi", pods="50", price=5.0)
+    kinds = rule("node.kubernetes.io/instance-type", "In", "small", "large", "third", min_values=2)
+    verdict = disrupted(
+        large("a"),
+        pods=[pod("p", "a")],
+        pools=[pool("default", ON_DEMAND, kinds)],
+        types=[SMALL, LARGE, third],
+        scheduling_settings=SchedulingSettings(min_values_policy=policy),
+    )
+    assert verdict.removed == set()
+
+
+# What counts
+
+
+@pytest.mark.parametrize(
+    ("others", "gone"),
+    [
+        ([], 1),
+        ([{"ready": False}], 0),
+        ([{"initialized": False, "state": ClaimState.REGISTERED}], 1),
+        ([{"state": ClaimState.DRAINING}], 0),
+        ([{"deleting": True}], 0),
+        ([{"claimed": False}], 1),
+    ],
+    ids=["none", "not ready", "not initialized", "draining", "deleting", "nobody's"],
+)
+def test_what_uses_up_a_budget(others: list[dict[str, Any]], gone: int) -> None:
+    busy = [small(f"other-{place}", **fields) for place, fields in enumerate(others)]
+    bound = [pod(f"o{place}", f"other-{place}") for place in range(len(others))]
+    verdict = disrupted(small("a"), *busy, pods=bound, pools=[pool(budgets=[{"nodes": "1"}])], types=BOTH)
+    assert len(verdict.removed) == gone
+
+
+def test_a_budget_of_one_reason_leaves_the_others_alone() -> None:
+    case: dict[str, Any] = {"pods": [pod("p", "b")], "types": BOTH}
+    nodes = [large("a"), large("b")]
+    no_empty = pool("default", ON_DEMAND, budgets=[{"nodes": "0", "reasons": ["Empty"]}, {"nodes": "100%"}])
+    verdict = disrupted(*nodes, pools=[no_empty], **case)
+    assert verdict.removed == {"b"}
+    assert "budget 0" in verdict.blocked("a")
+    no_moves = pool("default", ON_DEMAND, budgets=[{"nodes": "0", "reasons": ["Underutilized"]}])
+    assert disrupted(*nodes, pools=[no_moves], **case).removed == {"a"}
+
+
+def test_deletion_cost_and_priority_weigh_pods() -> None:
+    cheap = {"annotations": {"controller.kubernetes.io/pod-deletion-cost": "-2147483647"}}
+    verdict = disrupted(
+        large("a"),
+        large("b"),
+        pods=[pod("p", "a", priority=1_000_000_000), pod("q", "b", metadata=cheap), pod("r", "b")],
+        types=[LARGE],
+    )
+    assert verdict.command.nodes == ("b",)
+
+
+@pytest.mark.parametrize("value", ["nonsense", "1e3", ""])
+def test_a_deletion_cost_that_is_no_number_counts_as_none(value: str) -> None:
+    odd = {"annotations": {"controller.kubernetes.io/pod-deletion-cost": value}}
+    verdict = disrupted(large("a"), pods=[pod("p", "a", metadata=odd)], pools=[pool("default", ON_DEMAND)], types=BOTH)
+    assert verdict.removed == {"a"}
+
+
+# Static pools
+
+
+def test_static_nodes_are_replaced_only_as_far_as_the_limit_leaves_room() -> None:
+    wanted = pool("fixed", ON_DEMAND, rule("gone", "DoesNotExist"), replicas=2, after="Never")
+    limited = wanted.__class__(
+        **{
+            **{field: getattr(wanted, field) for field in wanted.__struct_fields__},
+            "spec": wanted.spec.__class__(
+                **{
+                    **{field: getattr(wanted.spec, field) for field in wanted.spec.__struct_fields__},
+                    "limits": {"nodes": 3},
+                }
+            ),
+        }
+    )
+    nodes = [small(f"n{place}", pool="fixed", labels={"gone": "x"}) for place in range(2)]
+    verdict = disrupted(*nodes, pools=[limited], types=BOTH)
+    assert len(verdict.removed) == 1
+    assert verdict.command.method is Method.STATIC_DRIFT
+
+
+def test_pods_of_static_nodes_may_move_and_others_may_move_there() -> None:
+    fixed = pool("fixed", ON_DEMAND, replicas=1, after="0s")
+    verdict = disrupted(
+        small("s", pool="fixed"),
+        small("a"),
+        pods=[pod("p", "a")],
+        pools=[fixed, pool("default", ON_DEMAND)],
+        types=BOTH,
+    )
+    assert verdict.removed == {"a"}
+    assert verdict.command.replacements == ()
+
+
+# Time
+
+
+def test_a_node_of_a_patient_pool_is_taken_when_its_time_has_come() -> None:
+    case: dict[str, Any] = {"pods": [pod("p", "a")], "pools": [pool("default", ON_DEMAND, after="10m")], "types": BOTH}
+    history = [NodeHistory("a", initialized_at=NOW - 599, last_pod_event_at=NOW - 5000)]
+    assert disrupted(large("a"), **case, histories=history).removed == set()
+    assert disrupted(large("a"), **case, histories=history, now=NOW + 1).removed == {"a"}
+
+
+def test_expiry_counts_from_the_claim_and_not_from_the_node() -> None:
+    wanted = pool(expire_after="1h", policy="WhenEmpty")
+    old_claim = small("a", created_at=NOW - 3700, born=rfc3339(NOW - 60))
+    old_node = small("b", created_at=NOW - 60, born=rfc3339(NOW - 9000))
+    bound = [pod("p", "a", cpu="3"), pod("q", "b", cpu="3")]
+    assert disrupted(old_claim, old_node, pods=bound, pools=[wanted], types=BOTH).removed == {"a"}
+
+
+@pytest.mark.parametrize("drifts", [False, True])
+def test_a_node_whose_command_was_given_up_rests_and_the_others_go_on(*, drifts: bool) -> None:
+    nodes = [large(name, labels={"gone": "x"} if drifts else {}) for name in ("a", "b")]
+    case: dict[str, Any] = {
+        "pods": [pod("p", "a", cpu="3"), pod("q", "b", cpu="3")],
+        "pools": [pool("default", ON_DEMAND, rule("gone", "DoesNotExist"))],
+        "types": BOTH,
+    }
+    histories = [NodeHistory("a", undone_at=NOW - 60, undone=1)]
+    verdict = disrupted(*nodes, **case, histories=histories)
+    assert verdict.removed == {"b"}
+    assert "given up 60 s ago" in verdict.blocked("a")
+    assert "a" in disrupted(*nodes, **case, histories=histories, now=NOW + 841).removed
+    assert disrupted(large("a"), pools=case["pools"], types=BOTH, histories=histories).removed == {"a"}  # it is empty
+
+
+# Spot
+
+
+def ladder(number: int) -> list[Any]:
+    return [
+        fake_type(f"t{place:02}", cpu="4", memory="8Gi", pods="20", price=0.1 * (place + 1), offerings=(("spot", Z1),))
+        for place in range(number)
+    ]
+
+
+@pytest.mark.parametrize(("least", "listed"), [(16, 16), (5, 15)])
+def test_min_values_lengthen_the_list_of_a_spot_replacement(least: int, listed: int) -> None:
+    kinds = rule("node.kubernetes.io/instance-type", "Exists", min_values=least)
+    verdict = disrupted(
+        standing("a", "t29", capacity_type="spot", cpu="3900m", memory="8000Mi"),
+        pods=[pod("p", "a")],
+        pools=[pool("default", kinds)],
+        types=ladder(30),
+    )
+    assert verdict.command.replacements[0].instance_types == tuple(f"t{place:02}" for place in range(listed))
+
+
+def test_a_spot_node_among_the_fifteen_cheapest_stays() -> None:
+    verdict = disrupted(
+        standing("a", "t14", capacity_type="spot", cpu="3900m", memory="8000Mi"), pods=[pod("p", "a")], types=ladder(40)
+    )
+    assert verdict.removed == set()
+    assert "15 cheaper instance type" in verdict.blocked("a")
+
+
+def test_several_spot_nodes_become_one_without_fifteen_types() -> None:
+    wide = fake_type("wide", cpu="16", memory="32Gi", pods="50", price=3.0, offerings=(("spot", Z1),))
+    dear = fake_type("dear", cpu="4", memory="8Gi", pods="20", price=2.0, offerings=(("spot", Z1),))
+    nodes = [standing(f"n{place}", "dear", capacity_type="spot", cpu="3900m", memory="8000Mi") for place in range(3)]
+    bound = [pod(f"p{place}", f"n{place}", cpu="3") for place in range(3)]
+    assert disrupted(*nodes, pods=bound, types=[dear, wide]).removed == {"n0", "n1", "n2"}
+    forbidden = DisruptionSettings(spot_to_spot=False)
+    assert disrupted(*nodes, pods=bound, types=[dear, wide], settings=forbidden).removed == set()
+
+
+# Balanced
+
+
+def test_a_single_node_of_a_balanced_pool_may_go() -> None:
+    verdict = disrupted(
+        large("a"),
+        large("b", pool="plain"),
+        pods=[pod("p", "a"), pod("q", "b")],
+        pools=[pool("default", ON_DEMAND, policy="Balanced"), pool("plain", ON_DEMAND, after="Never")],
+        types=[LARGE],
+    )
+    assert verdict.removed == {"a"}

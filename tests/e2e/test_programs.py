@@ -1,0 +1,82 @@
+"""Where the programs of a control plane are looked for, and what is said when they are not there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.e2e import programs
+
+
+def test_a_folder_that_was_named_is_used_if_it_is_whole(tmp_path: Path) -> None:
+    for name in programs.PROGRAMS:
+        (tmp_path / name).touch(mode=0o755)
+    assert programs.find({"SHIPLAP_KUBE_BIN": str(tmp_path)}) == tmp_path
+
+
+def test_what_a_named_folder_lacks_is_said(tmp_path: Path) -> None:
+    for name in programs.PROGRAMS:
+        (tmp_path / name).touch(mode=0o755)
+    (tmp_path / "kwok").chmod(0o644)
+    (tmp_path / "etcd").unlink()
+    with pytest.raises(programs.ProgramsMissing, match="lacks etcd, kwok"):
+        programs.find({"SHIPLAP_KUBE_BIN": str(tmp_path)})
+
+
+def test_what_is_not_built_is_not_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(programs, "CACHE", tmp_path)
+    with pytest.raises(programs.ProgramsMissing, match="make e2e"):
+        programs.find({})
+
+
+def test_without_go_nothing_is_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(programs, "CACHE", tmp_path)
+    monkeypatch.delenv("SHIPLAP_KUBE_BIN", raising=False)
+    monkeypatch.setattr(programs.shutil, "which", lambda *_, **__: None)
+    with pytest.raises(programs.ProgramsMissing, match="no Go"):
+        programs.build()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        ('go: k8s.io/api@v0.36.3: Get "...": dial tcp: lookup proxy: no such host', 3),
+        ("go: k8s.io/api@v0.36.3: reading ...: 503 Service Unavailable", 3),
+        ("main.go:3: undefined: x", 1),
+    ],
+)
+def test_a_download_that_is_impossible_is_told_from_a_build_that_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], said: str, code: int
+) -> None:
+    go = tmp_path / "go"
+    go.write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{said}\nEND\nexit 1\n")
+    go.chmod(0o755)
+    monkeypatch.setattr(programs, "CACHE", tmp_path / "cache")
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.delenv("SHIPLAP_KUBE_BIN", raising=False)
+    assert programs.main() == code
+    assert said in capsys.readouterr().err
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_what_is_built_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    go = tmp_path / "go"
+    go.write_text(
+        '#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done\nfor name in server '
+        + " ".join(name for name in programs.PROGRAMS if name != "etcd")
+        + '; do touch "$2$name"; chmod +x "$2$name"; done\n'
+    )
+    go.chmod(0o755)
+    monkeypatch.setattr(programs, "CACHE", tmp_path / "cache")
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.delenv("SHIPLAP_KUBE_BIN", raising=False)
+    folder = programs.build()
+    assert {path.name for path in folder.iterdir()} == set(programs.PROGRAMS)
+    assert programs.find({}) == folder == programs.build()
+
+
+def test_the_version_is_a_current_one() -> None:
+    _, minor, _ = programs.version().split(".")
+    assert int(minor) >= 34

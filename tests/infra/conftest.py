@@ -1,0 +1,27 @@
+"""The install beside this file, synthesised once for all tests that look at it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.infra.synthesised import INSTALL
+
+if TYPE_CHECKING:  # the CDK's binding starts Node.js when it is imported
+    from aws_cdk import App
+    from aws_cdk.assertions import Template
+
+
+@pytest.fixture(scope="session")
+def app(tmp_path_factory: pytest.TempPathFactory) -> App:
+    from infra.app import build  # noqa: PLC0415 - as above
+
+    return build(INSTALL, outdir=str(tmp_path_factory.mktemp("cdk.out")))
+
+
+@pytest.fixture(scope="session")
+def template(app: App) -> Template:
+    from aws_cdk.assertions import Template  # noqa: PLC0415 - as above
+
+    return Template.from_stack(app.node.find_child("Shiplap"))

@@ -1,0 +1,248 @@
+"""The roles of the template, simulated: each function may do what it asks for in a cluster's life, and nothing else."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+
+from infra.settings import read
+from shiplap.errors import ShiplapError
+from shiplap.local import node
+
+try:
+    NODE = node.executable()
+except ShiplapError as error:
+    pytest.skip(f"the CDK cannot run: {error}", allow_module_level=True)
+
+# Read when the CDK's binding is imported.
+os.environ.setdefault("JSII_NODE", str(NODE))
+os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "18,20")
+
+from infra.access import CLUSTER_FUNCTIONS, KUBERNETES_GROUP
+from tests.infra.synthesised import FUNCTIONS, INSTALL
+from tests.permissions.authorizations import arn, pass_role
+from tests.permissions.evaluator import Request, allowed, concerns, of
+from tests.permissions.recording import KubernetesRequest, Recording
+from tests.permissions.roles import Roles
+from tests.permissions.story import REGION, told
+
+if TYPE_CHECKING:
+    from aws_cdk.assertions import Template
+
+
+@pytest.fixture(scope="module")
+def roles(template: Template) -> Roles:
+    return Roles(template, REGION)
+
+
+@pytest.fixture(scope="module")
+def recording(roles: Roles, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recording]:
+    with told(read(INSTALL), roles, FUNCTIONS, tmp_path_factory.mktemp("story")) as recording:
+        yield recording
+
+
+# Called by Lambda in the function's name, or by no call of ours.
+BY_LAMBDA = {
+    "logs:CreateLogStream": "Lambda writes the function's log",
+    "logs:PutLogEvents": "Lambda writes the function's log",
+    "sqs:ReceiveMessage": "Lambda polls the queue",
+    "sqs:DeleteMessage": "Lambda deletes what was handled",
+    "sqs:GetQueueAttributes": "Lambda polls the queue",
+    "sqs:ChangeMessageVisibility": "Lambda returns what failed",
+    "ec2:CreateNetworkInterface": "Lambda puts the function into the VPC",
+    "ec2:DeleteNetworkInterface": "Lambda puts the function into the VPC",
+    "ec2:DescribeNetworkInterfaces": "Lambda puts the function into the VPC",
+    "ec2:DescribeSubnets": "Lambda puts the function into the VPC",
+    "ec2:AssignPrivateIpAddresses": "Lambda puts the function into the VPC",
+    "ec2:UnassignPrivateIpAddresses": "Lambda puts the function into the VPC",
+    "s3:ListBucket": "no call needs it: without it S3 calls an object that is missing forbidden",
+}
+UNTOLD = {
+    (
+        "schedule",
+        "dynamodb:BatchWriteItem",
+    ): "pods whose node was too small, as a sweep learns it",
+    ("lifecycle", "dynamodb:BatchWriteItem"): "pods whose node was too small, as its registration learns it",
+    ("schedule", "dynamodb:DeleteItem"): "the lease of a pilot whose launch failed (settle.release_leases)",
+    ("lifecycle", "dynamodb:DeleteItem"): "the lease of a pilot that has joined (claims.release_pilot)",
+    ("disrupt", "sqs:SendMessage"): "a node that a command begins to empty (_Minute._move)",
+}
+UNTOLD_STATEMENTS = {
+    "NameOurInstances": "tags of instances that were launched together (settle.name_instances)",
+    "ReadSnapshots": "the pods of clusters of thirty nodes and more (standing.Standing)",
+}
+"""What the story does not come to; tests of the flows do, on twins."""
+
+UNTOLD_OF_CLUSTERS = {("delete", "", "nodes"): "a Node left over when its instance is gone (endings.clear_nodes)"}
+RBAC = Path(__file__).parents[2] / "docs" / "rbac.yaml"
+OURS = {"aws:ResourceTag/shiplap.dev/cluster": "production", "aws:ResourceTag/shiplap.dev/nodepool": "general"}
+REQUESTED = {"aws:RequestTag/shiplap.dev/cluster": "production", "aws:RequestTag/shiplap.dev/nodepool": "general"}
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_each_function_may_do_what_it_asks_for(roles: Roles, recording: Recording, function: str) -> None:
+    statements = roles.statements(function)
+    refused = sorted(asked for asked in recording.aws[function] if not allowed(statements, asked))
+
+    assert refused == []
+    assert recording.aws[function] or function == "audit"
+
+
+def test_the_story_is_long_enough_to_prove_something(recording: Recording) -> None:
+    asked = {request.action for requests in recording.aws.values() for request in requests}
+
+    assert {"ec2:CreateFleet", "ec2:RunInstances", "ec2:TerminateInstances", "ec2:DeleteLaunchTemplate"} <= asked
+    assert {"iam:PassRole", "kms:CreateGrant", "s3:PutObject", "ssm:GetParameters", "events:PutEvents"} <= asked
+    assert len(asked) > 35
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_each_function_may_do_nothing_else(roles: Roles, recording: Recording, function: str) -> None:
+    asked = {request.action for request in recording.aws[function]}
+    granted = {action for statement in roles.statements(function) for action in _listed(statement["Action"])}
+    untold = {action for name, action in UNTOLD if name == function}
+
+    assert granted - asked - set(BY_LAMBDA) - untold == set()
+    assert untold & asked == set(), "the story comes to it: take it off the list"
+    assert untold <= granted
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_each_statement_is_there_for_something_that_is_asked(roles: Roles, recording: Recording, function: str) -> None:
+    """Actions of one statement may be used on the resources of another: so each statement is tried by itself."""
+    excused = set(BY_LAMBDA) | {action for name, action in UNTOLD if name == function}
+    for statement in roles.statements(function):
+        if set(_listed(statement["Action"])) <= excused or statement.get("Sid") in UNTOLD_STATEMENTS:
+            continue
+        assert any(concerns(statement, request) for request in recording.aws[function]), statement
+
+
+def _listed(value: str | list[str]) -> list[str]:
+    return [value] if isinstance(value, str) else value
+
+
+# What must not be
+
+
+def ec2(resource: str) -> str:
+    return arn("ec2", REGION, resource)
+
+
+def without(context: dict[str, str], key: str, value: str | None = None) -> dict[str, str]:
+    kept = {name: found for name, found in context.items() if not name.endswith(key)}
+    return kept | ({name: value for name in context if name.endswith(key)} if value else {})
+
+
+FOREIGN = {
+    "instances without our tags": of("ec2:RunInstances", ec2("instance/*"), {}),
+    "instances with another cluster's tag": of(
+        "ec2:RunInstances", ec2("instance/*"), without(REQUESTED, "cluster", "theirs")
+    ),
+    "instances without a pool": of("ec2:RunInstances", ec2("instance/*"), without(REQUESTED, "nodepool")),
+    "fleets without our tags": of("ec2:CreateFleet", ec2("fleet/*"), {}),
+    "volumes without our tags": of("ec2:RunInstances", ec2("volume/*"), {}),
+    "a launch from a template without tags": of("ec2:RunInstances", ec2("launch-template/lt-1"), {}),
+    "a launch from another cluster's template": of(
+        "ec2:CreateFleet", ec2("launch-template/lt-1"), without(OURS, "cluster", "theirs")
+    ),
+    "a launch template without our tag": of("ec2:CreateLaunchTemplate", ec2("launch-template/*"), {}),
+    "another version of a template": of("ec2:CreateLaunchTemplateVersion", ec2("launch-template/lt-1"), OURS),
+    "deleting others' templates": of(
+        "ec2:DeleteLaunchTemplate", ec2("launch-template/lt-1"), without(OURS, "cluster", "theirs")
+    ),
+    "ending instances without tags": of("ec2:TerminateInstances", ec2("instance/i-1"), {}),
+    "ending another cluster's instances": of(
+        "ec2:TerminateInstances", ec2("instance/i-1"), without(OURS, "cluster", "theirs")
+    ),
+    "ending what Karpenter launched": of(
+        "ec2:TerminateInstances", ec2("instance/i-1"), {"aws:ResourceTag/karpenter.sh/nodepool": "general"}
+    ),
+    "stopping our own instances": of("ec2:StopInstances", ec2("instance/i-1"), OURS),
+    "making others' instances ours": of(
+        "ec2:CreateTags", ec2("instance/i-1"), REQUESTED | {"aws:TagKeys": "shiplap.dev/cluster"}
+    ),
+    "moving our instances to another cluster": of(
+        "ec2:CreateTags", ec2("instance/i-1"), OURS | {"aws:TagKeys": "shiplap.dev/cluster"}
+    ),
+    "tagging without making": of("ec2:CreateTags", ec2("volume/vol-1"), REQUESTED),
+    "taking tags away": of("ec2:DeleteTags", ec2("instance/i-1"), OURS),
+    "passing an administrator's role": pass_role("arn:aws:iam::123456789012:role/admin"),
+    "passing a node role to a function": pass_role(
+        "arn:aws:iam::123456789012:role/shiplap-node-production", "lambda.amazonaws.com"
+    ),
+    "passing a role of another account": pass_role("arn:aws:iam::210987654321:role/shiplap-node-production"),
+    "another table": of("dynamodb:GetItem", arn("dynamodb", REGION, "table/other"), {}),
+    "the whole table": of("dynamodb:Scan", arn("dynamodb", REGION, "table/ShiplapStorageStateA37890B1"), {}),
+    "deleting a table": of("dynamodb:DeleteTable", arn("dynamodb", REGION, "table/ShiplapStorageStateA37890B1"), {}),
+    "another bucket": of("s3:GetObject", "arn:aws:s3:::other/catalog/x", {}),
+    "deleting records": of("s3:DeleteObject", "arn:aws:s3:::shiplapstoragebucketf4f1456a/records/x", {}),
+    "another queue": of("sqs:SendMessage", arn("sqs", REGION, "other"), {}),
+    "the default bus": of("events:PutEvents", arn("events", REGION, "event-bus/default"), {}),
+    "another cluster": of("eks:DescribeCluster", arn("eks", REGION, "cluster/theirs"), {}),
+    "others' parameters": of("ssm:GetParameters", arn("ssm", REGION, "parameter/secret"), {}),
+    "secrets": of("secretsmanager:GetSecretValue", arn("secretsmanager", REGION, "secret:x"), {}),
+    "an encryption key beside EC2": of(
+        "kms:Decrypt", arn("kms", REGION, "key/1234abcd-12ab-34cd-56ef-1234567890ab"), {}
+    ),
+    "assuming a role": of("sts:AssumeRole", "arn:aws:iam::123456789012:role/admin", {}),
+    "access to a cluster for others": of("eks:CreateAccessEntry", arn("eks", REGION, "cluster/production"), {}),
+}
+
+
+@pytest.mark.parametrize("request_", FOREIGN.values(), ids=list(FOREIGN))
+def test_no_function_may(roles: Roles, request_: Request) -> None:
+    assert [name for name in FUNCTIONS if allowed(roles.statements(name), request_)] == []
+
+
+def test_the_forbidden_requests_are_forbidden_by_what_is_wrong_with_them(roles: Roles) -> None:
+    """Each with what it lacks is allowed: so it is the lack that forbids it."""
+    right = {
+        "schedule": [
+            of("ec2:RunInstances", ec2("instance/*"), REQUESTED),
+            of("ec2:CreateFleet", ec2("launch-template/lt-1"), OURS),
+            of("ec2:DeleteLaunchTemplate", ec2("launch-template/lt-1"), OURS),
+            of("ec2:CreateTags", ec2("instance/i-1"), OURS | {"aws:TagKeys": "Name"}),
+            pass_role("arn:aws:iam::123456789012:role/shiplap-node-production"),
+            of("s3:PutObject", "arn:aws:s3:::shiplapstoragebucketf4f1456a/records/x", {}),
+        ],
+        "lifecycle": [of("ec2:TerminateInstances", ec2("instance/i-1"), OURS)],
+    }
+    for name, requests in right.items():
+        assert [request for request in requests if not allowed(roles.statements(name), request)] == []
+
+
+# Kubernetes
+
+
+def _granted() -> set[KubernetesRequest]:
+    roles = [item for item in yaml.safe_load_all(RBAC.read_text()) if item["kind"] == "ClusterRole"]
+    return {
+        (verb, group, resource)
+        for role in roles
+        for rule in role["rules"]
+        for verb in rule["verbs"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+
+
+def test_the_rbac_manifest_grants_exactly_what_the_functions_ask_of_the_api_server(recording: Recording) -> None:
+    asked = {request for requests in recording.kubernetes.values() for request in requests}
+
+    assert asked - _granted() == set()
+    assert _granted() - asked == set(UNTOLD_OF_CLUSTERS)
+
+
+def test_only_functions_with_an_access_entry_ask_clusters_anything(recording: Recording) -> None:
+    assert {name for name, asked in recording.kubernetes.items() if asked} == set(CLUSTER_FUNCTIONS)
+
+
+def test_the_rbac_manifest_names_no_wildcards_and_binds_the_group_of_the_access_entries() -> None:
+    assert not [rule for rule in _granted() if "*" in rule]
+    (binding,) = [item for item in yaml.safe_load_all(RBAC.read_text()) if item["kind"] == "ClusterRoleBinding"]
+    assert [subject["name"] for subject in binding["subjects"]] == [KUBERNETES_GROUP]

@@ -1,0 +1,41 @@
+"""A real API server for those contracts that have one: tests marked `e2e`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.e2e import programs
+from tests.e2e.api import RealApi, api_of
+from tests.e2e.control_plane import ControlPlane
+
+RBAC = Path(__file__).parents[3] / "docs" / "rbac.yaml"
+
+CONTROLLERS = ("disruption-controller",)
+"""Nothing but what counts for PodDisruptionBudgets: no controller may meddle with what a test has arranged."""
+
+
+@pytest.fixture(scope="session")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """An API server without a scheduler and without nodes that live."""
+    try:
+        programs.find()
+    except programs.ProgramsMissing as missing:
+        pytest.skip(f"no control plane: {missing}")
+    folder = tmp_path_factory.mktemp("plane")
+    with ControlPlane(folder, scheduler=False, controllers=CONTROLLERS, nodes=False) as running, api_of(running) as api:
+        api.make_default_account("default")
+        for document in yaml.safe_load_all(RBAC.read_text()):
+            api.apply(document)
+        yield running
+
+
+@pytest.fixture
+def real_api(plane: ControlPlane) -> Iterator[RealApi]:
+    """The server as tests arrange it, emptied afterwards."""
+    with api_of(plane) as api:
+        yield api
+        api.clean()

@@ -1,0 +1,87 @@
+"""A stage on which the disrupt function is played, minute by minute."""
+
+from __future__ import annotations
+
+import msgspec
+
+from shiplap.api.types import NodePool
+from shiplap.kubernetes import labels
+from shiplap.provisioning.disrupt import Report, disrupt
+from shiplap.twins.bucket import TwinMemory
+from tests.integration.flows.leaving import kubelets_end_pods
+from tests.integration.flows.stage import Stage, pool
+
+
+class Disrupted(Stage):
+    """A stage whose pool may be disrupted at once and wholly."""
+
+    def __init__(self, *, budget: str = "100%", **settings: object) -> None:
+        plain = msgspec.to_builtins(pool("default", ("m6i",)))
+        plain["spec"]["disruption"] = {"budgets": [{"nodes": budget}], "consolidateAfter": "0s"}
+        super().__init__((msgspec.convert(plain, NodePool),))
+        known = self.settings.disruption
+        self.settings = msgspec.structs.replace(
+            self.settings, disruption=msgspec.structs.replace(known, **{"settle_s": 0.0, **settings})
+        )
+        self.memory = TwinMemory(self.faults)
+
+    def disrupt(self) -> Report:
+        """One invocation of the disrupt function."""
+        return disrupt(self.settings, self.world, self.memory)
+
+    def around(self) -> None:
+        """Everything in a minute that is not the disrupt function."""
+        self.sweep()
+        self.join()
+        self.attend(*self.due())
+        self.attend()
+        kubelets_end_pods(self)
+        self.cloud_controller()
+        self.bind()
+        self.run_pods()
+        self.clock.advance(60)
+
+    def minutes(self, number: int) -> None:
+        for _ in range(number):
+            self.disrupt()
+            self.around()
+
+    def run_pods(self) -> None:
+        """Kubelets start the pods they have."""
+        for item in self.server.list("pods").items:
+            if item["spec"].get("nodeName") and item["status"].get("phase") != "Running":
+                self.server.patch(
+                    "pods", item["metadata"]["name"], {"status": {"phase": "Running"}}, subresource="status"
+                )
+
+    def cloud_controller(self) -> None:
+        """Nodes whose instance is gone are removed."""
+        alive = {instance.provider_id for instance in self.compute.alive()}
+        for item in self.server.list("nodes").items:
+            if item["spec"]["providerID"] not in alive:
+                self.server.delete("nodes", item["metadata"]["name"])
+
+    def tainted(self) -> list[str]:
+        """Names of nodes that keep new pods off."""
+        return [
+            item["metadata"]["name"]
+            for item in self.server.list("nodes").items
+            if any(taint["key"] == labels.DISRUPTED_TAINT for taint in item["spec"].get("taints", ()))
+        ]
+
+
+def oversized(**settings: object) -> Disrupted:
+    """One 2xlarge in service that has one small pod left."""
+    stage = Disrupted(**settings)
+    stage.add_pods(5, cpu="1200m", memory="2Gi")
+    stage.play_on()
+    for number in range(1, 5):
+        stage.server.delete("pods", f"web-{number:03d}", grace_s=0)
+    stage.run_pods()
+    stage.clock.advance(600)
+    stage.faults.clear()
+    return stage
+
+
+def kinds(stage: Disrupted) -> list[str]:
+    return sorted(instance.instance_type for instance in stage.compute.alive())

@@ -1,0 +1,128 @@
+"""Drift on the stage: what a change of the EC2NodeClass, or of what it selects, does, and what does nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from shiplap.errors import NodeClassNotReady
+from shiplap.instances.nodeclass import Subnet
+from shiplap.ports import Instance
+from shiplap.provisioning.whereabouts import MOST_WRITES
+from tests.integration.flows.disrupted import Disrupted
+
+
+def settled(pods: int = 5) -> Disrupted:
+    """Nodes in service for so many pods, worth what they cost."""
+    stage = Disrupted()
+    stage.add_pods(pods, cpu="1200m", memory="2Gi")
+    stage.play_on()
+    stage.run_pods()
+    stage.clock.advance(600)
+    stage.minutes(2)
+    return stage
+
+
+def says(stage: Disrupted, **spec: Any) -> None:
+    """A deployment changes the EC2NodeClass."""
+    (known,) = stage.settings.manifests.node_classes
+    changed = msgspec.structs.replace(known, spec=msgspec.structs.replace(known.spec, **spec))
+    manifests = msgspec.structs.replace(stage.settings.manifests, node_classes=(changed,))
+    stage.settings = msgspec.structs.replace(stage.settings, manifests=manifests)
+
+
+def ids(stage: Disrupted) -> set[str]:
+    return {instance.id for instance in stage.compute.alive()}
+
+
+def moved_subnets(stage: Disrupted) -> None:
+    stage.compute.subnets = tuple(Subnet(f"{net.id}-two", net.zone, free_ips=4000) for net in stage.compute.subnets)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda stage: says(stage, user_data="echo hello"),
+        lambda stage: says(stage, tags={"team": "a"}),
+        moved_subnets,
+        lambda stage: setattr(stage.compute, "security_groups", ("sg-twin", "sg-two")),
+    ],
+    ids=["user data", "tags", "subnets", "security groups"],
+)
+def test_nodes_made_otherwise_are_replaced_once(change: Callable[[Disrupted], None]) -> None:
+    stage = settled()
+    before = ids(stage)
+    change(stage)
+    stage.minutes(12)
+    after = ids(stage)
+    assert after.isdisjoint(before)
+    assert len(after) == len(before)
+    assert stage.pending() == 0
+    stage.minutes(5)
+    assert ids(stage) == after
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda stage: says(stage, ami_selector_terms=()),
+        lambda stage: stage.compute.not_ready.update(default=NodeClassNotReady("no subnet", code="SubnetsNotFound")),
+        lambda stage: setattr(stage.compute, "subnets", (*stage.compute.subnets, Subnet("subnet-more", "eu-west-1a"))),
+    ],
+    ids=["another way to name the same AMIs", "EC2 does not answer", "one more subnet"],
+)
+def test_what_makes_no_other_nodes_moves_nobody(change: Callable[[Disrupted], None]) -> None:
+    stage = settled()
+    before = ids(stage)
+    change(stage)
+    stage.minutes(6)
+    assert ids(stage) == before
+
+
+def changed(stage: Disrupted, **fields: Any) -> Instance:
+    """A person changes what EC2 says of the first instance."""
+    instance = min(stage.compute.alive(), key=lambda item: item.id)
+    after = msgspec.structs.replace(instance, **fields)
+    stage.compute.add(after)
+    return after
+
+
+def test_an_instance_that_somebody_took_out_of_its_security_group_drifts() -> None:
+    stage = settled()
+    instance = changed(stage, security_groups=("sg-quarantine",))
+    stage.minutes(12)
+    assert instance.id not in ids(stage)
+
+
+def test_a_sweep_writes_what_instances_are_in_and_leaves_alone_what_it_cannot_see() -> None:
+    stage = settled()
+    (claim,) = (item for item in stage.claims() if item.instance_id in ids(stage))
+    changed(stage, subnet="", security_groups=())
+    stage.sweep()
+    assert stage.state.claim(stage.name, claim.name) == claim
+    changed(stage, subnet=claim.subnet, security_groups=("sg-other",))
+    stage.sweep()
+    known = stage.state.claim(stage.name, claim.name)
+    assert known is not None
+    assert (known.subnet, known.security_groups) == (claim.subnet, ("sg-other",))
+    stage.sweep()
+    assert stage.state.claim(stage.name, claim.name) == known
+
+
+def test_a_sweep_writes_a_bounded_number_of_claims() -> None:
+    stage = settled(6 * (MOST_WRITES + 10))
+    for instance in stage.compute.alive():
+        stage.compute.add(msgspec.structs.replace(instance, security_groups=("sg-other",)))
+    number = len(ids(stage))
+    assert number > MOST_WRITES
+
+    def corrected() -> int:
+        return sum(claim.security_groups == ("sg-other",) for claim in stage.claims())
+
+    stage.sweep()
+    assert corrected() == MOST_WRITES
+    stage.sweep()
+    assert corrected() == number

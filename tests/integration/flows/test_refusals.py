@@ -1,0 +1,157 @@
+"""A pod that no node of its own ever takes costs a few nodes, not one a minute; a broken AMI, a small batch."""
+
+from __future__ import annotations
+
+import msgspec
+
+from shiplap.provisioning.refusals import FIRST_PAUSE_S, FREE, MOST
+from tests.integration.flows.disrupted import Disrupted
+from tests.integration.flows.stage import Stage, pool
+
+HOSTILE = {"key": "neighbour.example.com/mine", "effect": "NoSchedule"}
+
+
+class Besieged(Disrupted):
+    """A neighbour taints every node as it comes, as long as `hostile`."""
+
+    hostile = True
+
+    def around(self) -> None:
+        """A minute in which no new node ever takes a pod."""
+        self.sweep()
+        self.join()
+        self.attend(*self.due())
+        self.attend()
+        if self.hostile:
+            self.taint()
+        self.cloud_controller()
+        self.bind()
+        self.run_pods()
+        self.clock.advance(60)
+
+    def taint(self) -> None:
+        for item in self.server.list("nodes").items:
+            taints = item["spec"].get("taints", [])
+            if not any(taint["key"] == HOSTILE["key"] for taint in taints):
+                self.server.patch("nodes", item["metadata"]["name"], {"spec": {"taints": [*taints, HOSTILE]}})
+
+    def events(self) -> list[str]:
+        return [item["message"] for item in self.server.list("events").items]
+
+
+def besieged(pods: int = 1) -> Besieged:
+    stage = Besieged()
+    stage.add_pods(pods, cpu="1200m", memory="2Gi")
+    return stage
+
+
+def test_a_pod_that_every_node_refuses_costs_a_few_nodes_and_says_why() -> None:
+    stage = besieged()
+    stage.minutes(12)
+    first = len(stage.compute.launches)
+    assert FREE <= first <= FREE + 1
+    assert any("runs on none of them" in message for message in stage.events())
+    stage.minutes(12 * 60)
+    assert len(stage.compute.launches) <= MOST + 1
+    assert stage.compute.alive() == ()
+    assert any("no more are launched" in message for message in stage.events())
+
+
+def test_pauses_grow_between_the_last_tries() -> None:
+    stage = besieged()
+    stage.minutes(150)
+    times = [instance.launched_at for instance in stage.compute.launches]
+    gaps = [later - earlier for earlier, later in zip(times[FREE - 1 :], times[FREE:], strict=False)]
+    assert gaps[0] >= FIRST_PAUSE_S
+    assert gaps[1] >= 2 * FIRST_PAUSE_S
+
+
+def test_other_pods_are_served_meanwhile_and_the_pod_as_soon_as_the_neighbour_relents() -> None:
+    stage = besieged()
+    stage.minutes(12)
+    stage.hostile = False
+    stage.add_pods(2, cpu="1200m", memory="2Gi", prefix="new")
+    stage.minutes(3)
+    assert stage.pending() == 0
+
+
+def test_a_node_whose_room_others_took_does_not_count() -> None:
+    stage = Disrupted()
+    stage.add_pods(1, cpu="1200m", memory="2Gi")
+    stage.schedule()
+    stage.add_pods(1, cpu="1200m", memory="2Gi", prefix="a-thief")  # first by name, so it is bound first
+    for _ in range(3):
+        stage.join()
+        stage.attend()
+        stage.bind()
+        stage.clock.advance(60)
+        stage.sweep()
+    assert stage.state.read(stage.name, stage.clock.now()).refused == {}
+
+
+def test_a_scheduler_that_is_slow_makes_one_mark_per_node() -> None:
+    stage = besieged(3)
+    stage.sweep()
+    stage.join()
+    stage.attend()
+    for _ in range(4):
+        stage.clock.advance(60)
+        stage.sweep()
+    marks = stage.state.read(stage.name, stage.clock.now()).refused
+    assert {len(item.claims) for item in marks.values()} == {1}
+    assert len(stage.compute.launches) == 1
+    stage.bind()
+    assert stage.pending() == 0
+
+
+# An AMI that no node has joined with
+
+ONE_SIZE = (pool("any", ("m6i",), sizes=("large",)),)
+
+
+def burst(most: int, pods: int = 12) -> Stage:
+    """Each pod needs a node of its own."""
+    stage = Stage(ONE_SIZE)
+    stage.settings = msgspec.structs.replace(stage.settings, unproven_nodes=most)
+    stage.add_pods(pods, cpu="1200m", memory="2Gi")
+    return stage
+
+
+def test_the_first_batch_of_an_ami_is_bounded_and_one_node_that_joins_opens_it() -> None:
+    stage = burst(5)
+    report = stage.schedule()
+    assert (len(report.launched), report.rounds, report.unfinished) == (5, 1, "")
+    assert len(stage.schedule().launched) == 0
+    assert stage.meter.counts["ClaimsWithoutProof"] > 0
+    stage.clock.advance(60)
+    stage.join(stage.compute.launches[0])
+    stage.attend()
+    stage.bind()
+    assert len(stage.sweep().launched) == 7
+
+
+def test_a_first_batch_wide_enough_is_launched_at_once() -> None:
+    stage = burst(100)
+    assert len(stage.schedule().launched) == 12
+
+
+def test_an_ami_that_failed_gets_smaller_batches() -> None:
+    stage = burst(20, pods=30)
+    stage.broken |= {f"i-{number:017x}" for number in range(1, 100)}
+    counts = []
+    for _ in range(40):
+        before = len(stage.compute.launches)
+        stage.sweep()
+        counts.append(len(stage.compute.launches) - before)
+        stage.attend_timers()
+        stage.clock.advance(60)
+    assert [count for count in counts if count][:2] == [20, 2]
+
+
+def test_what_was_learned_of_an_ami_anywhere_is_proof() -> None:
+    first = burst(100, pods=1)
+    first.play_on()
+    beside = Stage(ONE_SIZE, beside=first)
+    beside.settings = msgspec.structs.replace(beside.settings, unproven_nodes=1)
+    beside.add_pods(4, cpu="1200m", memory="2Gi")
+    assert len(beside.schedule().launched) == 4

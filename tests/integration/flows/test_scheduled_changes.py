@@ -1,0 +1,107 @@
+"""Maintenance that AWS announces for many instances at once: their nodes leave in turn, in time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import pytest
+
+from shiplap.api.nodeclaim import ClaimState
+from shiplap.api.types import NodePool
+from shiplap.ports import Ailment
+from shiplap.provisioning.interrupt import PRESSING_S
+from tests.integration.flows.leaving import ONLY_LARGE, scheduled_change, serving
+from tests.integration.flows.stage import Stage
+
+WEEK_S = 7 * 24 * 3600.0
+
+
+def allowing(*budgets: dict[str, object]) -> tuple[NodePool, ...]:
+    (plain,) = ONLY_LARGE
+    body = msgspec.to_builtins(plain)
+    body["spec"]["disruption"] = {"budgets": list(budgets)}
+    return (msgspec.convert(body, NodePool),)
+
+
+def announced(stage: Stage, in_s: float | None = WEEK_S) -> None:
+    stage.interrupt(scheduled_change(stage, *(claim.instance_id for claim in stage.claims()), in_s=in_s))
+
+
+def leaving(stage: Stage) -> int:
+    return sum(claim.state in (ClaimState.DRAINING, ClaimState.TERMINATING) for claim in stage.claims())
+
+
+def test_as_many_leave_at_once_as_budgets_allow_and_all_in_the_end() -> None:
+    stage = serving(6, pools=allowing({"nodes": "2"}))
+    before = {claim.instance_id for claim in stage.claims()}
+    announced(stage)
+    announced(stage)
+    assert (leaving(stage), stage.meter.counts["ScheduledChanges"]) == (0, 6)
+    most = 0
+    for _ in range(60):
+        stage.sweep()
+        most = max(most, leaving(stage))
+        stage.join()
+        stage.attend()
+        stage.attend(*stage.due())
+        for item in stage.server.list("pods").items:
+            if item["metadata"].get("deletionTimestamp"):
+                stage.server.delete("pods", item["metadata"]["name"], grace_s=0)
+        lost = 6 - len(stage.server.list("pods").items)
+        stage.add_pods(lost, cpu="1200m", memory="2Gi", prefix=f"at-{stage.clock.now():.0f}")
+        stage.bind()
+        stage.clock.advance(60)
+        if not before & {instance.id for instance in stage.compute.alive()}:
+            break
+    assert not before & {instance.id for instance in stage.compute.alive()}
+    assert most == 2
+
+
+@pytest.mark.parametrize(
+    ("budgets", "gone"),
+    [
+        ([{"nodes": "0"}], 0),
+        ([{"nodes": "0", "reasons": ["Underutilized"]}], 4),
+        ([{"nodes": "0", "reasons": ["Drifted"]}], 0),
+        ([{"nodes": "50%"}], 2),
+    ],
+)
+def test_budgets_count_as_for_drift(budgets: Sequence[dict[str, object]], gone: int) -> None:
+    stage = serving(4, pools=allowing(*budgets))
+    announced(stage)
+    stage.sweep()
+    assert leaving(stage) == gone
+    assert stage.meter.counts.get("ScheduledChangesWaiting", 0) == 4 - gone
+
+
+@pytest.mark.parametrize("in_s", [None, PRESSING_S - 60, -60.0])
+def test_what_is_near_or_of_an_unknown_time_does_not_wait(in_s: float | None) -> None:
+    stage = serving(4, pools=allowing({"nodes": "0"}))
+    announced(stage, in_s)
+    assert leaving(stage) == 4
+
+
+def test_what_waited_too_long_leaves_whatever_budgets_say() -> None:
+    stage = serving(4, pools=allowing({"nodes": "0"}))
+    announced(stage)
+    stage.clock.advance(WEEK_S - PRESSING_S - 60)
+    stage.sweep()
+    assert leaving(stage) == 0
+    stage.clock.advance(120)
+    stage.sweep()
+    assert leaving(stage) == 4
+
+
+def test_what_ec2_tells_when_it_is_asked_has_a_time_as_well_and_the_earliest_goes_first() -> None:
+    stage = serving(3, pools=allowing({"nodes": "1"}))
+    claims = stage.claims()
+    for days, claim in zip((3, 1, 2), claims, strict=True):
+        due_at = stage.clock.now() + days * 24 * 3600
+        stage.health.ailments.add(Ailment(claim.instance_id, "event", due_at=due_at))
+    stage.sweep()
+    assert [claim.state for claim in stage.claims()] == [
+        ClaimState.INITIALIZED,
+        ClaimState.DRAINING,
+        ClaimState.INITIALIZED,
+    ]

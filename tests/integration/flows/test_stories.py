@@ -1,0 +1,124 @@
+"""Stories of an install: what was heard, decided, weighed, given, learned and taken away, with records and times."""
+
+from __future__ import annotations
+
+import zlib
+
+import msgspec
+import pytest
+
+from shiplap.cli.story import MOST_RECORDS, Story, Teller, Told
+from shiplap.provisioning.messages import PodsPending
+from shiplap.scheduling.record import encode
+from tests.integration.flows.stage import Stage, share
+from tests.integration.flows.test_disrupt import oversized
+
+
+def teller(stage: Stage, since_s: float = 24 * 3600.0) -> Teller:
+    return Teller(
+        Told(
+            cluster=stage.name,
+            state=stage.state,
+            records=stage.recorder,
+            capacity=stage.capacity,
+            now=stage.clock.now(),
+            since_s=since_s,
+            progress=lambda _: None,
+        )
+    )
+
+
+def lines(story: Story | None) -> str:
+    assert story is not None
+    return "\n".join(f"{entry.what}\n" + "\n".join(entry.details) for entry in story.entries)
+
+
+@pytest.fixture(scope="module")
+def short() -> Stage:
+    """A first node that is too small for its pods, and one that is not."""
+    stage = Stage(true_memory=share(0.8))
+    stage.add_pods(3, memory="2700Mi")
+    stage.schedule(PodsPending(stage.name, stage.clock.now() - 2, id="hint-1"))
+    stage.play_on()
+    return stage
+
+
+def test_the_story_of_a_pod(short: Stage) -> None:
+    told = teller(short).pod("web-000")
+    assert told.name == "default/web-000"
+    text = lines(told)
+    assert "heard that pods are pending\nevent hint-1" in text
+    assert "decided to launch" in text
+    assert "for default/web-000" in text
+    assert "EC2 gave i-" in text
+    assert "is the cheapest of" in text
+    assert "its kubelet reported less than was relied on" in text
+    assert "relied on" in text
+    assert len({entry.record for entry in told.entries if entry.record}) >= 2
+    assert [entry.at for entry in told.entries if entry.at] == sorted(entry.at for entry in told.entries if entry.at)
+    assert text.index("EC2 gave") < text.index("its kubelet reported less")
+    assert "planned for " in told.state
+
+
+def test_a_claim_is_known_by_its_node_and_instance_too(short: Stage) -> None:
+    claim = next(claim for claim in short.claims() if claim.node_name)
+    by_name = teller(short).claim(claim.name)
+    assert by_name is not None
+    assert teller(short).claim(claim.node_name) == by_name == teller(short).claim(claim.instance_id)
+    assert teller(short).claim("nothing") is None
+    assert {claim.name, claim.node_name} <= set(teller(short).names())
+
+
+def test_the_story_of_a_pool(short: Stage) -> None:
+    (pool, *_) = teller(short).pools()
+    text = lines(teller(short).pool(pool))
+    assert "launched " in text
+    assert teller(short).pool("nothing") is None
+
+
+def test_what_nothing_was_launched_for() -> None:
+    stage = Stage()
+    stage.add_pods(1)
+    stage.add_pods(1, cpu="9000", prefix="huge")
+    stage.schedule()
+    told = teller(stage).pod("default/huge-000")
+    assert "left out\n" in lines(told)
+    assert told.state == "nothing was launched for it"
+    assert teller(stage).pod("nobody").state == "no decision of this time spoke of it"
+    stage.clock.advance(3600)
+    assert teller(stage, since_s=60).pod("huge-000").entries == ()
+
+
+def test_a_node_that_is_taken_away() -> None:
+    stage = oversized()
+    stage.disrupt()
+    stage.clock.advance(60)
+    stage.disrupt()
+    old = next(claim for claim in stage.claims() if claim.node_name)
+    text = lines(teller(stage).claim(old.node_name))
+    assert "goes: command " in text
+    assert "to be removed: Underutilized" in text
+    stage.sweep()
+    new = next(claim for claim in stage.claims() if claim.name != old.name)
+    story = teller(stage).claim(new.name)
+    assert f"to replace {old.node_name}" in lines(story)
+    assert "takes the place of what goes" in lines(story)
+
+
+def test_records_of_other_versions_and_too_many_are_said() -> None:
+    stage = Stage()
+    stage.add_pods(1)
+    stage.schedule()
+    ((name, document),) = stage.recorder.records.items()
+    found = stage.recorder.replay(name)
+    loose = msgspec.msgpack.decode(zlib.decompress(document))
+    broken = {**loose, "version": "9.9", "snapshot": {**loose["snapshot"], "catalogs": 7}}
+    stage.recorder.records[name] = zlib.compress(msgspec.msgpack.encode(broken))
+    story = teller(stage).pod("web-000")
+    assert any("written by version 9.9" in line for line in story.unseen)
+    assert "decided to launch" in lines(story)
+    small = encode(msgspec.structs.replace(found, snapshot=msgspec.structs.replace(found.snapshot, catalogs=())))
+    stage.recorder.records.update(
+        {f"{name.rsplit('/', 1)[0]}/000000-{number}-{'0' * 12}": small for number in range(MOST_RECORDS + 1)}
+    )
+    assert any(f"only the newest {MOST_RECORDS} were opened" in line for line in teller(stage).pod("web-000").unseen)

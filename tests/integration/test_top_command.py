@@ -1,0 +1,369 @@
+"""`shiplap top` on an API server: one frame, live in a terminal, and when the cluster or its rights fail."""
+
+from __future__ import annotations
+
+import functools
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from queue import Queue
+from threading import Event
+from typing import Any
+
+import pytest
+import yaml
+
+from shiplap.cli.main import run
+from shiplap.cluster.enter import enter
+from shiplap.cluster.follow import Changed, Listed, Seen, Trouble, follow
+from shiplap.cluster.follow import run as follow_kind
+from shiplap.cluster.kubeconfig import load
+from shiplap.cluster.transport import Transport
+from shiplap.errors import ClusterDenied, ClusterUnreachable, ResourceVersionGone
+from shiplap.local import running
+from shiplap.local.kube.access import PolicyRule
+from shiplap.local.kube.http_server import KubeHttpServer
+from shiplap.twins.clock import TwinClock
+from shiplap.twins.cluster import ApiServer
+
+WATCH = PolicyRule(("list", "watch"), ("nodes", "pods"), ("",))
+NODES_ONLY = PolicyRule(("list", "watch"), ("nodes",), ("",))
+
+
+def node(name: str) -> dict[str, Any]:
+    labels = {"node.kubernetes.io/instance-type": "m5.large", "topology.kubernetes.io/zone": "us-east-1a"}
+    labels |= {"topology.kubernetes.io/region": "us-east-1", "karpenter.sh/nodepool": "general"}
+    return {
+        "metadata": {"name": name, "labels": labels},
+        "status": {"allocatable": {"cpu": "2", "memory": "8Gi", "pods": "29"}},
+    }
+
+
+def pod(name: str, on: str = "") -> dict[str, Any]:
+    container = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
+    return {"metadata": {"name": name, "namespace": "web"}, "spec": {"containers": [container], "nodeName": on}}
+
+
+SCENARIO = """
+apiVersion: simulation.shiplap.dev/v1
+kind: Scenario
+about: Two pods.
+groups: [{name: web, cpu: 500m, memory: 500Mi}]
+waves: [{at: 1, group: web, replicas: 2}]
+hours: 0.2
+settleMinutes: 30
+---
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {name: general}
+spec:
+  template:
+    spec:
+      nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: default}
+      requirements: [{key: karpenter.sh/capacity-type, operator: In, values: [on-demand]}]
+---
+apiVersion: karpenter.k8s.aws/v1
+kind: EC2NodeClass
+metadata: {name: default}
+spec:
+  role: nodes
+  amiSelectorTerms: [{alias: al2023@latest}]
+  subnetSelectorTerms: [{tags: {discovery: demo}}]
+  securityGroupSelectorTerms: [{tags: {discovery: demo}}]
+"""
+
+
+class Cluster:
+    def __init__(self, http: KubeHttpServer, folder: Path) -> None:
+        self.http, self.api = http, http.api
+        self.config = folder / "config"
+        self.enter_as("all")
+
+    def enter_as(self, token: str) -> None:
+        document = {
+            "current-context": "blue",
+            "contexts": [{"name": "blue", "context": {"cluster": "c", "user": "me"}}],
+            "clusters": [{"name": "c", "cluster": {"server": self.http.endpoint}}],
+            "users": [{"name": "me", "user": {"token": token}}],
+        }
+        self.config.write_text(yaml.safe_dump(document))
+
+    def top(self, *arguments: str) -> int:
+        return run(["top", "--kubeconfig", str(self.config), *arguments])
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    api = ApiServer(TwinClock())
+    for name in ("a", "b"):
+        api.create("nodes", node(name))
+    api.create("pods", pod("x", "a"))
+    api.create("pods", pod("y"))
+    with KubeHttpServer(api, access={"all": (WATCH,), "nodes": (NODES_ONLY,), "none": ()}) as http:
+        yield Cluster(http, tmp_path)
+
+
+def test_one_frame(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("LINES", "12")
+    assert cluster.top("--once") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 12
+    assert lines[0].startswith("blue  ")
+    assert "2 nodes  1 pods  1 waiting" in lines[0]
+    assert any(line.split()[:2] == ["a", "m5.large"] for line in lines)
+    assert any("web/y" in line for line in lines)
+
+
+def test_the_picture_as_json(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cluster.top("-o", "json") == 0
+    picture = json.loads(capsys.readouterr().out)
+    assert [item["name"] for item in picture["nodes"]] == ["a", "b"]
+    assert picture["nodes"][0]["hourly"] > 0
+    assert [item["name"] for item in picture["pending"]] == ["y"]
+
+
+def test_the_cluster_of_shiplap_dev(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.http.access = None
+    monkeypatch.setattr(running, "find", functools.partial(running.find, tmp_path))
+    assert run(["top", "--dev", "--once"]) == 2
+    assert "no `shiplap dev` runs" in capsys.readouterr().err
+    (tmp_path / "run").mkdir()
+    running.announce(tmp_path / "run", {}, "bucket", {"demo": cluster.http.endpoint})
+    assert run(["top", "--dev", "--once"]) == 0
+    assert capsys.readouterr().out.startswith("demo  ")
+
+
+def test_a_recording_is_played(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "run.json"
+    scenario = tmp_path / "small.yaml"
+    scenario.write_text(SCENARIO)
+    assert run(["simulate", str(scenario), "--recording", str(path), "-o", "json"]) == 0
+    capsys.readouterr()
+    assert run(["top", "--recording", str(path), "--once"]) == 0
+    assert "1 nodes  2 pods  none waiting" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [(None, "cannot be read"), ("{", "is no recording"), ('{"ends_s": 1}', "holds no moment")]
+)
+def test_a_recording_that_is_none(
+    text: str | None, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "run.json"
+    if text is not None:
+        path.write_text(text)
+    assert run(["top", "--recording", str(path)]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_half_a_cluster_is_shown_with_what_is_missing(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster.enter_as("nodes")
+    assert cluster.top("--once") == 1
+    assert "not permitted to list and watch pods" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [(("--sort", "colour"), "'colour' is none of"), (("--context", "red"), "there is no context")],
+)
+def test_bad_input(cluster: Cluster, arguments: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cluster.top("--once", *arguments) == 2
+    assert said in capsys.readouterr().err
+
+
+class Script(Transport):
+    """Answers of an API server one after the other: a list, or the lines of a watch; errors are raised."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
+        self.asked: list[dict[str, Any]] = []
+
+    def get(self, path: str, query: Any = None) -> bytes:
+        self.asked.append(dict(query or {}))
+        return self._next()
+
+    def lines(self, path: str, query: Any, timeout_s: float) -> Iterator[bytes]:
+        self.asked.append(dict(query))
+        yield from self._next()
+
+    def _next(self) -> Any:
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+class Pauses(Event):
+    """Nobody ends it, and no pause takes time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waited: list[float] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.waited.append(timeout or 0.0)
+        return self.is_set()
+
+
+def page(*names: str, version: str = "5", more: str = "") -> bytes:
+    items = [{"metadata": {"name": name}} for name in names]
+    return json.dumps({"metadata": {"resourceVersion": version, "continue": more}, "items": items}).encode()
+
+
+def line(kind: str, **item: Any) -> bytes:
+    return json.dumps({"type": kind, "object": item}).encode()
+
+
+def played(*answers: Any) -> tuple[list[Seen], Script, list[float]]:
+    seen: list[Seen] = []
+    ended = Pauses()
+    script = Script(*answers, ClusterDenied("enough", status=403))
+    follow_kind("nodes", script, seen.append, ended)
+    return seen[:-1], script, ended.waited
+
+
+def names(seen: list[Seen]) -> list[Any]:
+    return [
+        [item.metadata.name for item in entry.objects]
+        if isinstance(entry, Listed)
+        else entry.reason
+        if isinstance(entry, Trouble)
+        else (entry.object.metadata.name, entry.gone)
+        for entry in seen
+    ]
+
+
+def test_a_list_in_pages_and_then_changes() -> None:
+    changes = [
+        line("ADDED", metadata={"name": "c", "resourceVersion": "6"}),
+        line("BOOKMARK", metadata={"resourceVersion": "9"}),
+        line("DELETED", metadata={"name": "a", "resourceVersion": "10"}),
+    ]
+    seen, script, _ = played(page("a", more="t"), page("b"), changes, [])
+    assert names(seen) == [["a", "b"], ("c", False), ("a", True)]
+    assert [query.get("resourceVersion", "") for query in script.asked] == ["", "", "5", "10", "10"]
+    assert script.asked[1]["continue"] == "t"
+
+
+def test_a_version_that_is_forgotten_is_listed_anew() -> None:
+    gone = [line("ERROR", code=410, message="too old")]
+    seen, _, _ = played(page("a"), gone, page("b"), ResourceVersionGone("too old", status=410), page("c"), [])
+    assert names(seen) == [["a"], ["b"], ["c"]]
+
+
+def test_a_lost_connection_is_made_anew() -> None:
+    seen, script, pauses = played(page("a"), ClusterUnreachable("lost"), [], ClusterUnreachable("again"), [])
+    assert names(seen) == [["a"], "lost", "", "again", ""]
+    assert pauses == [2.0, 2.0]
+    assert script.asked[-1]["resourceVersion"] == "5"
+
+
+@pytest.mark.parametrize("answer", [b"<html>", b'{"items": 5}'])
+def test_an_answer_that_is_none(answer: bytes) -> None:
+    seen, _, _ = played(answer)
+    assert "not what an API server sends" in names(seen)[0]
+
+
+def test_both_kinds_are_followed_at_once(cluster: Cluster) -> None:
+    access = load(cluster.config, "", environment={}, home=Path("/nowhere"))
+    seen: Queue[Seen] = Queue()
+    ended = Event()
+    follow(lambda: enter(access, clock=time.time, environment={}, sleep=time.sleep), seen, ended)
+    listed = {entry.kind for entry in (seen.get(timeout=20), seen.get(timeout=20)) if isinstance(entry, Listed)}
+    assert listed == {"nodes", "pods"}
+    cluster.api.create("pods", pod("z", "b"))
+    change = seen.get(timeout=20)
+    assert isinstance(change, Changed)
+    assert change.object.metadata.name == "z"
+    ended.set()
+
+
+def test_nobody_is_told_who_looks_on_no_longer() -> None:
+    ended = Event()
+    seen: list[Seen] = []
+
+    def see(item: Seen) -> None:
+        seen.append(item)
+        if isinstance(item, Changed):
+            ended.set()
+
+    changes = [line("ADDED", metadata={"name": name, "resourceVersion": "6"}) for name in "bc"]
+    follow_kind("nodes", Script(page("a"), changes), see, ended)
+    assert names(seen) == [["a"], ("b", False)]
+
+
+TMUX = shutil.which("tmux")
+
+
+class Terminal:
+    """A terminal of its own, by tmux."""
+
+    def __init__(self, name: str, size: tuple[int, int], command: str) -> None:
+        self.name = name
+        width, height = size
+        self._tmux("new-session", "-d", "-x", str(width), "-y", str(height), "-s", name, command)
+
+    def _tmux(self, *arguments: str) -> str:
+        command = [str(TMUX), "-L", self.name, *arguments]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout  # noqa: S603 - our own words
+
+    def press(self, *keys: str) -> None:
+        self._tmux("send-keys", "-t", self.name, *keys)
+
+    def screen(self) -> list[str]:
+        return self._tmux("capture-pane", "-p", "-t", self.name).splitlines()
+
+    def shows(self, holds: Callable[[list[str]], bool]) -> list[str]:
+        """The screen, as soon as this holds."""
+        for _ in range(600):
+            shown = self.screen()
+            if holds(shown):
+                return shown
+            time.sleep(0.05)  # the terminal is another process
+        raise AssertionError("\n".join(shown))
+
+    def ended(self) -> bool:
+        try:
+            self._tmux("has-session", "-t", self.name)
+        except subprocess.CalledProcessError:
+            return True
+        return False
+
+    def close(self) -> None:
+        if not self.ended():
+            self._tmux("kill-server")
+
+
+@pytest.mark.skipif(TMUX is None, reason="tmux is not installed: no terminal to play in")
+@pytest.mark.parametrize("size", [(80, 24), (200, 50)], ids=["80x24", "200x50"])
+def test_live_in_a_terminal(cluster: Cluster, size: tuple[int, int]) -> None:
+    start = "from shiplap.cli.main import main; main()"
+    command = f"{sys.executable} -c '{start}' top --kubeconfig {cluster.config}"
+    terminal = Terminal(f"top-{size[0]}-{cluster.config.parent.name}", size, command)
+    try:
+        shown = terminal.shows(lambda lines: any("2 nodes" in row for row in lines))
+        assert len(shown) == size[1]
+        cluster.api.create("nodes", node("c"))
+        cluster.api.bind("y", "b", "web")
+        terminal.shows(lambda lines: any("3 nodes" in row and "none waiting" in row for row in lines))
+        terminal.shows(lambda lines: any("node c (" in row for row in lines))
+        terminal.press("j", "Enter")
+        terminal.shows(lambda lines: any(row.startswith("web/x") for row in lines))
+        terminal.press("Escape")
+        terminal.press("/", "b", "Enter")
+        terminal.shows(lambda lines: any("filter: b" in row for row in lines))
+        terminal.press("q")
+        for _ in range(200):
+            if terminal.ended():
+                break
+            time.sleep(0.05)  # it ends in its own time
+        assert terminal.ended()
+    finally:
+        terminal.close()

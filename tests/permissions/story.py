@@ -1,0 +1,383 @@
+"""A life of a cluster in which every function does everything it can do at least once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from infra.settings import Install
+from shiplap.api.manifests import load as load_manifests
+from shiplap.api.scheduler_config import PodTopologySpread
+from shiplap.disruption.settings import DisruptionSettings
+from shiplap.instances import embedded
+from shiplap.instances.capacity import nominal_memory
+from shiplap.local.ec2 import seed
+from shiplap.local.ec2.control import EmulatedImage, EmulatedInstance
+from shiplap.local.ec2.prices import Prices
+from shiplap.local.ec2.server import Ec2Emulator
+from shiplap.local.kube.http_server import KubeHttpServer
+from shiplap.local.kube.machines import CatalogHardware, Machine
+from shiplap.local.kube.simulation import SimulatedCluster
+from shiplap.settings import ClusterSettings, Settings
+from shiplap.twins.clock import TwinClock
+from shiplap.twins.kube.server import ApiServer
+from tests import audit_log
+from tests.permissions.authorizations import ACCOUNT
+from tests.permissions.recording import Recording, aws_of, now
+from tests.permissions.roles import Roles
+
+CLUSTER = "production"
+REGION = "eu-west-1"
+ZONES = ("eu-west-1a", "eu-west-1b", "eu-west-1c")
+VERSION = "1.34"
+PRICES = {"m5.large": 0.107, "m5.xlarge": 0.214, "c5.large": 0.096, "c5.xlarge": 0.192}
+
+MANIFESTS = """\
+apiVersion: karpenter.k8s.aws/v1
+kind: EC2NodeClass
+metadata: {name: default}
+spec:
+  amiSelectorTerms: [{alias: al2023@latest}]
+  role: shiplap-node-production
+  subnetSelectorTerms: [{tags: {karpenter.sh/discovery: production}}]
+  securityGroupSelectorTerms: [{tags: {karpenter.sh/discovery: production}}]
+  capacityReservationSelectorTerms: [{tags: {team: web}}]
+  blockDeviceMappings:
+    - {deviceName: /dev/xvda, ebs: {volumeSize: 20Gi, encrypted: true, kmsKeyID: 1234abcd-12ab-34cd-56ef-1234567890ab}}
+    - {deviceName: /dev/xvdb, ebs: {volumeSize: 20Gi, encrypted: true, kmsKeyID: alias/nodes}}
+---
+apiVersion: karpenter.k8s.aws/v1
+kind: EC2NodeClass
+metadata: {name: golden}
+spec:
+  amiFamily: AL2023
+  amiSelectorTerms: [{ssmParameter: /images/golden}]
+  role: shiplap-node-production
+  subnetSelectorTerms: [{tags: {karpenter.sh/discovery: production}}]
+  securityGroupSelectorTerms: [{tags: {karpenter.sh/discovery: production}}]
+  placementGroupSelector: {name: web}
+---
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {name: general}
+spec:
+  disruption: {consolidateAfter: 0s, budgets: [{nodes: 100%}]}
+  template:
+    spec:
+      nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: default}
+      requirements:
+        - {key: karpenter.sh/capacity-type, operator: In, values: [spot, on-demand]}
+        - {key: node.kubernetes.io/instance-type, operator: In, values: [m5.large, m5.xlarge, c5.large, c5.xlarge]}
+---
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {name: grouped}
+spec:
+  template:
+    metadata: {labels: {team: grouped}}
+    spec:
+      nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: golden}
+      taints: [{key: team, value: grouped, effect: NoSchedule}]
+      requirements:
+        - {key: karpenter.sh/capacity-type, operator: In, values: [on-demand]}
+        - {key: node.kubernetes.io/instance-type, operator: In, values: [m5.large]}
+"""
+
+BUFFERS = """---
+apiVersion: autoscaling.x-k8s.io/v1beta1
+kind: CapacityBuffer
+metadata: {{name: {name}}}
+spec:
+  replicas: 1
+  scalableRef: {{apiGroup: apps, kind: {kind}, name: {name}}}
+"""
+
+
+class Story:
+    """The cluster, its EC2 and its functions, with a clock that the story moves."""
+
+    def __init__(self, recording: Recording, server: ApiServer, ec2: Ec2Emulator, cluster: SimulatedCluster) -> None:
+        self.recording = recording
+        self.server = server
+        self.ec2 = ec2
+        self.cluster = cluster
+        self.clock = recording.clock
+
+    def tell(self) -> None:
+        self._setting()
+        self._first_nodes()
+        self._failures()
+        self._an_end()
+        self._a_drift()
+        self._a_lost_node()
+        self._a_warning()
+        self._a_ghost()
+        self._days_later()
+
+    def disrupt(self) -> None:
+        self.recording.invoke("disrupt", {"cluster": CLUSTER})
+
+    def schedule(self, *bodies: dict[str, Any] | str) -> Any:
+        sweep = {"kind": "sweep", "cluster": CLUSTER}
+        return self.recording.invoke("schedule", records(*(bodies or (sweep,))), seconds=250)
+
+    def lifecycle(self) -> None:
+        """Everything that timers and watches would have `lifecycle` look at."""
+        messages: list[dict[str, Any]] = [
+            {"cluster": CLUSTER, "claim": claim, "step": "look"} for claim in self.claims()
+        ]
+        for node in self.server.list("nodes").items:
+            detail = {"cluster": CLUSTER, "node": node["metadata"]["name"], "providerID": node["spec"]["providerID"]}
+            messages.append({"source": "shiplap.watch", "detail-type": "NodeReady", "detail": detail})
+        self.recording.invoke("lifecycle", records(*messages))
+
+    def claims(self) -> list[str]:
+        scanned = self.recording.client("dynamodb").scan(TableName=_state_table(self.recording))["Items"]
+        kinds = [item["item"]["S"].partition("#") for item in scanned]
+        return sorted({name for kind, _, name in kinds if kind == "CLAIM"})
+
+    def live(self, seconds: int, *, functions: bool = True, scheduler: bool = True) -> None:
+        """Let the cluster live, and its functions look at it, in steps of five seconds."""
+        for _ in range(seconds // 5):
+            self.clock.advance(5)
+            if functions:
+                self.lifecycle()
+            if scheduler:
+                self.cluster.step(self.clock.now())
+            else:  # so that `lifecycle` is the one that binds pods
+                self.cluster._kubelets.step(self.clock.now(), self.cluster._machines())
+
+    def pod(self, name: str, **spec: Any) -> None:
+        body = {
+            "metadata": {"name": name, "labels": {"app": name.partition("-")[0]}},
+            "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}]} | spec,
+        }
+        self.server.create("pods", body, "default")
+
+    def _setting(self) -> None:
+        ec2 = self.recording.client("ec2")
+        seed.images(self.ec2.control, seed.released("al2023@latest", VERSION))
+        (image, *_) = seed.released("al2023@latest", VERSION)
+        self.ec2.control.parameters({"/images/golden": image.image.image_id})
+        seed.network(ec2, CLUSTER, ZONES)
+        self.server.create("namespaces", {"metadata": {"name": "default", "labels": {"kind": "apps"}}})
+        self.cluster.step(self.clock.now())
+
+    def _first_nodes(self) -> None:
+        self.pod("web-1")
+        self.pod("web-2", affinity=_AFFINITY)
+        self.pod("plain-1")
+        self.pod("plain-2")
+        self.pod("group-1", tolerations=[{"operator": "Exists"}], nodeSelector={"team": "grouped"})
+        self.server.create("persistentvolumeclaims", {"metadata": {"name": "data"}, "spec": {}}, "default")
+        volume = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+        self.pod("data-1", volumes=[volume])
+        self.pod("huge-1", containers=[{"name": "c", "resources": {"requests": {"cpu": "500"}}}])
+        self.live(5, functions=False)
+        self.recording.invoke("watch", {"cluster": CLUSTER}, seconds=6.5)
+        line = audit_log.text(audit_log.record())
+        self.recording.invoke("audit", audit_log.delivery(line, cluster=CLUSTER))
+        assert "It cannot be read" not in self.recording.invoke("widget", {"cluster": CLUSTER})
+        for function in ("schedule", "lifecycle", "interrupt"):
+            self.recording.invoke(function, records("not a message"))
+        tight = [{"name": "c", "resources": {"requests": {"cpu": "1", "memory": "6800Mi"}}}]
+        self.pod("tight-1", containers=tight)
+        self.live(5, functions=False)
+        self.schedule()  # which asks EC2 what it sells: nothing has been refreshed yet
+        self.live(60, scheduler=False)
+        self.live(30)
+        self.schedule()
+        self.recording.invoke("catalog", {})
+        self.live(30)
+
+    def _failures(self) -> None:
+        for name in PRICES:
+            self.ec2.control.capacity(name, "*", "spot", available=0)
+        self.pod("late-1")
+        for name in ("apart-1", "apart-2"):
+            self.pod(name, affinity=_apart("apart"))
+        self.live(5, functions=False)
+        self.schedule()
+        self.live(90)
+
+    def _an_end(self) -> None:
+        for name in ("late-1", "data-1", "web-1"):
+            self.server.delete("pods", name, "default", grace_s=0)
+        self._forget_catalog()
+        for _ in range(4):
+            self.clock.advance(61)
+            self.disrupt()
+            self.schedule()
+            self.live(30)
+
+    def _forget_catalog(self) -> None:
+        s3 = self.recording.client("s3")
+        (bucket,) = [item["Name"] for item in s3.list_buckets()["Buckets"]]
+        for item in s3.list_objects_v2(Bucket=bucket, Prefix="catalog/")["Contents"]:
+            s3.delete_object(Bucket=bucket, Key=item["Key"])
+
+    def _a_drift(self) -> None:
+        image = EmulatedImage("ami-0fedcba9876543210", "golden-2", "x86_64", "2026-02-01T00:00:00Z")
+        seed.images(self.ec2.control, [seed.Image(image, ("/images/golden",))])
+        self.clock.advance(600)
+        for _ in range(4):
+            self.clock.advance(61)
+            self.disrupt()
+            self.live(10)
+        self.schedule()
+        self.live(90)
+
+    def _a_lost_node(self) -> None:
+        self.server.delete("nodes", self.server.list("nodes").items[0]["metadata"]["name"])
+        self.lifecycle()
+        self.live(30)
+
+    def _a_ghost(self) -> None:
+        """A Node that is still there when its instance is gone and its claim is over."""
+        ended = [item.id for item in self.ec2.control.instances() if item.state == "terminated"]
+        for number, name in enumerate(ended):
+            node = {"metadata": {"name": f"ghost-{number}"}, "spec": {"providerID": f"aws:///{ZONES[0]}/{name}"}}
+            self.server.create("nodes", node)
+        assert ended
+        self.lifecycle()
+
+    def _a_warning(self) -> None:
+        budget = {"metadata": {"name": "web"}, "spec": {"selector": {"matchLabels": {"app": "web"}}}}
+        budget["spec"]["minAvailable"] = 1  # type: ignore[index]
+        self.server.create("poddisruptionbudgets", budget, "default")
+        warning = {"source": "aws.ec2", "detail-type": "EC2 Spot Instance Interruption Warning"}
+        time = datetime.fromtimestamp(self.clock.now(), UTC).isoformat()
+        alive = [item.id for item in self.ec2.control.instances() if item.state == "running"]
+        bodies = [warning | {"time": time, "detail": {"instance-id": name}} for name in alive]
+        self.recording.invoke("interrupt", records(*bodies))
+        self.schedule()
+        self.live(240)
+
+    def _days_later(self) -> None:
+        self.clock.advance(3 * 24 * 3600)
+        self.schedule()
+        self.live(10)
+
+
+_AFFINITY = {
+    "podAntiAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [
+            {
+                "topologyKey": "kubernetes.io/hostname",
+                "labelSelector": {"matchLabels": {"app": "web"}},
+                "namespaceSelector": {"matchLabels": {"kind": "apps"}},
+            }
+        ]
+    }
+}
+
+
+def _apart(app: str) -> dict[str, Any]:
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": app}}}
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+def records(*bodies: dict[str, Any] | str) -> dict[str, Any]:
+    """Messages as Lambda's event source mapping hands them over."""
+    return {
+        "Records": [
+            {"messageId": f"m{number}", "body": body if isinstance(body, str) else json.dumps(body)}
+            for number, body in enumerate(bodies)
+        ]
+    }
+
+
+def _state_table(recording: Recording) -> str:
+    names: str = next(name for name in recording.client("dynamodb").list_tables()["TableNames"] if "State" in name)
+    return names
+
+
+@contextmanager
+def told(install: Install, roles: Roles, functions: tuple[str, ...], folder: Path) -> Iterator[Recording]:
+    """The story, told to its end; the recording is open to ask more."""
+    clock = TwinClock(now())
+    server = ApiServer(clock)
+    # Less than anybody expects, so that there are misses.
+    hardware = CatalogHardware(embedded.load(REGION), lambda kind, _: nominal_memory(kind) * 85 // 100)
+    with (
+        KubeHttpServer(server) as http,
+        Ec2Emulator(region=REGION, prices=Prices(PRICES), clock=clock.now) as ec2,
+        aws_of(ec2.url, REGION, _answers(http.endpoint)),
+    ):
+        recording = Recording(
+            Settings((_settings(install, folder),)),
+            {name: roles.environment(name) for name in functions},
+            REGION,
+            roles.role_of_profile(),
+            ec2=ec2,
+            kubernetes=http,
+            clock=clock,
+        )
+        recording.make_resources()
+        cluster = SimulatedCluster(
+            server, hardware, lambda: [_machine(item) for item in ec2.control.instances()], version=f"v{VERSION}.0"
+        )
+        Story(recording, server, ec2, cluster).tell()
+        yield recording
+
+
+def _settings(install: Install, folder: Path) -> ClusterSettings:
+    path = folder / "manifests.yaml"
+    buffers = [BUFFERS.format(name=kind.lower(), kind=kind) for kind in ("Deployment", "ReplicaSet", "StatefulSet")]
+    path.write_text(MANIFESTS + "".join(buffers))
+    return msgspec.structs.replace(
+        install.settings().cluster(CLUSTER),
+        manifests=load_manifests([path]),
+        placement="bind",
+        zonal_shift=True,
+        disruption=DisruptionSettings(settle_s=0.0),
+        pod_topology_spread=msgspec.convert(
+            {
+                "defaultingType": "List",
+                "defaultConstraints": [
+                    {"maxSkew": 5, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "ScheduleAnyway"}
+                ],
+            },
+            PodTopologySpread,
+        ),
+    )
+
+
+def _answers(endpoint: str) -> dict[tuple[str, str], Any]:
+    """What moto does not know: a control plane that can be reached, ARC, placement groups, reservations."""
+    cluster = {
+        "name": CLUSTER,
+        "arn": f"arn:aws:eks:{REGION}:{ACCOUNT}:cluster/{CLUSTER}",
+        "endpoint": endpoint,
+        "version": VERSION,
+        "certificateAuthority": {"data": "Q0E="},
+        "kubernetesNetworkConfig": {"serviceIpv4Cidr": "10.100.0.0/16", "ipFamily": "ipv4"},
+        "status": "ACTIVE",
+    }
+    shift = {"arn": cluster["arn"], "zonalShifts": [], "autoshifts": [], "appliedWeights": {}}
+    group = {"GroupName": "web", "GroupId": "pg-0123456789abcdef0", "State": "available", "Strategy": "spread"}
+    return {
+        ("eks", "DescribeCluster"): {"cluster": cluster},
+        ("arc-zonal-shift", "GetManagedResource"): shift,
+        ("ec2", "DescribePlacementGroups"): {"PlacementGroups": [group]},
+        ("ec2", "DescribeCapacityReservations"): {"CapacityReservations": []},
+    }
+
+
+def _machine(item: EmulatedInstance) -> Machine:
+    return Machine(
+        id=item.id,
+        instance_type=item.instance_type,
+        zone=item.zone,
+        ami=item.ami,
+        launched_at=item.launched_at,
+        running=item.state == "running",
+        private_dns=item.private_dns,
+        user_data=item.user_data,
+    )

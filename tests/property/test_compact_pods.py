@@ -1,0 +1,210 @@
+"""What the compact form of pods leaves out, no decision reads: what they take, and every plan, stay the same."""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shiplap.errors import InvalidInput
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.compact import FORMAT, PodTable, Standing, encode, pods_of
+from shiplap.kubernetes.disruption_budgets import is_ready
+from shiplap.kubernetes.lean import DELETION_COST, lean, together
+from shiplap.kubernetes.objects import ObjectMeta, Pod
+from shiplap.kubernetes.requests import pod_requests
+from shiplap.scheduling.planner import plan
+from shiplap.scheduling.pods import do_not_disrupt, owner_kind
+from shiplap.scheduling.snapshot import Snapshot
+from tests.property.test_plans import snapshots
+from tests.property.test_topology_plans import clusters
+
+STANDING = Standing(cluster="c", version="7", taken_at=1.5, listed_at=1.0, kept_since=0.5)
+FEW = settings(derandomize=True, deadline=None, max_examples=60)
+TEXT = st.sampled_from(["", "a", "web-0", "web-10", "x-1-y", "ü"])
+AMOUNTS = st.dictionaries(st.sampled_from(["cpu", "memory"]), st.sampled_from(["100m", "1", "2", "64Mi"]), max_size=2)
+TIMES = st.sampled_from(["", "2026-01-01T00:00:00Z", "2026-01-01T00:00:00.123456Z"])
+UIDS = st.one_of(
+    st.uuids().map(str),
+    st.sampled_from(["", "u", "pods-000000000012", "fifteen-letters", "0123456789abcde", "A" * 32]),
+    st.text(max_size=20),
+)
+
+
+@st.composite
+def any_pods(draw: st.DrawFn) -> Pod:
+    """Pods as API servers write them, resizes, StatefulSets, protections and all that nobody reads included."""
+
+    def containers() -> list[dict[str, Any]]:
+        return [
+            {
+                "name": f"c{place}",
+                "resources": {"requests": draw(AMOUNTS), "limits": draw(AMOUNTS)},
+                "ports": draw(st.sampled_from([[], [{"containerPort": 80}], [{"containerPort": 80, "hostPort": 80}]])),
+                "restartPolicy": draw(st.sampled_from(["", "Always"])),
+            }
+            for place in range(draw(st.integers(0, 2)))
+        ]
+
+    def statuses(of: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        held = [item["resources"]["requests"] for item in of] + [{}, {"cpu": "3"}]
+        return [
+            {
+                "name": item["name"],
+                "allocatedResources": draw(st.sampled_from(held)),
+                **({"resources": {"requests": draw(st.sampled_from(held))}} if draw(st.booleans()) else {}),
+            }
+            for item in of
+            if draw(st.booleans())
+        ]
+
+    name = draw(TEXT)
+    running, starting = containers(), containers()
+    noted = st.sampled_from(["true", "10m", "-5", "checksum"])
+    document = {
+        "metadata": {
+            "name": name,
+            "namespace": draw(st.sampled_from(["", "default", "shop"])),
+            "uid": draw(UIDS),
+            "resourceVersion": draw(st.sampled_from(["1", "22"])),
+            "labels": draw(
+                st.dictionaries(
+                    st.sampled_from(["app", "apps.kubernetes.io/pod-index", "statefulset.kubernetes.io/pod-name"]),
+                    st.sampled_from([name, name.rpartition("-")[2], "web"]),
+                )
+            ),
+            "annotations": draw(
+                st.dictionaries(st.sampled_from([labels.DO_NOT_DISRUPT, DELETION_COST, "note"]), noted)
+            ),
+            "creationTimestamp": draw(st.one_of(st.none(), TIMES)),
+            "deletionTimestamp": draw(TIMES),
+            "finalizers": draw(st.sampled_from([[], ["f"]])),
+            "ownerReferences": draw(
+                st.sampled_from([[], [{"kind": "ReplicaSet", "name": "rs", "uid": "r", "controller": True}]])
+            ),
+        },
+        "spec": {
+            "nodeName": draw(st.sampled_from(["n1", "n2"])),
+            "containers": running,
+            "initContainers": starting,
+            "overhead": draw(AMOUNTS),
+            "volumes": [{"name": "token-x1"}, {"name": "data", "persistentVolumeClaim": {"claimName": "d"}}],
+            **({"resources": {"requests": draw(AMOUNTS)}} if draw(st.booleans()) else {}),
+        },
+        "status": {
+            "phase": draw(st.sampled_from(["Pending", "Running"])),
+            "startTime": draw(TIMES),
+            "conditions": draw(
+                st.sampled_from([[], [{"type": "Ready", "status": "True", "lastTransitionTime": None}]])
+            ),
+            "containerStatuses": statuses(running),
+            "initContainerStatuses": statuses(starting),
+            "allocatedResources": draw(AMOUNTS),
+        },
+    }
+    return msgspec.convert(document, Pod)
+
+
+def of(key: Any) -> Any:
+    return lambda pod: key(pod.metadata)
+
+
+@settings(derandomize=True, deadline=None, max_examples=300)
+@given(any_pods())
+def test_a_lean_pod_takes_and_shows_the_same(pod: Pod) -> None:
+    slim = lean(pod)
+    assert lean(slim) == slim
+    assert pod_requests(slim) == pod_requests(pod)
+    assert (is_ready(slim), owner_kind(slim), slim.key) == (is_ready(pod), owner_kind(pod), pod.key)
+    for now in (0.0, 1.8e9):
+        assert do_not_disrupt(slim, now) == do_not_disrupt(pod, now)
+    assert list(slim.spec.volumes) == [item for item in pod.spec.volumes if item.name == "data"]
+
+
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(st.lists(any_pods(), max_size=6, unique_by=lambda pod: pod.metadata.uid))
+def test_a_document_holds_exactly_the_lean_pods(pods: list[Pod]) -> None:
+    document = encode(pods, STANDING)
+    standing, found = pods_of(document)
+    assert standing == STANDING
+    key = of(lambda meta: meta.uid)
+    assert sorted(found, key=key) == sorted(map(lean, pods), key=key)
+    table, again = PodTable.of(document)
+    assert (again, len(table), table.changes) == (STANDING, len(pods), 0)
+    assert sorted(pods_of(table.document(STANDING))[1], key=key) == sorted(found, key=key)
+
+
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(st.lists(st.tuples(st.sampled_from("abcd"), any_pods(), st.booleans()), max_size=30))
+def test_a_table_that_changes_is_one_made_anew(steps: list[tuple[str, Pod, bool]]) -> None:
+    table, known = PodTable(), {}
+    for uid, shape, stays in steps:
+        pod = msgspec.structs.replace(shape, metadata=msgspec.structs.replace(shape.metadata, uid=uid))
+        before = table.changes
+        if stays:
+            changed = known.get(uid) != lean(pod)
+            known[uid] = lean(pod)
+            table.put(pod)
+        else:
+            changed = known.pop(uid, None) is not None
+            table.drop(uid)
+        assert (table.changes > before) == changed
+    assert len(table) == len(known)
+    found = {pod.metadata.uid: pod for pod in pods_of(table.document(STANDING))[1]}
+    assert found == known
+    if not known:
+        assert len(table.document(STANDING)) < 300
+
+
+@FEW
+@given(st.one_of(snapshots(), clusters()))
+def test_plans_of_lean_pods_are_the_same_plans(snapshot: Snapshot) -> None:
+    bound = [pod for pod in snapshot.view.pods if pod.spec.node_name]
+    standing = pods_of(encode(bound, STANDING))[1]
+    pods = together([pod for pod in snapshot.view.pods if not pod.spec.node_name], standing)
+    replace = msgspec.structs.replace
+    assert plan(replace(snapshot, view=replace(snapshot.view, pods=pods))) == plan(snapshot)
+
+
+def test_pods_of_one_name_are_told_apart_by_their_age() -> None:
+    def pod(uid: str, node: str, born: str, name: str = "db-0") -> Pod:
+        found = Pod(ObjectMeta(name=name, namespace="d", uid=uid, creation_timestamp=f"2026-01-01T00:00:0{born}Z"))
+        return msgspec.structs.replace(found, spec=msgspec.structs.replace(found.spec, node_name=node))
+
+    old, young = pod("old", "n1", "1"), pod("young", "", "2")
+    bound_young = pod("young", "n2", "2")
+    older_waits, other = pod("old", "", "1"), pod("other", "n1", "1", "db-1")
+    assert together([young], [old, other]) == (young, other)
+    assert together([older_waits], [bound_young, other]) == (bound_young, other)
+    assert together([young], [bound_young]) == (bound_young,)
+    assert together([], [old]) == (old,)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        b"",
+        b"no zlib",
+        zlib.compress(b""),
+        zlib.compress(msgspec.msgpack.encode([{"format": FORMAT}])),
+        zlib.compress(msgspec.msgpack.encode([{"format": FORMAT + 1}, [], [], [], []])),
+        zlib.compress(msgspec.msgpack.encode([{}])),
+        zlib.compress(msgspec.msgpack.encode([msgspec.to_builtins(STANDING), [], [], [], [[0, 0, 0, "n", b"u"]]])),
+        zlib.compress(
+            msgspec.msgpack.encode([msgspec.to_builtins(STANDING), [None], [None], [None], [[0, 0, 0, "n", b"u"]]])
+        ),
+        zlib.compress(
+            msgspec.msgpack.encode(
+                [msgspec.to_builtins(STANDING), [[{}, {}, {}]], [["", {}, []]], ["n"], [[0, 0, 0, "n", b"\xfe"]]]
+            )
+        ),
+        encode([], STANDING)[:-5],
+    ],
+)
+def test_what_is_no_document_is_invalid(document: bytes) -> None:
+    with pytest.raises(InvalidInput, match="cluster snapshot: cannot be read"):
+        pods_of(document)

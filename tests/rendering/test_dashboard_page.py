@@ -1,0 +1,91 @@
+"""The dashboard as a person sees it: every widget in its place, titles that fit, the widget's map in its theme."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shiplap.drawing.widget import Looks, Subject, fragment
+from shiplap.errors import ShiplapError
+from shiplap.local import node
+from tests.browser import Browser, running
+from tests.infra.dashboard_page import page
+from tests.pictures import cluster
+from tests.rendering.test_pages import shades
+
+try:
+    NODE = node.executable()
+except ShiplapError as error:
+    pytest.skip(f"the CDK cannot run: {error}", allow_module_level=True)
+
+# Read when the CDK's binding is imported.
+os.environ.setdefault("JSII_NODE", str(NODE))
+os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "18,20")
+
+from infra.app import build
+from tests.infra.synthesised import INSTALL
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with running() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def widgets(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """After the browser, so that nothing is synthesised where nothing can be looked at."""
+    from aws_cdk.assertions import Template  # noqa: PLC0415 - starts Node.js
+
+    assert browser.events is not None
+    template = Template.from_stack(
+        build(INSTALL, outdir=str(tmp_path_factory.mktemp("out"))).node.find_child("Shiplap")
+    )
+    (dashboard,) = template.find_resources("AWS::CloudWatch::Dashboard").values()
+    parts = dashboard["Properties"]["DashboardBody"]["Fn::Join"][1]
+    found: list[dict[str, Any]] = json.loads("".join(p if isinstance(p, str) else "reference" for p in parts))[
+        "widgets"
+    ]
+    return found
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_everything_stands_in_its_place(
+    browser: Browser, widgets: list[dict[str, Any]], tmp_path: Path, dark: bool
+) -> None:
+    drawn = fragment([Subject(cluster(60))], Looks("dark" if dark else "light", 1380))
+    (tmp_path / "dashboard.html").write_text(page(widgets, drawn))
+    seen = browser.see((tmp_path / "dashboard.html").as_uri(), width=1440, dark=dark)
+    assert shades(seen.png) > 40
+    assert seen.wider == 0
+    assert seen.problems == seen.requests == []
+    cut = browser.evaluate(
+        "[...document.querySelectorAll('.widget > h4')]"
+        ".filter(title => title.scrollWidth > title.clientWidth).map(title => title.textContent)"
+    )
+    assert cut == [], "titles that do not fit"
+    sizes = browser.evaluate(
+        "[...document.querySelectorAll('.widget')].map(w => Math.round(w.getBoundingClientRect().height))"
+    )
+    assert min(sizes) >= 250
+
+
+@pytest.mark.parametrize("width", [360, 588, 1380])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_widget_fits_where_it_is_put(browser: Browser, tmp_path: Path, width: int, theme: str) -> None:
+    """CloudWatch gives it a box that is scrolled downwards."""
+    made = fragment([Subject(cluster(200))], Looks(theme, width))
+    ground = "#0f1b2a" if theme == "dark" else "#ffffff"
+    (tmp_path / "widget.html").write_text(
+        '<!doctype html><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+        f'<link rel="icon" href="data:,"><body style="margin:0;background:{ground}">{made}'
+    )
+    seen = browser.see((tmp_path / "widget.html").as_uri(), width=width)
+    assert seen.wider == 0
+    assert shades(seen.png) > 40
+    assert seen.problems == seen.requests == []

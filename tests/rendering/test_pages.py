@@ -1,0 +1,171 @@
+"""Pages as a browser draws them: on a phone and a desk, light and dark, with and without scripts."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from shiplap.drawing.charts import charts
+from shiplap.drawing.moments import moments
+from shiplap.drawing.packing import node_table, packing_map, totals, waiting
+from shiplap.drawing.page import page
+from shiplap.drawing.palette import POOLS_DARK, POOLS_LIGHT
+from shiplap.drawing.picture import ClusterPicture
+from shiplap.drawing.timeline import Frame, Happening, Sample, Timeline
+from tests.browser import Browser, running
+from tests.pictures import HOSTILE, cluster
+
+PHONE, DESK = 360, 1440
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with running() as found:
+        yield found
+
+
+def whole(picture: ClusterPicture) -> str:
+    parts = [totals(picture), "<h2>Nodes</h2>", packing_map(picture), waiting(picture), node_table(picture)]
+    return page(f"Cluster {picture.cluster}", "as it is", "".join(parts))
+
+
+def over_time() -> str:
+    full = cluster(30)
+    frames, samples = [], []
+    for step in range(31):
+        nodes = full.nodes[:step]
+        by_pool: dict[str, int] = {}
+        for node in nodes:
+            by_pool[node.pool] = by_pool.get(node.pool, 0) + 1
+        picture = replace(full, nodes=nodes, pending=full.pending[step // 2 :])
+        frames.append(Frame(60.0 * step, picture))
+        spent = (picture.hourly, picture.list_hourly, picture.hourly * 0.9)
+        samples.append(Sample(60.0 * step, max(200 - 8 * step, 0), by_pool, *spent))
+    events = tuple(Happening(60.0 * step, ("launched", "joined")[step % 2], f"i-{step}") for step in range(30))
+    timeline = Timeline(1800.0, tuple(samples), events, tuple(frames))
+    return page("Simulation", "seed 1", charts(timeline) + moments(timeline.frames, timeline.ends_s))
+
+
+PAGES = {
+    "nothing": lambda: whole(ClusterPicture(cluster="empty", taken_at=0.0)),
+    "planning": lambda: whole(cluster(24, planning=True)),
+    "hostile": lambda: whole(cluster(6, name=HOSTILE)),
+    "large": lambda: whole(cluster(1000, pods_per_node=28)),
+    "over-time": over_time,
+}
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The pages' addresses."""
+    folder = tmp_path_factory.mktemp("pages")
+    for name, make in PAGES.items():
+        (folder / f"{name}.html").write_text(make(), encoding="utf-8")
+    return {name: (folder / f"{name}.html").as_uri() for name in PAGES}
+
+
+def shades(png: bytes) -> int:
+    """How many different bytes the pixels of a PNG are made of; a blank page has a handful."""
+    data, place = b"", 8
+    while place < len(png):
+        length = int.from_bytes(png[place : place + 4])
+        if png[place + 4 : place + 8] == b"IDAT":
+            data += png[place + 8 : place + 8 + length]
+        place += 12 + length
+    return len(set(zlib.decompress(data)))
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [PHONE, DESK])
+@pytest.mark.parametrize("name", PAGES)
+def test_it_is_drawn_and_asks_nobody(
+    browser: Browser, written: dict[str, str], name: str, width: int, dark: bool
+) -> None:
+    seen = browser.see(written[name], width=width, dark=dark)
+    assert shades(seen.png) > 40
+    assert seen.wider == 0, "it must be scrolled sideways"
+    assert seen.problems == []
+    assert seen.requests == []
+
+
+@pytest.mark.parametrize(("dark", "colours"), [(False, POOLS_LIGHT), (True, POOLS_DARK)], ids=["light", "dark"])
+def test_pods_have_the_colour_of_their_pool(
+    browser: Browser, written: dict[str, str], dark: bool, colours: tuple[str, ...]
+) -> None:
+    browser.open(written["planning"], dark=dark)
+    filled = browser.evaluate(
+        "[...document.querySelectorAll('.pool')].map(pool => [pool.className,"
+        " getComputedStyle(pool.querySelector('.pod,.fresh')).fill])"
+    )
+    named = {kind.split()[1]: fill for kind, fill in filled}
+    for place, kind in enumerate(("p0", "p1", "p2")):
+        red, green, blue = (int(colours[place][at : at + 2], 16) for at in (1, 3, 5))
+        assert named[kind] == f"rgb({red}, {green}, {blue})"
+
+
+def test_boxes_are_walked_by_arrow_keys_and_tell_what_they_are(browser: Browser, written: dict[str, str]) -> None:
+    browser.open(written["planning"], width=PHONE)
+    stops = browser.evaluate("document.querySelectorAll('.b[tabindex=\"0\"]').length")
+    assert stops == 4  # one for each pool
+    browser.evaluate("document.querySelector('.b').focus()")
+    first = browser.evaluate("document.activeElement.ariaLabel")
+    for kind in ("keyDown", "keyUp"):
+        browser.call("Input.dispatchKeyEvent", type=kind, key="ArrowRight", code="ArrowRight")
+    assert browser.evaluate("document.activeElement.ariaLabel") != first
+    card = browser.evaluate(
+        "(() => { const card = document.activeElement.parentElement.querySelector('.k');"
+        " const at = card.getBoundingClientRect();"
+        " return [getComputedStyle(card).display, at.left >= 0, at.right <= innerWidth, at.bottom <= innerHeight,"
+        " card.textContent] })()"
+    )
+    assert card[:4] == ["block", True, True, True]
+    assert "memory" in card[4]
+    for kind in ("keyDown", "keyUp"):
+        browser.call("Input.dispatchKeyEvent", type=kind, key="Escape", code="Escape")
+    assert browser.evaluate("document.activeElement.tagName") == "BODY"
+
+
+def test_the_slider_shows_any_moment(browser: Browser, written: dict[str, str]) -> None:
+    browser.open(written["over-time"])
+
+    def at(moment: int) -> list[object]:
+        found = browser.evaluate(
+            f"(() => {{ const slider = document.getElementById('moment'); slider.value = {moment};"
+            " slider.dispatchEvent(new Event('input'));"
+            " return [document.querySelectorAll('#map .n').length, document.getElementById('when').textContent,"
+            " document.querySelector('#totals dd').textContent,"
+            " document.querySelector('.cursor').getBoundingClientRect().left] })()"
+        )
+        return list(found)
+
+    last, early = at(30), at(5)
+    assert last[:3] == [30, "30 min", "30"]
+    assert early[:3] == [5, "5 min", "5"]
+    assert float(str(early[3])) < float(str(last[3]))
+    assert browser.problems() == []
+
+
+def test_without_scripts_the_last_moment_is_there(browser: Browser, written: dict[str, str]) -> None:
+    browser.open(written["over-time"], scripts=False)
+    browser.call("Emulation.setScriptExecutionDisabled", value=False)
+    assert browser.evaluate("document.querySelectorAll('#map .n').length") == 30
+    assert browser.evaluate("getComputedStyle(document.querySelector('.moment')).display") == "none"
+
+
+def test_hostile_names_run_nothing(browser: Browser, written: dict[str, str]) -> None:
+    browser.open(written["hostile"])
+    assert browser.evaluate("document.querySelectorAll('script').length") == 1
+    assert browser.evaluate("document.querySelectorAll('img').length") == 0
+    assert not [event for event in browser.events if event["method"] == "Page.javascriptDialogOpening"]
+
+
+def test_the_policy_stops_a_script_that_somebody_slips_in(browser: Browser, tmp_path: Path) -> None:
+    made = page("t", "l", "<script>document.title = 'run'</script><p onclick='1'>x</p>")
+    (tmp_path / "slipped.html").write_text(made)
+    browser.open((tmp_path / "slipped.html").as_uri())
+    assert browser.evaluate("document.title") == "t"
+    assert browser.problems()

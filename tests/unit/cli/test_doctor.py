@@ -1,0 +1,523 @@
+"""`shiplap doctor` on an install that is healthy, and on the same with one thing wrong at a time."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from email.utils import formatdate
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+from botocore.exceptions import ClientError, EndpointConnectionError
+
+from shiplap.aws.bucket import STATUS_KEY
+from shiplap.cli.doctor import clusters, findings
+from shiplap.cli.doctor import command as doctor
+from shiplap.cli.doctor.findings import Finding
+from shiplap.cli.main import run
+from shiplap.errors import ClusterDenied, ClusterGone, ClusterUnreachable, InvalidInput
+from shiplap.instances.catalog import Catalog
+from shiplap.instances.conditions import conditions
+from shiplap.instances.nodeclass import Problem
+from shiplap.instances.status import ClusterStatus, InstallStatus, NodeClassStatus
+
+NOW = 1_790_000_000.0
+RBAC = Path(__file__).parents[3] / "docs" / "rbac.yaml"
+FUNCTIONS = ("Schedule", "Lifecycle", "Interrupt", "Catalog", "Disrupt", "Watch", "Audit")
+QUEUES = ("Provisioning", "Lifecycle", "Interruption")
+
+Answer = Any
+"""What an operation answers: a value, an exception, or a function of the request."""
+
+
+def denied(operation: str, action: str = "") -> ClientError:
+    message = f"User: me is not authorized to perform: {action} on resource: *" if action else "no"
+    return ClientError({"Error": {"Code": "AccessDeniedException", "Message": message}}, operation)
+
+
+def missing(operation: str) -> ClientError:
+    return ClientError({"Error": {"Code": "ResourceNotFoundException", "Message": "no"}}, operation)
+
+
+class Aws:
+    """AWS by canned answers, keyed `service.operation`."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, Answer] = healthy()
+
+    def client(self, service: str) -> Any:
+        return _Client(service, self.answers)
+
+
+class _Client:
+    meta = SimpleNamespace(region_name="eu-west-1")
+
+    def __init__(self, service: str, answers: dict[str, Answer]) -> None:
+        self._service = service
+        self._answers = answers
+
+    def __getattr__(self, operation: str) -> Callable[..., Any]:
+        def call(**request: Any) -> Any:
+            answer = self._answers[f"{self._service}.{operation}"]
+            if isinstance(answer, Exception):
+                raise answer
+            return answer(**request) if callable(answer) else copy.deepcopy(answer)
+
+        return call
+
+    def get_paginator(self, operation: str) -> Any:
+        return SimpleNamespace(paginate=lambda **request: [getattr(self, operation)(**request)])
+
+
+def outputs() -> dict[str, str]:
+    found = {f"{name}Function": f"shiplap-{name.lower()}" for name in FUNCTIONS}
+    for queue in QUEUES:
+        found |= {f"{queue}QueueUrl": f"https://sqs/{queue}", f"{queue}DeadLettersUrl": f"https://sqs/{queue}-dead"}
+    return found | {"Bucket": "bucket"}
+
+
+def status(*problems: Problem, checked_at: float = NOW - 60) -> InstallStatus:
+    item = NodeClassStatus("default", "0" * 12, conditions(problems))
+    return InstallStatus((ClusterStatus("production", "eu-west-1", checked_at, (item,)),))
+
+
+def objects(known: InstallStatus) -> Callable[..., Any]:
+    """S3's get_object on the install's bucket."""
+
+    def get_object(*, Bucket: str, Key: str) -> Any:  # noqa: N803 - S3's names
+        assert (Bucket, Key) == ("bucket", STATUS_KEY)
+        return {"Body": _Body(msgspec.json.encode(known))}
+
+    return get_object
+
+
+class _Body:
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def read(self) -> bytes:
+        return self._data
+
+    def __enter__(self) -> _Body:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing to close."""
+
+
+def configuration(**changes: Any) -> Callable[..., Any]:
+    def get(*, FunctionName: str) -> dict[str, Any]:  # noqa: N803
+        role = f"arn:aws:iam::1:role/{FunctionName}"
+        return {"State": "Active", "LastUpdateStatus": "Successful", "Role": role} | changes
+
+    return get
+
+
+def attributes(*, dead: int = 0, policy: str = '{"Service": "events.amazonaws.com"}') -> Callable[..., Any]:
+    def get(*, QueueUrl: str, AttributeNames: list[str]) -> dict[str, Any]:  # noqa: N803
+        assert AttributeNames == ["All"]
+        if QueueUrl.endswith("-dead"):
+            return {"Attributes": {"ApproximateNumberOfMessages": str(dead)}}
+        found = {"ApproximateNumberOfMessages": "2", "RedrivePolicy": "{}", "Policy": policy}
+        return {"Attributes": {name: value for name, value in found.items() if value}}
+
+    return get
+
+
+CLUSTER = {
+    "status": "ACTIVE",
+    "version": "1.34",
+    "resourcesVpcConfig": {"endpointPublicAccess": True, "endpointPrivateAccess": True, "vpcId": "vpc-1"},
+    "accessConfig": {"authenticationMode": "API"},
+}
+INSTANCE = {"InstanceType": "m5.large", "CpuOptions": {"CoreCount": 1, "ThreadsPerCore": 2}}
+
+
+def healthy() -> dict[str, Answer]:
+    listed = [{"OutputKey": name, "OutputValue": value} for name, value in outputs().items()]
+    return {
+        "cloudformation.describe_stacks": {"Stacks": [{"Outputs": listed}]},
+        "sts.get_caller_identity": {
+            "Arn": "arn:aws:iam::1:user/me",
+            "Account": "1",
+            "ResponseMetadata": {"HTTPHeaders": {"date": formatdate(NOW, usegmt=True)}},
+        },
+        "s3.get_object": objects(status()),
+        "lambda.get_function_configuration": configuration(),
+        "lambda.get_function_concurrency": {},
+        "lambda.get_alias": {"FunctionVersion": "4"},
+        "lambda.list_versions_by_function": {"Versions": [{"Version": name} for name in ("$LATEST", "3", "4")]},
+        "lambda.list_event_source_mappings": {"EventSourceMappings": [{"State": "Enabled", "UUID": "u"}]},
+        "lambda.get_account_settings": {"AccountLimit": {"ConcurrentExecutions": 1000}},
+        "sqs.get_queue_attributes": attributes(),
+        "service-quotas.get_service_quota": {"Quota": {"Value": 100.0}},
+        "ec2.describe_instances": {"Reservations": [{"Instances": [INSTANCE, {"InstanceType": "g5.xlarge"}]}]},
+        "ec2.describe_launch_templates": {"LaunchTemplates": [{}]},
+        "ec2.describe_route_tables": {"RouteTables": []},
+        "ec2.describe_vpc_endpoints": {"VpcEndpoints": []},
+        "eks.describe_cluster": {"cluster": CLUSTER},
+        "eks.describe_access_entry": {"accessEntry": {"kubernetesGroups": ["shiplap"]}},
+        "logs.describe_subscription_filters": {
+            "subscriptionFilters": [{"destinationArn": "arn:aws:lambda:eu-west-1:1:function:shiplap-audit:live"}]
+        },
+    }
+
+
+def reviews(*refused: str, asked: list[dict[str, Any]] | None = None) -> Callable[[str, str], clusters.Ask]:
+    """API servers that refuse some rights, each as `verb resource`."""
+
+    def entering(_cluster: str, _region: str) -> clusters.Ask:
+        def ask(path: str, body: Any) -> bytes:
+            assert path.startswith("/apis/authorization.k8s.io/v1/")
+            if asked is not None:
+                asked.append(body)
+            wanted = body["spec"]["resourceAttributes"]
+            resource = "/".join(filter(None, (wanted["resource"], wanted["subresource"])))
+            return msgspec.json.encode({"status": {"allowed": f"{wanted['verb']} {resource}" not in refused}})
+
+        return ask
+
+    return entering
+
+
+def found(aws: Aws, entering: Any = None, *, only: str = "", myself: bool = False) -> list[Finding]:
+    looked = doctor.checks(
+        "Shiplap",
+        only,
+        RBAC,
+        myself=myself,
+        entering=entering or reviews(),
+        client=aws.client,
+        now=lambda: NOW,
+    )
+    return list(findings.run(looked))
+
+
+@pytest.fixture
+def aws(monkeypatch: pytest.MonkeyPatch) -> Aws:
+    monkeypatch.setattr(clusters, "BucketCatalog", _Catalogues)
+    return Aws()
+
+
+class _Catalogues:
+    """The catalogue's age is what matters; how it is stored is tested elsewhere."""
+
+    age_s = 600.0
+
+    def __init__(self, *_: object) -> None:
+        """As the real one."""
+
+    def load(self) -> Catalog:
+        return Catalog(region="eu-west-1", types=(), refreshed_at=NOW - self.age_s)
+
+
+def test_a_healthy_install_is_all_ok(aws: Aws) -> None:
+    seen = found(aws)
+    assert {item.verdict for item in seen} == {"ok"}
+    assert {item.check for item in seen} == {
+        "credentials",
+        "clock",
+        "node classes",
+        "functions",
+        "event sources",
+        "queues",
+        "catalogue",
+        "quotas",
+        "network",
+        "cluster",
+        "endpoint",
+        "access",
+        "audit log",
+        "rbac",
+    }
+    assert all(not item.mend for item in seen)
+
+
+INSIDE = {"VpcConfig": {"SubnetIds": ["subnet-1"], "VpcId": "vpc-1"}}
+TO_NAT = {"Associations": [{"Main": True}], "Routes": [{"DestinationCidrBlock": "0.0.0.0/0", "NatGatewayId": "nat-1"}]}
+TO_INTERNET = {
+    "Associations": [{"SubnetId": "subnet-1"}],
+    "Routes": [{"DestinationCidrBlock": "0.0.0.0/0", "GatewayId": "igw-1"}],
+}
+
+
+def cluster(**changes: Any) -> dict[str, Any]:
+    return {"eks.describe_cluster": {"cluster": CLUSTER | changes}}
+
+
+def endpoint(**changes: Any) -> dict[str, Any]:
+    return cluster(resourcesVpcConfig=CLUSTER["resourcesVpcConfig"] | changes)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "check", "verdict", "says", "mend"),
+    [
+        (
+            {"lambda.get_function_configuration": configuration(State="Failed", StateReason="no subnet")},
+            "functions",
+            "failed",
+            "no subnet",
+            "cdk deploy",
+        ),
+        (
+            {"lambda.get_function_concurrency": {"ReservedConcurrentExecutions": 0}},
+            "functions",
+            "failed",
+            "switched off",
+            "delete-function-concurrency --function-name shiplap-",
+        ),
+        ({"lambda.get_alias": {"FunctionVersion": "3"}}, "functions", "warning", "version 3 is in service, 4", "roll"),
+        ({"lambda.get_alias": missing("GetAlias")}, "functions", "unknown", "AWS refused", "message"),
+        ({"lambda.list_event_source_mappings": {"EventSourceMappings": []}}, "event sources", "failed", "no queue", ""),
+        (
+            {"lambda.list_event_source_mappings": {"EventSourceMappings": [{"State": "Disabled", "UUID": "u7"}]}},
+            "event sources",
+            "failed",
+            "Disabled",
+            "--uuid u7 --enabled",
+        ),
+        ({"sqs.get_queue_attributes": attributes(policy="{}")}, "queues", "failed", "events.amazonaws.com", "deploy"),
+        (
+            {"sqs.get_queue_attributes": attributes(dead=3)},
+            "queues",
+            "failed",
+            "3 messages",
+            "operations.md#dead-letters",
+        ),
+        ({"service-quotas.get_service_quota": {"Quota": {"Value": 2.0}}}, "quotas", "failed", "2 of 2", "L-1216C47A"),
+        ({"service-quotas.get_service_quota": {"Quota": {"Value": 2.4}}}, "quotas", "warning", "2 of 2.4", "increase"),
+        (
+            {"lambda.get_account_settings": {"AccountLimit": {"ConcurrentExecutions": 10}}},
+            "quotas",
+            "warning",
+            "10 in the account, 50",
+            "L-B99A9384",
+        ),
+        (
+            {"lambda.get_function_configuration": configuration(**INSIDE)},
+            "network",
+            "failed",
+            "no endpoints for sts, ec2, eks, sqs, events, ssm, s3, dynamodb",
+            "make VPC endpoints for sts",
+        ),
+        (
+            {
+                "lambda.get_function_configuration": configuration(**INSIDE),
+                "ec2.describe_route_tables": {"RouteTables": [TO_NAT, TO_INTERNET]},
+            },
+            "network",
+            "failed",
+            "no way out",
+            "NAT",
+        ),
+        (cluster(status="CREATING"), "cluster", "failed", "CREATING", "wait"),
+        ({"eks.describe_cluster": missing("DescribeCluster")}, "cluster", "warning", "EKS knows no", "outside EKS"),
+        (
+            cluster(accessConfig={"authenticationMode": "CONFIG_MAP"}),
+            "access",
+            "failed",
+            "CONFIG_MAP",
+            "API_AND_CONFIG",
+        ),
+        ({"eks.describe_access_entry": missing("D")}, "access", "failed", "role/shiplap-schedule", "access: entry"),
+        (
+            {"eks.describe_access_entry": {"accessEntry": {"kubernetesGroups": ["admins"]}}},
+            "access",
+            "failed",
+            "lacks the group shiplap",
+            "access: entry",
+        ),
+        (endpoint(endpointPublicAccess=False), "endpoint", "failed", "endpoint is private", "`vpc`"),
+        (endpoint(publicAccessCidrs=["10.0.0.0/8"]), "endpoint", "failed", "only to 10.0.0.0/8", "`vpc`"),
+        (
+            {
+                "lambda.get_function_configuration": configuration(**INSIDE),
+                "ec2.describe_route_tables": {"RouteTables": [TO_NAT]},
+                **endpoint(vpcId="vpc-2"),
+            },
+            "endpoint",
+            "warning",
+            "vpc-2",
+            "peered",
+        ),
+        ({"logs.describe_subscription_filters": missing("D")}, "audit log", "warning", "no log group", "audit"),
+        (
+            {"logs.describe_subscription_filters": {"subscriptionFilters": []}},
+            "audit log",
+            "warning",
+            "no subscription",
+            "deploy",
+        ),
+        (
+            {"s3.get_object": objects(status(Problem("SubnetsReady", "SubnetsNotFound", "terms match no subnet")))},
+            "node classes",
+            "failed",
+            "SubnetsNotFound: terms match no subnet",
+            "tags",
+        ),
+        ({"s3.get_object": objects(InstallStatus())}, "node classes", "failed", "nothing was inspected", "catalog"),
+        ({"s3.get_object": objects(status(checked_at=NOW - 7200))}, "node classes", "warning", "120 minutes", "log"),
+    ],
+)
+def test_what_is_wrong_is_found_with_how_to_mend_it(
+    aws: Aws, wrong: dict[str, Answer], check: str, verdict: str, says: str, mend: str
+) -> None:
+    aws.answers |= wrong
+    seen = [item for item in found(aws) if item.verdict != "ok"]
+    assert {item.check for item in seen} == {check}
+    worst = next(item for item in seen if item.verdict == verdict)
+    assert says in worst.says
+    assert mend in worst.mend
+    assert worst.mend
+
+
+def test_an_old_catalogue_is_found(aws: Aws, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_Catalogues, "age_s", 5 * 3600.0)
+    (item,) = [item for item in found(aws) if item.verdict != "ok"]
+    assert (item.check, item.verdict, item.says) == ("catalogue", "failed", "was refreshed 5.0 hours ago")
+
+
+@pytest.mark.parametrize(("skew", "verdict"), [(10, "ok"), (-45, "warning"), (400, "failed")])
+def test_a_clock_that_is_off_is_found(aws: Aws, skew: int, verdict: str) -> None:
+    headers = aws.answers["sts.get_caller_identity"]["ResponseMetadata"]["HTTPHeaders"]
+    headers["date"] = formatdate(NOW - skew, usegmt=True)
+    (item,) = [item for item in found(aws) if item.check == "clock"]
+    assert item.verdict == verdict
+    assert ("behind" in item.says) == (skew < 0)
+
+
+def test_functions_inside_a_vpc_need_nat_or_every_endpoint(aws: Aws) -> None:
+    aws.answers["lambda.get_function_configuration"] = configuration(**INSIDE)
+    aws.answers["ec2.describe_route_tables"] = {"RouteTables": [TO_NAT]}
+    assert [item.verdict for item in found(aws) if item.check == "network"] == ["ok"]
+    aws.answers["ec2.describe_route_tables"] = {"RouteTables": [TO_INTERNET]}
+    names = ("sts", "ec2", "eks", "sqs", "events", "ssm", "s3", "dynamodb")
+    made = [{"ServiceName": f"com.amazonaws.eu-west-1.{name}"} for name in names]
+    aws.answers["ec2.describe_vpc_endpoints"] = {"VpcEndpoints": made}
+    assert [item.verdict for item in found(aws) if item.check == "network"] == ["ok"]
+    aws.answers["ec2.describe_vpc_endpoints"] = {"VpcEndpoints": made[1:]}
+    (item,) = [item for item in found(aws) if item.check == "network"]
+    assert item.says == "no way out, and no endpoints for sts"
+
+
+@pytest.mark.parametrize("operation", [name for name in healthy() if not name.startswith("cloudformation")])
+def test_a_missing_permission_is_named_and_the_other_checks_go_on(aws: Aws, operation: str) -> None:
+    """One refusal never ends the whole: whatever does not need it is looked at all the same."""
+    service, _, name = operation.partition(".")
+    action = f"{service}:{''.join(part.capitalize() for part in name.split('_'))}"
+    needed = {item.check for item in found(aws)}
+    aws.answers["lambda.get_function_configuration"] = configuration(**INSIDE)
+    aws.answers["ec2.describe_route_tables"] = {"RouteTables": [TO_NAT]}
+    aws.answers[operation] = denied("X", action)
+
+    seen = found(aws, only="production")
+
+    refused = [item for item in seen if item.verdict == "unknown"]
+    assert refused
+    assert needed - {item.check for item in seen} <= {"clock", "endpoint", "access"}
+    if service != "s3":  # the store's errors have words of their own
+        assert all(action in item.says and action in item.mend for item in refused)
+
+
+def test_without_an_answer_the_network_is_pointed_at(aws: Aws) -> None:
+    aws.answers["eks.describe_cluster"] = EndpointConnectionError(endpoint_url="https://eks")
+    (item,) = [item for item in found(aws) if item.verdict != "ok"]
+    assert (item.verdict, "AWS_REGION" in item.mend) == ("unknown", True)
+
+
+# RBAC
+
+
+def test_rights_that_a_cluster_does_not_grant_are_named(aws: Aws) -> None:
+    (item,) = [item for item in found(aws, reviews("patch nodes", "create pods/eviction")) if item.verdict != "ok"]
+    assert item.says == "the group shiplap may not create pods/eviction, patch nodes"
+    assert "kubectl apply -f docs/rbac.yaml" in item.mend
+
+
+def test_the_functions_group_is_asked_for_and_with_as_self_whoever_asks(aws: Aws) -> None:
+    asked: list[dict[str, Any]] = []
+    found(aws, reviews(asked=asked))
+    assert len(asked) == len(clusters.rights_of(RBAC)) > 20
+    assert {(item["kind"], item["spec"]["groups"][0]) for item in asked} == {("SubjectAccessReview", "shiplap")}
+    asked.clear()
+    found(aws, reviews(asked=asked), myself=True)
+    assert {item["kind"] for item in asked} == {"SelfSubjectAccessReview"}
+    assert all("groups" not in item["spec"] for item in asked)
+
+
+@pytest.mark.parametrize(
+    ("error", "verdict", "mend"),
+    [
+        (ClusterDenied("POST: forbidden", status=403), "unknown", "cluster admin"),
+        (ClusterUnreachable("no answer"), "unknown", "inside its VPC"),
+        (ClusterGone("EKS knows none"), "warning", "--context"),
+        (InvalidInput("kubeconfig", "no such context"), "unknown", "mend what the message names"),
+    ],
+)
+def test_a_cluster_that_cannot_be_asked_says_why(aws: Aws, error: Exception, verdict: str, mend: str) -> None:
+    def entering(_cluster: str, _region: str) -> clusters.Ask:
+        raise error
+
+    (item,) = [item for item in found(aws, entering) if item.verdict != "ok"]
+    assert (item.check, item.verdict) == ("rbac", verdict)
+    assert mend in item.mend
+
+
+# The command
+
+
+def test_exit_codes_and_formats(aws: Aws, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(doctor, "clients", lambda: aws.client)
+    monkeypatch.setattr(doctor, "_ask", lambda name, region, **_: reviews()(name, region))
+    monkeypatch.setattr(doctor.time, "time", lambda: NOW)
+    assert run(["doctor", "-o", "json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["verdicts"] == {"ok": len(shown["findings"]), "warning": 0, "failed": 0, "unknown": 0}
+    assert set(shown["findings"][0]) == {"check", "subject", "verdict", "says", "mend"}
+    assert run(["doctor", "-o", "yaml"]) == 0
+    assert "verdict: ok" in capsys.readouterr().out
+    aws.answers["lambda.get_alias"] = {"FunctionVersion": "3"}
+    assert run(["doctor"]) == 0, "a warning is no failure"
+    assert "version 3 is in service" in capsys.readouterr().out
+    aws.answers["sqs.get_queue_attributes"] = attributes(dead=1)
+    assert run(["doctor"]) == 1
+    aws.answers["sqs.get_queue_attributes"] = denied("GetQueueAttributes", "sqs:GetQueueAttributes")
+    assert run(["doctor"]) == 1
+    assert "not permitted" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("answer", "arguments", "code", "says"),
+    [
+        ({"Stacks": [{"Outputs": []}]}, [], 2, "is not an install of Shiplap"),
+        (
+            ClientError({"Error": {"Code": "ValidationError", "Message": "Stack X does not exist"}}, "DescribeStacks"),
+            ["--stack", "X"],
+            2,
+            "there is no stack 'X'",
+        ),
+        (denied("DescribeStacks"), [], 1, "could not look up stack"),
+        (None, ["--context", "c"], 2, "name it with --cluster"),
+        (None, ["--rbac", "nowhere.yaml"], 2, "the RBAC manifest cannot be read"),
+    ],
+)
+def test_bad_input_is_told_in_one_line(
+    aws: Aws,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    answer: Answer,
+    arguments: list[str],
+    code: int,
+    says: str,
+) -> None:
+    monkeypatch.setattr(doctor, "clients", lambda: aws.client)
+    if answer is not None:
+        aws.answers["cloudformation.describe_stacks"] = answer
+    assert run(["doctor", *arguments]) == code
+    told = capsys.readouterr().err
+    assert says in told
+    assert told.count("\n") == 1

@@ -1,0 +1,156 @@
+"""`--html FILE` of the commands: one page that shows what the command says."""
+
+from __future__ import annotations
+
+import json
+import re
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from shiplap.api.nodeclaim import PodReference
+from shiplap.cli.html import after_commands, disrupt_report, plan_report
+from shiplap.cli.main import run
+from shiplap.cli.options import Sources
+from shiplap.cli.sources import read
+from shiplap.disruption.commands import Blocked, Decision, Method, Proposal, Reason
+from shiplap.kubernetes.quantity import CPU, MEMORY, PODS
+from shiplap.scheduling.bounds import Offers, hourly_bound, offers_of
+from shiplap.scheduling.plan import Placement, Plan
+from shiplap.scheduling.planner import plan as decide
+from shiplap.scheduling.snapshot import NodeClassCatalog, Snapshot
+from tests.unit.cli.test_plan_command import CATALOG, POOL, pod
+
+NOW = "2026-01-31T12:00:00Z"
+
+
+def node(name: str, *, pool: str = "default") -> dict[str, Any]:
+    marks = {"node.kubernetes.io/instance-type": "small", "topology.kubernetes.io/zone": "z1"}
+    ours = {"nodepool": pool, "capacity-type": "on-demand", "registered": "true", "initialized": "true"}
+    marks |= {f"karpenter.sh/{key}": value for key, value in ours.items()} if pool else {}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": marks},
+        "spec": {"taints": [{"key": "dedicated", "effect": "NoSchedule"}]},
+        "status": {"allocatable": {"cpu": "1900m", "memory": "8Gi", "pods": "10"}},
+    }
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    (tmp_path / "pool.json").write_text(json.dumps(POOL))
+    (tmp_path / "catalog.json").write_text(json.dumps(CATALOG))
+    return tmp_path
+
+
+def ask(command: str, files: Path, *objects: dict[str, Any], page: str = "page.html") -> int:
+    (files / "state.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)}))
+    given = ["--cluster-state", str(files / "state.json"), "--manifests", str(files / "pool.json")]
+    given += ["--catalog", str(files / "catalog.json"), "--now", NOW, "--html", str(files / page), "-o", "json"]
+    return run([command, *given])
+
+
+def words(page: str) -> str:
+    return unescape(re.sub(r"<[^>]+>", " ", page[page.index("<main") : page.index("</main>")]))
+
+
+def test_a_plan_as_a_page(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    waits = [pod(f"p{place}", "1500m") for place in range(3)]
+    assert ask("plan", files, node("old"), *waits, pod("giant", "64")) == 1
+    answer = json.loads(capsys.readouterr().out)
+    made = (files / "page.html").read_text()
+    shown = words(made)
+    assert f"{len(answer['nodeClaims'])} nodes to launch" in shown
+    assert "1 without a place" in shown
+    assert made.count('class="n planned"') == len(answer["nodeClaims"])
+    for claim in answer["nodeClaims"]:
+        assert claim["name"] in shown
+    assert "web/giant" in shown
+    assert answer["unschedulable"][0]["message"][:40] in shown
+    assert "lower bound" in shown
+
+
+def test_a_disruption_as_a_page(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ask("disrupt", files, node("idle"), node("foreign", pool="")) == 0
+    (command,) = json.loads(capsys.readouterr().out)["commands"]
+    assert command["nodes"] == ["idle"]
+    before, after = (files / "page.html").read_text().split("<h2>After</h2>")
+    assert 'class="n leaving"' in before
+    assert 'aria-label="idle' not in after
+    assert 'aria-label="foreign' in after
+    assert "$0.10" in words(before + after) or "$0.100" in words(before + after)
+
+
+def test_a_page_that_cannot_be_written_is_named(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ask("plan", files, page="nowhere/page.html") == 2
+    assert "nowhere/page.html" in capsys.readouterr().err
+
+
+def test_what_could_not_be_seen_is_on_the_page(files: Path) -> None:
+    looked_at = snapshot(files, node("a"))
+    lines = ("list of poddisruptionbudgets is not permitted <here>",)
+    for made in (plan_report(looked_at, Plan(), None, lines), disrupt_report(looked_at, Decision(), lines)):
+        assert "list of poddisruptionbudgets is not permitted &lt;here&gt;" in made
+
+
+def test_a_comparison_has_no_page(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    both = ["--diff", str(files / "pool.json"), str(files / "pool.json")]
+    (files / "state.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": []}))
+    assert run(["plan", "-f", str(files / "state.json"), *both, "--html", str(files / "x.html")]) == 2
+    assert "--html" in capsys.readouterr().err
+
+
+def test_nothing_to_do_is_said(files: Path) -> None:
+    assert ask("plan", files) == 0
+    assert "No nodes." in words((files / "page.html").read_text())
+    assert ask("disrupt", files) == 1
+    assert "Nothing would be removed" in words((files / "page.html").read_text())
+
+
+def snapshot(files: Path, *objects: dict[str, Any]) -> Snapshot:
+    (files / "state.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)}))
+    given = Sources(
+        cluster_state=[files / "state.json"], manifests=[files / "pool.json"], catalog=files / "catalog.json", now=NOW
+    )
+    return read(given).snapshot
+
+
+def test_commands_move_pods_and_keep_others(files: Path) -> None:
+    stays, moves = pod("stays", "500m", nodeName="a"), pod("moves", "500m", nodeName="b")
+    looked_at = snapshot(files, node("a"), node("b"), stays, moves)
+    command = Proposal(
+        Reason.UNDERUTILIZED,
+        Method.CONSOLIDATION,
+        ("b",),
+        placements=(Placement("a", (PodReference("web", "moves"),)),),
+        savings_hourly=0.1,
+        moved=1,
+        detail="its pods fit elsewhere",
+    )
+    decision = Decision((command,), (Blocked("a", "has the pods of b"),))
+    (left,) = after_commands(looked_at, decision).nodes
+    assert {each.name: each.fresh for each in left.pods} == {"stays": False, "moves": True}
+    assert "its pods fit elsewhere" in disrupt_report(looked_at, decision)
+
+
+def test_the_bound_is_below_every_plan_and_met_by_a_full_node(files: Path) -> None:
+    looked_at = snapshot(files, *(pod(f"p{place}", "1900m") for place in range(4)))
+    decided = decide(looked_at)
+    requested = {CPU: 7600, MEMORY: 0, PODS: 4}
+    offers = offers_of(looked_at)
+    assert offers is not None
+    bound = hourly_bound(offers, requested)
+    assert bound is not None
+    assert bound <= decided.hourly + 1e-9
+    assert bound == pytest.approx(7600 / 7900 * 0.4, rel=0.02)
+    assert hourly_bound(offers, {}) == 0.0
+    assert hourly_bound(offers, {PODS: 4}) is not None
+    nothing = Offers(offers.net * 0, offers.price)
+    assert hourly_bound(nothing, requested) is None
+    assert offers_of(msgspec.structs.replace(looked_at, catalogs=(NodeClassCatalog("default"),))) is None
+    assert "lower bound" in plan_report(looked_at, decided)
+    assert "lower bound" not in plan_report(looked_at, Plan())

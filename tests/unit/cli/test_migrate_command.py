@@ -1,0 +1,151 @@
+"""`shiplap migrate` from the outside: what it writes, what it says, its exit codes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shiplap.cli.main import run
+
+POOL = """
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {name: default}
+spec:
+  template:
+    spec:
+      nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: default}
+      requirements:
+        - {key: karpenter.sh/capacity-type, operator: In, values: [on-demand]}
+---
+apiVersion: karpenter.k8s.aws/v1
+kind: EC2NodeClass
+metadata: {name: default}
+spec:
+  role: node
+  amiSelectorTerms: [{alias: al2023@latest}]
+  subnetSelectorTerms: [{tags: {a: b}}]
+  securityGroupSelectorTerms: [{tags: {a: b}}]
+  userData: |
+    #!/bin/bash
+    echo hello
+"""
+
+
+def group() -> dict[str, Any]:
+    return {
+        "nodegroup": {
+            "nodegroupName": "core",
+            "clusterName": "prod",
+            "scalingConfig": {"maxSize": 4},
+            "instanceTypes": ["m5.large"],
+            "subnets": ["subnet-1"],
+            "amiType": "AL2023_x86_64_STANDARD",
+            "nodeRole": "arn:aws:iam::111122223333:role/core",
+        }
+    }
+
+
+def pod(name: str, cpu: str, **spec: Any) -> dict[str, Any]:
+    owners = [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r", "controller": True}]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "web", "ownerReferences": owners},
+        "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}], **spec},
+        "status": {"phase": "Running"},
+    }
+
+
+def node(name: str, instance_type: str) -> dict[str, Any]:
+    labels = {"node.kubernetes.io/instance-type": instance_type, "topology.kubernetes.io/zone": "us-east-1a"}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}
+
+
+@pytest.fixture
+def karpenter(tmp_path: Path) -> Path:
+    path = tmp_path / "karpenter.yaml"
+    path.write_text(POOL)
+    return path
+
+
+def answer(capsys: pytest.CaptureFixture[str]) -> Any:
+    return json.loads(capsys.readouterr().out)
+
+
+def test_what_is_written_is_valid(karpenter: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "out" / "manifests"
+    assert run(["migrate", str(karpenter), "--to", str(folder), "--cluster", "prod"]) == 0
+    assert f"Written to {folder}" in " ".join(capsys.readouterr().out.split())
+    assert run(["validate", str(folder)]) == 0
+    assert sorted(path.name for path in folder.iterdir()) == ["MIGRATION.md", "ec2nodeclasses.yaml", "nodepools.yaml"]
+    assert "userData: |\n    #!/bin/bash\n    echo hello\n" in (folder / "ec2nodeclasses.yaml").read_text()
+    report = (folder / "MIGRATION.md").read_text()
+    for text in ("- name: prod", "tolerates: shiplap.dev/migration", "kubectl drain -l karpenter.sh/nodepool=default"):
+        assert text in report
+
+
+def test_nothing_is_overwritten(karpenter: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "nodepools.yaml").write_text("mine")
+    assert run(["migrate", str(karpenter), "--to", str(tmp_path)]) == 2
+    assert "is there already" in capsys.readouterr().err
+    assert (tmp_path / "nodepools.yaml").read_text() == "mine"
+
+
+def test_the_json_of_it(karpenter: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["migrate", str(karpenter), "-o", "json", "--no-taint", "--suffix", "-new"]) == 0
+    found = answer(capsys)
+    assert found["from"] == "Karpenter"
+    assert found["summary"] == {"exact": 2, "approximate": 0, "not mapped": 0}
+    assert [item["metadata"]["name"] for item in found["manifests"]] == ["default", "default-new"]
+    assert found["settings"] == {"claimRules": [], "joinTimeoutSeconds": None}
+    assert found["dryRun"] is None
+
+
+def test_what_does_not_map_is_exit_code_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "groups.json"
+    path.write_text(json.dumps(group()))
+    assert run(["migrate", str(path)]) == 1
+    assert "1 not mapped" in capsys.readouterr().out
+
+
+def test_a_dry_run_of_the_present_pods(karpenter: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    daemon = pod("daemon", "1", nodeName="old")
+    daemon["metadata"]["ownerReferences"][0]["kind"] = "DaemonSet"
+    state = [
+        node("old", "m5.4xlarge"),
+        node("odd", "x.unknown"),
+        pod("a", "1", nodeName="old", nodeSelector={"karpenter.sh/nodepool": "default"}),
+        pod("b", "1", nodeName="old"),
+        pod("huge", "900"),
+        daemon,
+    ]
+    path = tmp_path / "state.json"
+    path.write_text(json.dumps({"kind": "List", "items": state}))
+    assert run(["migrate", str(karpenter), "--cluster-state", str(path), "-o", "json"]) == 1
+    found = answer(capsys)
+    trial = found["dryRun"]
+    assert (trial["pods"], trial["nodes"], trial["presentNodes"], trial["unpricedNodes"]) == (3, 2, 2, 1)
+    assert 0 < trial["hourly"] < trial["presentHourly"]
+    assert [pod for pod, _ in trial["leftOut"]] == ["web/huge"]
+    assert any(finding["field"] == "nodeSelector karpenter.sh/nodepool" for finding in found["findings"])
+
+    assert run(["migrate", str(karpenter), "--cluster-state", str(path)]) == 1
+    assert "Dry run: 3 pods on 2 new nodes" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "needs files"),
+        (["--from-aws"], "needs --cluster"),
+        (["-", "--cluster-state", "-"], "standard input can be read once"),
+        (["missing.yaml"], "cannot be read"),
+    ],
+)
+def test_bad_input(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["migrate", *arguments]) == 2
+    assert said in capsys.readouterr().err

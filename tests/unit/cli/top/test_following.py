@@ -1,0 +1,140 @@
+"""Pictures of a cluster that is followed: equal to pictures of what is there, whatever came in between."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shiplap.cli.top.following import Following
+from shiplap.cluster.follow import Changed, Listed, Seen, Trouble
+from shiplap.drawing.capture import Prices, of_cluster
+from shiplap.drawing.picture import ClusterPicture
+from shiplap.kubernetes.objects import Node, Pod
+
+NOW = 1_767_268_800.0
+PRICES = Prices({("m5.large", "z", "on-demand"): 0.1}, {"m5.large": 0.1})
+
+
+def node(name: str) -> Node:
+    labels = {"node.kubernetes.io/instance-type": "m5.large", "topology.kubernetes.io/zone": "z"}
+    allocatable = {"cpu": "2", "memory": "8Gi", "pods": "29"}
+    return msgspec.convert({"metadata": {"name": name, "labels": labels}, "status": {"allocatable": allocatable}}, Node)
+
+
+def pod(name: str, on: str = "", phase: str = "Running", **spec: Any) -> Pod:
+    metadata = {"name": name, "namespace": "web", "uid": name, "creationTimestamp": "2026-01-01T11:00:00Z"}
+    container = {"name": "c", "resources": {"requests": {"cpu": "500m"}}}
+    spec = {"containers": [container], "nodeName": on, **spec}
+    return msgspec.convert({"metadata": metadata, "spec": spec, "status": {"phase": phase}}, Pod)
+
+
+def followed(*seen: Seen) -> Following:
+    following = Following("prod", lambda _node: PRICES)
+    for item in seen:
+        following.see(item)
+    return following
+
+
+def drawn(*seen: Seen) -> ClusterPicture:
+    return followed(*seen).picture(NOW)
+
+
+LISTED = (Listed("nodes", (node("a"), node("b"))), Listed("pods", (pod("x", "a"), pod("y"))))
+
+
+def test_what_was_listed_is_drawn() -> None:
+    picture = drawn(*LISTED)
+    assert [(item.name, [p.name for p in item.pods], item.hourly) for item in picture.nodes] == [
+        ("a", ["x"], 0.1),
+        ("b", [], 0.1),
+    ]
+    assert [(item.name, item.age_s) for item in picture.pending] == [("y", 3600.0)]
+
+
+def test_a_pod_that_is_bound_moves_to_its_node() -> None:
+    picture = drawn(*LISTED, Changed("pods", pod("y", "b")))
+    assert [[p.name for p in item.pods] for item in picture.nodes] == [["x"], ["y"]]
+    assert picture.pending == ()
+
+
+def test_a_pod_that_ends_leaves_its_node() -> None:
+    for gone in (Changed("pods", pod("x", "a", "Succeeded")), Changed("pods", pod("x", "a"), gone=True)):
+        assert drawn(*LISTED, gone).nodes[0].pods == ()
+
+
+def test_a_node_that_goes_takes_its_box_along() -> None:
+    assert [item.name for item in drawn(*LISTED, Changed("nodes", node("a"), gone=True)).nodes] == ["b"]
+
+
+def test_pods_seen_before_their_node() -> None:
+    assert [p.name for p in drawn(*reversed(LISTED)).nodes[0].pods] == ["x"]
+
+
+def test_it_is_ready_when_each_kind_was_listed_or_is_denied() -> None:
+    assert not followed(LISTED[0]).ready
+    assert followed(*LISTED).ready
+    denied = followed(LISTED[0], Trouble("pods", "not permitted"))
+    assert denied.ready
+    assert denied.picture(NOW).missing == ("not permitted",)
+
+
+def test_what_can_be_seen_again_is_not_missing() -> None:
+    assert drawn(*LISTED, Trouble("pods", "gone"), Trouble("pods", "")).missing == ()
+
+
+def test_prices_are_asked_for_once() -> None:
+    asked: list[str] = []
+
+    def prices(item: Node) -> Prices:
+        asked.append(item.metadata.name)
+        return PRICES
+
+    following = Following("prod", prices)
+    for seen in LISTED:
+        following.see(seen)
+    following.picture(NOW)
+    following.see(Changed("nodes", node("c")))
+    following.picture(NOW)
+    assert len(asked) == 1
+
+
+_NAMES = st.sampled_from("abcd")
+_CHANGES = st.one_of(
+    st.builds(lambda name, gone: Changed("nodes", node(name), gone), _NAMES, st.booleans()),
+    st.builds(
+        lambda name, on, phase, gone: Changed("pods", pod(name, on, phase), gone),
+        st.sampled_from("uvwxyz"),
+        st.sampled_from(["", "a", "b", "c"]),
+        st.sampled_from(["Pending", "Running", "Failed"]),
+        st.booleans(),
+    ),
+    st.builds(lambda names: Listed("nodes", tuple(map(node, sorted(names)))), st.sets(_NAMES)),
+    st.builds(lambda names: Listed("pods", tuple(pod(name, "a") for name in sorted(names))), st.sets(_NAMES)),
+)
+
+
+@given(st.lists(_CHANGES, max_size=30), st.sets(st.integers(0, 29)))
+def test_any_order_of_changes_gives_the_picture_of_what_is_there(changes: list[Seen], looks: set[int]) -> None:
+    following = Following("prod", lambda _node: PRICES)
+    nodes: dict[str, Node] = {}
+    pods: dict[str, Pod] = {}
+    for number, seen in enumerate(changes):
+        following.see(seen)
+        if number in looks:
+            following.picture(NOW)
+        if isinstance(seen, Listed):
+            there: dict[str, Any] = nodes if seen.kind == "nodes" else pods
+            there.clear()
+            there.update({item.metadata.name: item for item in seen.objects})
+        elif isinstance(seen, Changed):
+            there = nodes if seen.kind == "nodes" else pods
+            there.pop(seen.object.metadata.name, None)
+            if not seen.gone:
+                there[seen.object.metadata.name] = seen.object
+    picture = following.picture(NOW)
+    expected = of_cluster("prod", NOW, list(nodes.values()), pods.values(), (), PRICES)
+    assert picture.nodes == expected.nodes
+    assert sorted(item.name for item in picture.pending) == sorted(item.name for item in expected.pending)

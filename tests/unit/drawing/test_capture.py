@@ -1,0 +1,174 @@
+"""Pictures of a cluster: what they take from nodes, pods, claims and plans."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import msgspec
+
+from shiplap.api.nodeclaim import ClaimState, NodeClaim, PodReference
+from shiplap.drawing.capture import Prices, after_plan, of_cluster, prices_of_catalogs
+from shiplap.drawing.picture import Amounts, NodeState
+from shiplap.instances.types import InstanceType, Offering
+from shiplap.kubernetes.objects import Node, Pod
+from shiplap.scheduling.plan import LaunchChoice, Placement, Plan, PlannedClaim, Unschedulable
+from shiplap.scheduling.snapshot import ClusterView, NodeClassCatalog, Snapshot
+
+NOW = 1_750_000_000.0
+GIB = 2**30
+
+
+def node(name: str, *, pool: str = "web", ready: str = "True", **more: object) -> Node:
+    marks = {"node.kubernetes.io/instance-type": "m5.large", "topology.kubernetes.io/zone": "z1"}
+    marks |= {"karpenter.sh/nodepool": pool, "karpenter.sh/capacity-type": "spot"} if pool else {}
+    status = {
+        "allocatable": {"cpu": "2", "memory": "8Gi", "pods": "29"},
+        "conditions": [{"type": "Ready", "status": ready}] if ready else [],
+    }
+    body = {"metadata": {"name": name, "labels": marks}, "status": status, **more}
+    return msgspec.convert(body, Node)
+
+
+def pod(name: str, on: str = "", cpu: str = "500m", phase: str = "", **meta: object) -> Pod:
+    container = {"name": "c", "resources": {"requests": {"cpu": cpu, "memory": "1Gi"}}}
+    waits = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes are available"}
+    body = {
+        "metadata": {"name": name, "namespace": "shop", "uid": f"uid-{name}", **meta},
+        "spec": {"nodeName": on, "containers": [container]},
+        "status": {"phase": phase, "conditions": [] if on else [waits]},
+    }
+    return msgspec.convert(body, Pod)
+
+
+def claim(name: str, **more: object) -> NodeClaim:
+    return NodeClaim(cluster="c", name=name, node_pool="web", node_class="default", **more)  # type: ignore[arg-type]
+
+
+def test_nodes_carry_their_pods_and_what_they_cost() -> None:
+    pods = [pod("small", "n1", "250m"), pod("large", "n1", "1"), pod("over", "n1", phase="Succeeded"), pod("waits")]
+    prices = Prices({("m5.large", "z1", "spot"): 0.03}, {"m5.large": 0.096})
+    picture = of_cluster("c", NOW, [node("n1"), node("foreign", pool="")], pods, prices=prices)
+    foreign, ours = picture.nodes
+    assert [each.name for each in ours.pods] == ["large", "small"]
+    assert ours.used == Amounts(1250, 2 * GIB, 2)
+    assert ours.allocatable == Amounts(2000, 8 * GIB, 29)
+    assert (ours.pool, ours.capacity_type, ours.hourly, ours.list_hourly) == ("web", "spot", 0.03, 0.096)
+    assert (foreign.pool, foreign.hourly) == ("", 0.096)
+    assert [each.name for each in picture.pending] == ["waits"]
+    assert picture.pending[0].reason == "0/1 nodes are available"
+    assert picture.pools == ("web", "")
+    assert picture.hourly == 0.03 + 0.096
+
+
+def test_what_a_claim_was_bought_for_is_what_its_node_costs() -> None:
+    known = claim("x", state=ClaimState.INITIALIZED, node_name="n1", hourly=0.5, tier=1)
+    (drawn,) = of_cluster("c", NOW, [node("n1")], [], [known]).nodes
+    assert (drawn.hourly, drawn.tier, drawn.state) == (0.5, 1, NodeState.READY)
+
+
+def test_states_of_nodes() -> None:
+    nodes = [
+        node("broken", ready="False"),
+        node("cordoned", spec={"unschedulable": True}),
+        node("doomed", metadata={"name": "doomed", "deletionTimestamp": "2025-06-15T15:00:00Z"}),
+        node("from-a-file", ready=""),
+        node("leaving"),
+    ]
+    claims = [claim("l", state=ClaimState.DRAINING, node_name="leaving", failure="SpotInterruption")]
+    drawn = {each.name: (each.state, each.note) for each in of_cluster("c", NOW, nodes, [], claims).nodes}
+    assert drawn == {
+        "broken": (NodeState.NOT_READY, "kubelet is not ready"),
+        "cordoned": (NodeState.READY, "cordoned"),
+        "doomed": (NodeState.LEAVING, "is being deleted"),
+        "from-a-file": (NodeState.READY, ""),
+        "leaving": (NodeState.LEAVING, "SpotInterruption"),
+    }
+
+
+def test_a_claim_in_flight_shows_the_pods_it_is_for() -> None:
+    flying = claim(
+        "f",
+        state=ClaimState.LAUNCHED,
+        pods=(PodReference("shop", "waits", "uid-waits"), PodReference("shop", "gone", "uid-gone")),
+        requests={"cpu": 1200, "memory": 3 * GIB},
+        allocatable={"cpu": 2000, "memory": 8 * GIB, "pods": 29},
+        instance_types=("m5.large",),
+    )
+    over = claim("o", state=ClaimState.FAILED)
+    (drawn,) = of_cluster("c", NOW, [], [pod("waits")], [flying, over]).nodes
+    assert (drawn.name, drawn.state, drawn.instance_type) == ("f", NodeState.STARTING, "m5.large")
+    assert [(each.name, each.fresh) for each in drawn.pods] == [("waits", True)]
+    assert drawn.used == Amounts(1200, 3 * GIB, 2)
+
+
+def test_the_oldest_pod_waits_first_and_ages_are_never_negative() -> None:
+    pods = [
+        pod("young", creationTimestamp="2025-06-15T15:00:00Z"),
+        pod("old", creationTimestamp="2025-06-15T14:00:00Z"),
+        pod("ahead", creationTimestamp="2026-06-15T15:00:00Z"),
+        pod("ending", deletionTimestamp="2025-06-15T15:00:00Z"),
+    ]
+    waiting = of_cluster("c", NOW, [], pods).pending
+    assert [each.name for each in waiting] == ["old", "young", "ahead"]
+    assert waiting[2].age_s == 0
+
+
+def test_a_plan_come_true() -> None:
+    kind = InstanceType("m5.large", (), {"cpu": 2000}, {}, (Offering("z1", "on-demand", 0.096),))
+    snapshot = Snapshot(
+        cluster="c",
+        now=NOW,
+        view=ClusterView(pods=(pod("there", "n1"), pod("joins"), pod("new"), pod("stuck")), nodes=(node("n1"),)),
+        catalogs=(NodeClassCatalog("default", (kind,)),),
+    )
+    planned = PlannedClaim(
+        name="web-1",
+        node_pool="web",
+        node_class="default",
+        tier=1,
+        requirements=(),
+        taints=(),
+        labels={},
+        instance_types=("m5.large",),
+        launch=LaunchChoice("m5.large", "z1", "on-demand", 0.096),
+        requests={"cpu": 700, "memory": GIB},
+        pods=(PodReference("shop", "new"),),
+        reasons=("flex is out of capacity",),
+        allocatable={"cpu": 1900, "memory": 7 * GIB, "pods": 29},
+    )
+    plan = Plan(
+        node_claims=(planned,),
+        existing_nodes=(Placement("n1", (PodReference("shop", "joins"),)),),
+        unschedulable=(Unschedulable(PodReference("shop", "stuck"), "fits nothing"),),
+    )
+    after = after_plan(snapshot, plan)
+    kept, new = after.nodes
+    assert [(each.name, each.fresh) for each in kept.pods] == [("there", False), ("joins", True)]
+    assert kept.used == Amounts(1000, 2 * GIB, 2)
+    assert (new.name, new.state, new.tier, new.note) == ("web-1", NodeState.PLANNED, 1, "flex is out of capacity")
+    assert (new.hourly, new.list_hourly, new.used.millicores) == (0.096, 0.096, 700)
+    assert [(each.name, each.reason) for each in after.pending] == [("stuck", "fits nothing")]
+
+
+def test_the_first_catalogue_that_knows_a_price_counts() -> None:
+    def kind(price: float, capacity_type: str) -> InstanceType:
+        return InstanceType("a", (), {}, {}, (Offering("z", capacity_type, price),))
+
+    prices = prices_of_catalogs(
+        [NodeClassCatalog("x", (kind(1.0, "spot"),)), NodeClassCatalog("y", (kind(2.0, "on-demand"),))]
+    )
+    assert prices.paid("a", "z", "spot") == 1.0
+    assert prices.paid("a", "elsewhere", "on-demand") == 2.0
+    assert prices.paid("a", "elsewhere", "spot") == 0.0
+
+
+def test_drawing_needs_no_package_beside_msgspec() -> None:
+    """A Lambda draws: numpy and botocore would be most of its cold start."""
+    program = (
+        "import pkgutil, importlib, sys, shiplap.drawing as d\n"
+        "[importlib.import_module(f'shiplap.drawing.{m.name}') for m in pkgutil.iter_modules(d.__path__)]\n"
+        "print(sorted({'numpy', 'botocore', 'boto3', 'rich', 'typer', 'yaml', 'urllib3'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)  # noqa: S603
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,91 @@
+"""The widget's markup: what CloudWatch takes and nothing else, in its theme, small enough, with links."""
+
+from __future__ import annotations
+
+import re
+
+from msgspec.structs import replace
+
+from shiplap.api.nodeclaim import ClaimState
+from shiplap.drawing.capture import of_claims
+from shiplap.drawing.palette import POOLS_DARK, POOLS_LIGHT
+from shiplap.drawing.picture import Amounts, ClusterPicture, NodeState
+from shiplap.drawing.widget import MOST_BYTES, Looks, Subject, fragment, problem
+from tests.pictures import HOSTILE, cluster
+from tests.unit.drawing.test_capture import GIB, NOW, claim
+from tests.unit.drawing.test_packing import Reader
+
+FORBIDDEN = {"script", "iframe", "use", "link", "object", "embed", "form", "html", "body"}
+ARN = "arn:aws:lambda:eu-west-1:123456789012:function:shiplap-widget:live"
+
+
+def test_claims_are_drawn_as_what_they_are_for() -> None:
+    room, asked = {"cpu": 2000, "memory": 8 * GIB, "pods": 29}, {"cpu": 1500, "memory": 4 * GIB}
+    claims = [
+        claim("done", state=ClaimState.INITIALIZED, node_name="ip-1", allocatable=room, requests=asked, hourly=0.1),
+        claim("flies", state=ClaimState.LAUNCHED, allocatable=room, requests=asked),
+        claim("goes", state=ClaimState.DRAINING, failure="SpotInterruption"),
+        claim("gone", state=ClaimState.GONE),
+        claim("failed", state=ClaimState.FAILED),
+    ]
+    made = of_claims("c", NOW, claims)
+    drawn = {node.name: (node.state, node.note) for node in made.nodes}
+    assert drawn == {
+        "flies": (NodeState.STARTING, "Launched"),
+        "goes": (NodeState.LEAVING, "SpotInterruption"),
+        "ip-1": (NodeState.READY, ""),
+    }
+    (ready,) = (node for node in made.nodes if node.name == "ip-1")
+    assert (ready.allocatable, ready.used.millicores) == (Amounts(2000, 8 * GIB, 29), 1500)
+
+
+def test_only_what_cloudwatch_takes_is_in_it() -> None:
+    made = fragment([Subject(cluster(20, name=HOSTILE), note=HOSTILE)], Looks())
+    read = Reader(made)
+    assert not {tag for tag, _ in read.tags} & FORBIDDEN
+    assert not [name for _, attributes in read.tags for name in attributes if name.startswith("on")]
+    assert made.count("<style>") == 1
+    assert "url(#sl-hatch)" in made
+    # Every rule is below .sl: the console around it keeps its own looks.
+    rules = made[made.index("<style>") + 7 : made.index("</style>")]
+    selectors = [one for head in re.findall(r"([^{}]+)\{", rules) if "@media" not in head for one in head.split(",")]
+    assert all(re.match(r"(\.js )?\.sl\b", selector.strip()) for selector in selectors), selectors
+
+
+def test_it_has_the_theme_of_the_dashboard() -> None:
+    light, dark = (fragment([Subject(cluster(3))], Looks(theme)) for theme in ("light", "dark"))
+    assert POOLS_LIGHT[0] in light
+    assert POOLS_DARK[0] not in light
+    assert POOLS_DARK[0] in dark
+    assert "prefers-color-scheme" not in light + dark
+
+
+def test_a_cluster_that_cannot_be_read_says_why_and_the_others_are_drawn() -> None:
+    failed = Subject(ClusterPicture(cluster="west", taken_at=0.0), failure="It cannot be read: AccessDenied <x>")
+    made = fragment([Subject(cluster(3)), failed], Looks())
+    assert "It cannot be read: AccessDenied &lt;x&gt;" in made
+    assert made.count('class="b"') + made.count("class=b ") == 3
+    assert "why &lt;not&gt;" in problem(Looks(), "why <not>")
+    assert "no clusters" in fragment([], Looks())
+
+
+def test_links_lead_to_one_cluster_and_back() -> None:
+    two = [Subject(cluster(1)), Subject(replace(cluster(1), cluster="west</cwdb-action><b>"))]
+    both = fragment(two, Looks(), endpoint=ARN, several=True)
+    assert both.count("<cwdb-action") == both.count("</cwdb-action>") == 2
+    assert f'endpoint="{ARN}"' in both
+    assert '{"cluster":"prod"}' in both
+    alone = fragment(two[:1], Looks(), endpoint=ARN, several=True)
+    assert '{"cluster":""}' in alone
+    assert "<cwdb-action" not in fragment(two[:1], Looks(), endpoint=ARN)
+
+
+def test_a_thousand_nodes_fit_and_more_are_cut() -> None:
+    thousand = fragment([Subject(cluster(1000, pods_per_node=28))], Looks(width=588))
+    assert len(thousand) < MOST_BYTES
+    assert "further node" not in thousand
+    many = cluster(1000)
+    copies = tuple(replace(node, name=f"{node.name}-{copy}") for copy in range(5) for node in many.nodes)
+    cut = fragment([Subject(replace(many, nodes=copies))], Looks())
+    assert len(cut) <= MOST_BYTES
+    assert "further nodes not drawn" in cut

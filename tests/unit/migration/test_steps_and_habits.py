@@ -1,0 +1,149 @@
+"""The way over and back, and what workloads are used to."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import Any
+
+import msgspec
+import pytest
+
+from shiplap.api.documents import read_text
+from shiplap.kubernetes.disruption_budgets import PodDisruptionBudget
+from shiplap.kubernetes.objects import Node, Pod
+from shiplap.migration.findings import Former, Origin
+from shiplap.migration.habits import findings_of, with_local_storage
+from shiplap.migration.steps import steps_of
+
+OLD = {
+    Origin.NODE_POOL: Former(Origin.NODE_POOL, "default", "default-shiplap", cpu_limit="100"),
+    Origin.NODE_GROUP: Former(Origin.NODE_GROUP, "core", "core-shiplap", least=2, desired=3),
+    Origin.SCALING_GROUP: Former(Origin.SCALING_GROUP, "web", "web-shiplap", least=1, desired=4),
+}
+
+
+@pytest.mark.parametrize("origin", list(Origin))
+@pytest.mark.parametrize("tainted", [True, False])
+def test_every_step_that_changes_something_can_be_undone(origin: Origin, tainted: bool) -> None:
+    steps = steps_of("manifests", "prod", [OLD[origin]], tainted=tainted)
+    without = [step.title for step in steps if not step.undo]
+    assert without == ["Try them on the cluster as it is"]
+    for command in (command for step in steps for command in (*step.commands, *step.undo)):
+        assert shlex.split(command)
+
+
+@pytest.mark.parametrize(
+    ("origin", "undo"),
+    [
+        (Origin.NODE_GROUP, "--scaling-config minSize=2,desiredSize=3"),
+        (Origin.SCALING_GROUP, "--min-size 1 --desired-capacity 4"),
+    ],
+)
+def test_groups_get_their_old_sizes_back(origin: Origin, undo: str) -> None:
+    steps = steps_of("manifests", "prod", [OLD[origin]], tainted=True)
+    (emptied,) = (step for step in steps if step.title.startswith("Empty"))
+    assert any(undo in command for command in emptied.undo)
+
+
+@pytest.mark.parametrize(("limit", "back"), [("100", "100"), ("", None)])
+def test_karpenters_pools_get_their_old_limit_back(limit: str, back: str | None) -> None:
+    former = msgspec.structs.replace(OLD[Origin.NODE_POOL], cpu_limit=limit)
+    (stop,) = (s for s in steps_of("m", "c", [former], tainted=True) if "nothing more" in s.title)
+    patch = shlex.split(stop.undo[0])[-1]
+    assert json.loads(patch) == {"spec": {"limits": {"cpu": back}}}
+
+
+def test_the_first_workload_is_held_to_the_first_new_pool() -> None:
+    (move,) = (s for s in steps_of("m", "c", [OLD[Origin.NODE_POOL]], tainted=True) if "one workload" in s.title)
+    patch = json.loads(shlex.split(move.commands[0])[-1])
+    assert [entry["path"].rpartition("/")[2] for entry in patch] == ["tolerations", "nodeSelector"]
+    assert patch[1]["value"] == {"karpenter.sh/nodepool": "default-shiplap"}
+
+
+def pod(name: str, *, owner: str = "ReplicaSet", **fields: Any) -> Pod:
+    metadata = {"name": name, "namespace": fields.pop("namespace", "web")} | fields.pop("metadata", {})
+    if owner:
+        metadata["ownerReferences"] = [{"kind": owner, "name": "o", "uid": "o", "controller": True}]
+    return msgspec.convert({"metadata": metadata, **fields}, Pod)
+
+
+def found(
+    *pods: Pod, nodes: tuple[Node, ...] = (), budgets: tuple[PodDisruptionBudget, ...] = (), **given: Any
+) -> list[tuple[str, str]]:
+    given = {"from_autoscaler": True, "local": frozenset(), "renamed": {}} | given
+    return [(finding.field, finding.source) for finding in findings_of(pods, nodes, budgets, **given)]
+
+
+def test_a_workload_without_habits_is_not_named() -> None:
+    assert found(pod("a")) == []
+
+
+def test_pods_that_the_autoscaler_would_keep_a_node_for() -> None:
+    annotations = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
+    assert found(
+        pod("kept", metadata={"annotations": annotations}),
+        pod("naked", owner=""),
+        pod("dns", namespace="kube-system"),
+        pod("cache"),
+        pod("done", owner="", status={"phase": "Succeeded"}),
+        local=frozenset({"web/cache"}),
+    ) == [
+        ('annotation cluster-autoscaler.kubernetes.io/safe-to-evict: "false"', "pod web/kept"),
+        ("pods without a controller", "pod web/naked"),
+        ("kube-system pods without a PodDisruptionBudget", "pod kube-system/dns"),
+        ("pods with local storage", "pod web/cache"),
+    ]
+
+
+def test_system_pods_with_a_budget_and_daemons_are_at_home_anywhere() -> None:
+    budget = msgspec.convert(
+        {"metadata": {"name": "b", "namespace": "kube-system"}, "spec": {"selector": {"matchLabels": {"app": "dns"}}}},
+        PodDisruptionBudget,
+    )
+    system = {"namespace": "kube-system"}
+    assert (
+        found(
+            pod("dns", metadata={"labels": {"app": "dns"}}, **system),
+            pod("proxy", owner="DaemonSet", **system),
+            budgets=(budget,),
+        )
+        == []
+    )
+
+
+def test_nodes_that_must_stay() -> None:
+    annotations = {"cluster-autoscaler.kubernetes.io/scale-down-disabled": "true"}
+    node = msgspec.convert({"metadata": {"name": "n", "annotations": annotations}}, Node)
+    assert found(nodes=(node,)) == [
+        ('annotation cluster-autoscaler.kubernetes.io/scale-down-disabled: "true"', "node n")
+    ]
+
+
+def test_many_pods_are_counted() -> None:
+    ((_, source),) = found(*(pod(f"p{n}", owner="") for n in range(8)))
+    assert source == "pods web/p0, web/p1, web/p2, web/p3, web/p4 and 3 more"
+
+
+@pytest.mark.parametrize("key", ["karpenter.sh/nodepool", "eks.amazonaws.com/nodegroup"])
+def test_pods_that_select_what_goes(key: str) -> None:
+    tied = pod("a", spec={"nodeSelector": {key: "old"}})
+    other = pod("b", spec={"nodeSelector": {key: "elsewhere"}})
+    assert found(tied, other, from_autoscaler=False, renamed={"old": "new"}) == [(f"nodeSelector {key}", "pod web/a")]
+
+
+def test_which_volumes_keep_data_on_a_node() -> None:
+    text = "\n---\n".join(
+        f"kind: Pod\napiVersion: v1\nmetadata: {{name: p{n}, namespace: a}}\nspec: {{volumes: [{volume}]}}"
+        for n, volume in enumerate(
+            [
+                "{emptyDir: {}}",
+                "{emptyDir: null}",
+                "{emptyDir: {medium: Memory}}",
+                "{hostPath: {path: /}}",
+                "{configMap: {}}",
+                "5",
+            ]
+        )
+    )
+    assert with_local_storage(read_text("x", text)) == {"a/p0", "a/p1", "a/p3"}
