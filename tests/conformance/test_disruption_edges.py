@@ -176,6 +176,35 @@ def test_an_empty_node_that_has_drifted_too_goes_once() -> None:
     assert verdict.command.replacements == ()
 
 
+def test_the_pods_of_a_drifted_node_have_no_home_on_an_empty_one_that_goes_now() -> None:
+    wanted = pool("default", rule("gone", "DoesNotExist"), ON_DEMAND)
+    nodes = [large("a", labels={"gone": "x"}), large("b")]
+    verdict = disrupted(*nodes, pods=[pod("p", "a")], pools=[wanted], types=BOTH)
+    assert verdict.removed == {"a", "b"}
+    (drifted,) = [command for command in verdict.commands if command.nodes == ("a",)]
+    assert (len(drifted.replacements), drifted.placements) == (1, ())
+
+
+def test_a_node_that_takes_the_pods_of_an_expired_one_drifts_later() -> None:
+    wanted = pool("default", rule("gone", "DoesNotExist"), ON_DEMAND, expire_after="1h")
+    expired = large("a", created_at=NOW - 3700)
+    drifted = large("b", created_at=NOW - 60, labels={"gone": "x"})
+    bound = [pod("p", "a"), pod("q", "b")]
+    verdict = disrupted(expired, drifted, pods=bound, pools=[wanted], types=BOTH)
+    assert verdict.command.nodes == ("a",)
+    assert [place.name for place in verdict.command.placements] == ["b"]
+    assert verdict.blocked("b") == "pods of nodes that go now are moved first"
+
+
+def test_no_pod_goes_to_a_node_of_a_static_pool_that_is_being_replaced() -> None:
+    moving = pool("default", rule("gone", "DoesNotExist"), ON_DEMAND)
+    static = pool("fixed", rule("gone", "DoesNotExist"), ON_DEMAND, replicas=1)
+    nodes = [large("a", labels={"gone": "x"}), large("b", pool="fixed", labels={"gone": "x"})]
+    verdict = disrupted(*nodes, pods=[pod("p", "a"), pod("q", "b")], pools=[moving, static], types=BOTH)
+    assert verdict.removed == {"a", "b"}
+    assert [command.placements for command in verdict.commands] == [(), ()]
+
+
 @pytest.mark.parametrize(("policy", "after"), [("WhenEmpty", "0s"), ("WhenEmptyOrUnderutilized", "Never")])
 def test_drift_does_not_ask_for_the_consolidation_policy(policy: str, after: str) -> None:
     wanted = pool("default", rule("gone", "DoesNotExist"), policy=policy, after=after)

@@ -98,6 +98,7 @@ class Disruption(RuleBasedStateMachine):
         item = self.cluster.types["medium"]
         offerings = tuple(replace(offering, available=available) for offering in item.offerings)
         self.cluster.types["medium"] = replace(item, offerings=offerings)
+        self.cluster.schedule()
 
     @rule()
     def disruption_decides(self) -> None:

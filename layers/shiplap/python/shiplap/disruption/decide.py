@@ -6,6 +6,7 @@ of them draw on one budget per NodePool.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -50,6 +51,8 @@ class _Decider:
         self.blocked: dict[str, str] = dict(self.survey.excluded)
         self.totals, self.disrupting = _counts(snapshot.scheduling.view.nodes, self.survey, snapshot.busy)
         self.taken: Counter[str] = Counter()
+        self.homes: set[str] = set()
+        self.followed = True
         self.drifted: tuple[str, ...] = ()
 
     def run(self) -> Decision:
@@ -79,6 +82,7 @@ class _Decider:
                 why = f"NodePool {item.pool.metadata.name} has more than {item.pool.spec.replicas} replicas"
                 moved, price = len(item.pods), item.price
                 proposals.append(Proposal(Reason.SCALED_DOWN, Method.SCALE_DOWN, (name,), (), (), price, moved, why))
+                self.simulator.close((name,))
         return proposals
 
     def _emptiness(self, candidates: Sequence[Candidate]) -> list[Proposal]:
@@ -108,12 +112,13 @@ class _Decider:
                 self.blocked[item.name] = why
             else:
                 movable.append(item)
+        movable.sort(key=lambda item: (not item.empty, item.history.drifted_at, item.born_at, item.name))
         proposals = []
-        for reason in (Reason.EXPIRED, Reason.DRIFTED):
+        # Static pools first: what replaces their nodes is known, and then no moved pod goes to a node that is replaced.
+        for static, reason in itertools.product((True, False), (Reason.EXPIRED, Reason.DRIFTED)):
             due = [item for item in movable if reasons[item.name][0] is reason]
-            due.sort(key=lambda item: (not item.empty, item.history.drifted_at, item.born_at, item.name))
-            proposals += self._renew([item for item in due if item.pool.spec.replicas is not None], reason, reasons)
-            proposals += self._relocate([item for item in due if item.pool.spec.replicas is None], reason, reasons)
+            due = [item for item in due if (item.pool.spec.replicas is not None) is static]
+            proposals += self._renew(due, reason, reasons) if static else self._relocate(due, reason, reasons)
         return proposals
 
     def _renew(
@@ -140,12 +145,19 @@ class _Decider:
     def _relocate(
         self, due: Sequence[Candidate], reason: Reason, reasons: Mapping[str, tuple[Reason, str]]
     ) -> list[Proposal]:
-        """Commands for these nodes; one whose pods have no place elsewhere stays, and takes nobody's turn."""
-        waiting = list(due)
+        """Commands for these nodes; one whose pods have no place elsewhere stays, and takes nobody's turn.
+
+        What they need comes on top of what an earlier call found; where that cannot be reckoned they wait for the next
+        decision, as do nodes that are to take moved pods.
+        """
+        waiting = [item for item in due if self.followed and item.name not in self.homes]
+        self.blocked |= {item.name: "pods of nodes that go now are moved first" for item in due if item not in waiting}
         while some := self._allowed(waiting, reason):
             relocation = self.simulator.without([item.name for item in some])
             if not relocation.stuck:
                 self._take(some)
+                self.homes.update(place for homes in relocation.housed.values() for place in homes)
+                self.followed = self.simulator.follow(relocation)
                 return [
                     Proposal(
                         reason,
@@ -281,6 +293,7 @@ class _Decider:
 
     def _take(self, some: Sequence[Candidate]) -> None:
         self.taken.update(item.pool.metadata.name for item in some)
+        self.simulator.close([item.name for item in some])
 
     def _pool_totals(self) -> dict[str, PoolTotals]:
         totals: dict[str, PoolTotals] = {}

@@ -147,6 +147,10 @@ class Simulator:
         )
         return tuple(claim for claim in more.node_claims if not claim.pods)
 
+    def close(self, nodes: Collection[str]) -> None:
+        """Let nodes that a command takes away be no home for the pods of the commands after it."""
+        self._removals.close(nodes)
+
     def follow(self, relocation: Relocation) -> bool:
         """Let what is simulated from now on come after this relocation; false where that cannot be reckoned."""
         # Of an estimate that nobody has verified only one claim may make use.

@@ -46,6 +46,7 @@ class Removals:
         self._base = compile_world(snapshot, {name for item in every for name in item.requests})
         self._keeping = keeping_away(self._base.pods)
         self._rooms: NodeTable = self._base.nodes
+        self._closed: frozenset[str] = frozenset()
         self._limited = any(len(lane.budget.columns) or lane.counted for lane in self._base.lanes) or any(
             "nodes" in lane.pool.spec.limits for lane in self._base.lanes
         )
@@ -62,6 +63,10 @@ class Removals:
         world = self._world(frozenset(removed), moved)
         packing = pack(snapshot, world)
         return write(snapshot, world, packing), packing
+
+    def close(self, nodes: Collection[str]) -> None:
+        """Let these nodes take no pods in the following answers: they go whatever those say, and no pod comes back."""
+        self._closed |= frozenset(nodes)
 
     def can_follow(self, packing: Packing) -> bool:
         """Whether the next question can be asked as if this answer had come true: see `follow`."""
@@ -87,17 +92,21 @@ class Removals:
         sorted_pods = pods.Sorted(moved, [], base.pods.bound, {})
         terms = standing_terms(self._keeping, snapshot)
         pod_classes = classes.group(moved, snapshot.missed_pods, None, terms)
-        staying = [place for place, room in enumerate(self._rooms.rooms) if room.name not in removed]
+        away = removed | self._closed
+        staying = [place for place, room in enumerate(self._rooms.rooms) if room.name not in away]
         rooms = self._rooms.part(np.array(staying, np.int64))
         ground = NO_GROUND
         if terms.all:
-            others = bystanders(snapshot.view.nodes, rooms.rooms, self._gone | removed)
+            others = bystanders(snapshot.view.nodes, rooms.rooms, self._gone | away)
             ground = ground_of(terms, rooms.rooms, others, standing(sorted_pods))
         lanes = self._lanes(removed) if self._limited else base.lanes
         return World(base.axis, lanes, rooms, pod_classes, sorted_pods, ground, base.taken)
 
     def _lanes(self, removed: frozenset[str]) -> tuple[Lane, ...]:
-        """The lanes with what removed nodes take of limits given back: they are expected to be replaced."""
+        """The lanes with what removed nodes take of limits given back: they are expected to be replaced.
+
+        Closed ones go by commands of their own and take it until they are gone.
+        """
         budgets = {lane.pool.metadata.name: lane.budget.copy() for lane in self._base.lanes}
         tables = {lane.pool.metadata.name: lane.table for lane in self._base.lanes}
         for name in sorted(removed - self._gone):
@@ -112,13 +121,14 @@ class Removals:
         view = self._snapshot.view
         at = rfc3339(self._snapshot.now)
         planned = {id(pod) for pod in moved}
-        skipped = {id(pod) for name in removed for pod in self._returning[name]} - planned
+        away = removed | self._closed
+        skipped = {id(pod) for name in away for pod in self._returning.get(name, ())} - planned
         return compile_world(
             replace(
                 self._snapshot,
                 view=replace(
                     view,
-                    nodes=tuple(_deleted(node, at) if node.metadata.name in removed else node for node in view.nodes),
+                    nodes=tuple(_deleted(node, at) if node.metadata.name in away else node for node in view.nodes),
                     pods=tuple(pod for pod in view.pods if id(pod) not in skipped),
                 ),
             )
