@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -89,3 +90,39 @@ def test_estimates_do_when_ec2_is_not_to_be_asked() -> None:
     stage.faults.on("before", "compute.images", AwsThrottled("slow down"))
     assert len(stage.schedule().launched) == 1
     assert (learned(stage), stage.meter.counts["StrangersNotRead"]) == ([], 1)
+
+
+def test_of_many_nodes_of_a_type_ec2_is_asked_for_the_newest_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = found(ami="ami-of-last-year")
+    (theirs,) = stage.server.list("nodes").items
+    newest = Instance(
+        id="i-0000000000000cafe",
+        instance_type=TYPE,
+        zone="eu-west-1a",
+        capacity_type="on-demand",
+        ami=AMI,
+        state="running",
+        cluster="somebody-elses",
+    )
+    stage.compute.add(newest)
+
+    def join(name: str, provider_id: str) -> None:
+        metadata = {"name": name, "labels": theirs["metadata"]["labels"]}
+        spec = {**theirs["spec"], "providerID": provider_id}
+        stage.server.create("nodes", {"metadata": metadata, "spec": spec, "status": theirs["status"]})
+
+    for number in range(100):
+        join(f"old-{number}", f"aws:///eu-west-1a/i-{number:017x}")
+    stage.clock.advance(60)
+    join("young", newest.provider_id)
+    asked: list[str] = []
+    images = stage.compute.images
+
+    def counted(instance_ids: Sequence[str]) -> dict[str, str]:
+        asked.extend(instance_ids)
+        return images(instance_ids)
+
+    monkeypatch.setattr(stage.compute, "images", counted)
+    stage.schedule()
+    assert len(asked) == 8
+    assert learned(stage) == [TRUE_MEMORY]

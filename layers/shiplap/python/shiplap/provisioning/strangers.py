@@ -7,6 +7,7 @@ with our settings would.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from shiplap.errors import AwsError
@@ -19,6 +20,9 @@ from shiplap.provisioning.world import World
 from shiplap.scheduling.snapshot import NodeClassCatalog
 
 _LOG = logging.getLogger(__name__)
+
+_MOST_PER_TYPE = 8
+"""Of how many nodes of a type EC2 is asked for the AMI: one that runs ours is enough, and the newest most likely do."""
 
 
 def learn_from_strangers(
@@ -39,12 +43,7 @@ def learn_from_strangers(
         StoreError: what was learned cannot be stored.
     """
     unverified = _unverified(catalogs)
-    candidates = {
-        instance_of(node.spec.provider_id): node
-        for node in sorted(nodes, key=lambda node: node.metadata.name)
-        if node.metadata.labels.get(labels.INSTANCE_TYPE) in unverified and has_reported(node)
-    }
-    candidates.pop("", None)
+    candidates = _promising(nodes, unverified)
     if not candidates:
         return False
     try:
@@ -60,6 +59,23 @@ def learn_from_strangers(
         world.meter.count("TypesLearnedFromOthers", len(found))
         _LOG.info("learned from nodes of others", extra={"cluster": cluster, "nodes": [item.node for item in found]})
     return bool(found)
+
+
+def _promising(nodes: Sequence[Node], unverified: Mapping[str, Sequence[InstanceType]]) -> dict[str, Node]:
+    """By instance id, the newest few nodes of each unverified type that may teach something, sorted by name."""
+    newest = sorted(nodes, key=lambda node: node.metadata.name)
+    newest.sort(key=lambda node: node.metadata.creation_timestamp or "", reverse=True)
+    number: Counter[str] = Counter()
+    chosen = []
+    for node in newest:
+        name = node.metadata.labels.get(labels.INSTANCE_TYPE, "")
+        if number[name] == _MOST_PER_TYPE or not instance_of(node.spec.provider_id) or not has_reported(node):
+            continue
+        capacity, allocatable = parse_resources(node.status.capacity), parse_resources(node.status.allocatable)
+        if any(_alike(item, capacity, allocatable) for item in unverified.get(name, ())):
+            number[name] += 1
+            chosen.append(node)
+    return {instance_of(node.spec.provider_id): node for node in sorted(chosen, key=lambda node: node.metadata.name)}
 
 
 def _unverified(catalogs: Iterable[NodeClassCatalog]) -> dict[str, list[InstanceType]]:
