@@ -266,7 +266,14 @@ def _launch(reach: Reach) -> Statements:
                 "ForAllValues:StringEquals": {"aws:TagKeys": [tags.NAME, tags.NODE_CLAIM]},
             },
         ),
-        _describe("LookBeforeLaunch", "DescribeInstances", "DescribeInstanceStatus", "DescribeLaunchTemplates"),
+        _describe(
+            "LookBeforeLaunch",
+            "DescribeFleets",
+            "DescribeInstances",
+            "DescribeInstanceStatus",
+            "DescribeLaunchTemplates",
+            "DescribeTags",
+        ),
         *_selectors(reach),
     ]
     if reach.node_role_arns:

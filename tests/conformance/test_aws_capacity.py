@@ -51,6 +51,15 @@ def test_3_accelerator_labels_lead_to_inferentia() -> None:
     assert outcome.claim.launch.instance_type == "inf2.xlarge"
 
 
+def test_5_a_pod_that_wants_an_interface_of_its_own_gets_a_type_with_branches() -> None:
+    outcome = given(
+        pod(requests={"cpu": "100m", "vpc.amazonaws.com/pod-eni": "1"}), types=sold("t3.large", "t4g.small", "m5.large")
+    )
+    assert outcome.claim.launch.instance_type == "m5.large"
+    ten = [pod(f"pod-{n}", requests={"cpu": "10m", "vpc.amazonaws.com/pod-eni": "1"}) for n in range(10)]
+    assert len(given(*ten, types=sold("m5.large")).claims) == 2  # it has nine
+
+
 def test_11_a_pod_that_pins_metal_gets_it() -> None:
     outcome = given(pod(cpu="1", selector={"node.kubernetes.io/instance-type": "m5.metal"}), types=sold(*FIXTURE))
     assert outcome.claim.launch.instance_type == "m5.metal"

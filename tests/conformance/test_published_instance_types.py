@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from shiplap.kubernetes.quantity import parse_resources
 
 SAMPLE = Path(__file__).parents[3] / "shared" / "data" / "instance-types-sample.json"
 NOT_DERIVABLE = {"vpc.amazonaws.com/pod-eni"}
+"""By a rule, not by an answer of EC2's; see the last test."""
 NOT_PUBLISHED = {"karpenter.k8s.aws/nitro-sandbox", "topology.kubernetes.io/region"}
 
 # EC2's answers changed between the published table and the catalogue at hand.
@@ -39,6 +41,20 @@ def test_resources_and_labels_agree(capsys: pytest.CaptureFixture[str]) -> None:
     differences = {name: found for name in shared if (found := _differences(name, ours[name]))}
     assert differences == {}
     assert len(shared) >= 120
+
+
+def test_branch_interfaces_agree_where_nothing_but_the_size_matters(capsys: pytest.CaptureFixture[str]) -> None:
+    """Where there are no disks or accelerators, the rule never says more than is there."""
+    assert run(["instance-types", "-o", "json"]) == 0
+    ours = json.loads(capsys.readouterr().out)
+    shared = sorted(published().keys() & ours.keys())
+    (resource,) = NOT_DERIVABLE
+    rule = {name: int(ours[name]["allocatable"].get(resource, 0)) for name in shared}
+    real = {name: int(published()[name]["resources"].get(resource, 0)) for name in shared}
+    plain = [name for name in shared if re.match(r"(?:c|m|r|t)\d", name)]
+    assert [name for name in plain if rule[name] > real[name]] == []
+    assert sum(rule[name] == real[name] for name in plain) >= 0.95 * len(plain) > 50
+    assert sum(rule[name] == real[name] for name in shared) >= 0.85 * len(shared)
 
 
 def _differences(name: str, mine: dict[str, Any]) -> dict[str, tuple[object, object]]:

@@ -241,15 +241,51 @@ def test_a_lost_answer_is_an_unknown_outcome_that_the_token_clears_up(ground: Gr
     assert [instance.id for instance in ground.instances()] == [result.instance.id]
 
 
-def test_a_resumed_launch_with_another_list_finds_the_first_instance(ground: Ground) -> None:
+CHANGED = (("m5.xlarge", ZONES[1], 58),)
+"""Offerings of a launch that is resumed after the list has changed: EC2 takes the token to be misused."""
+
+
+def test_a_resumed_launch_with_another_list_gets_the_answer_to_the_first(ground: Ground) -> None:
+    ground.control.timing(describe_lag_s=100)  # EC2 hides the instance, but not its fleet
+    ground.control.capacity("m5.large", ZONES[0], available=2)
+    first = ground.launch(beside=("default-2", "default-3"))
+    assert (len(first.instances), len(first.failures)) == (2, 1)
+    again = ground.launch(beside=("default-2", "default-3"), offerings=CHANGED)
+    assert [(item.id, item.instance_type, item.zone) for item in again.instances] == [
+        (item.id, "m5.large", ZONES[0]) for item in first.instances
+    ]
+    assert again.failures == first.failures
+    ground.control.advance(101)
+    assert len(ground.instances()) == 2
+
+
+def test_what_has_ended_since_is_no_answer(ground: Ground) -> None:
+    first = ground.launch().instance
+    assert first is not None
+    ground.compute.terminate("demo", first.id)
+    assert ground.launch(offerings=CHANGED) == FleetResult()
+
+
+def test_a_fleet_that_nothing_came_of_tells_why(ground: Ground) -> None:
+    ground.control.capacity("m5.large", ZONES[0], available=0)
+    first = ground.launch()
+    assert ground.launch(offerings=CHANGED) == first
+    assert [failure.code for failure in first.failures] == ["InsufficientInstanceCapacity"]
+
+
+@pytest.mark.parametrize(
+    ("action", "code"),
+    [("DescribeTags", "RequestLimitExceeded"), ("DescribeFleets", "InvalidFleetId.NotFound")],
+)
+def test_while_no_answer_can_be_found_the_outcome_is_unknown(ground: Ground, action: str, code: str) -> None:
     ground.control.timing(describe_lag_s=10)
     first = ground.launch().instance
-    changed = (("m5.xlarge", ZONES[1], 58),)
+    ground.control.fault(action, code, times=9)
     with pytest.raises(AwsError) as raised:  # it exists but cannot be seen yet
-        ground.launch(offerings=changed)
+        ground.launch(offerings=CHANGED)
     assert raised.value.code == "IdempotentParameterMismatch"
     ground.control.advance(11)
-    again = ground.launch(offerings=changed).instance
+    again = ground.launch(offerings=CHANGED).instance
     assert first is not None
     assert again is not None
     assert again.id == first.id

@@ -45,13 +45,14 @@ def warning(stage: Stage, instance_id: str, kind: str = SPOT, **detail: Any) -> 
     )
 
 
-def scheduled_change(stage: Stage, *instance_ids: str, in_s: float | None = None) -> str:
+def scheduled_change(stage: Stage, *instance_ids: str, in_s: float | None = None, status: str = "upcoming") -> str:
     """An event of AWS Health about instances; the change begins after so many seconds, if that is told."""
     begins = {} if in_s is None else {"startTime": formatdate(stage.clock.now() + in_s, usegmt=True)}
     detail = {
         **begins,
         "service": "EC2",
         "eventTypeCategory": "scheduledChange",
+        "statusCode": status,
         "eventTypeCode": "AWS_EC2_INSTANCE_RETIREMENT_SCHEDULED",
         "affectedEntities": [{"entityValue": instance_id} for instance_id in instance_ids],
     }

@@ -105,3 +105,26 @@ def test_what_ec2_tells_when_it_is_asked_has_a_time_as_well_and_the_earliest_goe
         ClaimState.DRAINING,
         ClaimState.INITIALIZED,
     ]
+
+
+@pytest.mark.parametrize(("told_s", "stay"), [(WEEK_S, True), (None, True), (2 * WEEK_S, False)])
+def test_nodes_whose_change_is_called_off_stay(told_s: float | None, stay: bool) -> None:
+    """Unless the one that is closed is another one, of another time."""
+    stage = serving(4, pools=allowing({"nodes": "0"}))
+    announced(stage)
+    ids = [claim.instance_id for claim in stage.claims()]
+    for _ in range(2):
+        stage.interrupt(scheduled_change(stage, *ids, in_s=told_s, status="closed"))
+    stage.clock.advance(WEEK_S - PRESSING_S + 60)
+    stage.sweep()
+    assert leaving(stage) == (0 if stay else 4)
+    assert stage.meter.counts.get("ScheduledChangesCalledOff", 0) == (4 if stay else 0)
+    assert stage.claims()[0].change_at == 0 or not stay
+
+
+def test_a_node_that_leaves_already_is_not_called_back() -> None:
+    stage = serving(1)
+    announced(stage, in_s=60.0)
+    assert leaving(stage) == 1
+    stage.interrupt(scheduled_change(stage, stage.claims()[0].instance_id, status="closed"))
+    assert leaving(stage) == 1

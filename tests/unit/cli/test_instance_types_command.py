@@ -45,14 +45,17 @@ def test_the_fixed_format(capsys: pytest.CaptureFixture[str]) -> None:
     made = found["m5.large"]
     assert list(made) == ["labels", "capacity", "overhead", "allocatable", "sources"]
     assert made["labels"]["karpenter.k8s.aws/instance-family"] == "m5"
-    assert made["capacity"] == {"cpu": "2", "ephemeral-storage": "20Gi", "memory": "7577Mi", "pods": "29"}
+    branches = {"vpc.amazonaws.com/pod-eni": "9"}
+    assert made["capacity"] == {"cpu": "2", "ephemeral-storage": "20Gi", "memory": "7577Mi", "pods": "29"} | branches
     assert made["overhead"] == {"cpu": "70m", "ephemeral-storage": "3Gi", "memory": "674Mi"}
-    assert made["allocatable"] == {"cpu": "1930m", "ephemeral-storage": "17Gi", "memory": "6903Mi", "pods": "29"}
+    allocatable = {"cpu": "1930m", "ephemeral-storage": "17Gi", "memory": "6903Mi", "pods": "29"}
+    assert made["allocatable"] == allocatable | branches
     assert made["sources"] == {
         "cpu": "catalog",
         "ephemeral-storage": "formula",
         "memory": "formula",
         "pods": "formula",
+        "vpc.amazonaws.com/pod-eni": "formula",
     }
 
 
@@ -97,6 +100,7 @@ def test_an_ec2_node_class_of_ones_own(capsys: pytest.CaptureFixture[str], tmp_p
         "ephemeral-storage": "17Gi",
         "memory": "6012Mi",
         "pods": "110",
+        "vpc.amazonaws.com/pod-eni": "9",
     }
     assert found["c6g.medium"]["allocatable"]["pods"] == "98"
 

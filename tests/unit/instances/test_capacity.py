@@ -8,7 +8,18 @@ from shiplap.instances.capacity import careful, estimated_memory
 from shiplap.instances.max_pods import recommended
 from shiplap.instances.overhead import reserved_cpu
 from shiplap.instances.setting import CapacitySetting, VpcCni
-from tests.unit.instances.given_instances import GIB, MIB, disk, kind, node_class, yields
+from shiplap.instances.trunks import BRANCH_INTERFACES
+from tests.unit.instances.given_instances import (
+    GIB,
+    MIB,
+    disk,
+    kind,
+    known,
+    node_class,
+    resolved,
+    seen,
+    yields,
+)
 
 # type: vCPU, MiB of EC2, capacity, pods, kube-reserved, allocatable Mi, allocatable cpu m, Bottlerocket with prefixes Mi
 WORKED = {
@@ -263,7 +274,47 @@ def test_ephemeral_storage_on_the_instance_store() -> None:
 )
 def test_devices(name: str, devices: dict[str, int]) -> None:
     made = yields(name)
-    assert {name: amount for name, amount in made.capacity.items() if "/" in name} == devices
+    extended = {name: amount for name, amount in made.capacity.items() if "/" in name}
+    assert {name: amount for name, amount in extended.items() if name != BRANCH_INTERFACES} == devices
+
+
+@pytest.mark.parametrize(
+    ("name", "branches"),
+    [
+        ("m5.large", 9),
+        ("m5.xlarge", 18),
+        ("c6g.medium", 4),
+        ("c6g.8xlarge", 54),
+        ("c6i.8xlarge", 84),
+        ("m5.24xlarge", 107),
+        ("c6in.32xlarge", 106),
+        ("m7i-flex.large", 3),
+        ("m7i-flex.8xlarge", 54),
+        ("t3.large", 0),
+        ("i3.large", 0),
+    ],
+)
+def test_branch_interfaces_follow_the_size(name: str, branches: int) -> None:
+    """As the VPC resource controller counts them: none on Xen and on types that burst."""
+    made = yields(name)
+    assert made.capacity.get(BRANCH_INTERFACES, 0) == branches
+    assert made.careful.get(BRANCH_INTERFACES, 0) == branches
+    assert made.sources.get(BRANCH_INTERFACES, "formula") == "formula"
+
+
+def test_branch_interfaces_are_doubted_where_families_depart_from_the_rule() -> None:
+    """g5.xlarge really has 4, i3en.large 5, i4i.large none; a node tells."""
+    for name, really in (("g5.xlarge", 4), ("i3en.large", 5), ("i4i.large", 0), ("trn1.2xlarge", 17)):
+        made = yields(name)
+        assert made.careful[BRANCH_INTERFACES] <= really < made.capacity[BRANCH_INTERFACES]
+    unseen = yields("g5.xlarge", answered=resolved())
+    node = seen("g5.xlarge", 15000 * MIB, kubelet=unseen.kubelet_hash, **{BRANCH_INTERFACES: 4})
+    after = yields("g5.xlarge", answered=resolved(), learned=(known(node),))
+    assert (after.capacity[BRANCH_INTERFACES], after.sources[BRANCH_INTERFACES]) == (4, "learned")
+
+
+def test_windows_nodes_have_no_branches() -> None:
+    assert BRANCH_INTERFACES not in yields("m5.large", node_class("Windows2022")).capacity
 
 
 def test_windows_nodes_give_out_addresses() -> None:

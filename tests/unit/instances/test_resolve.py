@@ -166,6 +166,7 @@ def test_a_sibling_moves_the_estimate_and_the_careful_bound() -> None:
         "memory": "sibling",
         "ephemeral-storage": "formula",
         "pods": "formula",
+        "vpc.amazonaws.com/pod-eni": "formula",
     }
 
 

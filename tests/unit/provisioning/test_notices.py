@@ -81,6 +81,12 @@ def test_a_scheduled_change_may_say_when(written: str, due_at: float) -> None:
     assert read(health(startTime=written), "q").due_at == due_at
 
 
+def test_a_change_that_is_closed_again_is_called_off() -> None:
+    begins = "Tue, 14 Nov 2023 22:13:20 GMT"
+    body = health(statusCode="closed", startTime=begins, affectedEntities=[{"entityValue": ID}])
+    assert read(body, "q") == Notice(Kind.CHANGE_CALLED_OFF, (ID,), 1_700_000_000.0, 1_700_000_000.0)
+
+
 @pytest.mark.parametrize(
     "body",
     [
@@ -88,7 +94,6 @@ def test_a_scheduled_change_may_say_when(written: str, due_at: float) -> None:
         state_change("pending"),
         health(service="RDS"),
         health(eventTypeCategory="accountNotification"),
-        health(statusCode="closed"),
         health(affectedEntities=[]),
         event("EC2 Instance Something New", {"any": "thing"}),
         event("EC2 Spot Instance Interruption Warning", {"instance-id": ID}, "somebody.else"),

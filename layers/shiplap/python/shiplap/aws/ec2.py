@@ -23,6 +23,7 @@ from shiplap.aws.ec2_errors import (
     classify,
 )
 from shiplap.aws.failures import NO_ANSWER, code_of
+from shiplap.aws.fleet_answers import first_answer
 from shiplap.aws.images import images
 from shiplap.aws.instance_profiles import Profiles
 from shiplap.aws.launch_templates import LaunchTemplates
@@ -87,8 +88,8 @@ class Ec2Compute:
         """One instant fleet; the same token gives the same instances again.
 
         EC2 refuses a token that comes back with other parameters, which happens when a launch is resumed after subnets
-        or templates changed. The instances of the first attempt are looked for then; while not all can be seen, the
-        outcome stays unknown and the error says so by its code.
+        or templates changed. The first answer is looked for then; while it cannot be found, nor all instances be seen,
+        the outcome stays unknown and the error says so by its code.
 
         Raises:
             NodeClassNotReady: EC2 refuses what the EC2NodeClass asks for.
@@ -132,6 +133,9 @@ class Ec2Compute:
             found = self.launched(request.claim.cluster, request.token)
             if len(found) >= request.wanted:
                 return FleetResult(found)
+            answered = first_answer(self._ec2, prepared, self._clock())
+            if answered is not None:
+                return answered
         translated = aws_error(f"create a fleet for claim {request.claim.name}", error)
         kind = classify(translated.code, str(translated))
         if kind in (CAPACITY, SUBNET, QUOTA):

@@ -20,9 +20,12 @@ from shiplap.ports import FleetOverride, FleetRequest, Instance, OfferingFailure
 if TYPE_CHECKING:
     from types_boto3_ec2.type_defs import (
         CreateFleetResultTypeDef,
+        FleetDataTypeDef,
         FleetLaunchTemplateConfigRequestTypeDef,
         FleetLaunchTemplateOverridesRequestTypeDef,
     )
+
+    FleetAnswer = CreateFleetResultTypeDef | FleetDataTypeDef
 
 MAX_TYPES = 60
 MAX_OVERRIDES = 300
@@ -174,7 +177,7 @@ def _override(override: FleetOverride, subnet_id: str, priority: int) -> FleetLa
     }
 
 
-def instances_of(launch: Launch, answer: CreateFleetResultTypeDef, launched_at: float) -> tuple[Instance, ...]:
+def instances_of(launch: Launch, answer: FleetAnswer, launched_at: float) -> tuple[Instance, ...]:
     """The instances a fleet gave, by id."""
     request = launch.request
     found = []
@@ -200,7 +203,7 @@ def instances_of(launch: Launch, answer: CreateFleetResultTypeDef, launched_at: 
     return tuple(sorted(found, key=lambda instance: instance.id))
 
 
-def failures_of(launch: Launch, answer: CreateFleetResultTypeDef) -> tuple[OfferingFailure, ...]:
+def failures_of(launch: Launch, answer: FleetAnswer) -> tuple[OfferingFailure, ...]:
     """Why offerings were refused, one failure per offering and code, sorted."""
     found: dict[tuple[str, str, str], OfferingFailure] = {}
     for error in answer.get("Errors", ()):

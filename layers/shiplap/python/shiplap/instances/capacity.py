@@ -11,6 +11,7 @@ from math import ceil, floor
 from shiplap.api.types import BlockDevice, BlockDeviceMapping, EC2NodeClassSpec
 from shiplap.instances.catalog import Ec2InstanceType
 from shiplap.instances.families import Family
+from shiplap.instances.trunks import BRANCH_INTERFACES, branch_interfaces, careful_branches
 from shiplap.kubernetes.quantity import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, parse_amount
 
 MIB = 2**20
@@ -101,6 +102,8 @@ def capacity(
     amounts.update(devices(kind, spec))
     if family.os == "windows":
         amounts["vpc.amazonaws.com/PrivateIPv4Address"] = kind.network_info.ipv4_addresses_per_interface - 1
+    elif branches := branch_interfaces(kind):
+        amounts[BRANCH_INTERFACES] = branches
     return amounts
 
 
@@ -109,15 +112,19 @@ def careful(kind: Ec2InstanceType, estimate: dict[str, int], worst_overhead_rati
 
     Memory: at least 12.5 % of what EC2 states, or twice the worst ratio seen on the AMI, and 128 MiB are taken off;
     in the field 1.7 to 5.3 % are missing on large types, and some 100 to 220 MiB on the smallest. Ephemeral storage:
-    file systems keep a few per cent of a volume. CPUs, devices and pods are exact: EC2 states them and we set them.
+    file systems keep a few per cent of a volume. Branch interfaces: as `trunks` trusts its rule. CPUs, devices and pods
+    are exact: EC2 states them and we set them.
     """
     nominal = nominal_memory(kind)
     taken = ceil(nominal * max(0.125, 2 * worst_overhead_ratio)) + FIXED_OVERHEAD
-    return {
+    bound = {
         **estimate,
         MEMORY: min(estimate[MEMORY], max(nominal - taken, 0)),
         EPHEMERAL_STORAGE: floor(estimate[EPHEMERAL_STORAGE] * 0.95),
     }
+    if BRANCH_INTERFACES in estimate:
+        bound[BRANCH_INTERFACES] = careful_branches(kind)
+    return bound
 
 
 def _fabric_adapters(kind: Ec2InstanceType, spec: EC2NodeClassSpec) -> int:

@@ -13,9 +13,10 @@ from shiplap.instances.learning import Knowledge
 from shiplap.instances.max_pods import eni_limited
 from shiplap.instances.overhead import overhead, overhead_fraction
 from shiplap.instances.setting import CapacitySetting
+from shiplap.instances.trunks import BRANCH_INTERFACES
 from shiplap.kubernetes.quantity import EPHEMERAL_STORAGE, MEMORY, PODS
 
-_FORMULA = (EPHEMERAL_STORAGE, MEMORY, PODS)
+_FORMULA = (EPHEMERAL_STORAGE, MEMORY, PODS, BRANCH_INTERFACES)
 """Resources whose amount a formula gives; EC2 states the others as they are."""
 
 

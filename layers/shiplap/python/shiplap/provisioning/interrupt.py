@@ -104,6 +104,8 @@ def _act(claim: NodeClaim, notice: Notice, settings: ClusterSettings, world: Wor
         _heed(claim, notice, settings, world)
     elif notice.kind in _OVER:
         _end(claim, notice, world)
+    elif notice.kind is Kind.CHANGE_CALLED_OFF:
+        _call_off(claim, notice, world)
     elif notice.due_at > world.clock.now() + PRESSING_S:
         _note(claim, notice, world)
     else:
@@ -142,6 +144,14 @@ def _note(claim: NodeClaim, notice: Notice, world: World) -> None:
     if claim.state is not ClaimState.DRAINING and claim.change_at != notice.due_at:
         claim = world.state.advance(claim, claim.state, change_at=notice.due_at)
         world.meter.count("ScheduledChanges")
+        _tell(claim, notice, world)
+
+
+def _call_off(claim: NodeClaim, notice: Notice, world: World) -> None:
+    """The change that was noted will not come, or is over; a node that leaves already goes on, its pods are moving."""
+    if claim.change_at and notice.due_at in (0.0, claim.change_at):  # else another change was meant
+        claim = world.state.advance(claim, claim.state, change_at=0.0)
+        world.meter.count("ScheduledChangesCalledOff")
         _tell(claim, notice, world)
 
 

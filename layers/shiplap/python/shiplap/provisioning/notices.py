@@ -27,6 +27,7 @@ class Kind(StrEnum):
     CAPACITY_RESERVATION = "CapacityReservationInterruption"
     BLOCK_ENDING = "CapacityBlockEnding"
     SCHEDULED_CHANGE = "ScheduledChange"
+    CHANGE_CALLED_OFF = "ScheduledChangeCalledOff"
     REBALANCE = "RebalanceRecommendation"
     IMPAIRED = "InstanceImpaired"
     UNHEALTHY = "NodeUnhealthy"
@@ -40,7 +41,7 @@ class Notice(msgspec.Struct, frozen=True):
     """One event of AWS. `time` in epoch seconds, 0 when unknown; `instance_ids` sorted.
 
     The time is the event's own, but for a capacity block that ends: there it is when EC2 begins to end the instances.
-    `due_at` is when a scheduled change begins, as far as it is told.
+    `due_at` is when a scheduled change begins, or was to begin, as far as it is told.
     """
 
     kind: Kind
@@ -135,14 +136,14 @@ def _state_change(detail: msgspec.Raw) -> _Content:
 
 
 def _health_event(detail: msgspec.Raw) -> _Content:
-    """A change that AWS has scheduled for instances, unless it is over; volumes and the like are not looked at."""
+    """A change that AWS has scheduled for instances, or closed again; volumes and the like are not looked at."""
     event = _health.decode(detail)
-    of_ec2 = event.service == "EC2" and event.event_type_category == "scheduledChange"
-    if not of_ec2 or event.status_code == "closed":
+    if event.service != "EC2" or event.event_type_category != "scheduledChange":
         return _NOTHING
     entities = {entity.entity_value for entity in event.affected_entities}
     instances = tuple(sorted(entity for entity in entities if entity.startswith("i-")))
-    return Kind.SCHEDULED_CHANGE, instances, _moment(event.start_time)
+    kind = Kind.CHANGE_CALLED_OFF if event.status_code == "closed" else Kind.SCHEDULED_CHANGE
+    return kind, instances, _moment(event.start_time)
 
 
 def _moment(text: str) -> float:

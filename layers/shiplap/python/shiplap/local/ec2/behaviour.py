@@ -73,6 +73,7 @@ class Behaviour:
             self.rules: list[CapacityRule] = []
             self.faults: list[Fault] = []
             self.calls: dict[str, int] = {}
+            self.fleets: dict[str, dict[str, Any]] = {}
             self._ahead_s = 0.0
             self._answers: dict[tuple[str, str], tuple[str, Any]] = {}
 

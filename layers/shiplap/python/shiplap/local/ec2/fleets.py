@@ -43,7 +43,23 @@ def create_instant(behaviour: Behaviour, backend: Any, request: Mapping[str, Any
             errors.append(what | {"ErrorCode": refusal[0], "ErrorMessage": refusal[1]})
         if not missing:
             break
-    return {"FleetId": fleet_id, "Instances": instances, "Errors": errors}
+    answer = {"FleetId": fleet_id, "Instances": instances, "Errors": errors}
+    backend.create_tags([fleet_id], tags.get("fleet", {}))
+    behaviour.fleets[fleet_id] = answer
+    return answer
+
+
+def described(behaviour: Behaviour, fleet_ids: list[str]) -> dict[str, Any]:
+    """Answer of DescribeFleets: instant fleets are shown to those only who know their ids.
+
+    Raises:
+        EC2ClientError: one of them does not exist.
+    """
+    unknown = [fleet_id for fleet_id in fleet_ids if fleet_id not in behaviour.fleets]
+    if unknown:
+        raise EC2ClientError("InvalidFleetId.NotFound", f"The fleet ID '{unknown[0]}' does not exist.")
+    state = {"Type": "instant", "FleetState": "active", "ActivityStatus": "fulfilled"}
+    return {"Fleets": [state | behaviour.fleets[fleet_id] for fleet_id in fleet_ids]}
 
 
 def _described(candidate: Candidate) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from moto.ec2.utils import convert_tag_spec, random_ami_id
 from shiplap.errors import AwsError
 from shiplap.local.ec2.allocation import Pool
 from shiplap.local.ec2.behaviour import Behaviour
-from shiplap.local.ec2.fleets import create_instant
+from shiplap.local.ec2.fleets import create_instant, described
 from shiplap.local.ec2.launching import begin, end, no_capacity, refusal_of_pool, settle
 
 _FLEET_PARAMETERS = (
@@ -39,6 +39,7 @@ _FLEET_PARAMETERS = (
 _REPLACED = (
     "call_action",
     "create_fleet",
+    "describe_fleets",
     "create_launch_template",
     "run_instances",
     "terminate_instances",
@@ -77,6 +78,7 @@ def _replacements(behaviour: Behaviour, original: dict[str, _Answer]) -> dict[st
     return {
         "call_action": _call_action(behaviour, original["call_action"]),
         "create_fleet": _create_fleet(behaviour),
+        "describe_fleets": _describe_fleets(behaviour),
         "create_launch_template": _create_launch_template(behaviour, original["create_launch_template"]),
         "run_instances": _run_instances(behaviour, original["run_instances"]),
         "terminate_instances": _terminate_instances(behaviour, original["terminate_instances"]),
@@ -123,6 +125,14 @@ def _create_fleet(behaviour: Behaviour) -> _Answer:
             )
 
     return create_fleet
+
+
+def _describe_fleets(behaviour: Behaviour) -> _Answer:
+    def describe_fleets(self: Any) -> ActionResult:
+        with behaviour.lock:
+            return ActionResult(described(behaviour, self._get_param("FleetIds", [])))
+
+    return describe_fleets
 
 
 def _create_launch_template(behaviour: Behaviour, original: _Answer) -> _Answer:
