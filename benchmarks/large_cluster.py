@@ -47,17 +47,20 @@ class Units:
     def __init__(self, session: Any) -> None:
         self.reads = self.writes = 0
         self.requests: Counter[str] = Counter()
+        self.waited_s: Counter[str] = Counter()
         self.fleets: list[tuple[float, float]] = []
         session.register("before-parameter-build.*", self._asked)
         session.register("after-call.*", self._answered)
 
     def _asked(self, params: Any, model: Any, context: Any, **_: Any) -> None:
-        context["asked"] = params
+        context["asked"], context["asked_at"] = params, time.monotonic()
         if model.name == "CreateFleet":
             self.fleets.append((time.process_time(), time.monotonic()))
 
     def _answered(self, parsed: Any, model: Any, context: Any, **_: Any) -> None:
-        self.requests[f"{model.service_model.service_name} {model.name}"] += 1
+        name = f"{model.service_model.service_name} {model.name}"
+        self.requests[name] += 1
+        self.waited_s[name] += time.monotonic() - context["asked_at"]
         if model.service_model.service_name != "dynamodb":
             return
         asked = context["asked"]
@@ -119,6 +122,7 @@ def invoke(function: str) -> dict[str, Any]:
         "reads": units.reads,
         "writes": units.writes,
         "aws": dict(sorted(units.requests.items())),
+        "waited_s": {name: round(waited_s, 2) for name, waited_s in units.waited_s.most_common(6)},
     }
 
 
@@ -229,7 +233,8 @@ def _show(name: str, runs: list[dict[str, Any]]) -> float:
     print(f"  memory      {max(run['mib'] for run in runs):6.0f} MiB")
     print(f"  DynamoDB    {best['reads']} read units, {best['writes']} write units")
     print(f"  API server  {sum(best['kube'].values())} requests: {best['kube']}")
-    print(f"  AWS         {best['aws']}", flush=True)
+    print(f"  AWS         {best['aws']}")
+    print(f"  waited for  {best['waited_s']}, in seconds, all threads together", flush=True)
     return float(best["to_fleets_cpu_s"])
 
 
