@@ -12,7 +12,7 @@ from constructs import Construct
 from infra import permissions
 from infra.acknowledged import acknowledge
 from infra.events import Events
-from infra.settings import Cluster
+from infra.settings import Cluster, Install
 from infra.storage import Storage
 from shiplap.aws.instance_profiles import profile_name, role_name
 
@@ -49,8 +49,7 @@ class Access(Construct):
         scope: Construct,
         id_: str,
         *,
-        region: str,
-        clusters: Sequence[Cluster],
+        install: Install,
         storage: Storage,
         events: Events,
         functions: Sequence[str],
@@ -58,6 +57,7 @@ class Access(Construct):
         tracing: bool,
     ) -> None:
         super().__init__(scope, id_)
+        clusters, region = install.clusters, install.document.region
         node_roles = [arn for cluster in clusters for arn in self._nodes_of(cluster, region)]
         reach = permissions.Reach(
             storage,
@@ -65,6 +65,7 @@ class Access(Construct):
             events.provisioning,
             events.lifecycle,
             events.interruption,
+            install.document.name,
             tuple(cluster.name for cluster in clusters),
             tuple(dict.fromkeys(node_roles)),
             tuple(sorted({name for cluster in clusters for name in cluster.image_parameters})),

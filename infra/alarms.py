@@ -110,6 +110,9 @@ def _of_nodes(install: str) -> Iterator[Alarm]:
     yield Alarm("nodeclass-not-ready", "nodeclass-not-ready", says, not_ready, 0, periods=3)
     fruitless = own(install, "LaunchesFruitless").with_(period=five)
     yield Alarm("launches-failing", "launches-failing", "Launches fail and none succeeds.", fruitless, 0, periods=3)
+    says = "Another install launches nodes in a cluster of this one."
+    others = own(install, "InstancesOfOtherInstalls").with_(period=five)
+    yield Alarm("other-installs", "other-installs", says, others, 0, periods=3)
     hourly = Duration.hours(1)
     not_joined = own(install, "NodesNotJoined").with_(period=hourly)
     yield Alarm("nodes-not-joining", "nodes-not-joining", "Instances do not become nodes.", not_joined, 2)

@@ -41,6 +41,7 @@ class Reach(NamedTuple):
     provisioning: WorkQueue
     lifecycle: WorkQueue
     interruption: WorkQueue
+    install: str
     clusters: tuple[str, ...]
     node_role_arns: tuple[str, ...]
     image_parameters: tuple[str, ...] = ()
@@ -81,7 +82,7 @@ def lifecycle(reach: Reach) -> Statements:
             "EndOurInstances",
             ["ec2:TerminateInstances"],
             [f"{_OURS}:instance/*"],
-            {"StringEquals": _ours("aws:ResourceTag", reach), "StringLike": _pooled("aws:ResourceTag")},
+            _found(reach),
         ),
         _describe("LookAtInstances", "DescribeInstances"),
         *_state(reach, "GetItem", "BatchGetItem", "Query", "PutItem", "BatchWriteItem", indexes=_BY_STAGE_AND_INSTANCE),
@@ -226,18 +227,18 @@ def traced() -> Statements:
 
 def _launch(reach: Reach) -> Statements:
     launch = ["ec2:RunInstances", "ec2:CreateFleet"]
-    requested = {"StringEquals": _ours("aws:RequestTag", reach), "StringLike": _pooled("aws:RequestTag")}
+    requested = {"StringEquals": _made(reach), "StringLike": _pooled("aws:RequestTag")}
     template = f"{_OURS}:launch-template/*"
     made = [f"{_OURS}:{kind}/*" for kind in _MADE_BY_FLEET]
     statements = [
         _allow("LaunchFrom", launch, _REFERRED),
-        _allow("LaunchFromOurTemplates", launch, [template], {"StringEquals": _ours("aws:ResourceTag", reach)}),
+        _allow("LaunchFromOurTemplates", launch, [template], _found(reach)),
         _allow("LaunchWithOurTags", launch, made, requested),
         _allow(
             "MakeOurTemplates",
             ["ec2:CreateLaunchTemplate"],
             [template],
-            {"StringEquals": _ours("aws:RequestTag", reach)},
+            {"StringEquals": _made(reach)},
         ),
         _allow(
             "TagWhatIsMade",
@@ -245,7 +246,7 @@ def _launch(reach: Reach) -> Statements:
             [*made, template],
             {
                 "StringEquals": {
-                    **_ours("aws:RequestTag", reach),
+                    **_made(reach),
                     "ec2:CreateAction": ["RunInstances", "CreateFleet", "CreateLaunchTemplate"],
                 }
             },
@@ -254,15 +255,14 @@ def _launch(reach: Reach) -> Statements:
             "SweepOurTemplates",
             ["ec2:DeleteLaunchTemplate"],
             [template],
-            {"StringEquals": _ours("aws:ResourceTag", reach), "StringLike": _pooled("aws:ResourceTag")},
+            _found(reach),
         ),
         _allow(
             "NameOurInstances",
             ["ec2:CreateTags"],
             [f"{_OURS}:instance/*"],
             {
-                "StringEquals": _ours("aws:ResourceTag", reach),
-                "StringLike": _pooled("aws:ResourceTag"),
+                **_found(reach),
                 "ForAllValues:StringEquals": {"aws:TagKeys": [tags.NAME, tags.NODE_CLAIM]},
             },
         ),
@@ -374,8 +374,18 @@ def _objects(reach: Reach, prefix: str) -> str:
     return reach.storage.bucket.arn_for_objects(f"{prefix}*")
 
 
-def _ours(context: str, reach: Reach) -> dict[str, Any]:
-    return {f"{context}/{tags.CLUSTER}": list(reach.clusters)}
+def _made(reach: Reach) -> dict[str, Any]:
+    """Tags that what is made must be given."""
+    return {f"aws:RequestTag/{tags.CLUSTER}": list(reach.clusters), f"aws:RequestTag/{tags.INSTALL}": reach.install}
+
+
+def _found(reach: Reach) -> dict[str, Any]:
+    """Conditions on what is there already. Only what is older than the tag of its install may lack that tag."""
+    return {
+        "StringEquals": {f"aws:ResourceTag/{tags.CLUSTER}": list(reach.clusters)},
+        "StringEqualsIfExists": {f"aws:ResourceTag/{tags.INSTALL}": reach.install},
+        "StringLike": _pooled("aws:ResourceTag"),
+    }
 
 
 def _pooled(context: str) -> dict[str, Any]:

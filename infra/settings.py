@@ -208,7 +208,7 @@ def _cluster(source: Document, index: int, install: InstallDocument, folder: Pat
     shared = set(ClusterSettings.__struct_fields__) & set(ClusterDocument.__struct_fields__)
     values: dict[str, Any] = {field: getattr(document, field) for field in shared}
     manifests: Manifests = load_manifests([manifests_path])
-    values |= {"region": install.region, "manifests": manifests}
+    values |= {"region": install.region, "install": install.name, "manifests": manifests}
     default_access = "none" if document.endpoint else "entry"
     written = msgspec.structs.replace(document, access=document.access or default_access)
     return Cluster(written, ClusterSettings(**values))

@@ -54,8 +54,7 @@ class Shiplap(Construct):
         self.access = Access(
             self,
             "Access",
-            region=document.region,
-            clusters=install.clusters,
+            install=install,
             storage=self.storage,
             events=self.events,
             functions=[specification.name for specification in deployed],

@@ -138,6 +138,7 @@ def test_every_alarm_of_ours_watches_a_metric_that_is_written(alarms: dict[str, 
         "CatalogAge",
         "NodeClassNotReady",
         "LaunchesFruitless",
+        "InstancesOfOtherInstalls",
         "NodesNotJoined",
         "NodeClaimsMissed",
     }
@@ -164,7 +165,7 @@ def test_every_alarm_leads_to_a_section_of_the_runbook(alarms: dict[str, Alarm])
 
 
 def test_alarms_and_their_ends_are_told_to_the_topic(alarms: dict[str, Alarm]) -> None:
-    assert len(alarms) == 3 + 3 + 7 + 3 + 5
+    assert len(alarms) == 3 + 3 + 7 + 3 + 6
     for item in alarms.values():
         assert item["AlarmActions"] == item["OKActions"] == [TOPIC]
 

@@ -82,8 +82,9 @@ UNTOLD_STATEMENTS = {
 
 UNTOLD_OF_CLUSTERS = {("delete", "", "nodes"): "a Node left over when its instance is gone (endings.clear_nodes)"}
 RBAC = Path(__file__).parents[2] / "docs" / "rbac.yaml"
-OURS = {"aws:ResourceTag/shiplap.dev/cluster": "production", "aws:ResourceTag/shiplap.dev/nodepool": "general"}
-REQUESTED = {"aws:RequestTag/shiplap.dev/cluster": "production", "aws:RequestTag/shiplap.dev/nodepool": "general"}
+_TAGS = {"shiplap.dev/cluster": "production", "shiplap.dev/nodepool": "general", "shiplap.dev/install": "shiplap"}
+OURS = {f"aws:ResourceTag/{key}": value for key, value in _TAGS.items()}
+REQUESTED = {f"aws:RequestTag/{key}": value for key, value in _TAGS.items()}
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
@@ -144,6 +145,28 @@ FOREIGN = {
     "instances without our tags": of("ec2:RunInstances", ec2("instance/*"), {}),
     "instances with another cluster's tag": of(
         "ec2:RunInstances", ec2("instance/*"), without(REQUESTED, "cluster", "theirs")
+    ),
+    "instances with another install's tag": of(
+        "ec2:RunInstances", ec2("instance/*"), without(REQUESTED, "install", "theirs")
+    ),
+    "instances without an install": of("ec2:RunInstances", ec2("instance/*"), without(REQUESTED, "install")),
+    "a launch from another install's template": of(
+        "ec2:CreateFleet", ec2("launch-template/lt-1"), without(OURS, "install", "theirs")
+    ),
+    "a launch template without an install": of(
+        "ec2:CreateLaunchTemplate", ec2("launch-template/*"), without(REQUESTED, "install")
+    ),
+    "deleting another install's templates": of(
+        "ec2:DeleteLaunchTemplate", ec2("launch-template/lt-1"), without(OURS, "install", "theirs")
+    ),
+    "ending another install's instances": of(
+        "ec2:TerminateInstances", ec2("instance/i-1"), without(OURS, "install", "theirs")
+    ),
+    "naming another install's instances": of(
+        "ec2:CreateTags", ec2("instance/i-1"), without(OURS, "install", "theirs") | {"aws:TagKeys": "Name"}
+    ),
+    "making another install's instances ours": of(
+        "ec2:CreateTags", ec2("instance/i-1"), OURS | {"aws:TagKeys": "shiplap.dev/install"}
     ),
     "instances without a pool": of("ec2:RunInstances", ec2("instance/*"), without(REQUESTED, "nodepool")),
     "fleets without our tags": of("ec2:CreateFleet", ec2("fleet/*"), {}),
@@ -212,7 +235,11 @@ def test_the_forbidden_requests_are_forbidden_by_what_is_wrong_with_them(roles: 
             pass_role("arn:aws:iam::123456789012:role/shiplap-node-production"),
             of("s3:PutObject", "arn:aws:s3:::shiplapstoragebucketf4f1456a/records/x", {}),
         ],
-        "lifecycle": [of("ec2:TerminateInstances", ec2("instance/i-1"), OURS)],
+        "lifecycle": [
+            of("ec2:TerminateInstances", ec2("instance/i-1"), OURS),
+            # It was launched before instances said which install they are of.
+            of("ec2:TerminateInstances", ec2("instance/i-1"), without(OURS, "install")),
+        ],
     }
     for name, requests in right.items():
         assert [request for request in requests if not allowed(roles.statements(name), request)] == []

@@ -382,8 +382,9 @@ def test_only_schedule_launches_and_only_with_our_tag(template: Template) -> Non
         condition = statement.get("Condition", {}).get("StringEquals", {})
         if "launch-template/" in arns:
             assert condition == {f"aws:ResourceTag/{tags.CLUSTER}": ours}
+            assert statement["Condition"]["StringEqualsIfExists"] == {f"aws:ResourceTag/{tags.INSTALL}": "shiplap"}
         elif any(f"{kind}/" in arns for kind in ("instance", "volume", "fleet", "network-interface")):
-            assert condition == {f"aws:RequestTag/{tags.CLUSTER}": ours}
+            assert condition == {f"aws:RequestTag/{tags.CLUSTER}": ours, f"aws:RequestTag/{tags.INSTALL}": "shiplap"}
         else:
             assert "image/" in arns
             assert "instance/" not in arns
@@ -423,6 +424,7 @@ def test_only_lifecycle_ends_instances_and_only_ours(template: Template) -> None
     assert set(allowing(template, "ec2:TerminateInstances")) == {"lifecycle"}
     assert "instance/*" in json.dumps(statement["Resource"])
     assert statement["Condition"]["StringEquals"] == {f"aws:ResourceTag/{tags.CLUSTER}": ["edge", "production"]}
+    assert statement["Condition"]["StringEqualsIfExists"] == {f"aws:ResourceTag/{tags.INSTALL}": "shiplap"}
 
 
 def test_only_node_roles_are_passed_and_only_to_ec2(template: Template) -> None:

@@ -147,6 +147,20 @@ def test_deleted_templates_are_made_again(ground: Ground) -> None:
     assert ground.launch("b").instance is not None
 
 
+def test_templates_of_another_install_are_its_own(ground: Ground) -> None:
+    ground.launch("a")
+    theirs = ground.region.compute(install="second")
+    theirs.launch(ground.request("b"))
+    assert ground.calls("CreateLaunchTemplate") == 2
+    for item in ground.instances():
+        ground.region.client("ec2").terminate_instances(InstanceIds=[item.id])
+    ground.control.advance(25 * 3600)
+    assert ground.compute.sweep_templates("demo") == 1
+    [left] = ground.region.client("ec2").describe_launch_templates()["LaunchTemplates"]
+    assert {"Key": "shiplap.dev/install", "Value": "second"} in left["Tags"]
+    assert theirs.sweep_templates("demo") == 1
+
+
 def test_each_number_of_pods_has_its_own_user_data(ground: Ground) -> None:
     ground.control.capacity("m5.large", available=0)
     result = ground.launch(offerings=(("m5.large", ZONES[0], 29), ("m5.xlarge", ZONES[0], 58)))
@@ -166,6 +180,7 @@ def test_instances_carry_tags_labels_taints_and_the_profile(ground: Ground) -> N
         "kubernetes.io/cluster/demo": "owned",
         "shiplap.dev/cluster": "demo",
         "shiplap.dev/ec2nodeclass": "default",
+        "shiplap.dev/install": "shiplap",
         "shiplap.dev/launch": "token-default-1",
         "shiplap.dev/nodeclaim": "default-1",
         "shiplap.dev/nodepool": "default",

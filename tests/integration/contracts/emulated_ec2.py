@@ -60,11 +60,12 @@ class Region:
         seed.images(self.control, seed.released(alias, VERSION))
         return seed.network(self.client("ec2"), cluster, ZONES, block=block)
 
-    def compute(self, cluster: str = "demo") -> Ec2Compute:
+    def compute(self, cluster: str = "demo", install: str = "shiplap") -> Ec2Compute:
         """The adapter for a cluster whose control plane is known from the settings."""
         settings = ClusterSettings(
             name=cluster,
             region=REGION,
+            install=install,
             endpoint="https://demo.example",
             certificate_authority="Q0E=",
             kubernetes_version=VERSION,

@@ -36,9 +36,9 @@ NODE_CLASS = EC2NodeClass(
 
 
 class Bench(Protocol):
-    """An implementation with its levers. Both clusters share one account."""
+    """An implementation with its levers. All clusters and installs share one account."""
 
-    def compute(self, cluster: str = "demo") -> Compute: ...
+    def compute(self, cluster: str = "demo", install: str = "shiplap") -> Compute: ...
     def leave(self, count: int, instance_type: str, zone: str, capacity_type: str = "on-demand") -> None: ...
     def lag(self, seconds: float) -> None: ...
     def advance(self, seconds: float) -> None: ...
@@ -49,8 +49,8 @@ class TwinBench:
         self._clock = TwinClock(1_700_000_000.0)
         self._twin = TwinCompute(self._clock, zones=ZONES)
 
-    def compute(self, cluster: str = "demo") -> Compute:
-        return self._twin
+    def compute(self, cluster: str = "demo", install: str = "shiplap") -> Compute:
+        return self._twin if install == self._twin.install else self._twin.beside(install)
 
     def leave(self, count: int, instance_type: str, zone: str, capacity_type: str = "on-demand") -> None:
         self._twin.capacity[instance_type, zone, capacity_type] = count
@@ -68,8 +68,8 @@ class EmulatorBench:
         region.empty()
         region.seed("demo")
 
-    def compute(self, cluster: str = "demo") -> Compute:
-        return self._region.compute(cluster)
+    def compute(self, cluster: str = "demo", install: str = "shiplap") -> Compute:
+        return self._region.compute(cluster, install)
 
     def leave(self, count: int, instance_type: str, zone: str, capacity_type: str = "on-demand") -> None:
         self._region.control.capacity(instance_type, zone, capacity_type, available=count)
@@ -340,3 +340,35 @@ def test_images_are_those_of_anybodys_instances(bench: Bench) -> None:
     assert mine.images([one.id, two.id, "i-0123456789abcdef0"]) == {one.id: one.ami, two.id: two.ami}
     assert mine.images([two.id]) == {two.id: two.ami}
     assert mine.images([]) == {}
+
+
+def test_two_installs_for_one_cluster_neither_see_nor_end_each_others_instances(bench: Bench) -> None:
+    ours, theirs = bench.compute(), bench.compute(install="second")
+    mine = launched(ours.launch(request_for(ours, token="one")))
+    other = launched(theirs.launch(request_for(theirs, token="other")))
+    assert (mine.install, other.install) == ("shiplap", "second")
+    assert [found.id for found in ours.instances("demo")] == [mine.id]
+    assert [found.id for found in theirs.instances("demo")] == [other.id]
+    assert ours.neighbours("demo") == {"second": 1}
+    assert theirs.neighbours("demo") == {"shiplap": 1}
+    assert ours.instance("demo", other.id) is None
+    assert ours.launched("demo", "other") == ()
+    ours.terminate("demo", other.id)
+    assert theirs.instance("demo", other.id) is not None
+    theirs.terminate("demo", other.id)
+    assert theirs.instances("demo") == ()
+    assert ours.instance("demo", mine.id) is not None
+    ours.instances("demo")
+    assert ours.neighbours("demo") == {}
+
+
+def test_instances_that_name_no_install_are_shown_to_all_and_claimed_by_whoever_knows_them(bench: Bench) -> None:
+    """They were launched before instances said whose they are."""
+    before, after = bench.compute(install=""), bench.compute()
+    old = launched(before.launch(request_for(before, token="old")))
+    assert old.install == ""
+    assert [(found.id, found.install) for found in after.instances("demo")] == [(old.id, "")]
+    assert [found.id for found in after.launched("demo", "old")] == [old.id]
+    assert after.neighbours("demo") == {}
+    after.terminate("demo", old.id)
+    assert after.instance("demo", old.id) is None

@@ -127,7 +127,7 @@ class Stage:
         sold = catalog(spot=spot)
         manifests = Manifests(node_pools=tuple(pools), node_classes=(NODE_CLASS,))
         self.name = CLUSTER if beside is None else f"{beside.name}-too"
-        self.settings = ClusterSettings(name=self.name, region="eu-west-1", manifests=manifests)
+        self.settings = ClusterSettings(name=self.name, region="eu-west-1", install="shiplap", manifests=manifests)
         self.clock = TwinClock() if beside is None else beside.clock
         self.faults = Faults() if beside is None else beside.faults
         self.server = ApiServer(self.clock)

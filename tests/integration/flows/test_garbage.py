@@ -38,7 +38,7 @@ def names(stage: Stage) -> set[str]:
     return {item["metadata"]["name"] for item in stage.server.list("nodes").items}
 
 
-def stray(stage: Stage, number: int = 1, cluster: str = "") -> Instance:
+def stray(stage: Stage, number: int = 1, cluster: str = "", **tags: str) -> Instance:
     """An instance with a cluster's tags, launched a while ago, that no claim knows."""
     instance = Instance(
         id=f"i-0000000000000ff{number:02d}",
@@ -48,9 +48,8 @@ def stray(stage: Stage, number: int = 1, cluster: str = "") -> Instance:
         ami="ami-1",
         state="running",
         launched_at=stage.clock.now() - 600,
-        cluster=cluster or stage.name,
-        claim=f"lost-{number}",
         node_pool="any",
+        **{"cluster": cluster or stage.name, "install": stage.settings.install, "claim": f"lost-{number}", **tags},
     )
     stage.compute.add(instance)
     return instance
@@ -103,6 +102,30 @@ def test_instances_of_another_cluster_are_never_touched() -> None:
         stage.attend_timers()
         stage.clock.advance(60)
     assert other.id in alive(stage)
+
+
+@pytest.mark.parametrize("install", ["another", ""])
+def test_instances_that_do_not_say_they_are_this_installs_are_never_garbage(install: str) -> None:
+    stage = serving()
+    other = stray(stage, install=install)
+    for _ in range(3):
+        stage.sweep()
+        stage.attend_timers()
+        stage.clock.advance(60)
+    assert other.id in alive(stage)
+    assert stage.meter.counts["InstancesOfOtherInstalls"] == 3
+    assert "InstancesWithoutClaim" not in stage.meter.counts
+
+
+def test_an_instance_older_than_the_tag_of_its_install_is_garbage_if_its_claim_was_ours() -> None:
+    stage = serving()
+    (claim,) = stage.claims()
+    double = stray(stage, install="", claim="", launch=claim.token)
+    stage.sweep()
+    stage.attend_timers()
+    assert double.id not in alive(stage)
+    assert claim.instance_id in alive(stage)
+    assert "InstancesOfOtherInstalls" not in stage.meter.counts
 
 
 def test_many_strays_of_one_batch_of_messages_are_looked_up_once() -> None:

@@ -349,7 +349,8 @@ def test_an_unready_node_of_an_instance_that_exists_is_left_alone() -> None:
 def test_an_instance_without_a_claim_is_ended_after_a_grace_and_two_looks() -> None:
     stage = Stage()
     now = stage.clock.now()
-    stage.compute.add(Instance("i-stray", "m6i.large", "eu-west-1a", "on-demand", "ami", "running", now, CLUSTER, "x"))
+    about = {"launched_at": now, "cluster": CLUSTER, "claim": "x", "install": stage.settings.install}
+    stage.compute.add(Instance("i-stray", "m6i.large", "eu-west-1a", "on-demand", "ami", "running", **about))
     stage.sweep()
     assert stage.due() == []
     stage.clock.advance(130)
@@ -363,7 +364,8 @@ def test_an_instance_without_a_claim_is_ended_after_a_grace_and_two_looks() -> N
 def test_an_instance_without_a_claim_whose_node_is_in_service_is_only_reported() -> None:
     stage = Stage()
     now = stage.clock.now()
-    stray = Instance("i-stray", "m6i.large", "eu-west-1a", "on-demand", "ami", "running", now, CLUSTER, "x")
+    about = {"launched_at": now, "cluster": CLUSTER, "claim": "x", "install": stage.settings.install}
+    stray = Instance("i-stray", "m6i.large", "eu-west-1a", "on-demand", "ami", "running", **about)
     stage.compute.add(stray)
     stage.server.create("nodes", {"metadata": {"name": "stray"}, "spec": {"providerID": stray.provider_id}})
     stage.clock.advance(500)

@@ -244,3 +244,16 @@ def test_more_claims_than_one_transaction_holds_are_all_launched_even_if_the_sec
     assert len({pod.uid for claim in stage.claims() for pod in claim.pods}) == 120
     stage.play_on()
     assert len(stage.compute.launches) == 120
+
+
+def test_two_installs_that_make_the_same_plan_do_not_make_the_same_claims() -> None:
+    first, second = Stage(), Stage()
+    second.settings = msgspec.structs.replace(second.settings, install="second")
+    for stage in (first, second):
+        stage.add_pods(1)
+        stage.sweep()
+    (one,), (other,) = first.claims(), second.claims()
+    assert one.pods == other.pods
+    assert one.created_at == other.created_at
+    assert one.name != other.name
+    assert one.token != other.token

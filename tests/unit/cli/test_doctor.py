@@ -137,6 +137,10 @@ CLUSTER = {
 INSTANCE = {"InstanceType": "m5.large", "CpuOptions": {"CoreCount": 1, "ThreadsPerCore": 2}}
 
 
+def instance(install: str) -> dict[str, Any]:
+    return {**INSTANCE, "Tags": [{"Key": "shiplap.dev/install", "Value": install}]}
+
+
 def healthy() -> dict[str, Answer]:
     listed = [{"OutputKey": name, "OutputValue": value} for name, value in outputs().items()]
     return {
@@ -229,6 +233,7 @@ def test_a_healthy_install_is_all_ok(aws: Aws) -> None:
         "quotas",
         "network",
         "cluster",
+        "installs",
         "endpoint",
         "access",
         "audit log",
@@ -287,6 +292,13 @@ def endpoint(**changes: Any) -> dict[str, Any]:
             "failed",
             "3 messages",
             "operations.md#dead-letters",
+        ),
+        (
+            {"ec2.describe_instances": {"Reservations": [{"Instances": [instance("second"), instance("shiplap")]}]}},
+            "installs",
+            "warning",
+            "1 instances of install 'second'",
+            "claimRules",
         ),
         ({"service-quotas.get_service_quota": {"Quota": {"Value": 2.0}}}, "quotas", "failed", "2 of 2", "L-1216C47A"),
         ({"service-quotas.get_service_quota": {"Quota": {"Value": 2.4}}}, "quotas", "warning", "2 of 2.4", "increase"),

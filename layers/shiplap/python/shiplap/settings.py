@@ -40,10 +40,12 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     While `paused`, nothing of the cluster is launched, registered, emptied or ended.
     `improve_s` is the effort spent on cheaper nodes per decision, in seconds of a server core.
     `claim_rules` say which pods are ours; without any, all are.
+    `install` names whom its instances belong to: another install of the account may serve a cluster of the same name.
     """
 
     name: str
     region: str
+    install: str = ""
     endpoint: str = ""
     certificate_authority: str = ""
     token: str = ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -62,6 +63,8 @@ class Ec2Compute:
     ) -> None:
         self._ec2 = ec2
         self._clock = clock
+        self._install = settings.install
+        self._neighbours: dict[str, dict[str, int]] = {}
         self._templates = LaunchTemplates(ec2)
         self._sweep_at = 0.0
         self._images: dict[str, str] = {}
@@ -96,7 +99,7 @@ class Ec2Compute:
             AwsThrottled: worth another try later.
             AwsError: EC2 refused, or the outcome is unknown.
         """
-        prepared = fleet.prepare(request, request.resolved.subnets)
+        prepared = fleet.prepare(request, request.resolved.subnets, self._install)
         if not prepared.templates:
             reason = "no subnet with free addresses in the zones asked for"
             return FleetResult((), fleet.all_failed(prepared, NO_ADDRESSES, SUBNET, reason))
@@ -145,12 +148,20 @@ class Ec2Compute:
         raise translated from error
 
     def instances(self, cluster: str) -> tuple[Instance, ...]:
-        """Instances tagged as this cluster's that are not terminated, oldest first.
+        """Instances tagged as this cluster's that are not terminated, oldest first; not those of other installs.
 
         Raises:
             AwsThrottled, AwsError: EC2 refused.
         """
-        return tuple(sorted(self._described(cluster, []), key=lambda found: (found.launched_at, found.id)))
+        found = list(self._tagged(cluster, []))
+        others = Counter(instance.install for instance in found if self._is_foreign(instance))
+        self._neighbours[cluster] = dict(sorted(others.items()))
+        ours = (instance for instance in found if not self._is_foreign(instance))
+        return tuple(sorted(ours, key=lambda instance: (instance.launched_at, instance.id)))
+
+    def neighbours(self, cluster: str) -> dict[str, int]:
+        """How many instances of the cluster other installs have, by their names, as `instances` saw it last."""
+        return self._neighbours.get(cluster, {})
 
     def launched(self, cluster: str, token: str) -> tuple[Instance, ...]:
         """The instances that carry a launch's tag, by id.
@@ -190,7 +201,7 @@ class Ec2Compute:
         if now < self._sweep_at:
             return 0
         self._sweep_at = now + _TEMPLATE_SWEEP_S
-        return sweep_templates(self._ec2, cluster, now)
+        return sweep_templates(self._ec2, cluster, now, self._install)
 
     def name(self, instance_id: str, claim: str) -> None:
         """Tag an instance as its claim's; one that is gone by now is no error.
@@ -224,6 +235,14 @@ class Ec2Compute:
             raise aws_error(f"terminate {instance_id}", error) from error
 
     def _described(self, cluster: str, filters: list[FilterTypeDef]) -> Iterator[Instance]:
+        """What is ours."""
+        return (instance for instance in self._tagged(cluster, filters) if not self._is_foreign(instance))
+
+    def _is_foreign(self, instance: Instance) -> bool:
+        return instance.install not in ("", self._install)
+
+    def _tagged(self, cluster: str, filters: list[FilterTypeDef]) -> Iterator[Instance]:
+        """What has the cluster's tags, whichever install launched it."""
         states: FilterTypeDef = {"Name": "instance-state-name", "Values": list(ALIVE)}
         pages = self._ec2.get_paginator("describe_instances").paginate(
             Filters=[*tags.owned_by(cluster), states, *filters], PaginationConfig={"PageSize": 1000}
@@ -260,6 +279,7 @@ def _instance(seen: InstanceTypeDef) -> Instance:
         node_pool=own.get(tags.NODE_POOL, ""),
         private_dns=seen.get("PrivateDnsName", ""),
         launch=own.get(tags.LAUNCH, ""),
+        install=own.get(tags.INSTALL, ""),
         subnet=seen.get("SubnetId", ""),
         security_groups=tuple(sorted(group["GroupId"] for group in seen.get("SecurityGroups", []))),
         reservation=seen.get("CapacityReservationId", ""),

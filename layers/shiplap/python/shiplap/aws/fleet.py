@@ -48,6 +48,7 @@ class Launch(msgspec.Struct, frozen=True):
     templates: tuple[Template, ...]
     overrides: tuple[tuple[FleetOverride, ...], ...]
     subnets: dict[str, str]
+    install: str = ""
 
     @property
     def reservation(self) -> str:
@@ -55,8 +56,8 @@ class Launch(msgspec.Struct, frozen=True):
         return next((override.reservation for group in self.overrides for override in group), "")
 
 
-def prepare(request: FleetRequest, subnets: Iterable[Subnet]) -> Launch:
-    """Choose types, subnets and launch templates.
+def prepare(request: FleetRequest, subnets: Iterable[Subnet], install: str = "") -> Launch:
+    """Choose types, subnets and launch templates; what is made is tagged as the install's.
 
     The cheapest 60 types are kept, in each zone the subnet with most free addresses, and one template for all that boot
     alike, at most as many as EC2 takes. Offerings in zones without a subnet are left out.
@@ -74,7 +75,7 @@ def prepare(request: FleetRequest, subnets: Iterable[Subnet]) -> Launch:
             groups.setdefault(key, []).append(override)
     by_name: dict[str, tuple[Template, list[FleetOverride]]] = {}
     for _, group in sorted(groups.items()):
-        made = template(request, group[0])
+        made = template(request, group[0], install)
         _, overrides = by_name.setdefault(made.name, (made, []))
         overrides += group
     return Launch(
@@ -82,6 +83,7 @@ def prepare(request: FleetRequest, subnets: Iterable[Subnet]) -> Launch:
         tuple(made for made, _ in by_name.values()),
         tuple(tuple(overrides) for _, overrides in by_name.values()),
         {zone: subnet.id for zone, subnet in best.items()},
+        install,
     )
 
 
@@ -99,7 +101,7 @@ def cheapest_types(overrides: Sequence[FleetOverride]) -> list[FleetOverride]:
 def parameters(launch: Launch, token: str) -> dict[str, Any]:
     """CreateFleet's parameters. They depend on nothing but the launch, so that a repeated token matches."""
     request = launch.request
-    common_tags = tags.written(tags.of_launch(request))
+    common_tags = tags.written(tags.of_launch(request, launch.install))
     target = _target(launch)
     priorities = _priorities(launch)
     wanted: dict[str, Any] = {
@@ -195,6 +197,7 @@ def instances_of(launch: Launch, answer: FleetAnswer, launched_at: float) -> tup
             claim=request.claim.name if request.wanted == 1 else "",
             node_pool=request.claim.node_pool,
             launch=request.token,
+            install=launch.install,
             reservation=launch.reservation,
             subnet=override.get("SubnetId", ""),
             security_groups=tuple(sorted(request.resolved.security_groups)),

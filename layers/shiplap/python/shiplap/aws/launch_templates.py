@@ -84,13 +84,13 @@ class LaunchTemplates:
                     raise
 
 
-def template(request: FleetRequest, override: FleetOverride) -> Template:
+def template(request: FleetRequest, override: FleetOverride, install: str) -> Template:
     """The launch template for one override of a request, and for all that boot like it.
 
     Raises:
         NodeClassNotReady: user data cannot be made, or a volume size is wrong.
     """
-    own_tags = tags.of_pool(request.claim, request.node_class)
+    own_tags = tags.of_pool(request.claim, request.node_class, install)
     data = template_data(request, override, own_tags)
     digest = sha256(msgspec.json.encode((data, own_tags), order="deterministic")).hexdigest()[:20]
     return Template(f"shiplap/{request.claim.cluster}/{digest}", data, own_tags)

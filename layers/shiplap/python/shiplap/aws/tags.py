@@ -17,6 +17,8 @@ from shiplap.ports import FleetRequest
 if TYPE_CHECKING:
     from types_boto3_ec2.type_defs import FilterTypeDef, TagTypeDef
 
+INSTALL = "shiplap.dev/install"
+"""Whose it is: an account may have several installs, by mistake even for one cluster, each with tables of its own."""
 CLUSTER = "shiplap.dev/cluster"
 NODE_POOL = "shiplap.dev/nodepool"
 NODE_CLASS = "shiplap.dev/ec2nodeclass"
@@ -32,10 +34,11 @@ def cluster_tag(cluster: str) -> str:
     return f"kubernetes.io/cluster/{cluster}"
 
 
-def of_pool(claim: NodeClaim, node_class: EC2NodeClass) -> dict[str, str]:
+def of_pool(claim: NodeClaim, node_class: EC2NodeClass, install: str) -> dict[str, str]:
     """Tags of everything made for a claim's pool. The user's own never replace those we find our resources by."""
     return {
         **node_class.spec.tags,
+        **({INSTALL: install} if install else {}),
         CLUSTER: claim.cluster,
         cluster_tag(claim.cluster): OWNED,
         NODE_POOL: claim.node_pool,
@@ -43,12 +46,12 @@ def of_pool(claim: NodeClaim, node_class: EC2NodeClass) -> dict[str, str]:
     }
 
 
-def of_launch(request: FleetRequest) -> dict[str, str]:
+def of_launch(request: FleetRequest, install: str) -> dict[str, str]:
     """Tags of the instances of a launch, their volumes and the fleet; a user's Name is kept.
 
     A fleet gives all its instances the same tags, so only one that stands alone has its claim's name from the start.
     """
-    common = {**of_pool(request.claim, request.node_class), LAUNCH: request.token}
+    common = {**of_pool(request.claim, request.node_class, install), LAUNCH: request.token}
     if request.wanted > 1:
         return {NAME: request.claim.node_pool, **common}
     return {NAME: request.claim.name, **common, NODE_CLAIM: request.claim.name}
@@ -64,8 +67,13 @@ def read(tags: list[TagTypeDef]) -> dict[str, str]:
     return {tag["Key"]: tag.get("Value", "") for tag in tags}
 
 
+def is_foreign(own: Mapping[str, str], install: str) -> bool:
+    """Whether something with these tags is another install's. What has no such tag is older than the tag is."""
+    return own.get(INSTALL, install) != install
+
+
 def owned_by(cluster: str) -> list[FilterTypeDef]:
-    """Filters for what this cluster's pools own."""
+    """Filters for what this cluster's pools own, whichever install they are of: no filter says "ours or without"."""
     return [
         {"Name": f"tag:{cluster_tag(cluster)}", "Values": [OWNED]},
         {"Name": f"tag:{CLUSTER}", "Values": [cluster]},

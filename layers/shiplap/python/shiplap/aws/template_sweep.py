@@ -27,13 +27,16 @@ _MADE_FROM = "aws:ec2launchtemplate:id"
 _ALIVE = ["pending", "running", "stopping", "stopped"]
 
 
-def sweep_templates(ec2: EC2Client, cluster: str, now: float) -> int:
+def sweep_templates(ec2: EC2Client, cluster: str, now: float, install: str = "") -> int:
     """Delete what nothing uses of a cluster's launch templates, oldest first; returns how many. `now` is epoch seconds.
+
+    Templates of other installs are theirs to delete. One without an install's tag is older than that tag, and whoever
+    finds it unused deletes it: it counts as used while an instance of any install was made from it.
 
     Raises:
         AwsThrottled, AwsError: EC2 refused.
     """
-    old = _old(ec2, cluster, now)
+    old = _old(ec2, cluster, now, install)
     if not old:
         return 0
     used = _used(ec2, cluster)
@@ -48,8 +51,8 @@ def sweep_templates(ec2: EC2Client, cluster: str, now: float) -> int:
     return len(doomed)
 
 
-def _old(ec2: EC2Client, cluster: str, now: float) -> list[str]:
-    """Ids of the cluster's templates that are old enough, oldest first."""
+def _old(ec2: EC2Client, cluster: str, now: float, install: str) -> list[str]:
+    """Ids of the cluster's templates that are old enough and no other install's, oldest first."""
     pages = ec2.get_paginator("describe_launch_templates").paginate(
         Filters=tags.owned_by(cluster), PaginationConfig={"PageSize": 200}
     )
@@ -58,6 +61,7 @@ def _old(ec2: EC2Client, cluster: str, now: float) -> list[str]:
             (found["CreateTime"].timestamp(), found["LaunchTemplateId"])
             for page in pages
             for found in page["LaunchTemplates"]
+            if not tags.is_foreign(tags.read(found.get("Tags", [])), install)
         )
     return [template_id for created, template_id in made if created + UNUSED_FOR_S < now]
 

@@ -339,5 +339,6 @@ def _instance(item: EmulatedInstance) -> Instance:
         cluster=item.tags.get(tags.CLUSTER, ""),
         claim=item.tags.get(tags.NODE_CLAIM, ""),
         node_pool=item.tags.get(tags.NODE_POOL, ""),
+        install=item.tags.get(tags.INSTALL, ""),
         private_dns=item.private_dns,
     )

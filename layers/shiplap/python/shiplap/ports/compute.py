@@ -65,7 +65,8 @@ class FleetRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Instance(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An EC2 instance. `state` as EC2 names it; `claim`, `launch`, `cluster` and `node_pool` come from its tags.
+    """An EC2 instance. `state` as EC2 names it; `claim`, `launch`, `cluster`, `node_pool` and `install` come from its
+    tags; `install` is empty on instances that are older than that tag.
 
     `launch` is the token of the launch that made it. `claim` is empty for as long as nobody has tagged an instance that
     was launched together with others; which claim has it is written in the claim. `subnet`, `security_groups` (sorted)
@@ -88,6 +89,7 @@ class Instance(msgspec.Struct, frozen=True, omit_defaults=True):
     security_groups: tuple[str, ...] = ()
     reservation: str = ""
     partition: str = ""
+    install: str = ""
 
     @property
     def tagged(self) -> str:
@@ -165,7 +167,11 @@ class Compute(Protocol):
         ...
 
     def instances(self, cluster: str) -> tuple[Instance, ...]:
-        """Instances tagged as ours for this cluster that are not terminated."""
+        """Instances tagged as ours for this cluster that are not terminated; none of another install."""
+        ...
+
+    def neighbours(self, cluster: str) -> dict[str, int]:
+        """How many instances other installs have in this cluster, by install, as `instances` saw it last."""
         ...
 
     def launched(self, cluster: str, token: str) -> tuple[Instance, ...]:

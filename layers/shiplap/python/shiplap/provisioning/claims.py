@@ -91,7 +91,9 @@ class Holders:
     """Which claims of a cluster have, or may still get, which instances."""
 
     def __init__(self, claims: Iterable[NodeClaim]) -> None:
+        claims = tuple(claims)
         living = [claim for claim in claims if claim.state not in FINAL]
+        self._known = {name for claim in claims for name in (claim.name, claim.token)} - {""}
         self._holders = {claim.instance_id: claim for claim in living if claim.instance_id}
         self._waiting = {name for claim in living if not claim.instance_id for name in (claim.name, claim.token)}
 
@@ -99,13 +101,17 @@ class Holders:
         """The claim that has an instance, unless it has ended."""
         return self._holders.get(instance.id)
 
+    def is_stranger(self, instance: Instance) -> bool:
+        """Whether nothing but its cluster says that the instance is ours: neither its install nor any claim."""
+        return not instance.install and not self._known & {instance.claim, instance.launch}
+
     def is_garbage(self, instance: Instance, now: float) -> bool:
         """Whether no claim has an instance of ours or will ever take it, and it is old enough for that to be certain.
 
         A claim that waits may get any instance of its launch. EC2 shows what was ended for minutes more, when its claim
-        has long been Gone.
+        has long been Gone. A stranger may be another install's, from before instances said whose they are.
         """
-        if instance.state == "shutting-down":
+        if instance.state == "shutting-down" or self.is_stranger(instance):
             return False
         awaited = bool({instance.claim, instance.launch} & (self._waiting - {""}))
         return self.of(instance) is None and not awaited and instance.launched_at + GRACE_S < now

@@ -75,9 +75,12 @@ def _marks_of(node_class: str, origin: Origin) -> dict[str, str]:
     return {NODE_CLASS_HASH: known, NODE_CLASS_HASH_VERSION: HASH_VERSION} if known else {}
 
 
-def with_token(claims: Sequence[NodeClaim], epoch: int) -> list[NodeClaim]:
-    """Claims that are launched together, with a token that will never be another launch's."""
+def with_token(claims: Sequence[NodeClaim], epoch: int, install: str) -> list[NodeClaim]:
+    """Claims that are launched together, with a token that will never be another launch's, nor another install's.
+
+    Two installs may make the same plan at the same moment, and EC2 would give both the same instances.
+    """
     first = claims[0]
-    identity = f"{first.cluster}/{first.name}/{epoch}/{first.created_at}"
+    identity = f"{install}/{first.cluster}/{first.name}/{epoch}/{first.created_at}"
     token = hashlib.sha256(identity.encode()).hexdigest()[:_TOKEN_LENGTH]
     return [msgspec.structs.replace(claim, token=token) for claim in claims]

@@ -230,7 +230,8 @@ class _Minute:
             event_id=hint,
             spec_hashes=spec_hashes(snapshot),
         )
-        records = [claim for some in launches(records_of(planned, origin)) for claim in with_token(some, epoch)]
+        together = launches(records_of(planned, origin))
+        records = [claim for some in together for claim in with_token(some, epoch, self._settings.install)]
         try:
             self._world.state.commit(self._settings.name, epoch, records, commands)
         except EpochMoved as moved:

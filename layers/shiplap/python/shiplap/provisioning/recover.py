@@ -10,7 +10,7 @@ from shiplap.errors import AwsError
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node
 from shiplap.kubernetes.timestamps import epoch
-from shiplap.ports import Refusals
+from shiplap.ports import Instance, Refusals
 from shiplap.provisioning.blocks import leave_ending_blocks
 from shiplap.provisioning.claims import CORDON, DRAIN, GARBAGE, GRACE_S, Holders, explores, renew_pilot
 from shiplap.provisioning.drain import is_cordoned
@@ -82,6 +82,7 @@ def sweep(
             about = {"cluster": cluster, "claim": instance.tagged, "instance_id": instance.id}
             _LOG.warning("instance without a claim", extra=about)
             reasons[instance.tagged] = GARBAGE
+    _tell_of_others(cluster, holders, instances, world)
     for name in _without_instance(joined, alive, now) - claims.keys():
         reasons.setdefault(name, GARBAGE)
     for name in _in_turn(sorted(reasons), now):
@@ -99,6 +100,17 @@ def sweep(
     if settings.placement != NONE:
         withdraw(claims.values(), glance.view, world)
     return note_refusals(cluster, claims.values(), glance.view, glance.state.refused, world)
+
+
+def _tell_of_others(cluster: str, holders: Holders, instances: Iterable[Instance], world: World) -> None:
+    """Say that another install launches nodes in this cluster: both give nodes to the same pods, and neither knows."""
+    others = world.compute.neighbours(cluster)
+    strangers = sum(holders.is_stranger(instance) for instance in instances)
+    if not others and not strangers:
+        return
+    world.meter.count("InstancesOfOtherInstalls", sum(others.values()) + strangers)
+    about = {"cluster": cluster, "installs": others, "without_install": strangers}
+    _LOG.warning("instances of this cluster that are not ours are left alone", extra=about)
 
 
 def _in_turn(names: Sequence[str], now: float) -> Sequence[str]:

@@ -215,7 +215,10 @@ class _Run:
             spec_hashes=spec_hashes(sight.snapshot),
         )
         planned = records_of(decision.node_claims, origin)
-        groups = [with_token(claims, sight.snapshot.epoch) for claims in self._affordable(planned, sight)]
+        groups = [
+            with_token(claims, sight.snapshot.epoch, self._settings.install)
+            for claims in self._affordable(planned, sight)
+        ]
         try:
             committed = [claim for claims in groups for claim in claims]
             if planned and not committed and len(planned) == self._without_proof:

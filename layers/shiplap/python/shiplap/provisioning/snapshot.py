@@ -233,6 +233,7 @@ def sight_of(settings: ClusterSettings, glance: Glance, supply: Supply, world: W
     sold = {catalog.node_class: catalog.instance_types for catalog in catalogs}
     snapshot = Snapshot(
         cluster=settings.name,
+        install=settings.install,
         now=glance.at,
         view=glance.view,
         claims=glance.state.claims,

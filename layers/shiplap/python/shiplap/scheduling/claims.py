@@ -82,15 +82,15 @@ class ClaimWriter:
 
     def __init__(
         self,
-        cluster: str,
+        origin: str,
         epoch: int,
         max_instance_types: int,
         taken: Collection[str],
         virtual: Collection[int] = frozenset(),
     ) -> None:
-        """`virtual` are the indexes of classes whose pods do not exist."""
+        """`origin` is the install and the cluster; `virtual` are the indexes of classes whose pods do not exist."""
         self._virtual = virtual
-        self._seed = f"{cluster}\0{epoch}"
+        self._seed = f"{origin}\0{epoch}"
         self._max_types = max_instance_types
         self._taken = set(taken)
         self._marks: dict[str, dict[str, str]] = {}
@@ -144,7 +144,7 @@ class ClaimWriter:
         return marks
 
     def _name(self, pool: str, pods: Sequence[PodName]) -> str:
-        """`<pool>-<digest>`: a DNS label that depends on cluster, epoch and content only."""
+        """`<pool>-<digest>`: a DNS label that depends on origin, epoch and content only."""
         content = f"{self._seed}\0{pool}\0" + "\0".join(map("/".join, pods))
         stem = pool.replace(".", "-")[: _LABEL_MAX - _SUFFIX - 1].rstrip("-")
         for attempt in range(len(self._taken) + 1):

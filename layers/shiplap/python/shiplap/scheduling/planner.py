@@ -130,7 +130,8 @@ def write(snapshot: Snapshot, world: World, packing: Packing) -> Plan:
     virtual = frozenset(item.index for item in world.virtual)
     unreal = {id(pod) for item in world.virtual for pod in item.members}
     most = max(snapshot.settings.max_instance_types, 1)
-    writer = ClaimWriter(snapshot.cluster, snapshot.epoch, most, world.taken, virtual)
+    origin = "/".join(filter(None, (snapshot.install, snapshot.cluster)))
+    writer = ClaimWriter(origin, snapshot.epoch, most, world.taken, virtual)
     planned: list[PlannedClaim] = []
     unschedulable = []
     for claim, used in zip(packing.claims, packing.used, strict=True):

@@ -84,6 +84,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `catalogs` already leave out offerings that are unavailable now (their `available` is false). `missed_pods` are the
     uids of pods whose node turned out too small: they are planned with learned or careful capacity only.
+    `install` decides: two installs that look at one cluster must not give their claims the same names.
     `piloted` holds `ami/instance type#kubelet hash` keys that another claim in flight is exploring.
     """
 
@@ -97,3 +98,4 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     piloted: frozenset[str] = frozenset()
     settings: SchedulingSettings = SchedulingSettings()
     epoch: int = 0
+    install: str = ""

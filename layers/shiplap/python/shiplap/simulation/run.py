@@ -379,6 +379,7 @@ class Simulation:
                 node_pool=pools[0],
                 private_dns=f"ip-10-9-{number}-{index}.internal",
                 launch=f"forgotten-{number}",
+                install=self.compute.install,
             )
             self.trace.tell("stray", instance=instance.id)
             self.compute.add(instance)

@@ -7,7 +7,10 @@ eventually consistent when `describe_lag_s` is set: an instance becomes visible 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from typing import Self
 
 import msgspec
 
@@ -49,6 +52,7 @@ class TwinCompute:
         reservations: what selectors of capacity reservations match.
         placement_group: what a selector of one matches.
         security_groups: what selectors of security groups match.
+        install: whose eyes and hands this is; see `beside`.
     """
 
     def __init__(
@@ -58,7 +62,9 @@ class TwinCompute:
         faults: Faults | None = None,
         zones: tuple[str, ...] = ("eu-west-1a", "eu-west-1b", "eu-west-1c"),
         amis: Mapping[str, tuple[Ami, ...]] | None = None,
+        install: str = "shiplap",
     ) -> None:
+        self.install = install
         self.capacity: dict[Offering, int] = {}
         self.quotas: dict[str, int] = {}
         self.refusals: dict[str, AwsError] = {}
@@ -137,6 +143,17 @@ class TwinCompute:
         with self._faults.effect("compute.instances"):
             return tuple(found for found in self._described() if found.cluster == cluster)
 
+    def neighbours(self, cluster: str) -> dict[str, int]:
+        """Other installs that have instances in the cluster, and how many."""
+        others = Counter(found.install for found in self.alive() if found.cluster == cluster)
+        return {name: others[name] for name in sorted(others) if name not in ("", self.install)}
+
+    def beside(self, install: str) -> Self:
+        """The same account as another install sees it: what one launches or ends, the other finds launched or ended."""
+        other = copy(self)
+        other.install = install
+        return other
+
     def launched(self, cluster: str, token: str) -> tuple[Instance, ...]:
         """What describing shows of a launch."""
         with self._faults.effect("compute.launched"):
@@ -180,7 +197,7 @@ class TwinCompute:
         """End the instance at once; an instance of another cluster, or an unknown one, is left alone."""
         with self._faults.effect("compute.terminate"):
             found = self._instances.get(instance_id)
-            if found is None or found.cluster != cluster or found.state in _GONE:
+            if found is None or found.cluster != cluster or found.state in _GONE or self._is_foreign(found):
                 return
             self._instances[instance_id] = msgspec.structs.replace(found, state="terminated")
             self._ended_at[instance_id] = self._clock.now()
@@ -207,10 +224,15 @@ class TwinCompute:
         """Keep an instance from being described for a while, as eventual consistency may do to any of a launch."""
         self._visible_at[instance_id] = self._clock.now() + seconds
 
+    def _is_foreign(self, instance: Instance) -> bool:
+        return instance.install not in ("", self.install)
+
     def _described(self) -> list[Instance]:
         now = self._clock.now()
         shown = []
         for found in self._instances.values():
+            if self._is_foreign(found):
+                continue
             if now < self._visible_at.get(found.id, 0.0):
                 continue
             lags = now < self._ended_at.get(found.id, float("-inf")) + self.describe_lag_s
@@ -257,6 +279,7 @@ class TwinCompute:
             node_pool=request.claim.node_pool,
             private_dns=f"ip-10-0-{number // 256}-{number % 256}.internal",
             launch=request.token,
+            install=self.install,
             subnet=next((net.id for net in request.resolved.subnets if net.zone == override.zone), ""),
             security_groups=tuple(sorted(request.resolved.security_groups)),
             reservation=override.reservation,

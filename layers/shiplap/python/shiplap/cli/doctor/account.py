@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import unquote
 
+from shiplap.aws import tags
 from shiplap.cli.doctor.findings import Client, Deployment, Finding, Words
 
 _SKEW_WARNING_S, _SKEW_FAILED_S = 30.0, 300.0
@@ -158,6 +160,26 @@ def _used(client: Client) -> dict[str, float]:
     for page in ec2.get_paginator("describe_launch_templates").paginate():
         used["templates"] += len(page["LaunchTemplates"])
     return used
+
+
+def neighbours(client: Client, deployment: Deployment, cluster: str) -> Iterator[Finding]:
+    """Whether another install launches nodes in the cluster, by the tags of its instances."""
+    words, alive = Words("installs"), {"Name": "instance-state-name", "Values": ["pending", "running"]}
+    pages = client("ec2").get_paginator("describe_instances").paginate(Filters=[*tags.owned_by(cluster), alive])
+    found = Counter(
+        tags.read(item.get("Tags", [])).get(tags.INSTALL, "")
+        for page in pages
+        for reservation in page["Reservations"]
+        for item in reservation["Instances"]
+    )
+    ours = found.pop(deployment.install, 0)
+    old = found.pop("", 0)
+    for other, count in sorted(found.items()):
+        mend = f"take {cluster} out of one install's shiplap.yaml, or give each its own pods by `claimRules`"
+        yield words.warning(cluster, f"{count} instances of install {other!r} run in it: both serve its pods", mend)
+    if not found:
+        says = f"{ours} instances of {deployment.install}, none of another install"
+        yield words.ok(cluster, says + (f", {old} without the tag {tags.INSTALL}" if old else ""))
 
 
 def network(client: Client, deployment: Deployment) -> Iterator[Finding]:

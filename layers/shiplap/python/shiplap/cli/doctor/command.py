@@ -99,6 +99,7 @@ def checks(
     yield Check("network", lambda: account.network(made, deployment))
     for name in names:
         yield Check("cluster", partial(clusters.control_plane, made, deployment, name))
+        yield Check("installs", partial(account.neighbours, made, deployment, name))
         yield Check("audit log", partial(clusters.audit_logs, made, deployment, name))
         yield Check("rbac", partial(_rbac, entering, name, region, rights, myself=myself))
 
