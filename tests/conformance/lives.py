@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from shiplap.api.nodeclaim import NodeClaim
-from shiplap.api.types import NodePool
+from shiplap.api.types import Budget, NodePool
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.ports import Ailment
 from tests.integration.flows.leaving import (
@@ -76,6 +76,13 @@ def patient(grace: str, annotations: Mapping[str, str] | None = None) -> tuple[N
     metadata = msgspec.structs.replace(plain.metadata, annotations=dict(annotations or {}))
     spec = msgspec.structs.replace(plain.spec, template=template)
     return (msgspec.structs.replace(plain, metadata=metadata, spec=spec),)
+
+
+def no_disruption() -> tuple[NodePool, ...]:
+    """The usual pool with a budget that allows no disruption at all."""
+    (plain,) = ONLY_LARGE
+    budgets = msgspec.structs.replace(plain.spec.disruption, budgets=(Budget(nodes="0"),))
+    return (msgspec.structs.replace(plain, spec=msgspec.structs.replace(plain.spec, disruption=budgets)),)
 
 
 def spot() -> Move:

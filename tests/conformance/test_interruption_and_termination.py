@@ -22,6 +22,7 @@ from tests.conformance.lives import (
     guarded,
     instance_is,
     life,
+    no_disruption,
     patient,
     pod,
     rebalance,
@@ -127,6 +128,22 @@ CASES = {
     "k8s 247: and no longer": (
         [condition("Ready", "False"), after(1800)],
         {"pools": patient("24h")},
+        Seen(state=DRAINS, deadline_s=120),
+    ),
+    # A sick node's pods get no more than that, whatever grace the pool would give them.
+    "k8s 247: a node that is leaving at leisure falls ill": (
+        [PROTECTED, change_scheduled(), condition("Ready", "False"), after(1800)],
+        {"pools": patient("24h")},
+        Seen(state=DRAINS, deadline_s=120),
+    ),
+    "k8s 247: a deadline that is nearer is kept": (
+        [spot(), after(30), condition("Ready", "False"), ails("instance")],
+        {"pools": patient("24h")},
+        Seen(state=DRAINS, deadline_s=90, resting=("spot",), evicted=("web-000",)),
+    ),
+    "k8s 247: budgets and annotations do not keep a sick node": (
+        [PROTECTED, condition("Ready", "False"), after(1800)],
+        {"pools": no_disruption()},
         Seen(state=DRAINS, deadline_s=120),
     ),
     "k8s 247: another condition means nothing": (

@@ -9,6 +9,7 @@ from shiplap.api.types import NodePool
 from shiplap.errors import ObjectNotFound
 from shiplap.provisioning.claims import DRAIN
 from shiplap.provisioning.drain import MOST_EVICTIONS, NODES_PER_ROUND, ROUND_S
+from shiplap.provisioning.leaving import HEAD_START_S
 from shiplap.provisioning.messages import NodeSeen, Timer
 from tests.integration.flows.leaving import (
     ONLY_LARGE,
@@ -134,8 +135,10 @@ def test_volumes_are_listed_once_for_all_nodes_of_a_round() -> None:
     attach(stage, claims[0].node_name)
     for number in range(3):
         stage.server.delete("pods", f"web-{number:03d}", grace_s=0)
+    rounds = [Timer(stage.name, claim.name, DRAIN) for claim in claims]
+    stage.attend(*rounds)
     stage.faults.clear()
-    stage.attend(*(Timer(stage.name, claim.name, DRAIN) for claim in claims))
+    stage.attend(*rounds)
     assert [claim_now(stage, claim).state for claim in claims] == [ClaimState.DRAINING, *[ClaimState.GONE] * 2]
     assert stage.faults.points.count("before cluster.volume_attachments") == 1
     assert stage.faults.points.count("before cluster.volume_claims") == 0
@@ -158,7 +161,25 @@ def test_volumes_are_not_awaited_past_the_deadline_or_from_a_silent_kubelet() ->
     stage.server.patch("nodes", silent.node_name, conditions, subresource="status")
     stage.interrupt(scheduled_change(stage, silent.instance_id))
     stage.attend_timers()
+    seconds_pass(stage, ROUND_S)
     assert claim_now(stage, silent).state is ClaimState.GONE
+
+
+def test_a_pod_that_came_while_its_node_was_closed_is_not_ended_with_it() -> None:
+    stage = serving()
+    claim, _ = first(stage)
+    stage.server.delete("pods", "web-000", grace_s=0)
+    stage.interrupt(scheduled_change(stage, claim.instance_id))
+
+    def binds() -> None:
+        stage.add_pods(1, prefix="late")
+        stage.server.bind("late-000", claim.node_name, "default")
+
+    stage.faults.on("after", "cluster.pods_on", binds)
+    stage.attend_timers()
+    seconds_pass(stage, HEAD_START_S)
+    assert claim_now(stage, claim).state is ClaimState.DRAINING
+    assert evicted(stage) == ["late-000"]
 
 
 def test_many_nodes_share_the_requests_of_few() -> None:

@@ -304,6 +304,8 @@ def test_pods_that_tolerate_it_stay_and_a_node_with_nothing_else_is_empty() -> N
     stage.server.delete("pods", "web-000", grace_s=0)
     stage.interrupt(warning(stage, instance.id))
     stage.attend_timers()
+    assert claim_now(stage, claim).state is ClaimState.DRAINING  # it has just been closed
+    seconds_pass(stage, 5)
     assert evicted(stage) == []
     assert claim_now(stage, claim).state is ClaimState.GONE
 

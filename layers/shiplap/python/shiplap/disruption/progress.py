@@ -6,7 +6,7 @@ that dies between two of them leaves a command that the next one understands.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from enum import StrEnum
 from typing import Any
 
@@ -81,11 +81,15 @@ def forgotten_at(command: Command) -> float | None:
 
 
 class Step(msgspec.Struct, frozen=True):
-    """What to do next: claims to move to a state, and then the command. `why` is the reason of an end."""
+    """What to do next: claims to move to a state, and then the command. `why` is the reason of an end.
+
+    `spared` are targets that the command has nothing to do with any more.
+    """
 
     to: CommandState
     moves: tuple[tuple[str, ClaimState], ...] = ()
     why: str = ""
+    spared: tuple[str, ...] = ()
 
 
 def next_step(command: Command, claims: Mapping[str, NodeClaim], now: float) -> Step:
@@ -116,6 +120,40 @@ def next_step(command: Command, claims: Mapping[str, NodeClaim], now: float) -> 
     elif now >= command.created_at + READY_S:
         return _undo(command, staying, claims, f"its replacements were not initialized within {READY_S:.0f} s")
     return Step(CommandState.WAITING, _to(staying, claims, ClaimState.DISRUPTING))
+
+
+def reconsidered(command: Command, step: Step, claims: Mapping[str, NodeClaim], objections: Mapping[str, str]) -> Step:
+    """What becomes of the step that begins to remove nodes, once their pods have been looked at behind the taint.
+
+    Without replacements each node stands for itself, and only those are spared that something speaks for. Otherwise all
+    go or none does: the replacements are for the pods of all of them.
+
+    Args:
+        command: one that waits.
+        step: the one that would remove its nodes.
+        claims: those of the command, by name.
+        objections: for targets that must not go after all, why.
+    """
+    going = [name for name, _ in step.moves]
+    kept = tuple(name for name in going if name in objections)
+    if not kept:
+        return step
+    why = "; ".join(objections[name] for name in kept)
+    if command.replacements or len(kept) == len(going):
+        return _undo(command, going, claims, why)
+    moves = tuple((name, ClaimState.INITIALIZED if name in objections else to) for name, to in step.moves)
+    return Step(CommandState.REMOVING, moves, why, kept)
+
+
+def without(command: Command, spared: Collection[str], claims: Mapping[str, NodeClaim]) -> dict[str, Any]:
+    """The fields of a command that change when it lets go of some of its targets."""
+    left = [(name, node) for name, node in zip(command.targets, command.nodes, strict=True) if name not in spared]
+    unsaved = sum(claims[name].hourly for name in spared)
+    return {
+        "targets": tuple(name for name, _ in left),
+        "nodes": tuple(node for _, node in left),
+        "savings_hourly": round(max(0.0, command.savings_hourly - unsaved), 6),
+    }
 
 
 def _remove(command: Command, claims: Mapping[str, NodeClaim]) -> Step:

@@ -20,7 +20,7 @@ from shiplap.disruption.commands import Decision, Proposal
 from shiplap.disruption.decide import decide
 from shiplap.disruption.history import observe, with_drift, with_moves, with_undone
 from shiplap.disruption.memory import confirmed
-from shiplap.disruption.progress import Command, CommandState, Step, next_step
+from shiplap.disruption.progress import READY_S, Command, CommandState, Step, next_step, reconsidered, without
 from shiplap.disruption.snapshot import DisruptionSnapshot
 from shiplap.errors import ClusterError, ConditionFailed, EpochMoved, ObjectNotFound, ShiplapError
 from shiplap.ports import MemoryStore
@@ -30,7 +30,7 @@ from shiplap.provisioning.commitment import Origin, records_of, spec_hashes, wit
 from shiplap.provisioning.drain import cordon, is_cordoned, uncordon
 from shiplap.provisioning.fleet import launches
 from shiplap.provisioning.refusals import note_refusals
-from shiplap.provisioning.second_look import still_hold
+from shiplap.provisioning.second_look import objections, still_hold
 from shiplap.provisioning.snapshot import glance_at, sight_of, supply_of
 from shiplap.provisioning.world import World
 from shiplap.scheduling.plan import PlannedClaim
@@ -83,7 +83,7 @@ class _Minute:
             self._world.meter.count("InvocationsPaused")
             _LOG.info("paused", extra={"cluster": self._settings.name})
             return Report()
-        self._release(self._advance())
+        self._release(self._advance(self._commands))
         in_service = any(claim.state is ClaimState.INITIALIZED for claim in self._claims.values())
         if self._settings.disruption.enabled and in_service:
             decision, begun, proposed = self._decide()
@@ -110,10 +110,10 @@ class _Minute:
 
     # What was begun before
 
-    def _advance(self) -> list[Command]:
+    def _advance(self, commands: Sequence[Command]) -> list[Command]:
         """One step for each command; those that are not over then."""
         left = []
-        for command in self._commands:
+        for command in commands:
             try:
                 after = self._step(command)
             except (ConditionFailed, ClusterError) as error:  # others' turn, or the next minute's
@@ -130,16 +130,31 @@ class _Minute:
 
     def _step(self, command: Command) -> Command:
         now = self._world.clock.now()
-        step = next_step(command, self._claims, now)
+        step = self._looked_at_again(command, next_step(command, self._claims, now), now)
         for name, to in step.moves:
             self._move(self._claims[name], to, command, now)
         if step.to is not CommandState.UNDONE:
             self._keep_pods_off(command)
         if step.to is command.state:
             return command
-        after = self._world.state.advance_command(command, step.to, changed_at=now, failure=step.why)
+        less = without(command, step.spared, self._claims) if step.spared else {}
+        after = self._world.state.advance_command(command, step.to, changed_at=now, failure=step.why, **less)
         self._tell(after, step)
         return after
+
+    def _looked_at_again(self, command: Command, step: Step, now: float) -> Step:
+        """A step that begins to remove nodes waits until they are closed, and is taken if nothing speaks against it.
+
+        Where something else takes the taint away again and again, nodes are emptied as they are: that closes them.
+        """
+        if step.to is not CommandState.REMOVING or command.state is not CommandState.WAITING:
+            return step
+        going = [self._claims[name] for name, _ in step.moves]
+        nodes = [self._nodes[claim.node_name] for claim in going if claim.node_name in self._nodes]
+        if not all(map(is_cordoned, nodes)) and now < command.created_at + READY_S:
+            return Step(CommandState.WAITING)
+        against = objections(self._settings, command.reason, going, self._nodes, self._world)
+        return reconsidered(command, step, self._claims, against)
 
     def _move(self, claim: NodeClaim, to: ClaimState, command: Command, now: float) -> None:
         changes: dict[str, object] = {"changed_at": now}
@@ -197,7 +212,7 @@ class _Minute:
         decision = decide(snapshot)
         ready, waiting = confirmed(remembered.proposed, decision.commands, now)
         ready = still_hold(self._settings.name, ready, glance.view.pods, self._world)
-        begun = self._begin(ready, sight.snapshot, {claim.node_name: claim for claim in claims})
+        begun = self._begin(ready, sight.snapshot, claims)
         if begun:
             self._record(snapshot, decision, begun)
         receiving = {place.name for proposal in ready for place in proposal.placements} if begun else set()
@@ -205,20 +220,19 @@ class _Minute:
         self._memory.save(self._settings.name, replace(remembered, histories=histories, proposed=waiting))
         return decision, begun, len(waiting)
 
-    def _begin(self, proposals: Sequence[Proposal], snapshot: Snapshot, by_node: Mapping[str, NodeClaim]) -> list[str]:
+    def _begin(self, proposals: Sequence[Proposal], snapshot: Snapshot, claims: Sequence[NodeClaim]) -> list[str]:
         """Write the commands and their replacements; none when somebody decided meanwhile: the next minute will."""
         epoch, now = snapshot.epoch, snapshot.now
+        by_node = {claim.node_name: claim for claim in claims}
         if not proposals:
             return []
         commands = []
         planned: list[PlannedClaim] = []
         for proposal in proposals:
             name = _name_of(proposal, epoch)
-            claims = [
-                replace(item, name=f"{item.node_pool}-{name}-{n}") for n, item in enumerate(proposal.replacements)
-            ]
-            planned += claims
-            commands.append(self._command(name, proposal, claims, by_node, now))
+            named = [replace(item, name=f"{item.node_pool}-{name}-{n}") for n, item in enumerate(proposal.replacements)]
+            planned += named
+            commands.append(self._command(name, proposal, named, by_node, now))
         hint = f"{self._settings.name}/{epoch}/disruption"
         # Nobody owns them, so that the next sweep launches them.
         origin = Origin(
@@ -244,6 +258,9 @@ class _Minute:
         if planned:
             pods = [pod for claim in planned for pod in claim.pods]
             self._world.tell(events.pods_pending(self._settings.name, pods, "Disruption", now, event_id=hint))
+        # At once: until a node is closed, kube-scheduler puts pods on it.
+        self._claims = {claim.name: claim for claim in (*claims, *records)}
+        self._advance(commands)
         return [command.name for command in commands]
 
     def _record(self, snapshot: DisruptionSnapshot, decision: Decision, begun: Sequence[str]) -> None:

@@ -121,11 +121,13 @@ def drain(claim: NodeClaim, node: Node | None, drains: Drains, world: World, *, 
     now = world.clock.now()
     if node is None or (not is_ready(node) and has_vanished(claim, world)):
         return give_up(claim, claim.failure, world)
+    closed = is_cordoned(node)
     release_from_balancers(node, world)
     pods = world.cluster.pods_on(node.metadata.name)
     left = [pod for pod in pods if must_leave(pod, now)]
     overdue = bool(claim.deadline_at) and now >= claim.deadline_at
-    if overdue or (not left and not _holds_volumes(node, pods, claim, drains, world)):
+    # A pod may have been bound before the taint was seen: what has just been closed is looked at once more.
+    if overdue or (not left and not _holds_volumes(node, pods, claim, drains, world) and closed):
         return give_up(claim, claim.failure, world)
     # Nobody leaves in the first seconds but by the clock, which no promise stops: there is no need to read them.
     promised = drains.promised if now >= claim.changed_at + HEAD_START_S else frozenset()
@@ -136,7 +138,7 @@ def drain(claim: NodeClaim, node: Node | None, drains: Drains, world: World, *, 
         if overstays(pod, claim.deadline_at):
             _delete(pod, claim, now, world)
     if again:
-        _set_timer(claim, left, drains, world)
+        _set_timer(claim, left, drains, world, soon=not closed)
     return None
 
 
@@ -151,11 +153,13 @@ def _holds_volumes(node: Node, staying: Sequence[Pod], claim: NodeClaim, drains:
     return bool(left)
 
 
-def _set_timer(claim: NodeClaim, left: Sequence[Pod], drains: Drains, world: World) -> None:
+def _set_timer(claim: NodeClaim, left: Sequence[Pod], drains: Drains, world: World, *, soon: bool) -> None:
     """The next round comes in its turn, or when the first pod can wait no longer; the sweep sends the others."""
     now = world.clock.now()
     moments = [last_moment(pod, claim.deadline_at) - now for pod in left if not pod.metadata.deletion_timestamp]
     urgent = [delay for delay in moments if 0 < delay < _MINUTE_S]
+    if soon and not left:
+        urgent.append(drains.round_s)
     if claim.deadline_at and claim.deadline_at - now < _SHORT_S:
         urgent += [claim.deadline_at - now, drains.round_s]
     elif now < claim.changed_at + HEAD_START_S:

@@ -20,7 +20,7 @@ from shiplap.kubernetes.timestamps import epoch
 from shiplap.ports import Ailment
 from shiplap.provisioning.changes import leave_in_turn
 from shiplap.provisioning.claims import facts
-from shiplap.provisioning.interrupt import answer
+from shiplap.provisioning.interrupt import WARNING_S, answer
 from shiplap.provisioning.notices import Kind, Notice
 from shiplap.provisioning.world import World
 from shiplap.settings import ClusterSettings
@@ -111,7 +111,7 @@ def _ailments(cluster: str, world: World) -> tuple[Ailment, ...]:
 def sick_among(
     claims: Iterable[NodeClaim], nodes: Mapping[str, Node], ailments: Iterable[Ailment], now: float
 ) -> list[Sick]:
-    """Claims in service, or leaving without haste, whose instance or Node has been bad for too long; by name.
+    """Claims in service, or leaving at leisure, whose instance or Node has been bad for too long; by name.
 
     `nodes` by instance id, `now` in epoch seconds.
     """
@@ -122,8 +122,8 @@ def sick_among(
     }
     found = []
     for claim in sorted(claims, key=lambda item: item.name):
-        unhurried = claim.state is ClaimState.DRAINING and not claim.deadline_at
-        if claim.state not in _IN_SERVICE and not unhurried:
+        at_leisure = not claim.deadline_at or claim.deadline_at > now + WARNING_S
+        if claim.state not in _IN_SERVICE and not (claim.state is ClaimState.DRAINING and at_leisure):
             continue
         node = nodes.get(claim.instance_id)
         if claim.instance_id in failing:

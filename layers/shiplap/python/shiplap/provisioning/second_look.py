@@ -1,20 +1,24 @@
-"""The last look before a disruption is begun: at the pods of the nodes that are to go, listed fresh.
+"""Looks at the pods of the nodes that are to go, listed fresh: before a disruption is begun, and before it removes.
 
 Decisions may have seen a node's pods as they were a moment ago (`standing`). What they promise about pods, that none
-is moved which is protected or was not reckoned with, must not rest on that.
+is moved which is protected or was not reckoned with, must not rest on that. And until a node is closed, pods come.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
+from shiplap.api.nodeclaim import NodeClaim
 from shiplap.disruption.commands import Proposal, Reason
+from shiplap.disruption.objections import objection
 from shiplap.kubernetes.lean import lean
-from shiplap.kubernetes.objects import Pod
+from shiplap.kubernetes.objects import Node, Pod
+from shiplap.provisioning.claims import pool_of
 from shiplap.provisioning.world import World
+from shiplap.settings import ClusterSettings
 
 _LOG = logging.getLogger(__name__)
 
@@ -50,6 +54,37 @@ def still_hold(cluster: str, proposals: Sequence[Proposal], seen: Iterable[Pod],
         elif staying and proposal.reason is Reason.EMPTY:
             kept.append(replace(proposal, nodes=staying))
     return tuple(kept)
+
+
+def objections(
+    settings: ClusterSettings, reason: Reason, going: Sequence[NodeClaim], nodes: Mapping[str, Node], world: World
+) -> dict[str, str]:
+    """By the names of claims, why their nodes must not be removed after all.
+
+    Args:
+        settings: the cluster.
+        reason: of the command.
+        going: claims whose nodes are closed and would be emptied now.
+        nodes: by name, freshly read.
+        world: cluster and meter are used.
+
+    Raises:
+        ClusterError: the pods of a node cannot be listed; nothing has been removed.
+    """
+    found = {}
+    for claim in going:
+        node = nodes.get(claim.node_name)
+        if node is None:
+            continue
+        pool = pool_of(claim, settings)
+        grace = pool.spec.template.spec.termination_grace_period if pool is not None else None
+        pods = world.cluster.pods_on(claim.node_name)
+        if why := objection(reason, node, pods, world.clock.now(), has_deadline=grace is not None):
+            found[claim.name] = why
+            world.meter.count("NodesSpared")
+            about = {"cluster": settings.name, "claim": claim.name, "node": claim.node_name, "reason": str(reason)}
+            _LOG.warning("node is not removed after all: %s", why, extra=about)
+    return found
 
 
 def _as_seen(pods: Iterable[Pod], known: dict[str, Pod]) -> bool:
