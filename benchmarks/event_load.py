@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import boto3
 
 from shiplap.local import running, scenario
-from shiplap.local.event_source import EventSource, Mapped
+from shiplap.local.event_source import EventSource, taken_over
 from shiplap.local.stage import LocalStage
 
 CLUSTER = "load"
@@ -88,7 +88,7 @@ def run(events: int, tell: Any) -> Load:
 
 def _sent(events: int, stage: LocalStage, tell: Any) -> Load:
     clients, outputs = _deployed()
-    mapped = _take_over(clients, outputs)
+    mapped = taken_over(clients("lambda"), outputs["ProvisioningQueueUrl"], f"{outputs['ScheduleFunction']}:live")
     with EventSource(clients("sqs"), clients("lambda"), mapped) as source:
         began = time.monotonic()
         for start in range(0, events, _AT_ONCE):
@@ -150,25 +150,6 @@ def _deployed() -> tuple[Any, Mapping[str, str]]:
 
     (stack,) = client("cloudformation").describe_stacks(StackName="Shiplap")["Stacks"]
     return client, {item["OutputKey"]: item["OutputValue"] for item in stack["Outputs"]}
-
-
-def _take_over(clients: Any, outputs: Mapping[str, str]) -> Mapped:
-    """Switch the emulator's own polling of the queue off; what the template says of it."""
-    function = outputs["ScheduleFunction"]
-    (mapping,) = [
-        item
-        for item in clients("lambda").list_event_source_mappings()["EventSourceMappings"]
-        if item["EventSourceArn"].endswith(":" + outputs["ProvisioningQueueUrl"].rpartition("/")[2])
-    ]
-    clients("lambda").update_event_source_mapping(UUID=mapping["UUID"], Enabled=False)
-    return Mapped(
-        queue_url=outputs["ProvisioningQueueUrl"],
-        queue_arn=mapping["EventSourceArn"],
-        function=f"{function}:live",
-        batch_size=mapping["BatchSize"],
-        window_s=float(mapping["MaximumBatchingWindowInSeconds"]),
-        most_at_once=mapping["ScalingConfig"]["MaximumConcurrency"],
-    )
 
 
 def _publish(names: list[str], stage: LocalStage, bus: Any, name: str) -> None:

@@ -22,11 +22,10 @@ DRIVER = "ebs.csi.aws.com"
 ZONE_OF_VOLUME = "topology.ebs.csi.aws.com/zone"
 _SELECTED = "volume.kubernetes.io/selected-node"
 _VOLUMES_PER_NODE = 25
-_POLL_S = 0.1
 
 
 class Joiner:
-    """A thread; a context manager that ends it. Every poll it makes EC2 and the cluster agree.
+    """A thread; a context manager that ends it. Every `poll_s` seconds it makes EC2 and the cluster agree.
 
     `version` is what kubelets report. A machine joins as soon as it runs, unless its id is in `held`.
 
@@ -35,7 +34,9 @@ class Joiner:
         joined_at: epoch seconds by instance id.
     """
 
-    def __init__(self, api: RealApi, ec2: Ec2Control, cluster: str, hardware: Hardware, version: str) -> None:
+    def __init__(
+        self, api: RealApi, ec2: Ec2Control, cluster: str, hardware: Hardware, version: str, poll_s: float
+    ) -> None:
         self.failure: Exception | None = None
         self.joined_at: dict[str, float] = {}
         self.held: set[str] = set()
@@ -44,6 +45,7 @@ class Joiner:
         self._cluster = cluster
         self._hardware = hardware
         self._version = version
+        self._poll_s = poll_s
         self._names: dict[str, str] = {}
         self._provisioned: set[str] = set()
         self._stopping = Event()
@@ -58,7 +60,7 @@ class Joiner:
         self._thread.join()
 
     def _run(self) -> None:
-        while not self._stopping.wait(_POLL_S):
+        while not self._stopping.wait(self._poll_s):
             try:
                 self._agree()
                 self._provision()

@@ -54,7 +54,55 @@ spec:
       requirements:
         - {key: karpenter.sh/capacity-type, operator: In, values: [on-demand]}
         - {key: node.kubernetes.io/instance-type, operator: In, values: [m5.large, m5.xlarge]}
+---
+apiVersion: karpenter.k8s.aws/v1
+kind: EC2NodeClass
+metadata: {name: drifting}
+spec:
+  amiFamily: AL2023
+  amiSelectorTerms: [{tags: {image: own}}]
+  role: shiplap-node-real
+  subnetSelectorTerms: [{tags: {karpenter.sh/discovery: shared}}]
+  securityGroupSelectorTerms: [{tags: {karpenter.sh/discovery: shared}}]
+---
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {name: drifting}
+spec:
+  template:
+    spec:
+      expireAfter: Never
+      taints: [{key: drifting, effect: NoSchedule}]
+      nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: drifting}
+      requirements:
+        - {key: karpenter.sh/capacity-type, operator: In, values: [on-demand]}
+        - {key: node.kubernetes.io/instance-type, operator: In, values: [c6i.large]}
 """
+"""`drifting` selects AMIs by tag, which a function believes for a minute; what SSM says it believes for five."""
+
+MANY_NODES = """\
+apiVersion: karpenter.k8s.aws/v1
+kind: EC2NodeClass
+metadata: {name: default}
+spec:
+  amiSelectorTerms: [{alias: al2023@latest}]
+  role: shiplap-node-real
+  subnetSelectorTerms: [{tags: {karpenter.sh/discovery: shared}}]
+  securityGroupSelectorTerms: [{tags: {karpenter.sh/discovery: shared}}]
+---
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {name: general}
+spec:
+  template:
+    spec:
+      expireAfter: Never
+      nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: default}
+      requirements:
+        - {key: karpenter.sh/capacity-type, operator: In, values: [on-demand]}
+        - {key: node.kubernetes.io/instance-type, operator: In, values: [c6i.xlarge]}
+"""
+"""Nodes that take ten pods of 370m each, and not eleven."""
 
 
 def deployment(name: str, replicas: int, spec: str, *, cpu: str = "500m", memory: str = "512Mi") -> str:
@@ -118,8 +166,20 @@ affinity:
       - {topologyKey: kubernetes.io/hostname, labelSelector: {matchLabels: {app: apart}}}
 """
 
+NEAR_WEB_IN_SOME_ZONES = """\
+affinity:
+  podAffinity:
+    requiredDuringSchedulingIgnoredDuringExecution:
+      - {topologyKey: topology.kubernetes.io/zone, labelSelector: {matchLabels: {app: web}}}
+  nodeAffinity:
+    requiredDuringSchedulingIgnoredDuringExecution:
+      nodeSelectorTerms:
+        - matchExpressions: [{key: topology.kubernetes.io/zone, operator: In, values: [us-east-1b, us-east-1c]}]
+"""
+
 WEB = deployment("web", 7, SPREAD_OVER_ZONES)
 APART = deployment("apart", 3, ONE_PER_NODE, cpu="100m", memory="128Mi")
+NEAR = deployment("near", 2, NEAR_WEB_IN_SOME_ZONES, cpu="900m", memory="256Mi")
 
 BUDGET = """\
 apiVersion: policy/v1

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import boto3
 import msgspec
 import yaml
+from botocore.config import Config
 
 from shiplap.api.nodeclaim import NodeClaim
 from shiplap.aws import tags
@@ -21,10 +21,12 @@ from shiplap.instances import embedded
 from shiplap.instances.capacity import nominal_memory
 from shiplap.instances.catalog import Ec2InstanceType
 from shiplap.local.ec2 import seed
-from shiplap.local.ec2.control import EmulatedInstance
+from shiplap.local.ec2.control import EmulatedImage, EmulatedInstance
 from shiplap.local.ec2.server import Ec2Emulator
-from shiplap.local.emulator import AwsEmulator
+from shiplap.local.emulator import ACCOUNT, AwsEmulator
+from shiplap.local.event_source import EventSource, taken_over
 from shiplap.local.kube.machines import CatalogHardware
+from shiplap.twins.kube.server import Selection
 from tests.e2e import programs
 from tests.e2e.api import RealApi
 from tests.e2e.control_plane import ControlPlane, wait_until
@@ -34,24 +36,31 @@ REGION = "us-east-1"
 ZONES = (f"{REGION}a", f"{REGION}b", f"{REGION}c")
 CLUSTER = "real"
 RBAC = Path(__file__).parents[2] / "docs" / "rbac.yaml"
-FIGURES = Path(__file__).parents[2] / "build" / "e2e.json"
 _MIB = 2**20
+_AT_ONCE = 2
+"""Invocations of a function at once: a machine with two processors gains nothing by more, and each starts cold."""
+_LONGEST_S = 900
 
 
 class World:
-    """A context manager. `manifests` are the NodePools and EC2NodeClasses; `settings` are added to the cluster's.
+    """A context manager. `manifests` are the NodePools and EC2NodeClasses; `settings` are added to the cluster's. Every
+    `poll_s` seconds it is looked whether instances have started or ended.
 
     Attributes:
         overhead: the share of its memory that an instance type really lacks, where it is not 4 %.
         restarted_at: when the API server was restarted last, epoch seconds.
+        sources: what delivers the messages of each queue to its function, by function.
     """
 
-    def __init__(self, folder: Path, manifests: str, settings: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, folder: Path, manifests: str, settings: Mapping[str, Any] | None = None, *, poll_s: float = 0.1
+    ) -> None:
         self.overhead: dict[str, float] = {}
         self.restarted_at = 0.0
         self._folder = folder
         self._manifests = manifests
         self._settings = dict(settings or {})
+        self._poll_s = poll_s
         self._running = ExitStack()
 
     def __enter__(self) -> World:
@@ -78,12 +87,39 @@ class World:
         self.deployed = self.aws.deploy(self._written(token), dict.fromkeys(("EC2", "SSM", "PRICING"), self.ec2.url))
         self.state = DynamoState(self.aws.client("dynamodb"), self.deployed.state_table)
         self.capacity = DynamoCapacity(self.aws.client("dynamodb"), self.deployed.capacity_table)
-        self._sqs = self.aws.client("sqs")
-        self._lambda = self.aws.client("lambda")
+        self._sqs = self._client("sqs")
+        self._lambda = self._client("lambda")
+        self._deliver()
         self.invoke("catalog", {})
         hardware = CatalogHardware(embedded.load(), self._memory)
-        self.joiner = enter(Joiner(self.api, self.ec2.control, CLUSTER, hardware, programs.version()))
+        self.joiner = enter(Joiner(self.api, self.ec2.control, CLUSTER, hardware, programs.version(), self._poll_s))
         self.invoke("watch", {"cluster": CLUSTER}, wait=False)
+
+    def _client(self, service: str) -> Any:
+        """A client that waits as long as a function may run, and never asks twice."""
+        return boto3.client(  # type: ignore[call-overload]
+            service,
+            endpoint_url=self.aws.url,
+            region_name=REGION,
+            aws_access_key_id=ACCOUNT,
+            aws_secret_access_key="local",
+            config=Config(read_timeout=_LONGEST_S, retries={"total_max_attempts": 1}, max_pool_connections=20),
+        )
+
+    def _deliver(self) -> None:
+        """From the queues to the functions as Lambda does it: the emulator knows neither windows nor large batches."""
+        queues = {
+            "schedule": self.deployed.provisioning_queue_url,
+            "lifecycle": self.deployed.lifecycle_queue_url,
+            "interrupt": self.deployed.interruption_queue_url,
+        }
+        self.sources = {}
+        for function, url in queues.items():
+            mapped = taken_over(self._lambda, url, f"{self.deployed.functions[function]}:live")
+            mapped = msgspec.structs.replace(mapped, most_at_once=_AT_ONCE)
+            self.sources[function] = EventSource(self._sqs, self._lambda, mapped)
+            self._running.enter_context(self.sources[function])
+        self._running.callback(lambda: [source.stop() for source in self.sources.values()])  # together
 
     def _enter(self) -> str:
         """The functions' service account, with the shipped role and nothing else; its token."""
@@ -99,6 +135,7 @@ class World:
 
     def _seed(self) -> None:
         seed.images(self.ec2.control, seed.released("al2023@latest", self._minor))
+        self.release_image("2026-01-01T00:00:00Z")
         client = boto3.client(
             "ec2",
             endpoint_url=self.ec2.url,
@@ -135,9 +172,9 @@ class World:
     # What a test does
 
     def invoke(self, function: str, payload: Mapping[str, Any], *, wait: bool = True) -> Any:
-        """Call a function as its schedule would."""
+        """Call a function as its schedule would: the version in service, whose workers know what they have asked."""
         answer = self._lambda.invoke(
-            FunctionName=f"shiplap-{function}",
+            FunctionName=f"{self.deployed.functions[function]}:live",
             InvocationType="RequestResponse" if wait else "Event",
             Payload=json.dumps(dict(payload)),
         )
@@ -155,19 +192,11 @@ class World:
         body = json.dumps({"kind": "sweep", "cluster": CLUSTER})
         self._sqs.send_message(QueueUrl=self.deployed.provisioning_queue_url, MessageBody=body)
 
-    def release_images(self) -> frozenset[str]:
-        """Newer AMIs than those that nodes run; returns their ids."""
-        made = [
-            seed.Image(
-                msgspec.structs.replace(
-                    item.image, image_id=f"ami-f{item.image.image_id[5:]}", creation_date="2026-06-01T00:00:00Z"
-                ),
-                item.parameters,
-            )
-            for item in seed.released("al2023@latest", self._minor)
-        ]
-        seed.images(self.ec2.control, made)
-        return frozenset(item.image.image_id for item in made)
+    def release_image(self, created: str) -> str:
+        """An AMI that the EC2NodeClass `drifting` selects, made at an RFC 3339 time; returns its id."""
+        image = EmulatedImage(f"ami-{created[:10].replace('-', '0')}", f"own-{created[:10]}", "x86_64", created)
+        self.ec2.control.image(msgspec.structs.replace(image, tags={"image": "own"}))
+        return image.image_id
 
     def interrupt(self, instance_id: str, kind: str = "EC2 Spot Instance Interruption Warning") -> None:
         """What the rule for EC2's events delivers: the emulator takes no events in the name of AWS."""
@@ -191,13 +220,9 @@ class World:
 
     def pods(self, app: str = "") -> list[dict[str, Any]]:
         """Pods of the namespace `default` that are not ending, of one `app` or all."""
-        found = [pod for pod in self.api.list("pods").items if pod["metadata"]["namespace"] == "default"]
-        return [
-            pod
-            for pod in found
-            if not pod["metadata"].get("deletionTimestamp")
-            and (not app or (pod["metadata"].get("labels") or {}).get("app") == app)
-        ]
+        chosen = Selection("default", label_selector=f"app={app}" if app else "")
+        found = self.api.list("pods", chosen).items
+        return [pod for pod in found if not pod["metadata"].get("deletionTimestamp")]
 
     def running(self, app: str) -> list[dict[str, Any]]:
         return [pod for pod in self.pods(app) if pod["status"]["phase"] == "Running"]
@@ -205,13 +230,13 @@ class World:
     def nodes(self) -> dict[str, dict[str, Any]]:
         return {node["metadata"]["name"]: node for node in self.api.list("nodes").items}
 
+    def launched(self) -> list[EmulatedInstance]:
+        """All instances that the cluster ever had, oldest first."""
+        return [item for item in self.ec2.control.instances() if item.tags.get(tags.CLUSTER) == CLUSTER]
+
     def instances(self) -> list[EmulatedInstance]:
-        """Those of the cluster that have not ended."""
-        return [
-            item
-            for item in self.ec2.control.instances()
-            if item.tags.get(tags.CLUSTER) == CLUSTER and item.state in ("pending", "running")
-        ]
+        """Those that have not ended."""
+        return [item for item in self.launched() if item.state in ("pending", "running")]
 
     def claims(self) -> Sequence[NodeClaim]:
         return self.state.claims(CLUSTER)
@@ -219,7 +244,7 @@ class World:
     def await_running(self, app: str, number: int, timeout_s: float = 240.0) -> None:
         """Until exactly so many pods of an app run."""
         wait_until(
-            lambda: len(self.running(app)) == number == len(self.pods(app)),
+            lambda: [pod["status"]["phase"] for pod in self.pods(app)] == ["Running"] * number,
             f"{number} pods of {app} run",
             timeout_s=timeout_s,
             told=self.told,
@@ -227,7 +252,8 @@ class World:
 
     def told(self) -> str:
         """The state of everything, for the message of a failure."""
-        lines = [f"joiner: {self.joiner.failure!r}"]
+        failures = {name: source.failure for name, source in self.sources.items() if source.failure}
+        lines = [f"joiner: {self.joiner.failure!r}, queues: {failures}"]
         lines += [
             f"pod {p['metadata']['name']} {p['status']['phase']} on {p['spec'].get('nodeName')} "
             f"{[c.get('message') for c in p['status'].get('conditions', []) if c['type'] == 'PodScheduled']}"
@@ -244,36 +270,6 @@ class World:
         ][-20:]
         lines += [(self.aws.state / "ministack.log").read_text(errors="replace")[-3000:]]
         return "\n".join(lines)
-
-    def figure(self, name: str, values: Sequence[float]) -> None:
-        """Keep what was measured: number, median and 99th percentile, in `build/e2e.json`."""
-        ordered = sorted(values)
-        percentiles = {f"p{share}": ordered[min(len(ordered) - 1, len(ordered) * share // 100)] for share in (50, 99)}
-        known = msgspec.json.decode(FIGURES.read_bytes()) if FIGURES.exists() else {}
-        FIGURES.parent.mkdir(exist_ok=True)
-        FIGURES.write_bytes(msgspec.json.encode({**known, name: {"n": len(ordered), **percentiles}}))
-
-    def created_at(self) -> dict[str, float]:
-        """When the API server was asked for each pod, epoch seconds by uid, from the audit log."""
-        found = {}
-        for event in audit_events(self.plane.audit_log):
-            reference = event.get("objectRef") or {}
-            if event["verb"] == "create" and reference.get("resource") == "pods" and not reference.get("subresource"):
-                uid = ((event.get("responseObject") or {}).get("metadata") or {}).get("uid")
-                if uid:
-                    found[uid] = seconds(event["requestReceivedTimestamp"])
-        return found
-
-
-def audit_events(path: Path) -> list[dict[str, Any]]:
-    """The events of an audit log, one per line; a line that is being written is left out."""
-    lines = path.read_bytes().splitlines(keepends=True)
-    return [msgspec.json.decode(line) for line in lines if line.endswith(b"\n")]
-
-
-def seconds(text: str) -> float:
-    """A time of an audit log as epoch seconds."""
-    return datetime.fromisoformat(text).timestamp()
 
 
 _STORAGE_CLASS = {"provisioner": "ebs.csi.aws.com", "volumeBindingMode": "WaitForFirstConsumer"}

@@ -403,6 +403,26 @@ def test_answers_are_kept_for_a_minute(ground: Ground) -> None:
     assert ground.calls("DescribeSubnets") == 2
 
 
+def test_a_fresh_answer_believes_nothing_of_before(ground: Ground) -> None:
+    before = ground.compute.resolve(ground.node_class()).amis
+    newer = [
+        seed.Image(
+            msgspec.structs.replace(
+                item.image, image_id=f"ami-f{item.image.image_id[5:]}", creation_date="2026-06-01T00:00:00Z"
+            ),
+            item.parameters,
+        )
+        for item in seed.released("al2023@latest", VERSION)
+    ]
+    seed.images(ground.control, newer)
+    assert ground.compute.resolve(ground.node_class()).amis == before
+    after = ground.compute.resolve(ground.node_class(), fresh=True).amis
+    assert {ami.id for ami in after} == {item.image.image_id for item in newer}
+    assert ground.calls("DescribeSubnets") == 2
+    assert ground.compute.resolve(ground.node_class()).amis == after
+    assert ground.calls("DescribeSubnets") == 2
+
+
 def test_subnets_and_groups_by_id(ground: Ground) -> None:
     subnet = ground.network.subnets[ZONES[1]]
     resolved = ground.compute.resolve(

@@ -160,6 +160,11 @@ def test_view_holds_pending_and_bound_pods_nodes_daemon_sets_and_scale_ups(api: 
     assert [d.spec.template.spec.containers[0].name for d in view.daemon_sets] == ["agent"]
     assert [(e.reason, e.involved_object.name) for e in view.events] == [("TriggeredScaleUp", "pending")]
     assert [p.key for p in api.pending_pods()] == ["default/pending"]
+    waiting = api.pending_pod("default", "pending")
+    assert waiting is not None
+    assert waiting.key == "default/pending"
+    assert [api.pending_pod("default", name) for name in ("bound", "finished-early", "nobody")] == [None] * 3
+    assert api.pending_pod("kube-system", "pending") is None
     assert int(view.version) <= int(server.resource_version)
 
 
@@ -285,6 +290,7 @@ def test_lists_longer_than_a_page_are_complete_and_sorted(api: ClusterApi, serve
     for name in reversed(names):
         server.create("pods", pod(name))
     assert [p.metadata.name for p in api.pending_pods()] == names
+    assert [p.metadata.name for p in api.pending_pods(most=700)] == names[:700]
 
 
 def test_an_empty_cluster_is_an_empty_view(api: ClusterApi) -> None:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from shiplap.errors import NodeClassNotReady
-from shiplap.instances.nodeclass import Subnet
+from shiplap.instances.nodeclass import Ami, Subnet
 from shiplap.ports import Instance
 from shiplap.provisioning.whereabouts import MOST_WRITES
 from tests.integration.flows.disrupted import Disrupted
@@ -78,6 +78,33 @@ def test_what_makes_no_other_nodes_moves_nobody(change: Callable[[Disrupted], No
     stage = settled()
     before = ids(stage)
     change(stage)
+    stage.minutes(6)
+    assert ids(stage) == before
+
+
+OLDER = (Ami("ami-older", "older", "2025-01-01T00:00:00Z"),)
+NEWER = (Ami("ami-newer", "newer", "2026-06-01T00:00:00Z"),)
+
+
+def test_replacements_are_made_of_what_the_decision_saw_whatever_the_launching_function_remembers() -> None:
+    stage = settled()
+    before = ids(stage)
+    launches = len(stage.compute.launches)
+    stage.compute.amis["default"] = NEWER
+    for _ in range(8):
+        stage.compute.remembered = {}
+        stage.disrupt()
+        stage.compute.remembered = {"default": (Ami("ami-twin", "twin", "2026-01-01T00:00:00Z"),)}
+        stage.around()
+    assert ids(stage).isdisjoint(before)
+    assert {item.ami for item in stage.compute.alive()} == {"ami-newer"}
+    assert len(stage.compute.launches) == launches + len(before)
+
+
+def test_nodes_of_a_newer_image_than_the_disrupting_function_remembers_stay() -> None:
+    stage = settled()
+    before = ids(stage)
+    stage.compute.remembered = {"default": OLDER}
     stage.minutes(6)
     assert ids(stage) == before
 

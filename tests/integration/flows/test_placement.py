@@ -11,7 +11,8 @@ from shiplap.api.nodeclaim import NodeClaim, PodReference
 from shiplap.errors import ClusterDenied, ObjectConflict
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.kubernetes.quantity import parse_resources
-from shiplap.provisioning.placement import placeable
+from shiplap.provisioning.placement import FIRST_PODS, placeable
+from shiplap.twins.kube.server import Selection
 from tests.integration.flows.stage import FLEX_FIRST, Stage, share
 
 
@@ -51,6 +52,28 @@ def test_pods_are_nominated_before_the_node_is_opened() -> None:
     assert stage.bind() == 3
     assert set(pods(stage, "spec", "nodeName")) == {"", claim.node_name}
     assert len(stage.schedule().launched) == 1
+
+
+def test_of_very_many_pods_those_of_a_claim_are_read_one_by_one() -> None:
+    stage = planned("nominate")
+    stage.add_pods(FIRST_PODS, cpu="500m", memory="500Mi", prefix="aaa")  # they come first in a list
+    stage.server.delete("pods", "web-001")
+    stage.add_pods(1, cpu="500m", memory="500Mi", prefix="other")
+    stage.faults.clear()
+    stage.attend()
+    nominated = stage.server.list("pods", Selection(field_selector="status.nominatedNodeName!=")).items
+    assert [item["metadata"]["name"] for item in nominated] == ["web-000", "web-002"]
+    read = [point for point in stage.faults.points if point.startswith("after cluster.pending_pod")]
+    assert read == ["after cluster.pending_pods", *["after cluster.pending_pod"] * 3]
+
+
+def test_a_pod_that_was_made_anew_is_not_the_one_that_was_planned() -> None:
+    stage = planned("nominate")
+    stage.add_pods(FIRST_PODS, cpu="500m", memory="500Mi", prefix="aaa")
+    stage.server.delete("pods", "web-001")
+    stage.server.create("pods", {"metadata": {"name": "web-001"}, "spec": {"containers": [{"name": "main"}]}})
+    stage.attend()
+    assert stage.meter.counts["PodsNominated"] == 2
 
 
 def test_pods_are_bound_once_their_node_is_complete() -> None:

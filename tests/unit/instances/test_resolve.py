@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -211,6 +213,31 @@ def test_offerings_that_ec2_refused_are_not_available() -> None:
     )
     gone = [(each.zone, each.capacity_type) for each in found[0].offerings if not each.available]
     assert gone == [("us-east-1a", "spot")]
+
+
+def test_what_was_worked_out_before_is_used_for_the_same_and_for_nothing_else() -> None:
+    catalog, answered = only("m5.large"), resolved()
+
+    def found(**changed: Any) -> InstanceType:
+        given = {"catalog": catalog, "node_class": node_class(), "setting": CapacitySetting(), "resolved": answered}
+        (item,) = instance_types(**{**given, "learned": (), "unavailable": (), **changed})
+        return item
+
+    first = found()
+    assert found().offerings is first.offerings
+    addresses = tuple(msgspec.structs.replace(net, free_ips=net.free_ips - 1) for net in answered.subnets)
+    assert found(resolved=msgspec.structs.replace(answered, subnets=addresses)).offerings is first.offerings
+    assert found(learned=(learned_of(first, 7000 * MIB),)).verified
+    assert not all(item.available for item in found(unavailable=[("m5.large", "us-east-1a", "spot")]).offerings)
+    assert found(resolved=resolved(ami("b", "amd64"))).ami == "b"
+    assert {item.zone for item in found(resolved=None).offerings} > {"us-east-1a", "us-east-1b"}
+    one_zone = msgspec.structs.replace(answered, subnets=answered.subnets[:1])
+    assert len({item.zone for item in found(resolved=one_zone).offerings}) == 1
+    dearer = msgspec.structs.replace(catalog, prices={"m5.large": TypePrices(on_demand=9.0)})
+    assert max(item.price for item in found(catalog=dearer).offerings) == 9.0
+    assert found(setting=CapacitySetting(reserved_enis=1)).capacity["pods"] < first.capacity["pods"]
+    assert found(node_class=node_class(kubelet={"maxPods": 5})).capacity["pods"] == 5
+    assert found() == first
 
 
 def test_prices_are_aws_own_where_known_and_marked_where_not() -> None:

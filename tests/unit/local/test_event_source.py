@@ -9,16 +9,18 @@ from typing import Any
 
 import pytest
 
-from shiplap.local.event_source import LARGEST_PAYLOAD, EventSource, Mapped
+from shiplap.local.event_source import LARGEST_PAYLOAD, EventSource, Mapped, taken_over
 
 MAPPED = Mapped("https://sqs/q", "arn:aws:sqs:r:1:q", "f:live", batch_size=25, window_s=1.0, most_at_once=2)
 
 
 class Queue:
-    """SQS of one queue; each request takes a tenth of a second of the clock."""
+    """SQS of one queue; each request takes `takes_s` of the clock."""
 
     def __init__(self, bodies: list[str]) -> None:
         self.now = 0.0
+        self.takes_s = 0.1
+        self.asked = 0
         self.waiting = deque(
             {"MessageId": f"m{number}", "ReceiptHandle": f"r{number}", "Body": body}
             for number, body in enumerate(bodies)
@@ -26,9 +28,13 @@ class Queue:
         self.deleted: list[str] = []
 
     def receive_message(self, *, MaxNumberOfMessages: int, **_: Any) -> dict[str, Any]:  # noqa: N803 - SQS's name
-        self.now += 0.1
+        self.now += self.takes_s
+        self.asked += 1
         taken = [self.waiting.popleft() for _ in range(min(MaxNumberOfMessages, len(self.waiting)))]
         return {"Messages": taken} if taken else {}
+
+    def rest(self, seconds: float) -> None:
+        self.now += seconds
 
     def delete_message_batch(self, *, QueueUrl: str, Entries: list[dict[str, str]]) -> None:  # noqa: N803
         assert QueueUrl == MAPPED.queue_url
@@ -52,7 +58,9 @@ class Function:
 
 
 def source(queue: Queue, function: Function | None = None) -> EventSource:
-    return EventSource(queue, function or Function({"batchItemFailures": []}), MAPPED, clock=lambda: queue.now)
+    return EventSource(
+        queue, function or Function({"batchItemFailures": []}), MAPPED, clock=lambda: queue.now, pause=queue.rest
+    )
 
 
 def test_a_batch_is_full_at_its_size() -> None:
@@ -64,6 +72,13 @@ def test_a_window_ends_though_the_batch_is_not_full() -> None:
     queue = Queue(["{}"] * 3)
     assert len(source(queue).gather()) == 3
     assert 1.0 <= queue.now < 1.4
+
+
+def test_a_window_is_slept_through_not_polled_through() -> None:
+    queue = Queue(["{}"])
+    queue.takes_s = 0.0
+    assert len(source(queue).gather()) == 1
+    assert queue.asked < 30
 
 
 def test_nothing_is_no_batch() -> None:
@@ -84,6 +99,9 @@ def test_what_failed_is_not_deleted_and_all_is_counted() -> None:
     assert queue.deleted == [f"r{number}" for number in range(12) if number != 3]
     assert own.invocations == [12]
     assert set(own.received.values()) == {1}
+    (handed,) = own.handed
+    assert handed.messages == tuple(f"m{number}" for number in range(12))
+    assert handed.invoked_at == handed.answered_at == queue.now
     record = function.payloads[0]["Records"][0]
     assert (record["messageId"], record["body"], record["eventSourceARN"]) == ("m0", "{}", MAPPED.queue_arn)
 
@@ -93,6 +111,31 @@ def test_of_an_invocation_that_broke_nothing_is_deleted() -> None:
     own = source(queue, Function({"errorMessage": "no"}, error="Unhandled"))
     own.hand_over(own.gather())
     assert queue.deleted == []
+
+
+class Mappings:
+    """Lambda's event source mappings: one of another queue, and ours."""
+
+    def __init__(self) -> None:
+        ours = {"UUID": "u", "EventSourceArn": MAPPED.queue_arn, "BatchSize": 25, "MaximumBatchingWindowInSeconds": 1}
+        others = {"UUID": "o", "EventSourceArn": "arn:aws:sqs:r:1:other-q"}
+        self.listed = [others, ours | {"ScalingConfig": {"MaximumConcurrency": 2}}]
+        self.off: list[str] = []
+
+    def list_event_source_mappings(self) -> dict[str, Any]:
+        return {"EventSourceMappings": self.listed}
+
+    def update_event_source_mapping(self, *, UUID: str, Enabled: bool) -> None:  # noqa: N803 - Lambda's names
+        assert not Enabled
+        self.off.append(UUID)
+
+
+def test_the_mapping_of_a_queue_is_taken_over_with_what_the_template_says() -> None:
+    mappings = Mappings()
+    assert taken_over(mappings, "https://sqs/q", "f:live") == MAPPED
+    assert mappings.off == ["u"]
+    del mappings.listed[1]["MaximumBatchingWindowInSeconds"]
+    assert taken_over(mappings, "https://sqs/q", "f:live").window_s == 0
 
 
 def test_what_ends_a_poller_is_kept() -> None:

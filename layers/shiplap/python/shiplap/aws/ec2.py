@@ -70,14 +70,14 @@ class Ec2Compute:
         self._images: dict[str, str] = {}
         self._node_classes = NodeClassResolver(settings, ec2=ec2, ssm=ssm, eks=eks, iam=iam, clock=clock)
 
-    def resolve(self, node_class: EC2NodeClass) -> ResolvedNodeClass:
-        """Answer the selectors, from memory when they were answered within the last minute.
+    def resolve(self, node_class: EC2NodeClass, *, fresh: bool = False) -> ResolvedNodeClass:
+        """Answer the selectors, from memory when they were answered within the last minute, unless `fresh`.
 
         Raises:
             NodeClassNotReady: a selector matches nothing, or the node class contradicts itself.
             AwsThrottled, AwsError: AWS refused.
         """
-        return self._node_classes.resolve(node_class)
+        return self._node_classes.resolve(node_class, fresh=fresh)
 
     def inspect(self, node_class: EC2NodeClass) -> ResolvedNodeClass:
         """The same, but with a problem for each part that cannot be answered.

@@ -25,6 +25,10 @@ class Expiring(Generic[Value]):
             self._known[key] = known
         return known[1]
 
+    def clear(self) -> None:
+        """Fetch everything again next time."""
+        self._known.clear()
+
     def forget(self, key: Hashable) -> None:
         """Fetch a key again next time."""
         self._known.pop(key, None)

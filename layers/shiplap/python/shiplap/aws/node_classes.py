@@ -56,7 +56,8 @@ class NodeClassResolver:
         self._ec2 = ec2
         self._eks = eks
         self._iam = iam
-        self._images = AmiResolver(ec2, ssm, clock, Expiring(_PARAMETERS_S, clock))
+        self._parameters: Expiring[dict[str, str]] = Expiring(_PARAMETERS_S, clock)
+        self._images = AmiResolver(ec2, ssm, clock, self._parameters)
         self._control_plane: Expiring[ControlPlane] = Expiring(_CONTROL_PLANE_S, clock)
         self._amis: Expiring[tuple[Ami, ...]] = Expiring(_SELECTORS_S, clock)
         self._subnets: Expiring[tuple[Subnet, ...]] = Expiring(_SELECTORS_S, clock)
@@ -64,13 +65,17 @@ class NodeClassResolver:
         self._reservations: Expiring[tuple[CapacityReservation, ...]] = Expiring(_SELECTORS_S, clock)
         self._placement: Expiring[PlacementGroup | None] = Expiring(_SELECTORS_S, clock)
 
-    def resolve(self, node_class: EC2NodeClass) -> ResolvedNodeClass:
-        """Everything a launch needs.
+    def resolve(self, node_class: EC2NodeClass, *, fresh: bool = False) -> ResolvedNodeClass:
+        """Everything a launch needs; `fresh` forgets what was answered before.
 
         Raises:
             NodeClassNotReady: a selector matches nothing, or the node class contradicts itself.
             AwsThrottled, AwsError: AWS refused.
         """
+        if fresh:
+            answers = (self._amis, self._subnets, self._groups, self._reservations, self._placement)
+            for known in (self._parameters, *answers):
+                known.clear()
         found = self._answers(node_class)
         if found.problems:
             raise NodeClassNotReady(found.problems[0].message, code=found.problems[0].reason)

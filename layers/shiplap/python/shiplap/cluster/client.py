@@ -31,6 +31,7 @@ from shiplap.kubernetes.wire import (
     event_body,
     eviction_body,
     nomination_patch,
+    pending_pod,
     pods_on,
     registration_patch,
 )
@@ -162,9 +163,18 @@ class KubernetesClient:
             view = msgspec.structs.replace(view, namespaces=self._list(_NAMESPACES_PAGE, "/api/v1/namespaces", "")[0])
         return self._with_workloads(view) if workloads else view
 
-    def pending_pods(self) -> tuple[Pod, ...]:
-        """Unfinished pods without a node, sorted by namespace and name."""
-        return self._pods(PENDING_PODS)[0]
+    def pending_pods(self, most: int = 0) -> tuple[Pod, ...]:
+        """Unfinished pods without a node, sorted by namespace and name; the first `most` in one request, if set."""
+        if not most:
+            return self._pods(PENDING_PODS)[0]
+        body = self._transport.get(_PODS, {"limit": most, "fieldSelector": PENDING_PODS})
+        return _decode(_PODS_PAGE, body, _PODS).items or ()
+
+    def pending_pod(self, namespace: str, name: str) -> Pod | None:
+        """An unfinished pod without a node, by a list: getting pods would need another permission."""
+        path = f"/api/v1/namespaces/{namespace}/pods"
+        body = self._transport.get(path, {"fieldSelector": pending_pod(name)})
+        return next(iter(_decode(_PODS_PAGE, body, path).items or ()), None)
 
     def nodes(self) -> tuple[Node, ...]:
         """All nodes, sorted by name."""

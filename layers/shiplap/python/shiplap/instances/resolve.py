@@ -8,6 +8,7 @@ unverified, `careful` holds the lower bound that all but one node must be planne
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
 
 from shiplap.api.types import EC2NodeClass
 from shiplap.instances import labels as type_labels
@@ -20,10 +21,10 @@ from shiplap.instances.kubelet import KubeletSettings, Values, kubelet_hash, rea
 from shiplap.instances.kubelet_formulas import with_max_pods, with_values
 from shiplap.instances.learning import Knowledge
 from shiplap.instances.max_pods import default_pods, max_pods
-from shiplap.instances.nodeclass import CapacityReservation, ResolvedNodeClass
+from shiplap.instances.nodeclass import Ami, CapacityReservation, PlacementGroup, ResolvedNodeClass
 from shiplap.instances.offerings import incompatibility, offerings, subnet_zones
 from shiplap.instances.setting import CapacitySetting, for_node_class
-from shiplap.instances.types import InstanceType, LearnedCapacity
+from shiplap.instances.types import InstanceType, LearnedCapacity, Offering
 from shiplap.kubernetes.requirements import Requirement
 
 
@@ -51,40 +52,112 @@ def instance_types(
         InvalidInput: the EC2NodeClass names no known AMI family, or its kubelet settings cannot be read or worked out
             for a type.
     """
-    builder = _Builder(catalog, node_class, setting, resolved, learned, unavailable)
-    return tuple(built for kind in catalog.types if (built := builder.build(kind)) is not None)
+    told = _Told(
+        catalog=catalog,
+        node_class=node_class,
+        setting=for_node_class(setting, node_class),
+        amis=None if resolved is None else resolved.amis,
+        zones=subnet_zones(resolved),
+        group=None if resolved is None else resolved.placement_group,
+        reservations=() if resolved is None else resolved.capacity_reservations,
+        unavailable=frozenset(unavailable),
+    )
+    shapes = _shapes(told)
+    nominal = {kind.instance_type: nominal_memory(kind) for kind in catalog.types}
+    estimator = Estimator(node_class, family_of(node_class), told.setting, Knowledge(learned, nominal))
+    return tuple(_with_figures(shape, estimator) for shape in shapes)
 
 
-class _Builder:
-    """What is the same for all types of one call."""
+class _Told(NamedTuple):
+    """All that the types of an EC2NodeClass depend on, but for what nodes have reported.
 
-    def __init__(
-        self,
-        catalog: Catalog,
-        node_class: EC2NodeClass,
-        setting: CapacitySetting,
-        resolved: ResolvedNodeClass | None,
-        learned: Sequence[LearnedCapacity],
-        unavailable: Collection[tuple[str, str, str]],
-    ) -> None:
-        self._catalog = catalog
-        self._node_class = node_class
-        self._setting = for_node_class(setting, node_class)
-        self._family = family_of(node_class)
-        self._kubelet = read(node_class)
-        self._amis = None if resolved is None else AmiChooser(resolved.amis)
-        self._zones = subnet_zones(resolved)
-        self._unavailable = frozenset(unavailable)
-        self._group = resolved.placement_group if resolved is not None else None
+    `amis` is None when the selectors were not answered, `zones` when subnets may be in any.
+    """
+
+    catalog: Catalog
+    node_class: EC2NodeClass
+    setting: CapacitySetting
+    amis: tuple[Ami, ...] | None
+    zones: frozenset[str] | None
+    group: PlacementGroup | None
+    reservations: tuple[CapacityReservation, ...]
+    unavailable: frozenset[tuple[str, str, str]]
+
+    def equals(self, other: _Told) -> bool:
+        """As `==`, but a catalogue, which is large, only equals itself."""
+        return self.catalog is other.catalog and self[1:] == other[1:]
+
+
+class _Shape(NamedTuple):
+    """What does not depend on what nodes have reported: a type, its AMI, how it is bought, what its kubelet is told."""
+
+    kind: Ec2InstanceType
+    requirements: tuple[Requirement, ...]
+    offered: tuple[Offering, ...]
+    ami: str
+    pods: int
+    kubelet: KubeletSettings
+    values: Values
+    kubelet_hash: str
+
+
+_MOST_KNOWN = 8
+"""EC2NodeClasses whose shapes are kept; a thousand types each."""
+
+_known: tuple[tuple[_Told, tuple[_Shape, ...]], ...] = ()
+
+
+def _shapes(told: _Told) -> tuple[_Shape, ...]:
+    """Shapes in the order of the catalogue. A warm function is told the same again and again, and so remembers them."""
+    global _known  # noqa: PLW0603 - one assignment, so that threads at worst do the same work twice
+    for known, shapes in _known:
+        if known.equals(told):
+            return shapes
+    shaper = _Shaper(told)
+    shapes = tuple(shape for kind in told.catalog.types if (shape := shaper.shape(kind)) is not None)
+    others = [item for item in _known if item[0].catalog is told.catalog]
+    _known = ((told, shapes), *others[: _MOST_KNOWN - 1])
+    return shapes
+
+
+def _with_figures(shape: _Shape, estimator: Estimator) -> InstanceType:
+    figures = estimator.figures(shape.kind, shape.ami, shape.kubelet_hash, shape.pods, shape.kubelet)
+    return InstanceType(
+        name=shape.kind.instance_type,
+        requirements=shape.requirements,
+        capacity=figures.capacity,
+        overhead=figures.overhead,
+        offerings=shape.offered,
+        careful=figures.careful,
+        verified=figures.verified,
+        sources=figures.sources,
+        ami=shape.ami,
+        kubelet_hash=shape.kubelet_hash,
+        overhead_fraction=figures.overhead_fraction,
+        kubelet_values=shape.values,
+    )
+
+
+class _Shaper:
+    """What is the same for all types of one EC2NodeClass."""
+
+    def __init__(self, told: _Told) -> None:
+        self._catalog = told.catalog
+        self._node_class = told.node_class
+        self._setting = told.setting
+        self._family = family_of(told.node_class)
+        self._kubelet = read(told.node_class)
+        self._amis = None if told.amis is None else AmiChooser(told.amis)
+        self._zones = told.zones
+        self._unavailable = told.unavailable
+        self._group = told.group
         self._reservations: dict[str, list[CapacityReservation]] = {}
-        for held in resolved.capacity_reservations if resolved is not None else ():
+        for held in told.reservations:
             self._reservations.setdefault(held.instance_type, []).append(held)
-        nominal = {kind.instance_type: nominal_memory(kind) for kind in catalog.types}
-        self._estimator = Estimator(node_class, self._family, self._setting, Knowledge(learned, nominal))
         self._pool = type_labels.RequirementPool()
         self._hashes: dict[tuple[int, Values], str] = {}
 
-    def build(self, kind: Ec2InstanceType) -> InstanceType | None:
+    def shape(self, kind: Ec2InstanceType) -> _Shape | None:
         """The type under the EC2NodeClass, or None when no AMI fits it."""
         spec = self._node_class.spec
         compatible = incompatibility(kind, self._family, spec, self._group) is None
@@ -103,22 +176,8 @@ class _Builder:
         if ami is None or (self._family.os == "windows" and type_labels.architecture(kind) != "amd64"):
             return None
         pods, kubelet, values = self._settled(kind)
-        kubelet_hash = self._hash(pods, values)
-        figures = self._estimator.figures(kind, ami, kubelet_hash, pods, kubelet)
-        return InstanceType(
-            name=kind.instance_type,
-            requirements=tuple(requirements.values()),
-            capacity=figures.capacity,
-            overhead=figures.overhead,
-            offerings=offered,
-            careful=figures.careful,
-            verified=figures.verified,
-            sources=figures.sources,
-            ami=ami,
-            kubelet_hash=kubelet_hash,
-            overhead_fraction=figures.overhead_fraction,
-            kubelet_values=values,
-        )
+        own_hash = self._hash(pods, values)
+        return _Shape(kind, tuple(requirements.values()), offered, ami, pods, kubelet, values, own_hash)
 
     def _ami(self, requirements: Mapping[str, Requirement]) -> str | None:
         return "" if self._amis is None else self._amis.choose(requirements)

@@ -25,6 +25,11 @@ SCALE_UP_EVENTS = "reason=TriggeredScaleUp"
 """Field selector of Cluster Autoscaler's events about pods it has just scaled up for."""
 
 
+def pending_pod(name: str) -> str:
+    """One pod of a namespace, while it waits for a node: API servers look it up by its key, without a search."""
+    return f"metadata.name={name},{PENDING_PODS}"
+
+
 def pods_on(node: str) -> str:
     """Field selector of the unfinished pods of one node."""
     return f"spec.nodeName={node},{_NOT_FINISHED}"

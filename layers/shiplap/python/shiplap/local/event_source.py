@@ -1,4 +1,4 @@
-"""Lambda's event source mapping of an SQS queue, as AWS runs it: for load tests, which the emulator's own misleads.
+"""Lambda's event source mappings of SQS queues, as AWS runs them: for tests that the emulator's own would mislead.
 
 MiniStack delivers ten messages at most and waits for no window, so that a burst becomes hundreds of invocations. Here
 each of `most_at_once` pollers collects until its window is over or its batch is full, by count or by Lambda's 6 MB,
@@ -21,6 +21,8 @@ _AT_ONCE = 10
 """Messages that SQS hands out or deletes in one request."""
 
 _LONG_POLL_S = 1.0
+_SHORT_POLL_S = 0.05
+"""Between two looks within a window, in seconds: SQS counts its own waiting in whole seconds."""
 
 Message = Mapping[str, Any]
 """As SQS's ReceiveMessage returns it."""
@@ -37,6 +39,32 @@ class Mapped(msgspec.Struct, frozen=True):
     most_at_once: int
 
 
+class Handed(msgspec.Struct, frozen=True):
+    """One invocation: the ids of its messages, and when, in epoch seconds, it was begun and answered."""
+
+    messages: tuple[str, ...]
+    invoked_at: float
+    answered_at: float
+
+
+def taken_over(lambda_: Any, queue_url: str, function: str) -> Mapped:
+    """Switch the emulator's own polling of a queue off; what the template says of it. `function` with its alias."""
+    (mapping,) = [
+        item
+        for item in lambda_.list_event_source_mappings()["EventSourceMappings"]
+        if item["EventSourceArn"].endswith(":" + queue_url.rpartition("/")[2])
+    ]
+    lambda_.update_event_source_mapping(UUID=mapping["UUID"], Enabled=False)
+    return Mapped(
+        queue_url=queue_url,
+        queue_arn=mapping["EventSourceArn"],
+        function=function,
+        batch_size=mapping["BatchSize"],
+        window_s=float(mapping.get("MaximumBatchingWindowInSeconds") or 0),
+        most_at_once=mapping["ScalingConfig"]["MaximumConcurrency"],
+    )
+
+
 class EventSource:
     """Polls a queue and invokes a function until it is stopped.
 
@@ -44,18 +72,29 @@ class EventSource:
         invocations: how many messages each invocation had.
         received: how often each message, by its id, was handed to the function.
         bodies: what each message said.
+        handed: the invocations that were answered, in the order of their answers.
         failure: what ended a poller, None while all is well.
     """
 
-    def __init__(self, sqs: Any, lambda_: Any, mapped: Mapped, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        sqs: Any,
+        lambda_: Any,
+        mapped: Mapped,
+        *,
+        clock: Callable[[], float] = time.time,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
         self.invocations: list[int] = []
         self.received: dict[str, int] = {}
         self.bodies: dict[str, str] = {}
+        self.handed: list[Handed] = []
         self.failure: Exception | None = None
         self._sqs = sqs
         self._lambda = lambda_
         self._mapped = mapped
         self._clock = clock
+        self._pause = pause
         self._stop = Event()
         self._lock = Lock()
         self._pollers = [
@@ -68,9 +107,13 @@ class EventSource:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stop.set()
+        self.stop()
         for poller in self._pollers:
             poller.join()
+
+    def stop(self) -> None:
+        """Ask nothing more; who leaves the context waits for what is being asked."""
+        self._stop.set()
 
     def gather(self) -> list[Message]:
         """One batch: empty when nothing came within a long poll."""
@@ -81,7 +124,9 @@ class EventSource:
             left_s = ends_at - self._clock()
             if left_s <= 0:
                 break
-            more = self._receive(min(_LONG_POLL_S, left_s), min(_AT_ONCE, self._mapped.batch_size - len(batch)))
+            more = self._receive(0, min(_AT_ONCE, self._mapped.batch_size - len(batch)))
+            if not more:
+                self._pause(min(_SHORT_POLL_S, left_s))
             batch += more
             size += _size(more)
         return batch
@@ -94,10 +139,14 @@ class EventSource:
                 self.received[message["MessageId"]] = self.received.get(message["MessageId"], 0) + 1
                 self.bodies[message["MessageId"]] = message["Body"]
         records = [self._record(message) for message in batch]
+        invoked_at = self._clock()
         answer = self._lambda.invoke(
             FunctionName=self._mapped.function, Payload=msgspec.json.encode({"Records": records})
         )
         said = answer["Payload"].read()
+        ids = tuple(message["MessageId"] for message in batch)
+        with self._lock:
+            self.handed.append(Handed(ids, invoked_at, self._clock()))
         if answer.get("FunctionError"):
             return  # all of it comes again when it is visible
         failed = {item["itemIdentifier"] for item in msgspec.json.decode(said)["batchItemFailures"]}
@@ -110,7 +159,6 @@ class EventSource:
             self._sqs.delete_message_batch(QueueUrl=self._mapped.queue_url, Entries=entries)
 
     def _receive(self, wait_s: float, most: int) -> list[Message]:
-        # SQS counts in whole seconds; within a window a poll is short, so that it ends on time.
         answer = self._sqs.receive_message(
             QueueUrl=self._mapped.queue_url,
             MaxNumberOfMessages=most,

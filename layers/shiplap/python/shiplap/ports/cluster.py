@@ -45,8 +45,12 @@ class ClusterApi(Protocol):
         """
         ...
 
-    def pending_pods(self) -> tuple[Pod, ...]:
-        """Pods without a node, listed fresh (fieldSelector `spec.nodeName=`)."""
+    def pending_pods(self, most: int = 0) -> tuple[Pod, ...]:
+        """Pods without a node, listed fresh (fieldSelector `spec.nodeName=`); only the first `most` of them, if set."""
+        ...
+
+    def pending_pod(self, namespace: str, name: str) -> Pod | None:
+        """One pod, read fresh; None if it has a node, has finished or is gone."""
         ...
 
     def nodes(self) -> tuple[Node, ...]: ...

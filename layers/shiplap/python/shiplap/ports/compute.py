@@ -151,8 +151,11 @@ class FleetResult(msgspec.Struct, frozen=True):
 class Compute(Protocol):
     """EC2, as far as launching and ending nodes goes."""
 
-    def resolve(self, node_class: EC2NodeClass) -> ResolvedNodeClass:
-        """Answer the selectors. Raises NodeClassNotReady, AwsThrottled, AwsError."""
+    def resolve(self, node_class: EC2NodeClass, *, fresh: bool = False) -> ResolvedNodeClass:
+        """Answer the selectors; `fresh` believes nothing that was answered before.
+
+        Raises NodeClassNotReady, AwsThrottled, AwsError.
+        """
         ...
 
     def inspect(self, node_class: EC2NodeClass) -> ResolvedNodeClass:

@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from shiplap.api.nodeclaim import ClaimState, NodeClaim
-from shiplap.disruption.commands import Decision, Proposal
+from shiplap.disruption.commands import Decision, Proposal, Reason
 from shiplap.disruption.decide import decide
 from shiplap.disruption.history import observe, with_drift, with_moves, with_undone
 from shiplap.disruption.memory import confirmed
@@ -192,14 +192,16 @@ class _Minute:
     # What is decided now
 
     def _decide(self) -> tuple[Decision, list[str], int]:
+        remembered = self._memory.load(self._settings.name)
+        # An answer remembered from before would take nodes for drifted that were just made of a newer one.
+        fresh = any(item.reason is Reason.DRIFTED for item in remembered.proposed)
         glance = glance_at(self._settings, self._world)
-        sight = sight_of(self._settings, glance, supply_of(self._settings, self._world), self._world)
+        sight = sight_of(self._settings, glance, supply_of(self._settings, self._world, fresh=fresh), self._world)
         now = glance.at
         # After the epoch was read: whatever is begun from now on moves it.
         busy = _busy(self._world.state.commands(self._settings.name))
         claims = self._world.state.claims(self._settings.name)
         note_refusals(self._settings.name, claims, glance.view, glance.state.refused, self._world)
-        remembered = self._memory.load(self._settings.name)
         histories = observe(remembered.histories, glance.view, claims, now)
         histories = with_undone(histories, self._given_up, now)
         snapshot = DisruptionSnapshot(

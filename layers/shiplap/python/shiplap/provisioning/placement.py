@@ -31,19 +31,37 @@ NONE, NOMINATE, BIND = "none", "nominate", "bind"
 WITHDRAWN_S = 60.0
 """A nominated pod that still waits so long after its node is complete, in seconds, is nominated no more."""
 
+FIRST_PODS = 500
+"""Pending pods that one request lists."""
+
 _SCHEDULERS = ("", "default-scheduler")
 
 
 class Steering:
-    """One invocation's placements in a cluster; pending pods are listed once, when they are first needed."""
+    """One invocation's placements in a cluster; pending pods are listed once, when they are first needed.
+
+    Where more wait than one page holds, those of a claim are read one by one: many nodes join in many invocations, and
+    each of them would list thousands of pods for the sake of a few.
+    """
 
     def __init__(self, placement: str, world: World) -> None:
         self._placement = placement
         self._world = world
 
     @cached_property
-    def _pending(self) -> dict[str, Pod]:
-        return {pod.metadata.uid: pod for pod in self._world.cluster.pending_pods()}
+    def _first(self) -> dict[str, Pod]:
+        return {pod.metadata.uid: pod for pod in self._world.cluster.pending_pods(most=FIRST_PODS)}
+
+    def _waiting(self, claim: NodeClaim) -> list[Pod]:
+        """The claim's pods that have no node yet."""
+        found = []
+        for wanted in claim.pods:
+            pod = self._first.get(wanted.uid)
+            if pod is None and len(self._first) >= FIRST_PODS:
+                pod = self._world.cluster.pending_pod(wanted.namespace, wanted.name)
+            if pod is not None and pod.metadata.uid == wanted.uid:
+                found.append(pod)
+        return found
 
     def nominate(self, claim: NodeClaim, node: Node) -> None:
         """Set `status.nominatedNodeName` of the claim's pods, just before the node is opened to all.
@@ -61,7 +79,7 @@ class Steering:
     def _steer(self, claim: NodeClaim, node: Node, *, binding: bool) -> None:
         world, name = self._world, node.metadata.name
         try:
-            planned = [self._pending[pod.uid] for pod in claim.pods if pod.uid in self._pending]
+            planned = self._waiting(claim)
             if not planned:
                 return
             here = world.cluster.pods_on(name)

@@ -98,6 +98,7 @@ class _Run:
     ) -> None:
         self._settings = settings
         self._supply: Supply | None = None
+        self._is_fresh = False
         self._has_learned = False
         self._attempt = attempt
         self._first_event_at = first_event_at
@@ -167,7 +168,8 @@ class _Run:
         waiting = [claims for claims in waiting if not self._pending.issuperset(claim.name for claim in claims)]
         if not waiting and not glance.has_pending_pods and not wants_nodes_anyway(self._settings.manifests):
             return True
-        supply = self._known_supply()
+        # What others have planned they may have planned because of newer answers than those remembered here.
+        supply = self._fresh_supply() if waiting else self._known_supply()
         sight = sight_of(self._settings, glance, supply, self._world)
         if not self._has_learned:
             self._has_learned = True
@@ -180,10 +182,16 @@ class _Run:
             return False
         return self._decide(sight)
 
+    def _fresh_supply(self) -> Supply:
+        """What can be bought, with no answer from before this invocation."""
+        if not self._is_fresh:
+            self._supply, self._is_fresh = None, True
+        return self._known_supply()
+
     def _known_supply(self) -> Supply:
         """What can be bought, looked up when it is first needed."""
         if self._supply is None:
-            self._supply = supply_of(self._settings, self._world)
+            self._supply = supply_of(self._settings, self._world, fresh=self._is_fresh)
             learned = timeouts(self._supply.joins, self._settings.join_timeout_s)
             self._attempt = msgspec.structs.replace(self._attempt, join_timeouts=learned)
         return self._supply

@@ -109,8 +109,11 @@ class Sight:
         return sold if pool is None else as_seen_by(pool, sold, accepted)
 
 
-def supply_of(settings: ClusterSettings, world: World) -> Supply:
+def supply_of(settings: ClusterSettings, world: World, *, fresh: bool = False) -> Supply:
     """Load the catalogue and answer the selectors of every EC2NodeClass that a NodePool uses.
+
+    Warm functions remember answers for minutes, each since another moment. What one of them decides because of a newer
+    answer, another one must not carry out with an older one: then the answers are to be `fresh`.
 
     Raises:
         StoreError: there is no catalogue and none can be fetched.
@@ -122,7 +125,7 @@ def supply_of(settings: ClusterSettings, world: World) -> Supply:
     for node_class in settings.manifests.node_classes:
         name = node_class.metadata.name
         if name in used:
-            node_classes[name] = _resolve(settings.name, node_class, inspected, world)
+            node_classes[name] = _resolve(settings.name, node_class, inspected, world, fresh=fresh)
     return Supply(_catalog(world), node_classes, _shifted(settings, world), _joins(settings.name, world))
 
 
@@ -165,14 +168,16 @@ def _inspected(settings: ClusterSettings, world: World) -> InstallStatus:
         return InstallStatus()
 
 
-def _resolve(cluster: str, node_class: EC2NodeClass, inspected: InstallStatus, world: World) -> NodeClassSupply:
+def _resolve(
+    cluster: str, node_class: EC2NodeClass, inspected: InstallStatus, world: World, *, fresh: bool
+) -> NodeClassSupply:
     problem = known_problem(inspected, cluster, node_class, world.clock.now())
     if problem:
         world.meter.count("NodeClassNotReady")
         _LOG.warning("node class is not ready: %s", problem, extra={"cluster": cluster})
         return NodeClassSupply(node_class, not_ready=problem)
     try:
-        return NodeClassSupply(node_class, world.compute.resolve(node_class))
+        return NodeClassSupply(node_class, world.compute.resolve(node_class, fresh=fresh))
     except AwsThrottled:
         raise
     except AwsError as error:  # the pools of the other NodeClasses go on

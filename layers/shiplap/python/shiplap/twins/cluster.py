@@ -29,6 +29,7 @@ from shiplap.kubernetes.wire import (
     SCALE_UP_EVENTS,
     event_body,
     nomination_patch,
+    pending_pod,
     pods_on,
     registration_patch,
 )
@@ -113,10 +114,16 @@ class TwinCluster:
                 view = msgspec.structs.replace(view, namespaces=self._list("namespaces", Namespace))
             return self._with_workloads(view) if workloads else view
 
-    def pending_pods(self) -> tuple[Pod, ...]:
-        """Unfinished pods without a node, sorted by namespace and name."""
+    def pending_pods(self, most: int = 0) -> tuple[Pod, ...]:
+        """Unfinished pods without a node, sorted by namespace and name; the first `most`, if set."""
         with self._faults.effect("cluster.pending_pods"):
-            return self._list("pods", Pod, _PENDING)
+            return self._list("pods", Pod, _PENDING)[: most or None]
+
+    def pending_pod(self, namespace: str, name: str) -> Pod | None:
+        """An unfinished pod without a node."""
+        with self._faults.effect("cluster.pending_pod"):
+            found = self._list("pods", Pod, Selection(namespace, field_selector=pending_pod(name)))
+            return next(iter(found), None)
 
     def nodes(self) -> tuple[Node, ...]:
         """All nodes, sorted by name."""

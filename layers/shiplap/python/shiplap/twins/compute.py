@@ -79,22 +79,25 @@ class TwinCompute:
         self.reservations: tuple[CapacityReservation, ...] = ()
         self.placement_group: PlacementGroup | None = None
         self.security_groups: tuple[str, ...] = ("sg-twin",)
+        self.amis = dict(amis or {})
+        self.remembered: dict[str, tuple[Ami, ...]] = {}
         self.subnets = tuple(Subnet(f"subnet-{zone}", zone, free_ips=4000) for zone in zones)
         self._clock = clock
         self._faults = faults or Faults()
-        self._amis = dict(amis or {})
         self._instances: dict[str, Instance] = {}
         self._visible_at: dict[str, float] = {}
         self._ended_at: dict[str, float] = {}
         self._answers: dict[str, _Answered] = {}
 
-    def resolve(self, node_class: EC2NodeClass) -> ResolvedNodeClass:
+    def resolve(self, node_class: EC2NodeClass, *, fresh: bool = False) -> ResolvedNodeClass:
         """One subnet per zone, and the AMIs given for this class or one AMI for every architecture."""
         with self._faults.effect("compute.resolve"):
             refusal = self.not_ready.get(node_class.metadata.name)
             if refusal is not None:
                 raise refusal
-            return self._resolved(node_class)
+            found = self._resolved(node_class)
+            amis = found.amis if fresh else self.remembered.get(found.name, found.amis)
+            return msgspec.structs.replace(found, amis=amis)
 
     def inspect(self, node_class: EC2NodeClass) -> ResolvedNodeClass:
         """As `resolve`; the error of a class that is not ready is told as the problem of its AMIs."""
@@ -108,7 +111,7 @@ class TwinCompute:
         return ResolvedNodeClass(
             name=name,
             family=node_class.spec.ami_family or "AL2023",
-            amis=self._amis.get(name, (Ami("ami-twin", "twin", "2026-01-01T00:00:00Z"),)),
+            amis=self.amis.get(name, (Ami("ami-twin", "twin", "2026-01-01T00:00:00Z"),)),
             subnets=self.subnets,
             capacity_reservations=self.reservations,
             placement_group=self.placement_group,
