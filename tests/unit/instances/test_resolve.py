@@ -14,6 +14,7 @@ from shiplap.instances.families import FAMILIES
 from shiplap.instances.nodeclass import Ami, CapacityReservation, PlacementGroup
 from shiplap.instances.offerings import incompatibility
 from shiplap.instances.prices import SPOT_FRACTION
+from shiplap.instances.remembered import remembered_types
 from shiplap.instances.resolve import instance_types
 from shiplap.instances.setting import CapacitySetting
 from shiplap.instances.types import InstanceType, LearnedCapacity
@@ -331,3 +332,22 @@ def test_nodes_carry_the_placement_group_and_may_be_in_any_of_its_partitions() -
     alone = {item.key: item for item in in_group("m5.large", PlacementGroup("pg-1", "x", "cluster")).requirements}
     assert not alone["karpenter.k8s.aws/placement-group-partition"].values
     assert "karpenter.k8s.aws/placement-group-id" not in {item.key for item in yields("m5.large").requirements}
+
+
+def test_types_are_reckoned_once_for_the_same_question_and_anew_for_another() -> None:
+    def asked(*learned: LearnedCapacity, overhead: float = 0.075) -> tuple[InstanceType, ...]:
+        """The same question each time, made of other objects."""
+        setting = CapacitySetting(vm_memory_overhead_percent=overhead)
+        catalog, answered = only("m5.large", "t4g.small"), resolved()
+        return remembered_types(catalog, node_class(), setting, resolved=answered, learned=learned, unavailable=())
+
+    first = asked()
+    assert asked() is first
+    more = asked(learned_of(first[0], 7800 * MIB, pods=29, cpu=2000))
+    assert more[0].capacity != first[0].capacity
+    assert asked(overhead=0.1)[0].capacity != first[0].capacity
+    assert asked() is first
+    for number in range(40):
+        asked(overhead=0.1 + number / 1000)
+    assert asked() is not first
+    assert asked() == first

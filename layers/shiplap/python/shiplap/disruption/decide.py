@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from shiplap.api.durations import seconds_or_never
 from shiplap.api.types import NodePool
 from shiplap.disruption.budgets import allowance
-from shiplap.disruption.candidates import Candidate, Survey, disruption_cost, moves, survey
+from shiplap.disruption.candidates import Candidate, Survey, survey
 from shiplap.disruption.commands import Blocked, Decision, Method, Proposal, Reason
 from shiplap.disruption.components import split
-from shiplap.disruption.consolidation import BALANCED, Consolidator, PoolTotals
+from shiplap.disruption.consolidation import Consolidator, PoolTotals
 from shiplap.disruption.drift import drifted, mould_of
 from shiplap.disruption.history import rests_until
 from shiplap.disruption.market import Market, market_of
@@ -24,7 +24,7 @@ from shiplap.disruption.protection import guards_of
 from shiplap.disruption.simulation import Simulator
 from shiplap.disruption.snapshot import DisruptionSnapshot, NodeHistory
 from shiplap.kubernetes import labels
-from shiplap.kubernetes.objects import Node, Pod
+from shiplap.kubernetes.objects import Node
 from shiplap.kubernetes.timestamps import rfc3339
 
 _MOST_CLIMBS = 8
@@ -185,9 +185,9 @@ class _Decider:
         found: dict[str, tuple[Reason, str]] = {}
         for item in candidates:
             name = item.pool.metadata.name
-            expires_s = seconds_or_never(item.expire_after)
+            expires_s = seconds_or_never(item.pool.spec.template.spec.expire_after)
             if expires_s is not None and self.now - item.born_at > expires_s:
-                found[item.name] = (Reason.EXPIRED, f"older than {item.expire_after}")
+                found[item.name] = (Reason.EXPIRED, f"older than {item.pool.spec.template.spec.expire_after}")
             elif why := drifted(item, self.market, moulds[name], self.now) or item.history.said_to_drift:
                 found[item.name] = (Reason.DRIFTED, why)
         return found
@@ -296,25 +296,10 @@ class _Decider:
         self.simulator.close([item.name for item in some])
 
     def _pool_totals(self) -> dict[str, PoolTotals]:
-        """Of the Balanced pools: what all their nodes cost and what disrupting all of them would, candidates or not."""
-        view = self.snapshot.scheduling.view
-        pools = self.snapshot.scheduling.manifests.node_pools
-        totals = {
-            item.metadata.name: PoolTotals(0.0, 0.0)
-            for item in pools
-            if item.spec.disruption.consolidation_policy == BALANCED
-        }
-        if not totals:
-            return totals
-        held: dict[str, list[Pod]] = {}
-        for pod in view.pods:
-            if pod.spec.node_name and moves(pod):
-                held.setdefault(pod.spec.node_name, []).append(pod)
-        for node in view.nodes:
-            pool = node.metadata.labels.get(labels.NODE_POOL, "")
-            if pool in totals:
-                price, cost = self.market.price_of(pool, node), disruption_cost(held.get(node.metadata.name, ()))
-                totals[pool] = PoolTotals(totals[pool].price + price, totals[pool].cost + cost)
+        totals: dict[str, PoolTotals] = {}
+        for item in self.survey.candidates:
+            known = totals.get(item.pool.metadata.name, PoolTotals(0.0, 0.0))
+            totals[item.pool.metadata.name] = PoolTotals(known.price + item.price, known.cost + item.cost)
         return totals
 
 
@@ -326,8 +311,6 @@ def _unconsolidatable(item: Candidate, market: Market, now: float, settle_s: flo
     after_s = seconds_or_never(disruption.consolidate_after)
     if after_s is None:
         return f"NodePool {pool} has consolidation disabled"
-    if item.history.said_to_stay:
-        return "its NodeClaim says that it is not consolidatable"
     since = now - _quiet_since(item.history)
     if since < after_s:
         return f"its pods changed {since:.0f} s ago, consolidateAfter is {disruption.consolidate_after}"
@@ -356,15 +339,12 @@ def _among(item: Candidate, commands: Sequence[Proposal]) -> bool:
 
 
 def _counts(nodes: Sequence[Node], found: Survey, busy: frozenset[str]) -> tuple[Counter[str], Counter[str]]:
-    """Initialised nodes by NodePool, and how many of them are on their way out or not Ready.
-
-    A node whose instance is being ended is over: it neither counts nor uses up a budget.
-    """
+    """Initialised nodes by NodePool, and how many of them are on their way out or not Ready."""
     total: Counter[str] = Counter()
     disrupting: Counter[str] = Counter()
     for node in nodes:
         pool = node.metadata.labels.get(labels.NODE_POOL, "")
-        if not pool or node.metadata.labels.get(labels.INITIALIZED) != "true" or node.metadata.name in found.ending:
+        if not pool or node.metadata.labels.get(labels.INITIALIZED) != "true":
             continue
         total[pool] += 1
         ready = all(item.status == "True" for item in node.status.conditions if item.type == "Ready")

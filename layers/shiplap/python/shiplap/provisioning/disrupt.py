@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -29,7 +29,7 @@ from shiplap.provisioning.claims import DRAIN, facts, grace_ends_at
 from shiplap.provisioning.commitment import Origin, records_of, spec_hashes, with_token
 from shiplap.provisioning.drain import cordon, is_cordoned, uncordon
 from shiplap.provisioning.fleet import launches
-from shiplap.provisioning.refusals import holding, note_refusals
+from shiplap.provisioning.refusals import note_refusals
 from shiplap.provisioning.second_look import objections, still_hold
 from shiplap.provisioning.snapshot import glance_at, sight_of, supply_of
 from shiplap.provisioning.world import World
@@ -38,6 +38,8 @@ from shiplap.scheduling.snapshot import Snapshot
 from shiplap.settings import ClusterSettings
 
 _LOG = logging.getLogger(__name__)
+
+Decide = Callable[[DisruptionSnapshot], Decision]
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,25 +52,27 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     blocked: int = 0
 
 
-def disrupt(settings: ClusterSettings, world: World, memory: MemoryStore) -> Report:
+def disrupt(settings: ClusterSettings, world: World, memory: MemoryStore, *, decision_of: Decide = decide) -> Report:
     """Look at one cluster's nodes.
 
     Args:
         settings: the cluster.
         world: the ports.
         memory: what was remembered of its nodes.
+        decision_of: `decide`, or a `LastDecision` of this cluster, which knows the same without deciding anew.
 
     Raises:
         ClusterError, StoreError, AwsError: nothing is half done that the next minute does not finish.
     """
-    return _Minute(settings, world, memory).run()
+    return _Minute(settings, world, memory, decision_of).run()
 
 
 class _Minute:
-    def __init__(self, settings: ClusterSettings, world: World, memory: MemoryStore) -> None:
+    def __init__(self, settings: ClusterSettings, world: World, memory: MemoryStore, decision_of: Decide) -> None:
         self._settings = settings
         self._world = world
         self._memory = memory
+        self._decision_of = decision_of
         # Nodes before claims: a node that was closed by then is closed for a reason that its claim knows. Commands
         # before claims: the replacements of a command are written with it.
         self._nodes = {node.metadata.name: node for node in world.cluster.nodes()}
@@ -201,17 +205,17 @@ class _Minute:
         # After the epoch was read: whatever is begun from now on moves it.
         busy = _busy(self._world.state.commands(self._settings.name))
         claims = self._world.state.claims(self._settings.name)
-        refused = note_refusals(self._settings.name, claims, glance.view, glance.state.refused, self._world)
+        note_refusals(self._settings.name, claims, glance.view, glance.state.refused, self._world)
         histories = observe(remembered.histories, glance.view, claims, now)
         histories = with_undone(histories, self._given_up, now)
         snapshot = DisruptionSnapshot(
-            scheduling=replace(sight.snapshot, claims=claims, view=holding(glance.view, refused, now)),
+            scheduling=replace(sight.snapshot, claims=claims),
             pod_disruption_budgets=self._world.cluster.disruption_budgets(),
             histories=histories,
             busy=busy,
             settings=self._settings.disruption,
         )
-        decision = decide(snapshot)
+        decision = self._decision_of(snapshot)
         ready, waiting = confirmed(remembered.proposed, decision.commands, now)
         ready = still_hold(self._settings.name, ready, glance.view.pods, self._world)
         begun = self._begin(ready, sight.snapshot, claims)

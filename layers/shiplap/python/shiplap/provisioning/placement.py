@@ -114,12 +114,12 @@ def withdraw(claims: Iterable[NodeClaim], view: ClusterView, world: World) -> in
     ending = {pod.spec.node_name for pod in view.pods if pod.metadata.deletion_timestamp}
     stale = [
         pod
-        for pod in sorted(view.pods, key=lambda item: item.key)
+        for pod in view.pods
         if (node := pod.status.nominated_node_name) and not pod.spec.node_name and node not in ending
         if pod.metadata.uid in complete.get(node, ())
     ]
     done = 0
-    for pod in stale:
+    for pod in sorted(stale, key=lambda item: item.key):
         try:
             world.cluster.nominate(pod, "")
         except (ObjectNotFound, ObjectConflict):

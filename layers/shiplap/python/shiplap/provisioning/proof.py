@@ -39,6 +39,19 @@ def room(joins: JoinHistory, sold: Iterable[InstanceType], most: int) -> dict[st
     }
 
 
+def is_full(sold: Iterable[InstanceType], claims: Iterable[NodeClaim], limits: Mapping[str, int]) -> bool:
+    """Whether nothing that is sold could be launched before a first node joins.
+
+    Args:
+        sold: all that can be launched.
+        claims: all in flight; those that have no AMI yet may take any.
+        limits: of AMIs, see `room`.
+    """
+    under_way = Counter(claim.ami for claim in claims if claim.state in _UNJOINED and claim.ami)
+    amis = {item.ami for item in sold}
+    return bool(amis) and all(ami in limits and under_way[ami] >= limits[ami] for ami in amis)
+
+
 def within(
     groups: Sequence[Sequence[NodeClaim]], claims: Iterable[NodeClaim], limits: Mapping[str, int], types_for: TypesFor
 ) -> list[Sequence[NodeClaim]]:

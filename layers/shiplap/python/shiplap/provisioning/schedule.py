@@ -208,6 +208,8 @@ class _Run:
 
     def _decide(self, sight: Sight) -> bool:
         """Plan, commit and launch; whether nothing is left to plan again."""
+        if self._must_wait_for_proof(sight):
+            return True  # the next sweep asks again: a burst is not planned once a second for nothing
         decision = plan(sight.snapshot)
         self._unschedulable = (*decision.unschedulable, *self._set_aside)
         if not decision.node_claims:
@@ -255,6 +257,17 @@ class _Run:
             self._world.meter.count("ClaimsHeldBack", held_back)
             _LOG.info("%d claims held back by launch budgets", held_back, extra={"cluster": self._settings.name})
         return [claims for claims in kept if claims]
+
+    def _must_wait_for_proof(self, sight: Sight) -> bool:
+        """Whether nothing could be launched whatever the plan."""
+        sold = [item for catalog in sight.snapshot.catalogs for item in catalog.instance_types]
+        limits = proof.room(self._known_supply().joins, sold, self._settings.unproven_nodes)
+        if not proof.is_full(sold, sight.snapshot.claims, limits):
+            return False
+        self._world.meter.count("PlansWithoutProof")
+        about = {"cluster": self._settings.name, "amis": sorted(limits)}
+        _LOG.info("nothing is planned until a first node has joined", extra=about)
+        return True
 
     def _with_proof(self, groups: Sequence[Sequence[NodeClaim]], sight: Sight) -> list[Sequence[NodeClaim]]:
         """Of each launch the claims that need not wait for a first node of their AMI to join."""

@@ -19,7 +19,7 @@ from shiplap.instances.catalog import Catalog
 from shiplap.instances.families import spec_hash
 from shiplap.instances.joins import Bars, JoinHistory, bars, without_barred
 from shiplap.instances.nodeclass import ResolvedNodeClass
-from shiplap.instances.resolve import instance_types
+from shiplap.instances.remembered import remembered_types
 from shiplap.instances.setting import from_cluster
 from shiplap.instances.status import InstallStatus, known_problem
 from shiplap.instances.types import InstanceType, pilot_key
@@ -318,7 +318,7 @@ def _catalogs(settings: ClusterSettings, supply: Supply, glance: Glance, world: 
         sold_in = msgspec.structs.replace(worth_asking, subnets=item.resolved.subnets)
         full = {net.zone for net in item.resolved.subnets} - {net.zone for net in worth_asking.subnets}
         try:
-            sold = instance_types(
+            sold = remembered_types(
                 supply.catalog,
                 item.node_class,
                 setting,

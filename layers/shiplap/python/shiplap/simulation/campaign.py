@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from functools import partial
+from functools import cache, partial
 from itertools import repeat
 
 import msgspec
@@ -78,4 +78,10 @@ def hunt(mutants: Iterable[str], seeds: Sequence[int], *, processes: int) -> Ite
 
 def _one(name: str, mutant: str, seed: int) -> Outcome:
     with planted(mutant):
-        return replace(run(load(name), seed), lines=())
+        return replace(run(_loaded(name), seed), lines=())
+
+
+@cache
+def _loaded(name: str) -> Play:
+    """A play never changes; its manifests are checked once in a process."""
+    return load(name)

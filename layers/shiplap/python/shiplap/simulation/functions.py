@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Callable, Sequence
 
+from shiplap.disruption.standstill import LastDecision
 from shiplap.errors import ShiplapError
 from shiplap.ports import BusEvent
 from shiplap.provisioning import batch, messages
@@ -20,7 +21,7 @@ from shiplap.provisioning.world import World
 from shiplap.settings import ClusterSettings, Settings
 from shiplap.simulation.interference import Interference, Invocation
 from shiplap.simulation.loop import Loop
-from shiplap.simulation.queues import DEEPEST, Feed, Queue
+from shiplap.simulation.queues import Feed, Queue
 from shiplap.simulation.trace import Trace
 from shiplap.twins.bucket import TwinMemory
 from shiplap.twins.dead_letters import TwinDeadLetters
@@ -54,6 +55,7 @@ class Functions:
         self._settings, self._loop, self._faults, self._trace = settings, loop, faults, trace
         self._state, self._memory, self._dead_letters = state, memory, dead_letters
         self._invocations = 0
+        self._last_decisions: dict[str, LastDecision] = {}
         self._queues = {
             "provisioning": self._queue("provisioning", self._schedule, 1000, 1.0, "schedule", 2),
             "lifecycle": self._queue("lifecycle", self._lifecycle, 10, 0.0, "lifecycle", 10),
@@ -74,11 +76,11 @@ class Functions:
 
     # What calls them
 
-    def start(self, later_s: float = 0.0) -> None:
+    def start(self) -> None:
         """The schedules begin."""
         for number, cluster in enumerate(self._settings.clusters):
-            self._loop.every(60.0, lambda cluster=cluster: self.sweep(cluster), first_s=7.0 + number + later_s)  # type: ignore[misc]
-            self._loop.every(60.0, lambda cluster=cluster: self._disrupt(cluster), first_s=31.0 + number + later_s)  # type: ignore[misc]
+            self._loop.every(60.0, lambda cluster=cluster: self.sweep(cluster), first_s=7.0 + number)  # type: ignore[misc]
+            self._loop.every(60.0, lambda cluster=cluster: self._disrupt(cluster), first_s=31.0 + number)  # type: ignore[misc]
             self._loop.every(3600.0, lambda cluster=cluster: self._catalog(cluster), first_s=1800.0)  # type: ignore[misc]
 
     def sweep(self, cluster: ClusterSettings) -> None:
@@ -185,13 +187,10 @@ class Functions:
         return self._failed("interrupt", act)
 
     def _disrupt(self, cluster: ClusterSettings) -> None:
-        if self._faults.depth >= DEEPEST:
-            self._loop.after(1.0, lambda: self._disrupt(cluster))
-            return
-
         def act(_: Invocation) -> None:
+            last = self._last_decisions.setdefault(cluster.name, LastDecision())
             try:
-                report = disrupt(cluster, self.worlds[cluster.name], self._memory)
+                report = disrupt(cluster, self.worlds[cluster.name], self._memory, decision_of=last)
             except ShiplapError as error:
                 self._trace.tell("disrupt failed", error=type(error).__name__)
                 return
@@ -201,7 +200,11 @@ class Functions:
             if report.begun or report.done or report.undone:
                 self._trace.tell("disrupted", begun=report.begun, done=report.done, undone=report.undone)
 
-        self._invoke("disrupt", act)
+        def invoke() -> None:
+            if not self._invoke("disrupt", act):
+                self._last_decisions.clear()  # with the process
+
+        self._loop.begin(invoke)
 
     def _catalog(self, cluster: ClusterSettings) -> None:
         world = self.worlds[cluster.name]
@@ -213,7 +216,7 @@ class Functions:
             except ShiplapError as error:
                 self._trace.tell("refresh failed", error=type(error).__name__)
 
-        self._invoke("catalog", act)
+        self._loop.begin(lambda: self._invoke("catalog", act))
 
 
 class Breakdowns(logging.Handler):

@@ -43,7 +43,6 @@ class Interference(Faults):
     def __init__(self, loop: Loop, trace: Trace, seed: int) -> None:
         super().__init__()
         self.current: Invocation | None = None
-        self.depth = 0
         self.active: dict[int, Fault] = {}
         self.crashes: dict[str, list[int]] = {}
         self._loop = loop
@@ -75,16 +74,15 @@ class Interference(Faults):
         planned = self.crashes.get(invocation.function)
         if planned:
             invocation.dies_at = planned.pop(0)
-        outer, self.current = self.current, invocation
-        self.depth += 1
+        self.current = invocation
         try:
             act()
         except Crash as crash:
-            self._trace.tell("died", invocation=invocation.name, at=str(crash))
+            if not self._loop.stopped:
+                self._trace.tell("died", invocation=invocation.name, at=str(crash))
             return False
         finally:
-            self.depth -= 1
-            self.current = outer
+            self.current = None
         return True
 
     def before(self, effect: str) -> None:
@@ -118,11 +116,9 @@ class Interference(Faults):
 
     def _wait(self, seconds: float) -> None:
         """Let others go on meanwhile."""
-        outer, self.current = self.current, None
-        try:
-            self._loop.run_until(self._loop.now() + seconds)
-        finally:
-            self.current = outer
+        own, self.current = self.current, None
+        self._loop.wait(seconds)
+        self.current = own
 
     def _live(self, invocation: Invocation, when: str, effect: str) -> None:
         if self._loop.stopped:

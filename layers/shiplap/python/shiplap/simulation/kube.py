@@ -63,7 +63,7 @@ class Kube:
         self._loop, self._faults, self._trace, self._truth = loop, faults, trace, truth
         self._seed = seed
         self._node_class_of, self._alive, self._joined = node_class_of, alive, joined
-        self._scheduler = Scheduler(self.server, most=int(SCHEDULED_PER_S * STEP_S))
+        self._scheduler = Scheduler(self.server, most=int(SCHEDULED_PER_S * STEP_S), events=False)
         self._waiting: dict[str, Pod] = {}
         self._of_group: dict[str, dict[str, Pod]] = {}
         self._on_node: dict[str, dict[str, Pod]] = {}
@@ -213,6 +213,10 @@ class Kube:
     def pending(self) -> list[Pod]:
         """Pods without a node, as of the last look."""
         return [pod for _, pod in sorted(self._waiting.items())]
+
+    def pending_uids(self) -> list[str]:
+        """Of the same pods, in any order."""
+        return [pod.metadata.uid for pod in self._waiting.values()]
 
     def _replicate(self) -> None:
         for name, wanted in sorted(self.wanted.items()):

@@ -1,7 +1,9 @@
 """Virtual time: one queue of events, taken in the order of their moments, and of their making where these are equal.
 
-Somebody who waits in the middle of something runs the loop until the wait is over. That is how invocations overlap
-without threads: what a function does not see while it waits for an answer is what others do meanwhile.
+Somebody who waits in the middle of something lets the loop go on until the wait is over. That is how invocations
+overlap: what a function does not see while it waits for an answer is what others do meanwhile. Each has a thread of its
+own only because Python can leave off in the middle of plain calls in no other way: never do two of them run, and who is
+next follows from the moments alone.
 """
 
 from __future__ import annotations
@@ -9,10 +11,50 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable
 from itertools import count
+from threading import Lock, Thread
 
 from shiplap.twins.clock import TwinClock
 
 Act = Callable[[], object]
+
+
+class _Strand:
+    """Something that runs until it waits, and goes on from there."""
+
+    def __init__(self, act: Act) -> None:
+        self.ended = False
+        self._act = act
+        self._error: BaseException | None = None
+        self._turn, self._back = Lock(), Lock()
+        self._turn.acquire()
+        self._back.acquire()
+        self._thread = Thread(target=self._run, daemon=True)
+
+    def go_on(self) -> None:
+        """Let it run until it waits again, or ends. Raises what it ended with."""
+        if self._thread.ident is None:
+            self._thread.start()
+        else:
+            self._turn.release()
+        self._back.acquire()
+        if self.ended:
+            self._thread.join()
+        if self._error is not None:
+            raise self._error
+
+    def wait(self) -> None:
+        """Called by what runs: leave off until it is to go on."""
+        self._back.release()
+        self._turn.acquire()
+
+    def _run(self) -> None:
+        try:
+            self._act()
+        except BaseException as error:  # noqa: BLE001 - raised again where the strand was let run
+            self._error = error
+        finally:
+            self.ended = True
+            self._back.release()
 
 
 class Loop:
@@ -24,6 +66,8 @@ class Loop:
         self.stopped = False
         self._events: list[tuple[float, int, Act]] = []
         self._numbers = count()
+        self._strand: _Strand | None = None
+        self._waiting: dict[int, _Strand] = {}
 
     def now(self) -> float:
         """Epoch seconds."""
@@ -56,3 +100,32 @@ class Loop:
             act()
         if self.now() < moment and not self.stopped:
             self.clock.set(moment)
+
+    def begin(self, act: Act) -> None:
+        """Do something that may wait; the loop goes on when it first does."""
+        self._let(_Strand(act))
+
+    def wait(self, seconds: float) -> None:
+        """Called in what was begun: let others go on for so many seconds."""
+        strand = self._strand
+        if strand is None:
+            raise RuntimeError("only what was begun may wait")
+        if self.stopped:
+            return
+        self._waiting[id(strand)] = strand
+        self.after(seconds, lambda: self._let(strand))
+        strand.wait()
+
+    def close(self) -> None:
+        """Stop; whoever still waits goes on at once, in a world in which nothing happens any more."""
+        self.stopped = True
+        while self._waiting:
+            self._let(next(iter(self._waiting.values())))
+
+    def _let(self, strand: _Strand) -> None:
+        self._waiting.pop(id(strand), None)
+        outer, self._strand = self._strand, strand
+        try:
+            strand.go_on()
+        finally:
+            self._strand = outer

@@ -32,14 +32,13 @@ from shiplap.provisioning import (
 from shiplap.provisioning.claims import Holders
 from shiplap.simulation.watched import WatchedCompute, WatchedState
 from shiplap.twins.capacity import TwinCapacity
-from shiplap.twins.compute import TwinCompute
 
 Patch = tuple[Any, str, Any]
 
 
 def _acknowledges_first() -> list[Patch]:
     """Messages are done with although their flow did not come to its end, and nothing else looks."""
-    return [(batch, "_serve", _serves_whatever(batch._serve)), (schedule, "sweep", lambda *_, **__: 0)]
+    return [(batch, "_serve", _serves_whatever(batch._serve)), (schedule, "sweep", lambda *_, **__: {})]
 
 
 def _serves_whatever(serve: Callable[..., bool]) -> Callable[..., bool]:
@@ -160,8 +159,8 @@ def _forgets_missed_pods() -> list[Patch]:
     """Pods whose node was too small are planned like any others."""
     glance_at = snapshot.glance_at
 
-    def act(settings: Any, world: Any) -> Any:
-        return replace(glance_at(settings, world), missed_pods=frozenset())
+    def act(*arguments: Any) -> Any:
+        return replace(glance_at(*arguments), missed_pods=frozenset())
 
     unmarked: Callable[..., None] = lambda *_: None  # noqa: E731
     return [(schedule, "glance_at", act), (disrupt, "glance_at", act), (WatchedState, "mark_missed", unmarked)]
@@ -219,11 +218,6 @@ def _adopts_nothing() -> list[Patch]:
     return [(resume, "_resume", lambda claims, *_: launch.Outcome(pending=tuple(claims)))]
 
 
-def _knows_no_install() -> list[Patch]:
-    """What has the cluster's tags is ours, whoever launched it."""
-    return [(TwinCompute, "_is_foreign", lambda _, __: False)]
-
-
 class Mutant(msgspec.Struct, frozen=True):
     """A defect: what makes its patches, and the scenarios that are played to find it."""
 
@@ -254,7 +248,6 @@ MUTANTS: dict[str, Mutant] = {
     "books a wrong price": Mutant(_wrong_price),
     "reads stale state": Mutant(_stale_state),
     "leaves nodes closed": Mutant(_leaves_taints),
-    "knows no install": Mutant(_knows_no_install, ("two-installs",)),
 }
 
 

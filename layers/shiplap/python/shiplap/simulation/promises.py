@@ -37,7 +37,7 @@ class Violation(msgspec.Struct, frozen=True):
 
 
 class Promises:
-    """Everything a witness sees of one install.
+    """Everything a witness sees of one account.
 
     Attributes:
         claims: every claim as it was last written, by cluster and name.
@@ -76,7 +76,8 @@ class Promises:
         self._of_node: dict[str, tuple[str, str]] = {}
         self._of_pool: dict[tuple[str, str], dict[str, NodeClaim]] = {}
         self._cpu: dict[str, int] = {}
-        self._nodes_of: dict[str, list[tuple[str, str]]] = {}
+        self._replacements: set[tuple[str, str]] = set()
+        self._nodes_of: dict[tuple[str, bool], list[tuple[str, str]]] = {}
         self._allocatable: dict[str, dict[str, int]] = {}
         self._judged: set[str] = set()
         self._misses: Counter[tuple[str, ...]] = Counter()
@@ -134,6 +135,7 @@ class Promises:
         fresh = command.name not in self.commands
         self.commands[command.name] = command
         if fresh:
+            self._replacements.update((command.cluster, name) for name in command.replacements)
             self._check_budgets(command)
             made = (self.claims.get((command.cluster, name)) for name in command.replacements)
             for pool in sorted({claim.node_pool for claim in made if claim is not None}):
@@ -188,8 +190,6 @@ class Promises:
         """A function has a pod deleted; `forced`: whatever its PodDisruptionBudgets say."""
         now = self._now()
         claim = self.claims.get(self._of_node.get(pod.spec.node_name, ("", "")))
-        if claim is None:
-            self.broken("nothing is emptied that is not ours", f"{pod.key} on {pod.spec.node_name}")
         deadline = claim.deadline_at if claim is not None else 0.0
         last = deadline - grace_s(pod) - MARGIN_S - _SLACK_S if deadline else float("inf")
         if now >= last or pod.metadata.deletion_timestamp:
@@ -274,13 +274,15 @@ class Promises:
                 "money spent equals the ledger", f"{claim.name} costs {self.price(instance)}, not {claim.hourly}"
             )
         self._judge(claim)
+        moves = (claim.cluster, claim.name) in self._replacements
         for pod in claim.pods:
-            nodes = self._nodes_of.setdefault(pod.uid, [])
+            nodes = self._nodes_of.setdefault((pod.uid, moves), [])
             nodes.append((claim.cluster, claim.name))
             lost = [name for name in nodes if self._was_taken(self.claims[name])]
             if len(nodes) - len(lost) > self._most_nodes_per_pod:
                 names = ", ".join(name for _, name in nodes)
-                self.broken("few nodes for one pod", f"{pod.name} got {len(nodes)} nodes: {names}")
+                why = "by commands" if moves else "as it waited"
+                self.broken("few nodes for one pod", f"{pod.name} got {len(nodes)} nodes {why}: {names}")
 
     def _was_taken(self, claim: NodeClaim) -> bool:
         return claim.missed or (bool(claim.failure) and claim.failure not in _COMMANDS)

@@ -13,9 +13,6 @@ from shiplap.simulation.trace import Trace
 
 MOST_DELIVERIES = 5
 
-DEEPEST = 5
-"""Invocations that may be under way at once; who comes later waits a second."""
-
 _TRANSIT_S = 0.1
 
 
@@ -90,7 +87,7 @@ class Queue:
             return  # an earlier poll took its place
         self._poll_at = float("inf")
         now = self._loop.now()
-        if self._busy >= self._feed.at_once or self._faults.depth >= DEEPEST:
+        if self._busy >= self._feed.at_once:
             self._wake(now + 1.0)
             return
         due = [name for name, message in self._messages.items() if message.visible_at <= now][: self._feed.batch]
@@ -101,7 +98,7 @@ class Queue:
         self._plan_next()
         due = [name for name in due if not self._is_dead(name)]
         if due:
-            self._hand_over(due)
+            self._loop.begin(lambda: self._hand_over(due))
 
     def _is_dead(self, name: str) -> bool:
         if self._messages[name].deliveries <= MOST_DELIVERIES:
@@ -118,7 +115,7 @@ class Queue:
             self._busy -= 1
         if again is not None:
             for name in set(names) - again:
-                del self._messages[name]
+                self._messages.pop(name, None)
         self._plan_next()
 
     def _plan_next(self) -> None:

@@ -115,18 +115,16 @@ class Rhythm(_Part, frozen=True):
 class Scenario(_Part, frozen=True):
     """A play. `chaos` faults are drawn from the seed within the first `chaos_minutes`, of `chaos_kinds`.
 
-    Each of the `installs` serves all clusters, with tables and functions of its own.
     Memory that nodes really have lies between the careful bound (0) and what EC2 states (1), per type, drawn between
     the two of `memory`. When the last fault is over, all has to be well within `settle_minutes`. A pod may get at most
-    `most_nodes_per_pod` nodes, and one more for each of them that was taken away from it. No pod may wait longer than
-    `patience_minutes`; without them (0) they may until all is well.
+    `most_nodes_per_pod` nodes because it waits, as many from commands that move it, and one more for each of them that
+    was taken away from it. No pod may wait longer than `patience_minutes`; without them (0) they may until all is well.
     """
 
     about: str
     api_version: str = "simulation.shiplap.dev/v1"
     kind: str = KIND
     clusters: tuple[str, ...] = ("demo",)
-    installs: tuple[str, ...] = ("shiplap",)
     groups: tuple[Group, ...] = ()
     waves: tuple[Wave, ...] = ()
     rhythms: tuple[Rhythm, ...] = ()

@@ -6,6 +6,7 @@ It looks at the whole cluster in every step and does nothing while nothing chang
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import closing
 
 from shiplap.errors import ObjectConflict, ObjectNotFound
 from shiplap.kubernetes.objects import Pod
@@ -14,6 +15,7 @@ from shiplap.local.kube.fit import NodeState, PodNeeds, refusals
 from shiplap.local.kube.informer import Informer, Kept
 from shiplap.local.kube.rankings import Rankings
 from shiplap.local.kube.score import best
+from shiplap.local.kube.waiting import Waiting
 from shiplap.twins.kube.pods import condition
 from shiplap.twins.kube.server import ApiServer
 
@@ -26,13 +28,15 @@ class Scheduler:
 
     `most` is how many pods a step tries, 0 for all. Those that were tried longest ago come first then, and one that
     nothing fits is tried again when something does, as QueueingHints have it; what is said of it stays what it was.
+    `events` says whether the reasons are also written as events, for people to read.
     """
 
-    def __init__(self, server: ApiServer, *, most: int = 0) -> None:
+    def __init__(self, server: ApiServer, *, most: int = 0, events: bool = True) -> None:
         self._server = server
         self._most = most
+        self._events = events
         self._informer = Informer(server, self._changed)
-        self._waiting: dict[str, PodNeeds] = {}
+        self._waiting = Waiting()
         self._there: dict[str, dict[str, PodNeeds]] = {}
         self._nominated: dict[str, dict[str, PodNeeds]] = {}
         self._nodes: dict[str, NodeState] = {}
@@ -50,18 +54,21 @@ class Scheduler:
         bound = tries = 0
         hopeless: dict[bytes, str] = {}
         self._left_over = False
-        for needs in self._queue():
-            if self._most and tries >= self._most:
-                self._left_over = True
-                break
-            chosen, message = self._decide(needs, hopeless)
-            if chosen is not None:
-                bound += self._bind(needs, chosen)
-            elif self._is_to_be_told(needs.pod, now):
-                self._mark_unschedulable(needs.pod, message, now)
-            else:
-                continue
-            tries += 1
+        with closing(self._waiting.in_order()) as queue:
+            for key, needs in queue:
+                if self._most and tries >= self._most:
+                    self._left_over = True
+                    break
+                chosen, message = self._decide(needs, hopeless)
+                if chosen is not None:
+                    bound += self._bind(needs, chosen)
+                elif self._is_to_be_told(needs.pod, now):
+                    self._mark_unschedulable(needs.pod, message, now)
+                    self._waiting.put(key, needs, self._tried.get(needs.pod.metadata.uid, 0.0))
+                else:
+                    self._waiting.pass_over(needs)
+                    continue
+                tries += 1
         return bound
 
     def _decide(self, needs: PodNeeds, hopeless: dict[bytes, str]) -> tuple[NodeState | None, str]:
@@ -96,7 +103,7 @@ class Scheduler:
             self._put_in(key, after)
 
     def _take_out(self, key: str, pod: Pod) -> None:
-        self._waiting.pop(key, None)
+        self._waiting.drop(key)
         for kept, node in ((self._there, pod.spec.node_name), (self._nominated, pod.status.nominated_node_name)):
             if node and kept.get(node, {}).pop(key, None) is not None:
                 self._stale.add(node)
@@ -112,7 +119,7 @@ class Scheduler:
             self._nominated.setdefault(pod.status.nominated_node_name, {})[key] = needs
             self._stale.add(pod.status.nominated_node_name)
         if not pod.metadata.deletion_timestamp and not spec.scheduling_gates and spec.scheduler_name == NAME:
-            self._waiting[key] = needs
+            self._waiting.put(key, needs, self._tried.get(pod.metadata.uid, 0.0))
 
     def _look_again(self) -> None:
         """Count anew what nodes hold that have changed, with those nominated to them."""
@@ -131,21 +138,13 @@ class Scheduler:
                 self._disliked.add(name)
         self._stale.clear()
 
-    def _queue(self) -> list[PodNeeds]:
-        """Pods to schedule, in queue order."""
-
-        def order(item: tuple[str, PodNeeds]) -> tuple[int, float, str, str]:
-            key, pod = item[0], item[1].pod
-            tried = self._tried.get(pod.metadata.uid, 0.0) if self._most else 0.0
-            return -pod.spec.priority, tried, pod.metadata.creation_timestamp or "", key
-
-        return [needs for _, needs in sorted(self._waiting.items(), key=order)]
-
     def _choose(self, needs: PodNeeds) -> tuple[NodeState | None, str]:
         """The node to bind to, or none and the reason as kube-scheduler words it."""
-        nominated = needs.pod.status.nominated_node_name
-        if nominated or self._disliked or _prefers(needs.pod):
+        if self._disliked or _prefers(needs.pod):
             return choose(needs, self._nodes)
+        nominated = self._nodes.get(needs.pod.status.nominated_node_name)
+        if nominated is not None and not refusals(needs, nominated):
+            return nominated, ""
         chosen, reasons = self._rankings.of(needs)
         return (chosen, "") if chosen is not None else (None, worded(reasons, len(self._nodes)))
 
@@ -178,6 +177,11 @@ class Scheduler:
             )
         except (ObjectConflict, ObjectNotFound):
             return  # deleted while this step ran
+        if self._events:
+            self._publish(pod, message, moment)
+
+    def _publish(self, pod: Pod, message: str, moment: str) -> None:
+        metadata = pod.metadata
         involved = {"kind": "Pod", "namespace": metadata.namespace, "name": metadata.name, "uid": metadata.uid}
         self._server.create(
             "events",

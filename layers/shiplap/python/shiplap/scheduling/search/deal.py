@@ -69,18 +69,17 @@ class _Dealer:
 
         About a third of the nodes take one pod each at a time, the emptiest ones; `fine` takes pods one by one.
         """
+        if fine and len(nodes):
+            return self._put_one_by_one(pods, nodes)
         over: list[Ints] = []
         start = 0
-        step = 1 if fine else max(1, (len(nodes) + 2) // 3)
+        step = max(1, (len(nodes) + 2) // 3)
         while start < len(pods) and len(nodes):
             some = pods[start : start + step]
             start += step
-            self.effort.charge(14, 6.0 * self.net.shape[1] * len(nodes))
+            self._charge(nodes)
             mean = self.sizes[some].sum(axis=0) / len(some)
             full = ((self.load[nodes] + mean) * self.inverse[nodes]).max(axis=1)
-            if fine:
-                fits = (self.load[nodes] + mean <= self.net[nodes]).all(axis=1) & self.suits[some[0], nodes]
-                full = np.where(fits, full, np.inf)
             target = nodes[np.argsort(full, kind="stable")[: len(some)]]
             holds = (self.load[target] + self.sizes[some] <= self.net[target]).all(axis=1)
             if self.restricted:
@@ -91,3 +90,33 @@ class _Dealer:
                 over.append(some[~holds])
         over.append(pods[start:])
         return np.concatenate(over)
+
+    def _put_one_by_one(self, pods: Ints, nodes: Ints) -> Ints:
+        """Each pod goes to the node that is least full with it. Of pods of one kind in a row only the node that took
+        the last one is judged again."""
+        over: list[Ints] = []
+        edges = np.flatnonzero(np.diff(pods)) + 1
+        for run in np.split(pods, edges) if len(pods) else ():
+            kind = int(run[0])
+            size = self.sizes[kind]
+            after = self.load[nodes] + size
+            fits = (after <= self.net[nodes]).all(axis=1) & self.suits[kind, nodes]
+            full: Floats = np.where(fits, (after * self.inverse[nodes]).max(axis=1), np.inf)
+            placed = 0
+            for _ in range(len(run)):
+                self._charge(nodes)
+                best = int(np.argmin(full))
+                if full[best] == np.inf:
+                    continue
+                target = nodes[best]
+                self.load[target] += size
+                self.counts[target, kind] += 1
+                placed += 1
+                more = self.load[target] + size
+                full[best] = (more * self.inverse[target]).max() if (more <= self.net[target]).all() else np.inf
+            over.append(run[placed:])
+        return np.concatenate(over) if over else pods
+
+    def _charge(self, nodes: Ints) -> None:
+        """What one round over the nodes takes."""
+        self.effort.charge(14, 6.0 * self.net.shape[1] * len(nodes))

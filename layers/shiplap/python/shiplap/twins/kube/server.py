@@ -265,7 +265,8 @@ class ApiServer:
         with self._lock:
             pod = self.get("pods", name, namespace)
             around = Selection(namespace=pod["metadata"]["namespace"])
-            pods.check_eviction(pod, self.list("pods", around).items, self.list("poddisruptionbudgets", around).items)
+            budgets = self.list("poddisruptionbudgets", around).items
+            pods.check_eviction(pod, self.list("pods", around).items if budgets else [], budgets)
             return self.delete("pods", name, namespace, grace_s=grace_s, uid=uid)
 
     def changes(

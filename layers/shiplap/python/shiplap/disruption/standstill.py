@@ -1,0 +1,149 @@
+"""A decision that would come out the same is not made again.
+
+In most minutes nothing happens to most clusters, while looking for what could go is what takes most of the time. As the
+decision is a pure function of its snapshot, only time can change it once all else is equal, and time acts at moments
+that are known beforehand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from shiplap.api.durations import go_seconds, seconds_or_never
+from shiplap.api.nodeclaim import ClaimState
+from shiplap.api.own_annotations import DISRUPTION_TIME_ZONE
+from shiplap.api.types import NodePool
+from shiplap.disruption.budgets import is_active
+from shiplap.disruption.commands import Decision
+from shiplap.disruption.decide import decide
+from shiplap.disruption.drift import YOUNG_S
+from shiplap.disruption.history import rests_until
+from shiplap.disruption.snapshot import DisruptionSnapshot
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.objects import Node
+from shiplap.kubernetes.timestamps import epoch
+from shiplap.scheduling.reservations import SHOWN_AFTER_S
+from shiplap.scheduling.rooms import STARTING_S
+
+LONGEST_S = 900.0
+"""A decision is made anew after so many seconds in any case: what was overlooked costs that much money at most."""
+
+_MINUTE_S = 60
+_ROUNDING_S = 0.001
+
+
+class LastDecision:
+    """Stands in for `decide` for the snapshots of one cluster; keeps the last one.
+
+    Decisions that command something are never kept: the one after is their second look, and both are recorded.
+    """
+
+    def __init__(self) -> None:
+        self._world: DisruptionSnapshot | None = None
+        self._made_at = self._until = 0.0
+        self._decision = Decision()
+
+    def __call__(self, snapshot: DisruptionSnapshot) -> Decision:
+        """As `decide`; what the reasons of blocked nodes say of the time may be as old as the decision."""
+        now, world = snapshot.scheduling.now, _timeless(snapshot)
+        if self._made_at <= now < self._until and world == self._world:
+            return self._decision
+        self._world = None
+        decision = decide(snapshot)
+        if not decision.commands:
+            self._world, self._decision = world, decision
+            self._made_at, self._until = now, same_until(snapshot)
+        return decision
+
+
+def same_until(snapshot: DisruptionSnapshot) -> float:
+    """Epoch seconds before which time alone does not change the decision; at the earliest the snapshot's own.
+
+    Every moment counts at which some condition on the time may change, as a rule whether or not anything hangs on it.
+    """
+    now, pools = snapshot.scheduling.now, snapshot.scheduling.manifests.node_pools
+    if any(pool.spec.replicas is not None for pool in pools):
+        return now  # which nodes of a static pool go first changes with every second of their age
+    return min((moment for moment in _moments(snapshot) if moment >= now), default=now + LONGEST_S) - _ROUNDING_S
+
+
+def _moments(snapshot: DisruptionSnapshot) -> Iterator[float]:
+    """The moments to come, and many that have passed."""
+    now, pools = snapshot.scheduling.now, snapshot.scheduling.manifests.node_pools
+    yield now + LONGEST_S
+    for pool in pools:
+        yield from _of_budgets(pool, now)
+    patience = {seconds_or_never(pool.spec.disruption.consolidate_after) or 0 for pool in pools}
+    for history in snapshot.histories:
+        for quiet_s in patience:
+            yield history.initialized_at + quiet_s
+            yield history.last_pod_event_at + quiet_s
+        yield history.moved_in_at + snapshot.settings.settle_s
+        yield rests_until(history)
+    ages = {seconds_or_never(pool.spec.template.spec.expire_after) or 0 for pool in pools}
+    yield from _of_nodes(snapshot, ages | {YOUNG_S, snapshot.settings.climb_back_s})
+    yield from _of_pods(snapshot)
+
+
+def _of_budgets(pool: NodePool, now: float) -> Iterator[float]:
+    """The next whole minutes at which a budget's window opens or closes; one that cannot be read never does."""
+    zone = pool.metadata.annotations.get(DISRUPTION_TIME_ZONE, "UTC")
+    for budget in pool.spec.disruption.budgets:
+        if budget.schedule is None:
+            continue
+        try:
+            active = is_active(budget, now, zone)
+            first = (int(now) // _MINUTE_S + 1) * _MINUTE_S
+            minutes = range(first, int(now + LONGEST_S) + 1, _MINUTE_S)
+            yield from (minute for minute in minutes if is_active(budget, minute, zone) is not active)
+        except ValueError:
+            continue
+
+
+def _of_nodes(snapshot: DisruptionSnapshot, ages: set[float]) -> Iterator[float]:
+    """Nodes that reach an age, have had time to start, or were launched long enough ago to be counted by EC2."""
+    for claim in snapshot.scheduling.claims:
+        yield from (claim.created_at + age for age in ages)
+        if claim.state in (ClaimState.LAUNCHED, ClaimState.REGISTERED):
+            yield claim.changed_at + SHOWN_AFTER_S
+    known = {claim.node_name for claim in snapshot.scheduling.claims if claim.created_at}
+    for node in snapshot.scheduling.view.nodes:
+        ready = all(item.status == "True" for item in node.status.conditions if item.type == "Ready")
+        if not node.metadata.creation_timestamp or (ready and node.metadata.name in known):
+            continue
+        born = epoch(node.metadata.creation_timestamp)
+        yield from (born + age for age in ages)
+        yield born + STARTING_S
+
+
+def _of_pods(snapshot: DisruptionSnapshot) -> Iterator[float]:
+    """Pods whose protection ends, and those that Cluster Autoscaler has launched for lately."""
+    for pod in snapshot.scheduling.view.pods:
+        value = pod.metadata.annotations.get(labels.DO_NOT_DISRUPT)
+        if value is None or value == "true" or not pod.status.start_time:
+            continue
+        try:
+            yield epoch(pod.status.start_time) + go_seconds(value)
+        except ValueError:
+            continue  # it protects nothing, now and later
+    for event in snapshot.scheduling.view.events:
+        said_at = event.last_timestamp or event.event_time or event.metadata.creation_timestamp
+        if said_at:
+            yield epoch(said_at) + snapshot.scheduling.settings.autoscaler_hold_s
+
+
+def _timeless(snapshot: DisruptionSnapshot) -> DisruptionSnapshot:
+    """The snapshot without what passes while nothing happens: the time, versions of objects, and the epoch.
+
+    Pods keep their versions: theirs change only when they do.
+    """
+    scheduling = snapshot.scheduling
+    nodes = tuple(_unversioned(node) for node in scheduling.view.nodes)
+    view = replace(scheduling.view, nodes=nodes, version="")
+    return replace(snapshot, scheduling=replace(scheduling, now=0.0, epoch=0, view=view))
+
+
+def _unversioned(node: Node) -> Node:
+    return replace(node, metadata=replace(node.metadata, resource_version=""))

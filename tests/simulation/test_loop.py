@@ -1,0 +1,80 @@
+"""Virtual time: what waits lets others go on, in the order of the moments, and nothing is left behind at the end."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from shiplap.simulation.loop import Loop
+from shiplap.twins.clock import TwinClock
+
+
+class Told:
+    """Acts that say when they get anywhere, in seconds since the start."""
+
+    def __init__(self) -> None:
+        self.loop = Loop(TwinClock())
+        self.lines: list[tuple[str, float]] = []
+        self._start = self.loop.now()
+
+    def say(self, what: str) -> None:
+        self.lines.append((what, round(self.loop.now() - self._start, 3)))
+
+    def act(self, name: str, *waits: float) -> Callable[[], None]:
+        def run() -> None:
+            for number, seconds in enumerate(waits):
+                self.say(f"{name}{number}")
+                self.loop.wait(seconds)
+            self.say(f"{name} ends")
+
+        return run
+
+    def run(self, seconds: float) -> None:
+        self.loop.run_until(self._start + seconds)
+
+
+def test_what_waits_overlaps_and_the_first_to_begin_may_end_first() -> None:
+    told = Told()
+    told.loop.after(1, lambda: told.loop.begin(told.act("a", 2, 2)))
+    told.loop.after(2, lambda: told.loop.begin(told.act("b", 10)))
+    told.run(20)
+    assert told.lines == [("a0", 1), ("b0", 2), ("a1", 3), ("a ends", 5), ("b ends", 12)]
+
+
+def test_of_equal_moments_the_one_made_first_comes_first() -> None:
+    told = Told()
+    for name in "abc":
+        told.loop.after(1, lambda name=name: told.loop.begin(told.act(name, 1)))  # type: ignore[misc]
+    told.run(5)
+    assert [what for what, _ in told.lines] == ["a0", "b0", "c0", "a ends", "b ends", "c ends"]
+
+
+def test_an_error_comes_out_where_the_loop_runs() -> None:
+    told = Told()
+
+    def fails() -> None:
+        told.loop.wait(1)
+        raise ValueError("it broke")
+
+    told.loop.after(1, lambda: told.loop.begin(fails))
+    with pytest.raises(ValueError, match="it broke"):
+        told.run(5)
+
+
+def test_only_what_was_begun_may_wait() -> None:
+    with pytest.raises(RuntimeError):
+        Told().loop.wait(1)
+
+
+def test_closing_lets_all_come_to_an_end_at_once() -> None:
+    told, threads = Told(), threading.active_count()
+    told.loop.after(1, lambda: told.loop.begin(told.act("a", 100, 100)))
+    told.loop.after(2, lambda: told.loop.begin(told.act("b", 100)))
+    told.run(5)
+    told.loop.close()
+    assert told.lines == [("a0", 1), ("b0", 2), ("a1", 5), ("a ends", 5), ("b ends", 5)]
+    assert threading.active_count() == threads
+    told.run(500)
+    assert len(told.lines) == 5
