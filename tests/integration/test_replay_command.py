@@ -20,7 +20,6 @@ from shiplap.cli.sources import read
 from shiplap.disruption import record as disruptions
 from shiplap.disruption.decide import decide
 from shiplap.disruption.record import DisruptionRecord
-from shiplap.disruption.settings import DisruptionSettings
 from shiplap.scheduling.planner import plan
 from shiplap.scheduling.record import Record, encode
 from shiplap.scheduling.snapshot import Snapshot
@@ -133,7 +132,7 @@ def test_a_pool_of_a_class_that_was_not_recorded_launches_nothing(says: Says, re
 
 
 def test_a_decision_to_disrupt(says: Says, sources: Sources, tmp_path: Path) -> None:
-    looked_at = disruption_snapshot(read(sources), DisruptionSettings())
+    looked_at = disruption_snapshot(read(sources))
     decision = decide(looked_at)
     assert decision.commands
     file = tmp_path / "disruption"

@@ -14,23 +14,42 @@ from queue import Queue
 from threading import Event
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
+from shiplap.api.nodeclaim import ClaimState, NodeClaim
+from shiplap.aws.dynamodb_state import DynamoState
+from shiplap.cli.install import Install
 from shiplap.cli.main import run
+from shiplap.cli.top import claims
 from shiplap.cluster.enter import enter
 from shiplap.cluster.follow import Changed, Listed, Seen, Trouble, follow
 from shiplap.cluster.follow import run as follow_kind
 from shiplap.cluster.kubeconfig import load
 from shiplap.cluster.transport import Transport
-from shiplap.errors import ClusterDenied, ClusterUnreachable, ResourceVersionGone
+from shiplap.errors import ClusterDenied, ClusterUnreachable, InvalidInput, ResourceVersionGone, StoreError
 from shiplap.local import running
 from shiplap.local.kube.access import PolicyRule
 from shiplap.local.kube.http_server import KubeHttpServer
 from shiplap.twins.clock import TwinClock
 from shiplap.twins.cluster import ApiServer
+from tests.integration.contracts.in_process_aws import aws_in_process
 
 WATCH = PolicyRule(("list", "watch"), ("nodes", "pods"), ("",))
+CLAIM = NodeClaim(
+    cluster="blue",
+    name="general-1",
+    node_pool="general",
+    node_class="default",
+    state=ClaimState.INITIALIZED,
+    tier=1,
+    instance_type="m5.large",
+    zone="us-east-1a",
+    capacity_type="spot",
+    hourly=0.0123,
+    node_name="a",
+)
 NODES_ONLY = PolicyRule(("list", "watch"), ("nodes",), ("",))
 
 
@@ -136,8 +155,58 @@ def test_the_cluster_of_shiplap_dev(
     assert "no `shiplap dev` runs" in capsys.readouterr().err
     (tmp_path / "run").mkdir()
     running.announce(tmp_path / "run", {}, "bucket", {"demo": cluster.http.endpoint})
-    assert run(["top", "--dev", "--once"]) == 0
+    monkeypatch.setattr(claims, "find", lambda **_: Install("bucket", {"StateTable": "state"}))
+    monkeypatch.setattr(DynamoState, "claims", lambda _, name: [CLAIM] if name == "demo" else [])
+    with aws_in_process():
+        assert run(["top", "--dev", "--once"]) == 0
     assert capsys.readouterr().out.startswith("demo  ")
+
+
+def test_claims_tell_tiers_prices_and_what_is_on_its_way(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    coming = msgspec.structs.replace(CLAIM, name="general-2", node_name="", instance_id="i-2")
+    coming = msgspec.structs.replace(coming, state=ClaimState.LAUNCHED)
+    monkeypatch.setattr(claims, "find", lambda **_: Install("bucket", {"StateTable": "state"}))
+    monkeypatch.setattr(DynamoState, "claims", lambda *_: [CLAIM, coming])
+    with aws_in_process():
+        assert cluster.top("--cluster", "blue", "-o", "json") == 0
+        nodes = {item["name"]: item for item in json.loads(capsys.readouterr().out)["nodes"]}
+        assert (nodes["a"]["tier"], nodes["a"]["hourly"]) == (1, 0.0123)
+        assert nodes["b"]["hourly"] != 0.0123
+        assert (nodes["general-2"]["state"], nodes["general-2"]["note"]) == ("Starting", "Launched")
+
+        def refused(*_: object) -> Any:
+            raise StoreError("could not read table state: AccessDeniedException: dynamodb:Query")
+
+        monkeypatch.setattr(DynamoState, "claims", refused)
+        assert cluster.top("--cluster", "blue", "-o", "json") == 1
+        picture = json.loads(capsys.readouterr().out)
+    assert sorted(item["name"] for item in picture["nodes"]) == ["a", "b"]
+    (missing,) = picture["missing"]
+    assert missing.startswith("claims are not seen")
+    assert "dynamodb:Query" in missing
+
+
+def test_claims_are_read_again_until_nobody_looks_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claims, "_EVERY_S", 0.001)
+    seen: Queue[Any] = Queue()
+    answers: list[Any] = [[CLAIM], StoreError("refused"), InvalidInput("--stack", "there is none"), [CLAIM]]
+
+    def read() -> list[NodeClaim]:
+        answer = answers.pop(0) if len(answers) > 1 else answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return [*answer]
+
+    ended = Event()
+    claims.follow_claims(read, seen.put, ended)
+    told = [seen.get(timeout=10) for _ in range(5)]
+    ended.set()
+    assert told[:2] == [claims.Claimed((CLAIM,)), Trouble("claims", "")]
+    assert "refused" in told[2].reason
+    assert "there is none" in told[3].reason
+    assert told[4] == claims.Claimed((CLAIM,))
 
 
 def test_a_recording_is_played(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,6 +9,13 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from shiplap.api.types import Manifests
+from shiplap.cli.difference import Difference, Launches, LeftOut, Side
+from shiplap.cli.html_diff import diff_report
+from shiplap.cli.html_status import status_report
+from shiplap.cli.status import CatalogueShown, ClusterShown, StatusShown
+from shiplap.cli.totals import Sum, Totals
+from shiplap.cli.vitals import Failure, Function, Learned, PoolUse, Queue, Resting, Vitals
 from shiplap.drawing.charts import charts
 from shiplap.drawing.moments import moments
 from shiplap.drawing.packing import node_table, packing_map, totals, waiting
@@ -16,6 +23,11 @@ from shiplap.drawing.page import page
 from shiplap.drawing.palette import POOLS_DARK, POOLS_LIGHT
 from shiplap.drawing.picture import ClusterPicture
 from shiplap.drawing.timeline import Frame, Happening, Sample, Timeline
+from shiplap.instances.conditions import conditions
+from shiplap.instances.nodeclass import Problem
+from shiplap.instances.status import NodeClassStatus, PoolStatus
+from shiplap.scheduling.plan import Plan
+from shiplap.scheduling.snapshot import ClusterView, Snapshot
 from tests.browser import Browser, running
 from tests.pictures import HOSTILE, cluster
 
@@ -50,7 +62,43 @@ def over_time() -> str:
     return page("Simulation", "seed 1", charts(timeline) + moments(timeline.frames, timeline.ends_s))
 
 
+def install() -> str:
+    why = Problem("SubnetsReady", "SubnetsNotFound", "subnetSelectorTerms match no subnet: tags {discovery: prod}")
+    classes = (
+        NodeClassStatus("default", "0" * 12, conditions(()), instance_types=812),
+        NodeClassStatus("gpu", "1" * 12, conditions((why,)), warnings=("ami-0123456789abcdef0 is deprecated",)),
+    )
+    pools = (PoolStatus("web", "default", "True", 10), PoolStatus("trino", "gpu", "False", 0, "gpu is not ready"))
+    at = "2026-01-31T12:00:00Z"
+    found = StatusShown(
+        (ClusterShown("prod", "eu-west-1", at, 240, classes, pools),),
+        (CatalogueShown("eu-west-1", "v1", 1380, at, 1800, at, at),),
+    )
+    limits = {"cpu": "200", "memory": "1Ti", "ephemeral-storage": "100Ti"}
+    vitals = Vitals(
+        pool_use=(PoolUse("prod", "web", 14, 2, 1, 3.21, {"cpu": "120", "memory": "400Gi"}, limits),),
+        failures=(Failure("prod", HOSTILE, at, "InsufficientInstanceCapacity: no c7i-flex.large in eu-west-1a" * 3),),
+        resting=(Resting("c7i-flex.large", "eu-west-1a", "spot", at, "InsufficientInstanceCapacity"),),
+        learned=Learned(12, 345, 41.2, 0.731, 0.4),
+        queues=(Queue("lifecycle", 0, 12, 2, {"malformed": 2}),),
+        functions=(Function("interrupt", "7", 60, 0, None),),
+        unseen=("functions: cloudwatch:GetMetricData is not allowed",),
+    )
+    return status_report(found, vitals, [cluster(12)], ["The nodes of beta cannot be read"], 1.77e9)
+
+
+def compared() -> str:
+    old, new = ({"web": Launches(3, 1.5)}, {"web": Launches(2, 1.1), "batch-with-a-long-name": Launches(1, 0.3)})
+    totals_then = Totals(Sum(4, 2.0), Sum(7, 3.5))
+    sides = [Side(name, 3, 1.5, 40, 8, 3, 0, by, by, totals_then) for name, by in (("old/", old), ("new/", new))]
+    left = (LeftOut("ml/etl-0", "r5a.8xlarge in pool trino: memory short by 6846Mi: 246400Mi needed"),)
+    seen = [Snapshot(cluster="prod", now=1.77e9, view=ClusterView(), manifests=Manifests())] * 2
+    return diff_report(Difference(*sides, left, left, 7), seen, [Plan(), Plan()], ("pods are not seen",))
+
+
 PAGES = {
+    "status": install,
+    "compared": compared,
     "nothing": lambda: whole(ClusterPicture(cluster="empty", taken_at=0.0)),
     "planning": lambda: whole(cluster(24, planning=True)),
     "hostile": lambda: whole(cluster(6, name=HOSTILE)),

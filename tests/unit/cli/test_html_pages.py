@@ -97,11 +97,36 @@ def test_what_could_not_be_seen_is_on_the_page(files: Path) -> None:
         assert "list of poddisruptionbudgets is not permitted &lt;here&gt;" in made
 
 
-def test_a_comparison_has_no_page(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    both = ["--diff", str(files / "pool.json"), str(files / "pool.json")]
-    (files / "state.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": []}))
-    assert run(["plan", "-f", str(files / "state.json"), *both, "--html", str(files / "x.html")]) == 2
-    assert "--html" in capsys.readouterr().err
+def test_two_sets_of_manifests_side_by_side(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pool = json.loads(json.dumps(POOL))
+    pool["metadata"]["name"], pool["spec"]["limits"] = "strict", {"cpu": "2"}
+    (files / "new.json").write_text(json.dumps(pool))
+    waits = [pod(f"p{place}", "1500m") for place in range(3)]
+    items = [node("old"), *waits]
+    (files / "state.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    both = ["--diff", str(files / "pool.json"), str(files / "new.json"), "--catalog", str(files / "catalog.json")]
+    given = [
+        "plan",
+        "-f",
+        str(files / "state.json"),
+        *both,
+        "--now",
+        NOW,
+        "--html",
+        str(files / "x.html"),
+        "-o",
+        "json",
+    ]
+    assert run(given) == 1
+    answer = json.loads(capsys.readouterr().out)
+    made = (files / "x.html").read_text()
+    shown = words(made)
+    assert f"−{answer['old']['nodes'] - answer['new']['nodes']} node" in shown  # noqa: RUF001 - a minus sign
+    assert answer["newlyLeftOut"][0]["pod"] in shown
+    assert answer["newlyLeftOut"][0]["message"][:40] in shown
+    before, after = made[made.index("The nodes once") :].split("<h3>With ")[1:]
+    assert before.count('class="n planned"') == answer["old"]["nodes"] > answer["new"]["nodes"]
+    assert after.count('class="n planned"') == answer["new"]["nodes"]
 
 
 def test_nothing_to_do_is_said(files: Path) -> None:

@@ -8,10 +8,12 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shiplap.api.nodeclaim import ClaimState, NodeClaim
+from shiplap.cli.top.claims import Claimed
 from shiplap.cli.top.following import Following
 from shiplap.cluster.follow import Changed, Listed, Seen, Trouble
 from shiplap.drawing.capture import Prices, of_cluster
-from shiplap.drawing.picture import ClusterPicture
+from shiplap.drawing.picture import ClusterPicture, NodeState
 from shiplap.kubernetes.objects import Node, Pod
 
 NOW = 1_767_268_800.0
@@ -40,6 +42,11 @@ def followed(*seen: Seen) -> Following:
 
 def drawn(*seen: Seen) -> ClusterPicture:
     return followed(*seen).picture(NOW)
+
+
+def claim(name: str, on: str = "", **fields: Any) -> NodeClaim:
+    made = NodeClaim(cluster="prod", name=name, node_pool="general", node_class="default", node_name=on, hourly=0.03)
+    return msgspec.structs.replace(made, state=ClaimState.INITIALIZED if on else ClaimState.LAUNCHED, **fields)
 
 
 LISTED = (Listed("nodes", (node("a"), node("b"))), Listed("pods", (pod("x", "a"), pod("y"))))
@@ -138,3 +145,40 @@ def test_any_order_of_changes_gives_the_picture_of_what_is_there(changes: list[S
     expected = of_cluster("prod", NOW, list(nodes.values()), pods.values(), (), PRICES)
     assert picture.nodes == expected.nodes
     assert sorted(item.name for item in picture.pending) == sorted(item.name for item in expected.pending)
+
+
+def test_nodes_are_drawn_by_their_claims_whichever_comes_first() -> None:
+    claims = Claimed((claim("c-1", "a", tier=2), claim("c-2")))
+    after, before = drawn(*LISTED, claims), drawn(claims, *LISTED)
+    assert after == before
+    whole = of_cluster("prod", NOW, [node("a"), node("b")], [pod("x", "a"), pod("y")], claims.claims, PRICES)
+    assert after.nodes == whole.nodes
+    assert [(item.name, item.tier, item.hourly) for item in after.nodes] == [
+        ("a", 2, 0.03),
+        ("b", 0, 0.1),
+        ("c-2", 0, 0.03),
+    ]
+
+
+def test_a_claim_that_is_over_or_whose_node_has_come_is_drawn_no_more() -> None:
+    following = followed(*LISTED, Claimed((claim("c-1", "a", tier=2), claim("c-2", instance_id="i-2"))))
+    assert len(following.picture(NOW).nodes) == 3
+    following.see(Claimed((claim("c-2", "b", tier=1),)))
+    found = following.picture(NOW).nodes
+    assert [(item.name, item.tier) for item in found] == [("a", 0), ("b", 1)]
+    following.see(Changed("nodes", node("b"), gone=True))
+    assert [item.name for item in following.picture(NOW).nodes] == ["a", "b"]
+    assert following.picture(NOW).nodes[1].state is NodeState.STARTING
+    following.see(Claimed(()))
+    assert [item.name for item in following.picture(NOW).nodes] == ["a"]
+
+
+def test_trouble_with_claims_does_not_keep_a_picture_waiting() -> None:
+    following = followed(Trouble("claims", "refused"))
+    assert not following.ready
+    for item in LISTED:
+        following.see(item)
+    assert following.ready
+    assert following.picture(NOW).missing == ("refused",)
+    following.see(Trouble("claims", ""))
+    assert following.picture(NOW).missing == ()

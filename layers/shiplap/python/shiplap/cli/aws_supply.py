@@ -43,12 +43,15 @@ def has_credentials() -> bool:
     return True
 
 
-def supply_of(settings: ClusterSettings, node_classes: Iterable[EC2NodeClass]) -> AwsSupply:
+def supply_of(
+    settings: ClusterSettings, node_classes: Iterable[EC2NodeClass], catalog: Catalog | None = None
+) -> AwsSupply:
     """Ask AWS.
 
     Args:
         settings: region, endpoint and Kubernetes version of the cluster.
         node_classes: those that NodePools use.
+        catalog: types and prices where they are known already.
 
     Raises:
         AwsError: types and zones cannot be had, so there is nothing to plan with.
@@ -56,7 +59,7 @@ def supply_of(settings: ClusterSettings, node_classes: Iterable[EC2NodeClass]) -
     from shiplap.aws.ec2 import Ec2Compute  # noqa: PLC0415 - as above
     from shiplap.aws.session import client  # noqa: PLC0415 - as above
 
-    catalog = _catalog(settings.region)
+    catalog = catalog or _catalog(settings.region)
     if not settings.endpoint:  # files do not say which EKS cluster they are of, and nothing is launched into it
         settings = msgspec.structs.replace(settings, endpoint="https://cluster.invalid")
     compute = Ec2Compute(

@@ -14,6 +14,7 @@ from rich.text import Text
 from shiplap.api.nodeclaim import ClaimState, NodeClaim
 from shiplap.cli.html import disrupt_report
 from shiplap.cli.html_file import HtmlFile, write
+from shiplap.cli.install import Which
 from shiplap.cli.options import Sources, takes_sources
 from shiplap.cli.output import Format, Output, counted, emit
 from shiplap.cli.pages import summary
@@ -21,6 +22,7 @@ from shiplap.cli.plan import claim_document, seen_document, seen_lines, seen_tex
 from shiplap.cli.sources import Reading, read
 from shiplap.disruption.commands import Decision, Proposal
 from shiplap.disruption.decide import decide
+from shiplap.disruption.history import observe
 from shiplap.disruption.settings import DisruptionSettings
 from shiplap.disruption.snapshot import DisruptionSnapshot
 from shiplap.kubernetes import labels
@@ -33,27 +35,40 @@ from shiplap.scheduling.snapshot import Snapshot
 def disrupt(
     *,
     sources: Sources,
+    which: Which,
     spot_to_spot: Annotated[
-        bool, typer.Option("--spot-to-spot/--no-spot-to-spot", help="Replace spot nodes by cheaper spot nodes.")
-    ] = True,
+        bool | None,
+        typer.Option(
+            "--spot-to-spot/--no-spot-to-spot",
+            help="Replace spot nodes by cheaper spot nodes; as the install does, else yes.",
+            show_default=False,
+        ),
+    ] = None,
     least_saving_per_pod: Annotated[
-        float, typer.Option(min=0, help="USD per hour that moving one pod has to save at least.")
-    ] = DisruptionSettings().least_saving_per_pod,
+        float | None,
+        typer.Option(
+            min=0,
+            help="USD per hour that moving one pod has to save at least; as the install does, else "
+            f"{DisruptionSettings().least_saving_per_pod}.",
+            show_default=False,
+        ),
+    ] = None,
     html: HtmlFile = None,
     output: Output = Format.TABLE,
 ) -> int:
     """What would be consolidated, drifted or expired now, and what blocks the rest.
 
-    Nodes count as Shiplap's own by their NodeClaims; where the cluster has none at all, by their labels. Exit code 0
-    when there is something to do, 1 when there is nothing, 2 for bad input.
+    Nodes count as Shiplap's own by their NodeClaims; where the cluster has none at all, by their labels. With
+    --cluster, by the claims of an install, whose settings, commands under way and memory of its nodes count as well.
+    Exit code 0 when there is something to do, 1 when there is nothing, 2 for bad input.
 
     Example: shiplap disrupt --context prod --manifests pools/
 
     Example: kubectl get nodes,pods,daemonsets,pdb -A -o json | shiplap disrupt -f - --manifests pools/
     """
-    reading = read(sources, lax_budgets=True)
-    settings = DisruptionSettings(spot_to_spot=spot_to_spot, least_saving_per_pod=least_saving_per_pod)
-    snapshot = disruption_snapshot(reading, settings)
+    reading = read(sources, which, lax_budgets=True)
+    given = {"spot_to_spot": spot_to_spot, "least_saving_per_pod": least_saving_per_pod}
+    snapshot = disruption_snapshot(reading, **{name: value for name, value in given.items() if value is not None})
     started = time.perf_counter()
     decided = decide(snapshot)
     took_s = time.perf_counter() - started
@@ -67,9 +82,19 @@ def disrupt(
     return 0 if decided.commands else 1
 
 
-def disruption_snapshot(reading: Reading, settings: DisruptionSettings) -> DisruptionSnapshot:
-    """What was read of a cluster, for a disruption decision."""
-    snapshot, state = reading.snapshot, reading.state
+def disruption_snapshot(reading: Reading, **changes: Any) -> DisruptionSnapshot:
+    """What was read of a cluster, for a disruption decision; `changes` are fields of its settings."""
+    snapshot, state, installed = reading.snapshot, reading.state, reading.installed
+    known = installed.settings if installed is not None else None
+    settings = replace(known.disruption if known is not None else DisruptionSettings(), **changes)
+    if installed is not None and installed.claims is not None:
+        return DisruptionSnapshot(
+            scheduling=replace(snapshot, claims=installed.claims),
+            pod_disruption_budgets=state.pod_disruption_budgets,
+            histories=observe(installed.memory.histories, snapshot.view, installed.claims, snapshot.now),
+            busy=installed.busy,
+            settings=settings,
+        )
     return DisruptionSnapshot(
         scheduling=snapshot if snapshot.claims else _with_inferred_claims(snapshot),
         pod_disruption_budgets=state.pod_disruption_budgets,

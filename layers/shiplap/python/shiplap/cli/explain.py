@@ -15,6 +15,7 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from shiplap.cli.install import Which
 from shiplap.cli.options import Sources, takes_sources
 from shiplap.cli.output import Format, Output, emit
 from shiplap.cli.pages import account_page, claim_page
@@ -67,10 +68,9 @@ def pod(
         story = tell(where, lambda teller: teller.pod(name))
         if not (sources.context or sources.kubeconfig):
             return _tell(story, output)
-        snapshot, decided, lines = _decision(None, sources)
+        snapshot, decided, lines = _decision(None, sources, where)
         account = account_of(snapshot, decided, name)
-        page = Group(story_page(story), Text(), Text("Decided now:", style="italic"), account_page(account), *lines)
-        emit({"story": story, "now": account}, output, lambda: page)
+        _emit_both(story, account, output, Group(account_page(account), *lines))
         return 1 if account.state == "unschedulable" else 0
     snapshot, decided, lines = _decision(record, sources)
     account = account_of(snapshot, decided, name)
@@ -122,23 +122,30 @@ def node(
 ) -> int:
     """What a node costs, which pods it holds, and whether `shiplap disrupt` would remove it or what keeps it.
 
-    With --cluster, its story on a live install: why it was launched, what it yielded, what became of it.
+    With --cluster, its story on a live install: why it was launched, what it yielded, what became of it; with --context
+    as well, what would become of it now.
 
     Example: shiplap explain node ip-10-0-12-7.eu-west-1.compute.internal --context prod --manifests pools/
     """
     conflict(where, sources, None)
+    story = None
     if where.given:
-        return _tell(tell(where, lambda teller: known(teller.claim(name), "node", name, teller.names())), output)
+        story = tell(where, lambda teller: known(teller.claim(name), "node", name, teller.names()))
+        if not (sources.context or sources.kubeconfig):
+            return _tell(story, output)
     from shiplap.cli.disrupt import command_document, disruption_snapshot  # noqa: PLC0415 - only here
     from shiplap.cli.node_page import node_page  # noqa: PLC0415 - as above
     from shiplap.disruption.account import account_of as account_of_node  # noqa: PLC0415 - as above
-    from shiplap.disruption.settings import DisruptionSettings  # noqa: PLC0415 - as above
 
-    reading = read(sources, lax_budgets=True)
-    account = account_of_node(disruption_snapshot(reading, DisruptionSettings()), name)
+    reading = read(sources, where, lax_budgets=True)
+    account = account_of_node(disruption_snapshot(reading), name)
     written = msgspec.to_builtins(account)
     written["command"] = command_document(account.command) if account.command is not None else None
-    emit(written, output, lambda: Group(node_page(account), *seen_lines(reading)))
+    page = Group(node_page(account), *seen_lines(reading))
+    if story is not None:
+        _emit_both(story, written, output, page)
+    else:
+        emit(written, output, lambda: page)
     return 0
 
 
@@ -154,19 +161,26 @@ def pool(
 ) -> int:
     """What a NodePool has and launches, what its limits leave, why it is passed over, what keeps pods away from it.
 
-    With --cluster, its story on a live install: decisions, failures, what EC2 refuses. Exit code 1 when pods are left
-    out.
+    With --cluster, its story on a live install: decisions, failures, what EC2 refuses; with --context as well, how it
+    stands now. Exit code 1 when pods are left out.
 
     Example: shiplap explain pool general --context prod
     """
     from shiplap.cli.pool_account import account_of_pool, pool_page  # noqa: PLC0415 - only here
 
     conflict(where, sources, record)
+    story = None
     if where.given:
-        return _tell(tell(where, lambda teller: known(teller.pool(name), "pool", name, teller.pools())), output)
-    snapshot, decided, lines = _decision(record, sources)
+        story = tell(where, lambda teller: known(teller.pool(name), "pool", name, teller.pools()))
+        if not (sources.context or sources.kubeconfig):
+            return _tell(story, output)
+    snapshot, decided, lines = _decision(record, sources, where)
     account = account_of_pool(snapshot, decided, name)
-    emit(account, output, lambda: Group(pool_page(account), *lines))
+    page = Group(pool_page(account), *lines)
+    if story is not None:
+        _emit_both(story, account, output, page)
+    else:
+        emit(account, output, lambda: page)
     return 1 if account.away else 0
 
 
@@ -175,10 +189,18 @@ def _tell(story: Story, output: Format) -> int:
     return 1 if story.kind == "pod" and not story.entries else 0
 
 
-def _decision(record: Path | None, sources: Sources) -> tuple[Snapshot, Plan, list[RenderableType]]:
+def _emit_both(story: Story, now: object, output: Format, page: RenderableType) -> None:
+    """What has happened, and what would be decided now."""
+    both = Group(story_page(story), Text(), Text("Decided now:", style="italic"), page)
+    emit({"story": story, "now": now}, output, lambda: both)
+
+
+def _decision(
+    record: Path | None, sources: Sources, where: Where | None = None
+) -> tuple[Snapshot, Plan, list[RenderableType]]:
     """The decision to speak of: the recorded one, or the one these objects lead to, and what it does not rest on."""
     if record is None:
-        reading = read(sources)
+        reading = read(sources, where or Which())
         return reading.snapshot, plan(reading.snapshot), seen_lines(reading)
     if sources.cluster_state or sources.manifests or sources.context or sources.kubeconfig:
         raise InvalidInput("--record", "is a decision by itself; give it, or a cluster and manifests")

@@ -8,7 +8,7 @@ from shiplap.cli.install import Install
 from shiplap.cli.status import StatusShown
 from shiplap.cli.vitals import Vitals
 from shiplap.drawing.capture import of_claims
-from shiplap.drawing.markup import dollars, duration, table, text
+from shiplap.drawing.markup import counted, dollars, duration, table, text
 from shiplap.drawing.packing import node_table, packing_map, totals, unseen
 from shiplap.drawing.page import page
 from shiplap.drawing.picture import ClusterPicture
@@ -37,7 +37,7 @@ def status_report(
 ) -> str:
     """Everything on one page; what could not be seen comes first."""
     names = ", ".join(each.cluster for each in found.clusters) or "no cluster is known yet"
-    body = [unseen((*missing, *vitals.unseen)), *(_classes(found)), _catalogues(found)]
+    body = [unseen((*missing, *vitals.unseen)), _failures(vitals), *_classes(found), _pools(vitals)]
     for picture in pictures:
         body += [
             f"<h2>Nodes of {text(picture.cluster)}</h2>",
@@ -45,7 +45,7 @@ def status_report(
             packing_map(picture),
             node_table(picture),
         ]
-    body += [_pools(vitals), _queues(vitals), _functions(vitals), _failures(vitals)]
+    body += [_learned(vitals), _resting(vitals), _queues(vitals), _functions(vitals), _catalogues(found)]
     return page("Status of an install of Shiplap", f"{names}; {rfc3339(now)}", "".join(body))
 
 
@@ -67,9 +67,10 @@ def _classes(found: StatusShown) -> list[str]:
         shown = table(head, rows, numbers=(2, 3, 4), stacks=True)
         title = f"{each.cluster} ({each.region}), looked at {duration(each.age_seconds)} ago"
         parts.append(f"<h2>{text(title)}</h2>{shown}")
-        pools = [(item.name, item.node_class, str(item.weight), item.ready) for item in each.pools]
+        pools = [(item.name, item.node_class, str(item.weight), item.ready, item.reason) for item in each.pools]
         if pools:
-            parts.append(table(("node pool", "node class", "weight", "ready"), pools, numbers=(2,), stacks=True))
+            heads = ("node pool", "node class", "weight", "ready", "why")
+            parts.append(f"<h3>Pools of {text(each.cluster)}</h3>{table(heads, pools, numbers=(2,), stacks=True)}")
     return parts
 
 
@@ -103,7 +104,29 @@ def _pools(vitals: Vitals) -> str:
         for use in vitals.pool_use
     ]
     head = ("pool", "nodes", "starting", "leaving", "per hour", "limits")
-    return f"<h2>Pools</h2>{table(head, rows, numbers=(1, 2, 3, 4), stacks=True)}" if rows else ""
+    return f"<h2>What pools have</h2>{table(head, rows, numbers=(1, 2, 3, 4), stacks=True)}" if rows else ""
+
+
+def _learned(vitals: Vitals) -> str:
+    """What measured nodes are worth beside the usual estimate."""
+    known = vitals.learned
+    if known is None:
+        return ""
+    facts = (
+        ("measured", counted(known.entries, "entry").replace("entrys", "entries")),
+        ("by nodes", f"{known.nodes:,}"),
+        ("memory won back", f"{known.won_back_gib:,.1f} GiB"),
+        ("worth per hour", dollars(known.hourly)),
+        ("promised in vain by estimates", f"{known.not_there_gib:,.1f} GiB"),
+    )
+    shown = "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in facts)
+    return f"<h2>Learned capacity</h2><dl class=totals>{shown}</dl>"
+
+
+def _resting(vitals: Vitals) -> str:
+    rows = [(item.instance_type, item.capacity_type, item.zone, item.code, item.until) for item in vitals.resting[:200]]
+    head = ("instance type", "bought as", "zone", "EC2 said", "left alone until")
+    return f"<h2>What EC2 refuses for now</h2>{table(head, rows, stacks=True)}" if rows else ""
 
 
 def _queues(vitals: Vitals) -> str:
@@ -130,8 +153,8 @@ def _functions(vitals: Vitals) -> str:
         )
         for item in vitals.functions
     ]
-    head = ("function", "version", "invocations of the last hour", "errors", "throttles")
-    return f"<h2>Functions</h2>{table(head, rows, numbers=(2, 3, 4), stacks=True)}" if rows else ""
+    head = ("function", "version", "calls", "errors", "throttles")
+    return f"<h2>Functions in the last hour</h2>{table(head, rows, numbers=(2, 3, 4))}" if rows else ""
 
 
 def _failures(vitals: Vitals) -> str:

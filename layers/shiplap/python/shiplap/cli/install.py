@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
 
-from shiplap.errors import AwsError, InvalidInput
+from shiplap.cli.hints import advised
+from shiplap.cli.options import Options
+from shiplap.errors import AwsError, InvalidInput, StoreError
+
+if TYPE_CHECKING:
+    from shiplap.cluster.kubeconfig import Access
 
 _PANEL = "Which install"
 Bucket = Annotated[
@@ -23,6 +28,29 @@ Dev = Annotated[
 ]
 STACK = "Shiplap"
 """What the stack is called where nothing else is said."""
+
+
+LIVE = "A live install: what its tables, bucket and settings hold"
+
+
+class Which(Options, frozen=True, kw_only=True):
+    """Which cluster of which install, where one may be asked beside the cluster itself."""
+
+    cluster: Annotated[
+        str,
+        typer.Option("--cluster", help="A cluster of an install; its only one without.", rich_help_panel=LIVE),
+    ] = ""
+    stack: Annotated[
+        str, typer.Option("--stack", help=f"Name of the install's stack; {STACK} without.", rich_help_panel=LIVE)
+    ] = ""
+    dev: Annotated[
+        bool, typer.Option("--dev", help="The `shiplap dev` that runs on this machine.", rich_help_panel=LIVE)
+    ] = False
+
+    @property
+    def given(self) -> bool:
+        """Whether a live install is asked."""
+        return bool(self.cluster or self.stack or self.dev)
 
 
 class Install(msgspec.Struct, frozen=True):
@@ -69,6 +97,42 @@ def find(*, bucket: str, stack: str, dev: bool) -> Install:
     return Install(outputs["Bucket"], outputs)
 
 
+def only_cluster(install: Install) -> str:
+    """The cluster of an install that serves one.
+
+    Raises:
+        InvalidInput: it serves several or none, or does not tell.
+    """
+    from shiplap.aws.bucket import BucketStatus  # noqa: PLC0415 - so that --help does not wait for botocore
+    from shiplap.aws.session import client  # noqa: PLC0415 - as above
+
+    try:
+        names = [item.cluster for item in BucketStatus(client("s3"), install.bucket).load().clusters]
+    except StoreError as error:
+        raise InvalidInput(
+            "--cluster", f"is missing, and the install does not tell its clusters: {advised(error)}"
+        ) from error
+    if len(names) != 1:
+        raise InvalidInput("--cluster", f"the install serves {', '.join(names) or 'no cluster yet'}; name one of them")
+    return names[0]
+
+
+def dev_access(cluster: str) -> Access:
+    """The API server of a cluster of the `shiplap dev` that runs here; of its first one when none is named.
+
+    Raises:
+        InvalidInput: nothing runs here, or no such cluster.
+    """
+    from shiplap.cluster.kubeconfig import Access  # noqa: PLC0415 - as below
+    from shiplap.local.running import find as running  # noqa: PLC0415 - only for people who try it out
+
+    endpoints = running().endpoints
+    name = cluster or min(endpoints)
+    if name not in endpoints:
+        raise InvalidInput("--cluster", f"`shiplap dev` runs {', '.join(sorted(endpoints))}, not {name}")
+    return Access(context=name, server=endpoints[name])
+
+
 def _outputs(stack: str) -> dict[str, str] | None:
     """The outputs of a stack; None when there is none. Raises AwsError."""
     from botocore.exceptions import ClientError  # noqa: PLC0415 - so that --help does not wait for it
@@ -82,6 +146,5 @@ def _outputs(stack: str) -> dict[str, str] | None:
     except FAILURES as error:
         if isinstance(error, ClientError) and "does not exist" in str(error):
             return None
-        hint = "see whether `aws sts get-caller-identity` is answered, and in which region"
-        raise AwsError(f"could not look up stack {stack}: {error}; {hint}") from error
+        raise AwsError(f"could not look up stack {stack}: {error}") from error
     return {item["OutputKey"]: item["OutputValue"] for item in found.get("Outputs", ())}

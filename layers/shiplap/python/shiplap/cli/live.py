@@ -33,13 +33,17 @@ class Live(msgspec.Struct, frozen=True):
     unseen: tuple[Unseen, ...]
 
 
-def look(kubeconfig: Path | None, context: str, *, manifests: bool, workloads: bool) -> Live:
-    """Enter a cluster by its kubeconfig and list what a decision reads.
+def access_of(kubeconfig: Path | None, context: str) -> Access:
+    """How a cluster is entered by a kubeconfig. Raises InvalidInput."""
+    return load(kubeconfig, context, environment=os.environ, home=Path.home())
+
+
+def look(access: Access, *, manifests: bool, workloads: bool) -> Live:
+    """Enter a cluster and list what a decision reads.
 
     Raises:
-        InvalidInput: the kubeconfig or the credentials are of no use, or the cluster does not answer.
+        InvalidInput: the credentials are of no use, or the cluster does not answer.
     """
-    access = load(kubeconfig, context, environment=os.environ, home=Path.home())
     source = f"context {access.context}"
     with progress(f"asking {access.server}") as told:
         try:

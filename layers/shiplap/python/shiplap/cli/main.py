@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import typer
 
 from shiplap import __version__
+from shiplap.cli.hints import advised
 from shiplap.cli.output import fail
 from shiplap.errors import InvalidInput, ShiplapError
 
@@ -75,7 +76,7 @@ def _answer(name: str, arguments: list[str]) -> int:
         sys.stdout.flush()
         return code
     except ShiplapError as error:
-        fail(str(error))
+        fail(advised(error))
         return 2 if isinstance(error, InvalidInput) else 1
     except BrokenPipeError:  # the reader, for example `head`, has seen enough
         return _left()

@@ -15,12 +15,12 @@ from rich.text import Text
 from shiplap.api.nodeclaim import PodReference
 from shiplap.cli.html import plan_report
 from shiplap.cli.html_file import HtmlFile, write
+from shiplap.cli.install import Which
 from shiplap.cli.options import Sources, takes_sources
 from shiplap.cli.output import Format, Output, counted, emit, progress
 from shiplap.cli.pages import plan_page
 from shiplap.cli.sources import Reading, read
 from shiplap.cli.totals import Totals, totals_of, without_pool_nodes
-from shiplap.errors import InvalidInput
 from shiplap.kubernetes.quantity import format_amount, format_resources
 from shiplap.scheduling.catalogues import accepted_overlays
 from shiplap.scheduling.plan import LaunchChoice, Plan, PlannedClaim, Unschedulable
@@ -44,25 +44,27 @@ def plan(
             "--from-scratch", help="As if the nodes of all NodePools were gone and their pods pending: plan them all."
         ),
     ] = False,
+    which: Which,
     html: HtmlFile = None,
     output: Output = Format.TABLE,
 ) -> int:
     """What would be launched for the pending pods of a cluster, for whom, at what price, and why.
 
-    The cluster is asked by its kubeconfig context, with lists only, or given as files. Exit code 0 when every pod has a
-    place (with --diff: when NEW leaves out no pod that OLD places), 1 when not, 2 for bad input.
+    The cluster is asked by its kubeconfig context, with lists only, or given as files. With --cluster, an install's
+    settings, claims on their way and learned capacity count as well: what its functions would decide now. Exit code 0
+    when every pod has a place (with --diff: when NEW leaves out no pod that OLD places), 1 when not, 2 for bad input.
 
     Example: shiplap plan --context prod --manifests pools/
+
+    Example: shiplap plan --context prod --cluster prod
 
     Example: kubectl get pods,nodes,daemonsets,nodepools,ec2nodeclasses -A -o json | shiplap plan -f -
     """
     if diff is not None:
-        if html is not None:
-            raise InvalidInput("--html", "shows one plan; it cannot be given with --diff")
         from shiplap.cli.plan_diff import compare  # noqa: PLC0415 - only here
 
-        return compare(sources, diff, from_scratch=from_scratch, output=output)
-    reading = read(sources)
+        return compare(sources, diff, which, from_scratch=from_scratch, html=html, output=output)
+    reading = read(sources, which)
     snapshot = without_pool_nodes(reading.snapshot) if from_scratch else reading.snapshot
     with progress(f"planning {counted(len(snapshot.view.pods), 'pod')}"):
         started = time.perf_counter()

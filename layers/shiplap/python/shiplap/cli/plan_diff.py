@@ -13,10 +13,13 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from shiplap.api.nodeclaim import PodReference
+from shiplap.cli.difference import Difference, Launches, LeftOut, Side
+from shiplap.cli.html_file import write
+from shiplap.cli.install import Which
 from shiplap.cli.options import Sources
 from shiplap.cli.output import Format, counted, emit, progress
 from shiplap.cli.pages import summary
-from shiplap.cli.plan import seen_document, seen_lines
+from shiplap.cli.plan import seen_document, seen_lines, seen_texts
 from shiplap.cli.sources import Reading, read_all
 from shiplap.cli.totals import Totals, totals_of, without_pool_nodes
 from shiplap.errors import InvalidInput
@@ -24,65 +27,29 @@ from shiplap.scheduling.plan import Plan
 from shiplap.scheduling.planner import plan as decide
 
 
-class _Part(msgspec.Struct, frozen=True, rename="camel"):
-    """Base of what is printed; dollars in USD per hour."""
-
-
-class Launches(_Part, frozen=True):
-    """What one side launches of a pool or of an instance type."""
-
-    nodes: int
-    hourly: float
-
-
-class Side(_Part, frozen=True):
-    """One set of manifests: what its plan comes to."""
-
-    manifests: str
-    nodes: int
-    hourly: float
-    pods_on_new: int
-    pods_on_existing: int
-    unschedulable: int
-    ignored: int
-    pools: dict[str, Launches]
-    instance_types: dict[str, Launches]
-    totals: Totals
-
-
-class LeftOut(_Part, frozen=True):
-    """A pod that only one side has a place for, and what the other says."""
-
-    pod: str
-    message: str
-
-
-class Difference(_Part, frozen=True):
-    """`moved` counts pods that both sides launch nodes for, in different pools."""
-
-    old: Side
-    new: Side
-    newly_left_out: tuple[LeftOut, ...]
-    newly_placed: tuple[LeftOut, ...]
-    moved: int
-
-
-def compare(sources: Sources, diff: tuple[Path, Path], *, from_scratch: bool, output: Format) -> int:
+def compare(
+    sources: Sources, diff: tuple[Path, Path], which: Which, *, from_scratch: bool, html: Path | None, output: Format
+) -> int:
     """Plan under both and print the difference; the exit code of `shiplap plan --diff`. Raises InvalidInput."""
     if sources.manifests:
         raise InvalidInput("--diff", "names both sets of manifests; leave --manifests out")
-    readings = read_all(sources, [[path] for path in diff])
-    plans = []
+    readings = read_all(sources, [[path] for path in diff], which)
+    plans, snapshots = [], []
     for reading, path in zip(readings, diff, strict=True):
         snapshot = without_pool_nodes(reading.snapshot) if from_scratch else reading.snapshot
         with progress(f"planning with {path}"):
             plans.append(decide(snapshot))
+        snapshots.append(snapshot)
     sides = [
         _side(str(path), made, totals_of(reading.snapshot, made, from_scratch=from_scratch))
         for path, made, reading in zip(diff, plans, readings, strict=True)
     ]
     found = difference(sides, plans)
     answer: dict[str, Any] = msgspec.to_builtins(found) | seen_document(readings[1])
+    if html is not None:
+        from shiplap.cli.html_diff import diff_report  # noqa: PLC0415 - only here
+
+        write(html, diff_report(found, snapshots, plans, seen_texts(readings[1])))
     emit(answer, output, lambda: _page(found, readings[1]))
     return 1 if found.newly_left_out else 0
 

@@ -12,14 +12,15 @@ from shiplap.errors import InvalidInput, StoreError
 _SCHEME = "s3://"
 
 
-def open_record(name: str, install: Callable[[], Install]) -> Recorded:
-    """The record of that name; `install` is asked only for an id.
+def open_record(name: str, install: Callable[[], Install]) -> tuple[bytes, Recorded]:
+    """The record of that name, as it is stored and as it was read; `install` is asked only for an id.
 
     Raises:
         InvalidInput: there is no such record, or it is none.
         AwsError: the install cannot be looked up.
     """
-    return read(_document(name, install), name)
+    document = _document(name, install)
+    return document, read(document, name)
 
 
 def _document(name: str, install: Callable[[], Install]) -> bytes:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import typer
@@ -14,24 +15,37 @@ from rich.text import Text
 
 from shiplap import __version__
 from shiplap.api.types import Manifests
+from shiplap.cli.elsewhere import Elsewhere, decided_by
 from shiplap.cli.install import STACK, Bucket, Dev, Install, Stack, find
 from shiplap.cli.output import Format, Output, counted, emit, progress
 from shiplap.cli.pages import summary
 from shiplap.cli.records import open_record
 from shiplap.disruption.commands import Decision
-from shiplap.disruption.record import DisruptionRecord, Recorded, decided_again
+from shiplap.disruption.record import (
+    DisruptionRecord,
+    Outline,
+    Recorded,
+    decided_again,
+    outline_with,
+    read,
+)
+from shiplap.disruption.record import encode as encode_disruption
 from shiplap.errors import InvalidInput
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.scheduling.plan import Plan, PlannedClaim
-from shiplap.scheduling.record import Record
+from shiplap.scheduling.record import Record, encode
 from shiplap.scheduling.snapshot import NodeClassCatalog, Snapshot
 
 
 class _Change(msgspec.Struct, frozen=True, rename="camel"):
-    """What one decision does and the other does not, in words that name the thing decided."""
+    """What one decision does and the other does not, in words that name the thing decided.
+
+    `outlines` when no more than the outlines of the two could be compared.
+    """
 
     recorded: tuple[str, ...] = ()
     again: tuple[str, ...] = ()
+    outlines: bool | msgspec.UnsetType = msgspec.UNSET
 
 
 def replay(
@@ -43,6 +57,14 @@ def replay(
     manifests: Annotated[
         list[Path] | None,
         typer.Option("--with", help="Decide on what was seen then, but with these NodePools: files or folders."),
+    ] = None,
+    version: Annotated[
+        Path | None,
+        typer.Option(
+            "--with-version",
+            help="Have another version decide: its virtual environment, interpreter, library layer (zip) or source "
+            "tree.",
+        ),
     ] = None,
     bucket: Bucket = "",
     stack: Stack = STACK,
@@ -56,28 +78,25 @@ def replay(
     input.
 
     Example: shiplap replay prod/2026-01-31/142502-17-3fb2c1d0aa51 --with pools/
+
+    Example: shiplap replay record.bin --with-version ~/shiplap-next/.venv
     """
 
     def install() -> Install:
         return find(bucket=bucket, stack=stack, dev=dev)
 
     with progress("reading the record"):
-        found = open_record(record, install)
-    if found.record is None:
-        answer = _unreadable(found)
-        emit(answer, output, lambda: Group(_headline(found), _outline(found), Text(found.problem, style="yellow")))
-        return 1
-    made = _with(found.record, manifests) if manifests else found.record
+        document, found = open_record(record, install)
+    if found.record is None and (version is None or manifests):
+        return _unread(found, found.problem, output)
+    if found.record is not None and manifests:
+        document = _encoded(_with(found.record, manifests))
     with progress("deciding again"):
-        written = decided_again(made)
-    same = written == found.written
-    recorded: Plan | Decision
-    again: Plan | Decision
-    if isinstance(found.record, Record):
-        recorded, again = found.record.plan, msgspec.msgpack.decode(written, type=Plan)
-    else:
-        recorded, again = found.record.decision, msgspec.msgpack.decode(written, type=Decision)
-    change = _Change() if same else _difference(recorded, again)
+        other = decided_by(version, document) if version is not None else _decided_here(document)
+    if other.problem:
+        return _unread(found, f"version {other.version} of {version} says: {other.problem}", output, other.version)
+    same = other.written == found.written
+    change, hourly = (_Change(), None) if same else _compared(found, document, other.written)
     answer = {
         "record": record,
         "kind": found.outline.kind,
@@ -85,13 +104,66 @@ def replay(
         "at": rfc3339(found.outline.at),
         "epoch": found.outline.epoch,
         "recordedBy": found.version,
-        "replayedBy": __version__,
+        "replayedBy": other.version,
         "same": same,
-        "hourly": {"recorded": _hourly(recorded), "again": _hourly(again)},
+        "hourly": dict(zip(("recorded", "again"), hourly or (_spent(found.outline),) * 2, strict=True)),
         "difference": msgspec.to_builtins(change),
     }
-    emit(answer, output, lambda: _page(found, recorded, again, change, same=same))
+    emit(answer, output, lambda: _page(found, other.version, change, hourly))
     return 0 if same else 1
+
+
+def _unread(found: Recorded, problem: str, output: Format, by: str = __version__) -> int:
+    """Nothing can be decided again: what is plain in the record is shown all the same."""
+    outline = msgspec.to_builtins(found.outline) | {"at": rfc3339(found.outline.at)}
+    answer = {"recordedBy": found.version, "replayedBy": by, "problem": problem, "outline": outline}
+    emit(answer, output, lambda: Group(_headline(found), _outline(found.outline), Text(problem, style="yellow")))
+    return 1
+
+
+def _decided_here(document: bytes) -> Elsewhere:
+    made = read(document, "record").record
+    if made is None:
+        raise InvalidInput("record", "it can no longer be read")
+    return Elsewhere(__version__, decided_again(made))
+
+
+def _encoded(record: Record | DisruptionRecord) -> bytes:
+    return encode(record) if isinstance(record, Record) else encode_disruption(record)
+
+
+def _compared(found: Recorded, document: bytes, written: bytes) -> tuple[_Change, tuple[float, float]]:
+    """What differs, and the dollars per hour of both.
+
+    Two decisions that this version can read are compared deed by deed; others by their outlines.
+    """
+    kind: type[Decision] | type[Plan] = Decision if found.outline.kind == "disrupt" else Plan
+    try:
+        before: Plan | Decision = msgspec.msgpack.decode(found.written, type=kind)
+        after: Plan | Decision = msgspec.msgpack.decode(written, type=kind)
+    except msgspec.DecodeError:
+        again = outline_with(document, written)
+        deeds = [_outlined(found.outline), _outlined(again)]
+        change = _Change(tuple(sorted(deeds[0] - deeds[1])), tuple(sorted(deeds[1] - deeds[0])), outlines=True)
+        return change, (_spent(found.outline), _spent(again))
+    return _difference(before, after), (_hourly(before), _hourly(after))
+
+
+def _outlined(outline: Outline) -> set[str]:
+    """What is plain in a decision of any version, as `_deeds` are."""
+    launches = Counter(
+        f"launch {claim.instance_type} {claim.capacity_type} in {claim.zone} of pool {claim.node_pool} at "
+        f"${claim.price:.4f}/h for {counted(claim.pods, 'pod')}"
+        for claim in outline.claims
+    )
+    deeds = {f"{number} times {what}" if number > 1 else what for what, number in launches.items()}
+    deeds |= {f"remove {node}" for node in outline.removed}
+    left_out = f"without a place: {counted(outline.unschedulable, 'pod')}"
+    return deeds | ({left_out} if outline.unschedulable else set())
+
+
+def _spent(outline: Outline) -> float:
+    return sum(claim.price for claim in outline.claims)
 
 
 def _with(record: Record | DisruptionRecord, paths: list[Path]) -> Record | DisruptionRecord:
@@ -163,26 +235,26 @@ def _hourly(decided: Plan | Decision) -> float:
     return sum(claim.launch.price for command in decided.commands for claim in command.replacements)
 
 
-def _page(
-    found: Recorded, recorded: Plan | Decision, again: Plan | Decision, change: _Change, *, same: bool
-) -> RenderableType:
-    parts: list[RenderableType] = [_headline(found), _outline(found), Text()]
-    if same:
+def _page(found: Recorded, by: str, change: _Change, hourly: tuple[float, float] | None) -> RenderableType:
+    """The comparison for people; `hourly` is None when the decision is the same."""
+    parts: list[RenderableType] = [_headline(found), _outline(found.outline), Text()]
+    if hourly is None:
         return Group(*parts, Text("The same decision, byte for byte.", style="green"))
     parts += [Text.assemble(("- ", "red bold"), line) for line in change.recorded]
     parts += [Text.assemble(("+ ", "green bold"), line) for line in change.again]
     if not change.recorded and not change.again:
         parts.append(Text("The same nodes and pods; reasons, names or lists of types differ.", style="yellow"))
-    before, after = _hourly(recorded), _hourly(again)
+    if change.outlines is True:
+        said = f"Version {__version__} cannot read both decisions: only their outlines are compared."
+        parts.append(Text(said, style="yellow"))
+    before, after = hourly
     parts += [
         Text(),
         Text(f"Launched: ${before:.4f}/h recorded, ${after:.4f}/h again ({after - before:+.4f})", style="bold"),
     ]
-    if found.version != __version__:
-        by = found.version or "a version that did not say which"
-        parts.append(
-            Text(f"Recorded by {by}, decided again by {__version__}: the versions may differ.", style="yellow")
-        )
+    if found.version != by:
+        writer = found.version or "a version that did not say which"
+        parts.append(Text(f"Recorded by {writer}, decided again by {by}: the versions may differ.", style="yellow"))
     return Group(*parts)
 
 
@@ -196,8 +268,7 @@ def _headline(found: Recorded) -> Text:
     )
 
 
-def _outline(found: Recorded) -> RenderableType:
-    outline = found.outline
+def _outline(outline: Outline) -> RenderableType:
     parts: list[RenderableType] = []
     if outline.removed:
         parts.append(Text(f"removed: {summary(outline.removed)}"))
@@ -210,8 +281,3 @@ def _outline(found: Recorded) -> RenderableType:
     if outline.unschedulable:
         parts.append(Text(f"without a place: {counted(outline.unschedulable, 'pod')}"))
     return Group(*parts)
-
-
-def _unreadable(found: Recorded) -> dict[str, Any]:
-    outline = msgspec.to_builtins(found.outline) | {"at": rfc3339(found.outline.at)}
-    return {"recordedBy": found.version, "replayedBy": __version__, "problem": found.problem, "outline": outline}

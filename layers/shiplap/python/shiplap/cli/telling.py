@@ -11,33 +11,19 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from shiplap.cli.install import STACK, Install, find
-from shiplap.cli.options import Options, Sources
+from shiplap.cli.install import LIVE, STACK, Which, find, only_cluster
+from shiplap.cli.options import Sources
 from shiplap.cli.output import progress
 from shiplap.cli.story import Story, Teller, Told
 from shiplap.errors import InvalidInput
 
-_PANEL = "A live install: the story from its flight recorder and tables"
 
-
-class Where(Options, frozen=True, kw_only=True):
+class Where(Which, frozen=True, kw_only=True):
     """Which install and cluster a story is of, and how far it goes back."""
 
-    cluster: Annotated[
-        str, typer.Option("--cluster", help="A cluster of the install; its only one without.", rich_help_panel=_PANEL)
-    ] = ""
-    stack: Annotated[
-        str, typer.Option("--stack", help=f"Name of the install's stack; {STACK} without.", rich_help_panel=_PANEL)
-    ] = ""
-    dev: Annotated[
-        bool, typer.Option("--dev", help="The `shiplap dev` that runs on this machine.", rich_help_panel=_PANEL)
-    ] = False
-    since: Annotated[float, typer.Option("--since", min=0, help="Hours to look back.", rich_help_panel=_PANEL)] = 24.0
-
-    @property
-    def given(self) -> bool:
-        """Whether a live install is asked."""
-        return bool(self.cluster or self.stack or self.dev)
+    since: Annotated[
+        float, typer.Option("--since", min=0, help="Hours that a story looks back.", rich_help_panel=LIVE)
+    ] = 24.0
 
 
 def conflict(where: Where, sources: Sources, record: object) -> None:
@@ -62,7 +48,7 @@ def tell(where: Where, tell_of: Callable[[Teller], Story]) -> Story:
     with progress("reading the install's state") as told:
         teller = Teller(
             Told(
-                cluster=where.cluster or _only_cluster(install),
+                cluster=where.cluster or only_cluster(install),
                 state=DynamoState(client("dynamodb"), install.output("StateTable")),
                 records=BucketRecorder(client("s3"), install.bucket),
                 capacity=DynamoCapacity(client("dynamodb"), install.output("CapacityTable")),
@@ -81,16 +67,6 @@ def known(found: Story | None, kind: str, name: str, names: Sequence[str]) -> St
     near = get_close_matches(name, names, n=3, cutoff=0.5)
     hint = f"did you mean {', '.join(near)}?" if near else f"it has {', '.join(names[:5]) or 'none'}"
     raise InvalidInput(kind, f"the install knows no {kind} {name}; {hint}")
-
-
-def _only_cluster(install: Install) -> str:
-    from shiplap.aws.bucket import BucketStatus  # noqa: PLC0415 - as above
-    from shiplap.aws.session import client  # noqa: PLC0415 - as above
-
-    names = [item.cluster for item in BucketStatus(client("s3"), install.bucket).load().clusters]
-    if len(names) != 1:
-        raise InvalidInput("--cluster", f"the install serves {', '.join(names) or 'no cluster yet'}; name one of them")
-    return names[0]
 
 
 def story_page(story: Story) -> RenderableType:

@@ -84,7 +84,7 @@ _OBJECTS: dict[str, msgspec.json.Decoder[Any]] = {
 _FRAMES, _MARKERS = msgspec.json.Decoder(_Frame), msgspec.json.Decoder(_Marker)
 
 
-def follow(enter: Callable[[], Transport], seen: Queue[Seen], ended: Event) -> None:
+def follow(enter: Callable[[], Transport], seen: Queue[Any], ended: Event) -> None:
     """Follow nodes and pods in threads of their own, which end with the process at the latest.
 
     Args:

@@ -140,6 +140,14 @@ def read(document: bytes, source: str) -> Recorded:
         return Recorded(outline, parts.version, written, None, problem)
 
 
+def outline_with(document: bytes, written: bytes) -> Outline:
+    """The outline of a sound record with another decision in the place of its own, by whichever version."""
+    loose = msgspec.msgpack.decode(zlib.decompress(document))
+    of_disruption = "decision" in loose
+    loose["decision" if of_disruption else "plan"] = msgspec.msgpack.decode(written)
+    return _outline(loose, of_disruption=of_disruption)
+
+
 def decided_again(record: Record | DisruptionRecord) -> bytes:
     """The decision made anew from what was looked at, encoded as in a record: equal bytes are an equal decision."""
     made = plan(record.snapshot) if isinstance(record, Record) else decide(record.snapshot)

@@ -106,9 +106,10 @@ background:var(--sl-ink);left:calc(var(--at,1)*100%);pointer-events:none}
 @media (max-width:560px){.sl .axis span:nth-child(even){display:none}.sl .totals dd{font-size:17px}
 .sl .stack thead{display:none}
 .sl .stack td{display:flex;gap:10px;border:0;padding:3px 12px;max-width:none;text-align:left;white-space:normal}
-.sl .stack td::before{content:attr(data-of);flex:none;width:68px;color:var(--sl-soft)}
+.sl .stack td::before{content:attr(data-of);flex:none;width:84px;color:var(--sl-soft)}
 .sl .stack tr{display:block;border-top:1px solid var(--sl-line);padding:6px 0}
 .sl .stack tbody tr:first-child{border-top:0}
+.sl .stack td:empty{display:none}
 .sl .charts{--gut:52px;padding:10px 8px}
 .sl .events .row{display:block;height:auto;margin-bottom:3px}.sl .events .row>span{display:block;width:auto}
 .sl .events .field{margin-left:var(--gut)}}

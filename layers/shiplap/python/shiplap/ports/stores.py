@@ -18,12 +18,20 @@ PILOT_LEASE_S = 15 * 60
 """How long the right to explore an unverified estimate is held without a sign of life, in seconds."""
 
 
-class CapacityStore(Protocol):
-    """Table `capacity`: learned capacity, shared by all clusters of the account."""
+class KnownCapacity(Protocol):
+    """What a decision reads of table `capacity`."""
 
     def learned(self, amis: Sequence[str]) -> tuple[LearnedCapacity, ...]:
         """Everything known about these AMIs; consistent."""
         ...
+
+    def pilots(self, amis: Sequence[str], now: float) -> frozenset[str]:
+        """`ami/instance type#kubelet hash` keys that are being explored."""
+        ...
+
+
+class CapacityStore(KnownCapacity, Protocol):
+    """Table `capacity`: learned capacity, shared by all clusters of the account."""
 
     def all(self) -> tuple[LearnedCapacity, ...]: ...
 
@@ -43,10 +51,6 @@ class CapacityStore(Protocol):
         ...
 
     def release_pilot(self, ami: str, instance_type: str, kubelet_hash: str, holder: str) -> None: ...
-
-    def pilots(self, amis: Sequence[str], now: float) -> frozenset[str]:
-        """`ami/instance type#kubelet hash` keys that are being explored."""
-        ...
 
 
 class CatalogStore(Protocol):

@@ -26,7 +26,7 @@ from shiplap.instances.types import InstanceType, pilot_key
 from shiplap.instances.zones import without_zones
 from shiplap.kubernetes.objects import Node
 from shiplap.kubernetes.workloads import ScalableName
-from shiplap.ports import ClusterApi, DecisionState, KnownPods
+from shiplap.ports import ClusterApi, DecisionState, KnownCapacity, KnownPods, Meter
 from shiplap.provisioning.learn import has_reported, instance_of, learn_from_crowd
 from shiplap.provisioning.market import Market, resting_in_group, resting_offerings
 from shiplap.provisioning.refresh import refresh, stored
@@ -233,10 +233,17 @@ def _with_what_few_need(view: ClusterView, leaving: set[str], manifests: Manifes
 
 def sight_of(settings: ClusterSettings, glance: Glance, supply: Supply, world: World) -> Sight:
     """The snapshot to decide on: what was glanced at, and what can be bought for it now. Raises StoreError."""
-    leased = world.capacity.pilots(supply.amis, glance.at)
-    catalogs = _catalogs(settings, supply, glance, world)
+    return Sight(snapshot_of(settings, glance, supply, world.capacity, world.meter))
+
+
+def snapshot_of(
+    settings: ClusterSettings, glance: Glance, supply: Supply, capacity: KnownCapacity, meter: Meter
+) -> Snapshot:
+    """As `sight_of`, for who has looked by other means than a world's; of the capacity it only reads."""
+    leased = capacity.pilots(supply.amis, glance.at)
+    catalogs = _catalogs(settings, supply, glance, capacity, meter)
     sold = {catalog.node_class: catalog.instance_types for catalog in catalogs}
-    snapshot = Snapshot(
+    return Snapshot(
         cluster=settings.name,
         install=settings.install,
         now=glance.at,
@@ -256,7 +263,6 @@ def sight_of(settings: ClusterSettings, glance: Glance, supply: Supply, world: W
         ),
         epoch=glance.state.epoch,
     )
-    return Sight(snapshot)
 
 
 def _without_user_data(manifests: Manifests) -> Manifests:
@@ -298,14 +304,16 @@ def _learn_from_joined(state: DecisionState, view: ClusterView, world: World) ->
     return learn_from_crowd(world, [(claim, node) for claim, node in joined if has_reported(node)])
 
 
-def _catalogs(settings: ClusterSettings, supply: Supply, glance: Glance, world: World) -> tuple[NodeClassCatalog, ...]:
-    learned = world.capacity.learned(supply.amis)
+def _catalogs(
+    settings: ClusterSettings, supply: Supply, glance: Glance, capacity: KnownCapacity, meter: Meter
+) -> tuple[NodeClassCatalog, ...]:
+    learned = capacity.learned(supply.amis)
     unavailable = resting_offerings(glance.state.unavailable, supply.catalog)
     market = Market(glance.state)
     joining = ((claim.ami, claim.instance_type) for claim in glance.state.claims if claim.state is ClaimState.LAUNCHED)
     barred = bars(supply.joins, joining, glance.at)
     if barred != Bars():
-        world.meter.count("TypesBarred", len(barred.amis) + len(barred.types))
+        meter.count("TypesBarred", len(barred.amis) + len(barred.types))
         _LOG.warning("not launched, nodes do not join: %s", barred, extra={"cluster": settings.name})
     setting = from_cluster(settings, glance.view.daemon_sets)
     catalogs = []
@@ -328,7 +336,7 @@ def _catalogs(settings: ClusterSettings, supply: Supply, glance: Glance, world: 
                 | resting_in_group(item.resolved.group, glance.state.unavailable, supply.catalog),
             )
         except InvalidInput as error:
-            world.meter.count("NodeClassNotReady")
+            meter.count("NodeClassNotReady")
             _LOG.warning("node class cannot be read: %s", error, extra={"cluster": settings.name})
             catalogs.append(NodeClassCatalog(name, not_ready=str(error)))
         else:

@@ -17,15 +17,18 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
+from shiplap.cli.install import Which, dev_access
+from shiplap.cli.options import takes_sources
 from shiplap.cli.output import Format, Output, emit
-from shiplap.cli.top import keyboard
+from shiplap.cli.top import claims, keyboard
+from shiplap.cli.top.claims import Claimed
 from shiplap.cli.top.following import Following
 from shiplap.cli.top.frame import frame, page_of
 from shiplap.cli.top.stream import Happening, happened, remember
 from shiplap.cli.top.view import SORTS, View, pressed, shown_nodes
 from shiplap.cluster.enter import enter
 from shiplap.cluster.follow import Seen, follow
-from shiplap.cluster.kubeconfig import Access, load
+from shiplap.cluster.kubeconfig import load
 from shiplap.drawing.capture import Prices
 from shiplap.drawing.picture import ClusterPicture
 from shiplap.drawing.timeline import Timeline
@@ -40,7 +43,9 @@ _PATIENCE_S = 30.0
 _REGION = "topology.kubernetes.io/region"
 
 
+@takes_sources
 def top(
+    *,
     context: Annotated[
         str, typer.Option("--context", help="A context of the kubeconfig; the current one without.")
     ] = "",
@@ -50,7 +55,7 @@ def top(
     recording: Annotated[
         Path | None, typer.Option("--recording", help="Play what `shiplap simulate --recording` wrote, instead.")
     ] = None,
-    dev: Annotated[bool, typer.Option("--dev", help="The first cluster of the `shiplap dev` that runs here.")] = False,
+    which: Which,
     sort: Annotated[str, typer.Option("--sort", help="name, cpu, memory, pods, price, age, pool or state.")] = "name",
     words: Annotated[str, typer.Option("--filter", help="Show nodes whose rows have all of these words.")] = "",
     once: Annotated[bool, typer.Option("--once", help="Print one frame and end.")] = False,
@@ -58,14 +63,15 @@ def top(
 ) -> int:
     """Watch a cluster: nodes as bars of CPU and memory by pool and price, pods that wait, what happens, dollars.
 
-    Only nodes and pods are read (list and watch). `?` shows the keys. `-o json` prints the picture once.
+    Only nodes and pods are read (list and watch). With --cluster, also the claims of an install: tiers, nodes on their
+    way and real prices; without, prices are estimates. `?` shows the keys. `-o json` prints the picture once.
 
     Example: shiplap top --context prod --sort cpu
     """
     view = _view(sort, words)
     ended = Event()
     try:
-        source = _played(recording) if recording is not None else _followed(dev, kubeconfig, context, ended)
+        source = _played(recording) if recording is not None else _followed(which, kubeconfig, context, ended)
         console = Console()
         if once or output is not Format.TABLE or not (console.is_terminal and sys.stdin.isatty()):
             picture = source(True)
@@ -80,11 +86,20 @@ Source = Callable[[bool], ClusterPicture]
 """The cluster now; told whether that is all that will be asked."""
 
 
-def _followed(dev: bool, kubeconfig: Path | None, context: str, ended: Event) -> Source:
+def _followed(which: Which, kubeconfig: Path | None, context: str, ended: Event) -> Source:
     """A cluster that runs. Raises InvalidInput: it cannot be entered, or does not answer."""
-    access = _dev() if dev else load(kubeconfig, context, environment=os.environ, home=Path.home())
+    asked = bool(context or kubeconfig)
+    if which.dev and not asked:
+        access = dev_access(which.cluster)
+    else:
+        access = load(kubeconfig, context, environment=os.environ, home=Path.home())
     following = Following(access.context, _prices)
-    seen: Queue[Seen] = Queue()
+    seen: Queue[Seen | Claimed] = Queue()
+    if which.given:
+        named = msgspec.structs.replace(which, cluster=access.context) if which.dev and not asked else which
+        read = claims.reader(named)
+        claims.look(read, seen.put)
+        claims.follow_claims(read, seen.put, ended)
     try:
         follow(lambda: enter(access, clock=time.time, environment=os.environ, sleep=time.sleep), seen, ended)
     except ClusterError as error:
@@ -113,15 +128,6 @@ def _played(path: Path) -> Source:
     return lambda last: frames[-1].picture if last else next(ahead, frames[-1]).picture
 
 
-def _dev() -> Access:
-    """Raises InvalidInput: nothing runs here."""
-    from shiplap.local.running import find  # noqa: PLC0415 - only for people who try it out
-
-    endpoints = find().endpoints
-    name = min(endpoints)
-    return Access(context=name, server=endpoints[name])
-
-
 def _view(sort: str, words: str) -> View:
     if sort not in SORTS:
         raise InvalidInput("--sort", f"{sort!r} is none of {', '.join(SORTS)}")
@@ -142,7 +148,7 @@ def _prices(node: Node) -> Prices:
     return Prices(of_offerings, on_demand)
 
 
-def _wait(following: Following, seen: Queue[Seen]) -> None:
+def _wait(following: Following, seen: Queue[Seen | Claimed]) -> None:
     """Until everything has been listed once, or cannot be."""
     while not following.ready:
         try:

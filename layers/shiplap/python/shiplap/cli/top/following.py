@@ -10,10 +10,13 @@ from collections.abc import Callable
 
 import msgspec
 
+from shiplap.api.nodeclaim import NodeClaim
+from shiplap.cli.top.claims import Claimed
 from shiplap.cluster.follow import Changed, Listed, Seen, Trouble
 from shiplap.drawing.capture import Prices, of_cluster
 from shiplap.drawing.picture import ClusterPicture, NodePicture, PendingPicture
 from shiplap.kubernetes.objects import Node, Pod
+from shiplap.scheduling.pairing import pair
 
 _OVER = ("Succeeded", "Failed")
 
@@ -37,15 +40,22 @@ class Following:
         self._stale: set[str] = set()
         self._troubles: dict[str, str] = {}
         self._listed: set[str] = set()
+        self._claims: tuple[NodeClaim, ...] = ()
+        self._paired: dict[str, NodeClaim] = {}
+        self._coming: list[NodeClaim] = []
+        self._to_pair = False
 
     @property
     def ready(self) -> bool:
         """Whether every kind has been listed, or cannot be."""
-        return len(self._listed | self._troubles.keys()) == len(("nodes", "pods"))
+        return {"nodes", "pods"} <= self._listed | self._troubles.keys()
 
-    def see(self, seen: Seen) -> None:
+    def see(self, seen: Seen | Claimed) -> None:
         """Take note of what was seen."""
         match seen:
+            case Claimed(claims):
+                self._to_pair = self._to_pair or claims != self._claims
+                self._claims = claims
             case Trouble(kind, reason):
                 if reason:
                     self._troubles[kind] = reason
@@ -64,6 +74,7 @@ class Following:
 
     def picture(self, now: float) -> ClusterPicture:
         """The cluster as it is known, at `now` (epoch seconds)."""
+        self._pair()
         for name in self._stale:
             node = self._nodes.get(name)
             if node is None:
@@ -72,19 +83,31 @@ class Following:
             if self._prices is None:
                 self._prices = self._prices_of(node)
             pods = self._on_node.get(name, {}).values()
-            self._drawn[name] = of_cluster("", now, [node], pods, (), self._prices).nodes[0]
+            claims = [self._paired[name]] if name in self._paired else []
+            self._drawn[name] = of_cluster("", now, [node], pods, claims, self._prices).nodes[0]
         self._stale.clear()
-        waiting = of_cluster("", now, [], self._pending.values()).pending
+        coming = of_cluster("", now, [], self._pending.values(), self._coming, self._prices)
+        drawn = self._drawn if not self._coming else self._drawn | {node.name: node for node in coming.nodes}
         return ClusterPicture(
             cluster=self._cluster,
             taken_at=now,
-            nodes=tuple(self._drawn[name] for name in sorted(self._drawn)),
-            pending=waiting,
+            nodes=tuple(drawn[name] for name in sorted(drawn)),
+            pending=coming.pending,
             missing=tuple(self._troubles[kind] for kind in sorted(self._troubles)),
         )
 
+    def _pair(self) -> None:
+        """Find each claim's node anew where claims or nodes have come or gone."""
+        if not self._to_pair:
+            return
+        paired, self._coming = pair(list(self._nodes.values()), self._claims)
+        names = paired.keys() | self._paired.keys()
+        self._stale |= {name for name in names if paired.get(name) != self._paired.get(name)}
+        self._paired, self._to_pair = paired, False
+
     def _keep(self, item: Node | Pod) -> None:
         if isinstance(item, Node):
+            self._to_pair = self._to_pair or item.metadata.name not in self._nodes
             self._nodes[item.metadata.name] = item
             self._stale.add(item.metadata.name)
             return
@@ -101,6 +124,7 @@ class Following:
     def _drop(self, item: Node | Pod) -> None:
         if isinstance(item, Node):
             self._nodes.pop(item.metadata.name, None)
+            self._to_pair = True
             self._stale.add(item.metadata.name)
             return
         known = self._pods.pop(item.metadata.uid, None)

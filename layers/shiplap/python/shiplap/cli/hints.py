@@ -1,0 +1,51 @@
+"""What to do about an error of AWS, which by itself says what was refused but seldom what would help."""
+
+from __future__ import annotations
+
+from shiplap.errors import AwsError, ShiplapError, StoreError
+
+_WHO = "see who is asking by `aws sts get-caller-identity`"
+_LOG_IN = "log in (`aws sso login`, `aws configure`) or set AWS_PROFILE"
+_NONE = f"no AWS credentials were found: {_LOG_IN}"
+_EXPIRED = f"the AWS credentials have expired: {_LOG_IN}"
+_UNKNOWN = f"AWS does not know these credentials: {_LOG_IN}; {_WHO}"
+_MISSING = f"the permission named is missing; docs/security.md lists what each command reads; {_WHO}"
+_ELSEWHERE = f"it is not in this account and region: check AWS_PROFILE and AWS_REGION; {_WHO}"
+_UNREACHED = "AWS was not reached: check AWS_REGION, the network and any proxy"
+_BY_CODE = {
+    **dict.fromkeys(("NoCredentials", "NoCredentialsError", "PartialCredentialsError"), _NONE),
+    **dict.fromkeys(("ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired"), _EXPIRED),
+    **dict.fromkeys(("SSOTokenLoadError", "UnauthorizedSSOTokenError"), _EXPIRED),
+    **dict.fromkeys(("InvalidClientTokenId", "UnrecognizedClientException", "InvalidAccessKeyId"), _UNKNOWN),
+    **dict.fromkeys(("SignatureDoesNotMatch", "AuthFailure", "CredentialRetrievalError"), _UNKNOWN),
+    **dict.fromkeys(("AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "403"), _MISSING),
+    **dict.fromkeys(("ResourceNotFoundException", "NoSuchBucket", "404"), _ELSEWHERE),
+    **dict.fromkeys(("EndpointConnectionError", "ConnectTimeoutError", "ReadTimeoutError"), _UNREACHED),
+    **dict.fromkeys(("ProxyConnectionError", "SSLError"), _UNREACHED),
+    "ProfileNotFound": "no such profile: `aws configure list-profiles` lists them",
+    "NoRegion": "set AWS_REGION to the install's region",
+    "NoRegionError": "set AWS_REGION to the install's region",
+}
+"""By the service's error code or the name of botocore's exception."""
+
+
+def advised(error: ShiplapError) -> str:
+    """The error, and what would help where that is known."""
+    text = str(error)
+    hint = _hint(error)
+    return text if not hint or hint in text else f"{text}; {hint}"
+
+
+def _hint(error: ShiplapError) -> str:
+    """By the service's code, or by the name of what botocore raised, of the error or what it came from."""
+    if not isinstance(error, AwsError | StoreError):
+        return ""
+    cause: BaseException | None = error
+    while cause is not None:
+        response = getattr(cause, "response", None)
+        code = response.get("Error", {}).get("Code", "") if isinstance(response, dict) else getattr(cause, "code", "")
+        for known in (str(code), type(cause).__name__):
+            if known in _BY_CODE:
+                return _BY_CODE[known]
+        cause = cause.__cause__
+    return ""

@@ -1,0 +1,73 @@
+"""The claims of a live install beside its cluster: tiers, what is on its way, what is really paid.
+
+The table is read every few seconds, and only claims that have changed are fetched; where it may not be read, that is
+said, and nodes alone are shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from threading import Event, Thread
+
+import msgspec
+
+from shiplap.api.nodeclaim import NodeClaim
+from shiplap.cli.hints import advised
+from shiplap.cli.install import STACK, Which, find, only_cluster
+from shiplap.cluster.follow import Trouble
+from shiplap.errors import AwsError, InvalidInput, StoreError
+
+KIND = "claims"
+_EVERY_S = 5.0
+_TOLD = "claims are not seen, so tiers and nodes on their way are unknown and prices estimated"
+
+
+class Claimed(msgspec.Struct, frozen=True):
+    """All claims of the cluster that are not over."""
+
+    claims: tuple[NodeClaim, ...]
+
+
+Put = Callable[[Claimed | Trouble], None]
+Read = Callable[[], Sequence[NodeClaim]]
+
+
+def reader(which: Which) -> Read:
+    """What reads the claims of the cluster that the options name; the install is looked up when it is first used."""
+    known: list[Read] = []
+
+    def read() -> Sequence[NodeClaim]:
+        if not known:
+            from shiplap.aws.dynamodb_state import DynamoState  # noqa: PLC0415 - loads botocore
+            from shiplap.aws.session import client  # noqa: PLC0415 - as above
+
+            install = find(bucket="", stack=which.stack or STACK, dev=which.dev)
+            cluster = which.cluster or only_cluster(install)
+            state = DynamoState(client("dynamodb"), install.output("StateTable"))
+            known.append(lambda: state.claims(cluster))
+        return known[0]()
+
+    return read
+
+
+def look(read: Read, put: Put) -> None:
+    """Once. Raises InvalidInput: there is no such install or cluster."""
+    try:
+        put(Claimed(tuple(read())))
+    except (AwsError, StoreError) as error:
+        put(Trouble(KIND, f"{_TOLD}: {advised(error)}"))
+    else:
+        put(Trouble(KIND, ""))
+
+
+def follow_claims(read: Read, put: Put, ended: Event) -> None:
+    """Look again and again, in a thread that ends with the process at the latest."""
+
+    def run() -> None:
+        while not ended.wait(_EVERY_S):
+            try:
+                look(read, put)
+            except InvalidInput as error:  # the install has gone since it was looked up
+                put(Trouble(KIND, f"{_TOLD}: {error}"))
+
+    Thread(target=run, name="follow-claims", daemon=True).start()

@@ -1,0 +1,280 @@
+"""`shiplap plan` and `disrupt` with an install: what its functions would decide, and what is not seen."""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+from botocore.exceptions import ClientError
+
+from shiplap.api.manifests import load
+from shiplap.api.nodeclaim import ClaimState, NodeClaim
+from shiplap.aws import session, tables
+from shiplap.aws.bucket import BucketCatalog, BucketStatus
+from shiplap.aws.dynamodb_capacity import DynamoCapacity
+from shiplap.aws.dynamodb_state import DynamoState
+from shiplap.cli import deployed, install
+from shiplap.cli.main import run
+from shiplap.cli.plan import document
+from shiplap.errors import AwsError
+from shiplap.instances import embedded
+from shiplap.instances.status import ClusterStatus, InstallStatus
+from shiplap.instances.types import Observation
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.quantity import CPU
+from shiplap.local.kube.access import READ_ONLY, PolicyRule
+from shiplap.local.kube.http_server import KubeHttpServer
+from shiplap.ports import OfferingFailure
+from shiplap.provisioning.snapshot import glance_at, sight_of, supply_of
+from shiplap.provisioning.wiring import Install as Functions
+from shiplap.scheduling.plan import Plan, PlannedClaim
+from shiplap.scheduling.planner import plan
+from shiplap.scheduling.snapshot import Snapshot
+from shiplap.settings import ClusterSettings, ResourceNames, Settings
+from shiplap.twins.clock import TwinClock
+from shiplap.twins.cluster import ApiServer
+from tests.integration.contracts.in_process_aws import REGION, aws_in_process, create_table
+from tests.integration.test_live_commands import pod
+from tests.integration.test_plan_with_aws import node_class
+from tests.unit.cli.test_plan_command import POOL
+
+FUNCTIONS = (
+    PolicyRule(("get", "list", "watch"), ("*",), ("*",)),
+    *READ_ONLY,
+)
+OUTPUTS = {"Bucket": "install", "StateTable": "state", "CapacityTable": "capacity", "ScheduleFunction": "schedule"}
+
+
+class Live:
+    """An install, its cluster over HTTP, its functions' own view of both, and commands run on them."""
+
+    def __init__(self, http: KubeHttpServer, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.http, self.folder, self._capsys = http, folder, capsys
+        (folder / "pools.json").write_text(json.dumps({"kind": "List", "items": [POOL, node_class()]}))
+        self.settings = ClusterSettings(
+            name="blue",
+            region=REGION,
+            endpoint=http.endpoint,
+            token="functions",
+            kubernetes_version="1.34",
+            manifests=load([folder / "pools.json"]),
+            vm_memory_overhead_percent=0.05,
+            improve_s=0.25,
+        )
+        dynamodb, s3 = session.client("dynamodb"), session.client("s3")
+        create_table(dynamodb, "state", tables.STATE)
+        create_table(dynamodb, "capacity", tables.CAPACITY)
+        s3.create_bucket(Bucket="install", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
+        catalog = msgspec.structs.replace(embedded.load(REGION), refreshed_at=time.time())
+        BucketCatalog(s3, "install", REGION).save(catalog)
+        BucketStatus(s3, "install").save(InstallStatus((ClusterStatus("blue", REGION, 0.0),)))
+        self.state, self.capacity = DynamoState(dynamodb, "state"), DynamoCapacity(dynamodb, "capacity")
+        config = {
+            "current-context": "me",
+            "contexts": [{"name": "me", "context": {"cluster": "c", "user": "me"}}],
+            "clusters": [{"name": "c", "cluster": {"server": http.endpoint}}],
+            "users": [{"name": "me", "user": {"token": "me"}}],
+        }
+        (folder / "config").write_text(yaml.safe_dump(config))
+
+    def decided(self) -> tuple[Snapshot, Plan]:
+        """By the code of the schedule function, with its own adapters."""
+        names = ResourceNames("state", "capacity", "install", "bus", "queue")
+        world = Functions("schedule", Settings((self.settings,)), names).world(self.settings)
+        supply = supply_of(self.settings, world)
+        snapshot = sight_of(self.settings, glance_at(self.settings, world), supply, world).snapshot
+        return snapshot, plan(snapshot)
+
+    def says(self, command: str, *arguments: str, code: int = 0) -> dict[str, Any]:
+        config = str(self.folder / "config")
+        got = run([command, "--kubeconfig", config, "-o", "json", *arguments])
+        printed = self._capsys.readouterr()
+        assert (got, printed.err) == (code, ""), printed.err
+        return dict(json.loads(printed.out))
+
+    def in_flight(self, planned: PlannedClaim, snapshot: Snapshot) -> None:
+        """A claim as planned, that has been launched and whose node has not come yet."""
+        kind = next(item for item in snapshot.catalogs[0].instance_types if item.name == planned.launch.instance_type)
+        now = time.time()
+        claim = NodeClaim(
+            cluster="blue",
+            name=planned.name,
+            node_pool="default",
+            node_class="default",
+            created_at=now,
+            deadline_at=now + 900,
+            requirements=planned.requirements,
+            labels=planned.labels,
+            taints=planned.taints,
+            instance_types=planned.instance_types,
+            requests=planned.requests,
+            pods=planned.pods,
+            instance_type=kind.name,
+            zone=planned.launch.zone,
+            capacity_type=planned.launch.capacity_type,
+            ami=kind.ami,
+            allocatable=kind.allocatable,
+        )
+        self.state.commit("blue", self.state.read("blue", now).epoch, [claim])
+        claim = self.state.advance(claim, ClaimState.LAUNCHING)
+        self.state.advance(claim, ClaimState.LAUNCHED, instance_id=f"i-{planned.name}", changed_at=now)
+
+
+@pytest.fixture
+def live(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Live]:
+    api = ApiServer(TwinClock())
+    for name in ("a", "b", "c"):
+        api.create("pods", pod(name))
+    with aws_in_process(), KubeHttpServer(api, access={"functions": FUNCTIONS, "me": READ_ONLY}) as http:
+        found = Live(http, tmp_path, capsys)
+        monkeypatch.setattr(install, "_outputs", lambda stack: OUTPUTS if stack == "Shiplap" else None)
+        monkeypatch.setattr(deployed, "settings_of", lambda _: Settings((found.settings,)))
+        yield found
+
+
+def without_times(answer: dict[str, Any]) -> dict[str, Any]:
+    written = json.loads(json.dumps(answer))
+    return {key: written[key] for key in ("nodeClaims", "existingNodes", "unschedulable", "ignored", "cost")}
+
+
+def test_it_is_what_the_schedule_function_would_decide(live: Live) -> None:
+    """With its settings and manifests, also when what it remembers changes the answer."""
+    snapshot, first = live.decided()
+    assert without_times(live.says("plan", "--cluster", "blue")) == without_times(document(first, 0))
+    launch = first.node_claims[0].launch
+
+    live.state.mark_unavailable(
+        [OfferingFailure(launch.instance_type, launch.zone, launch.capacity_type, "capacity", "NoCapacity")],
+        time.time(),
+    )
+    snapshot, second = live.decided()
+    assert second.node_claims[0].launch.instance_type != launch.instance_type
+    assert without_times(live.says("plan", "--stack", "Shiplap")) == without_times(document(second, 0))
+
+    kind = next(
+        item for item in snapshot.catalogs[0].instance_types if item.name == second.node_claims[0].launch.instance_type
+    )
+    small = {**kind.allocatable, CPU: 500}
+    live.capacity.observe(Observation(kind.ami, kind.name, kind.kubelet_hash, small, small, time.time(), "blue", "n"))
+    _, third = live.decided()
+    assert kind.name not in {item.launch.instance_type for item in third.node_claims}
+    assert without_times(live.says("plan", "--cluster", "blue")) == without_times(document(third, 0))
+
+
+def test_claims_on_their_way_are_waited_for(live: Live) -> None:
+    snapshot, first = live.decided()
+    for planned in first.node_claims:
+        live.in_flight(planned, snapshot)
+    _, second = live.decided()
+    assert second.node_claims == ()
+    assert live.says("plan", "--cluster", "blue")["nodeClaims"] == []
+    alone = live.says("plan", "--manifests", str(live.folder / "pools.json"), "--no-aws")
+    assert len(alone["nodeClaims"]) == len(first.node_claims) > 0
+
+
+def test_options_count_over_the_settings_of_the_install(live: Live) -> None:
+    found = live.says("plan", "--cluster", "blue", "--improve-seconds", "0", "--prefix-delegation", "on")
+    assert found["nodeClaims"]
+    live.settings = msgspec.structs.replace(live.settings, claim_rules=())
+    (live.folder / "rules.yaml").write_text("claimRules: [{namespaces: [other]}]\n")
+    rules = str(live.folder / "rules.yaml")
+    assert live.says("plan", "--cluster", "blue", "--claim-rules", rules)["nodeClaims"] == []
+
+
+def test_what_may_not_be_read_is_named_and_the_rest_counts(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> Any:
+        answer = {"Error": {"Code": "AccessDeniedException", "Message": "not authorized to perform: dynamodb:Query"}}
+        error = ClientError(answer, "Query")  # type: ignore[arg-type]  # an answer has more than is looked at
+        raise AwsError(f"could not read table state: {error}") from error
+
+    monkeypatch.setattr(DynamoState, "read", refused)
+    found = live.says("plan", "--cluster", "blue")
+    (note,) = found["notes"]
+    assert note.startswith("not seen: table state, so only NodeClaims and Nodes of the cluster")
+    assert "dynamodb:Query" in note
+    assert "docs/security.md" in note
+    assert found["nodeClaims"]
+
+    monkeypatch.setattr(DynamoCapacity, "learned", refused)
+    monkeypatch.setattr(deployed, "settings_of", refused)
+    given = ("--manifests", str(live.folder / "pools.json"), "--region", REGION)
+    notes = live.says("plan", "--cluster", "blue", *given)["notes"]
+    assert [note.split(",")[0] for note in notes] == [
+        "not seen: the settings of the install",
+        "not seen: table state",
+        "not seen: learned capacity",
+    ]
+
+    monkeypatch.setattr(install, "_outputs", refused)
+    (note,) = live.says("plan", "--cluster", "blue", *given, "--no-aws")["notes"][1:]
+    assert note.startswith("not seen: the install, so claims on their way")
+
+
+def test_an_install_or_cluster_that_is_not_there(live: Live, capsys: pytest.CaptureFixture[str]) -> None:
+    config = str(live.folder / "config")
+    assert run(["plan", "--kubeconfig", config, "--cluster", "green"]) == 2
+    assert "the install serves blue, not green" in capsys.readouterr().err
+    assert run(["plan", "--kubeconfig", config, "--stack", "Other"]) == 2
+    assert "there is no stack 'Other'" in capsys.readouterr().err
+
+
+def test_what_is_disrupted_is_decided_on_the_claims_of_the_install(live: Live) -> None:
+    """An empty node of a claim; without the install, its labels alone would tell whose it is."""
+    api = live.http.api
+    name, born = "ip-1", "2026-01-01T00:00:00Z"
+    marks = {labels.NODE_POOL: "default", labels.INITIALIZED: "true", labels.INSTANCE_TYPE: "m5.large"}
+    marks |= {labels.ZONE: f"{REGION}b", labels.CAPACITY_TYPE: "on-demand"}
+    node = {
+        "metadata": {"name": name, "labels": marks, "creationTimestamp": born},
+        "spec": {"providerID": f"aws:///{REGION}b/i-1"},
+        "status": {"allocatable": {"cpu": "2", "memory": "7Gi", "pods": "29"}},
+    }
+    api.create("nodes", node)
+    assert live.says("disrupt", "--cluster", "blue", code=1)["commands"] == []
+    claim = NodeClaim(cluster="blue", name="default-1", node_pool="default", node_class="default", created_at=1.0)
+    live.state.commit("blue", 0, [claim])
+    for state in (ClaimState.LAUNCHING, ClaimState.LAUNCHED, ClaimState.REGISTERED, ClaimState.INITIALIZED):
+        facts = {"instance_id": "i-1", "node_name": name, "instance_type": "m5.large", "hourly": 0.1}
+        claim = live.state.advance(claim, state, changed_at=1.0, **facts)
+    found = live.says("disrupt", "--cluster", "blue", code=1)
+    assert [entry["node"] for entry in found["blocked"]] == [name]
+
+
+def test_the_settings_are_read_from_the_layer_in_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = Settings((ClusterSettings(name="blue", region=REGION),))
+    contents = {"library": {"python/shiplap/x.py": b""}, "settings": {deployed._DOCUMENT: msgspec.json.encode(written)}}
+    asked = []
+
+    class Lambda:
+        def get_function_configuration(self, **request: str) -> Any:
+            asked.append(request)
+            return {"Layers": [{"Arn": "library", "CodeSize": 10}, {"Arn": "settings", "CodeSize": 20}]}
+
+        def get_layer_version_by_arn(self, Arn: str) -> Any:  # noqa: N803 - botocore's name
+            return {"Content": {"Location": Arn}}
+
+    def archive(version: Any) -> bytes:
+        made = io.BytesIO()
+        with zipfile.ZipFile(made, "w") as opened:
+            for name, content in contents[version["Content"]["Location"]].items():
+                opened.writestr(name, content)
+        return made.getvalue()
+
+    monkeypatch.setattr(session.session(), "create_client", lambda *_, **__: Lambda())
+    monkeypatch.setattr(deployed, "_content", archive)
+    assert deployed.settings_of(install.Install("b", OUTPUTS)) == written
+    assert asked == [{"FunctionName": "schedule", "Qualifier": "live"}]
+    contents["settings"] = {deployed._DOCUMENT: b'{"clusters": 7}'}
+    with pytest.raises(AwsError, match="of a version that this one cannot read"):
+        deployed.settings_of(install.Install("b", OUTPUTS))
+    del contents["settings"][deployed._DOCUMENT]
+    with pytest.raises(AwsError, match="no layer with settings"):
+        deployed.settings_of(install.Install("b", OUTPUTS))
