@@ -1,0 +1,101 @@
+"""What is made of audit logs, messages and claims; no Kubernetes is needed for that."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shiplap.api.nodeclaim import NodeClaim, PodReference
+from shiplap.local.event_source import EventSource, Handed, Mapped
+from tests.e2e import measures
+
+MAPPED = Mapped("https://sqs/q", "arn:aws:sqs:r:1:q", "f:live", batch_size=10, window_s=1.0, most_at_once=0)
+
+
+def at(second: float) -> str:
+    return f"1970-01-01T00:00:{second:09.6f}Z"
+
+
+def written(second: float, verb: str, uid: str, subresource: str = "", user: str = "system:kube-scheduler") -> str:
+    reference = {"resource": "pods", "subresource": subresource}
+    event = {"verb": verb, "objectRef": reference, "user": {"username": user}, "requestReceivedTimestamp": at(second)}
+    return json.dumps({**event, "responseObject": {"metadata": {"uid": uid}}})
+
+
+def source_of(*messages: tuple[str, float, float, str]) -> EventSource:
+    """Messages by id, when told, when handed over, and the pod they name."""
+    source = EventSource(None, None, MAPPED)
+    for name, told, invoked, uid in messages:
+        source.bodies[name] = json.dumps({"detail": {"time": at(told), "pods": [["default", uid, uid]]}})
+        source.handed.append(Handed((name,), invoked, invoked + 1))
+    source.bodies["sweep"] = json.dumps({"kind": "sweep", "cluster": "c"})
+    return source
+
+
+def claim(name: str, created: float, *uids: str, **fields: Any) -> NodeClaim:
+    pods = tuple(PodReference("default", uid, uid) for uid in uids)
+    given = {
+        "node_pool": "p",
+        "node_class": "n",
+        "instance_id": f"i-{name}",
+        "node_name": name,
+        "hourly": 1.0,
+        **fields,
+    }
+    return NodeClaim(cluster="c", name=name, created_at=created, pods=pods, **given)
+
+
+def test_the_way_of_a_pod_is_cut_into_stages(tmp_path: Path) -> None:
+    log = tmp_path / "audit.log"
+    lines = [
+        written(1.0, "create", "a", user="replicaset-controller"),
+        written(1.25, "patch", "a", "status", user="kubelet"),
+        written(1.5, "patch", "a", "status"),
+        written(9.0, "patch", "a", "status"),
+        written(2.0, "create", "b", user="replicaset-controller"),
+    ]
+    log.write_text("\n".join(lines) + "\n" + '{"verb": "cre')
+    source = source_of(("m1", 1.75, 2.75, "a"), ("m2", 3.5, 4.0, "b"))
+    claims = [claim("later", 8.0, "a"), claim("first", 3.25, "a", "b"), claim("never", 1.0, "a", instance_id="")]
+    found = measures.moments(log, source, claims, {"i-first": 3.5, "i-later": 9.0})
+    assert found["a"].spans() == {
+        "judged": 0.5,
+        "told": 0.25,
+        "invoked": 1.0,
+        "planned": 0.5,
+        "launched": 0.25,
+        "whole": 2.5,
+    }
+    # Planned for with the other, before it was told of.
+    assert found["b"].spans() == {"judged": 1.25, "told": 0, "invoked": 0, "planned": 0, "launched": 0.25, "whole": 1.5}
+    assert sorted(measures.breakdown(found.values())["whole"]) == [1.5, 2.5]
+
+
+def test_what_is_launched_again_for_a_pod_is_beyond_the_plan() -> None:
+    claims = [claim("b", 2.0, "x", "y"), claim("a", 1.0, "x", hourly=0.5), claim("other", 0.0, "z")]
+    assert measures.bill(claims, frozenset("xy")) == measures.Bill(planned=1.5, realised=1.5)
+    assert measures.bill([*claims, claim("again", 3.0, "y", hourly=4.0)], frozenset("xy")) == measures.Bill(1.5, 5.5)
+    assert measures.bill([claim("failed", 1.0, "x", instance_id="")], frozenset("x")) == measures.Bill(0, 0)
+
+
+def test_a_pod_is_at_home_on_any_node_launched_for_it() -> None:
+    def pod(uid: str, node: str) -> dict[str, Any]:
+        return {"metadata": {"uid": uid}, "spec": {"nodeName": node} if node else {}}
+
+    claims = [claim("n1", 1.0, "a", "b", "c"), claim("n2", 2.0, "b")]
+    pods = [pod("a", "n1"), pod("b", "n2"), pod("c", "n2"), pod("unknown", "n1"), pod("c", "")]
+    assert measures.at_home(claims, pods) == [True, True, False]
+
+
+def test_figures_are_kept_beside_those_of_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(measures, "FIGURES", tmp_path / "build" / "e2e.json")
+    measures.figure("wait_s", [float(number) for number in range(200)])
+    measures.keep("nodes", {"number": 3})
+    kept = json.loads(measures.FIGURES.read_bytes())
+    assert kept == {"wait_s": {"n": 200, "p50": 100.0, "p99": 198.0}, "nodes": {"number": 3}}
+    assert capsys.readouterr().out == "wait_s: n 200, p50 100, p99 198\nnodes: number 3\n"
