@@ -197,3 +197,15 @@ def attached() -> Move:
         stage.server.create("volumeattachments", {"metadata": {"name": "csi-1"}, "spec": spec})
 
     return move
+
+
+def claimed() -> Move:
+    """The pod stays to the end, and the volume that is attached is its own."""
+
+    def move(stage: Stage, claim: NodeClaim) -> None:
+        volume = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+        pod(spec={"tolerations": [{"operator": "Exists"}], "volumes": [volume]})(stage, claim)
+        body = {"metadata": {"name": "data", "namespace": "default"}, "spec": {"volumeName": "pv-1"}}
+        stage.server.create("persistentvolumeclaims", body)
+
+    return move

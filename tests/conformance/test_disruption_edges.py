@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from shiplap.api.nodeclaim import ClaimState
+from shiplap.api.types import NodePool
 from shiplap.disruption.commands import Method, Reason
 from shiplap.disruption.settings import DisruptionSettings
 from shiplap.disruption.snapshot import NodeHistory
@@ -448,23 +450,30 @@ def test_a_deletion_cost_that_is_no_number_counts_as_none(value: str) -> None:
 # Static pools
 
 
+def limited(wanted: NodePool, nodes: int) -> NodePool:
+    """The same pool with a limit of so many nodes."""
+    return replace(wanted, spec=replace(wanted.spec, limits={"nodes": nodes}))
+
+
 def test_static_nodes_are_replaced_only_as_far_as_the_limit_leaves_room() -> None:
     wanted = pool("fixed", ON_DEMAND, rule("gone", "DoesNotExist"), replicas=2, after="Never")
-    limited = wanted.__class__(
-        **{
-            **{field: getattr(wanted, field) for field in wanted.__struct_fields__},
-            "spec": wanted.spec.__class__(
-                **{
-                    **{field: getattr(wanted.spec, field) for field in wanted.spec.__struct_fields__},
-                    "limits": {"nodes": 3},
-                }
-            ),
-        }
-    )
     nodes = [small(f"n{place}", pool="fixed", labels={"gone": "x"}) for place in range(2)]
-    verdict = disrupted(*nodes, pools=[limited], types=BOTH)
+    verdict = disrupted(*nodes, pools=[limited(wanted, 3)], types=BOTH)
     assert len(verdict.removed) == 1
     assert verdict.command.method is Method.STATIC_DRIFT
+
+
+@pytest.mark.parametrize(("nodes", "gone"), [(2, set()), (3, {"old"}), (4, {"old", "other"})])
+def test_what_expires_and_what_drifts_share_the_limit_of_a_static_pool(nodes: int, gone: set[str]) -> None:
+    wanted = pool("fixed", ON_DEMAND, rule("gone", "DoesNotExist"), replicas=2, expire_after="9h", after="Never")
+    verdict = disrupted(
+        small("old", pool="fixed", created_at=NOW - 10 * 3600),
+        small("other", pool="fixed", labels={"gone": "x"}),
+        pools=[limited(wanted, nodes)],
+        types=BOTH,
+    )
+    assert verdict.removed == gone
+    assert len({claim.name for command in verdict.commands for claim in command.replacements}) == len(gone)
 
 
 def test_pods_of_static_nodes_may_move_and_others_may_move_there() -> None:

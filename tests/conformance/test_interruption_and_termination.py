@@ -16,6 +16,7 @@ from tests.conformance.lives import (
     ails,
     attached,
     change_scheduled,
+    claimed,
     condition,
     deleted,
     gone,
@@ -113,6 +114,11 @@ CASES = {
         [attached(), gone(), change_scheduled(), after(60)],
         {},
         Seen(state=DRAINS),
+    ),
+    "k8s 245: those of pods that stay are not": (
+        [attached(), claimed(), change_scheduled(), after(60)],
+        {},
+        Seen(state="Gone"),
     ),
     "k8s 245: but not past the deadline": (
         [attached(), gone(), change_scheduled(), after(120)],

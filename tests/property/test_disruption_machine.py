@@ -35,15 +35,25 @@ MOST_DECISIONS = 12
 """Within how many decisions, beside one per node, a cluster must have come to rest: a budget may allow only one."""
 
 
-def pools(budget: str, label: str, replicas: int = 0) -> list[NodePool]:
+MOST_FIXED = 4
+"""Nodes that the static pool may have at any moment: at most one more than it wants."""
+
+
+def pools(budget: str, label: str, replicas: int = 0, expire_after: str = "Never") -> list[NodePool]:
     ordered = requirement("node.kubernetes.io/instance-type", "In", "medium", "*")
+    fixed = pool(
+        "fixed",
+        budgets=[{"nodes": "2"}],
+        labels={"generation": label},
+        taints=[taint("fixed")],
+        replicas=replicas,
+        expire_after=expire_after,
+    )
     return [
-        pool("plain", budgets=[{"nodes": budget}], labels={"generation": label}),
+        pool("plain", budgets=[{"nodes": budget}], labels={"generation": label}, expire_after=expire_after),
         pool("zonal", requirement("topology.kubernetes.io/zone", "In", Z2), budgets=[{"nodes": "1"}], weight=1),
         pool("tiered", ordered, budgets=[{"nodes": budget}], labels={"generation": label}, taints=[taint("tiered")]),
-        pool(
-            "fixed", budgets=[{"nodes": "1"}], labels={"generation": label}, taints=[taint("fixed")], replicas=replicas
-        ),
+        replace(fixed, spec=replace(fixed.spec, limits={"nodes": MOST_FIXED})),
     ]
 
 
@@ -88,9 +98,10 @@ class Disruption(RuleBasedStateMachine):
         budget=st.sampled_from(["0", "1", "50%", "100%", "broken"]),
         generation=st.sampled_from("ab"),
         replicas=st.integers(0, 3),
+        expire_after=st.sampled_from(["Never", "12h"]),
     )
-    def pools_change(self, budget: str, generation: str, replicas: int) -> None:
-        self.cluster.pools = tuple(pools(budget, generation, replicas))
+    def pools_change(self, budget: str, generation: str, replicas: int, expire_after: str) -> None:
+        self.cluster.pools = tuple(pools(budget, generation, replicas, expire_after))
         self.cluster.schedule()
 
     @rule(available=st.booleans())
@@ -129,6 +140,8 @@ class Disruption(RuleBasedStateMachine):
                 for name in command.nodes
             )
             assert gone <= _allowed(item, held[item.metadata.name])
+        new = sum(claim.node_pool == "fixed" for command in decided.commands for claim in command.replacements)
+        assert not new or held["fixed"] + new <= MOST_FIXED
         static = {name for name, claim in self.cluster.claims.items() if claim.node_pool == "fixed"}
         cut = {n for command in decided.commands if command.reason is Reason.SCALED_DOWN for n in command.nodes}
         for command in decided.commands:

@@ -24,6 +24,16 @@ def test_every_test_in_the_table_exists(table: str, least: int) -> None:
     assert named > least
 
 
+def test_every_test_named_by_suite_exists() -> None:
+    text = (FOLDER / "DISRUPTION_SCENARIOS.md").read_text(encoding="utf-8").partition("## By suite")[2]
+    named = re.findall(r"`([\w./]+\.py)::(test_\w+)`", text)
+    for file, name in named:
+        assert f"def {name}(" in (FOLDER / file).read_text(encoding="utf-8"), f"{file} has no {name}"
+    assert len(named) > 70
+    for row in [line for line in text.splitlines() if line.startswith("| ")]:
+        assert len(row.split(" | ")) == 3, row
+
+
 def test_every_test_in_the_table_of_aws_exists() -> None:
     named = 0
     for line in (FOLDER / "AWS_SCENARIOS.md").read_text(encoding="utf-8").splitlines():

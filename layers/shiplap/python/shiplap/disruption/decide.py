@@ -51,6 +51,7 @@ class _Decider:
         self.blocked: dict[str, str] = dict(self.survey.excluded)
         self.totals, self.disrupting = _counts(snapshot.scheduling.view.nodes, self.survey, snapshot.busy)
         self.taken: Counter[str] = Counter()
+        self.renewed: dict[str, set[str]] = {}
         self.homes: set[str] = set()
         self.followed = True
         self.drifted: tuple[str, ...] = ()
@@ -127,7 +128,12 @@ class _Decider:
         """One command for each of these nodes of static pools, each with a replacement of its pool."""
         allowed = self._allowed(due, reason)
         number = Counter(item.pool.metadata.name for item in allowed)
-        claims = {name: list(self.simulator.static_claims(name, number[name])) for name in sorted(number)}
+        claims = {}
+        for name in sorted(number):
+            # Beside those that an earlier call asked for: limits hold for all of them.
+            before = self.renewed.setdefault(name, set())
+            wanted = self.simulator.static_claims(name, len(before) + number[name])
+            claims[name] = [claim for claim in wanted if claim.name not in before]
         proposals = []
         for item in allowed:
             pool = item.pool.metadata.name
@@ -135,6 +141,7 @@ class _Decider:
                 self.blocked[item.name] = f"NodePool {pool} can launch no replacement now"
                 continue
             claim = claims[pool].pop(0)
+            self.renewed[pool].add(claim.name)
             self._take([item])
             method = Method.EXPIRATION if reason is Reason.EXPIRED else Method.STATIC_DRIFT
             savings = round(item.price - claim.launch.price, 6)
