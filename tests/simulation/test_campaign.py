@@ -11,7 +11,7 @@ import pytest
 from shiplap.simulation.campaign import run
 from shiplap.simulation.scenario import load
 
-SEEDS = range(25)
+SEEDS = (*range(25), 92, 333)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -303,14 +303,15 @@ class Promises:
             self.broken("nothing misses twice", f"{claim.name} misses {sorted(short)}; again for {' '.join(twice[0])}")
 
     def _check_limit(self, cluster: str, pool: str, without: Collection[str] = ()) -> None:
-        """Nodes that go for good are expected to be replaced; those that a command may give back count."""
+        """Nodes that go for good are expected to be replaced, and instances that have ended are no capacity, whether or
+        not their claims know; nodes that a command may give back count."""
         limit = self._limits.get(pool)
         if limit is None:
             return
         staying = [
             known
             for known in self._of_pool.get((cluster, pool), {}).values()
-            if known.state not in GOING and known.name not in without
+            if known.state not in GOING and known.name not in without and known.instance_id not in self.ended
         ]
         used = sum(self._cpu_of(known) for known in staying if known.instance_type)
         if used > limit:

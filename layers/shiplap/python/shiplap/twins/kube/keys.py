@@ -1,7 +1,8 @@
 """The keys of one kind's objects in the order of lists, and those on one node without looking at the others.
 
-Nearly every list asks for all objects, for pods without a node or for those of one node, and most come again and again
-while little has changed: neither sorting nor looking through everything each time is affordable for thousands of nodes.
+Nearly every list asks for all objects, for one by its name, for pods without a node or for those of one node, and most
+come again and again while little has changed: neither sorting nor looking through everything each time is affordable
+for thousands of nodes.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from bisect import bisect_left, insort
 from typing import Any
 
 _NODE_NAME = "spec.nodeName="
+_NAME = "metadata.name="
 
 
 class Keys:
@@ -35,9 +37,13 @@ class Keys:
         del self._all[bisect_left(self._all, key)]
         self._leave(key, previous)
 
-    def chosen(self, field_selector: str) -> list[str]:
+    def chosen(self, field_selector: str, namespace: str = "") -> list[str]:
         """Keys of all objects that can match a field selector, sorted; not to be changed."""
         for term in field_selector.split(","):
+            if namespace and term.startswith(_NAME) and not term.startswith(f"{_NAME}="):
+                key = f"{namespace}/{term.removeprefix(_NAME)}"
+                place = bisect_left(self._all, key)
+                return self._all[place : place + 1] if self._all[place : place + 1] == [key] else []
             if term.startswith(_NODE_NAME) and not term.startswith(f"{_NODE_NAME}="):
                 return self._by_node.get(term.removeprefix(_NODE_NAME), [])
         return self._all

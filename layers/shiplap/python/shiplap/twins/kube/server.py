@@ -142,7 +142,7 @@ class ApiServer:
             else:
                 test = selection.test(resource)
                 stored = self._objects[plural]
-                keys = self._keys[plural].chosen(selection.field_selector)
+                keys = self._keys[plural].chosen(selection.field_selector, selection.namespace)
                 items = [item for item in map(stored.__getitem__, keys) if test(item)]
                 whole, start = ObjectList(items, self.resource_version), 0
             end = start + limit if limit else len(whole.items)
