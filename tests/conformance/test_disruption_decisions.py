@@ -638,8 +638,10 @@ def test_a_node_of_a_fallback_tier_goes_when_the_preferred_one_has_capacity_agai
         {"settings": DisruptionSettings(climb_back_s=9 * 3600)},
         {"pools": [pool("default", ON_DEMAND, ORDERED, budgets=[{"nodes": "0"}])]},
         {"histories": [NodeHistory("a", moved_in_at=NOW - 60)]},
+        {"pools": [pool("default", ON_DEMAND, ORDERED, policy="WhenEmpty")]},
+        {"pools": [pool("default", ON_DEMAND, ORDERED, after="Never")]},
     ],
-    ids=["too young", "no budget", "pods have just been moved there"],
+    ids=["too young", "no budget", "pods have just been moved there", "only when empty", "never"],
 )
 def test_nodes_climb_back_in_their_time(fields: dict[str, Any]) -> None:
     case = {"pods": [pod("p", "a")], "pools": [pool("default", ON_DEMAND, ORDERED)], "types": BOTH, **fields}

@@ -75,6 +75,26 @@ def test_other_pods_are_served_meanwhile_and_the_pod_as_soon_as_the_neighbour_re
     assert stage.pending() == 0
 
 
+class Refusing(Disrupted):
+    """kube-scheduler leaves pods alone, for reasons of its own, and says nothing."""
+
+    def bind(self) -> int:
+        return 0
+
+
+def test_a_node_that_is_refused_in_silence_is_not_kept_for_ever() -> None:
+    stage = Refusing()
+    stage.add_pods(1, cpu="1200m", memory="2Gi")
+    stage.minutes(55)
+    assert len(stage.compute.launches) == len(stage.compute.alive()) == 1  # a scheduler may be down for a while
+    stage.minutes(20)
+    assert len(stage.compute.launches) == 2
+    stage.minutes(24 * 60)
+    assert len(stage.compute.launches) <= MOST
+    assert stage.compute.alive() == ()
+    assert stage.pending() == 1
+
+
 def test_a_node_whose_room_others_took_does_not_count() -> None:
     stage = Disrupted()
     stage.add_pods(1, cpu="1200m", memory="2Gi")

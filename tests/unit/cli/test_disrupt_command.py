@@ -218,3 +218,54 @@ def test_a_claim_that_is_said_to_have_drifted_has(files: Files, status: str, met
     answer = files.disrupt(node("a", "small"), said, pod("p", "a"), after="Never")
     assert [command["method"] for command in answer["commands"]] == methods
     assert all(command["detail"] == "AMIDrift" for command in answer["commands"])
+
+
+INITIALIZED = {"type": "Initialized", "status": "True", "lastTransitionTime": "2026-11-01T00:05:00Z"}
+
+
+def says(name: str, on: str, kind: str, status: str = "True", **spec: str) -> dict[str, Any]:
+    """The claim of a node, with one more condition."""
+    more = {"type": kind, "status": status, "reason": "Said", "lastTransitionTime": "2026-11-01T00:06:00Z"}
+    return {**claim(name, on, conditions=[INITIALIZED, more]), "spec": spec}
+
+
+def test_what_claims_say_of_themselves_counts(files: Files) -> None:
+    answer = files.disrupt(
+        *(node(name) for name in "abcde"),
+        says("a", "a", "DisruptionReason"),
+        says("b", "b", "InstanceTerminating"),
+        says("c", "c", "Consolidatable", "False"),
+        claim("d", "d"),
+        claim("e", "e"),
+        budget="nodes: '50%'",
+    )
+    assert {entry["node"]: entry["reason"] for entry in answer["blocked"]} == {
+        "a": "is part of a disruption command under way",
+        "b": "is being deleted",
+        "c": "its NodeClaim says that it is not consolidatable",
+        "e": "no allowed disruptions for Empty: budget 0 of NodePool default allows 50% of 4 nodes, that is 2 at a "
+        "time, 1 is leaving or not ready; 1 goes now",
+    }
+    assert [command["nodes"] for command in answer["commands"]] == [["d"]]
+
+
+@pytest.mark.parametrize(
+    ("condition", "spec", "reason"),
+    [("Launched", {"expireAfter": "24h"}, "Expired"), ("Drifted", {"terminationGracePeriod": "5m0s"}, "Drifted")],
+)
+def test_a_claim_expires_and_ends_by_its_own_words(
+    files: Files, condition: str, spec: dict[str, str], reason: str
+) -> None:
+    held = pod("p", "a")
+    held["metadata"]["annotations"] = {"karpenter.sh/do-not-disrupt": "true"} if reason == "Drifted" else {}
+    answer = files.disrupt(node("a"), held, says("a", "a", condition, **spec), after="Never")
+    assert [(command["reason"], command["nodes"]) for command in answer["commands"]] == [(reason, ["a"])]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("expireAfter", "soon"), ("terminationGracePeriod", "Never"), ("expireAfter", "-1h")]
+)
+def test_a_duration_that_a_claim_cannot_have_is_refused(files: Files, field: str, value: str) -> None:
+    files.disrupt(node("a"), says("a", "a", "Launched", **{field: value}))
+    assert files.code == 2
+    assert f"spec.{field}" in files.errors

@@ -89,7 +89,8 @@ class NodeClaim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     what the first one made is found by its tag. `subnet` and `security_groups` are ids of what the instance is in,
     empty where nothing is known. `cordoned` says why the node takes no more pods although nothing drives those it has
     away; empty when it takes them. `change_at` is when AWS will change or end its instance, 0 when nothing is
-    scheduled. `event_id` names the hint that the node goes back to, so that its story can be found in the log.
+    scheduled. `expire_after` and `termination_grace_period` are what a NodeClaim object says; where empty, what its
+    NodePool does. `event_id` names the hint that the node goes back to, so that its story can be found in the log.
     """
 
     cluster: str
@@ -132,6 +133,8 @@ class NodeClaim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     event_id: str = ""
     cordoned: str = ""
     change_at: float = 0.0
+    expire_after: str = ""
+    termination_grace_period: str = ""
     version: int = 0
 
 

@@ -15,6 +15,7 @@ import msgspec
 
 from shiplap.api.decoding import field_name
 from shiplap.api.documents import Document, read_documents
+from shiplap.api.durations import seconds, seconds_or_never
 from shiplap.api.nodeclaim import ClaimState, NodeClaim, PodReference
 from shiplap.api.scheduler_config import SchedulerConfig
 from shiplap.api.types import NodeClassReference, RequirementSpec
@@ -68,6 +69,8 @@ class _ClaimSpec(_Fields, frozen=True):
     taints: tuple[Taint, ...] = ()
     startup_taints: tuple[Taint, ...] = ()
     resources: ResourceRequirements = ResourceRequirements()
+    expire_after: str = ""
+    termination_grace_period: str = ""
 
 
 class _Condition(_Fields, frozen=True):
@@ -339,6 +342,14 @@ def _claim_object(document: Document) -> _ClaimObject:
             _moment(text)
         except ValueError as error:
             raise _refused(document, field, f"is not a timestamp: {error}") from error
+    for field, text, read in (
+        ("spec.expireAfter", item.spec.expire_after, seconds_or_never),
+        ("spec.terminationGracePeriod", item.spec.termination_grace_period, seconds),
+    ):
+        try:
+            read(text or "0s")
+        except ValueError as error:
+            raise _refused(document, field, str(error)) from error
     _sound(document, soundness.amounts(item.status.allocatable, "status.allocatable"))
     _sound(document, soundness.amounts(item.spec.resources.requests, "spec.resources.requests"))
     try:
@@ -399,6 +410,8 @@ def _claim(item: _ClaimObject, pods: Iterable[Pod]) -> NodeClaim:
         ami=status.image_id,
         allocatable=parse_resources(status.allocatable),
         node_name=status.node_name,
+        expire_after=item.spec.expire_after,
+        termination_grace_period=item.spec.termination_grace_period,
     )
 
 
@@ -414,6 +427,7 @@ def _histories(
         true = [item for item in status.conditions if item.status == "True"]
         since = {item.type: _moment(item.last_transition_time) for item in true}
         said = {item.type: item.reason for item in true}
+        denied = {item.type for item in status.conditions if item.status == "False"}
         histories.append(
             NodeHistory(
                 name,
@@ -421,6 +435,7 @@ def _histories(
                 last_pod_event_at=_moment(status.last_pod_event_time),
                 drifted_at=since.get("Drifted", 0.0),
                 said_to_drift=(said["Drifted"] or "Drifted") if "Drifted" in said else "",
+                said_to_stay="Consolidatable" in denied,
             )
         )
     return tuple(histories)
@@ -432,10 +447,12 @@ def _moment(text: str | None) -> float:
 
 
 def _state(item: _ClaimObject) -> ClaimState:
-    if item.metadata.deletion_timestamp:
-        return ClaimState.TERMINATING
     true = {condition.type for condition in item.status.conditions if condition.status == "True"}
+    if item.metadata.deletion_timestamp and "InstanceTerminating" not in true:
+        return ClaimState.DRAINING
     for condition, state in (
+        ("InstanceTerminating", ClaimState.TERMINATING),
+        ("DisruptionReason", ClaimState.DISRUPTING),
         ("Initialized", ClaimState.INITIALIZED),
         ("Registered", ClaimState.REGISTERED),
         ("Launched", ClaimState.LAUNCHED),

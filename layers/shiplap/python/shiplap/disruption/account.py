@@ -6,7 +6,7 @@ from difflib import get_close_matches
 
 import msgspec
 
-from shiplap.disruption.candidates import eviction_cost, moves
+from shiplap.disruption.candidates import disruption_cost, moves
 from shiplap.disruption.commands import Proposal
 from shiplap.disruption.decide import decide
 from shiplap.disruption.market import market_of
@@ -55,7 +55,7 @@ def account_of(snapshot: DisruptionSnapshot, name: str) -> NodeAccount:
         zone=marks.get(labels.ZONE, ""),
         capacity_type=marks.get(labels.CAPACITY_TYPE, ""),
         hourly=market_of(snapshot.scheduling).price_of(pool, node),
-        disruption_cost=1.0 + sum(max(0.0, eviction_cost(pod)) for pod in moving),
+        disruption_cost=disruption_cost(moving),
         pods=tuple(sorted(pod.key for pod in moving)),
         command=next((command for command in decided.commands if name in command.nodes), None),
         stays=next((entry.reason for entry in decided.blocked if entry.node == name), ""),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -55,7 +55,12 @@ class Candidate(msgspec.Struct, frozen=True, eq=False):
     @property
     def grace(self) -> str | None:
         """The claim's terminationGracePeriod: with one, protected pods have a deadline."""
-        return self.pool.spec.template.spec.termination_grace_period
+        return self.claim.termination_grace_period or self.pool.spec.template.spec.termination_grace_period
+
+    @property
+    def expire_after(self) -> str:
+        """How old the claim may become: a duration, or Never."""
+        return self.claim.expire_after or self.pool.spec.template.spec.expire_after
 
     @property
     def born_at(self) -> float:
@@ -66,12 +71,13 @@ class Candidate(msgspec.Struct, frozen=True, eq=False):
 class Survey(msgspec.Struct, frozen=True, eq=False):
     """All nodes of the pools sorted out: candidates by name, and for every other node why it is none.
 
-    `going` are the nodes that are being disrupted or deleted already.
+    `going` are the nodes that are being disrupted or deleted already, `ending` those whose instance is being ended.
     """
 
     candidates: tuple[Candidate, ...]
     excluded: Mapping[str, str]
     going: frozenset[str] = frozenset()
+    ending: frozenset[str] = frozenset()
 
 
 def survey(snapshot: DisruptionSnapshot, market: Market, guards: Guards, nominated: frozenset[str]) -> Survey:
@@ -114,7 +120,7 @@ def survey(snapshot: DisruptionSnapshot, market: Market, guards: Guards, nominat
                 histories.get(name, NodeHistory(name)),
                 moving,
                 market.price_of(pool.metadata.name, node),
-                1.0 + sum(max(0.0, eviction_cost(pod)) for pod in moving),
+                disruption_cost(moving),
                 _first_protected(pods, guards, now),
             )
         )
@@ -124,12 +130,18 @@ def survey(snapshot: DisruptionSnapshot, market: Market, guards: Guards, nominat
         if node.metadata.deletion_timestamp
         or ((claim := paired.get(node.metadata.name)) is not None and claim.state in LEAVING)
     )
-    return Survey(tuple(candidates), excluded, going)
+    ending = frozenset(name for name, claim in paired.items() if claim.state is ClaimState.TERMINATING)
+    return Survey(tuple(candidates), excluded, going, ending)
 
 
 def moves(pod: Pod) -> bool:
     """Whether a pod would need room elsewhere if its node went."""
     return pod.status.phase not in TERMINAL and comes_back(pod)
+
+
+def disruption_cost(moving: Iterable[Pod]) -> float:
+    """What disrupting a node costs with these pods to move: 1 for itself, and what each eviction does."""
+    return 1.0 + sum(max(0.0, eviction_cost(pod)) for pod in moving)
 
 
 def eviction_cost(pod: Pod) -> float:

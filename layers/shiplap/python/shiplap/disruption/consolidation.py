@@ -33,6 +33,10 @@ SINGLES = 16
 MOST_NODES = 24
 """At most so many nodes go with one command: it is undone as a whole when one of its replacements fails."""
 
+_TRIFLE = 1e-6
+"""USD per hour that giving up a node in a reservation counts for: its price is nominal, as the reservation is paid in
+any case, and yet its room is of use to others."""
+
 _LOOKING = 0.3
 """The part of the cost search's effort that goes into choosing which nodes go; the rest into what replaces them."""
 
@@ -65,6 +69,7 @@ class Consolidator:
         self._totals = totals
         self._settings = settings
         self._disturbs: dict[str, float] = {}
+        self._reserved: frozenset[str] = frozenset()
 
     def search(self, candidates: Sequence[Candidate], allowed: Mapping[str, int]) -> Found:
         """The proposals that gain most, at most `allowed` nodes of each NodePool.
@@ -73,6 +78,7 @@ class Consolidator:
         """
         ordered = sorted(candidates, key=lambda item: (-item.savings_ratio, item.name))
         self._disturbs = {item.name: item.cost - 1 for item in candidates}
+        self._reserved = frozenset(item.name for item in candidates if _is_reserved(item))
         refused: dict[str, str] = {}
         best = self._best_prefix(_within(ordered, allowed), refused)
         if any(len(proposal.nodes) > MOST_NODES for proposal in best):
@@ -114,6 +120,8 @@ class Consolidator:
 
     def _gain(self, proposal: Proposal) -> float:
         """What a proposal saves beyond what disturbing its pods is worth, each by its eviction cost; USD per hour."""
+        if self._reserved.issuperset(proposal.nodes):
+            return _TRIFLE * len(proposal.nodes)
         disturbs = sum(self._disturbs[name] for name in proposal.nodes)
         return proposal.savings_hourly - self._settings.least_saving_per_pod * disturbs
 
@@ -158,7 +166,7 @@ class Consolidator:
         if claims:
             claims = cheaper(claims, component.nodes, self._market, spot_to_spot=settings.spot_to_spot)
         savings = component.paid - sum(claim.launch.price for claim in claims)
-        least = settings.least_saving_per_pod * component.moved
+        least = 0.0 if all(map(_is_reserved, component.nodes)) else settings.least_saving_per_pod * component.moved
         if not savings > least:
             raise Refused(
                 f"would save ${savings:.4f} an hour, less than ${least:.4f} for moving {component.moved} pods"
@@ -193,6 +201,10 @@ class Consolidator:
                 raise Refused(
                     f"its saving scores {score:.2f} per disruption in NodePool {name}, Balanced wants {BALANCE}"
                 )
+
+
+def _is_reserved(candidate: Candidate) -> bool:
+    return candidate.node.metadata.labels.get(labels.CAPACITY_TYPE) == labels.RESERVED
 
 
 def _merged(proposals: Sequence[Proposal]) -> list[Proposal]:

@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from shiplap.api.durations import seconds_or_never
 from shiplap.api.types import NodePool
 from shiplap.disruption.budgets import allowance
-from shiplap.disruption.candidates import Candidate, Survey, survey
+from shiplap.disruption.candidates import Candidate, Survey, disruption_cost, moves, survey
 from shiplap.disruption.commands import Blocked, Decision, Method, Proposal, Reason
 from shiplap.disruption.components import split
-from shiplap.disruption.consolidation import Consolidator, PoolTotals
+from shiplap.disruption.consolidation import BALANCED, Consolidator, PoolTotals
 from shiplap.disruption.drift import drifted, mould_of
 from shiplap.disruption.history import rests_until
 from shiplap.disruption.market import Market, market_of
@@ -24,7 +24,7 @@ from shiplap.disruption.protection import guards_of
 from shiplap.disruption.simulation import Simulator
 from shiplap.disruption.snapshot import DisruptionSnapshot, NodeHistory
 from shiplap.kubernetes import labels
-from shiplap.kubernetes.objects import Node
+from shiplap.kubernetes.objects import Node, Pod
 from shiplap.kubernetes.timestamps import rfc3339
 
 _MOST_CLIMBS = 8
@@ -192,9 +192,9 @@ class _Decider:
         found: dict[str, tuple[Reason, str]] = {}
         for item in candidates:
             name = item.pool.metadata.name
-            expires_s = seconds_or_never(item.pool.spec.template.spec.expire_after)
+            expires_s = seconds_or_never(item.expire_after)
             if expires_s is not None and self.now - item.born_at > expires_s:
-                found[item.name] = (Reason.EXPIRED, f"older than {item.pool.spec.template.spec.expire_after}")
+                found[item.name] = (Reason.EXPIRED, f"older than {item.expire_after}")
             elif why := drifted(item, self.market, moulds[name], self.now) or item.history.said_to_drift:
                 found[item.name] = (Reason.DRIFTED, why)
         return found
@@ -208,10 +208,15 @@ class _Decider:
         found = Consolidator(self.simulator, self.market, totals, self.snapshot.settings).search(eligible, allowed)
         self.blocked |= found.refused
         taken = {node for proposal in found.proposals for node in proposal.nodes}
+        going = Counter(item.pool.metadata.name for item in eligible if item.name in taken)
         for item in eligible:
-            if item.name not in taken and item.name not in self.blocked:
-                left, why = self._left(item.pool, Reason.UNDERUTILIZED)
-                self.blocked[item.name] = why if not left else "removing it now saves less than what is done instead"
+            if item.name in taken or item.name in self.blocked:
+                continue
+            now = going[item.pool.metadata.name]
+            if now < allowed[item.pool.metadata.name]:
+                self.blocked[item.name] = "removing it now saves less than what is done instead"
+            else:
+                self.blocked[item.name] = self._no_budget(item.pool, Reason.UNDERUTILIZED, now)
         return list(found.proposals)
 
     def _climb_back(self, candidates: Sequence[Candidate]) -> list[Proposal]:
@@ -287,26 +292,44 @@ class _Decider:
         used: Counter[str] = Counter()
         allowed = []
         for item in ordered:
-            left, why = self._left(item.pool, reason)
             name = item.pool.metadata.name
-            if used[name] < left:
+            if used[name] < self._left(item.pool, reason)[0]:
                 used[name] += 1
                 allowed.append(item)
             else:
-                now = self.taken[name] + used[name]
-                others = f"; {now} {'goes' if now == 1 else 'go'} now" if now else ""
-                self.blocked[item.name] = f"no allowed disruptions for {reason}: {why}{others}"
+                self.blocked[item.name] = self._no_budget(item.pool, reason, used[name])
         return allowed
+
+    def _no_budget(self, pool: NodePool, reason: Reason, more: int) -> str:
+        """Which budget keeps a node, when `more` of its pool go beside those that were taken before."""
+        now = self.taken[pool.metadata.name] + more
+        others = f"; {now} {'goes' if now == 1 else 'go'} now" if now else ""
+        return f"no allowed disruptions for {reason}: {self._left(pool, reason)[1]}{others}"
 
     def _take(self, some: Sequence[Candidate]) -> None:
         self.taken.update(item.pool.metadata.name for item in some)
         self.simulator.close([item.name for item in some])
 
     def _pool_totals(self) -> dict[str, PoolTotals]:
-        totals: dict[str, PoolTotals] = {}
-        for item in self.survey.candidates:
-            known = totals.get(item.pool.metadata.name, PoolTotals(0.0, 0.0))
-            totals[item.pool.metadata.name] = PoolTotals(known.price + item.price, known.cost + item.cost)
+        """Of the Balanced pools: what all their nodes cost and what disrupting all of them would, candidates or not."""
+        view = self.snapshot.scheduling.view
+        pools = self.snapshot.scheduling.manifests.node_pools
+        totals = {
+            item.metadata.name: PoolTotals(0.0, 0.0)
+            for item in pools
+            if item.spec.disruption.consolidation_policy == BALANCED
+        }
+        if not totals:
+            return totals
+        held: dict[str, list[Pod]] = {}
+        for pod in view.pods:
+            if pod.spec.node_name and moves(pod):
+                held.setdefault(pod.spec.node_name, []).append(pod)
+        for node in view.nodes:
+            pool = node.metadata.labels.get(labels.NODE_POOL, "")
+            if pool in totals:
+                price, cost = self.market.price_of(pool, node), disruption_cost(held.get(node.metadata.name, ()))
+                totals[pool] = PoolTotals(totals[pool].price + price, totals[pool].cost + cost)
         return totals
 
 
@@ -318,6 +341,8 @@ def _unconsolidatable(item: Candidate, market: Market, now: float, settle_s: flo
     after_s = seconds_or_never(disruption.consolidate_after)
     if after_s is None:
         return f"NodePool {pool} has consolidation disabled"
+    if item.history.said_to_stay:
+        return "its NodeClaim says that it is not consolidatable"
     since = now - _quiet_since(item.history)
     if since < after_s:
         return f"its pods changed {since:.0f} s ago, consolidateAfter is {disruption.consolidate_after}"
@@ -346,12 +371,15 @@ def _among(item: Candidate, commands: Sequence[Proposal]) -> bool:
 
 
 def _counts(nodes: Sequence[Node], found: Survey, busy: frozenset[str]) -> tuple[Counter[str], Counter[str]]:
-    """Initialised nodes by NodePool, and how many of them are on their way out or not Ready."""
+    """Initialised nodes by NodePool, and how many of them are on their way out or not Ready.
+
+    A node whose instance is being ended is over: it neither counts nor uses up a budget.
+    """
     total: Counter[str] = Counter()
     disrupting: Counter[str] = Counter()
     for node in nodes:
         pool = node.metadata.labels.get(labels.NODE_POOL, "")
-        if not pool or node.metadata.labels.get(labels.INITIALIZED) != "true":
+        if not pool or node.metadata.labels.get(labels.INITIALIZED) != "true" or node.metadata.name in found.ending:
             continue
         total[pool] += 1
         ready = all(item.status == "True" for item in node.status.conditions if item.type == "Ready")

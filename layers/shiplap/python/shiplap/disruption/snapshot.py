@@ -14,8 +14,8 @@ class NodeHistory(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `last_pod_event_at` is when a pod last came or went, `drifted_at` when the node was first seen to have drifted,
     `moved_in_at` when a disruption command last moved pods onto it, `undone_at` when its last command was given up, the
-    one of `undone` in a row. `said_to_drift` is why another controller says that it has drifted. `pods` stands for the
-    pods it held when it was last looked at.
+    one of `undone` in a row. `said_to_drift` is why another controller says that it has drifted, `said_to_stay` whether
+    one says that it is not consolidatable. `pods` stands for the pods it held when it was last looked at.
     """
 
     node: str
@@ -26,6 +26,7 @@ class NodeHistory(msgspec.Struct, frozen=True, omit_defaults=True):
     undone_at: float = 0.0
     undone: int = 0
     said_to_drift: str = ""
+    said_to_stay: bool = False
     pods: str = ""
 
 

@@ -29,7 +29,7 @@ from shiplap.provisioning.claims import DRAIN, facts, grace_ends_at
 from shiplap.provisioning.commitment import Origin, records_of, spec_hashes, with_token
 from shiplap.provisioning.drain import cordon, is_cordoned, uncordon
 from shiplap.provisioning.fleet import launches
-from shiplap.provisioning.refusals import note_refusals
+from shiplap.provisioning.refusals import holding, note_refusals
 from shiplap.provisioning.second_look import objections, still_hold
 from shiplap.provisioning.snapshot import glance_at, sight_of, supply_of
 from shiplap.provisioning.world import World
@@ -205,11 +205,11 @@ class _Minute:
         # After the epoch was read: whatever is begun from now on moves it.
         busy = _busy(self._world.state.commands(self._settings.name))
         claims = self._world.state.claims(self._settings.name)
-        note_refusals(self._settings.name, claims, glance.view, glance.state.refused, self._world)
+        refused = note_refusals(self._settings.name, claims, glance.view, glance.state.refused, self._world)
         histories = observe(remembered.histories, glance.view, claims, now)
         histories = with_undone(histories, self._given_up, now)
         snapshot = DisruptionSnapshot(
-            scheduling=replace(sight.snapshot, claims=claims),
+            scheduling=replace(sight.snapshot, claims=claims, view=holding(glance.view, refused, now)),
             pod_disruption_budgets=self._world.cluster.disruption_budgets(),
             histories=histories,
             busy=busy,

@@ -36,6 +36,10 @@ MOST = 6
 FIRST_PAUSE_S = 900.0
 """The pause before the next node once FREE of them were in vain, in seconds; it doubles with each further one."""
 
+IN_VAIN_S = 3600.0
+"""How long a complete node is kept for a pod that does not run on it, in seconds. A kube-scheduler that is down for a
+while must not cost nodes; a pod that something unknown keeps off must not keep one for ever."""
+
 MOST_MARKS = 100
 """Pods marked by one sweep: each is a write, and pods that wait are planned for later."""
 
@@ -117,6 +121,15 @@ def set_aside(
         for pod in sorted(aside, key=lambda item: item.key)
     )
     return replace(view, pods=left), told
+
+
+def holding(view: ClusterView, known: Mapping[str, Refusals], now: float) -> ClusterView:
+    """The view without pods that keep no node: none is launched for them now, or they have waited on one in vain."""
+    left, _ = set_aside(view, known, now)
+    in_vain = {uid for uid, item in known.items() if now - item.at >= IN_VAIN_S}
+    if not in_vain:
+        return left
+    return replace(left, pods=tuple(pod for pod in left.pods if not (pod.metadata.uid in in_vain and _waits(pod))))
 
 
 def next_at(item: Refusals) -> float | None:
