@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from shiplap.aws import session, tables
+from shiplap.cli import install
 from shiplap.cli.main import run
 from shiplap.instances import learned_file
 from shiplap.instances.types import LearnedCapacity, Observation
@@ -173,9 +174,17 @@ def test_an_observation_under_another_entry_is_bad_input(capacity: Command, tmp_
     assert capacity.json("list") == []
 
 
-def test_a_table_or_a_file_must_be_named(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_table_is_that_of_the_stack_unless_it_is_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("SHIPLAP_CAPACITY_TABLE", raising=False)
-    assert "--table" in Command([], capsys)("list", code=2)
+    with aws_in_process():
+        said = Command([], capsys)("list", code=2)
+        assert "--table: is not given, and stack Shiplap does not tell it" in said
+        assert "--file" in said
+        create_table(make_client("dynamodb"), "of-stack", tables.CAPACITY)
+        monkeypatch.setattr(install, "_outputs", lambda _: {"Bucket": "b", "CapacityTable": "of-stack"})
+        assert json.loads(Command([], capsys)("list", "-o", "json")) == []
 
 
 def test_a_file_that_cannot_be_read_is_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

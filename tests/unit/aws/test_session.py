@@ -76,3 +76,14 @@ def test_importing_the_session_does_not_import_botocore() -> None:
     program = "import sys, shiplap.aws.session; print('boto3' in sys.modules, 'botocore' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)  # noqa: S603
     assert done.stdout.strip() == "False False"
+
+
+def test_a_profile_that_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_PROFILE", "nosuch")
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/nowhere")
+    monkeypatch.setattr(session, "_CLIENTS", {})
+    session.session.cache_clear()
+    with pytest.raises(AwsError, match="nosuch") as caught:
+        session.client("sqs", "eu-west-1")
+    assert caught.value.code == "ProfileNotFound"
+    session.session.cache_clear()

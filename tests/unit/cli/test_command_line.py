@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from shiplap.cli.main import COMMANDS, run
+from shiplap.cli.surface import commands
 from tests.unit.cli.test_plan_command import CATALOG, NODE_CLASS, POOL
 
 
@@ -176,3 +177,9 @@ def test_a_reader_that_has_seen_enough_is_no_failure(arguments: str) -> None:
         ["/bin/bash", "-c", command, sys.executable, MAIN[2]], capture_output=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_every_command_shows_an_example() -> None:
+    for command in commands():
+        examples = [part for part in command.help.split("\n\n") if part.startswith("Example:")]
+        assert any(f"shiplap {command.name}" in example for example in examples), command.name

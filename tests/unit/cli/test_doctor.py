@@ -14,6 +14,7 @@ import msgspec
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
+from shiplap.aws import session
 from shiplap.aws.bucket import STATUS_KEY
 from shiplap.cli.doctor import clusters, findings
 from shiplap.cli.doctor import command as doctor
@@ -533,3 +534,17 @@ def test_bad_input_is_told_in_one_line(
     told = capsys.readouterr().err
     assert says in told
     assert told.count("\n") == 1
+
+
+def test_without_a_region_it_says_what_to_set(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/nowhere")
+    session.session.cache_clear()
+    assert run(["doctor"]) == 1
+    said = capsys.readouterr().err
+    assert "set AWS_REGION" in said
+    assert said.count("\n") == 1
+    session.session.cache_clear()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError
+from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError, NoRegionError
 
 from shiplap.aws.failures import store_error
 from shiplap.cli import main
@@ -35,7 +35,7 @@ def refusal(code: str) -> ClientError:
         (caused(refusal("AccessDeniedException")), "docs/security.md"),
         (caused(refusal("ResourceNotFoundException")), "not in this account and region"),
         (caused(EndpointConnectionError(endpoint_url="https://x.invalid")), "was not reached"),
-        (AwsError("no region", code="NoRegion"), "set AWS_REGION"),
+        (caused(NoRegionError()), "set AWS_REGION"),
     ],
 )
 def test_an_error_of_aws_says_what_would_help(error: ShiplapError, hint: str) -> None:

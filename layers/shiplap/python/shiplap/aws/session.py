@@ -62,7 +62,7 @@ def client(service: str, region: str = "") -> Any:
     """The process's client of an AWS service; without a region, in the region of the environment.
 
     Raises:
-        AwsError: no region is configured.
+        AwsError: no region is configured, or the configuration cannot be used.
     """
     with _LOCK:
         known = _CLIENTS.get((service, region))
@@ -72,7 +72,7 @@ def client(service: str, region: str = "") -> Any:
 
 
 def _make(service: str, region: str) -> Any:
-    from botocore.exceptions import NoRegionError  # noqa: PLC0415 - see the module's docstring
+    from botocore.exceptions import BotoCoreError, NoRegionError  # noqa: PLC0415 - see the module's docstring
 
     # The variable that Lambda and every other SDK use; botocore by itself reads only AWS_DEFAULT_REGION.
     region = region or os.environ.get("AWS_REGION", "")
@@ -80,6 +80,8 @@ def _make(service: str, region: str) -> Any:
         return session().create_client(service, region_name=region or None, config=config())
     except NoRegionError as error:
         raise AwsError("no AWS region is configured; set AWS_REGION or AWS_DEFAULT_REGION", code="NoRegion") from error
+    except BotoCoreError as error:  # for example a profile that is not there
+        raise AwsError(f"AWS cannot be asked: {error}", code=type(error).__name__) from error
 
 
 @cache

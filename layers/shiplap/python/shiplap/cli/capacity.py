@@ -17,6 +17,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from shiplap.cli.hints import advised
+from shiplap.cli.install import STACK, find
 from shiplap.cli.output import Format, Output, emit, fail
 from shiplap.errors import AwsError, InvalidInput, StoreError
 from shiplap.instances import learned_file, learning
@@ -34,7 +36,11 @@ app = typer.Typer(
 
 TableName = Annotated[
     str,
-    typer.Option("--table", envvar="SHIPLAP_CAPACITY_TABLE", help="DynamoDB table, in the region of AWS_REGION."),
+    typer.Option(
+        "--table",
+        envvar="SHIPLAP_CAPACITY_TABLE",
+        help="DynamoDB table; that of the stack Shiplap in AWS_REGION without.",
+    ),
 ]
 File = Annotated[Path | None, typer.Option("--file", help="An exported file to work on instead of the table.")]
 Ami = Annotated[str, typer.Argument(help="AMI id.")]
@@ -97,7 +103,10 @@ class _Forgotten(_Part, frozen=True):
 
 @app.command("list")
 def list_(table: TableName = "", file: File = None, output: Output = Format.TABLE) -> None:
-    """One line per AMI, instance type and kubelet settings: memory learned and predicted, how often and when seen."""
+    """One line per AMI, instance type and kubelet settings: memory learned and predicted, how often and when seen.
+
+    Example: shiplap capacity list
+    """
     with _store(table, file) as store:
         rows = [_row(entry) for entry in store.all()]
     emit(rows, output, lambda: _list_table(rows))
@@ -112,7 +121,10 @@ def show(
     file: File = None,
     output: Output = Format.TABLE,
 ) -> int:
-    """All resources and observations of an AMI's entries. Exit code 1 when there is none."""
+    """All resources and observations of an AMI's entries. Exit code 1 when there is none.
+
+    Example: shiplap capacity show ami-0123456789abcdef0 m5.large
+    """
     with _store(table, file) as store:
         entries = [
             _entry(entry)
@@ -133,7 +145,10 @@ def import_(
     file: File = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Add the observations of an exported file to what is known; those known already are left out."""
+    """Add the observations of an exported file to what is known; those known already are left out.
+
+    Example: shiplap capacity import learned.json
+    """
     entries = learned_file.read(source)
     observations = [observation for entry in entries for observation in _checked(entry, source)]
     with _store(table, file, create=True) as store:
@@ -148,7 +163,10 @@ def import_(
 
 @app.command()
 def export(table: TableName = "", file: File = None, output: Output = Format.JSON) -> None:
-    """Print everything as JSON, in the format that `import` and `--file` read; a table or YAML on demand."""
+    """Print everything as JSON, in the format that `import` and `--file` read; a table or YAML on demand.
+
+    Example: shiplap capacity export > learned.json
+    """
     with _store(table, file) as store:
         known = store.all()
     if output is Format.JSON:
@@ -166,7 +184,10 @@ def forget(
     file: File = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Remove what is known of an AMI, or of one instance type or kubelet settings on it; says how many entries."""
+    """Remove what is known of an AMI, or of one instance type or kubelet settings on it; says how many entries.
+
+    Example: shiplap capacity forget ami-0123456789abcdef0
+    """
     with _store(table, file) as store:
         done = _Forgotten(store.forget(ami, instance_type, kubelet_hash))
     emit(done, output, lambda: Text(f"forgot {done.forgotten} {'entry' if done.forgotten == 1 else 'entries'}"))
@@ -183,8 +204,7 @@ def _store(table: str, file: Path | None, *, create: bool = False) -> Iterator[C
         if twin.all() != before:
             _replace(file, learned_file.dump(twin.all()))
         return
-    if not table:
-        raise InvalidInput("--table", "name the DynamoDB table, or give an exported file by --file")
+    table = table or _deployed()
     # boto3 takes longer to import than everything else a file needs.
     from shiplap.aws.dynamodb_capacity import DynamoCapacity  # noqa: PLC0415
     from shiplap.aws.session import client  # noqa: PLC0415
@@ -192,7 +212,16 @@ def _store(table: str, file: Path | None, *, create: bool = False) -> Iterator[C
     try:
         yield DynamoCapacity(client("dynamodb"), table)
     except (StoreError, AwsError) as error:
-        raise InvalidInput(f"table {table}", str(error)) from error
+        raise InvalidInput(f"table {table}", advised(error)) from error
+
+
+def _deployed() -> str:
+    """The table of the install that is called as installs are where nothing else is said. Raises InvalidInput."""
+    try:
+        return find(bucket="", stack=STACK, dev=False).output("CapacityTable")
+    except (AwsError, InvalidInput) as error:
+        named = f"is not given, and stack {STACK} does not tell it: {advised(error)}; or give an exported --file"
+        raise InvalidInput("--table", named) from error
 
 
 def _replace(file: Path, document: bytes) -> None:

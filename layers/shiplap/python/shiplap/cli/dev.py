@@ -27,7 +27,10 @@ def dev(
 ) -> int:
     """Play a scenario on an emulated AWS and a simulated cluster, with the deployed functions.
 
-    Exit code 0 when every expectation of the scenario and every promise held, else 1.
+    Exit code 0 when every expectation of the scenario and every promise held, else 1. While it plays, other commands
+    look at it by --dev.
+
+    Example: shiplap dev --scenario spot-interruption
     """
     folder = scenario.folder_of(name)
     loaded = scenario.load(folder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -74,4 +75,4 @@ def _groups(cluster: str, region: str) -> Iterator[dict[str, Any]]:
 
 
 def _client(service: str, region: str) -> Any:
-    return session().create_client(service, region_name=region or None, config=config())
+    return session().create_client(service, region_name=region or os.environ.get("AWS_REGION"), config=config())

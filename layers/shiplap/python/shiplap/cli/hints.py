@@ -23,7 +23,6 @@ _BY_CODE = {
     **dict.fromkeys(("EndpointConnectionError", "ConnectTimeoutError", "ReadTimeoutError"), _UNREACHED),
     **dict.fromkeys(("ProxyConnectionError", "SSLError"), _UNREACHED),
     "ProfileNotFound": "no such profile: `aws configure list-profiles` lists them",
-    "NoRegion": "set AWS_REGION to the install's region",
     "NoRegionError": "set AWS_REGION to the install's region",
 }
 """By the service's error code or the name of botocore's exception."""

@@ -61,7 +61,10 @@ def instance_types(
     region: Annotated[str, typer.Option(help="Region whose zones are meant.")] = embedded.DEFAULT_REGION,
     output: Output = Format.TABLE,
 ) -> None:
-    """What each instance type yields: labels, capacity, overhead, allocatable and the source of each number."""
+    """What each instance type yields: labels, capacity, overhead, allocatable and the source of each number.
+
+    Example: shiplap instance-types 'c7i-flex.*' --nodeclass nodes.yaml --region eu-west-1
+    """
     departs = prefix_delegation or custom_networking or cni_max_eni is not None or bool(cni_version)
     setting = CapacitySetting(
         region=region,

@@ -131,7 +131,7 @@ def _invoke(name: str, arguments: list[str]) -> int:
         fail("interrupted")
         return 130
     except typer.TyperException as error:
-        fail(error.format_message())
+        fail(f"{error.format_message().rstrip('.')}; see `shiplap {name} --help`")
         return 2
     return result if isinstance(result, int) else 0
 

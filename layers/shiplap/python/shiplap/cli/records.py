@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from shiplap.cli.hints import advised
 from shiplap.cli.install import Install
 from shiplap.disruption.record import Recorded, read
 from shiplap.errors import InvalidInput, StoreError
@@ -46,4 +47,6 @@ def _recorded(bucket: str, record_id: str, name: str) -> bytes:
     try:
         return BucketRecorder(client("s3"), bucket).document(record_id)
     except StoreError as error:
-        raise InvalidInput(name, f"{error}; `aws s3 ls s3://{bucket}/records/` lists what is kept") from error
+        said = advised(error)
+        hint = "" if said != str(error) else f"; `aws s3 ls s3://{bucket}/records/` lists what is kept"
+        raise InvalidInput(name, said + hint) from error

@@ -32,7 +32,10 @@ def validate(
     paths: Annotated[list[Path], typer.Argument(help="Files or folders of manifests; - reads standard input.")],
     output: Output = Format.TABLE,
 ) -> int:
-    """Check manifests: file, line, field, reason of every problem. Exit code 0 when valid, 2 when not."""
+    """Check manifests: file, line, field, reason of every problem. Exit code 0 when valid, 2 when not.
+
+    Example: shiplap validate pools/
+    """
     report = inspect(paths)
     if report.problems and not report.checked and output is Format.TABLE:
         raise report.problems[0]

@@ -40,6 +40,8 @@ def doctor(
     """Looks at a deployment from the outside in and says how to mend what is wrong. Nothing is changed.
 
     Exit code 0 when nothing failed, 1 when something failed or could not be looked at, 2 for bad input.
+
+    Example: shiplap doctor --cluster prod --context prod
     """
     if context and not cluster:
         raise InvalidInput("--context", "a context is of one cluster: name it with --cluster")
@@ -117,14 +119,19 @@ def _rbac(entering: Callable[[str, str], Any], name: str, region: str, rights: S
 
 
 def clients() -> Callable[[str], Any]:
-    """Clients of this process's account and Region, made when they are first used."""
+    """Clients of this process's account and Region, made when they are first used; making one raises AwsError."""
+    from botocore.exceptions import BotoCoreError  # noqa: PLC0415 - so that --help does not wait for it
+
     from shiplap.aws.session import config, session  # noqa: PLC0415
 
     known: dict[str, Any] = {}
 
     def client(service: str) -> Any:
         if service not in known:
-            known[service] = session().create_client(service, os.environ.get("AWS_REGION"), config=config())
+            try:
+                known[service] = session().create_client(service, os.environ.get("AWS_REGION"), config=config())
+            except BotoCoreError as error:  # no region, no such profile
+                raise AwsError(f"AWS cannot be asked: {error}") from error
         return known[service]
 
     return client

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 
@@ -150,17 +151,24 @@ def _table(picture: ClusterPicture, view: View, width: int, rows: int) -> list[T
     return lines
 
 
+_GROWING = (("NAME", 16), ("TYPE", 6), ("POOL", 10), ("NAME", 16))
+"""Which columns take what is left, in this order and up to so much more, before bars do."""
+
+
 def _columns(width: int) -> list[tuple[Column, int]]:
     """The columns there is room for; the name takes what is left."""
     kept = list(_ALL)
     while len(kept) > 1 and 2 + sum(column.width + 1 for column in kept) > width:
         kept.remove(max(kept, key=lambda column: column.rank))
     left = max(width - 2 - sum(column.width + 1 for column in kept), 0)
-    name = min(left, 32)
-    bars = (left - name) // 2
-    extra = {"NAME": name, "CPU": min(bars, 20), "MEMORY": min(bars, 20)}
-    extra["STATE"] = max(left - sum(extra.values()), 0)
-    return [(column, column.width + extra.get(column.title, 0)) for column in kept]
+    titles = {column.title for column in kept}
+    extra: Counter[str] = Counter()
+    for title, most in _GROWING:
+        extra[title] += min(left - extra.total(), most) if title in titles else 0
+    bars = (left - extra.total()) // 2
+    extra |= Counter({"CPU": min(bars, 20), "MEMORY": min(bars, 20)})
+    extra["STATE"] = max(left - extra.total(), 0)
+    return [(column, column.width + extra[column.title]) for column in kept]
 
 
 def _name(node: NodePicture, _now: float, _size: int) -> Text:
@@ -275,7 +283,8 @@ def _bar(part: float, size: int) -> Text:
     eighths = round(part * size * 8)
     full, rest = divmod(eighths, 8)
     filled = "█" * full + (_EIGHTHS[rest - 1] if rest else "")
-    text = Text(filled, "blue" if part < 0.85 else "magenta")
+    # Plain blue cannot be read on black. Only the bar is coloured: figures are for everybody's eyes.
+    text = Text().append(filled, "cyan" if part < 0.85 else "magenta")
     text.append("░" * (size - cell_len(filled)), "dim")
     return text.append(f" {part:>4.0%}")
 
