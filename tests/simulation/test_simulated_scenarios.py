@@ -13,9 +13,20 @@ from shiplap.errors import InvalidInput, InvalidManifests
 from shiplap.simulation.campaign import first_failure, run, shrunk
 from shiplap.simulation.chaos import beats
 from shiplap.simulation.mutants import MUTANTS, planted
+from shiplap.simulation.run import Simulation
 from shiplap.simulation.scenario import FOLDER, Fault, Play, Rhythm, load, names
 
-QUICK = ("api-down", "broken-ami", "edges", "hostile-neighbour", "lagging", "races", "strays", "two-clusters")
+QUICK = (
+    "api-down",
+    "broken-ami",
+    "edges",
+    "hostile-neighbour",
+    "lagging",
+    "races",
+    "strays",
+    "two-clusters",
+    "two-installs",
+)
 
 
 @pytest.mark.parametrize("name", QUICK)
@@ -57,7 +68,15 @@ def test_shrinking_keeps_the_fault_that_matters() -> None:
 
 
 @pytest.mark.parametrize(
-    "mutant", ["drops the client token", "adopts nothing", "garbage too soon", "does not learn", "forgets missed pods"]
+    "mutant",
+    [
+        "drops the client token",
+        "adopts nothing",
+        "garbage too soon",
+        "does not learn",
+        "forgets missed pods",
+        "knows no install",
+    ],
 )
 def test_the_campaign_finds_planted_defects(mutant: str) -> None:
     assert 0 < first_failure(mutant, range(6)).seeds <= 6
@@ -148,6 +167,20 @@ def test_instances_that_no_claim_remembers_are_ended() -> None:
     assert ended >= set(strays)
     assert outcome.unclaimed > 0
     assert outcome.spent == pytest.approx(outcome.ledger + outcome.unclaimed, abs=1e-5)  # each is rounded
+
+
+def test_two_installs_for_one_cluster_both_launch_and_only_their_own_ends() -> None:
+    play = load("two-installs")
+    simulation = Simulation(play, 1, (), play.scenario.hours)
+    outcome = simulation.play()
+    assert outcome.violations == ()
+    first, second = simulation.witnesses
+    assert first.instances
+    assert second.instances
+    assert not first.instances.keys() & second.instances.keys()
+    assert {item.install for item in second.instances.values()} == {"second"}
+    assert {claim.instance_id for claim in first.claims.values()} <= first.instances.keys() | {""}
+    assert outcome.metrics["InstancesOfOtherInstalls"] > 0
 
 
 def test_a_used_up_quota_sends_pods_to_the_other_capacity_type() -> None:

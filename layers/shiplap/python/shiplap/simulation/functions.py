@@ -76,11 +76,11 @@ class Functions:
 
     # What calls them
 
-    def start(self) -> None:
+    def start(self, later_s: float = 0.0) -> None:
         """The schedules begin."""
         for number, cluster in enumerate(self._settings.clusters):
-            self._loop.every(60.0, lambda cluster=cluster: self.sweep(cluster), first_s=7.0 + number)  # type: ignore[misc]
-            self._loop.every(60.0, lambda cluster=cluster: self._disrupt(cluster), first_s=31.0 + number)  # type: ignore[misc]
+            self._loop.every(60.0, lambda cluster=cluster: self.sweep(cluster), first_s=7.0 + number + later_s)  # type: ignore[misc]
+            self._loop.every(60.0, lambda cluster=cluster: self._disrupt(cluster), first_s=31.0 + number + later_s)  # type: ignore[misc]
             self._loop.every(3600.0, lambda cluster=cluster: self._catalog(cluster), first_s=1800.0)  # type: ignore[misc]
 
     def sweep(self, cluster: ClusterSettings) -> None:

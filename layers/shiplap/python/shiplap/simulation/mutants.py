@@ -32,6 +32,7 @@ from shiplap.provisioning import (
 from shiplap.provisioning.claims import Holders
 from shiplap.simulation.watched import WatchedCompute, WatchedState
 from shiplap.twins.capacity import TwinCapacity
+from shiplap.twins.compute import TwinCompute
 
 Patch = tuple[Any, str, Any]
 
@@ -218,6 +219,11 @@ def _adopts_nothing() -> list[Patch]:
     return [(resume, "_resume", lambda claims, *_: launch.Outcome(pending=tuple(claims)))]
 
 
+def _knows_no_install() -> list[Patch]:
+    """What has the cluster's tags is ours, whoever launched it."""
+    return [(TwinCompute, "_is_foreign", lambda _, __: False)]
+
+
 class Mutant(msgspec.Struct, frozen=True):
     """A defect: what makes its patches, and the scenarios that are played to find it."""
 
@@ -248,6 +254,7 @@ MUTANTS: dict[str, Mutant] = {
     "books a wrong price": Mutant(_wrong_price),
     "reads stale state": Mutant(_stale_state),
     "leaves nodes closed": Mutant(_leaves_taints),
+    "knows no install": Mutant(_knows_no_install, ("two-installs",)),
 }
 
 

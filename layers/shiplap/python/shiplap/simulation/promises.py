@@ -37,7 +37,7 @@ class Violation(msgspec.Struct, frozen=True):
 
 
 class Promises:
-    """Everything a witness sees of one account.
+    """Everything a witness sees of one install.
 
     Attributes:
         claims: every claim as it was last written, by cluster and name.
@@ -190,6 +190,8 @@ class Promises:
         """A function has a pod deleted; `forced`: whatever its PodDisruptionBudgets say."""
         now = self._now()
         claim = self.claims.get(self._of_node.get(pod.spec.node_name, ("", "")))
+        if claim is None:
+            self.broken("nothing is emptied that is not ours", f"{pod.key} on {pod.spec.node_name}")
         deadline = claim.deadline_at if claim is not None else 0.0
         last = deadline - grace_s(pod) - MARGIN_S - _SLACK_S if deadline else float("inf")
         if now >= last or pod.metadata.deletion_timestamp:

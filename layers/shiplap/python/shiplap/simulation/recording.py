@@ -100,16 +100,18 @@ class Recording:
 
     def _sample(self) -> Sample:
         """Nodes count as soon as they are paid for: by instance, whether or not they have joined."""
-        promises = self._simulation.promises
         many = len(self._simulation.kubes) > 1
         nodes: dict[str, int] = {}
         hourly = listed = 0.0
-        for instance in promises.instances.values():
-            if instance.id in promises.ended:
-                continue
+        paid = (
+            (witness.price(instance), instance)
+            for witness in self._simulation.witnesses
+            for instance in witness.instances.values()
+            if instance.id not in witness.ended
+        )
+        for price, instance in paid:
             pool = _named(instance.cluster, instance.node_pool, many=many)
             nodes[pool] = nodes.get(pool, 0) + 1
-            price = promises.price(instance)
             hourly += price
             listed += self._prices.on_demand.get(instance.instance_type, price)
         return Sample(
@@ -147,7 +149,8 @@ class Recording:
         return Frame(self._passed(), pictures[0] if len(pictures) == 1 else merged(pictures))
 
     def _picture(self, kube: Kube) -> ClusterPicture:
-        claims = [claim for claim in self._simulation.promises.claims.values() if claim.cluster == kube.name]
+        known = (claim for witness in self._simulation.witnesses for claim in witness.claims.values())
+        claims = [claim for claim in known if claim.cluster == kube.name]
         nodes, pods = kube.informer.nodes, kube.informer.pods
         return of_cluster(
             kube.name,

@@ -16,25 +16,20 @@ from shiplap.instances.nodeclass import Ami
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.ports import FleetOverride, FleetRequest, Instance
 from shiplap.provisioning.watch import hints_of
-from shiplap.provisioning.world import World
 from shiplap.scheduling.pods import do_not_disrupt
-from shiplap.settings import ClusterSettings, Settings
+from shiplap.settings import ClusterSettings
 from shiplap.simulation.chaos import beats
-from shiplap.simulation.functions import Breakdowns, Functions
+from shiplap.simulation.functions import Breakdowns
+from shiplap.simulation.install import Install, Stage, settings_of
 from shiplap.simulation.interference import Interference
 from shiplap.simulation.kube import STEP_S, Kube
 from shiplap.simulation.loop import Loop
 from shiplap.simulation.promises import Promises, Violation
 from shiplap.simulation.scenario import Fault, Play, Wave
-from shiplap.simulation.supply import REGION, ZONES, Source, Truth, catalog
+from shiplap.simulation.supply import REGION, ZONES, Truth, catalog
 from shiplap.simulation.trace import Trace
-from shiplap.simulation.watched import Bus, Timers, WatchedCluster, WatchedCompute, WatchedState
-from shiplap.twins.bucket import TwinCatalog, TwinMemory, TwinRecorder
-from shiplap.twins.capacity import TwinCapacity
+from shiplap.simulation.watched import WatchedCompute
 from shiplap.twins.clock import TwinClock, TwinMeter
-from shiplap.twins.dead_letters import TwinDeadLetters
-from shiplap.twins.health import TwinHealth
-from shiplap.twins.joins import TwinJoins
 
 QUIET_S = 600.0
 """How long nothing may be under way until all counts as settled, in seconds."""
@@ -42,6 +37,9 @@ QUIET_S = 600.0
 _LOOK_S = 10.0
 _TTL_LATE_S = 48 * 3600.0
 """How late DynamoDB may delete what has expired, in seconds."""
+
+_APART_S = 23.0
+"""Seconds between the schedules of installs."""
 
 _WARNING_S = 120.0
 _SPOT = "EC2 Spot Instance Interruption Warning"
@@ -84,60 +82,31 @@ class Simulation:
         self.trace = Trace(self.loop.now, self._start)
         self.faults = Interference(self.loop, self.trace, seed)
         self._sold = catalog()
-        settings = Settings(
-            tuple(
-                ClusterSettings(name=name, region=REGION, manifests=play.manifests, placement=scenario.placement)
-                for name in scenario.clusters
-            )
-        )
-        self._truth = Truth(self._sold, play.manifests, settings.clusters[0], scenario.memory, seed)
+        cluster = ClusterSettings(name="", region=REGION, manifests=play.manifests, placement=scenario.placement)
+        self._truth = Truth(self._sold, play.manifests, cluster, scenario.memory, seed)
         self._class_of = {
             pool.metadata.name: pool.spec.template.spec.node_class_ref.name for pool in play.manifests.node_pools
         }
-        self.promises = Promises(
-            play.manifests,
-            now=self.loop.now,
-            price=self._price,
-            capacity=self._capacity,
-            most_nodes_per_pod=scenario.most_nodes_per_pod,
-            found=self._stop,
-        )
-        self.promises.is_held_up = self._is_held_up
+        self.meter = TwinMeter()
+        stage = Stage(self.loop, self.faults, self.trace, self._sold, self.meter)
         self.compute = WatchedCompute(
-            self.loop.clock, self.faults, _amis(play), self.promises, self._pods_of_instance, self._instance_ended
+            self.loop.clock,
+            self.faults,
+            _amis(play),
+            self._witness(),
+            self._pods_of_instance,
+            self._instance_ended,
+            scenario.installs[0],
         )
         self.compute.on_launch.append(self._launched)
-        self.state = WatchedState(self.faults, self.promises, self.loop.clock)
-        self.meter = TwinMeter()
-        self.dead_letters = TwinDeadLetters(self.faults)
-        self.functions = Functions(
-            settings,
-            self.loop,
-            self.faults,
-            self.trace,
-            state=self.state,
-            memory=TwinMemory(self.faults),
-            dead_letters=self.dead_letters,
-        )
-        self.kubes = {cluster.name: self._kube(cluster.name) for cluster in settings.clusters}
-        capacity = TwinCapacity(self.faults)
-        joins = TwinJoins(self.faults)
-        for name, kube in self.kubes.items():
-            self.functions.worlds[name] = World(
-                clock=self.loop.clock,
-                cluster=WatchedCluster(kube.server, self.faults, self.promises),
-                compute=self.compute,
-                state=self.state,
-                capacity=capacity,
-                catalog=TwinCatalog(self._sold, self.faults),
-                source=Source(self._sold),
-                bus=Bus(self.faults, self.functions.route),
-                timers=Timers(self.faults, self.functions.remind),
-                recorder=TwinRecorder(self.faults),
-                meter=self.meter,
-                health=TwinHealth(self.faults),
-                joins=joins,
-            )
+        self.installs = {
+            name: Install(settings_of(cluster, scenario.clusters, name), stage, compute, compute.promises)
+            for name in scenario.installs
+            for compute in [self.compute if name == self.compute.install else self.compute.of(name, self._witness())]
+        }
+        self.kubes = {name: self._kube(name) for name in scenario.clusters}
+        for install in self.installs.values():
+            install.enter(self.kubes)
         self._seen: dict[str, set[str]] = {name: set() for name in self.kubes}
         self._pending_since: dict[str, float] = {}
         self._longest_pending = 0.0
@@ -147,6 +116,38 @@ class Simulation:
         self._settled_since: float | None = None
         self._calm_from = self._end_of_trouble()
         self.observers: list[Callable[[], object]] = []
+
+    def _witness(self) -> Promises:
+        """Of one install."""
+        made = Promises(
+            self._play.manifests,
+            now=self.loop.now,
+            price=self._price,
+            capacity=self._capacity,
+            most_nodes_per_pod=self._play.scenario.most_nodes_per_pod,
+            found=self._stop,
+        )
+        made.is_held_up = self._is_held_up
+        return made
+
+    @property
+    def witnesses(self) -> tuple[Promises, ...]:
+        """What is known of each install."""
+        return tuple(install.promises for install in self.installs.values())
+
+    @property
+    def _running(self) -> int:
+        return sum(len(witness.instances) - len(witness.ended) for witness in self.witnesses)
+
+    def _witness_of(self, instance_id: str) -> Promises:
+        return next(witness for witness in self.witnesses if instance_id in witness.instances)
+
+    def _broken(self, promise: str, detail: str) -> None:
+        """By the simulated account as a whole."""
+        self.witnesses[0].broken(promise, detail)
+
+    def _expire(self, install: Install) -> None:
+        install.state.expire(self.loop.now() - _TTL_LATE_S)
 
     # The run
 
@@ -161,8 +162,9 @@ class Simulation:
         for number, fault in enumerate(self._planned):
             self.loop.after(fault.at * 60, partial(self._begin, number, fault))
         self.loop.every(_LOOK_S, self._look, first_s=_LOOK_S)
-        self.loop.every(3600.0, lambda: self.state.expire(self.loop.now() - _TTL_LATE_S), first_s=3600.0)
-        self.functions.start()
+        for number, install in enumerate(self.installs.values()):
+            self.loop.every(3600.0, partial(self._expire, install), first_s=3600.0)
+            install.functions.start(number * _APART_S)
         with _listening(self._broke_down):
             try:
                 self._run()
@@ -179,7 +181,7 @@ class Simulation:
             if now >= least and self._settled_since is not None and now - self._settled_since >= QUIET_S:
                 return
             if now >= latest:
-                self.promises.broken("all comes to rest", "; ".join(self._unrest()[:6]) or "it did, but too late")
+                self._broken("all comes to rest", "; ".join(self._unrest()[:6]) or "it did, but too late")
                 return
 
     def _end_of_trouble(self) -> float:
@@ -190,33 +192,34 @@ class Simulation:
         self.loop.stopped = True
 
     def _broke_down(self, traceback: str) -> None:
-        self.promises.broken("no flow breaks down", traceback[-1500:])
+        self._broken("no flow breaks down", traceback[-1500:])
 
     # What is seen
 
     def _unrest(self) -> list[str]:
         pending = [f"pod {pod.key} is pending" for kube in self.kubes.values() for pod in kube.pending()]
-        return pending + self.promises.unfinished()
+        return pending + [line for witness in self.witnesses for line in witness.unfinished()]
 
     def _look(self) -> None:
         now = self.loop.now()
         calm = now >= self._calm_from
-        self.promises.look(calm=calm)
-        if self.dead_letters.letters:
-            self.promises.broken("every message can be read", str(self.dead_letters.letters[0])[:300])
+        for install in self.installs.values():
+            install.promises.look(calm=calm)
+            if install.dead_letters.letters:
+                self._broken("every message can be read", str(install.dead_letters.letters[0])[:300])
         pending = {uid for kube in self.kubes.values() for uid in kube.pending_uids()}
         for uid, since in self._pending_since.items():
             self._longest_pending = max(self._longest_pending, now - since)
             self._bound += uid not in pending
             if 0 < self._patience_s < now - since and uid in pending:
-                self.promises.broken("no pod waits longer than stated", f"{uid} has waited for {now - since:.0f} s")
+                self._broken("no pod waits longer than stated", f"{uid} has waited for {now - since:.0f} s")
         self._pending_since = {uid: self._pending_since.get(uid, now) for uid in sorted(pending)}
-        self._most_nodes = max(self._most_nodes, len(self.promises.instances) - len(self.promises.ended))
-        if pending or self.promises.unfinished():
+        self._most_nodes = max(self._most_nodes, self._running)
+        if pending or any(witness.unfinished() for witness in self.witnesses):
             self._settled_since = None
         elif self._settled_since is None:
             self._settled_since = now
-            self.trace.tell("settled", nodes=len(self.promises.instances) - len(self.promises.ended))
+            self.trace.tell("settled", nodes=self._running)
         for observe in self.observers:
             observe()
 
@@ -243,7 +246,8 @@ class Simulation:
         seen.update(f"{node.metadata.uid}/ready" for node in ready)
         fresh = Batch(tuple(pods), tuple(joined), tuple(ready))
         for event in hints_of(kube.name, fresh, self.loop.now()) if fresh else ():
-            self.functions.route(event)
+            for install in self.installs.values():
+                install.functions.route(event)
 
     # What happens
 
@@ -256,8 +260,8 @@ class Simulation:
             self._truth,
             seed=self._seed,
             node_class_of=self._class_of.__getitem__,
-            alive=lambda instance_id: instance_id not in self.promises.ended,
-            joined=self.promises.joined,
+            alive=lambda instance_id: instance_id not in self._witness_of(instance_id).ended,
+            joined=lambda instance, allocatable: self._witness_of(instance.id).joined(instance, allocatable),
         )
 
     def _wave(self, wave: Wave) -> None:
@@ -270,27 +274,33 @@ class Simulation:
         self.trace.tell(
             "launched", instance=instance.id, type=instance.instance_type, zone=instance.zone, token=request.token
         )
-        self.promises.launched(instance, request)
+        self.installs[instance.install].promises.launched(instance, request)
         self.kubes[instance.cluster].boot(instance)
 
     def _instance_ended(self, instance_id: str) -> None:
-        if instance_id in self.promises.ended:
+        witness = self._witness_of(instance_id)
+        if instance_id in witness.ended:
             return
-        instance = self.promises.instances[instance_id]
+        instance = witness.instances[instance_id]
         self.trace.tell("instance ended", instance=instance_id)
-        self.promises.over(instance_id)
+        witness.over(instance_id)
         self.kubes[instance.cluster].end(instance)
-        self.loop.after(3.0, partial(self.functions.aws_says, _STATE, instance_id, state="terminated"))
+        self.loop.after(3.0, partial(self._aws_says, _STATE, instance_id, state="terminated"))
+
+    def _aws_says(self, detail_type: str, instance_id: str, **detail: str) -> None:
+        """The default bus is the account's: every install hears."""
+        for install in self.installs.values():
+            install.functions.aws_says(detail_type, instance_id, **detail)
 
     def _lose(self, instance_id: str) -> None:
-        if instance_id not in self.promises.ended:
+        if instance_id not in self._witness_of(instance_id).ended:
             self.compute.lose(instance_id)
             self._instance_ended(instance_id)
 
     def _pods_of_instance(self, cluster: str, instance_id: str) -> Sequence[Pod]:
         kube = self.kubes[cluster]
         kube.informer.refresh()
-        node = kube.informer.nodes.get(self.promises.instances[instance_id].private_dns)
+        node = kube.informer.nodes.get(self._witness_of(instance_id).instances[instance_id].private_dns)
         return kube.pods_of(node.metadata.name) if node is not None and _is_ready(node) else ()
 
     def _is_held_up(self, claim: NodeClaim) -> bool:
@@ -328,7 +338,9 @@ class Simulation:
 
     def _adjust(self) -> None:
         """Have the twin of EC2 know what it lacks and how late it shows things."""
-        self.compute.describe_lag_s = max((f.amount for _, f in self.faults.on_now("describe-lag")), default=0.0)
+        for install in self.installs.values():
+            lags = (fault.amount for _, fault in self.faults.on_now("describe-lag"))
+            install.compute.describe_lag_s = max(lags, default=0.0)
         self.compute.quotas.clear()
         for _, fault in self.faults.on_now("quota"):
             for capacity_type in ("on-demand", "spot"):
@@ -356,7 +368,7 @@ class Simulation:
 
     def _warn(self, instance_id: str) -> None:
         self.trace.tell("spot warning", instance=instance_id)
-        self.functions.aws_says(_SPOT, instance_id, **{"instance-action": "terminate"})
+        self._aws_says(_SPOT, instance_id, **{"instance-action": "terminate"})
         self.loop.after(_WARNING_S, partial(self._lose, instance_id))
 
     def _terminate(self, number: int, fault: Fault) -> None:
@@ -386,35 +398,35 @@ class Simulation:
             )
             self.trace.tell("stray", instance=instance.id)
             self.compute.add(instance)
-            self.promises.instances[instance.id] = instance
+            self.compute.promises.instances[instance.id] = instance
             self.kubes[instance.cluster].boot(instance)
 
     # The end
 
     def _outcome(self) -> Outcome:
-        spent = self.promises.spent()
-        ledger, unclaimed = self.promises.ledger()
+        spent = sum(witness.spent() for witness in self.witnesses)
+        ledger, unclaimed = map(sum, zip(*(witness.ledger() for witness in self.witnesses), strict=True))
         if abs(spent - ledger - unclaimed) > 1e-6:
-            self.promises.broken("money spent equals the ledger", f"{spent:.4f} is not {ledger:.4f} + {unclaimed:.4f}")
+            self._broken("money spent equals the ledger", f"{spent:.4f} is not {ledger:.4f} + {unclaimed:.4f}")
         now = self.loop.now() - self._start
         settled = self._settled_since - self._start if self._settled_since is not None else -1.0
         return Outcome(
             scenario=self._play.name,
             seed=self._seed,
             trace=self.trace.digest,
-            violations=tuple(self.promises.violations),
+            violations=tuple(found for witness in self.witnesses for found in witness.violations),
             settled_at=settled,
             ended_at=now,
             steps=self.loop.steps,
-            launched=len(self.promises.instances),
-            ended=len(self.promises.ended),
+            launched=sum(len(witness.instances) for witness in self.witnesses),
+            ended=sum(len(witness.ended) for witness in self.witnesses),
             most_nodes=self._most_nodes,
             pods_bound=self._bound,
             longest_pending=self._longest_pending,
             spent=round(spent, 6),
             ledger=round(ledger, 6),
             unclaimed=round(unclaimed, 6),
-            given_up=self.functions.given_up,
+            given_up=sum(install.functions.given_up for install in self.installs.values()),
             faults=self._planned,
             metrics=dict(sorted(self.meter.counts.items())),
             lines=tuple(line.decode() for line in self.trace.lines),

@@ -115,6 +115,7 @@ class Rhythm(_Part, frozen=True):
 class Scenario(_Part, frozen=True):
     """A play. `chaos` faults are drawn from the seed within the first `chaos_minutes`, of `chaos_kinds`.
 
+    Each of the `installs` serves all clusters, with tables and functions of its own.
     Memory that nodes really have lies between the careful bound (0) and what EC2 states (1), per type, drawn between
     the two of `memory`. When the last fault is over, all has to be well within `settle_minutes`. A pod may get at most
     `most_nodes_per_pod` nodes because it waits, as many from commands that move it, and one more for each of them that
@@ -125,6 +126,7 @@ class Scenario(_Part, frozen=True):
     api_version: str = "simulation.shiplap.dev/v1"
     kind: str = KIND
     clusters: tuple[str, ...] = ("demo",)
+    installs: tuple[str, ...] = ("shiplap",)
     groups: tuple[Group, ...] = ()
     waves: tuple[Wave, ...] = ()
     rhythms: tuple[Rhythm, ...] = ()

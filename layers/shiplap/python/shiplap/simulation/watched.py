@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 from shiplap.api.nodeclaim import NodeClaim
 from shiplap.disruption.progress import Command, CommandState
@@ -64,15 +64,24 @@ class WatchedCompute(TwinCompute):
         promises: Promises,
         pods_of: Callable[[str, str], Sequence[Pod]],
         ended: Callable[[str], object],
+        install: str,
     ) -> None:
-        super().__init__(clock, faults=faults, amis=amis)
-        self._promises, self._pods_of, self._tell_ended = promises, pods_of, ended
+        super().__init__(clock, faults=faults, amis=amis, install=install)
+        self.promises, self._pods_of, self._tell_ended = promises, pods_of, ended
+
+    def of(self, install: str, promises: Promises) -> Self:
+        """The same account in the hands of another install, under the eyes of its own witness."""
+        other = self.beside(install)
+        other.promises = promises
+        return other
 
     def terminate(self, cluster: str, instance_id: str) -> None:
         """As the twin's."""
-        found = self._promises.instances.get(instance_id)
-        if found is not None and instance_id not in self._promises.ended:
-            self._promises.terminating(found, self._pods_of(cluster, instance_id))
+        found = self.promises.instances.get(instance_id)
+        if found is not None and instance_id not in self.promises.ended:
+            self.promises.terminating(found, self._pods_of(cluster, instance_id))
+        elif found is None and instance_id in self.running:
+            self.promises.broken("nothing is ended that is not ours", f"{self.install} ends {instance_id}")
         try:
             super().terminate(cluster, instance_id)
         finally:

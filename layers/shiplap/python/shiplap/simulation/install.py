@@ -1,0 +1,82 @@
+"""One install in the simulation: its functions and state, its hands in the shared account, and its own witness."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from shiplap.instances.catalog import Catalog
+from shiplap.provisioning.world import World
+from shiplap.settings import ClusterSettings, Settings
+from shiplap.simulation.functions import Functions
+from shiplap.simulation.interference import Interference
+from shiplap.simulation.kube import Kube
+from shiplap.simulation.loop import Loop
+from shiplap.simulation.promises import Promises
+from shiplap.simulation.supply import Source
+from shiplap.simulation.trace import Trace
+from shiplap.simulation.watched import Bus, Timers, WatchedCluster, WatchedCompute, WatchedState
+from shiplap.twins.bucket import TwinCatalog, TwinMemory, TwinRecorder
+from shiplap.twins.capacity import TwinCapacity
+from shiplap.twins.clock import TwinMeter
+from shiplap.twins.dead_letters import TwinDeadLetters
+from shiplap.twins.health import TwinHealth
+from shiplap.twins.joins import TwinJoins
+
+
+class Stage(NamedTuple):
+    """What all installs share: time, chance and what is sold."""
+
+    loop: Loop
+    faults: Interference
+    trace: Trace
+    sold: Catalog
+    meter: TwinMeter
+
+
+class Install:
+    """Tables, queues and functions of an install of its own; clusters and EC2 are everybody's."""
+
+    def __init__(self, settings: Settings, stage: Stage, compute: WatchedCompute, promises: Promises) -> None:
+        self._stage = stage
+        self.compute = compute
+        self.promises = promises
+        self.state = WatchedState(stage.faults, promises, stage.loop.clock)
+        self.dead_letters = TwinDeadLetters(stage.faults)
+        self.functions = Functions(
+            settings,
+            stage.loop,
+            stage.faults,
+            stage.trace,
+            state=self.state,
+            memory=TwinMemory(stage.faults),
+            dead_letters=self.dead_letters,
+        )
+
+    def enter(self, kubes: Mapping[str, Kube]) -> None:
+        """Its functions may reach these clusters."""
+        loop, faults, _, sold, meter = self._stage
+        capacity, joins = TwinCapacity(faults), TwinJoins(faults)
+        for name, kube in kubes.items():
+            self.functions.worlds[name] = World(
+                clock=loop.clock,
+                cluster=WatchedCluster(kube.server, faults, self.promises),
+                compute=self.compute,
+                state=self.state,
+                capacity=capacity,
+                catalog=TwinCatalog(sold, faults),
+                source=Source(sold),
+                bus=Bus(faults, self.functions.route),
+                timers=Timers(faults, self.functions.remind),
+                recorder=TwinRecorder(faults),
+                meter=meter,
+                health=TwinHealth(faults),
+                joins=joins,
+            )
+
+
+def settings_of(cluster: ClusterSettings, names: tuple[str, ...], install: str) -> Settings:
+    """The settings of an install for clusters that are alike but for their names."""
+    return Settings(tuple(replace(cluster, name=name, install=install) for name in names))
