@@ -26,6 +26,7 @@ QUICK = (
     "strays",
     "two-clusters",
     "two-installs",
+    "upgrade",
 )
 
 
@@ -181,6 +182,17 @@ def test_two_installs_for_one_cluster_both_launch_and_only_their_own_ends() -> N
     assert {item.install for item in second.instances.values()} == {"second"}
     assert {claim.instance_id for claim in first.claims.values()} <= first.instances.keys() | {""}
     assert outcome.metrics["InstancesOfOtherInstalls"] > 0
+
+
+def test_functions_die_together_when_the_alias_is_moved_and_the_other_version_goes_on() -> None:
+    outcome = run(load("upgrade"), 1)
+    assert outcome.violations == ()
+    told = [msgspec.json.decode(line) for line in outcome.lines]
+    died = [fact["t"] for fact in told if fact["what"] == "died"]
+    moved = [
+        60 * end for fault in outcome.faults if fault.kind == "upgrade" for end in (fault.at, fault.at + fault.minutes)
+    ]
+    assert any(0 <= moment - end < 5 for moment in died for end in moved)
 
 
 def test_a_used_up_quota_sends_pods_to_the_other_capacity_type() -> None:

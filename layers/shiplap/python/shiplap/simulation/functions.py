@@ -83,6 +83,10 @@ class Functions:
             self._loop.every(60.0, lambda cluster=cluster: self._disrupt(cluster), first_s=31.0 + number + later_s)  # type: ignore[misc]
             self._loop.every(3600.0, lambda cluster=cluster: self._catalog(cluster), first_s=1800.0)  # type: ignore[misc]
 
+    def forget(self) -> None:
+        """New processes know nothing of what the old ones remembered."""
+        self._last_decisions.clear()
+
     def sweep(self, cluster: ClusterSettings) -> None:
         """What EventBridge Scheduler sends every minute."""
         body = {"kind": "sweep", "cluster": cluster.name, "time": rfc3339(self._loop.now())}
@@ -119,7 +123,7 @@ class Functions:
     def _invoke(self, function: str, act: Callable[[Invocation], None]) -> bool:
         self._invocations += 1
         name = f"{function}-{self._invocations}"
-        invocation = Invocation(function, name, self._loop.now() + TIMEOUT_S[function])
+        invocation = Invocation(function, name, self._loop.now() + TIMEOUT_S[function], self._loop.now())
         self._trace.tell("invoked", invocation=name)
         lived = self._faults.run(invocation, lambda: act(invocation))
         self._trace.tell("ended", invocation=name, effects=invocation.points)

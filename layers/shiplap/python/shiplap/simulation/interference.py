@@ -33,16 +33,22 @@ class Invocation(msgspec.Struct):
     function: str
     name: str
     deadline: float
+    began_at: float = 0.0
     points: int = 0
     dies_at: int = -1
 
 
 class Interference(Faults):
-    """Knows which faults are on. Only what functions do is interfered with: `current` is the one at work."""
+    """Knows which faults are on. Only what functions do is interfered with: `current` is the one at work.
+
+    `on_point` are told of every moment at which a function could die, before it does.
+    """
 
     def __init__(self, loop: Loop, trace: Trace, seed: int) -> None:
         super().__init__()
         self.current: Invocation | None = None
+        self.on_point: list[Callable[[Invocation, str], object]] = []
+        self._at_work: list[Invocation] = []
         self.active: dict[int, Fault] = {}
         self.crashes: dict[str, list[int]] = {}
         self._loop = loop
@@ -75,6 +81,7 @@ class Interference(Faults):
         if planned:
             invocation.dies_at = planned.pop(0)
         self.current = invocation
+        self._at_work.append(invocation)
         try:
             act()
         except Crash as crash:
@@ -83,7 +90,13 @@ class Interference(Faults):
             return False
         finally:
             self.current = None
+            self._at_work.remove(invocation)
         return True
+
+    def end_all(self) -> None:
+        """Every function at work dies before it does anything more."""
+        for invocation in self._at_work:
+            invocation.deadline = self._loop.now()
 
     def before(self, effect: str) -> None:
         """Time passes, the function may die, or be refused."""
@@ -125,6 +138,8 @@ class Interference(Faults):
             raise Crash("the simulation is over")
         if self._loop.now() >= invocation.deadline:
             raise Crash(f"{when} {effect}: out of time")
+        for tell in self.on_point:
+            tell(invocation, f"{when} {effect}")
         invocation.points += 1
         if invocation.points - 1 == invocation.dies_at:
             raise Crash(f"{when} {effect}")

@@ -10,6 +10,7 @@ import msgspec
 from shiplap.simulation.interference import Interference
 from shiplap.simulation.loop import Loop
 from shiplap.simulation.trace import Trace
+from shiplap.simulation.versions import sent_before
 
 MOST_DELIVERIES = 5
 
@@ -64,6 +65,8 @@ class Queue:
         if self._faults.strikes("lose", self.name):
             self._trace.tell("message lost", queue=self.name)
             return
+        if self._faults.on_now("upgrade"):
+            body = sent_before(body)
         self._put(body, delay_s)
         if self._faults.strikes("double", self.name):
             self._put(body, delay_s + 20.0)

@@ -328,13 +328,23 @@ class Simulation:
         elif fault.kind == "stray":
             self._stray(number, fault)
         else:
+            if fault.kind == "upgrade":
+                self._restart()
             self.faults.active[number] = fault
             self._adjust()
             self.loop.after(fault.minutes * 60, partial(self._over, number))
 
     def _over(self, number: int) -> None:
-        self.faults.active.pop(number, None)
+        over = self.faults.active.pop(number, None)
+        if over is not None and over.kind == "upgrade":
+            self._restart()
         self._adjust()
+
+    def _restart(self) -> None:
+        """Another version is in service: what runs dies, and what processes remembered is gone."""
+        self.faults.end_all()
+        for install in self.installs.values():
+            install.functions.forget()
 
     def _adjust(self) -> None:
         """Have the twin of EC2 know what it lacks and how late it shows things."""

@@ -36,6 +36,7 @@ FaultKind = Literal[
     "stray",
     "quota",
     "index-lag",
+    "upgrade",
 ]
 FAULT_KINDS: tuple[str, ...] = get_args(FaultKind)
 
@@ -67,6 +68,8 @@ class Fault(_Part, frozen=True):
     stray: `amount` instances with the tags of `target`, a NodePool (`*`: the first), appear that no claim has ever had.
     quota: EC2 lets the account have only `amount` more instances of the capacity type `target`.
     index-lag: the index of claims by instance shows what was written `amount` seconds ago.
+    upgrade: the alias is moved: all functions that run die at once, and for so long the version before runs, which does
+    not know what is new in records and messages; when it is over the alias is moved again.
     """
 
     kind: FaultKind

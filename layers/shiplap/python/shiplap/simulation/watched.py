@@ -12,6 +12,7 @@ from shiplap.kubernetes.objects import Pod
 from shiplap.ports import BusEvent, Clock
 from shiplap.simulation.interference import Interference
 from shiplap.simulation.promises import Promises
+from shiplap.simulation.versions import as_before
 from shiplap.twins.cluster import ApiServer, TwinCluster
 from shiplap.twins.compute import TwinCompute
 from shiplap.twins.faults import Faults
@@ -34,10 +35,15 @@ class WatchedState(TwinState):
         return None if late else found
 
     def _put(self, claim: NodeClaim) -> None:
+        if self._interference.on_now("upgrade"):
+            claim = as_before(claim)
         super()._put(claim)
         if claim.instance_id:
             self._indexed_at.setdefault(claim.instance_id, self._clock.now())
         self._promises.claim_written(claim)
+
+    def _put_command(self, command: Command) -> None:
+        super()._put_command(as_before(command) if self._interference.on_now("upgrade") else command)
 
     def _commit_group(self, cluster: str, epoch: int, items: Sequence[NodeClaim | Command]) -> None:
         super()._commit_group(cluster, epoch, items)
