@@ -48,7 +48,7 @@ class Interference(Faults):
         super().__init__()
         self.current: Invocation | None = None
         self.on_point: list[Callable[[Invocation, str], object]] = []
-        self._at_work: list[Invocation] = []
+        self._at_work: dict[int, Invocation] = {}
         self.active: dict[int, Fault] = {}
         self.crashes: dict[str, list[int]] = {}
         self._loop = loop
@@ -81,7 +81,7 @@ class Interference(Faults):
         if planned:
             invocation.dies_at = planned.pop(0)
         self.current = invocation
-        self._at_work.append(invocation)
+        self._at_work[id(invocation)] = invocation
         try:
             act()
         except Crash as crash:
@@ -90,12 +90,12 @@ class Interference(Faults):
             return False
         finally:
             self.current = None
-            self._at_work.remove(invocation)
+            del self._at_work[id(invocation)]
         return True
 
     def end_all(self) -> None:
         """Every function at work dies before it does anything more."""
-        for invocation in self._at_work:
+        for invocation in self._at_work.values():
             invocation.deadline = self._loop.now()
 
     def before(self, effect: str) -> None:
