@@ -82,7 +82,9 @@ def _moments(snapshot: DisruptionSnapshot) -> Iterator[float]:
             yield history.last_pod_event_at + quiet_s
         yield history.moved_in_at + snapshot.settings.settle_s
         yield rests_until(history)
-    ages = {seconds_or_never(pool.spec.template.spec.expire_after) or 0 for pool in pools}
+    expirations = {pool.spec.template.spec.expire_after for pool in pools}
+    expirations |= {claim.expire_after for claim in snapshot.scheduling.claims if claim.expire_after}
+    ages = {seconds_or_never(expire_after) or 0 for expire_after in expirations}
     yield from _of_nodes(snapshot, ages | {YOUNG_S, snapshot.settings.climb_back_s})
     yield from _of_pods(snapshot)
 
