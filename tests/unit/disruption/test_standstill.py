@@ -147,9 +147,17 @@ def aged(seconds: float) -> Callable[[LivingCluster], DisruptionSnapshot]:
     return given_a_cluster
 
 
+def of_its_own_word(settled: LivingCluster) -> DisruptionSnapshot:
+    aged(3 * HOUR_S - 30)(settled)
+    name = min(settled.claims)
+    settled.claims[name] = replace(settled.claims[name], expire_after="3h")
+    return settled.disruption_snapshot()
+
+
 @pytest.mark.parametrize(
     ("look", "fields"),
     [
+        (of_its_own_word, {}),
         (history(initialized_at=-270), {}),
         (history(last_pod_event_at=-270), {}),
         (history(moved_in_at=-1770), {}),
