@@ -15,7 +15,14 @@ from aws_cdk import aws_iam as iam
 from infra.events import WorkQueue
 from infra.storage import Storage
 from shiplap.aws import tables, tags
-from shiplap.aws.bucket import CATALOG_PREFIX, CLUSTERS_PREFIX, MEMORY_PREFIX, RECORDS_PREFIX, STATUS_KEY
+from shiplap.aws.bucket import (
+    CATALOG_PREFIX,
+    CLUSTERS_PREFIX,
+    MEMORY_PREFIX,
+    RECORDS_PREFIX,
+    REHEARSALS_PREFIX,
+    STATUS_KEY,
+)
 
 _EC2 = f"arn:{Aws.PARTITION}:ec2:{Aws.REGION}"
 _OURS = f"{_EC2}:{Aws.ACCOUNT_ID}"
@@ -67,6 +74,7 @@ def schedule(reach: Reach) -> Statements:
         _notice_absence(reach),
         _allow("ReadStatus", ["s3:GetObject"], [reach.storage.bucket.arn_for_objects(STATUS_KEY)]),
         _read_snapshots(reach),
+        _allow("KeepRehearsals", ["s3:GetObject", "s3:PutObject"], [_objects(reach, REHEARSALS_PREFIX)]),
         _allow("Record", ["s3:PutObject"], [_objects(reach, RECORDS_PREFIX)]),
         _publish(reach),
         _clusters(reach, "arc-zonal-shift:GetManagedResource"),
@@ -110,6 +118,7 @@ def catalog(reach: Reach) -> Statements:
         _notice_absence(reach),
         *_selectors(reach),
         _allow("FindProfiles", ["iam:GetInstanceProfile"], [profiles]),
+        _allow("ReadRehearsals", ["s3:GetObject"], [_objects(reach, REHEARSALS_PREFIX)]),
         _allow("KeepStatus", ["s3:PutObject"], [reach.storage.bucket.arn_for_objects(STATUS_KEY)]),
         _clusters(reach),
     ]

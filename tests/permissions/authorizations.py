@@ -88,6 +88,24 @@ def _create_fleet(params: Params, lookup: Lookup) -> Iterator[Request]:
                 yield from _use_key(key, region)
 
 
+def _run_instances(params: Params, lookup: Lookup) -> Iterator[Request]:
+    region, in_region = lookup.region, {"aws:RequestedRegion": lookup.region}
+    name = params["LaunchTemplate"]["LaunchTemplateName"]
+    data = lookup.template(name)
+    made = _tags(data.get("TagSpecifications", ())) | _tags(params.get("TagSpecifications", ()))
+    template = arn("ec2", region, f"launch-template/{lookup.template_id(name)}")
+    yield of("ec2:RunInstances", template, _existing(lookup.tags_of(lookup.template_id(name))) | in_region)
+    subnets = [{"ImageId": data["ImageId"], "SubnetId": item["SubnetId"]} for item in params["NetworkInterfaces"]]
+    for resource in _referred({"Overrides": subnets}, data | params, region):
+        yield of("ec2:RunInstances", resource, in_region)
+    for kind in {"instance", "volume", "network-interface"} | made.keys():
+        yield of("ec2:RunInstances", arn("ec2", region, f"{kind}/*"), _requested(made.get(kind, {})) | in_region)
+    for kind, tags in made.items():
+        context = _requested(tags, **{"ec2:CreateAction": "RunInstances"})
+        yield of("ec2:CreateTags", arn("ec2", region, f"{kind}/*"), context)
+    yield pass_role(lookup.role_of_profile[data["IamInstanceProfile"]["Name"]])
+
+
 def _referred(config: Params, data: Params, region: str) -> Iterator[str]:
     for override in config["Overrides"]:
         yield arn("ec2", region, f"image/{override['ImageId']}", account="")
@@ -219,6 +237,7 @@ def _products(_: Params, __: Lookup) -> Iterator[Request]:
 
 _SPECIAL: dict[tuple[str, str], Callable[[Params, Lookup], Iterator[Request]]] = {
     ("ec2", "CreateFleet"): _create_fleet,
+    ("ec2", "RunInstances"): _run_instances,
     ("ec2", "CreateLaunchTemplate"): _create_launch_template,
     ("ec2", "DeleteLaunchTemplate"): _delete_launch_template,
     ("ec2", "TerminateInstances"): _terminate,

@@ -8,15 +8,16 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
-from shiplap.aws.bucket import STATUS_KEY, BucketStatus
+from shiplap.aws.bucket import STATUS_KEY, BucketRehearsals, BucketStatus
 from shiplap.aws.instance_profiles import is_missing
 from shiplap.aws.session import client as make_client
 from shiplap.errors import StoreError
 from shiplap.instances.conditions import conditions
 from shiplap.instances.nodeclass import Ami, CapacityReservation, PlacementGroup, Problem, SecurityGroup, Subnet
+from shiplap.instances.rehearsals import Rehearsal, Rehearsals
 from shiplap.instances.status import ClusterStatus, InstallStatus, NodeClassStatus, PoolStatus
-from shiplap.ports import StatusStore
-from shiplap.twins.bucket import TwinStatus
+from shiplap.ports import RehearsalStore, StatusStore
+from shiplap.twins.bucket import TwinRehearsals, TwinStatus
 from tests.integration.contracts.in_process_aws import aws_in_process
 
 NODE_CLASS = NodeClassStatus(
@@ -75,6 +76,26 @@ def test_a_document_that_is_no_status(s3: Any) -> None:
 def test_a_bucket_that_is_not_there(s3: Any) -> None:
     with pytest.raises(StoreError):
         BucketStatus(s3, "other").load()
+
+
+REHEARSALS = Rehearsals((Rehearsal("a", "0123456789ab", 7.0), Rehearsal("b", "ba9876543210", 5.0, "Denied", "so")))
+
+
+@pytest.fixture(params=["twin", "s3"])
+def rehearsals(request: pytest.FixtureRequest) -> RehearsalStore:
+    return TwinRehearsals() if request.param == "twin" else BucketRehearsals(request.getfixturevalue("s3"), "bucket")
+
+
+def test_rehearsals_are_kept_by_cluster(rehearsals: RehearsalStore) -> None:
+    assert rehearsals.load("demo") == Rehearsals()
+    rehearsals.save("demo", REHEARSALS)
+    assert rehearsals.load("demo") == REHEARSALS
+    assert rehearsals.load("other") == Rehearsals()
+
+
+def test_rehearsals_that_cannot_be_read_begin_anew(s3: Any) -> None:
+    s3.put_object(Bucket="bucket", Key="rehearsals/demo.json", Body=b"[]")
+    assert BucketRehearsals(s3, "bucket").load("demo") == Rehearsals()
 
 
 class Iam:

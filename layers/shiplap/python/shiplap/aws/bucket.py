@@ -15,6 +15,7 @@ from shiplap.aws.failures import code_of, store_errors
 from shiplap.disruption.memory import Memory
 from shiplap.errors import StoreError
 from shiplap.instances.catalog import Catalog
+from shiplap.instances.rehearsals import Rehearsals
 from shiplap.instances.status import InstallStatus
 from shiplap.scheduling import record as records
 from shiplap.scheduling.plan import Plan
@@ -33,12 +34,14 @@ CATALOG_PREFIX = "catalog/"
 RECORDS_PREFIX = "records/"
 STATUS_KEY = "status/clusters.json"
 MEMORY_PREFIX = "memory/"
+REHEARSALS_PREFIX = "rehearsals/"
 CLUSTERS_PREFIX = "clusters/"
 
 _DAY_S = 24 * 3600
 
 _DECODER = msgspec.msgpack.Decoder(Catalog)
 _MEMORY_DECODER = msgspec.msgpack.Decoder(Memory)
+_REHEARSALS_DECODER = msgspec.json.Decoder(Rehearsals)
 _STATUS_DECODER = msgspec.json.Decoder(InstallStatus)
 
 
@@ -88,6 +91,29 @@ class BucketStatus:
     def save(self, status: InstallStatus) -> None:
         document = msgspec.json.format(msgspec.json.encode(status, order="deterministic"), indent=1)
         _write(self._client, self._bucket, STATUS_KEY, document)
+
+
+class BucketRehearsals:
+    """A RehearsalStore: `rehearsals/<cluster>.json`."""
+
+    def __init__(self, client: S3Client, bucket: str) -> None:
+        self._client = client
+        self._bucket = bucket
+
+    def load(self, cluster: str) -> Rehearsals:
+        key = f"{REHEARSALS_PREFIX}{cluster}.json"
+        document = _find(self._client, self._bucket, key)
+        if document is None:
+            return Rehearsals()
+        try:
+            return _REHEARSALS_DECODER.decode(document)
+        except msgspec.DecodeError as error:
+            _LOG.warning("rehearsals cannot be read: %s", error, extra={"cluster": cluster, "key": key})
+            return Rehearsals()
+
+    def save(self, cluster: str, rehearsals: Rehearsals) -> None:
+        document = msgspec.json.encode(rehearsals, order="deterministic")
+        _write(self._client, self._bucket, f"{REHEARSALS_PREFIX}{cluster}.json", document)
 
 
 class BucketMemory:

@@ -29,9 +29,10 @@ from shiplap.aws.images import images
 from shiplap.aws.instance_profiles import Profiles
 from shiplap.aws.launch_templates import LaunchTemplates
 from shiplap.aws.node_classes import NodeClassResolver
+from shiplap.aws.rehearsal import rehearse
 from shiplap.aws.template_sweep import sweep_templates
 from shiplap.errors import NodeClassNotReady
-from shiplap.instances.nodeclass import ResolvedNodeClass
+from shiplap.instances.nodeclass import Problem, ResolvedNodeClass
 from shiplap.kubernetes import labels
 from shiplap.ports import FleetRequest, FleetResult, Instance
 from shiplap.settings import ClusterSettings
@@ -86,6 +87,15 @@ class Ec2Compute:
             AwsThrottled, AwsError: AWS refused.
         """
         return self._node_classes.inspect(node_class)
+
+    def rehearse(self, request: FleetRequest) -> Problem | None:
+        """Why EC2 would not launch what is requested: dry runs, and the launch template is made.
+
+        Raises:
+            NodeClassNotReady: user data or volumes cannot be made of what is written.
+            AwsThrottled, AwsError: EC2 did not answer the question.
+        """
+        return rehearse(self._ec2, self._templates, request)
 
     def launch(self, request: FleetRequest) -> FleetResult:
         """One instant fleet; the same token gives the same instances again.

@@ -55,6 +55,7 @@ from shiplap.ports.stores import (
     FlightRecords,
     KnownCapacity,
     MemoryStore,
+    RehearsalStore,
     SnapshotStore,
     StatusStore,
 )
@@ -95,6 +96,7 @@ __all__ = [
     "Move",
     "OfferingFailure",
     "Refusals",
+    "RehearsalStore",
     "SnapshotStore",
     "StateStore",
     "StatusStore",

@@ -9,7 +9,7 @@ import msgspec
 
 from shiplap.api.nodeclaim import NodeClaim
 from shiplap.api.types import EC2NodeClass
-from shiplap.instances.nodeclass import ResolvedNodeClass
+from shiplap.instances.nodeclass import Problem, ResolvedNodeClass
 from shiplap.instances.unavailability import ANY, in_group, quota_of
 
 
@@ -160,6 +160,13 @@ class Compute(Protocol):
 
     def inspect(self, node_class: EC2NodeClass) -> ResolvedNodeClass:
         """Answer what can be answered; the rest is in its `problems`. Raises AwsThrottled, AwsError."""
+        ...
+
+    def rehearse(self, request: FleetRequest) -> Problem | None:
+        """Why EC2 would not allow what is requested, None when it would; nothing is launched.
+
+        Raises NodeClassNotReady, AwsThrottled, AwsError.
+        """
         ...
 
     def launch(self, request: FleetRequest) -> FleetResult:

@@ -9,6 +9,7 @@ from shiplap.disruption.commands import Decision
 from shiplap.disruption.memory import Memory
 from shiplap.disruption.snapshot import DisruptionSnapshot
 from shiplap.instances.catalog import Catalog
+from shiplap.instances.rehearsals import Rehearsals
 from shiplap.instances.status import InstallStatus
 from shiplap.instances.types import LearnedCapacity, Observation
 from shiplap.scheduling.plan import Plan
@@ -71,6 +72,18 @@ class StatusStore(Protocol):
         ...
 
     def save(self, status: InstallStatus) -> None:
+        """Raises StoreError."""
+        ...
+
+
+class RehearsalStore(Protocol):
+    """What EC2 said to launches that were only tried out, by cluster, in the bucket."""
+
+    def load(self, cluster: str) -> Rehearsals:
+        """Empty when there is nothing, or nothing that can be read: then it is tried out again. Raises StoreError."""
+        ...
+
+    def save(self, cluster: str, rehearsals: Rehearsals) -> None:
         """Raises StoreError."""
         ...
 

@@ -16,10 +16,11 @@ from shiplap.api.nodeclaim import NodeClaim
 from shiplap.api.types import EC2NodeClass, NodePool
 from shiplap.aws.userdata.bootstrap import of_claim
 from shiplap.aws.userdata.render import LIMIT_BYTES, user_data
-from shiplap.errors import AwsError, InvalidInput, NodeClassNotReady
+from shiplap.errors import AwsError, InvalidInput, NodeClassNotReady, StoreError
 from shiplap.instances import conditions
 from shiplap.instances.catalog import Catalog
 from shiplap.instances.nodeclass import Problem, ResolvedNodeClass, SecurityGroup
+from shiplap.instances.rehearsals import Rehearsals
 from shiplap.instances.resolve import instance_types
 from shiplap.instances.setting import from_cluster
 from shiplap.instances.status import ClusterStatus, NodeClassStatus, PoolStatus, digest
@@ -36,7 +37,8 @@ _NEARLY_FULL_BYTES = LIMIT_BYTES * 9 // 10
 
 def inspect(settings: ClusterSettings, catalog: Catalog, world: World) -> ClusterStatus:
     """The status of a cluster's EC2NodeClasses and NodePools now."""
-    classes = tuple(_status(settings, item, catalog, world) for item in settings.manifests.node_classes)
+    tried = _tried(settings.name, world)
+    classes = tuple(_status(settings, item, catalog, tried, world) for item in settings.manifests.node_classes)
     known = {status.name: status for status in classes}
     pools = tuple(_pool(item, known) for item in settings.manifests.node_pools)
     return ClusterStatus(settings.name, settings.region, world.clock.now(), classes, pools)
@@ -52,7 +54,20 @@ def _pool(pool: NodePool, known: dict[str, NodeClassStatus]) -> PoolStatus:
     return PoolStatus(pool.metadata.name, name, ready, pool.spec.weight, reason, pool.spec.limits)
 
 
-def _status(settings: ClusterSettings, node_class: EC2NodeClass, catalog: Catalog, world: World) -> NodeClassStatus:
+def _tried(cluster: str, world: World) -> Rehearsals:
+    """What EC2 said to launches that were tried out. Not knowing it is held against no EC2NodeClass."""
+    if world.rehearsals is None:
+        return Rehearsals()
+    try:
+        return world.rehearsals.load(cluster)
+    except StoreError as error:
+        _LOG.warning("rehearsals not read: %s", error, extra={"cluster": cluster})
+        return Rehearsals()
+
+
+def _status(
+    settings: ClusterSettings, node_class: EC2NodeClass, catalog: Catalog, tried: Rehearsals, world: World
+) -> NodeClassStatus:
     name, manifest = node_class.metadata.name, digest(node_class)
     try:
         found = world.compute.inspect(node_class)
@@ -66,6 +81,8 @@ def _status(settings: ClusterSettings, node_class: EC2NodeClass, catalog: Catalo
         types, problems = _types(settings, node_class, found, catalog)
     if not problems:
         size, problems = _user_data(settings, node_class, found, types)
+    if not problems and (forbidden := tried.problem(node_class)):
+        problems = [forbidden]
     if problems:
         world.meter.count("NodeClassNotReady")
         _LOG.warning("node class is not ready: %s", problems[0].message, extra={"cluster": settings.name})

@@ -28,6 +28,7 @@ from shiplap.provisioning.market import Market
 from shiplap.provisioning.messages import PodsPending, Sweep
 from shiplap.provisioning.recover import sweep
 from shiplap.provisioning.refusals import set_aside
+from shiplap.provisioning.rehearse import rehearse
 from shiplap.provisioning.resume import orphans, resume
 from shiplap.provisioning.settle import Attempt, name_instances
 from shiplap.provisioning.snapshot import Glance, Sight, Supply, glance_at, sight_of, supply_of
@@ -87,7 +88,11 @@ def schedule(
     first = min((hint for hint in hints if hint.time), key=lambda hint: hint.time, default=None)
     event_id = first.id if isinstance(first, PodsPending) else ""
     run = _Run(settings, attempt, first.time if first else 0.0, event_id or f"invocation/{owner}", world)
-    return run.until_done(sweeping=any(isinstance(hint, Sweep) for hint in hints))
+    sweeping = any(isinstance(hint, Sweep) for hint in hints)
+    report = run.until_done(sweeping=sweeping)
+    if sweeping and not report.unfinished:
+        rehearse(settings, world, deadline=deadline)
+    return report
 
 
 class _Run:

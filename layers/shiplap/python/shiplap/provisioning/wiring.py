@@ -181,6 +181,7 @@ class Install:
             "health": lambda: self._health(cluster),
             "joins": self._joins,
             "status": self._status,
+            "rehearsals": self._rehearsals,
             "snapshots": self._snapshots,
         }
         ports: dict[str, Any] = {port: Lazy(make) for port, make in made.items()}
@@ -234,6 +235,11 @@ class Install:
         from shiplap.aws.bucket import BucketStatus  # noqa: PLC0415
 
         return BucketStatus(client("s3"), self._names.bucket)
+
+    def _rehearsals(self) -> object:
+        from shiplap.aws.bucket import BucketRehearsals  # noqa: PLC0415
+
+        return BucketRehearsals(client("s3"), self._names.bucket)
 
     def _snapshots(self) -> object:
         from shiplap.aws.bucket import BucketSnapshots  # noqa: PLC0415

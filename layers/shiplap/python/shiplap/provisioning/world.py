@@ -20,6 +20,7 @@ from shiplap.ports import (
     HealthSource,
     JoinLog,
     Meter,
+    RehearsalStore,
     SnapshotStore,
     StateStore,
     StatusStore,
@@ -33,8 +34,8 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
     """The ports of one cluster's flows.
 
     `source` refreshes the catalogue, `health` tells of sick instances and zones, `status` holds what the last
-    inspection of EC2NodeClasses found, `joins` how nodes have joined, `snapshots` the pods of large clusters;
-    None where a function may not ask.
+    inspection of EC2NodeClasses found, `rehearsals` what EC2 said to launches that were tried out, `joins` how nodes
+    have joined, `snapshots` the pods of large clusters; None where a function may not ask.
     """
 
     clock: Clock
@@ -51,6 +52,7 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
     health: HealthSource | None = None
     joins: JoinLog | None = None
     status: StatusStore | None = None
+    rehearsals: RehearsalStore | None = None
     snapshots: SnapshotStore | None = None
 
     def tell(self, *events: BusEvent) -> None:

@@ -11,6 +11,7 @@ from shiplap.disruption.record import DisruptionRecord
 from shiplap.disruption.snapshot import DisruptionSnapshot
 from shiplap.errors import StoreError
 from shiplap.instances.catalog import Catalog
+from shiplap.instances.rehearsals import Rehearsals
 from shiplap.instances.status import InstallStatus
 from shiplap.scheduling import record as records
 from shiplap.scheduling.plan import Plan
@@ -51,6 +52,22 @@ class TwinStatus:
     def save(self, status: InstallStatus) -> None:
         with self.faults.effect("status.save"):
             self._status = status
+
+
+class TwinRehearsals:
+    """A RehearsalStore."""
+
+    def __init__(self, faults: Faults | None = None) -> None:
+        self.faults = faults or Faults()
+        self._kept: dict[str, Rehearsals] = {}
+
+    def load(self, cluster: str) -> Rehearsals:
+        with self.faults.effect("rehearsals.load"):
+            return self._kept.get(cluster, Rehearsals())
+
+    def save(self, cluster: str, rehearsals: Rehearsals) -> None:
+        with self.faults.effect("rehearsals.save"):
+            self._kept[cluster] = rehearsals
 
 
 class TwinMemory:

@@ -69,6 +69,8 @@ class TwinCompute:
         self.quotas: dict[str, int] = {}
         self.refusals: dict[str, AwsError] = {}
         self.not_ready: dict[str, NodeClassNotReady] = {}
+        self.forbidden: dict[str, Problem | AwsError] = {}
+        self.rehearsed: list[FleetRequest] = []
         self.describe_lag_s = 0.0
         self.on_launch: list[Callable[[Instance, FleetRequest, FleetOverride], None]] = []
         self.launches: list[Instance] = []
@@ -120,6 +122,15 @@ class TwinCompute:
             security_group_names=("twin",),
             service_cidr="10.100.0.0/16",
         )
+
+    def rehearse(self, request: FleetRequest) -> Problem | None:
+        """What `forbidden` says, by the name of the EC2NodeClass."""
+        with self._faults.effect("compute.rehearse"):
+            self.rehearsed.append(request)
+            answer = self.forbidden.get(request.node_class.metadata.name)
+            if isinstance(answer, AwsError):
+                raise answer
+            return answer
 
     def launch(self, request: FleetRequest) -> FleetResult:
         """The cheapest overrides with capacity; each one that ran dry is reported, whether or not others helped."""

@@ -1,0 +1,163 @@
+"""What permissions forbid is found out before pods depend on it, told with EC2's text, and tried again."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from shiplap.api.types import EC2NodeClass, EC2NodeClassSpec, Manifests, NodePool
+from shiplap.errors import AwsError, AwsThrottled, NodeClassNotReady, StoreError
+from shiplap.instances import conditions
+from shiplap.instances.nodeclass import Problem
+from shiplap.instances.rehearsals import ALLOWED_FOR_S, REFUSED_FOR_S, Rehearsals
+from shiplap.instances.status import NodeClassStatus
+from shiplap.kubernetes.objects import ObjectMeta
+from shiplap.provisioning.inspect import inspect
+from shiplap.provisioning.messages import Sweep
+from shiplap.provisioning.refresh import inspect_all
+from shiplap.twins.bucket import TwinRehearsals, TwinStatus
+from tests.integration.flows.stage import Stage, catalog, pool
+from tests.integration.flows.test_inspection import of_class
+
+DENIED = Problem(
+    conditions.VALIDATION, "CreateFleetAuthCheckFailed", "with an explicit deny in a service control policy"
+)
+
+
+class Ground:
+    """Two EC2NodeClasses with a NodePool each, a third that nobody uses, and a sweep each minute."""
+
+    def __init__(self, *pools: NodePool) -> None:
+        self.stage = Stage()
+        pools = pools or (of_class(pool("a", ("c7i",)), "first"), of_class(pool("b", ("m6i",)), "second"))
+        spec = EC2NodeClassSpec(ami_family="Bottlerocket")
+        self.classes = tuple(EC2NodeClass(ObjectMeta(name=name), spec) for name in ("first", "second", "unused"))
+        manifests = Manifests(node_pools=pools, node_classes=self.classes)
+        self.stage.settings = msgspec.structs.replace(self.stage.settings, manifests=manifests)
+        self.store = TwinRehearsals(self.stage.faults)
+        self.status = TwinStatus()
+        self.stage.world = msgspec.structs.replace(self.stage.world, rehearsals=self.store, status=self.status)
+
+    def sweep(self, *, later_s: float = 60.0) -> list[str]:
+        """One more; the EC2NodeClasses that it tried out."""
+        self.stage.clock.advance(later_s)
+        self.stage.compute.rehearsed.clear()
+        self.stage.sweep()
+        return [request.node_class.metadata.name for request in self.stage.compute.rehearsed]
+
+    def known(self) -> Rehearsals:
+        return self.store.load(self.stage.name)
+
+    def inspected(self) -> NodeClassStatus:
+        inspect_all([(self.stage.settings, self.stage.world)], {"eu-west-1": catalog()}, self.status)
+        return inspect(self.stage.settings, catalog(), self.stage.world).node_classes[0]
+
+    def edit(self, **spec: object) -> None:
+        """Deploy another manifest of the first EC2NodeClass."""
+        (first, *others), manifests = self.classes, self.stage.settings.manifests
+        changed = msgspec.structs.replace(first, spec=msgspec.structs.replace(first.spec, **spec))
+        edited = msgspec.structs.replace(manifests, node_classes=(changed, *others))
+        self.stage.settings = msgspec.structs.replace(self.stage.settings, manifests=edited)
+
+
+def test_each_class_that_is_used_is_tried_once_and_nothing_is_launched() -> None:
+    ground = Ground()
+    assert ground.sweep() == ["first", "second"]
+    (request, _) = ground.stage.compute.rehearsed
+    assert {override.instance_type.partition(".")[0] for override in request.overrides} == {"c7i"}  # as its pool says
+    assert (request.claim.node_pool, request.wanted) == ("a", 1)
+    assert [ground.sweep() for _ in range(5)] == [[]] * 5
+    assert ground.sweep(later_s=ALLOWED_FOR_S) == ["first", "second"]
+    assert ground.stage.compute.launches == []
+    assert ground.stage.claims() == ()
+    assert ground.inspected().ready.status == "True"
+
+
+def test_what_is_forbidden_makes_the_class_not_ready_until_it_is_allowed() -> None:
+    ground = Ground()
+    ground.stage.compute.forbidden["first"] = DENIED
+    ground.sweep()
+    status = ground.inspected()
+    assert (status.ready.status, status.ready.reason, status.ready.message) == ("False", DENIED.reason, DENIED.message)
+    assert ground.stage.meter.counts["LaunchesForbidden"] == 1
+    ground.stage.add_pods(1)
+    ground.stage.schedule()
+    assert {item.node_pool for item in ground.stage.claims()} == {"b"}  # other pools go on
+    assert ground.sweep() == []
+    ground.stage.compute.forbidden.clear()
+    assert ground.sweep(later_s=REFUSED_FOR_S) == ["first"]
+    assert ground.inspected().ready.status == "True"
+
+
+def test_another_manifest_is_tried_at_once_and_what_was_said_of_the_old_one_does_not_count() -> None:
+    ground = Ground()
+    ground.stage.compute.forbidden["first"] = DENIED
+    ground.sweep()
+    ground.stage.compute.forbidden.clear()
+    ground.edit(tags={"team": "a"})
+    assert ground.inspected().ready.status == "True"
+    assert ground.sweep() == ["first"]
+
+
+def test_the_foremost_pool_that_would_launch_anything_speaks_for_a_class() -> None:
+    none = msgspec.structs.replace(of_class(pool("a", ("x99",)), "first"))
+    light, heavy = (of_class(pool(name, ("m6i",)), "first") for name in ("b", "c"))
+    heavy = msgspec.structs.replace(heavy, spec=msgspec.structs.replace(heavy.spec, weight=7))
+    ground = Ground(none, light, heavy)
+    assert ground.sweep() == ["first"]
+    assert ground.stage.compute.rehearsed[0].claim.node_pool == "c"
+    ground = Ground(none)
+    assert ground.sweep() == []
+    assert ground.known().problem(ground.classes[0]) is None
+
+
+@pytest.mark.parametrize("error", [AwsThrottled("slow down", code="Throttling"), AwsError("no answer")])
+def test_what_ec2_does_not_answer_is_asked_again_by_the_next_sweep(error: AwsError) -> None:
+    ground = Ground()
+    ground.stage.compute.forbidden["second"] = error
+    assert ground.sweep() == ["first", "second"]
+    assert ground.stage.meter.counts["RehearsalsIncomplete"] == 1
+    ground.stage.compute.forbidden.clear()
+    assert ground.sweep() == ["second"]
+
+
+def test_a_class_that_is_not_ready_is_left_to_the_inspection() -> None:
+    ground = Ground()
+    ground.stage.compute.not_ready["first"] = NodeClassNotReady("no AMI", code="AMINotFound")
+    ground.stage.compute.forbidden["second"] = NodeClassNotReady("volumes", code="InvalidBlockDeviceMapping")
+    assert ground.sweep() == ["second"]
+    assert ground.sweep() == []
+    ground.stage.compute.not_ready.clear()
+    assert ground.sweep(later_s=REFUSED_FOR_S) == ["first", "second"]
+
+
+@pytest.mark.parametrize("effect", ["rehearsals.load", "rehearsals.save"])
+def test_a_store_that_refuses_keeps_no_pod_waiting(effect: str) -> None:
+    ground = Ground()
+    ground.stage.faults.on("before", effect, StoreError("no"))
+    ground.stage.add_pods(1)
+    ground.sweep()
+    assert len(ground.stage.claims()) == 1
+    assert ground.stage.meter.counts["RehearsalsIncomplete"] == 1
+
+
+def test_rehearsals_that_cannot_be_read_are_held_against_no_class() -> None:
+    ground = Ground()
+    ground.stage.faults.on("before", "rehearsals.load", StoreError("no"))
+    assert inspect(ground.stage.settings, catalog(), ground.stage.world).node_classes[0].ready.status == "True"
+
+
+def test_nothing_is_tried_in_the_last_seconds_nor_when_paused_nor_without_a_store() -> None:
+    ground = Ground()
+    ground.stage.schedule(*sweep_now(ground.stage), seconds=14)
+    assert ground.stage.compute.rehearsed == []
+    settings = ground.stage.settings
+    ground.stage.settings = msgspec.structs.replace(settings, paused=True)
+    assert ground.sweep() == []
+    ground.stage.settings = settings
+    ground.stage.world = msgspec.structs.replace(ground.stage.world, rehearsals=None)
+    assert ground.sweep() == []
+
+
+def sweep_now(stage: Stage) -> tuple[Sweep]:
+    return (Sweep(stage.name, stage.clock.now()),)
