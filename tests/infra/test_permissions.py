@@ -72,7 +72,6 @@ UNTOLD = {
     ("lifecycle", "dynamodb:DeleteItem"): "the lease of a pilot that has joined (claims.release_pilot)",
     ("schedule", "ec2:DescribeTags"): "the fleet of a launch whose token is taken (fleet_answers.first_answer)",
     ("schedule", "ec2:DescribeFleets"): "what it gave (fleet_answers.first_answer)",
-    ("disrupt", "sqs:SendMessage"): "a node that a command begins to empty (_Minute._move)",
 }
 UNTOLD_STATEMENTS = {
     "NameOurInstances": "tags of instances that were launched together (settle.name_instances)",

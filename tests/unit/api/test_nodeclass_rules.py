@@ -245,6 +245,33 @@ def test_amis_without_a_known_alias(term: dict[str, Any], fields: list[str]) -> 
         assert sorted(fields_of(node_class)) == sorted(["spec.amiFamily", *fields])
 
 
+MIME = 'MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary="B"\n\n'
+SHELL = "--B\nContent-Type: text/x-shellscript\n\n#!/bin/sh\n"
+
+
+@pytest.mark.parametrize(
+    ("alias", "text", "reason"),
+    [
+        ("bottlerocket@latest", "[settings", "is not TOML"),
+        ("bottlerocket@latest", "#!/bin/sh\nsecret", "is not TOML"),
+        ("bottlerocket@latest", "[settings.host-containers.admin]\nenabled = true", ""),
+        ("al2023@latest", MIME + "nothing", "is not a well-formed MIME document"),
+        ("al2@latest", MIME + "nothing", "is not a well-formed MIME document"),
+        ("al2023@latest", MIME + SHELL + "--B--\n", ""),
+        ("al2023@latest", "Content-Type: text/x-shellscript\n\n#!/bin/sh\n", ""),
+        ("windows2022@latest", MIME + "nothing", ""),
+        ("al2023@latest", "x" * 16384, ""),
+        ("al2023@latest", "ä" * 8193, "is 16386 bytes, EC2 takes 16384"),
+    ],
+)
+def test_user_data_that_its_family_cannot_merge(alias: str, text: str, reason: str) -> None:
+    written = changed(EC2_NODE_CLASS, "spec", {**EC2_NODE_CLASS["spec"], "amiSelectorTerms": [{"alias": alias}]})
+    written["spec"].pop("kubelet", None)
+    found = [why for field, why in problems_of(changed(written, "spec.userData", text)) if field == "spec.userData"]
+    assert [why.startswith(reason) for why in found] == ([True] if reason else [])
+    assert "secret" not in str(found)
+
+
 def test_no_ami_selected_at_all() -> None:
     assert sorted(fields_of(changed(EC2_NODE_CLASS, AMIS, ABSENT))) == ["spec.amiFamily", AMIS]
 

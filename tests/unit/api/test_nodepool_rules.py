@@ -14,6 +14,7 @@ from tests.unit.api.manifest_samples import ABSENT, NODE_POOL, changed, fields_o
 
 CLAIM = "spec.template.spec"
 LABELS = "spec.template.metadata.labels"
+TENANCY = "karpenter.k8s.aws/instance-tenancy"
 REQUIREMENTS = f"{CLAIM}.requirements"
 ARCH = "kubernetes.io/arch"
 
@@ -59,6 +60,7 @@ def test_the_sample_is_valid() -> None:
         (REQUIREMENTS, []),
         (REQUIREMENTS, [in_("karpenter.sh/capacity-type", "spot", "gold")]),
         (REQUIREMENTS, [in_("karpenter.sh/capacity-type", "spot", "*")]),
+        (REQUIREMENTS, [in_(TENANCY, "dedicated", "host")]),
         (REQUIREMENTS, [in_("beta.kubernetes.io/arch", "amd64")]),
         (REQUIREMENTS, [in_("karpenter.k8s.aws/instance-family", "c7i-flex", "c*", "*", minValues=5)]),
         (REQUIREMENTS, [in_("node.kubernetes.io/instance-type", "a", "b", minValues=2)]),
@@ -173,6 +175,7 @@ def test_accepted(path: str, value: Any) -> None:
         ),
         (REQUIREMENTS, [in_(ARCH, "a", "a", minValues=2)], f"{REQUIREMENTS}[0].minValues"),
         (REQUIREMENTS, [in_("karpenter.sh/capacity-type", "gold")], f"{REQUIREMENTS}[0].values"),
+        (REQUIREMENTS, [in_(TENANCY, "host")], f"{REQUIREMENTS}[0].values"),
         (
             REQUIREMENTS,
             [in_("karpenter.sh/capacity-type", "spot", "gold", minValues=2)],

@@ -16,9 +16,10 @@ import pytest
 
 from shiplap.api.nodeclaim import NodeClaim
 from shiplap.api.types import AmiSelectorTerm, EC2NodeClass, EC2NodeClassSpec
+from shiplap.api.user_data_rules import LIMIT_BYTES
 from shiplap.aws.userdata.bootstrap import Bootstrap, of_claim, settable
 from shiplap.aws.userdata.bottlerocket import binds_by_itself
-from shiplap.aws.userdata.render import LIMIT_BYTES, user_data
+from shiplap.aws.userdata.render import user_data
 from shiplap.errors import NodeClassNotReady
 from shiplap.instances.nodeclass import ResolvedNodeClass
 from shiplap.kubernetes.objects import ObjectMeta, Taint

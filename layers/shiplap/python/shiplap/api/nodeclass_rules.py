@@ -13,6 +13,7 @@ from shiplap.api.common_rules import name_problems, one_of, within
 from shiplap.api.decoding import Path, Problem
 from shiplap.api.selector_rules import count_problems, id_problems, selector_tags
 from shiplap.api.types import CapacityReservationSelectorTerm, EC2NodeClass
+from shiplap.api.user_data_rules import user_data_problems
 
 _SWITCH = ("enabled", "disabled")
 _RESERVED_TAGS = (
@@ -195,4 +196,5 @@ _RULES: tuple[Callable[[EC2NodeClass], Iterator[Problem]], ...] = (
     _metadata_options,
     _connection_tracking,
     _cpu_options,
+    user_data_problems,
 )

@@ -14,6 +14,8 @@ from shiplap.kubernetes.requirements import OPERATORS
 
 CAPACITY_TYPES = (labels.ON_DEMAND, labels.SPOT, labels.RESERVED)
 
+_CLOSED = {labels.CAPACITY_TYPE: CAPACITY_TYPES, labels.AWS_PREFIX + "instance-tenancy": ("default", "dedicated")}
+"""Labels of which only these values exist, in whatever Region; others beside them are ignored, as upstream does."""
 _COMPARISONS = ("Gt", "Lt", "Gte", "Lte")
 
 
@@ -38,7 +40,7 @@ def requirement_problems(spec: RequirementSpec, path: Path, also_allowed: Collec
         return
     yield from _value_problems(spec, path)
     yield from _min_values_problems(spec, path)
-    yield from _capacity_type_problems(spec, path)
+    yield from _closed_problems(spec, path)
 
 
 def key_problem(key: str, also_allowed: Collection[str] = ()) -> str | None:
@@ -87,10 +89,10 @@ def _min_values_problems(spec: RequirementSpec, path: Path) -> Iterator[Problem]
         yield (*path, "minValues"), f"asks for {wanted} different values, but only {len(set(spec.values))} are listed"
 
 
-def _capacity_type_problems(spec: RequirementSpec, path: Path) -> Iterator[Problem]:
-    if spec.key != labels.CAPACITY_TYPE or spec.operator != "In" or any(map(tiers.is_glob, spec.values)):
+def _closed_problems(spec: RequirementSpec, path: Path) -> Iterator[Problem]:
+    known = _CLOSED.get(spec.key)
+    if known is None or spec.operator != "In" or any(map(tiers.is_glob, spec.values)):
         return
-    known = len({value for value in spec.values if value in CAPACITY_TYPES})
-    if known < max(1, spec.min_values or 1):
+    if len(set(spec.values) & set(known)) < max(1, spec.min_values or 1):
         wanted = f"at least {spec.min_values} values" if spec.min_values else "at least one value"
-        yield (*path, "values"), f"{wanted} must be of {', '.join(CAPACITY_TYPES)}"
+        yield (*path, "values"), f"{wanted} must be of {', '.join(known)}"

@@ -14,8 +14,9 @@ from shiplap.api.kubelet_expressions import is_expression
 from shiplap.api.kubelet_rules import kubelet_problems
 from shiplap.api.nodeclaim import NodeClaim
 from shiplap.api.types import EC2NodeClass, NodePool
+from shiplap.api.user_data_rules import LIMIT_BYTES
 from shiplap.aws.userdata.bootstrap import of_claim
-from shiplap.aws.userdata.render import LIMIT_BYTES, user_data
+from shiplap.aws.userdata.render import user_data
 from shiplap.errors import AwsError, InvalidInput, NodeClassNotReady, StoreError
 from shiplap.instances import conditions
 from shiplap.instances.catalog import Catalog

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from shlex import quote
 
+from shiplap.api.user_data_rules import is_archive
 from shiplap.aws.userdata import mime
 from shiplap.aws.userdata.bootstrap import Bootstrap
 from shiplap.aws.userdata.flags import kubelet_flags
@@ -17,7 +18,7 @@ def render(wanted: Bootstrap) -> str:
     """
     custom: list[mime.Part] = []
     if wanted.custom.strip():
-        archive = mime.is_archive(wanted.custom)
+        archive = is_archive(wanted.custom)
         custom = mime.parts(wanted.custom) if archive else [mime.Part.of(mime.SHELL, wanted.custom)]
     return mime.archive([*custom, mime.Part.of(mime.SHELL, _script(wanted))])
 

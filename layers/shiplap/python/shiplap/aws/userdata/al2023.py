@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from shiplap.api.user_data_rules import is_archive
 from shiplap.aws.userdata import mime
 from shiplap.aws.userdata.bootstrap import Bootstrap
 from shiplap.kubernetes.objects import Taint
@@ -34,7 +35,7 @@ def _custom(text: str) -> list[mime.Part]:
     """The user's part(s): a MIME archive, a NodeConfig, cloud-config or a script, told apart by how they begin."""
     if not text.strip():
         return []
-    if mime.is_archive(text):
+    if is_archive(text):
         return mime.parts(text)
     if text.lstrip().startswith("#cloud-config"):
         return [mime.Part.of("text/cloud-config", text)]

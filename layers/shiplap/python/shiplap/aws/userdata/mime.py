@@ -6,6 +6,7 @@ from email import message_from_string
 
 import msgspec
 
+from shiplap.api.user_data_rules import archive_problem
 from shiplap.errors import NodeClassNotReady
 
 SHELL = 'text/x-shellscript; charset="us-ascii"'
@@ -28,26 +29,18 @@ class Part(msgspec.Struct, frozen=True):
         return cls(f"Content-Type: {content_type}", body)
 
 
-def is_archive(text: str) -> bool:
-    """Whether user data is a MIME document, whichever of its headers comes first."""
-    start = text.lstrip().lower()
-    return start.startswith(("mime-version:", "content-type:"))
-
-
 def parts(text: str) -> list[Part]:
     """The parts of a MIME document, unaltered; a document of one part is that part.
 
     Raises:
         NodeClassNotReady: it calls itself multi-part but holds no parts.
     """
+    if wrong := archive_problem(text):
+        raise invalid(f"userData {wrong}")
     message = message_from_string(text.lstrip())
     if message.get_content_maintype() != "multipart":
         return [_part(text.lstrip())]
-    payload = message.get_payload()
-    if not isinstance(payload, list) or message.defects:
-        why = type(message.defects[0]).__name__ if message.defects else "no parts"
-        raise invalid(f"userData is not a well-formed MIME document: {why}")
-    return [_part(inner.as_string()) for inner in payload if not isinstance(inner, str)]
+    return [_part(inner.as_string()) for inner in message.get_payload() if not isinstance(inner, str)]
 
 
 def _part(text: str) -> Part:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from shiplap.api.user_data_rules import LIMIT_BYTES
 from shiplap.aws.userdata import al2, al2023, bottlerocket, windows
 from shiplap.aws.userdata.bootstrap import Bootstrap
 from shiplap.errors import NodeClassNotReady
-
-LIMIT_BYTES = 16384
-"""EC2 counts the bytes before base64."""
 
 
 def _custom(wanted: Bootstrap) -> str:
