@@ -95,7 +95,7 @@ class Ec2Compute:
             NodeClassNotReady: user data or volumes cannot be made of what is written.
             AwsThrottled, AwsError: EC2 did not answer the question.
         """
-        return rehearse(self._ec2, self._templates, request)
+        return rehearse(self._ec2, self._templates, request, self._install)
 
     def launch(self, request: FleetRequest) -> FleetResult:
         """One instant fleet; the same token gives the same instances again.

@@ -36,14 +36,14 @@ _MOST_SUBNETS = 3
 """A policy may forbid some subnets; where the first ones are forbidden, hardly any is allowed."""
 
 
-def rehearse(ec2: EC2Client, templates: LaunchTemplates, request: FleetRequest) -> Problem | None:
+def rehearse(ec2: EC2Client, templates: LaunchTemplates, request: FleetRequest, install: str) -> Problem | None:
     """Why EC2 would not launch what is requested; None when it would, or when that is not about permissions.
 
     Raises:
         NodeClassNotReady: user data or volumes cannot be made of what is written.
         AwsThrottled, AwsError: EC2 did not answer the question.
     """
-    prepared = fleet.prepare(request, request.resolved.subnets)
+    prepared = fleet.prepare(request, request.resolved.subnets, install)
     if not prepared.templates:
         return None
     try:
@@ -83,7 +83,7 @@ def _instance(prepared: fleet.Launch, instance_type: str, subnet_id: str) -> dic
     """RunInstances' parameters; the subnet goes on each interface, as a template with interfaces wants it."""
     template = prepared.templates[0]
     interfaces = [item | {"SubnetId": subnet_id} for item in template.data.get("NetworkInterfaces", ())]
-    common = tags.written(tags.of_launch(prepared.request))
+    common = tags.written(tags.of_launch(prepared.request, prepared.install))
     asked: dict[str, Any] = {
         "DryRun": True,
         "MinCount": 1,

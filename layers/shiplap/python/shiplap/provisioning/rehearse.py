@@ -111,7 +111,7 @@ def _requests(
         found = [claims[pool.metadata.name] for pool in _pools_of(settings, node_class) if pool.metadata.name in claims]
         request = None
         if found and item.resolved is not None:
-            (claim,) = with_token(found[:1], 0)
+            (claim,) = with_token(found[:1], 0, settings.install)
             options = fleet_options(claim, sight.types_for(claim), [net.zone for net in item.resolved.subnets])
             if options.overrides:
                 request = FleetRequest(
