@@ -12,6 +12,7 @@ from shiplap.disruption.commands import Method, Reason
 from shiplap.disruption.snapshot import NodeHistory
 from shiplap.instances.types import InstanceType, Offering
 from shiplap.kubernetes.objects import Pod
+from shiplap.kubernetes.timestamps import rfc3339
 from tests.conformance.catalogues import Z1, assorted_types, fake_type
 from tests.conformance.disruptions import Standing, disrupted, pool, standing
 from tests.conformance.given import NOW, rule
@@ -144,6 +145,31 @@ def test_no_node_is_replaced_by_one_of_the_same_price() -> None:
         large("a"), pods=[pod("p", "a", cpu="12")], pools=[pool("default", ON_DEMAND)], types=[LARGE, twin]
     )
     assert "cheaper" in verdict.blocked("a")
+
+
+@pytest.mark.parametrize(
+    ("history", "status", "goes"),
+    [
+        ({}, {}, False),
+        ({"last_pod_event_at": NOW - 899}, {}, False),
+        ({"last_pod_event_at": NOW - 900}, {}, True),
+        ({}, {"startTime": rfc3339(NOW - 899)}, False),
+        ({}, {"startTime": rfc3339(NOW - 900)}, True),
+    ],
+    ids=["nothing is known", "it came of late", "it came long ago", "its kubelet has just taken it", "or long ago"],
+)
+def test_a_pod_that_cannot_start_does_not_keep_its_node(
+    history: dict[str, float], status: dict[str, str], *, goes: bool
+) -> None:
+    verdict = disrupted(
+        large("a"),
+        pods=[pod("p", "a", status={"phase": "Pending", **status})],
+        pools=[pool("default", ON_DEMAND)],
+        types=BOTH,
+        histories=[NodeHistory("a", **history)],
+    )
+    assert (verdict.removed == {"a"}) is goes
+    assert goes or "has not started" in verdict.blocked("a")
 
 
 # Nodes of a Balanced pool

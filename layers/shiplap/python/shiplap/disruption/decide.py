@@ -18,11 +18,12 @@ from shiplap.disruption.commands import Blocked, Decision, Method, Proposal, Rea
 from shiplap.disruption.components import split
 from shiplap.disruption.consolidation import BALANCED, Consolidator, PoolTotals
 from shiplap.disruption.drift import drifted, mould_of
+from shiplap.disruption.eligibility import quiet_since, unconsolidatable
 from shiplap.disruption.history import rests_until
-from shiplap.disruption.market import Market, market_of
+from shiplap.disruption.market import market_of
 from shiplap.disruption.protection import guards_of
 from shiplap.disruption.simulation import Simulator
-from shiplap.disruption.snapshot import DisruptionSnapshot, NodeHistory
+from shiplap.disruption.snapshot import DisruptionSnapshot
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.kubernetes.timestamps import rfc3339
@@ -230,7 +231,7 @@ class _Decider:
             item
             for item in candidates
             if item.claim.tier > 0 and not item.empty and self.now - item.born_at >= after_s
-            if not _unconsolidatable(item, self.market, self.now, self.snapshot.settings.settle_s)
+            if not unconsolidatable(item, self.market, self.now, self.snapshot.settings.settle_s)
             if not item.protected and not self._resting(item) and self._left(item.pool, Reason.DRIFTED)[0] > 0
         ]
         for item in sorted(fallen, key=lambda item: (-item.claim.tier, item.born_at, item.name))[:_MOST_CLIMBS]:
@@ -257,7 +258,7 @@ class _Decider:
 
     def _may_consolidate(self, item: Candidate) -> bool:
         """Whether the pool's policy lets a node go for money; if not, the reason is noted."""
-        reason = _unconsolidatable(item, self.market, self.now, self.snapshot.settings.settle_s) or item.protected
+        reason = unconsolidatable(item, self.market, self.now, self.snapshot.settings.settle_s) or item.protected
         reason = reason or self._resting(item)
         if reason:
             self.blocked[item.name] = reason
@@ -277,7 +278,7 @@ class _Decider:
                 fresh.add(node.metadata.name)
             after_s = seconds_or_never(pool.spec.disruption.consolidate_after)
             history = histories.get(node.metadata.name)
-            if after_s and history is not None and self.now - _quiet_since(history) < after_s:
+            if after_s and history is not None and self.now - quiet_since(history) < after_s:
                 fresh.add(node.metadata.name)
         return frozenset(fresh)
 
@@ -331,39 +332,6 @@ class _Decider:
                 price, cost = self.market.price_of(pool, node), disruption_cost(held.get(node.metadata.name, ()))
                 totals[pool] = PoolTotals(totals[pool].price + price, totals[pool].cost + cost)
         return totals
-
-
-def _unconsolidatable(item: Candidate, market: Market, now: float, settle_s: float) -> str:  # noqa: PLR0911 - a list of reasons
-    """Why a node cannot be removed for money, or nothing."""
-    disruption, marks, pool = item.pool.spec.disruption, item.node.metadata.labels, item.pool.metadata.name
-    if item.pool.spec.replicas is not None:
-        return f"NodePool {pool} is static"
-    after_s = seconds_or_never(disruption.consolidate_after)
-    if after_s is None:
-        return f"NodePool {pool} has consolidation disabled"
-    if item.history.said_to_stay:
-        return "its NodeClaim says that it is not consolidatable"
-    since = now - _quiet_since(item.history)
-    if since < after_s:
-        return f"its pods changed {since:.0f} s ago, consolidateAfter is {disruption.consolidate_after}"
-    if item.empty:
-        return ""
-    if disruption.consolidation_policy == "WhenEmpty":
-        return f"NodePool {pool} has policy WhenEmpty but the node is not empty"
-    for key in (labels.INSTANCE_TYPE, labels.CAPACITY_TYPE, labels.ZONE):
-        if key not in marks:
-            return f"the node lacks the label {key}"
-    if market.type_of(pool, marks[labels.INSTANCE_TYPE]) is None:
-        return f"instance type {marks[labels.INSTANCE_TYPE]} not found in the catalogue of NodePool {pool}"
-    if settle_s and now - item.history.moved_in_at < settle_s:
-        return f"its pods were moved here {now - item.history.moved_in_at:.0f} s ago and stay for {settle_s:.0f} s"
-    if starting := next((pod for pod in item.pods if pod.status.phase == "Pending"), None):
-        return f"pod {starting.key} has not started on it yet"
-    return ""
-
-
-def _quiet_since(history: NodeHistory) -> float:
-    return max(history.initialized_at, history.last_pod_event_at)
 
 
 def _among(item: Candidate, commands: Sequence[Proposal]) -> bool:

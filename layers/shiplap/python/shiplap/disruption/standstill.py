@@ -19,6 +19,7 @@ from shiplap.disruption.budgets import is_active
 from shiplap.disruption.commands import Decision
 from shiplap.disruption.decide import decide
 from shiplap.disruption.drift import YOUNG_S
+from shiplap.disruption.eligibility import UNSTARTED_S
 from shiplap.disruption.history import rests_until
 from shiplap.disruption.snapshot import DisruptionSnapshot
 from shiplap.kubernetes import labels
@@ -75,7 +76,7 @@ def _moments(snapshot: DisruptionSnapshot) -> Iterator[float]:
     yield now + LONGEST_S
     for pool in pools:
         yield from _of_budgets(pool, now)
-    patience = {seconds_or_never(pool.spec.disruption.consolidate_after) or 0 for pool in pools}
+    patience = {seconds_or_never(pool.spec.disruption.consolidate_after) or 0 for pool in pools} | {UNSTARTED_S}
     for history in snapshot.histories:
         for quiet_s in patience:
             yield history.initialized_at + quiet_s
@@ -121,8 +122,10 @@ def _of_nodes(snapshot: DisruptionSnapshot, ages: set[float]) -> Iterator[float]
 
 
 def _of_pods(snapshot: DisruptionSnapshot) -> Iterator[float]:
-    """Pods whose protection ends, and those that Cluster Autoscaler has launched for lately."""
+    """Pods that should have started, whose protection ends, or that Cluster Autoscaler has launched for lately."""
     for pod in snapshot.scheduling.view.pods:
+        if pod.status.phase == "Pending" and pod.status.start_time:
+            yield epoch(pod.status.start_time) + UNSTARTED_S
         value = pod.metadata.annotations.get(labels.DO_NOT_DISRUPT)
         if value is None or value == "true" or not pod.status.start_time:
             continue
