@@ -51,6 +51,11 @@ class InvalidInput(ShiplapError):
         where = f"{source}:{line}" if source and line else source
         super().__init__(": ".join(part for part in (where, document, field, reason) if part))
 
+    @property
+    def what(self) -> str:
+        """Field and reason, for where it is plain which object is meant."""
+        return ": ".join(part for part in (self.field, self.reason) if part)
+
 
 class InvalidManifests(InvalidInput):
     """Manifests with problems: `problems` holds all of them, in the order of files and lines; there is at least one.

@@ -88,6 +88,8 @@ class _Reader:
             return self.read(kinds[0], value, path)
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             self._refuse(path, f"expected a quantity, got {kind_of(value)}")
+        elif isinstance(value, float) and not any(isinstance(shape, inspect.FloatType) for shape in kinds):
+            self._refuse(path, f"expected a whole number or text, got {kind_of(value)}")
         return value
 
     def _read_struct(self, shape: inspect.StructType, value: Mapping[str, Any], path: Path) -> dict[str, Any]:

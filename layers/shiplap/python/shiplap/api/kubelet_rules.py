@@ -78,7 +78,10 @@ def _numbers(kubelet: Mapping[str, Any]) -> Iterator[Problem]:
         if max_pods.isascii() and max_pods.isdigit():
             max_pods = int(max_pods)
         else:
-            yield from _amount(max_pods, (*_KUBELET, "maxPods"))
+            if kubelet_expressions.is_expression(max_pods) or max_pods.endswith("%"):
+                yield from _amount(max_pods, (*_KUBELET, "maxPods"))
+            else:
+                yield (*_KUBELET, "maxPods"), f"must be a whole number or an expression, is {max_pods!r}"
             max_pods = None
     yield from within(max_pods, 0, _MOST_PODS, (*_KUBELET, "maxPods"))
     high, low = (kubelet.get(f"imageGC{which}ThresholdPercent") for which in ("High", "Low"))
@@ -149,7 +152,9 @@ def _threshold(text: str, path: Path) -> Iterator[Problem]:
 
 def _amount(text: str, path: Path) -> Iterator[Problem]:
     """A quantity, or an expression that stands for one."""
-    if kubelet_expressions.is_expression(text):
+    if text.endswith("%"):
+        yield path, f"{text!r} is a percentage, which kubelet takes for eviction alone; an expression can say it"
+    elif kubelet_expressions.is_expression(text):
         yield from attempt(kubelet_expressions.read, text, path)
 
 

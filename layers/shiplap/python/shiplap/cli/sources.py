@@ -378,7 +378,7 @@ def _catalogs(
                 unavailable=seen.installed.resting(supply.catalog) if seen.installed is not None else (),
             )
         except InvalidInput as error:  # as in a cluster: the pools of the other EC2NodeClasses go on
-            catalogs.append(NodeClassCatalog(name, not_ready=str(error)))
+            catalogs.append(NodeClassCatalog(name, not_ready=error.what))
         else:
             selection = resolved.selection if resolved is not None else None
             catalogs.append(NodeClassCatalog(name, types, spec_hash=spec_hash(known[name]), selection=selection))

@@ -116,7 +116,7 @@ def _types(
     except InvalidInput as error:
         of_kubelet = error.field.startswith("spec.kubelet")
         reason = "KubeletExpressionEvaluationFailed" if of_kubelet else "InvalidAnnotations"
-        return (), [Problem(conditions.VALIDATION, reason, str(error))]
+        return (), [Problem(conditions.VALIDATION, reason, error.what)]
     if not types:
         text = f"none of the {len(catalog.types)} instance types of {catalog.region} meets the requirements of an AMI"
         return (), [Problem(conditions.AMIS, "NoInstanceTypes", text)]

@@ -338,7 +338,7 @@ def _catalogs(
         except InvalidInput as error:
             meter.count("NodeClassNotReady")
             _LOG.warning("node class cannot be read: %s", error, extra={"cluster": settings.name})
-            catalogs.append(NodeClassCatalog(name, not_ready=str(error)))
+            catalogs.append(NodeClassCatalog(name, not_ready=error.what))
         else:
             open_now = without_barred(without_zones(sold, supply.shifted | full), barred)
             says = spec_hash(item.node_class)
