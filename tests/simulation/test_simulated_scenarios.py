@@ -26,6 +26,7 @@ QUICK = (
     "strays",
     "two-clusters",
     "two-installs",
+    "unheard",
     "upgrade",
 )
 

@@ -125,9 +125,14 @@ def _never_gives_up() -> list[Patch]:
 
 
 def _forgets_the_vanished() -> list[Patch]:
-    """Instances that end by themselves are never noticed."""
+    """Instances that end by themselves are never noticed where no event tells of it."""
     never = lambda *_: False  # noqa: E731
-    return [(lifecycle, "has_vanished", never), (drain, "has_vanished", never), (recover, "_overdue", lambda *_: "")]
+    return [
+        (lifecycle, "has_vanished", never),
+        (drain, "has_vanished", never),
+        (recover, "_overdue", lambda *_: ""),
+        (lifecycle._Rounds, "_without_node", lambda *_: None),
+    ]
 
 
 def _terminates_before_writing() -> list[Patch]:
@@ -242,13 +247,13 @@ MUTANTS: dict[str, Mutant] = {
     "forgets garbage": Mutant(_forgets_garbage, ("strays",)),
     "garbage too soon": Mutant(_garbage_too_soon, ("strays",)),
     "never gives up": Mutant(_never_gives_up),
-    "forgets the vanished": Mutant(_forgets_the_vanished),
+    "forgets the vanished": Mutant(_forgets_the_vanished, ("unheard",)),
     "terminates before writing": Mutant(_terminates_before_writing),
     "does not learn": Mutant(_does_not_learn, ("edges",)),
     "forgets pilots": Mutant(_forgets_pilots, ("edges",)),
     "forgets missed pods": Mutant(_forgets_missed_pods, ("edges",)),
     "ends before empty": Mutant(_ends_before_empty),
-    "ignores do-not-disrupt": Mutant(_ignores_do_not_disrupt),
+    "ignores do-not-disrupt": Mutant(_ignores_do_not_disrupt, ("spot-storm", "mixed")),
     "deletes instead of evicting": Mutant(_deletes_instead),
     "forgets what is sold out": Mutant(_forgets_what_is_sold_out, ("flex-drought",)),
     "books a wrong price": Mutant(_wrong_price),
