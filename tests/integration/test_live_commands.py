@@ -290,3 +290,11 @@ def test_a_whole_cluster_on_standard_input(
     monkeypatch.setattr("sys.stdin", StringIO(json.dumps({"kind": "List", "apiVersion": "v1", "items": objects})))
     assert run(["plan", "-f", "-", "-o", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["nodeClaims"][0]["pods"] == ["web/one"]
+
+
+def test_a_cluster_that_an_install_may_serve_says_that_its_tables_were_not_looked_at(cluster: Cluster) -> None:
+    assert "notes" not in cluster.document("plan", *cluster.given)
+    marks = {"karpenter.sh/nodepool": "default", "node.kubernetes.io/instance-type": "small"}
+    cluster.http.api.create("nodes", {"metadata": {"name": "ours", "labels": marks}})
+    (note,) = cluster.document("plan", *cluster.given)["notes"]
+    assert "name it by --cluster" in note

@@ -180,6 +180,13 @@ def test_claims_on_their_way_are_waited_for(live: Live) -> None:
     assert len(alone["nodeClaims"]) == len(first.node_claims) > 0
 
 
+def test_a_context_that_may_be_of_another_cluster_is_said(live: Live) -> None:
+    live.settings = msgspec.structs.replace(live.settings, endpoint="https://elsewhere.invalid/")
+    (note,) = live.says("plan", "--cluster", "blue")["notes"]
+    assert note.startswith("context me asks http://127.0.0.1")
+    assert "https://elsewhere.invalid" in note
+
+
 def test_options_count_over_the_settings_of_the_install(live: Live) -> None:
     found = live.says("plan", "--cluster", "blue", "--improve-seconds", "0", "--prefix-delegation", "on")
     assert found["nodeClaims"]

@@ -1,0 +1,103 @@
+"""The cluster that a decision is made on, asked or from files, with its settings and the install that serves it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from shiplap.cli.claim_rules import read_claim_rules
+from shiplap.cli.inputs import ClusterState, read_cluster_state, read_scheduler_config
+from shiplap.cli.install import Which, dev_access
+from shiplap.cli.options import Sources
+from shiplap.cluster.survey import Unseen
+from shiplap.errors import InvalidInput
+from shiplap.instances import embedded
+from shiplap.settings import ClusterSettings
+
+if TYPE_CHECKING:
+    from shiplap.cli.installed import Installed
+
+_FILES = "files"
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """A cluster, from files or asked, the settings that its catalogue is made with, and the install that serves it."""
+
+    state: ClusterState
+    cluster: ClusterSettings
+    live: bool
+    unseen: tuple[Unseen, ...] = ()
+    installed: Installed | None = None
+
+
+def seen_of(sources: Sources, which: Which, moment: float, *, own_manifests: bool) -> Seen:
+    """The files that were named, else the cluster of a context or of `shiplap dev`; the install before the cluster."""
+    asked = bool(sources.context or sources.kubeconfig)
+    if sources.cluster_state and asked:
+        option = "--context" if sources.context else "--kubeconfig"
+        raise InvalidInput(option, "asks a cluster, and --cluster-state stands for one; give one of them")
+    installed = None
+    if which.given:
+        from shiplap.cli.installed import look_up  # noqa: PLC0415 - files need no AWS
+
+        installed = look_up(which, moment)
+    cluster = _settings(sources, installed)
+    if sources.cluster_state:
+        return Seen(read_cluster_state(sources.cluster_state), cluster, live=False, installed=installed)
+    from shiplap.cli.live import access_of, look  # noqa: PLC0415 - files need no client
+
+    access = dev_access(which.cluster) if which.dev and not asked else access_of(sources.kubeconfig, sources.context)
+    own = own_manifests and (installed is None or installed.settings is None)
+    found = look(access, manifests=own, workloads=bool(cluster.pod_topology_spread.constraints()))
+    of_install = installed.settings if installed is not None else None
+    if installed is not None and of_install is not None:
+        installed.notes.extend(_elsewhere(access.context, access.server, of_install))
+    cluster = msgspec.structs.replace(
+        cluster,
+        name=installed.cluster if installed is not None and installed.cluster else found.access.context,
+        region=sources.region or (of_install.region if of_install else found.region) or embedded.DEFAULT_REGION,
+        endpoint=cluster.endpoint or found.access.server,
+        kubernetes_version=cluster.kubernetes_version or found.kubernetes_version,
+    )
+    return Seen(found.state, cluster, live=True, unseen=found.unseen, installed=installed)
+
+
+def _elsewhere(context: str, server: str, settings: ClusterSettings) -> list[str]:
+    """A wrong context would be planned with the claims of another cluster."""
+    known = settings.endpoint.rstrip("/")
+    if not known or known == server.rstrip("/"):
+        return []
+    return [f"context {context} asks {server}, but cluster {settings.name} of the install is {known}: is it the same?"]
+
+
+_SETTINGS = {
+    "vm_memory_overhead_percent": "vm_memory_overhead_percent",
+    "reserved_enis": "reserved_enis",
+    "prefix_delegation": "prefix_delegation",
+    "min_values_policy": "min_values_policy",
+    "preference_policy": "preference_policy",
+    "improve_seconds": "improve_s",
+}
+"""Options by the setting of a cluster that they stand for."""
+
+
+def _settings(sources: Sources, installed: Installed | None) -> ClusterSettings:
+    """Those of the install, and over them what the options say otherwise than they do by themselves."""
+    known = installed.settings if installed is not None else None
+    if known is None:
+        name = installed.cluster if installed is not None and installed.cluster else _FILES
+        known = ClusterSettings(name=name, region=embedded.DEFAULT_REGION)
+    usual = Sources()
+    changes = {
+        setting: getattr(sources, option)
+        for option, setting in _SETTINGS.items()
+        if getattr(sources, option) != getattr(usual, option)
+    }
+    if sources.region:
+        changes["region"] = sources.region
+    if sources.scheduler_config is not None:
+        changes["pod_topology_spread"] = read_scheduler_config(sources.scheduler_config).pod_topology_spread
+    if sources.claim_rules is not None:
+        changes["claim_rules"] = read_claim_rules(sources.claim_rules)
+    return msgspec.structs.replace(known, **changes)
