@@ -16,6 +16,7 @@ from shiplap.api.types import (
     BlockDeviceMapping,
     EC2NodeClass,
     EC2NodeClassSpec,
+    Manifests,
     SecurityGroupSelectorTerm,
     SubnetSelectorTerm,
 )
@@ -218,6 +219,20 @@ def test_nothing_looks_like_karpenters(ground: Ground) -> None:
 def test_a_users_own_name_is_kept(ground: Ground) -> None:
     ground.launch(node_class=ground.node_class(tags={"Name": "worker"}))
     assert ground.instances()[0].tags["Name"] == "worker"
+
+
+def of_instance(name: str, node_class: str, instance_id: str) -> NodeClaim:
+    return NodeClaim(cluster="demo", name=name, node_pool="default", node_class=node_class, instance_id=instance_id)
+
+
+def test_a_users_own_name_is_kept_when_claims_get_theirs(ground: Ground) -> None:
+    named = ground.node_class(tags={"Name": "worker"})
+    ground.compute = ground.region.compute(manifests=Manifests(node_classes=(named,)))
+    first, second = ground.launch(node_class=named, beside=("default-2",)).instances
+    ground.compute.name(of_instance("default-1", "default", first.id))
+    ground.compute.name(of_instance("default-2", "plain", second.id))
+    tagged = {item.id: (item.tags["Name"], item.tags["shiplap.dev/nodeclaim"]) for item in ground.instances()}
+    assert tagged == {first.id: ("worker", "default-1"), second.id: ("default-2", "default-2")}
 
 
 def test_templates_say_how_to_boot(ground: Ground) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import boto3
 from botocore.config import Config
 
+from shiplap.api.types import Manifests
 from shiplap.aws.ec2 import Ec2Compute
 from shiplap.local.ec2 import seed
 from shiplap.local.ec2.prices import Prices
@@ -60,7 +61,9 @@ class Region:
         seed.images(self.control, seed.released(alias, VERSION))
         return seed.network(self.client("ec2"), cluster, ZONES, block=block)
 
-    def compute(self, cluster: str = "demo", install: str = "shiplap") -> Ec2Compute:
+    def compute(
+        self, cluster: str = "demo", install: str = "shiplap", manifests: Manifests | None = None
+    ) -> Ec2Compute:
         """The adapter for a cluster whose control plane is known from the settings."""
         settings = ClusterSettings(
             name=cluster,
@@ -70,6 +73,7 @@ class Region:
             certificate_authority="Q0E=",
             kubernetes_version=VERSION,
             service_cidr="10.100.0.0/16",
+            manifests=manifests or Manifests(),
         )
         return Ec2Compute(
             settings,

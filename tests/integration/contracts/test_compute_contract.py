@@ -244,8 +244,9 @@ def test_claims_that_want_the_same_get_their_instances_from_one_launch(bench: Be
 def test_an_instance_launched_with_others_gets_its_claims_name_later(bench: Bench) -> None:
     compute = bench.compute()
     first, second = compute.launch(request_for(compute, "a", beside=("b",))).instances
-    compute.name(second.id, "a")
-    compute.name("i-0123456789abcdef0", "b")
+    for name, instance_id in (("a", second.id), ("b", "i-0123456789abcdef0")):
+        claim = NodeClaim(cluster="demo", name=name, node_pool="default", node_class="default")
+        compute.name(msgspec.structs.replace(claim, instance_id=instance_id))
     names = {instance.id: instance.claim for instance in compute.instances("demo")}
     assert names == {first.id: "", second.id: "a"}
 

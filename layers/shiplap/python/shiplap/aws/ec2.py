@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
+from shiplap.api.nodeclaim import NodeClaim
 from shiplap.api.types import EC2NodeClass
 from shiplap.aws import fleet, tags
 from shiplap.aws.ec2_errors import (
@@ -65,6 +66,8 @@ class Ec2Compute:
         self._ec2 = ec2
         self._clock = clock
         self._install = settings.install
+        classes = settings.manifests.node_classes
+        self._named_by_user = {item.metadata.name for item in classes if tags.NAME in item.spec.tags}
         self._neighbours: dict[str, dict[str, int]] = {}
         self._templates = LaunchTemplates(ec2)
         self._sweep_at = 0.0
@@ -213,20 +216,22 @@ class Ec2Compute:
         self._sweep_at = now + _TEMPLATE_SWEEP_S
         return sweep_templates(self._ec2, cluster, now, self._install)
 
-    def name(self, instance_id: str, claim: str) -> None:
-        """Tag an instance as its claim's; one that is gone by now is no error.
+    def name(self, claim: NodeClaim) -> None:
+        """Tag a claim's instance as its own; one that is gone by now is no error. A Name that the user gave is kept.
 
         Raises:
             AwsThrottled, AwsError: EC2 refused.
         """
-        own = {tags.NAME: claim, tags.NODE_CLAIM: claim}
+        own = {tags.NODE_CLAIM: claim.name}
+        if claim.node_class not in self._named_by_user:
+            own[tags.NAME] = claim.name
         try:
-            self._ec2.create_tags(Resources=[instance_id], Tags=tags.written(own))
+            self._ec2.create_tags(Resources=[claim.instance_id], Tags=tags.written(own))
         except ClientError as error:
             if code_of(error) not in INSTANCE_GONE:
-                raise aws_error(f"name {instance_id}", error) from error
+                raise aws_error(f"name {claim.instance_id}", error) from error
         except NO_ANSWER as error:
-            raise aws_error(f"name {instance_id}", error) from error
+            raise aws_error(f"name {claim.instance_id}", error) from error
 
     def terminate(self, cluster: str, instance_id: str) -> None:
         """End an instance that carries this cluster's tags; others, and those that are gone, are left alone.

@@ -203,8 +203,8 @@ class Compute(Protocol):
         """
         ...
 
-    def name(self, instance_id: str, claim: str) -> None:
-        """Tag an instance that was launched together with others as its claim's; already gone is not an error."""
+    def name(self, claim: NodeClaim) -> None:
+        """Tag a claim's instance, launched together with others, as its own; already gone is not an error."""
         ...
 
     def terminate(self, cluster: str, instance_id: str) -> None:

@@ -122,7 +122,7 @@ def name_instances(claims: Sequence[NodeClaim], world: World) -> None:
     """
     for claim in claims[:MOST_NAMES]:
         try:
-            world.compute.name(claim.instance_id, claim.name)
+            world.compute.name(claim)
         except AwsError as error:
             world.meter.count("InstancesNotNamed")
             _LOG.warning("instances are named later: %s", error, extra={**facts(claim), "code": error.code})

@@ -14,6 +14,7 @@ from typing import Self
 
 import msgspec
 
+from shiplap.api.nodeclaim import NodeClaim
 from shiplap.api.types import EC2NodeClass
 from shiplap.errors import AwsError, NodeClassNotReady
 from shiplap.instances import conditions
@@ -200,12 +201,12 @@ class TwinCompute:
                 del self.templates[key]
             return len(doomed)
 
-    def name(self, instance_id: str, claim: str) -> None:
-        """Tag an instance as its claim's."""
+    def name(self, claim: NodeClaim) -> None:
+        """Tag a claim's instance as its own."""
         with self._faults.effect("compute.name"):
-            found = self._instances.get(instance_id)
+            found = self._instances.get(claim.instance_id)
             if found is not None:
-                self._instances[instance_id] = msgspec.structs.replace(found, claim=claim)
+                self._instances[claim.instance_id] = msgspec.structs.replace(found, claim=claim.name)
 
     def terminate(self, cluster: str, instance_id: str) -> None:
         """End the instance at once; an instance of another cluster, or an unknown one, is left alone."""
