@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from shiplap.errors import NodeClassNotReady
-from shiplap.instances.nodeclass import CapacityReservation
+from shiplap.instances.nodeclass import Ami, CapacityReservation
 from shiplap.kubernetes.objects import Taint
 from tests.conformance.given_aws import EFA, Launch, launch, node_class
 
@@ -146,6 +146,23 @@ def test_83_bottlerocket_binds_what_its_release_does_not_bind_by_itself(release:
     assert list(commands) == ["000-mount-instance-storage", "100-own"]
     init, bind = commands["000-mount-instance-storage"]["commands"]
     assert init == ["apiclient", "ephemeral-storage", "init"]
+    assert (len(bind) > 3) is directories
+
+
+@pytest.mark.parametrize(
+    ("name", "directories"),
+    [
+        ("bottlerocket-aws-k8s-1.33-x86_64-v1.45.0-431fe75a", True),
+        ("bottlerocket-aws-k8s-1.33-x86_64-v1.47.0-abc123", False),
+        ("built-by-ourselves", True),
+    ],
+)
+def test_83_the_release_of_an_image_without_an_alias_is_in_its_name(name: str, directories: bool) -> None:
+    spec = {"amiSelectorTerms": [{"id": "ami-1"}], "instanceStorePolicy": "RAID0"}
+    other = Ami("ami-2", "bottlerocket-aws-k8s-1.33-x86_64-v1.50.0-0", "2026-01-01T00:00:00Z")
+    known = {"amis": (other, Ami("ami-1", name, "2025-01-01T00:00:00Z"))}
+    made = launch(node_class(family="Bottlerocket", **spec), resolved=known)
+    _, bind = made.settings["bootstrap-commands"]["000-mount-instance-storage"]["commands"]
     assert (len(bind) > 3) is directories
 
 

@@ -10,7 +10,7 @@ import pytest
 from shiplap.aws.catalog_source import Ec2CatalogSource
 from shiplap.aws.pricing import endpoint_region, on_demand_prices
 from shiplap.errors import AwsError, AwsThrottled
-from shiplap.instances.catalog import Catalog, TypePrices
+from shiplap.instances.catalog import Catalog, TypePrices, ZonePrice
 from tests.integration.contracts.emulated_ec2 import PRICES, REGION, START, Region, emulated_region
 
 
@@ -68,6 +68,16 @@ def test_prices_that_cannot_be_had_stay(running: Region, fresh: Catalog) -> None
     assert (isolated.on_demand_at, isolated.spot_at) == (START, START)
     assert isolated.refreshed_at == START + 3600
     assert isolated.prices["t3.micro"].on_demand == 0.5
+
+
+def test_a_type_that_an_answer_leaves_out_keeps_its_spot_prices(running: Region, fresh: Catalog) -> None:
+    """Zones that it leaves out of a type it names do not: there EC2 has said what it sells."""
+    known = TypePrices(spot=(ZonePrice("us-east-1a", 0.4),))
+    gone = TypePrices(on_demand=PRICES["m5.large"], spot=(ZonePrice("us-east-1z", 0.4),))
+    before = msgspec.structs.replace(fresh, prices={**fresh.prices, "t3.micro": known, "m5.large": gone})
+    after = source(running).fetch(before)
+    assert after.prices["t3.micro"].spot == known.spot
+    assert after.prices["m5.large"].spot == fresh.prices["m5.large"].spot
 
 
 def _never(region: str) -> None:

@@ -86,14 +86,14 @@ def _merged(
     spot: Mapping[str, tuple[ZonePrice, ...]],
     known: Mapping[str, TypePrices],
 ) -> dict[str, TypePrices]:
-    """Prices by type. A fresh answer replaces all zones of all types; an empty one keeps what was known."""
+    """Prices by type. Fresh ones replace those of all zones of their type; a type without any keeps what was known."""
     prices = {}
     for name in (kind.instance_type for kind in types):
         before = known.get(name, TypePrices())
         fresh = on_demand.get(name)
         price = TypePrices(
             on_demand=before.on_demand if fresh is None else fresh,
-            spot=spot.get(name, ()) if spot else before.spot,
+            spot=spot.get(name, before.spot),
             estimated=before.estimated and fresh is None,
         )
         if price != TypePrices():

@@ -44,7 +44,13 @@ def template_data(
     node_class, resolved = request.node_class, request.resolved
     spec = node_class.spec
     bootstrap = of_claim(
-        request.claim, node_class, resolved, request.capacity_type, override.max_pods, override.kubelet_values
+        request.claim,
+        node_class,
+        resolved,
+        request.capacity_type,
+        override.max_pods,
+        override.kubelet_values,
+        override.ami,
     )
     data: RequestLaunchTemplateDataTypeDef = {
         "ImageId": override.ami,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,6 +18,7 @@ from shiplap.kubernetes.objects import Taint
 UNREGISTERED = Taint(labels.UNREGISTERED_TAINT, "NoExecute")
 """Keeps pods off a node until the lifecycle flow has seen it."""
 
+_RELEASE_IN_NAME = re.compile(r"-v(\d+\.\d+\.\d+)", re.ASCII)
 _RESERVED_DOMAINS = ("kubernetes.io", "k8s.io")
 _KUBELET_MAY_SET = frozenset(
     {
@@ -66,10 +68,11 @@ def of_claim(
     capacity_type: str,
     max_pods: int,
     kubelet_values: Values = (),
+    ami: str = "",
 ) -> Bootstrap:
     """What nodes of a claim's pool need. It says nothing of the single claim, so that claims share launch templates.
 
-    `kubelet_values` take the places of expressions in the kubelet settings.
+    `kubelet_values` take the places of expressions in the kubelet settings; `ami` is the id of what they boot.
 
     Labels that follow from the instance type and its place are left to the registration: they differ between claims.
     """
@@ -92,7 +95,7 @@ def of_claim(
         kubelet=replaced(node_class.spec.kubelet, kubelet_values),
         max_pods=max_pods,
         raid0=node_class.spec.instance_store_policy == "RAID0",
-        release=_release(node_class),
+        release=_release(node_class, resolved, ami),
         custom=node_class.spec.user_data or "",
     )
 
@@ -118,8 +121,13 @@ def _dns(kubelet: Mapping[str, Any], resolved: ResolvedNodeClass) -> str:
     return str(written[0]) if written else resolved.cluster_dns
 
 
-def _release(node_class: EC2NodeClass) -> str:
-    return next((term.alias.partition("@")[2] for term in node_class.spec.ami_selector_terms if term.alias), "")
+def _release(node_class: EC2NodeClass, resolved: ResolvedNodeClass, ami: str) -> str:
+    """As the alias says it, else as the image's own name does (`bottlerocket-aws-k8s-1.33-x86_64-v1.46.0-431fe75a`)."""
+    for term in node_class.spec.ami_selector_terms:
+        if term.alias:
+            return term.alias.partition("@")[2]
+    found = (_RELEASE_IN_NAME.search(item.name) for item in resolved.amis if item.id == ami)
+    return next((match.group(1) for match in found if match is not None), "")
 
 
 def taint_text(taint: Taint) -> str:
