@@ -80,6 +80,7 @@ class ClusterDocument(_Part, frozen=True):
     join_timeout_s: int = msgspec.field(default=900, name="joinTimeoutSeconds")
     unproven_nodes: int = 200
     node_repair: bool = True
+    dry_run: bool = True
     zonal_shift: bool = False
     paused: bool = False
     improve_s: float = msgspec.field(default=IMPROVE_S, name="improveSeconds")

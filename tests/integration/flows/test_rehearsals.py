@@ -80,6 +80,8 @@ def test_what_is_forbidden_makes_the_class_not_ready_until_it_is_allowed() -> No
     status = ground.inspected()
     assert (status.ready.status, status.ready.reason, status.ready.message) == ("False", DENIED.reason, DENIED.message)
     assert ground.stage.meter.counts["LaunchesForbidden"] == 1
+    careless = msgspec.structs.replace(ground.stage.settings, dry_run=False)
+    assert inspect(careless, catalog(), ground.stage.world).node_classes[0].ready.status == "True"
     ground.stage.add_pods(1)
     ground.stage.schedule()
     assert {item.node_pool for item in ground.stage.claims()} == {"b"}  # other pools go on
@@ -153,6 +155,8 @@ def test_nothing_is_tried_in_the_last_seconds_nor_when_paused_nor_without_a_stor
     assert ground.stage.compute.rehearsed == []
     settings = ground.stage.settings
     ground.stage.settings = msgspec.structs.replace(settings, paused=True)
+    assert ground.sweep() == []
+    ground.stage.settings = msgspec.structs.replace(settings, dry_run=False)
     assert ground.sweep() == []
     ground.stage.settings = settings
     ground.stage.world = msgspec.structs.replace(ground.stage.world, rehearsals=None)

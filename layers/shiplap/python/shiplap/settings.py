@@ -36,7 +36,8 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     `reserved_policy` Strict|Fallback see `SchedulingSettings`.
     `pod_topology_spread` is what kube-scheduler is configured with for pods without spread constraints.
     `node_repair` replaces nodes whose instance or kubelet has failed for long; `zonal_shift` keeps launches out of
-    zones that ARC has shifted the cluster's traffic away from. `disruption` bounds what may be disrupted for money.
+    zones that ARC has shifted the cluster's traffic away from. `dry_run` tries launches out before pods depend on
+    them. `disruption` bounds what may be disrupted for money.
     While `paused`, nothing of the cluster is launched, registered, emptied or ended.
     `improve_s` is the effort spent on cheaper nodes per decision, in seconds of a server core.
     `claim_rules` say which pods are ours; without any, all are.
@@ -64,6 +65,7 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     join_timeout_s: int = 900
     unproven_nodes: int = 200
     node_repair: bool = True
+    dry_run: bool = True
     zonal_shift: bool = False
     paused: bool = False
     improve_s: float = IMPROVE_S

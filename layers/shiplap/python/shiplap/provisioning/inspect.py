@@ -38,7 +38,7 @@ _NEARLY_FULL_BYTES = LIMIT_BYTES * 9 // 10
 
 def inspect(settings: ClusterSettings, catalog: Catalog, world: World) -> ClusterStatus:
     """The status of a cluster's EC2NodeClasses and NodePools now."""
-    tried = _tried(settings.name, world)
+    tried = _tried(settings, world)
     classes = tuple(_status(settings, item, catalog, tried, world) for item in settings.manifests.node_classes)
     known = {status.name: status for status in classes}
     pools = tuple(_pool(item, known) for item in settings.manifests.node_pools)
@@ -55,14 +55,14 @@ def _pool(pool: NodePool, known: dict[str, NodeClassStatus]) -> PoolStatus:
     return PoolStatus(pool.metadata.name, name, ready, pool.spec.weight, reason, pool.spec.limits)
 
 
-def _tried(cluster: str, world: World) -> Rehearsals:
+def _tried(settings: ClusterSettings, world: World) -> Rehearsals:
     """What EC2 said to launches that were tried out. Not knowing it is held against no EC2NodeClass."""
-    if world.rehearsals is None:
+    if world.rehearsals is None or not settings.dry_run:
         return Rehearsals()
     try:
-        return world.rehearsals.load(cluster)
+        return world.rehearsals.load(settings.name)
     except StoreError as error:
-        _LOG.warning("rehearsals not read: %s", error, extra={"cluster": cluster})
+        _LOG.warning("rehearsals not read: %s", error, extra={"cluster": settings.name})
         return Rehearsals()
 
 

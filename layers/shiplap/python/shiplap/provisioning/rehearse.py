@@ -38,11 +38,11 @@ def rehearse(settings: ClusterSettings, world: World, *, deadline: float) -> Non
     Whatever goes wrong here keeps no pod waiting: it is tried again by the next sweep.
 
     Args:
-        settings: the cluster.
+        settings: the cluster; without `dry_run` nothing is done.
         world: the ports; without rehearsals nothing is done.
         deadline: epoch seconds at which this invocation ends at the latest.
     """
-    if world.rehearsals is None or settings.paused:
+    if world.rehearsals is None or settings.paused or not settings.dry_run:
         return
     try:
         _rehearse(settings, world, world.rehearsals, deadline)
