@@ -17,6 +17,7 @@ from shiplap.disruption.snapshot import DisruptionSnapshot, NodeHistory
 from shiplap.instances.types import InstanceType
 from shiplap.kubernetes.disruption_budgets import PodDisruptionBudget
 from shiplap.kubernetes.objects import DaemonSet, Node, Pod
+from shiplap.kubernetes.volumes import PersistentVolume, PersistentVolumeClaim
 from shiplap.scheduling.snapshot import ClusterView, NodeClassCatalog, SchedulingSettings, Snapshot
 from tests.conformance import given as scheduling
 from tests.conformance.catalogues import Z1
@@ -157,12 +158,20 @@ def disrupted(
     scheduling_settings: SchedulingSettings | None = None,
     class_says: Mapping[str, Any] | None = None,
     node_classes: Sequence[EC2NodeClass] = (),
+    volume_claims: Sequence[PersistentVolumeClaim] = (),
+    volumes: Sequence[PersistentVolume] = (),
 ) -> Verdict:
     """What a cluster of these nodes would be told to give up; `class_says` is what its EC2NodeClass is known to say."""
     snapshot = Snapshot(
         cluster="test",
         now=now,
-        view=ClusterView(tuple(pods), tuple(item.node for item in nodes), tuple(daemon_sets)),
+        view=ClusterView(
+            tuple(pods),
+            tuple(item.node for item in nodes),
+            tuple(daemon_sets),
+            persistent_volume_claims=tuple(volume_claims),
+            persistent_volumes=tuple(volumes),
+        ),
         claims=tuple(item.claim for item in nodes if item.claim is not None),
         manifests=Manifests(
             node_pools=tuple(pools) if pools is not None else (pool(),), node_classes=tuple(node_classes)

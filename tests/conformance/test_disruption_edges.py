@@ -18,7 +18,7 @@ from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.scheduling.snapshot import SchedulingSettings
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type
 from tests.conformance.disruptions import Standing, disrupted, pdb, pool, standing
-from tests.conformance.given import NOW, rule
+from tests.conformance.given import NOW, claim_volumes, pv, pvc, rule
 from tests.conformance.given import node as foreign_node
 from tests.conformance.given import pod as new_pod
 
@@ -474,6 +474,22 @@ def test_what_expires_and_what_drifts_share_the_limit_of_a_static_pool(nodes: in
     )
     assert verdict.removed == gone
     assert len({claim.name for command in verdict.commands for claim in command.replacements}) == len(gone)
+
+
+@pytest.mark.parametrize("with_volumes", [False, True])
+def test_an_empty_node_that_goes_counts_for_its_limit_until_it_is_gone(*, with_volumes: bool) -> None:
+    """One large node is worth two small ones, for which there would be room only if the empty node were gone."""
+    names = ("p", "q")
+    spec = {name: claim_volumes(f"data-{name}") if with_volumes else {} for name in names}
+    case: dict[str, Any] = {
+        "pods": [pod(name, "a", cpu="3", spec=spec[name]) for name in names],
+        "types": BOTH,
+        "volume_claims": [pvc(f"data-{name}", volume=f"disk-{name}") for name in names],
+        "volumes": [pv(f"disk-{name}") for name in names],
+    }
+    plain = pool("default", ON_DEMAND)
+    assert disrupted(large("a"), small("e"), **case, pools=[plain]).removed == {"a", "e"}
+    assert disrupted(large("a"), small("e"), **case, pools=[limited(plain, 2)]).removed == {"e"}
 
 
 def test_pods_of_static_nodes_may_move_and_others_may_move_there() -> None:

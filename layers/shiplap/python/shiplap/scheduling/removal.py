@@ -6,7 +6,7 @@ are looked at. The answers are those of the planner on a snapshot in which the n
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 from msgspec.structs import replace
@@ -107,14 +107,18 @@ class Removals:
 
         Closed ones go by commands of their own and take it until they are gone.
         """
-        budgets = {lane.pool.metadata.name: lane.budget.copy() for lane in self._base.lanes}
-        tables = {lane.pool.metadata.name: lane.table for lane in self._base.lanes}
-        for name in sorted(removed - self._gone):
+        return self._charged(self._base.lanes, removed, -1)
+
+    def _charged(self, lanes: Sequence[Lane], names: Collection[str], sign: int) -> tuple[Lane, ...]:
+        """The lanes with these nodes on their limits (1) or off them (-1); what leaves anyway counts for none."""
+        budgets = {lane.pool.metadata.name: lane.budget.copy() for lane in lanes}
+        tables = {lane.pool.metadata.name: lane.table for lane in lanes}
+        for name in sorted(set(names) - self._gone):
             marks, claim = self._nodes[name].metadata.labels, self._paired.get(name)
             pool = marks.get(labels.NODE_POOL) or (claim.node_pool if claim is not None else "")
             if pool in budgets:
-                charge_node(budgets[pool], self._nodes[name], claim, tables[pool], -1)
-        return tuple(replace(lane, budget=budgets[lane.pool.metadata.name]) for lane in self._base.lanes)
+                charge_node(budgets[pool], self._nodes[name], claim, tables[pool], sign)
+        return tuple(replace(lane, budget=budgets[lane.pool.metadata.name]) for lane in lanes)
 
     def _compiled_anew(self, removed: frozenset[str], moved: Iterable[Pod]) -> World:
         """The world of the nodes marked as being deleted; pods that do not move are left out of the plan."""
@@ -123,7 +127,7 @@ class Removals:
         planned = {id(pod) for pod in moved}
         away = removed | self._closed
         skipped = {id(pod) for name in away for pod in self._returning.get(name, ())} - planned
-        return compile_world(
+        world = compile_world(
             replace(
                 self._snapshot,
                 view=replace(
@@ -133,6 +137,7 @@ class Removals:
                 ),
             )
         )
+        return replace(world, lanes=self._charged(world.lanes, self._closed - removed, 1)) if self._limited else world
 
 
 def _deleted(node: Node, at: str) -> Node:
