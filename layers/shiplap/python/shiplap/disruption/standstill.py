@@ -7,8 +7,10 @@ that are known beforehand.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 
+import msgspec
 from msgspec.structs import replace
 
 from shiplap.api.durations import go_seconds, seconds_or_never
@@ -33,28 +35,29 @@ LONGEST_S = 900.0
 
 _MINUTE_S = 60
 _ROUNDING_S = 0.001
+_PODS_AT_ONCE = 1000
 
 
 class LastDecision:
-    """Stands in for `decide` for the snapshots of one cluster; keeps the last one.
+    """Stands in for `decide` for the snapshots of one cluster; keeps the last one, and a digest of what it looked at.
 
     Decisions that command something are never kept: the one after is their second look, and both are recorded.
     """
 
     def __init__(self) -> None:
-        self._world: DisruptionSnapshot | None = None
+        self._seen = b""
         self._made_at = self._until = 0.0
         self._decision = Decision()
 
     def __call__(self, snapshot: DisruptionSnapshot) -> Decision:
         """As `decide`; what the reasons of blocked nodes say of the time may be as old as the decision."""
-        now, world = snapshot.scheduling.now, _timeless(snapshot)
-        if self._made_at <= now < self._until and world == self._world:
+        now, seen = snapshot.scheduling.now, _digest(snapshot)
+        if self._made_at <= now < self._until and seen == self._seen:
             return self._decision
-        self._world = None
+        self._seen = b""
         decision = decide(snapshot)
         if not decision.commands:
-            self._world, self._decision = world, decision
+            self._seen, self._decision = seen, decision
             self._made_at, self._until = now, same_until(snapshot)
         return decision
 
@@ -139,15 +142,21 @@ def _of_pods(snapshot: DisruptionSnapshot) -> Iterator[float]:
             yield epoch(said_at) + snapshot.scheduling.settings.autoscaler_hold_s
 
 
-def _timeless(snapshot: DisruptionSnapshot) -> DisruptionSnapshot:
-    """The snapshot without what passes while nothing happens: the time, versions of objects, and the epoch.
+def _digest(snapshot: DisruptionSnapshot) -> bytes:
+    """Of the snapshot without what passes while nothing happens: the time, versions of objects, and the epoch.
 
-    Pods keep their versions: theirs change only when they do.
+    Pods keep their versions: theirs change only when they do. They are taken a few at a time, so that a large cluster
+    is not in memory once more.
     """
     scheduling = snapshot.scheduling
     nodes = tuple(_unversioned(node) for node in scheduling.view.nodes)
-    view = replace(scheduling.view, nodes=nodes, version="")
-    return replace(snapshot, scheduling=replace(scheduling, now=0.0, epoch=0, view=view))
+    view = replace(scheduling.view, nodes=nodes, pods=(), version="")
+    rest = replace(snapshot, scheduling=replace(scheduling, now=0.0, epoch=0, view=view))
+    digest = hashlib.blake2b(msgspec.msgpack.encode(rest, order="deterministic"), digest_size=16)
+    pods = scheduling.view.pods
+    for start in range(0, len(pods), _PODS_AT_ONCE):
+        digest.update(msgspec.msgpack.encode(pods[start : start + _PODS_AT_ONCE]))
+    return digest.digest()
 
 
 def _unversioned(node: Node) -> Node:
