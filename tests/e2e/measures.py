@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,10 @@ FIGURES = Path(__file__).parents[2] / "build" / "e2e.json"
 STAGES = ("judged", "told", "invoked", "planned", "launched")
 """What happens to a pod, in this order, each stage from the end of the one before.
 
-judged: kube-scheduler has found no node for it. told: the watch function has put the event that names it on the bus.
-invoked: the queue has delivered it, and the window in which others join it is over. planned: the decision is
-committed. launched: EC2 has made the instance that CreateFleet asked for.
+judged: kube-scheduler has found no node for it. told: the watch function has put the event on the bus that its claim
+goes back to; it may name other pods, for who looks because of one sees all. invoked: the queue has delivered that
+event, and the window in which others join it is over. planned: the decision is committed. launched: EC2 has made the
+instance that CreateFleet asked for.
 """
 
 
@@ -68,17 +70,16 @@ def moments(
         launched_at: epoch seconds by instance id.
     """
     created, judged = _written(audit_log)
-    told, invoked = _heard(source)
+    invoked = _heard(source)
     found: dict[str, Moments] = {}
     for claim in sorted(claims, key=lambda item: item.created_at):
         launched = launched_at.get(claim.instance_id)
         for pod in claim.pods:
             if launched is None or pod.uid not in created or pod.uid in found:
                 continue
-            # Who looks because of another pod's message plans for this one too, perhaps before it was even judged.
-            known = [stage.get(pod.uid, claim.created_at) for stage in (judged, told, invoked)]
-            times = [min(at, claim.created_at) for at in known]
-            found[pod.uid] = Moments(created[pod.uid], *times, claim.created_at, launched)
+            times = [created[pod.uid], judged.get(pod.uid, 0.0), claim.first_event_at, invoked.get(claim.event_id, 0.0)]
+            times = [min(at, claim.created_at) for at in accumulate(times, max)]
+            found[pod.uid] = Moments(*times, claim.created_at, launched)
     return found
 
 
@@ -99,18 +100,15 @@ def _written(audit_log: Path) -> tuple[dict[str, float], dict[str, float]]:
     return created, judged
 
 
-def _heard(source: EventSource) -> tuple[dict[str, float], dict[str, float]]:
-    """When the first message about each pod was told, and when the function was invoked with it, by uid."""
+def _heard(source: EventSource) -> dict[str, float]:
+    """When the function was first invoked with each event, by the event's id."""
     invoked_at = {name: handed.invoked_at for handed in reversed(source.handed) for name in handed.messages}
-    told: dict[str, float] = {}
-    invoked: dict[str, float] = {}
+    found: dict[str, float] = {}
     for name, body in list(source.bodies.items()):
-        detail = json.loads(body).get("detail") or {}
-        at = seconds(detail["time"]) if detail.get("time") else 0.0
-        for _, _, uid in detail.get("pods") or ():
-            if name in invoked_at and at < told.get(uid, float("inf")):
-                told[uid], invoked[uid] = at, invoked_at[name]
-    return told, invoked
+        event = (json.loads(body).get("detail") or {}).get("id", "")
+        if event and name in invoked_at:
+            found[event] = min(invoked_at[name], found.get(event, invoked_at[name]))
+    return found
 
 
 def breakdown(found: Iterable[Moments]) -> dict[str, list[float]]:

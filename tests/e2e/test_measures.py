@@ -25,11 +25,11 @@ def written(second: float, verb: str, uid: str, subresource: str = "", user: str
     return json.dumps({**event, "responseObject": {"metadata": {"uid": uid}}})
 
 
-def source_of(*messages: tuple[str, float, float, str]) -> EventSource:
-    """Messages by id, when told, when handed over, and the pod they name."""
+def source_of(*messages: tuple[str, float, str]) -> EventSource:
+    """Messages by id, when they were handed over, and the event they are."""
     source = EventSource(None, None, MAPPED)
-    for name, told, invoked, uid in messages:
-        source.bodies[name] = json.dumps({"detail": {"time": at(told), "pods": [["default", uid, uid]]}})
+    for name, invoked, event in messages:
+        source.bodies[name] = json.dumps({"detail": {"id": event}})
         source.handed.append(Handed((name,), invoked, invoked + 1))
     source.bodies["sweep"] = json.dumps({"kind": "sweep", "cluster": "c"})
     return source
@@ -58,8 +58,9 @@ def test_the_way_of_a_pod_is_cut_into_stages(tmp_path: Path) -> None:
         written(2.0, "create", "b", user="replicaset-controller"),
     ]
     log.write_text("\n".join(lines) + "\n" + '{"verb": "cre')
-    source = source_of(("m1", 1.75, 2.75, "a"), ("m2", 3.5, 4.0, "b"))
-    claims = [claim("later", 8.0, "a"), claim("first", 3.25, "a", "b"), claim("never", 1.0, "a", instance_id="")]
+    source = source_of(("m1", 2.75, "e1"), ("m2", 4.0, "e1"), ("m3", 2.0, "e2"))
+    hint = {"event_id": "e1", "first_event_at": 1.75}
+    claims = [claim("later", 8.0, "a"), claim("first", 3.25, "a", "b", **hint), claim("no", 1.0, "a", instance_id="")]
     found = measures.moments(log, source, claims, {"i-first": 3.5, "i-later": 9.0})
     assert found["a"].spans() == {
         "judged": 0.5,
@@ -69,8 +70,15 @@ def test_the_way_of_a_pod_is_cut_into_stages(tmp_path: Path) -> None:
         "launched": 0.25,
         "whole": 2.5,
     }
-    # Planned for with the other, before it was told of.
-    assert found["b"].spans() == {"judged": 1.25, "told": 0, "invoked": 0, "planned": 0, "launched": 0.25, "whole": 1.5}
+    # Planned for with the other, which was told of before this one was there.
+    assert found["b"].spans() == {
+        "judged": 0,
+        "told": 0,
+        "invoked": 0.75,
+        "planned": 0.5,
+        "launched": 0.25,
+        "whole": 1.5,
+    }
     assert sorted(measures.breakdown(found.values())["whole"]) == [1.5, 2.5]
 
 
