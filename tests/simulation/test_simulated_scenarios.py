@@ -244,8 +244,13 @@ def test_two_sets_of_manifests_are_played_side_by_side(tmp_path: Path, capsys: p
     assert other["dollars"] > own["dollars"] > own["boundDollars"] > 0
     assert own["podHoursPending"] > 0
     assert own["trace"] == run(load("strays"), 1).trace
-    assert shiplap(["simulate", "strays", "--seed", "1", "--compare", str(dear)]) == 0
+    page = tmp_path / "both.html"
+    assert shiplap(["simulate", "strays", "--seed", "1", "--compare", str(dear), "--html", str(page)]) == 0
     assert "dollars" in capsys.readouterr().out
+    drawn = page.read_text()
+    assert drawn.index("With its own manifests") < drawn.index("With the others")
+    assert drawn.count("Every promise was kept") == drawn.count('<div class="charts">') == 2
+    assert f"{other['dollars'] - own['dollars']:+.4g}" in drawn
 
 
 def test_a_rhythm_of_nobody_is_an_error(tmp_path: Path) -> None:

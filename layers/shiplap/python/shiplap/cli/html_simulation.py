@@ -9,6 +9,7 @@ from shiplap.drawing.moments import moments
 from shiplap.drawing.packing import node_table
 from shiplap.drawing.page import page
 from shiplap.drawing.timeline import Timeline
+from shiplap.simulation.comparison import Side, differences
 from shiplap.simulation.run import Outcome
 
 
@@ -27,6 +28,23 @@ def simulation_report(outcome: Outcome, timeline: Timeline) -> str:
         f"<p><small>trace {text(outcome.trace)}</small></p>",
     ]
     return page(f"Simulation of {outcome.scenario}", lead, "".join(body))
+
+
+SIDES = ("its own manifests", "the others")
+"""What the two runs of a comparison are called."""
+
+
+def comparison_report(mine: Side, others: Side) -> str:
+    """What differs in numbers first, then both runs over the same time, one below the other."""
+    sides = (mine, others)
+    pools = sorted({pool for side in sides for frame in side.timeline.frames for pool in frame.picture.pools})
+    outcome = mine.outcome
+    lead = f"seed {outcome.seed}, {counted(len(outcome.faults), 'fault')}, both for {duration(mine.timeline.ends_s)}"
+    rows = differences(mine.figures, others.figures)
+    body = [markup.table(("", *SIDES, "difference"), rows, numbers=(1, 2, 3))]
+    for name, side in zip(SIDES, sides, strict=True):
+        body += [f"<h2>With {name}</h2>", _verdict(side.outcome), charts(side.timeline, pools)]
+    return page(f"Two runs of {outcome.scenario}", lead, "".join([*body, _faults(outcome)]))
 
 
 def _verdict(outcome: Outcome) -> str:

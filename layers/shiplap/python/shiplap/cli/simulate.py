@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import msgspec
 import typer
-from msgspec.structs import astuple, replace
+from msgspec.structs import replace
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -17,11 +17,11 @@ from rich.text import Text
 from shiplap.api.manifests import load as load_manifests
 from shiplap.api.types import Manifests
 from shiplap.cli.html_file import HtmlFile, write
-from shiplap.cli.html_simulation import simulation_report
+from shiplap.cli.html_simulation import SIDES, comparison_report, simulation_report
 from shiplap.cli.output import Format, Output, emit
 from shiplap.errors import InvalidInput
 from shiplap.simulation.campaign import Found, hunt, outcomes, run, shrunk
-from shiplap.simulation.comparison import Figures, compared
+from shiplap.simulation.comparison import Figures, compared, differences
 from shiplap.simulation.mutants import MUTANTS, planted
 from shiplap.simulation.recording import recorded
 from shiplap.simulation.run import Outcome
@@ -59,7 +59,7 @@ def simulate(
     play = load(scenario)
     many = range(seed, seed + seeds)
     if compare:
-        return _comparison(play, load_manifests(compare), seed, hours, output)
+        return _comparison(play, load_manifests(compare), seed, hours, output, html)
     watched = "--html" if html is not None else "--recording" if recording is not None else ""
     if watched and (seeds > 1 or mutant == "list"):
         raise InvalidInput(watched, "shows one run: give one --seed, and no --mutant list")
@@ -83,20 +83,19 @@ def simulate(
     return 1 if outcome.violations else 0
 
 
-def _comparison(play: Play, other: Manifests, seed: int, hours: float | None, output: Format) -> int:
+def _comparison(play: Play, other: Manifests, seed: int, hours: float | None, output: Format, html: Path | None) -> int:
     mine, others = compared(play, other, seed, hours)
-    value = {"scenario": play.name, "seed": seed, "own": mine, "other": others}
-    emit(msgspec.to_builtins(value), output, lambda: _side_by_side(mine, others))
-    return 0 if mine.kept and others.kept else 1
+    value = {"scenario": play.name, "seed": seed, "own": mine.figures, "other": others.figures}
+    if html is not None:
+        write(html, comparison_report(mine, others))
+    emit(msgspec.to_builtins(value), output, lambda: _side_by_side(mine.figures, others.figures))
+    return 0 if mine.figures.kept and others.figures.kept else 1
 
 
 def _side_by_side(mine: Figures, others: Figures) -> Table:
-    table = Table("", "its own manifests", "the others", "difference", box=None, pad_edge=False)
-    for name, left, right in zip(Figures.__struct_fields__, astuple(mine), astuple(others), strict=True):
-        if name == "trace":
-            continue
-        counted = isinstance(left, int | float) and isinstance(right, int | float) and name not in ("kept", "hours")
-        table.add_row(name.replace("_", " "), str(left), str(right), f"{right - left:+.4g}" if counted else "")
+    table = Table("", *SIDES, "difference", box=None, pad_edge=False)
+    for row in differences(mine, others):
+        table.add_row(*row)
     return table
 
 

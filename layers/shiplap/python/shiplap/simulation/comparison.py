@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
+from typing import NamedTuple
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from shiplap.api.types import Manifests
 from shiplap.drawing.timeline import Sample, Timeline
@@ -34,13 +35,31 @@ class Figures(msgspec.Struct, frozen=True, rename="camel"):
     longest_pending_seconds: float
 
 
-def compared(play: Play, other: Manifests, seed: int, hours: float | None = None) -> tuple[Figures, Figures]:
+class Side(NamedTuple):
+    """One of the two: in figures, and over time until the moment at which the sooner of both ended."""
+
+    figures: Figures
+    outcome: Outcome
+    timeline: Timeline
+
+
+def compared(play: Play, other: Manifests, seed: int, hours: float | None = None) -> tuple[Side, Side]:
     """The play with its own manifests and with others, same seed and faults, both until the sooner of their ends."""
     faults = draw(play.scenario, seed)
     runs = [recorded(item, seed, faults, hours) for item in (play, replace(play, manifests=other))]
     until = min(outcome.ended_at for outcome, _ in runs)
-    mine, others = (figures(outcome, timeline, until) for outcome, timeline in runs)
+    mine, others = (Side(figures(*run, until), run[0], _until(run[1], until)) for run in runs)
     return mine, others
+
+
+def _until(timeline: Timeline, end: float) -> Timeline:
+    return replace(
+        timeline,
+        ends_s=end,
+        samples=tuple(item for item in timeline.samples if item.at_s <= end),
+        happenings=tuple(item for item in timeline.happenings if item.at_s <= end),
+        frames=tuple(item for item in timeline.frames if item.at_s <= end),
+    )
 
 
 def figures(outcome: Outcome, timeline: Timeline, until: float) -> Figures:
@@ -61,6 +80,17 @@ def figures(outcome: Outcome, timeline: Timeline, until: float) -> Figures:
         pod_hours_pending=round(_area(samples, until, lambda item: item.pending), 4),
         longest_pending_seconds=outcome.longest_pending,
     )
+
+
+def differences(mine: Figures, others: Figures) -> list[tuple[str, str, str, str]]:
+    """A row for each figure: its name, both values, and by how much the other is more."""
+    rows = []
+    for name, left, right in zip(Figures.__struct_fields__, astuple(mine), astuple(others), strict=True):
+        if name == "trace":
+            continue
+        counted = isinstance(left, int | float) and isinstance(right, int | float) and name not in ("kept", "hours")
+        rows.append((name.replace("_", " "), str(left), str(right), f"{right - left:+.4g}" if counted else ""))
+    return rows
 
 
 def _area(samples: list[Sample], until: float, value: Callable[[Sample], float]) -> float:

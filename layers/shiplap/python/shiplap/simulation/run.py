@@ -31,7 +31,7 @@ from shiplap.simulation.trace import Trace
 from shiplap.simulation.watched import WatchedCompute
 from shiplap.twins.clock import TwinClock, TwinMeter
 
-QUIET_S = 600.0
+QUIET_S = 3600.0
 """How long nothing may be under way until all counts as settled, in seconds."""
 
 _LOOK_S = 10.0
@@ -180,7 +180,7 @@ class Simulation:
             now = self.loop.now()
             if now >= least and self._settled_since is not None and now - self._settled_since >= QUIET_S:
                 return
-            if now >= latest:
+            if now >= latest and self._settled_since is None:
                 self._broken("all comes to rest", "; ".join(self._unrest()[:6]) or "it did, but too late")
                 return
 
