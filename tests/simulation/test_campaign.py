@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from msgspec.structs import replace
 
 from shiplap.simulation.campaign import run
 from shiplap.simulation.scenario import load
@@ -21,6 +22,24 @@ def test_every_promise_is_kept_whatever_goes_wrong(seed: int) -> None:
     assert outcome.settled_at >= 0
     assert outcome.launched
     assert outcome.faults
+
+
+@pytest.mark.parametrize("seed", [2, 6, 10, 12, 14, 15, 36])
+def test_old_news_and_quotas_cost_no_pod_more_nodes_than_other_faults_do(seed: int) -> None:
+    """A node that was to go stayed open for a minute: pods that came then took the place of those that had to leave."""
+    play, kinds = load("mixed"), load("lagging").scenario.chaos_kinds
+    outcome = run(replace(play, scenario=replace(play.scenario, chaos_kinds=kinds)), seed)
+    assert outcome.violations == ()
+    assert outcome.settled_at >= 0
+
+
+@pytest.mark.parametrize("seed", [2, 12, 14, 15])
+def test_every_promise_is_kept_when_strays_quotas_and_a_late_index_come_on_top(seed: int) -> None:
+    play = load("mixed")
+    kinds = (*play.scenario.chaos_kinds, "stray", "quota", "index-lag")
+    outcome = run(replace(play, scenario=replace(play.scenario, chaos_kinds=kinds)), seed)
+    assert outcome.violations == ()
+    assert outcome.settled_at >= 0
 
 
 def test_a_draining_node_that_waits_for_its_users_is_no_unrest() -> None:

@@ -1,0 +1,111 @@
+"""Every function, killed before and after each of its effects, at every stage of a node's life; promises are kept.
+
+One short life of a cluster is played: pods come, their nodes join, spot takes nodes back, pods go, nodes are replaced
+and emptied. The points at which each function could die are recorded, so an effect that is new is covered by itself.
+Then the same life is played once for each of them, and must come to its end by sweeps, timers and redelivery alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import NamedTuple
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from shiplap.simulation.interference import Invocation
+from shiplap.simulation.run import Outcome, Simulation
+from shiplap.simulation.scenario import Fault, Group, Play, Wave, load
+
+SEED = 4
+HOURS = 0.3
+LIFE = (Fault("interrupt", 5.0, 0.2, "*", 1.0),)
+FUNCTIONS = ("schedule", "lifecycle", "interrupt", "disrupt")
+MOST_AT_ONCE = 400
+"""Lives per function: the matrix stays a matter of seconds. Nothing is left out while there are fewer."""
+
+
+class Death(NamedTuple):
+    """A function that dies at a point: at which of its invocations' effects, and when that invocation begins."""
+
+    function: str
+    number: int
+    began_at: float
+    path: tuple[str, ...]
+
+    @property
+    def fault(self) -> Fault:
+        """The fault that brings it about: the next invocation from just before on."""
+        return Fault("crash", (self.began_at - 0.0005) / 60, 0.0, self.function, self.number)
+
+
+def life() -> Play:
+    """Small, and the same each time."""
+    play = load("mixed")
+    groups = (Group("web", "900m", "1500Mi", max_unavailable=1), Group("batch", "1", "3Gi"))
+    waves = (Wave("web", 4), Wave("batch", 3, at=2.0), Wave("batch", 0, at=8.0), Wave("web", 2, at=9.0))
+    scenario = replace(play.scenario, groups=groups, waves=waves, rhythms=(), chaos=0, settle_minutes=45.0)
+    pools = tuple(pool for pool in play.manifests.node_pools if pool.metadata.name == "spot")
+    return replace(play, scenario=scenario, manifests=replace(play.manifests, node_pools=pools))
+
+
+def played(*faults: Fault) -> Outcome:
+    return Simulation(life(), SEED, (*LIFE, *faults), HOURS).play()
+
+
+@cache
+def deaths() -> dict[str, tuple[Death, ...]]:
+    """For each function a death for every way of getting to a point: the effects before it, repetitions left out."""
+    simulation = Simulation(life(), SEED, LIFE, HOURS)
+    start = simulation.loop.now()
+    paths: dict[str, tuple[str, ...]] = {}
+    found: dict[tuple[str, tuple[str, ...]], Death] = {}
+
+    def pass_by(invocation: Invocation, point: str) -> None:
+        before = paths.get(invocation.name, ())
+        path = before if point in before[-4:] else (*before, point)
+        paths[invocation.name] = path
+        if path is not before:
+            death = Death(invocation.function, invocation.points, invocation.began_at - start, path)
+            found.setdefault((invocation.function, path), death)
+
+    simulation.faults.on_point.append(pass_by)
+    assert simulation.play().violations == ()
+    return {name: tuple(item for (function, _), item in found.items() if function == name) for name in FUNCTIONS}
+
+
+def test_the_life_comes_to_every_stage() -> None:
+    outcome = played()
+    told = [msgspec.json.decode(line) for line in outcome.lines]
+    assert {"launched", "spot warning", "disrupted", "instance ended", "settled"} <= {fact["what"] for fact in told}
+    passed = {
+        name: {point.partition(" ")[2] for item in found for point in item.path} for name, found in deaths().items()
+    }
+    assert passed["schedule"] >= {"cluster.view", "state.read", "state.commit", "compute.launch", "state.advance_all"}
+    assert passed["lifecycle"] >= {
+        "cluster.register_node",
+        "cluster.evict",
+        "compute.terminate",
+        "state.advance",
+        "bus.publish",
+        "timers.remind",
+    }
+    assert passed["interrupt"] >= {"state.claim_of_instance", "state.advance"}
+    assert passed["disrupt"] >= {"state.commit", "memory.load", "memory.save"}
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_whatever_dies_wherever_every_promise_is_kept(function: str) -> None:
+    broken = list(_broken(deaths()[function]))
+    assert broken == []
+
+
+def _broken(known: tuple[Death, ...]) -> Iterator[tuple[str, object]]:
+    assert 0 < len(known) <= MOST_AT_ONCE
+    for death in known:
+        outcome = played(death.fault)
+        died = any(b'"died"' in line.encode() for line in outcome.lines)
+        if outcome.violations or outcome.settled_at < 0 or not died:
+            yield death.path[-1], (death.fault, outcome.violations, died)
