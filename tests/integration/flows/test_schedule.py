@@ -7,11 +7,67 @@ import zlib
 import msgspec
 import pytest
 
-from shiplap.api.nodeclaim import ClaimState
+from shiplap.api.nodeclaim import ClaimState, PodReference
 from shiplap.errors import AwsError, AwsThrottled, ClusterUnreachable, EpochMoved, NodeClassNotReady, StoreError
 from shiplap.provisioning import events
-from shiplap.provisioning.messages import PodsPending
-from tests.integration.flows.stage import CLUSTER, ZONES, Stage, pool
+from shiplap.provisioning.messages import MOST_PODS, UNSCHEDULABLE, PodsPending, Sweep
+from tests.integration.flows.stage import CLUSTER, ZONES, Stage, pool, share
+
+
+def heard(stage: Stage, *names: str, reason: str = UNSCHEDULABLE, uid: str | None = None) -> PodsPending:
+    """A watch has told of these pods."""
+    uids = {item["metadata"]["name"]: item["metadata"]["uid"] for item in stage.server.list("pods").items}
+    pods = tuple(PodReference("default", name, uids[name] if uid is None else uid) for name in names)
+    return PodsPending(CLUSTER, stage.clock.now(), "e", pods, reason)
+
+
+def looks(stage: Stage, *hints: PodsPending | Sweep) -> bool:
+    """Whether an invocation with these hints looks at the cluster; it launches nothing more."""
+    stage.faults.clear()
+    launches = len(stage.compute.launches)
+    stage.schedule(*hints)
+    assert len(stage.compute.launches) == launches
+    return any("cluster.view" in point for point in stage.faults.points)
+
+
+def test_hints_about_pods_whose_instances_run_cost_no_look_at_the_cluster() -> None:
+    stage = Stage()
+    stage.add_pods(3)
+    stage.schedule(heard(stage, "web-000"))
+    assert {claim.state for claim in stage.claims()} == {ClaimState.LAUNCHED}
+    assert not looks(stage, heard(stage, "web-001"), heard(stage, "web-002", "web-000"))
+    assert looks(stage, heard(stage, "web-001"), Sweep(CLUSTER))
+    assert looks(stage, heard(stage, "web-001"), PodsPending(CLUSTER, stage.clock.now()))
+    assert looks(stage, heard(stage, "web-001", reason="Disruption"))
+    assert looks(stage, heard(stage, "web-001", uid=""))
+    many = msgspec.structs.replace(heard(stage, "web-001"), pods=heard(stage, "web-001").pods * MOST_PODS)
+    assert looks(stage, many)
+    stage.add_pods(1, prefix="other", cpu="1500m")
+    assert len(stage.schedule(heard(stage, "web-001"), heard(stage, "other-000")).launched) == 1
+
+
+def test_hints_about_pods_that_nobody_serves_any_more_are_followed() -> None:
+    stage = Stage()
+    stage.add_pods(1)
+    stage.faults.on("before", "compute.launch", AwsThrottled("slow down", code="RequestLimitExceeded"))
+    stage.schedule(heard(stage, "web-000"))
+    (claim,) = stage.claims()
+    assert claim.state is ClaimState.LAUNCHING
+    assert stage.schedule(heard(stage, "web-000")).launched == (claim.name,)
+    stage.play_on()
+    (claim,) = stage.claims()
+    assert claim.state is ClaimState.INITIALIZED
+    assert looks(stage, heard(stage, "web-000"))
+
+
+def test_hints_about_pods_whose_node_is_too_small_are_followed() -> None:
+    stage = Stage(true_memory=share(0.45))
+    stage.add_pods(3, cpu="500m", memory="500Mi")
+    stage.schedule(heard(stage, "web-000"))
+    stage.join()
+    stage.attend()
+    assert any(claim.missed for claim in stage.claims())
+    assert len(stage.schedule(heard(stage, "web-000", "web-001", "web-002")).launched) == 1
 
 
 def test_pods_get_nodes_of_the_preferred_pool_and_are_in_service_in_the_end() -> None:

@@ -22,6 +22,7 @@ from shiplap.errors import InvalidMessage
 from shiplap.kubernetes.objects import Pod
 from shiplap.kubernetes.timestamps import epoch
 from shiplap.provisioning import events
+from shiplap.provisioning.messages import UNSCHEDULABLE
 from shiplap.provisioning.world import World
 
 _LOG = logging.getLogger(__name__)
@@ -31,7 +32,6 @@ SOURCE = "audit log"
 
 SCHEDULER = "system:kube-scheduler"
 _NODES = "system:node:"
-_REASON = "Unschedulable"
 
 _LARGEST_BYTES = 64 * 2**20
 """More than any delivery holds (a compressed one is at most 1 MB): what is larger is somebody's bomb."""
@@ -191,7 +191,7 @@ def audit(delivery: Delivery, rules: Sequence[ClaimRule], world: World, recent: 
     pods = [waiting.pod for waiting in news.values()]
     first = min(news.values(), key=lambda waiting: (waiting.at or now, waiting.record))
     event_id = f"{delivery.cluster}/audit/{first.record}"
-    hint = events.pods_pending(delivery.cluster, pods, _REASON, now, event_id=event_id, source="audit")
+    hint = events.pods_pending(delivery.cluster, pods, UNSCHEDULABLE, now, event_id=event_id, source="audit")
     world.bus.publish([hint])
     recent.note(news, now)
     late_s = round(now - first.at, 3) if first.at else None

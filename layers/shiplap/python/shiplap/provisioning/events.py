@@ -10,7 +10,7 @@ from typing import Any
 
 from shiplap.api.nodeclaim import NodeClaim, PodReference
 from shiplap.ports import BusEvent
-from shiplap.provisioning.messages import NODE_JOINED, NODE_READY, POD_PENDING, rfc3339
+from shiplap.provisioning.messages import MOST_PODS, NODE_JOINED, NODE_READY, POD_PENDING, rfc3339
 
 LAUNCHED = "NodeClaimLaunched"
 REGISTERED = "NodeClaimRegistered"
@@ -20,15 +20,12 @@ INTERRUPTED = "NodeClaimInterrupted"
 FAILED = "NodeClaimFailed"
 TERMINATED = "NodeClaimTerminated"
 
-_MOST_PODS = 500
-"""Pods named in one event: an entry may hold 256 KB, and the rest is found by looking."""
-
 
 def pods_pending(
     cluster: str, pods: Iterable[PodReference], reason: str, now: float, *, event_id: str, source: str = "functions"
 ) -> BusEvent:
     """The hint that pods may need nodes."""
-    named = [[pod.namespace, pod.name, pod.uid] for pod in pods][:_MOST_PODS]
+    named = [[pod.namespace, pod.name, pod.uid] for pod in pods][:MOST_PODS]
     detail = {"cluster": cluster, "id": event_id, "time": rfc3339(now), "pods": named, "reason": reason}
     return BusEvent(POD_PENDING, detail, f"shiplap.{source}")
 
@@ -56,7 +53,7 @@ def of_claim(detail_type: str, claim: NodeClaim, now: float, **facts: Any) -> Bu
         "ami": claim.ami,
         "hourly": claim.hourly,
         "node": claim.node_name,
-        "pods": [[pod.namespace, pod.name, pod.uid] for pod in claim.pods][:_MOST_PODS],
+        "pods": [[pod.namespace, pod.name, pod.uid] for pod in claim.pods][:MOST_PODS],
         **facts,
     }
     return BusEvent(detail_type, detail)

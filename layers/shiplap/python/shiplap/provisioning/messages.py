@@ -19,6 +19,13 @@ NODE_JOINED = "NodeJoined"
 NODE_READY = "NodeReady"
 
 
+UNSCHEDULABLE = "Unschedulable"
+"""Why pods are pending whom kube-scheduler has found no node for."""
+
+MOST_PODS = 500
+"""Pods named in one event: an entry of the bus may hold 256 KB, and the rest is found by looking."""
+
+
 class PodsPending(msgspec.Struct, frozen=True):
     """Pods of a cluster may need nodes. `time` in epoch seconds, 0 when unknown."""
 

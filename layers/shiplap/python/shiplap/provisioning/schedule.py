@@ -14,7 +14,7 @@ from functools import cache
 import msgspec
 
 from shiplap.api import own_annotations
-from shiplap.api.nodeclaim import NodeClaim
+from shiplap.api.nodeclaim import ClaimState, NodeClaim
 from shiplap.api.types import NodePool
 from shiplap.errors import ClusterGone, EpochMoved, ShiplapError
 from shiplap.instances.joins import timeouts
@@ -25,13 +25,13 @@ from shiplap.provisioning.fleet import launches
 from shiplap.provisioning.herald import tell_unschedulable
 from shiplap.provisioning.launch import LEASE_S, Outcome, launch
 from shiplap.provisioning.market import Market
-from shiplap.provisioning.messages import PodsPending, Sweep
+from shiplap.provisioning.messages import MOST_PODS, UNSCHEDULABLE, PodsPending, Sweep
 from shiplap.provisioning.recover import sweep
 from shiplap.provisioning.refusals import set_aside
 from shiplap.provisioning.rehearse import rehearse
 from shiplap.provisioning.resume import orphans, resume
 from shiplap.provisioning.settle import Attempt, name_instances
-from shiplap.provisioning.snapshot import Glance, Sight, Supply, glance_at, sight_of, supply_of
+from shiplap.provisioning.snapshot import Glance, Sight, Supply, glance_at, read_state, sight_of, supply_of
 from shiplap.provisioning.standing import StandingPods
 from shiplap.provisioning.strangers import learn_from_strangers
 from shiplap.provisioning.world import World
@@ -89,10 +89,31 @@ def schedule(
     event_id = first.id if isinstance(first, PodsPending) else ""
     run = _Run(settings, attempt, first.time if first else 0.0, event_id or f"invocation/{owner}", world)
     sweeping = any(isinstance(hint, Sweep) for hint in hints)
-    report = run.until_done(sweeping=sweeping)
+    report = run.until_done(sweeping=sweeping, named=_named(hints))
     if sweeping and not report.unfinished:
         rehearse(settings, world, deadline=deadline)
     return report
+
+
+def _named(hints: Sequence[PodsPending | Sweep]) -> frozenset[str]:
+    """Uids of all pods that the hints are about; empty where any of them may be about more."""
+    uids: set[str] = set()
+    for hint in hints:
+        if not isinstance(hint, PodsPending) or hint.reason != UNSCHEDULABLE or len(hint.pods) >= MOST_PODS:
+            return frozenset()
+        uids |= {pod.uid for pod in hint.pods} or {""}
+    return frozenset() if "" in uids else frozenset(uids)
+
+
+def _served(claims: Sequence[NodeClaim]) -> frozenset[str]:
+    """Uids of pods whose instance runs and whose node is not open to all yet.
+
+    kube-scheduler goes through thousands of pods for a minute and tells of each when its turn comes, long after all of
+    them were planned for. To list them all again for every such hint would burden the API server with what it is short
+    of. What comes between a claim and its pods is seen to by who sees it, or by the sweep.
+    """
+    coming = (ClaimState.LAUNCHED, ClaimState.REGISTERED)
+    return frozenset(pod.uid for claim in claims if claim.state in coming and not claim.missed for pod in claim.pods)
 
 
 class _Run:
@@ -122,12 +143,16 @@ class _Run:
         self._without_proof = 0
         self._standing = StandingPods(settings.name, world)
 
-    def until_done(self, *, sweeping: bool) -> Report:
+    def until_done(self, *, sweeping: bool, named: frozenset[str] = frozenset()) -> Report:
+        """Rounds; none at all when every pod that was `named`, by uid, is about to get its node."""
         for number in range(MAX_ROUNDS):
             if self._out_of_time():
                 return self._report(number, "out of time")
+            before = read_state(self._settings, self._world)
+            if number == 0 and named and named <= _served(before[1].claims):
+                return self._report(number, "")
             try:
-                glance = glance_at(self._settings, self._world, self._standing)
+                glance = glance_at(self._settings, self._world, self._standing, before)
             except ClusterGone as error:
                 self._world.meter.count("ClustersGone")
                 _LOG.warning("cluster is gone: %s", error, extra={"cluster": self._settings.name})

@@ -194,17 +194,22 @@ def _catalog(world: World) -> Catalog:
     return known if known is not None else refresh(world.source, world.catalog, world.meter)
 
 
-def glance_at(settings: ClusterSettings, world: World, known: KnownPods | None = None) -> Glance:
+def glance_at(
+    settings: ClusterSettings,
+    world: World,
+    known: KnownPods | None = None,
+    before: tuple[float, DecisionState] | None = None,
+) -> Glance:
     """Read the state, then the cluster, and learn from nodes that have joined.
 
-    `known` may know bound pods from a look before; without it, the cluster's compact snapshot is asked.
+    `known` may know bound pods from a look before; without it, the cluster's compact snapshot is asked. `before` is the
+    state if it has just been read, and when.
 
     Raises:
         ClusterError: the cluster cannot be read.
         StoreError: the state cannot be read, or a joined node's truth cannot be stored.
     """
-    now = world.clock.now()
-    state = world.state.read(settings.name, now)
+    now, state = read_state(settings, world) if before is None else before
     leaving = {
         name for claim in state.claims if claim.state in LEAVING for name in (claim.node_name, claim.name) if name
     }
@@ -216,6 +221,12 @@ def glance_at(settings: ClusterSettings, world: World, known: KnownPods | None =
     view = _with_what_few_need(view, leaving, settings.manifests, world.cluster)
     reported = {pod.uid for claim in state.claims if claim.missed for pod in claim.pods if pod.uid}
     return Glance(now, state, view, state.missed_pods | reported | _learn_from_joined(state, view, world))
+
+
+def read_state(settings: ClusterSettings, world: World) -> tuple[float, DecisionState]:
+    """The state, and the time of the look that begins with it, epoch seconds. Raises StoreError."""
+    now = world.clock.now()
+    return now, world.state.read(settings.name, now)
 
 
 def _with_what_few_need(view: ClusterView, leaving: set[str], manifests: Manifests, cluster: ClusterApi) -> ClusterView:

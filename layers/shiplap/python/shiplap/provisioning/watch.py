@@ -16,11 +16,10 @@ from shiplap.cluster.watcher import Batch, batches
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.ports import BusEvent
 from shiplap.provisioning import events
+from shiplap.provisioning.messages import UNSCHEDULABLE
 from shiplap.provisioning.world import World
 
 _LOG = logging.getLogger(__name__)
-
-_REASON = "Unschedulable"
 
 _OWN_MIB = 90
 _PODS_PER_MIB = 1_400
@@ -93,7 +92,7 @@ def hints_of(cluster: str, batch: Batch, now: float) -> list[BusEvent]:
         pods = [PodReference(pod.metadata.namespace, pod.metadata.name, pod.metadata.uid) for pod in batch.pods]
         newest = max(batch.pods, key=lambda pod: (len(_version(pod)), _version(pod)))
         event_id = f"{cluster}/pods/{_version(newest)}"
-        hints.append(events.pods_pending(cluster, pods, _REASON, now, event_id=event_id, source="watch"))
+        hints.append(events.pods_pending(cluster, pods, UNSCHEDULABLE, now, event_id=event_id, source="watch"))
     hints += [_of_node(cluster, node, now, ready=False) for node in batch.joined]
     hints += [_of_node(cluster, node, now, ready=True) for node in batch.ready]
     return hints
