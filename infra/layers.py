@@ -43,8 +43,31 @@ _DATE = (1980, 1, 1, 0, 0, 0)
 # start a thread for each processor when it is imported.
 ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1"}
 
-# Parts of the library that only a person's machine runs: they would bring in packages that the layers do not hold.
-LOCAL_PARTS = ("cli", "local", "migration", "simulation", "twins")
+# What only a person's machine runs of the library: it would bring in packages that the layers do not hold, or be
+# uploaded with each change of code for nothing.
+LOCAL_PARTS = (
+    "cli/",
+    "local/",
+    "migration/",
+    "simulation/",
+    "twins/",
+    "api/block_device_rules.py",
+    "api/buffer_rules.py",
+    "api/manifests.py",
+    "api/nodeclass_rules.py",
+    "api/nodeoverlay_rules.py",
+    "api/nodepool_rules.py",
+    "cluster/follow.py",
+    "cluster/survey.py",
+    "drawing/charts.py",
+    "drawing/moments.py",
+    "drawing/page.py",
+    "drawing/timeline.py",
+    "scheduling/changes.py",
+    "scheduling/claim_account.py",
+)
+
+_GENERATED = {"__pycache__", "data"}
 
 # Folders of third-party packages that nothing imports at run time.
 _UNUSED_FOLDERS = ("tests", "f2py", "include", "examples", "__pycache__", "bin")
@@ -130,8 +153,8 @@ def unpack(layer: Layer, folder: Path) -> Path:
 
 def _library_files() -> Iterator[Path]:
     for path in sorted(LIBRARY.rglob("*")):
-        parts = path.relative_to(LIBRARY).parts
-        if path.is_file() and parts[0] not in LOCAL_PARTS and not {"__pycache__", "data"} & set(parts):
+        inside = path.relative_to(LIBRARY)
+        if path.is_file() and not inside.as_posix().startswith(LOCAL_PARTS) and not _GENERATED & set(inside.parts):
             yield path
 
 
@@ -211,7 +234,7 @@ def _compile(folder: Path) -> None:
 def _zip(folder: Path, archive: Path) -> str:
     """Pack a folder under its own name; returns the digest of names and contents."""
     content = hashlib.sha256()
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as out:
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as out:
         for path in sorted(folder.rglob("*")):
             if not path.is_file():
                 continue
