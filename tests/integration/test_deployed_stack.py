@@ -5,6 +5,7 @@ The only test that needs Node.js and tens of seconds; what the flows do is teste
 
 from __future__ import annotations
 
+import functools
 import json
 import time
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ import pytest
 from shiplap.aws import session
 from shiplap.cli.main import run
 from shiplap.errors import ShiplapError
-from shiplap.local import node
+from shiplap.local import node, running
 from shiplap.local.ec2 import seed
 from shiplap.local.ec2.prices import Prices
 from shiplap.local.ec2.server import Ec2Emulator
@@ -69,8 +70,11 @@ class Clock:
 class World:
     """The deployed stack with the cluster and the EC2 that its functions see."""
 
-    def __init__(self, aws: AwsEmulator, deployed: Deployed, ec2: Ec2Emulator, cluster: ApiServer) -> None:
+    def __init__(
+        self, aws: AwsEmulator, deployed: Deployed, ec2: Ec2Emulator, cluster: ApiServer, cluster_url: str
+    ) -> None:
         self.aws = aws
+        self.cluster_url = cluster_url
         self.deployed = deployed
         self.ec2 = ec2
         self.cluster = cluster
@@ -125,7 +129,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         )
         seed.network(network, "demo", (f"{REGION}a", f"{REGION}b"))
         network.close()
-        yield World(aws, deployed, ec2, cluster)
+        yield World(aws, deployed, ec2, cluster, api.endpoint)
 
 
 def written(folder: Path, endpoint: str) -> Path:
@@ -220,6 +224,66 @@ def test_doctor_finds_the_deployed_functions_and_queues_well(
     assert verdicts["queues", "provisioning"][0] == "ok", found
     assert verdicts["node classes", "demo/default"][0] == "ok", found
     assert verdicts["audit log", "demo"][0] == "ok", found
+    session.session.cache_clear()
+
+
+def test_live_commands_read_the_install_as_it_is_deployed(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Stack, settings layer, tables and bucket by the commands' own look-ups; the claim in flight is waited for."""
+    for name, value in world.aws.environment().items():
+        monkeypatch.setenv(name, value)
+    for service in ("EC2", "SSM"):
+        monkeypatch.setenv(f"AWS_ENDPOINT_URL_{service}", world.ec2.url)
+    monkeypatch.setattr(session, "_CLIENTS", {})
+    session.session.cache_clear()
+    world.invoke("catalog", {})
+    config = {
+        "current-context": "here",
+        "contexts": [{"name": "here", "context": {"cluster": "c", "user": "me"}}],
+        "clusters": [{"name": "c", "cluster": {"server": world.cluster_url}}],
+        "users": [{"name": "me", "user": {"token": "local"}}],
+    }
+    (tmp_path / "config").write_bytes(msgspec.json.encode(config))
+    world.cluster.create("pods", pending_pod("second"), "default")
+
+    def says(command: str, *arguments: str, code: int = 0) -> dict[str, Any]:
+        given = (*command.split(), *arguments, "-o", "json")
+        assert run([*given]) == code, capsys.readouterr().err
+        return dict(json.loads(capsys.readouterr().out))
+
+    live = ("--kubeconfig", str(tmp_path / "config"), "--cluster", "demo")
+    planned = says("plan", *live)
+    assert "notes" not in planned
+    assert "unseen" not in planned
+    assert {claim["launch"]["instanceType"] for claim in planned["nodeClaims"]} == {"c7i-flex.large"}
+    assert planned["nodeClaims"][0]["launch"]["price"] == pytest.approx(PRICES["c7i-flex.large"], rel=0.01)
+
+    launched = world.listen("NodeClaimLaunched")
+    body = json.dumps({"kind": "sweep", "cluster": "demo"})
+    world.sqs.send_message(QueueUrl=world.deployed.provisioning_queue_url, MessageBody=body)
+    claims = {claim["name"] for claim in planned["nodeClaims"]}
+    seen: set[str] = set()
+    while not claims <= seen:  # what was planned is what is launched, after what was launched before
+        seen.add(json.loads(world.next_message(launched)["Body"])["detail"]["claim"])
+    assert says("plan", *live)["nodeClaims"] == [], "they are on their way"
+
+    of_dev = world.aws.environment() | {f"AWS_ENDPOINT_URL_{name}": world.ec2.url for name in ("EC2", "SSM")}
+    (tmp_path / "run").mkdir()
+    running.announce(tmp_path / "run", of_dev, world.deployed.bucket, {"demo": world.cluster_url})
+    monkeypatch.setattr(running, "find", functools.partial(running.find, tmp_path))
+    assert says("plan", "--dev")["nodeClaims"] == []
+    assert says("disrupt", "--dev", code=1)["commands"] == []
+
+    shown = says("top", "--dev")
+    coming = {item["name"]: item for item in shown["nodes"]}
+    assert claims <= coming.keys()
+    assert {coming[name]["note"] for name in claims} == {"Launched"}
+    prices = {claim["name"]: claim["launch"]["price"] for claim in planned["nodeClaims"]}
+    assert {name: coming[name]["hourly"] for name in claims} == prices
+    story = says("explain pod", "default/second", "--cluster", "demo")
+    assert any("EC2 gave" in entry["what"] for entry in story["entries"])
+    assert says("status")["poolUse"][0]["starting"] >= 1
     session.session.cache_clear()
 
 
