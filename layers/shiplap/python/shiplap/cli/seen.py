@@ -60,7 +60,10 @@ def seen_of(sources: Sources, which: Which, moment: float, *, own_manifests: boo
         endpoint=cluster.endpoint or found.access.server,
         kubernetes_version=cluster.kubernetes_version or found.kubernetes_version,
     )
-    return Seen(found.state, cluster, live=True, unseen=found.unseen, installed=installed)
+    # An install's claims are in its table; that its cluster has no NodeClaims to list hides nothing.
+    known = installed is not None and installed.state is not None
+    unseen = tuple(item for item in found.unseen if not (known and item.resource == "nodeclaims"))
+    return Seen(found.state, cluster, live=True, unseen=unseen, installed=installed)
 
 
 def _elsewhere(context: str, server: str, settings: ClusterSettings) -> list[str]:
