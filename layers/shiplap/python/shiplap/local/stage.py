@@ -132,8 +132,12 @@ class LocalStage:
         server.delete("pods", meta.name, meta.namespace, grace_s=0)
 
     def disrupt(self, cluster: str) -> None:
-        """Have the disrupt function look at a cluster now."""
+        """Let a minute's functions look at a cluster now: what one begins, the sweep carries on."""
         _invoke(self._functions, self._deployed.functions["disrupt"], {"cluster": cluster}, wait=False)
+        sweep = {"kind": "sweep", "cluster": cluster}
+        self._sqs.send_message(
+            QueueUrl=self._deployed.provisioning_queue_url, MessageBody=msgspec.json.encode(sweep).decode()
+        )
 
     def observe(self) -> Observation:
         """Look at everything, through the front doors: the API servers, the tables, EC2, the queues."""
@@ -175,7 +179,8 @@ class LocalStage:
         self._state = DynamoState(aws.client("dynamodb"), self._deployed.state_table)
         self._capacity = DynamoCapacity(aws.client("dynamodb"), self._deployed.capacity_table)
         self._sqs = aws.client("sqs")
-        announce(aws.state, aws.environment(), self._deployed.bucket, endpoints)
+        elsewhere = {f"AWS_ENDPOINT_URL_{service}": url for service, url in services.items()}
+        announce(aws.state, aws.environment() | elsewhere, self._deployed.bucket, endpoints)
         self._tell("reading what EC2 sells")
         self._functions = functions = aws.client("lambda")
         _invoke(functions, self._deployed.functions["catalog"], {})
