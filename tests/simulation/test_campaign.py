@@ -33,6 +33,13 @@ def test_old_news_and_quotas_cost_no_pod_more_nodes_than_other_faults_do(seed: i
     assert outcome.settled_at >= 0
 
 
+@pytest.mark.parametrize(("name", "seed"), [("mixed", 69), ("upgrade", 10), ("upgrade", 32)])
+def test_instances_that_end_slowly_hold_no_budget_and_break_none(name: str, seed: int) -> None:
+    outcome = run(load(name), seed)
+    assert outcome.violations == ()
+    assert outcome.settled_at >= 0
+
+
 @pytest.mark.parametrize("seed", [2, 12, 14, 15])
 def test_every_promise_is_kept_when_strays_quotas_and_a_late_index_come_on_top(seed: int) -> None:
     play = load("mixed")

@@ -348,6 +348,7 @@ class Promises:
                 return
 
     def _check_budgets(self, command: Command) -> None:
+        """A node whose instance is being ended is empty and counts neither way, in decisions as upstream."""
         live = [
             known for known in self.commands.values() if known.state not in OVER and known.cluster == command.cluster
         ]
@@ -356,11 +357,12 @@ class Promises:
             claim.node_pool
             for name in sorted(targets)
             if (claim := self.claims.get((command.cluster, name))) is not None
-            and claim.state not in FINAL
+            and claim.state not in (*FINAL, ClaimState.TERMINATING)
             and claim.instance_id not in self.ended
         )
         for pool, number in sorted(by_pool.items()):
-            nodes = sum(claim.node_name != "" for claim in self._of_pool.get((command.cluster, pool), {}).values())
+            known_nodes = self._of_pool.get((command.cluster, pool), {}).values()
+            nodes = sum(item.node_name != "" and item.state is not ClaimState.TERMINATING for item in known_nodes)
             most = _allowed(self._pools[pool], str(command.reason), nodes) if pool in self._pools else nodes
             if number > most:
                 self.broken("disruption budgets are kept", f"{number} nodes of {pool} leave, {most} of {nodes} may")
