@@ -98,6 +98,7 @@ def _run_instances(params: Params, lookup: Lookup) -> Iterator[Request]:
     subnets = [{"ImageId": data["ImageId"], "SubnetId": item["SubnetId"]} for item in params["NetworkInterfaces"]]
     for resource in _referred({"Overrides": subnets}, data | params, region):
         yield of("ec2:RunInstances", resource, in_region)
+    made.pop("launch-template", None)  # the emulated EC2 keeps a template's own tags among those of what it makes
     for kind in {"instance", "volume", "network-interface"} | made.keys():
         yield of("ec2:RunInstances", arn("ec2", region, f"{kind}/*"), _requested(made.get(kind, {})) | in_region)
     for kind, tags in made.items():
