@@ -71,15 +71,28 @@ class Joiner:
                 return
 
     def _agree(self) -> None:
-        for item in self._ec2.instances():
-            if item.tags.get(tags.CLUSTER) != self._cluster:
-                continue
+        ours = [item for item in self._ec2.instances() if item.tags.get(tags.CLUSTER) == self._cluster]
+        # Who leaves goes first: its address, and so its Node's name, may be another's already.
+        for item in ours:
+            if item.state in ("shutting-down", "terminated") and self._names.get(item.id):
+                self._leave(item)
+        for item in ours:
             if item.state == "running" and item.id not in self._names and item.id not in self.held:
                 self._join(item)
-            elif item.state in ("shutting-down", "terminated") and self._names.get(item.id):
-                self._ignore_absence(self._api.delete, "nodes", self._names[item.id])
-                self._ignore_absence(self._api.delete, "csinodes", self._names[item.id])
-                self._names[item.id] = ""
+
+    def _leave(self, item: EmulatedInstance) -> None:
+        name = self._names[item.id]
+        if self._is_of(name, item):
+            self._ignore_absence(self._api.delete, "nodes", name)
+            self._ignore_absence(self._api.delete, "csinodes", name)
+        self._names[item.id] = ""
+
+    def _is_of(self, name: str, item: EmulatedInstance) -> bool:
+        try:
+            node = self._api.get("nodes", name)
+        except ObjectNotFound:
+            return False
+        return str(node["spec"].get("providerID", "")).endswith(item.id)
 
     def _join(self, item: EmulatedInstance) -> None:
         machine = machine_of(item)
@@ -89,7 +102,8 @@ class Joiner:
         try:
             self._api.create("nodes", node)
         except ObjectConflict:
-            pass  # made before an answer was lost
+            if not self._is_of(machine.node_name, item):
+                return  # the Node of whoever had the address before: the next poll tries again
         driver = {
             "name": DRIVER,
             "nodeID": item.id,

@@ -19,7 +19,7 @@ from tests.e2e.client import real_client
 from tests.e2e.control_plane import ADMINISTRATOR, ControlPlane, wait_until
 from tests.integration.flows.stage import CLUSTER, Stage
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.long]
 
 WAITING = ("plain", "picky", "large")
 

@@ -22,7 +22,7 @@ from tests.e2e import manifests, programs
 from tests.e2e.control_plane import wait_until
 from tests.e2e.world import CLUSTER, World
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.long]
 
 _HUGE = """\
 apiVersion: v1

@@ -25,7 +25,7 @@ from tests.e2e.measures import audit_events, seconds
 from tests.e2e.world import CLUSTER, World
 from tests.integration.flows.stage import Stage
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.long]
 
 _BURSTS = 4
 _RESTART_S = 60.0
@@ -107,7 +107,6 @@ def test_a_spot_interruption_launches_the_replacement_first(world: World) -> Non
     world.await_running("web", 7)
 
 
-@pytest.mark.long
 def test_pods_get_nodes_after_the_api_server_was_restarted(world: World) -> None:
     known = {item.id for item in world.instances()}
     world.plane.stop_api_server()
@@ -118,7 +117,6 @@ def test_pods_get_nodes_after_the_api_server_was_restarted(world: World) -> None
     assert {item.id for item in world.instances()} - known
 
 
-@pytest.mark.long
 def test_nodes_that_too_few_pods_use_are_consolidated(world: World) -> None:
     before = sum(claim.hourly for claim in world.claims() if claim.state == "Initialized")
     for number in range(_BURSTS):
@@ -133,7 +131,6 @@ def test_nodes_that_too_few_pods_use_are_consolidated(world: World) -> None:
     world.await_running("db", 2)
 
 
-@pytest.mark.long
 def test_nodes_of_an_older_image_are_replaced(world: World) -> None:
     world.apply(manifests.deployment("drifting", 2, manifests.on_pool("drifting"), cpu="500m"))
     world.await_running("drifting", 2)
@@ -152,7 +149,6 @@ def test_nodes_of_an_older_image_are_replaced(world: World) -> None:
     world.api.delete("deployments", "drifting", "default")
 
 
-@pytest.mark.long
 def test_nodes_end_when_they_are_old_enough(world: World) -> None:
     world.apply(manifests.deployment("brief", 2, manifests.on_pool("short-lived"), cpu="500m"))
     world.await_running("brief", 2)
@@ -162,7 +158,6 @@ def test_nodes_end_when_they_are_old_enough(world: World) -> None:
     world.api.delete("deployments", "brief", "default")
 
 
-@pytest.mark.long
 def test_a_node_with_less_memory_than_planned_is_a_lesson(world: World) -> None:
     world.overhead["m5.large"] = 14.0
     world.apply(manifests.deployment("heavy", 1, manifests.on_pool("surprising"), cpu="500m", memory="6600Mi"))
@@ -175,7 +170,6 @@ def test_a_node_with_less_memory_than_planned_is_a_lesson(world: World) -> None:
     assert tried.count("m5.large") == 1, tried
 
 
-@pytest.mark.long
 def test_a_cluster_shrinks_to_nothing_and_grows_again(world: World) -> None:
     for item in world.api.list("deployments").items:
         world.api.delete("deployments", item["metadata"]["name"], "default")

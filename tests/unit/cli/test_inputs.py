@@ -11,11 +11,11 @@ import pytest
 from shiplap.api.nodeclaim import ClaimState
 from shiplap.cli.inputs import (
     DEFAULT_PODS,
-    for_unknown_ami,
     read_catalog,
     read_cluster_state,
     read_scheduler_config,
 )
+from shiplap.cli.offers import for_unknown_ami
 from shiplap.errors import InvalidInput
 from shiplap.instances.types import LearnedCapacity, Observation
 

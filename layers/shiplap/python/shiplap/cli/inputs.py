@@ -23,7 +23,7 @@ from shiplap.cli import soundness
 from shiplap.cli.admission import Admission, PriorityClass, RuntimeClass
 from shiplap.disruption.snapshot import NodeHistory
 from shiplap.errors import InvalidInput
-from shiplap.instances.types import InstanceType, LearnedCapacity, Offering
+from shiplap.instances.types import InstanceType, Offering
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.disruption_budgets import PodDisruptionBudget
 from shiplap.kubernetes.objects import DaemonSet, Event, Node, ObjectMeta, Pod, ResourceRequirements, Taint
@@ -221,23 +221,6 @@ def read_scheduler_config(path: Path) -> SchedulerConfig:
     for where, reason in config.pod_topology_spread.problems():
         raise _refused(documents[0], field_name(("podTopologySpread", *where)), reason)
     return config
-
-
-def for_unknown_ami(learned: Iterable[LearnedCapacity], amis: Sequence[str]) -> tuple[LearnedCapacity, ...]:
-    """Learned capacity as it applies when manifests alone are planned and no AMI is resolved.
-
-    Entries of the AMIs that the EC2NodeClass names by id count, or of all AMIs when it names none; of several for one
-    type and kubelet settings the one observed last.
-    """
-    latest: dict[tuple[str, str], LearnedCapacity] = {}
-    for entry in sorted(learned, key=lambda entry: (_observed_at(entry), entry.ami)):
-        if not amis or entry.ami in amis:
-            latest[entry.instance_type, entry.kubelet_hash] = msgspec.structs.replace(entry, ami="")
-    return tuple(latest[key] for key in sorted(latest))
-
-
-def _observed_at(entry: LearnedCapacity) -> float:
-    return max((observation.observed_at for observation in entry.recent), default=0.0)
 
 
 def _instance_type(document: Document, where: str, entry: _TypeEntry) -> InstanceType:

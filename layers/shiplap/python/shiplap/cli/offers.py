@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
 from shiplap.api.types import EC2NodeClass, Manifests
 from shiplap.cli.hints import advised
-from shiplap.cli.inputs import for_unknown_ami
 from shiplap.cli.options import Sources
 from shiplap.cli.seen import Seen
 from shiplap.errors import AwsError, InvalidInput
@@ -120,3 +119,20 @@ def catalogs_of(
 
 def _ami_ids(node_class: EC2NodeClass) -> list[str]:
     return [term.id for term in node_class.spec.ami_selector_terms if term.id]
+
+
+def for_unknown_ami(learned: Iterable[LearnedCapacity], amis: Sequence[str]) -> tuple[LearnedCapacity, ...]:
+    """Learned capacity as it applies when manifests alone are planned and no AMI is resolved.
+
+    Entries of the AMIs that the EC2NodeClass names by id count, or of all AMIs when it names none; of several for one
+    type and kubelet settings the one observed last.
+    """
+    latest: dict[tuple[str, str], LearnedCapacity] = {}
+    for entry in sorted(learned, key=lambda entry: (_observed_at(entry), entry.ami)):
+        if not amis or entry.ami in amis:
+            latest[entry.instance_type, entry.kubelet_hash] = msgspec.structs.replace(entry, ami="")
+    return tuple(latest[key] for key in sorted(latest))
+
+
+def _observed_at(entry: LearnedCapacity) -> float:
+    return max((observation.observed_at for observation in entry.recent), default=0.0)
