@@ -3,8 +3,8 @@
 Such a pod gets a branch of the node's trunk interface, and the VPC resource controller shows how many branches there
 are as `vpc.amazonaws.com/pod-eni`. No answer of EC2's says it. But a type's limit follows from its size: the larger the
 machine, the more interfaces in all, and branches are those that are not plain ones. Families built around disks or
-accelerators, and the largest machines, depart from that; there, no more than one node relies on the estimate before a
-node has reported.
+accelerators, and the largest machines, depart from that; and the controller shows none at all on a type that its table
+does not list yet. There, no more than one node relies on the estimate before a node has reported.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ _IN_ALL = ((64, 122), (16, 62), (8, 42), (4, 22), (2, 12), (1, 6))
 _IN_ALL_LARGE_X86 = ((48, 122), (32, 92), *_IN_ALL[1:])
 """The same for Intel and AMD of the sixth generation and later."""
 _STEADY_FAMILIES = re.compile(r"(?:a|c|m|r)\d")
+_MAYBE_UNLISTED = re.compile(r"[a-z]+(?:9|\d{2})|[a-z]+\d[a-z]*[nb]\.metal")
+"""The newest generation, and bare metal of families built for network or EBS: the controller learns of them last."""
 _GENERATION = re.compile(r"[a-z]+(\d+)")
 _WITHOUT_TRUNK = re.compile(r"u-\d")
 """High-memory machines of the first generation."""
@@ -41,6 +43,8 @@ def branch_interfaces(kind: Ec2InstanceType) -> int:
 def careful_branches(kind: Ec2InstanceType) -> int:
     """A lower bound of the same."""
     estimate = branch_interfaces(kind)
+    if _MAYBE_UNLISTED.match(kind.instance_type):
+        return 0
     if _STEADY_FAMILIES.match(kind.instance_type):
         return estimate
     return estimate // 4 if kind.v_cpu_info.default_v_cpus >= 4 else 0
