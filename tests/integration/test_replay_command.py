@@ -208,6 +208,15 @@ def test_records_of_an_install(says: Says, snapshot: Snapshot, monkeypatch: pyte
         name = BucketRecorder(s3, "install").record(snapshot, plan(snapshot))
         assert says.document(name, "--bucket", "install")["same"]
         assert says.document(f"records/{name}", "--bucket", "install")["same"]
+        tail = name.rpartition("/")[2]
+        assert says.document(tail, "--bucket", "install")["same"]
+        assert "no record in s3://install/records/ ends so" in says(
+            "142502-17-3fb2c1d0aa51", "--bucket", "install", code=2
+        )
+        assert "could not list s3://elsewhere/records/" in says(tail, "--bucket", "elsewhere", code=2)
+        other = BucketRecorder(s3, "install")
+        s3.put_object(Bucket="install", Key=f"records/other/2026-01-31/{tail}", Body=other.document(name))
+        assert "name one in full" in says(tail, "--bucket", "install", code=2)
         assert says.document(f"s3://install/records/{name}")["same"]
         assert "aws s3 ls s3://install/records/" in says("a/b/c", "--bucket", "install", code=2)
         assert "there is no stack 'Shiplap'" in says("a/b/c", code=2)

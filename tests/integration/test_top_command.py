@@ -19,7 +19,10 @@ import pytest
 import yaml
 
 from shiplap.api.nodeclaim import ClaimState, NodeClaim
+from shiplap.aws import session
+from shiplap.aws.bucket import BucketRecorder
 from shiplap.aws.dynamodb_state import DynamoState
+from shiplap.cli import install
 from shiplap.cli.install import Install
 from shiplap.cli.main import run
 from shiplap.cli.top import claims
@@ -32,6 +35,8 @@ from shiplap.errors import ClusterDenied, ClusterUnreachable, InvalidInput, Reso
 from shiplap.local import running
 from shiplap.local.kube.access import PolicyRule
 from shiplap.local.kube.http_server import KubeHttpServer
+from shiplap.scheduling.plan import Plan
+from shiplap.scheduling.snapshot import Snapshot
 from shiplap.twins.clock import TwinClock
 from shiplap.twins.cluster import ApiServer
 from tests.integration.contracts.in_process_aws import aws_in_process
@@ -50,7 +55,15 @@ CLAIM = NodeClaim(
     hourly=0.0123,
     node_name="a",
 )
+INSTALL = Install("bucket", {"StateTable": "state"})
 NODES_ONLY = PolicyRule(("list", "watch"), ("nodes",), ("",))
+
+
+def bucket() -> BucketRecorder:
+    """The install's, new."""
+    s3 = session.client("s3")
+    s3.create_bucket(Bucket="bucket", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
+    return BucketRecorder(s3, "bucket")
 
 
 def node(name: str) -> dict[str, Any]:
@@ -155,9 +168,10 @@ def test_the_cluster_of_shiplap_dev(
     assert "no `shiplap dev` runs" in capsys.readouterr().err
     (tmp_path / "run").mkdir()
     running.announce(tmp_path / "run", {}, "bucket", {"demo": cluster.http.endpoint})
-    monkeypatch.setattr(claims, "find", lambda **_: Install("bucket", {"StateTable": "state"}))
+    monkeypatch.setattr(install, "find", lambda **_: INSTALL)
     monkeypatch.setattr(DynamoState, "claims", lambda _, name: [CLAIM] if name == "demo" else [])
     with aws_in_process():
+        bucket()
         assert run(["top", "--dev", "--once"]) == 0
     assert capsys.readouterr().out.startswith("demo  ")
 
@@ -167,9 +181,10 @@ def test_claims_tell_tiers_prices_and_what_is_on_its_way(
 ) -> None:
     coming = msgspec.structs.replace(CLAIM, name="general-2", node_name="", instance_id="i-2")
     coming = msgspec.structs.replace(coming, state=ClaimState.LAUNCHED)
-    monkeypatch.setattr(claims, "find", lambda **_: Install("bucket", {"StateTable": "state"}))
+    monkeypatch.setattr(install, "find", lambda **_: INSTALL)
     monkeypatch.setattr(DynamoState, "claims", lambda *_: [CLAIM, coming])
     with aws_in_process():
+        bucket()
         assert cluster.top("--cluster", "blue", "-o", "json") == 0
         nodes = {item["name"]: item for item in json.loads(capsys.readouterr().out)["nodes"]}
         assert (nodes["a"]["tier"], nodes["a"]["hourly"]) == (1, 0.0123)
@@ -186,6 +201,35 @@ def test_claims_tell_tiers_prices_and_what_is_on_its_way(
     (missing,) = picture["missing"]
     assert missing.startswith("claims are not seen")
     assert "dynamodb:Query" in missing
+
+
+def test_recorded_decisions_and_what_claims_tell(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(install, "find", lambda **_: INSTALL)
+    now = time.time()
+    leaving = msgspec.structs.replace(CLAIM, state=ClaimState.DRAINING, instance_id="i-1", changed_at=now - 5)
+    leaving = msgspec.structs.replace(leaving, failure="SpotInterruption")
+    monkeypatch.setattr(DynamoState, "claims", lambda *_: [leaving])
+    with aws_in_process():
+        name = bucket().record(Snapshot(cluster="blue", now=now - 60), Plan())
+        assert cluster.top("--cluster", "blue", "-o", "json") == 0
+        decided = json.loads(capsys.readouterr().out)["decisions"]
+        assert [(item["kind"], item["text"], item.get("record")) for item in decided] == [
+            ("schedule", "nothing to launch", name),
+            ("interrupt", "general-1 is Draining: SpotInterruption", None),
+        ]
+        monkeypatch.setenv("COLUMNS", "200")
+        assert cluster.top("--cluster", "blue", "--once") == 0
+        assert name in capsys.readouterr().out
+
+        def refused(*_: object) -> Any:
+            raise StoreError("could not list s3://bucket/records/: AccessDenied: s3:ListBucket")
+
+        monkeypatch.setattr(BucketRecorder, "ids", refused)
+        assert cluster.top("--cluster", "blue", "-o", "json") == 1
+        (missing,) = json.loads(capsys.readouterr().out)["missing"]
+    assert missing.startswith("recorded decisions are not seen: could not list s3://bucket/records/")
 
 
 def test_claims_are_read_again_until_nobody_looks_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,6 +261,26 @@ def test_a_recording_is_played(tmp_path: Path, capsys: pytest.CaptureFixture[str
     capsys.readouterr()
     assert run(["top", "--recording", str(path), "--once"]) == 0
     assert "1 nodes  2 pods  none waiting" in capsys.readouterr().out
+
+
+def test_the_decisions_of_a_recording_can_be_replayed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "small.yaml").write_text(SCENARIO)
+    kept = ["--recording", "run.json", "--records", "kept"]
+    assert run(["simulate", "small.yaml", *kept, "-o", "json"]) == 0
+    capsys.readouterr()
+    assert run(["top", "--recording", "run.json", "-o", "json"]) == 0
+    decided = json.loads(capsys.readouterr().out)["decisions"]
+    launched = next(item for item in decided if item["kind"] == "schedule" and "→" in item["text"])
+    assert launched["text"].startswith("2 pods → 1 node, ")
+    assert {item["kind"] for item in decided} == {"schedule", "launch", "lifecycle"}
+    monkeypatch.chdir("kept")
+    assert run(["replay", launched["record"]]) == 0
+    assert "The same decision, byte for byte." in capsys.readouterr().out
+    assert run(["simulate", "../small.yaml", "--records", "x", "--seeds", "2"]) == 2
+    assert "--records: shows one run" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
@@ -71,6 +72,9 @@ from shiplap.twins.bucket import TwinCatalog, TwinRecorder
 from tests.integration.contracts.in_process_aws import aws_in_process, make_client
 
 NOW = 1_700_000_000.5
+
+if TYPE_CHECKING:
+    from types_boto3_s3 import S3Client
 
 
 def instance_type(name: str, memory_mib: int) -> Ec2InstanceType:
@@ -185,7 +189,7 @@ PLAN = Plan(
 
 
 @pytest.fixture
-def s3() -> Iterator[object]:
+def s3() -> Iterator[S3Client]:
     with aws_in_process():
         client = make_client("s3")
         client.create_bucket(Bucket="bucket", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
@@ -257,6 +261,26 @@ def test_records_are_found_by_their_time(recorder: TwinRecorder | BucketRecorder
     assert recorder.ids("blue", NOW - day + 1, NOW) == tuple(sorted((second, of_disruption)))
     assert recorder.ids("green", 0, NOW) == ()
     assert records.written_at(first) == int(NOW - day)
+
+
+def test_records_are_found_by_the_end_of_their_ids(s3: S3Client) -> None:
+    recorder = BucketRecorder(s3, "bucket")
+    name = recorder.record(SNAPSHOT, PLAN)
+    recorder.record(msgspec.structs.replace(SNAPSHOT, now=NOW + 1), PLAN)
+    assert recorder.named(name.rpartition("/")[2]) == (name,)
+    assert recorder.named(name.rpartition("/")[2][:-1]) == ()
+
+
+def test_looking_for_the_newest_records_reads_the_names_of_no_older_ones(s3: S3Client) -> None:
+    recorder = BucketRecorder(s3, "bucket")
+    recorder.record(SNAPSHOT, PLAN)
+    newest = recorder.record(msgspec.structs.replace(SNAPSHOT, now=NOW + 60), PLAN)
+    listed: list[str] = []
+    s3.meta.events.register(
+        "after-call.s3.ListObjectsV2", lambda parsed, **_: listed.extend(item["Key"] for item in parsed["Contents"])
+    )
+    assert recorder.ids("blue", NOW + 30, NOW + 90) == (newest,)
+    assert listed == [f"records/{newest}"]
 
 
 def test_an_unknown_record_is_a_store_error(recorder: TwinRecorder | BucketRecorder) -> None:

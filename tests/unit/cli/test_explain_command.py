@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import json
+import zlib
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
 from shiplap.cli.main import run
 from shiplap.cli.options import Sources
 from shiplap.cli.sources import snapshot_of
+from shiplap.disruption import record as disruptions
+from shiplap.disruption.commands import Decision
+from shiplap.disruption.record import DisruptionRecord
+from shiplap.disruption.snapshot import DisruptionSnapshot
 from shiplap.scheduling.planner import plan
 from shiplap.scheduling.record import Record, encode
+from shiplap.scheduling.snapshot import Snapshot
 from tests.unit.cli.test_plan_command import CATALOG, POOL, pod
 
 ZONE = "topology.kubernetes.io/zone"
@@ -153,6 +160,19 @@ def test_a_flight_record_gives_the_same_account(files: Path, capsys: pytest.Capt
     assert json.loads(capsys.readouterr().out) == expected
 
 
+def test_a_record_of_another_kind_or_version_is_for_replay(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    looked_at = DisruptionSnapshot(scheduling=Snapshot(cluster="blue", now=0.0))
+    (files / "disrupt").write_bytes(disruptions.encode(DisruptionRecord(looked_at, Decision())))
+    assert run(["explain", "pod", "web/one", "--record", str(files / "disrupt")]) == 2
+    assert "is a decision to disrupt nodes; `shiplap replay" in capsys.readouterr().err
+    old = {"snapshot": {"now": "yesterday"}, "plan": {}, "version": "0.0.1"}
+    (files / "old").write_bytes(zlib.compress(msgspec.msgpack.encode(old)))
+    assert run(["explain", "claim", "web-1", "--record", str(files / "old")]) == 2
+    said = capsys.readouterr().err
+    assert "it was written by version 0.0.1" in said
+    assert "; `shiplap replay" in said
+
+
 def test_a_claim_is_explained(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     name = explained(files, "web/one", capsys)["home"]["name"]
     assert run(["explain", "claim", name, *from_files(files), "-o", "json"]) == 0
@@ -193,7 +213,8 @@ def test_what_is_missing_or_contradicts_itself(
         "--manifests: is missing": ["--cluster-state", str(files / "state.json")],
         "is a decision by itself": ["--record", str(record), "--manifests", str(files / "pools.json")],
         "not a recorded decision": ["--record", str(record)],
-        "cannot be read: No such file or directory": ["--record", str(files / "absent")],
+        "is neither a file nor an id of a record": ["--record", str(files / "absent")],
+        "leave files and --record out": ["--record", str(record), "--cluster", "prod"],
     }
     for words, more in cases.items():
         assert run(["explain", "pod", "web/one", *more]) == 2

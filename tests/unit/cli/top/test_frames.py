@@ -8,11 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from shiplap.cli.top.frame import frame, page_of
+from shiplap.cli.top.frame import Scene, frame, page_of
 from shiplap.cli.top.keyboard import parse
 from shiplap.cli.top.saving import least_hourly
 from shiplap.cli.top.stream import Happening, happened, remember
 from shiplap.cli.top.view import SORTS, View, pressed, shown_nodes
+from shiplap.disruption.headline import Headline
 from shiplap.drawing.picture import Amounts, ClusterPicture, NodePicture, NodeState, PendingPicture, PodPicture
 
 GIB = 2**30
@@ -53,7 +54,7 @@ THREE = cluster(
 
 
 def text(picture: ClusterPicture, view: View | None = None, size: tuple[int, int] = (80, 24), *news: Happening) -> str:
-    return "\n".join(line.plain.rstrip() for line in frame(picture, view or View(), news, *size))
+    return "\n".join(line.plain.rstrip() for line in frame(Scene(picture), view or View(), news, *size))
 
 
 def test_a_frame_at_80_by_24() -> None:
@@ -85,7 +86,7 @@ cpu ██████████▊░░░░░░░░░░░░░░�
    1m web/wait-1  0.5 CPU 0.0Gi  no node fits
 ── happened ────────────────────────────────────────────────────────────────────
 11:59:55 node b (flex, m5.large, spot, 0.0500 USD/h) was launched
-q quit  s sort: name  / filter  enter open  ? help"""
+q quit  s sort: name  / filter  enter open  d decisions  ? help"""
 
 
 def test_a_wide_frame_has_every_column() -> None:
@@ -127,6 +128,7 @@ def test_names_cannot_command_the_terminal() -> None:
     nodes=st.integers(0, 60),
     waiting=st.integers(0, 30),
     news=st.integers(0, 30),
+    decided=st.none() | st.integers(0, 30),
     view=st.builds(
         View,
         sort=st.sampled_from(SORTS),
@@ -134,17 +136,20 @@ def test_names_cannot_command_the_terminal() -> None:
         reverse=st.booleans(),
         selected=st.sampled_from(["", "n3", "n59", "gone"]),
         inside=st.booleans(),
+        decisions=st.booleans(),
         typing=st.booleans(),
         help=st.booleans(),
         scroll=st.integers(0, 99),
     ),
 )
 def test_every_frame_fits_the_terminal(
-    width: int, height: int, nodes: int, waiting: int, news: int, view: View
+    width: int, height: int, nodes: int, waiting: int, news: int, decided: int | None, view: View
 ) -> None:
     picture = cluster(*(node(f"n{n}", cpu=n * 30) for n in range(nodes)), waiting=waiting)
     stream = [Happening(NOON, f"node {n} is Ready") for n in range(news)]
-    lines = frame(picture, view, stream, width, height)
+    line = Headline(NOON, "schedule", "3 pods → 2 nodes", "prod/2026-01-01/115955-41-3fb2c1d0aa51")
+    decisions = None if decided is None else (line,) * decided
+    lines = frame(Scene(picture, decisions), view, stream, width, height)
     assert len(lines) == height
     assert all(cell_len(line.plain) <= width for line in lines)
 
@@ -193,6 +198,11 @@ def keys(view: View, *names: str) -> View:
         ("j j enter escape", View(selected="b")),
         ("enter down", View(selected="a", inside=True, scroll=1)),
         ("enter pagedown g", View(selected="a", inside=True)),
+        ("d j j k", View(decisions=True, scroll=1)),
+        ("d d", View()),
+        ("d escape", View()),
+        ("enter d", View(selected="a", decisions=True)),
+        ("d enter", View(selected="a", inside=True)),
         ("x", View()),
     ],
 )

@@ -193,15 +193,33 @@ class BucketRecorder:
         return self._keep(disruptions.record_id(record, document), document)
 
     def ids(self, cluster: str, first_at: float, last_at: float) -> tuple[str, ...]:
-        """One listing per day."""
+        """One listing per day, the first from its moment on, so that looking for the newest costs no more than they."""
         found: list[str] = []
         for day in range(int(first_at // _DAY_S), int(last_at // _DAY_S) + 1):
-            date = datetime.fromtimestamp(day * _DAY_S, UTC)
-            prefix = f"{RECORDS_PREFIX}{cluster}/{date:%Y-%m-%d}/"
-            with store_errors(f"list s3://{self._bucket}/{prefix}"):
-                for page in self._client.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=prefix):
-                    found += (item["Key"].removeprefix(RECORDS_PREFIX) for item in page.get("Contents", ()))
+            moment = datetime.fromtimestamp(max(day * _DAY_S, int(first_at)), UTC)
+            prefix = f"{RECORDS_PREFIX}{cluster}/{moment:%Y-%m-%d}/"
+            found += self._listed(prefix, after=f"{prefix}{moment:%H%M%S}")
         return tuple(name for name in sorted(found) if int(first_at) <= records.written_at(name) <= last_at)
+
+    def named(self, tail: str) -> tuple[str, ...]:
+        """Ids that end in `tail` (TIME-EPOCH-DIGEST), of any cluster and day."""
+        days = [day for cluster in self._folders(RECORDS_PREFIX) for day in self._folders(cluster)]
+        return tuple(name for day in days for name in self._listed(day + tail) if name.rpartition("/")[2] == tail)
+
+    def _listed(self, prefix: str, after: str = "") -> list[str]:
+        """Ids of the records below a prefix, those that sort behind `after`."""
+        with store_errors(f"list s3://{self._bucket}/{prefix}"):
+            pages = self._client.get_paginator("list_objects_v2").paginate(
+                Bucket=self._bucket, Prefix=prefix, StartAfter=after
+            )
+            return [item["Key"].removeprefix(RECORDS_PREFIX) for page in pages for item in page.get("Contents", ())]
+
+    def _folders(self, prefix: str) -> list[str]:
+        with store_errors(f"list s3://{self._bucket}/{prefix}"):
+            pages = self._client.get_paginator("list_objects_v2").paginate(
+                Bucket=self._bucket, Prefix=prefix, Delimiter="/"
+            )
+            return [item["Prefix"] for page in pages for item in page.get("CommonPrefixes", ())]
 
     def document(self, record_id: str) -> bytes:
         """Raises StoreError when there is none of this id."""

@@ -7,7 +7,6 @@ was written down when it happened.
 from __future__ import annotations
 
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -15,11 +14,12 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from shiplap.cli.install import Which
+from shiplap.cli.install import STACK, find
 from shiplap.cli.options import Sources, takes_sources
 from shiplap.cli.output import Format, Output, emit
 from shiplap.cli.pages import account_page, claim_page
 from shiplap.cli.plan import seen_lines
+from shiplap.cli.records import open_record
 from shiplap.cli.sources import read
 from shiplap.cli.story import Story
 from shiplap.cli.telling import Where, conflict, known, story_page, tell
@@ -28,7 +28,7 @@ from shiplap.scheduling.account import account_of
 from shiplap.scheduling.claim_account import ClaimAccounts
 from shiplap.scheduling.plan import Plan
 from shiplap.scheduling.planner import plan
-from shiplap.scheduling.record import decode
+from shiplap.scheduling.record import Record
 from shiplap.scheduling.snapshot import Snapshot
 from shiplap.scheduling.world import compile_world
 
@@ -38,8 +38,11 @@ app = typer.Typer(
     help="Why a pod, claim, node or pool is as it is, and what would change it; its story on a live install.",
 )
 
-_RecordFile = Annotated[
-    Path | None, typer.Option("--record", help="A flight record (records/… of the state bucket), instead of files.")
+_Recorded = Annotated[
+    str,
+    typer.Option(
+        "--record", help="A recorded decision, instead of files: its id, s3://BUCKET/KEY, or a file.", metavar="RECORD"
+    ),
 ]
 
 
@@ -48,7 +51,7 @@ _RecordFile = Annotated[
 def pod(
     name: Annotated[str, typer.Argument(help="The pod as NAMESPACE/NAME, or NAME in the namespace default.")],
     *,
-    record: _RecordFile = None,
+    record: _Recorded = "",
     where: Where,
     sources: Sources,
     output: Output = Format.TABLE,
@@ -64,15 +67,15 @@ def pod(
     Example: shiplap explain pod web/api-0 --cluster prod
     """
     conflict(where, sources, record)
-    if where.given:
+    if where.given and not record:
         story = tell(where, lambda teller: teller.pod(name))
         if not (sources.context or sources.kubeconfig):
             return _tell(story, output)
-        snapshot, decided, lines = _decision(None, sources, where)
+        snapshot, decided, lines = _decision("", sources, where)
         account = account_of(snapshot, decided, name)
         _emit_both(story, account, output, Group(account_page(account), *lines))
         return 1 if account.state == "unschedulable" else 0
-    snapshot, decided, lines = _decision(record, sources)
+    snapshot, decided, lines = _decision(record, sources, where)
     account = account_of(snapshot, decided, name)
     emit(account, output, lambda: Group(account_page(account), *lines))
     return 1 if account.state == "unschedulable" else 0
@@ -83,7 +86,7 @@ def pod(
 def claim(
     name: Annotated[str, typer.Argument(help="The claim, as `shiplap plan` or the flight record names it.")],
     *,
-    record: _RecordFile = None,
+    record: _Recorded = "",
     where: Where,
     sources: Sources,
     output: Output = Format.TABLE,
@@ -97,9 +100,9 @@ def claim(
     Example: shiplap explain claim general-x7kq2mzp --cluster prod
     """
     conflict(where, sources, record)
-    if where.given:
+    if where.given and not record:
         return _tell(tell(where, lambda teller: known(teller.claim(name), "claim", name, teller.names())), output)
-    snapshot, decided, lines = _decision(record, sources)
+    snapshot, decided, lines = _decision(record, sources, where)
     names = [each.name for each in decided.node_claims]
     if name not in names:
         near = get_close_matches(name, names, n=3, cutoff=0.5) or names[:3]
@@ -127,7 +130,7 @@ def node(
 
     Example: shiplap explain node ip-10-0-12-7.eu-west-1.compute.internal --context prod --manifests pools/
     """
-    conflict(where, sources, None)
+    conflict(where, sources)
     story = None
     if where.given:
         story = tell(where, lambda teller: known(teller.claim(name), "node", name, teller.names()))
@@ -154,7 +157,7 @@ def node(
 def pool(
     name: Annotated[str, typer.Argument(help="The NodePool's name.")],
     *,
-    record: _RecordFile = None,
+    record: _Recorded = "",
     where: Where,
     sources: Sources,
     output: Output = Format.TABLE,
@@ -170,7 +173,7 @@ def pool(
 
     conflict(where, sources, record)
     story = None
-    if where.given:
+    if where.given and not record:
         story = tell(where, lambda teller: known(teller.pool(name), "pool", name, teller.pools()))
         if not (sources.context or sources.kubeconfig):
             return _tell(story, output)
@@ -195,18 +198,15 @@ def _emit_both(story: Story, now: object, output: Format, page: RenderableType) 
     emit({"story": story, "now": now}, output, lambda: both)
 
 
-def _decision(
-    record: Path | None, sources: Sources, where: Where | None = None
-) -> tuple[Snapshot, Plan, list[RenderableType]]:
+def _decision(record: str, sources: Sources, where: Where) -> tuple[Snapshot, Plan, list[RenderableType]]:
     """The decision to speak of: the recorded one, or the one these objects lead to, and what it does not rest on."""
-    if record is None:
-        reading = read(sources, where or Which())
+    if not record:
+        reading = read(sources, where)
         return reading.snapshot, plan(reading.snapshot), seen_lines(reading)
     if sources.cluster_state or sources.manifests or sources.context or sources.kubeconfig:
         raise InvalidInput("--record", "is a decision by itself; give it, or a cluster and manifests")
-    try:
-        document = record.read_bytes()
-    except OSError as error:
-        raise InvalidInput(str(record), f"cannot be read: {error.strerror or error}") from error
-    found = decode(document, str(record))
-    return found.snapshot, found.plan, []
+    _, found = open_record(record, lambda: find(bucket="", stack=where.stack or STACK, dev=where.dev))
+    if isinstance(found.record, Record):
+        return found.record.snapshot, found.record.plan, []
+    unlike = "is a decision to disrupt nodes" if found.outline.kind == "disrupt" else found.problem
+    raise InvalidInput(record, f"{unlike}; `shiplap replay {record}` shows what it holds")

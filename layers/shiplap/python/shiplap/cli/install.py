@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -115,6 +117,20 @@ def only_cluster(install: Install) -> str:
     if len(names) != 1:
         raise InvalidInput("--cluster", f"the install serves {', '.join(names) or 'no cluster yet'}; name one of them")
     return names[0]
+
+
+def located(which: Which) -> Callable[[], tuple[Install, str]]:
+    """What finds an install and the cluster's name in it: when it is first asked, and until it is found.
+
+    It raises InvalidInput and AwsError, as `find` and `only_cluster` do.
+    """
+
+    @cache
+    def found() -> tuple[Install, str]:
+        install = find(bucket="", stack=which.stack or STACK, dev=which.dev)
+        return install, which.cluster or only_cluster(install)
+
+    return found
 
 
 def dev_access(cluster: str) -> Access:

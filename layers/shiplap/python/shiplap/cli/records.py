@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from shiplap.disruption.record import Recorded, read
 from shiplap.errors import InvalidInput, StoreError
 
 _SCHEME = "s3://"
+_TAIL = re.compile(r"\d{6}-\d+-(disrupt-)?[0-9a-f]{12}")
+"""The end of an id, which is what a narrow terminal shows and a record's file is called."""
 
 
 def open_record(name: str, install: Callable[[], Install]) -> tuple[bytes, Recorded]:
@@ -34,10 +37,28 @@ def _document(name: str, install: Callable[[], Install]) -> bytes:
             return path.read_bytes()
         except OSError as error:
             raise InvalidInput(name, f"cannot be read: {error.strerror or error}") from error
+    if _TAIL.fullmatch(name):
+        bucket = install().bucket
+        return _recorded(bucket, _whole(name, bucket), name)
     if path.is_dir() or name.count("/") < 2 or path.is_absolute():
         reason = "is neither a file nor an id of a record (CLUSTER/DATE/TIME-EPOCH-DIGEST) nor s3://BUCKET/KEY"
         raise InvalidInput(name, reason)
     return _recorded(install().bucket, name.removeprefix("records/"), name)
+
+
+def _whole(tail: str, bucket: str) -> str:
+    """The id that ends so."""
+    from shiplap.aws.bucket import BucketRecorder  # noqa: PLC0415 - a file needs no AWS
+    from shiplap.aws.session import client  # noqa: PLC0415 - as above
+
+    try:
+        found = BucketRecorder(client("s3"), bucket).named(tail)
+    except StoreError as error:
+        raise InvalidInput(tail, advised(error)) from error
+    if len(found) != 1:
+        several = f"is the end of {', '.join(found)}; name one in full"
+        raise InvalidInput(tail, several if found else f"no record in s3://{bucket}/records/ ends so, and no such file")
+    return found[0]
 
 
 def _recorded(bucket: str, record_id: str, name: str) -> bytes:

@@ -23,7 +23,7 @@ from shiplap.errors import InvalidInput
 from shiplap.simulation.campaign import Found, hunt, outcomes, run, shrunk
 from shiplap.simulation.comparison import Figures, compared, differences
 from shiplap.simulation.mutants import MUTANTS, planted
-from shiplap.simulation.recording import recorded
+from shiplap.simulation.recording import watched
 from shiplap.simulation.run import Outcome
 from shiplap.simulation.scenario import Play, load
 
@@ -43,6 +43,10 @@ def simulate(
     recording: Annotated[
         Path | None, typer.Option("--recording", help="Write the run for `shiplap top --recording`, as JSON.")
     ] = None,
+    records: Annotated[
+        Path | None,
+        typer.Option("--records", help="Write recorded decisions into a folder, by their ids, for `shiplap replay`."),
+    ] = None,
     html: HtmlFile = None,
     compare: Annotated[
         list[Path] | None, typer.Option("--compare", help="Play it with these manifests too; both side by side.")
@@ -60,9 +64,10 @@ def simulate(
     many = range(seed, seed + seeds)
     if compare:
         return _comparison(play, load_manifests(compare), seed, hours, output, html)
-    watched = "--html" if html is not None else "--recording" if recording is not None else ""
-    if watched and (seeds > 1 or mutant == "list"):
-        raise InvalidInput(watched, "shows one run: give one --seed, and no --mutant list")
+    wanted = {"--html": html, "--recording": recording, "--records": records}
+    kept = next((option for option, path in wanted.items() if path is not None), "")
+    if kept and (seeds > 1 or mutant == "list"):
+        raise InvalidInput(kept, "shows one run: give one --seed, and no --mutant list")
     if mutant == "list":
         return _mutants(many, processes or os.cpu_count() or 1, output)
     if seeds > 1:
@@ -71,16 +76,27 @@ def simulate(
         outcome = run(play, seed, hours=hours)
         if outcome.violations and shrink:
             outcome = shrunk(play, outcome, hours=hours)
-        if watched:
-            seen = recorded(play, seed, outcome.faults, hours)
+        if kept:
+            seen, recorder = watched(play, seed, outcome.faults, hours)
+            timeline = recorder.timeline(seen)
             if html is not None:
-                write(html, simulation_report(*seen))
+                write(html, simulation_report(seen, timeline))
             if recording is not None:
-                recording.write_bytes(msgspec.json.encode(seen[1]))
+                recording.write_bytes(msgspec.json.encode(timeline))
+            if records is not None:
+                _keep(records, recorder.records())
     if trace is not None:
         trace.write_text("".join(f"{line}\n" for line in outcome.lines), encoding="utf-8")
     emit(document(outcome), output, lambda: _page(outcome))
     return 1 if outcome.violations else 0
+
+
+def _keep(folder: Path, records: dict[str, bytes]) -> None:
+    """Records as the bucket keeps them: their ids, seen from the folder, are the paths of files."""
+    for name, document in records.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(document)
 
 
 def _comparison(play: Play, other: Manifests, seed: int, hours: float | None, output: Format, html: Path | None) -> int:

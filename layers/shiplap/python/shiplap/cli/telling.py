@@ -26,9 +26,9 @@ class Where(Which, frozen=True, kw_only=True):
     ] = 24.0
 
 
-def conflict(where: Where, sources: Sources, record: object) -> None:
-    """Raises InvalidInput when files or a record are given beside an install."""
-    if where.given and (record is not None or sources.cluster_state or sources.manifests or sources.catalog):
+def conflict(where: Where, sources: Sources, record: str = "") -> None:
+    """Raises InvalidInput when files are given beside an install, or a record beside a cluster: its id names one."""
+    if (where.cluster and record) or (where.given and (sources.cluster_state or sources.manifests or sources.catalog)):
         raise InvalidInput("--cluster", "tells a story of an install; leave files and --record out")
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from shiplap.disruption.headline import Headline
 from shiplap.drawing.picture import ClusterPicture
 
 
@@ -37,12 +38,13 @@ class Frame(msgspec.Struct, frozen=True):
 
 
 class Timeline(msgspec.Struct, frozen=True, omit_defaults=True):
-    """All of it in the order of time; `ends_s` seconds after the start."""
+    """All of it in the order of time; `ends_s` seconds after the start, `decisions` in the epoch of the pictures."""
 
     ends_s: float
     samples: tuple[Sample, ...] = ()
     happenings: tuple[Happening, ...] = ()
     frames: tuple[Frame, ...] = ()
+    decisions: tuple[Headline, ...] = ()
 
 
 def thinned(samples: Sequence[Sample], most: int) -> tuple[Sample, ...]:

@@ -45,6 +45,7 @@ class Install:
         self.promises = promises
         self.state = WatchedState(stage.faults, promises, stage.loop.clock)
         self.dead_letters = TwinDeadLetters(stage.faults)
+        self.recorders: dict[str, TwinRecorder] = {}
         self.functions = Functions(
             settings,
             stage.loop,
@@ -60,6 +61,7 @@ class Install:
         loop, faults, _, sold, meter = self._stage
         capacity, joins = TwinCapacity(faults), TwinJoins(faults)
         for name, kube in kubes.items():
+            self.recorders[name] = TwinRecorder(faults)
             self.functions.worlds[name] = World(
                 clock=loop.clock,
                 cluster=WatchedCluster(kube.server, faults, self.promises),
@@ -70,7 +72,7 @@ class Install:
                 source=Source(sold),
                 bus=Bus(faults, self.functions.route),
                 timers=Timers(faults, self.functions.remind),
-                recorder=TwinRecorder(faults),
+                recorder=self.recorders[name],
                 meter=meter,
                 health=TwinHealth(faults),
                 joins=joins,

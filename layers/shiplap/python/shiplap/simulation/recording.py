@@ -13,6 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from shiplap.api.types import Manifests
+from shiplap.disruption.headline import Headline, headline
 from shiplap.drawing.capture import of_cluster, prices_of_catalog
 from shiplap.drawing.picture import ClusterPicture
 from shiplap.drawing.timeline import Frame, Happening, Sample, Timeline
@@ -53,6 +54,16 @@ _TOLD = {
 _BAD = frozenset({"fault", "will not join", "spot warning", "died", "refused", "answer lost"})
 """Those of them that are no part of a good day."""
 
+_STEPS = {
+    "launched": "launch",
+    "spot warning": "interrupt",
+    "node joined": "lifecycle",
+    "will not join": "lifecycle",
+    "instance ended": "lifecycle",
+    "node gone": "lifecycle",
+}
+"""Those of them that are told beside the recorded decisions, and of which kind they are."""
+
 Entry = TypeVar("Entry")
 
 
@@ -86,14 +97,30 @@ class Recording:
 
     def timeline(self, outcome: Outcome) -> Timeline:
         """Everything recorded until the end, and what the trace of the outcome tells."""
-        last = self._frame()
+        last, happenings = self._frame(), _happenings(outcome)
         frames = [frame for frame in self._frames if frame.at_s < last.at_s]
         return Timeline(
             ends_s=max(outcome.ended_at, last.at_s),
             samples=(*self._samples, self._sample()),
-            happenings=_happenings(outcome),
+            happenings=happenings,
             frames=(*frames, last),
+            decisions=self._decisions(happenings),
         )
+
+    def records(self) -> dict[str, bytes]:
+        """Every recorded decision by its id."""
+        installs = self._simulation.installs.values()
+        recorders = [recorder for install in installs for recorder in install.recorders.values()]
+        return {name: document for recorder in recorders for name, document in recorder.records.items()}
+
+    def _decisions(self, happenings: Iterable[Happening]) -> tuple[Headline, ...]:
+        lines = [headline(document, name) for name, document in self.records().items()]
+        lines += (
+            Headline(self._start + event.at_s, _STEPS[event.kind], f"{event.kind}: {event.text}")
+            for event in happenings
+            if event.kind in _STEPS
+        )
+        return tuple(sorted(lines, key=lambda line: (line.at, line.record)))
 
     def _passed(self) -> float:
         return self._simulation.loop.now() - self._start
@@ -162,11 +189,16 @@ class Recording:
         )
 
 
-def recorded(play: Play, seed: int, faults: Sequence[Fault], hours: float | None = None) -> tuple[Outcome, Timeline]:
-    """A run with these faults, and what was seen of it; the outcome is that of the same run unwatched."""
+def watched(play: Play, seed: int, faults: Sequence[Fault], hours: float | None = None) -> tuple[Outcome, Recording]:
+    """A run with these faults, and who watched it; the outcome is that of the same run unwatched."""
     simulation = Simulation(play, seed, faults, play.scenario.hours if hours is None else hours)
     recording = Recording(simulation, play)
-    outcome = simulation.play()
+    return simulation.play(), recording
+
+
+def recorded(play: Play, seed: int, faults: Sequence[Fault], hours: float | None = None) -> tuple[Outcome, Timeline]:
+    """As `watched`, with what was seen."""
+    outcome, recording = watched(play, seed, faults, hours)
     return outcome, recording.timeline(outcome)
 
 

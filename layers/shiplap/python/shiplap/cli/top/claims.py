@@ -13,7 +13,7 @@ import msgspec
 
 from shiplap.api.nodeclaim import NodeClaim
 from shiplap.cli.hints import advised
-from shiplap.cli.install import STACK, Which, find, only_cluster
+from shiplap.cli.install import Install
 from shiplap.cluster.follow import Trouble
 from shiplap.errors import AwsError, InvalidInput, StoreError
 
@@ -32,8 +32,8 @@ Put = Callable[[Claimed | Trouble], None]
 Read = Callable[[], Sequence[NodeClaim]]
 
 
-def reader(which: Which) -> Read:
-    """What reads the claims of the cluster that the options name; the install is looked up when it is first used."""
+def reader(located: Callable[[], tuple[Install, str]]) -> Read:
+    """What reads the claims of a cluster of an install, which is looked for when it is first used."""
     known: list[Read] = []
 
     def read() -> Sequence[NodeClaim]:
@@ -41,8 +41,7 @@ def reader(which: Which) -> Read:
             from shiplap.aws.dynamodb_state import DynamoState  # noqa: PLC0415 - loads botocore
             from shiplap.aws.session import client  # noqa: PLC0415 - as above
 
-            install = find(bucket="", stack=which.stack or STACK, dev=which.dev)
-            cluster = which.cluster or only_cluster(install)
+            install, cluster = located()
             state = DynamoState(client("dynamodb"), install.output("StateTable"))
             known.append(lambda: state.claims(cluster))
         return known[0]()

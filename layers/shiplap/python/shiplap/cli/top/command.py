@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from bisect import bisect_right
 from collections.abc import Callable
 from pathlib import Path
 from queue import Empty, Queue
@@ -17,18 +18,20 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from shiplap.cli.install import Which, dev_access
+from shiplap.cli.install import Which, dev_access, located
 from shiplap.cli.options import takes_sources
 from shiplap.cli.output import Format, Output, emit
-from shiplap.cli.top import claims, keyboard
+from shiplap.cli.top import claims, decisions, keyboard
 from shiplap.cli.top.claims import Claimed
+from shiplap.cli.top.decisions import Decided
 from shiplap.cli.top.following import Following
-from shiplap.cli.top.frame import frame, page_of
+from shiplap.cli.top.frame import Scene, frame, page_of
 from shiplap.cli.top.stream import Happening, happened, remember
 from shiplap.cli.top.view import SORTS, View, pressed, shown_nodes
 from shiplap.cluster.enter import enter
 from shiplap.cluster.follow import Seen, follow
 from shiplap.cluster.kubeconfig import load
+from shiplap.disruption.headline import Headline
 from shiplap.drawing.capture import Prices
 from shiplap.drawing.picture import ClusterPicture
 from shiplap.drawing.timeline import Timeline
@@ -63,8 +66,9 @@ def top(
 ) -> int:
     """Watch a cluster: nodes as bars of CPU and memory by pool and price, pods that wait, what happens, dollars.
 
-    Only nodes and pods are read (list and watch). With --cluster, also the claims of an install: tiers, nodes on their
-    way and real prices; without, prices are estimates. `?` shows the keys. `-o json` prints the picture once.
+    Only nodes and pods are read (list and watch). With --cluster, also the claims of an install and its recorded
+    decisions: tiers, nodes on their way and real prices, what was decided and the ids by which `shiplap replay` knows
+    it; without, prices are estimates. `?` shows the keys. `-o json` prints the picture once.
 
     Example: shiplap top --context prod --sort cpu
     """
@@ -74,16 +78,28 @@ def top(
         source = _played(recording) if recording is not None else _followed(which, kubeconfig, context, ended)
         console = Console()
         if once or output is not Format.TABLE or not (console.is_terminal and sys.stdin.isatty()):
-            picture = source(True)
-            emit(picture, output, lambda: Group(*_lines(picture, view, (), console)))
-            return 1 if picture.missing else 0
+            scene = source(True)
+            emit(_shown(scene), output, lambda: Group(*_lines(scene, view, (), console)))
+            return 1 if scene.picture.missing else 0
         return _live(source, view, console)
     finally:
         ended.set()
 
 
-Source = Callable[[bool], ClusterPicture]
+Source = Callable[[bool], Scene]
 """The cluster now; told whether that is all that will be asked."""
+
+
+class _Shown(ClusterPicture, frozen=True, kw_only=True, omit_defaults=True):
+    """What `-o json` prints."""
+
+    decisions: tuple[Headline, ...] = ()
+
+
+def _shown(scene: Scene) -> _Shown:
+    picture = scene.picture
+    fields = {name: getattr(picture, name) for name in picture.__struct_fields__}
+    return _Shown(**fields, decisions=scene.decisions or ())
 
 
 def _followed(which: Which, kubeconfig: Path | None, context: str, ended: Event) -> Source:
@@ -94,38 +110,49 @@ def _followed(which: Which, kubeconfig: Path | None, context: str, ended: Event)
     else:
         access = load(kubeconfig, context, environment=os.environ, home=Path.home())
     following = Following(access.context, _prices)
-    seen: Queue[Seen | Claimed] = Queue()
+    seen: Queue[Seen | Claimed | Decided] = Queue()
     if which.given:
         named = msgspec.structs.replace(which, cluster=access.context) if which.dev and not asked else which
-        read = claims.reader(named)
+        found = located(named)
+        read = claims.reader(found)
         claims.look(read, seen.put)
         claims.follow_claims(read, seen.put, ended)
+        fresh = decisions.reader(found, time.time)
+        decisions.look(fresh, seen.put)
+        decisions.follow_decisions(fresh, seen.put, ended)
     try:
         follow(lambda: enter(access, clock=time.time, environment=os.environ, sleep=time.sleep), seen, ended)
     except ClusterError as error:
         raise InvalidInput(f"context {access.context}", str(error)) from error
     _wait(following, seen)
 
-    def picture(_: bool) -> ClusterPicture:
+    def scene(_: bool) -> Scene:
         while not seen.empty():
             following.see(seen.get())
-        return following.picture(time.time())
+        return Scene(following.picture(time.time()), following.decisions if which.given else None)
 
-    return picture
+    return scene
 
 
 def _played(path: Path) -> Source:
     """A recording, one moment after the other; the last one if only one is asked for. Raises InvalidInput."""
     try:
-        frames = msgspec.json.decode(path.read_bytes(), type=Timeline).frames
+        timeline = msgspec.json.decode(path.read_bytes(), type=Timeline)
     except OSError as error:
         raise InvalidInput(str(path), f"cannot be read: {error.strerror or error}") from error
     except msgspec.DecodeError as error:
         raise InvalidInput(str(path), f"is no recording of `shiplap simulate --recording`: {error}") from error
-    if not frames:
+    pictures = [frame.picture for frame in timeline.frames]
+    if not pictures:
         raise InvalidInput(str(path), "holds no moment of a cluster")
-    ahead = iter(frames[:-1])
-    return lambda last: frames[-1].picture if last else next(ahead, frames[-1]).picture
+    ahead = iter(pictures[:-1])
+    times = [line.at for line in timeline.decisions]
+
+    def scene(last: bool) -> Scene:
+        picture = pictures[-1] if last else next(ahead, pictures[-1])
+        return Scene(picture, timeline.decisions[: bisect_right(times, picture.taken_at)])
+
+    return scene
 
 
 def _view(sort: str, words: str) -> View:
@@ -148,7 +175,7 @@ def _prices(node: Node) -> Prices:
     return Prices(of_offerings, on_demand)
 
 
-def _wait(following: Following, seen: Queue[Seen | Claimed]) -> None:
+def _wait(following: Following, seen: Queue[Seen | Claimed | Decided]) -> None:
     """Until everything has been listed once, or cannot be."""
     while not following.ready:
         try:
@@ -159,7 +186,7 @@ def _wait(following: Following, seen: Queue[Seen | Claimed]) -> None:
 
 def _live(source: Source, view: View, console: Console) -> int:
     stream: tuple[Happening, ...] = ()
-    picture = source(False)
+    scene = source(False)
     terminal = sys.stdin.fileno()
     with keyboard.raw(terminal), Live(console=console, screen=True, auto_refresh=False) as screen:
         due = 0.0
@@ -168,17 +195,18 @@ def _live(source: Source, view: View, console: Console) -> int:
                 due = time.monotonic() + _EVERY_S
                 if not view.paused:
                     fresh = source(False)
-                    stream, picture = remember(stream, happened(picture, fresh)), fresh
-            screen.update(Group(*_lines(picture, view, stream, console)), refresh=True)
+                    stream, scene = remember(stream, happened(scene.picture, fresh.picture)), fresh
+            screen.update(Group(*_lines(scene, view, stream, console)), refresh=True)
             for key in keyboard.pressed(terminal, max(due - time.monotonic(), 0.0)):
                 if key == "q" and not view.typing:
                     return 0
-                view = pressed(view, key, shown_nodes(picture, view), page_of(picture, console.height))
+                nodes = shown_nodes(scene.picture, view)
+                view = pressed(view, key, nodes, page_of(scene.picture, console.height))
 
 
-def _lines(picture: ClusterPicture, view: View, stream: tuple[Happening, ...], console: Console) -> tuple[Text, ...]:
+def _lines(scene: Scene, view: View, stream: tuple[Happening, ...], console: Console) -> tuple[Text, ...]:
     width, height = console.width, console.height
     if not console.is_terminal:
         width = int(os.environ.get("COLUMNS", "160"))
         height = int(os.environ.get("LINES", "50"))
-    return frame(picture, view, stream, max(width, 20), max(height, 6))
+    return frame(scene, view, stream, max(width, 20), max(height, 6))

@@ -6,19 +6,22 @@ there.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-import msgspec
+from collections.abc import Callable, Iterable
 
 from shiplap.api.nodeclaim import NodeClaim
 from shiplap.cli.top.claims import Claimed
+from shiplap.cli.top.decisions import Decided
+from shiplap.cli.top.moves import moves
 from shiplap.cluster.follow import Changed, Listed, Seen, Trouble
+from shiplap.disruption.headline import Headline
 from shiplap.drawing.capture import Prices, of_cluster
-from shiplap.drawing.picture import ClusterPicture, NodePicture, PendingPicture
+from shiplap.drawing.picture import ClusterPicture, NodePicture
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.scheduling.pairing import pair
 
 _OVER = ("Succeeded", "Failed")
+_KEPT = 200
+"""Decisions that are kept; older ones are forgotten."""
 
 
 class Following:
@@ -40,7 +43,8 @@ class Following:
         self._stale: set[str] = set()
         self._troubles: dict[str, str] = {}
         self._listed: set[str] = set()
-        self._claims: tuple[NodeClaim, ...] = ()
+        self._claims: tuple[NodeClaim, ...] | None = None
+        self._decisions: tuple[Headline, ...] = ()
         self._paired: dict[str, NodeClaim] = {}
         self._coming: list[NodeClaim] = []
         self._to_pair = False
@@ -50,12 +54,20 @@ class Following:
         """Whether every kind has been listed, or cannot be."""
         return {"nodes", "pods"} <= self._listed | self._troubles.keys()
 
-    def see(self, seen: Seen | Claimed) -> None:
+    @property
+    def decisions(self) -> tuple[Headline, ...]:
+        """What was decided, in order of time."""
+        return self._decisions
+
+    def see(self, seen: Seen | Claimed | Decided) -> None:
         """Take note of what was seen."""
         match seen:
             case Claimed(claims):
                 self._to_pair = self._to_pair or claims != self._claims
+                self._tell(moves(self._claims, claims))
                 self._claims = claims
+            case Decided(lines):
+                self._tell(lines)
             case Trouble(kind, reason):
                 if reason:
                     self._troubles[kind] = reason
@@ -96,11 +108,16 @@ class Following:
             missing=tuple(self._troubles[kind] for kind in sorted(self._troubles)),
         )
 
+    def _tell(self, lines: Iterable[Headline]) -> None:
+        """A record may appear after one of a later look at the cluster: what is shown is in order of time."""
+        decided = sorted((*self._decisions, *lines), key=lambda line: (line.at, line.record))
+        self._decisions = tuple(decided[-_KEPT:])
+
     def _pair(self) -> None:
         """Find each claim's node anew where claims or nodes have come or gone."""
         if not self._to_pair:
             return
-        paired, self._coming = pair(list(self._nodes.values()), self._claims)
+        paired, self._coming = pair(list(self._nodes.values()), self._claims or ())
         names = paired.keys() | self._paired.keys()
         self._stale |= {name for name in names if paired.get(name) != self._paired.get(name)}
         self._paired, self._to_pair = paired, False
@@ -141,13 +158,3 @@ class Following:
             self._stale |= self._on_node.keys()
             for known in (self._pods, self._on_node, self._pending):
                 known.clear()
-
-
-def aged(picture: ClusterPicture, now: float) -> ClusterPicture:
-    """The same picture later: pods that wait have waited longer."""
-    older = tuple(_older(pod, now - picture.taken_at) for pod in picture.pending)
-    return msgspec.structs.replace(picture, taken_at=now, pending=older)
-
-
-def _older(pod: PendingPicture, seconds: float) -> PendingPicture:
-    return msgspec.structs.replace(pod, age_s=pod.age_s + seconds)

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
 
 import msgspec
-from rich.cells import cell_len, set_cell_size
+from rich.cells import set_cell_size
 from rich.text import Text
 
+from shiplap.cli.top.cells import age, bar, cut, gib, plain, rule, sized, when
+from shiplap.cli.top.decided import decided_line, decided_screen
 from shiplap.cli.top.saving import least_hourly
 from shiplap.cli.top.stream import Happening
 from shiplap.cli.top.view import View, share, shown_nodes
+from shiplap.disruption.headline import Headline
 from shiplap.drawing.picture import ClusterPicture, NodePicture, NodeState, PendingPicture
 
-_EIGHTHS = "▏▎▍▌▋▊▉█"
 _STATE_STYLES = {
     NodeState.READY: "green",
     NodeState.STARTING: "cyan",
@@ -30,7 +31,8 @@ _HELP = (
     "pgup pgdn g G    a page, the ends        esc     close it; clear the filter",
     "s                next order of sorting   r       turn the order round",
     "/                filter by words         p       pause",
-    "q                quit                    ?       this help; any key closes it",
+    "d                all decisions           q       quit",
+    "?                this help; any key closes it",
 )
 
 
@@ -43,27 +45,35 @@ class Column(msgspec.Struct, frozen=True):
     cell: Callable[[NodePicture, float, int], Text]
 
 
-def frame(
-    picture: ClusterPicture, view: View, stream: Sequence[Happening], width: int, height: int
-) -> tuple[Text, ...]:
+class Scene(msgspec.Struct, frozen=True):
+    """What there is to show: the cluster, and what was decided, in order of time; None where nobody was asked."""
+
+    picture: ClusterPicture
+    decisions: tuple[Headline, ...] | None = None
+
+
+def frame(scene: Scene, view: View, stream: Sequence[Happening], width: int, height: int) -> tuple[Text, ...]:
     """`height` lines of at most `width` cells.
 
     Args:
-        picture: the cluster.
+        scene: the cluster and its decisions.
         view: what is chosen.
         stream: what has happened, the newest last.
         width: cells, at least 20.
         height: lines, at least 6.
     """
+    picture = scene.picture
     head = list(_head(picture, width))
     foot = _foot(view, width)
     room = max(height - len(head) - 1, 0)
     if view.help:
-        body = [_cut(Text(line), width) for line in _HELP][:room]
+        body = [cut(Text(line), width) for line in _HELP][:room]
     elif view.inside:
         body = _inside(picture, view, width, room)
+    elif view.decisions:
+        body = decided_screen(scene.decisions, view.scroll, picture.taken_at, width)[:room]
     else:
-        body = _overview(picture, view, stream, width, room)
+        body = _overview(scene, view, stream, width, room)
     body += [Text("")] * (room - len(body))
     return tuple([*head, *body, foot][:height])
 
@@ -77,24 +87,24 @@ def _head(picture: ClusterPicture, width: int) -> Iterator[Text]:
     nodes, pending = picture.nodes, picture.pending
     starting = sum(1 for node in nodes if node.state in (NodeState.STARTING, NodeState.PLANNED))
     pods = sum(len(node.pods) for node in nodes)
-    line = Text(_plain(picture.cluster), "bold")
-    line.append(f"  {_when(picture.taken_at)}  ", "dim")
+    line = Text(plain(picture.cluster), "bold")
+    line.append(f"  {when(picture.taken_at)}  ", "dim")
     line.append(f"{len(nodes)} nodes" + (f" ({starting} starting)" if starting else ""))
     line.append(f"  {pods} pods  ")
-    waiting = f"{len(pending)} waiting, oldest {_age(pending[0].age_s)}" if pending else "none waiting"
+    waiting = f"{len(pending)} waiting, oldest {age(pending[0].age_s)}" if pending else "none waiting"
     line.append(waiting, "bold yellow" if pending else "dim")
-    yield _cut(line, width)
-    yield _cut(_money(picture), width)
+    yield cut(line, width)
+    yield cut(_money(picture), width)
     half = max((width - 26) // 2, 4)
     used, whole = picture.used, picture.allocatable
     bars = Text("cpu ")
-    bars.append_text(_bar(share(used.millicores, whole.millicores), half))
+    bars.append_text(bar(share(used.millicores, whole.millicores), half))
     bars.append("  memory ")
-    bars.append_text(_bar(share(used.memory_bytes, whole.memory_bytes), half))
-    yield _cut(bars, width)
+    bars.append_text(bar(share(used.memory_bytes, whole.memory_bytes), half))
+    yield cut(bars, width)
     for text in picture.missing[:1]:
         more = f" (and {len(picture.missing) - 1} more)" if len(picture.missing) > 1 else ""
-        yield _cut(Text(_plain(text) + more, "red"), width)
+        yield cut(Text(plain(text) + more, "red"), width)
 
 
 def _money(picture: ClusterPicture) -> Text:
@@ -108,23 +118,28 @@ def _money(picture: ClusterPicture) -> Text:
     for pool in picture.pools:
         members = [node for node in picture.nodes if node.pool == pool]
         fallback = sum(1 for node in members if node.tier)
-        line.append(f"  {_plain(pool) or 'others'} {len(members)}" + (f" ({fallback} fallback)" if fallback else ""))
+        line.append(f"  {plain(pool) or 'others'} {len(members)}" + (f" ({fallback} fallback)" if fallback else ""))
     return line
 
 
-def _overview(picture: ClusterPicture, view: View, stream: Sequence[Happening], width: int, room: int) -> list[Text]:
+def _overview(scene: Scene, view: View, stream: Sequence[Happening], width: int, room: int) -> list[Text]:
+    picture, decisions = scene.picture, scene.decisions or ()
     spare = max(room - _LEAST_ROWS - 1, 0)
     waiting = min(len(picture.pending), max(spare // 4, 1 if spare else 0))
-    news = min(len(stream), max((spare - waiting) // 3, 0))
-    rows = room - 1 - (waiting + 1 if waiting else 0) - (news + 1 if news else 0)
+    decided = min(len(decisions), (spare - waiting + 2) // 3)
+    news = min(len(stream), max((spare - waiting - decided) // 2, 0))
+    rows = room - 1 - sum(lines + 1 for lines in (waiting, decided, news) if lines)
     lines = _table(picture, view, width, max(rows, 1))
     lines += [Text("")] * (max(rows, 1) + 1 - len(lines))
     if waiting:
-        lines.append(_rule(f"waiting {len(picture.pending)}", width))
-        lines += [_cut(_waiting(pod), width) for pod in picture.pending[:waiting]]
+        lines.append(rule(f"waiting {len(picture.pending)}", width))
+        lines += [cut(_waiting(pod), width) for pod in picture.pending[:waiting]]
+    if decided:
+        lines.append(rule("decided", width))
+        lines += [decided_line(line, picture.taken_at, width) for line in decisions[-decided:]]
     if news:
-        lines.append(_rule("happened", width))
-        lines += [_cut(_news(item), width) for item in stream[-news:]]
+        lines.append(rule("happened", width))
+        lines += [cut(_news(item), width) for item in stream[-news:]]
     return lines[:room]
 
 
@@ -138,16 +153,16 @@ def _table(picture: ClusterPicture, view: View, width: int, rows: int) -> list[T
     for column, size in columns:
         mark = ("▲" if view.reverse else "▼") if column.title.lower() == view.sort else ""
         title.append(set_cell_size(f"{column.title}{mark}", size) + " ")
-    lines = [_cut(title, width)]
+    lines = [cut(title, width)]
     for node in nodes[first : first + rows]:
         chosen = node.name == view.selected
         line = Text("> " if chosen else "  ", "bold" if chosen else "")
         for column, size in columns:
-            line.append_text(_sized(column.cell(node, picture.taken_at, size), size))
+            line.append_text(sized(column.cell(node, picture.taken_at, size), size))
             line.append(" ")
-        lines.append(_cut(line, width))
+        lines.append(cut(line, width))
     if not nodes:
-        lines.append(_cut(Text("  no node passes the filter" if view.filter else "  no nodes", "dim"), width))
+        lines.append(cut(Text("  no node passes the filter" if view.filter else "  no nodes", "dim"), width))
     return lines
 
 
@@ -172,20 +187,20 @@ def _columns(width: int) -> list[tuple[Column, int]]:
 
 
 def _name(node: NodePicture, _now: float, _size: int) -> Text:
-    return Text(_plain(node.name))
+    return Text(plain(node.name))
 
 
 def _pool(node: NodePicture, _now: float, _size: int) -> Text:
     kind = {"spot": " spot", "reserved": " res."}.get(node.capacity_type, "")
-    return Text(f"{_plain(node.pool) or '-'}{f'/{node.tier}' if node.tier else ''}{kind}")
+    return Text(f"{plain(node.pool) or '-'}{f'/{node.tier}' if node.tier else ''}{kind}")
 
 
 def _cpu(node: NodePicture, _now: float, size: int) -> Text:
-    return _bar(share(node.used.millicores, node.allocatable.millicores), size - 5)
+    return bar(share(node.used.millicores, node.allocatable.millicores), size - 5)
 
 
 def _memory(node: NodePicture, _now: float, size: int) -> Text:
-    return _bar(share(node.used.memory_bytes, node.allocatable.memory_bytes), size - 5)
+    return bar(share(node.used.memory_bytes, node.allocatable.memory_bytes), size - 5)
 
 
 def _count(node: NodePicture, _now: float, _size: int) -> Text:
@@ -197,17 +212,17 @@ def _price(node: NodePicture, _now: float, _size: int) -> Text:
 
 
 def _node_age(node: NodePicture, now: float, _size: int) -> Text:
-    return Text(_age(max(now - node.created_at, 0.0)) if node.created_at else "")
+    return Text(age(max(now - node.created_at, 0.0)) if node.created_at else "")
 
 
 def _state(node: NodePicture, _now: float, _size: int) -> Text:
-    note = f" {_plain(node.note)}" if node.note else ""
+    note = f" {plain(node.note)}" if node.note else ""
     return Text(f"{node.state}{note}", _STATE_STYLES[node.state])
 
 
 _ALL = (
     Column("NAME", 14, 0, _name),
-    Column("TYPE", 14, 6, lambda node, _now, _size: Text(_plain(node.instance_type) or "?")),
+    Column("TYPE", 14, 6, lambda node, _now, _size: Text(plain(node.instance_type) or "?")),
     Column("POOL", 10, 4, _pool),
     Column("CPU", 9, 1, _cpu),
     Column("MEMORY", 9, 2, _memory),
@@ -221,100 +236,54 @@ _ALL = (
 def _inside(picture: ClusterPicture, view: View, width: int, room: int) -> list[Text]:
     node = next((node for node in picture.nodes if node.name == view.selected), None)
     if node is None:
-        return [_cut(Text(f"node {_plain(view.selected)} is gone", "yellow"), width)]
-    head = Text(_plain(node.name), "bold")
+        return [cut(Text(f"node {plain(view.selected)} is gone", "yellow"), width)]
+    head = Text(plain(node.name), "bold")
     facts = (node.instance_type, node.zone, node.capacity_type, node.pool and f"pool {node.pool}", str(node.state))
-    head.append("  " + "  ".join(filter(None, map(_plain, facts))))
+    head.append("  " + "  ".join(filter(None, map(plain, facts))))
     used, whole = node.used, node.allocatable
     lines = [
-        _cut(head, width),
-        _cut(Text(_plain(node.note), "yellow"), width),
+        cut(head, width),
+        cut(Text(plain(node.note), "yellow"), width),
         _of(f"{used.millicores / 1000:g} of {whole.millicores / 1000:g} CPU", used.millicores, whole.millicores, width),
-        _of(f"{_gib(used.memory_bytes)} of {_gib(whole.memory_bytes)}", used.memory_bytes, whole.memory_bytes, width),
-        _cut(Text(f"{node.hourly:.4f} USD/h, {used.pods} of {whole.pods} pods"), width),
-        _rule("pods", width),
+        _of(f"{gib(used.memory_bytes)} of {gib(whole.memory_bytes)}", used.memory_bytes, whole.memory_bytes, width),
+        cut(Text(f"{node.hourly:.4f} USD/h, {used.pods} of {whole.pods} pods"), width),
+        rule("pods", width),
     ]
     rows = max(room - len(lines), 0)
     first = min(view.scroll, max(len(node.pods) - rows, 0))
     for pod in node.pods[first : first + rows]:
         size = max(width - 34, 10)
-        line = Text(set_cell_size(_plain(pod.key), size), "cyan" if pod.fresh else "")
-        line.append(f" {pod.millicores / 1000:>7g} CPU {_gib(pod.memory_bytes):>12}")
-        lines.append(_cut(line, width))
+        line = Text(set_cell_size(plain(pod.key), size), "cyan" if pod.fresh else "")
+        line.append(f" {pod.millicores / 1000:>7g} CPU {gib(pod.memory_bytes):>12}")
+        lines.append(cut(line, width))
     return lines[:room]
 
 
 def _of(text: str, used: int, whole: int, width: int) -> Text:
     line = Text(set_cell_size(text, 26))
-    line.append_text(_bar(share(used, whole), max(width - 34, 4)))
-    return _cut(line, width)
+    line.append_text(bar(share(used, whole), max(width - 34, 4)))
+    return cut(line, width)
 
 
 def _foot(view: View, width: int) -> Text:
     if view.typing:
-        return _cut(Text(f"filter: {view.filter}▏  enter keeps it, esc clears it", "reverse"), width)
+        return cut(Text(f"filter: {view.filter}▏  enter keeps it, esc clears it", "reverse"), width)
     parts = ["q quit", f"s sort: {view.sort}", f"/ filter{f': {view.filter}' if view.filter else ''}"]
-    parts += ["esc back" if view.inside else "enter open", "? help"]
+    parts += ["esc back"] if view.inside or view.decisions else ["enter open", "d decisions"]
+    parts.append("? help")
     line = Text("  ".join(parts), "dim")
     if view.paused:
         line.append("  paused: p goes on", "bold yellow")
-    return _cut(line, width)
+    return cut(line, width)
 
 
 def _waiting(pod: PendingPicture) -> Text:
-    line = Text(f"{_age(pod.age_s):>5} ", "yellow")
-    line.append(f"{_plain(pod.namespace)}/{_plain(pod.name)}")
-    line.append(f"  {pod.millicores / 1000:g} CPU {_gib(pod.memory_bytes)}  {_plain(pod.reason)}", "dim")
+    line = Text(f"{age(pod.age_s):>5} ", "yellow")
+    line.append(f"{plain(pod.namespace)}/{plain(pod.name)}")
+    line.append(f"  {pod.millicores / 1000:g} CPU {gib(pod.memory_bytes)}  {plain(pod.reason)}", "dim")
     return line
 
 
 def _news(item: Happening) -> Text:
-    line = Text(f"{_when(item.at)} ", "dim")
-    return line.append(_plain(item.text), _KIND_STYLES.get(item.kind, ""))
-
-
-def _rule(title: str, width: int) -> Text:
-    return Text(set_cell_size(f"── {title} " + "─" * width, width), "dim")
-
-
-def _bar(part: float, size: int) -> Text:
-    """A bar of `size` cells and the percentage behind it."""
-    size = max(size, 1)
-    eighths = round(part * size * 8)
-    full, rest = divmod(eighths, 8)
-    filled = "█" * full + (_EIGHTHS[rest - 1] if rest else "")
-    # Plain blue cannot be read on black. Only the bar is coloured: figures are for everybody's eyes.
-    text = Text().append(filled, "cyan" if part < 0.85 else "magenta")
-    text.append("░" * (size - cell_len(filled)), "dim")
-    return text.append(f" {part:>4.0%}")
-
-
-def _sized(text: Text, size: int) -> Text:
-    text = _cut(text, size)
-    text.pad_right(size - cell_len(text.plain))
-    return text
-
-
-def _cut(text: Text, width: int) -> Text:
-    text.truncate(width, overflow="ellipsis")
-    return text
-
-
-def _plain(text: str) -> str:
-    """Without control characters: names come from a cluster, and a terminal obeys what it is sent."""
-    return "".join(char if char.isprintable() else "�" for char in text)
-
-
-def _when(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).strftime("%H:%M:%S")
-
-
-def _age(seconds: float) -> str:
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
-        if seconds >= size:
-            return f"{int(seconds // size)}{unit}"
-    return f"{int(seconds)}s"
-
-
-def _gib(amount: int) -> str:
-    return f"{amount / 2**30:.1f}Gi"
+    line = Text(f"{when(item.at)} ", "dim")
+    return line.append(plain(item.text), _KIND_STYLES.get(item.kind, ""))

@@ -15,7 +15,8 @@ SORTS = ("name", "cpu", "memory", "pods", "price", "age", "pool", "state")
 class View(msgspec.Struct, frozen=True):
     """Choices. `selected` is a node's name, so that it stays chosen while others come and go.
 
-    `typing` is whether keys go into the filter; `inside` whether the selected node is opened, `scroll` how far.
+    `typing` is whether keys go into the filter; `inside` whether the selected node is opened, `decisions` whether what
+    was decided takes the whole screen, `scroll` how far either is moved.
     """
 
     sort: str = "name"
@@ -24,6 +25,7 @@ class View(msgspec.Struct, frozen=True):
     typing: bool = False
     selected: str = ""
     inside: bool = False
+    decisions: bool = False
     scroll: int = 0
     paused: bool = False
     help: bool = False
@@ -80,7 +82,7 @@ def pressed(view: View, key: str, nodes: Sequence[NodePicture], page: int) -> Vi
         return _moved(view, key, nodes, page)
     if key == "enter":
         name = view.selected or (nodes[0].name if nodes else "")
-        return msgspec.structs.replace(view, selected=name, inside=bool(name), scroll=0)
+        return msgspec.structs.replace(view, selected=name, inside=bool(name), decisions=False, scroll=0)
     choose = _CHOICES.get(key)
     return view if choose is None else msgspec.structs.replace(view, **choose(view))
 
@@ -90,10 +92,11 @@ def _next_sort(view: View) -> dict[str, Any]:
 
 
 _CHOICES: dict[str, Callable[[View], dict[str, Any]]] = {
-    "escape": lambda view: {"inside": False} if view.inside else {"filter": ""},
+    "escape": lambda view: {"inside": False, "decisions": False} if view.inside or view.decisions else {"filter": ""},
+    "d": lambda view: {"decisions": not view.decisions, "inside": False, "scroll": 0},
     "s": _next_sort,
     "r": lambda view: {"reverse": not view.reverse},
-    "/": lambda _: {"typing": True, "inside": False},
+    "/": lambda _: {"typing": True, "inside": False, "decisions": False},
     "p": lambda view: {"paused": not view.paused},
     "?": lambda _: {"help": True},
     "h": lambda _: {"help": True},
@@ -115,7 +118,7 @@ _MOVES |= dict.fromkeys(("pageup", "pagedown", "home", "end", "g", "G"), 0)
 
 def _moved(view: View, key: str, nodes: Sequence[NodePicture], page: int) -> View:
     steps = {"pageup": -page, "pagedown": page}.get(key, _MOVES.get(key, 0))
-    if view.inside:
+    if view.inside or view.decisions:
         return msgspec.structs.replace(view, scroll=0 if key in ("home", "g") else max(0, view.scroll + steps))
     if not nodes:
         return view

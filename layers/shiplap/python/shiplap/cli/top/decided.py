@@ -1,0 +1,61 @@
+"""The decisions of an install as lines: the latest below the nodes, and all of them on a screen of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from rich.cells import cell_len
+from rich.text import Text
+
+from shiplap.cli.top.cells import cut, plain, when
+from shiplap.disruption.headline import Headline
+
+_STYLES = {"schedule": "cyan", "disrupt": "magenta", "interrupt": "yellow"}
+_HALF_A_DAY_S = 12 * 3600.0
+_INDENT = 19
+_UNASKED = "Name an install to see what it decides: --cluster, --stack or --dev."
+_NONE = "Nothing was decided in the last 24 hours."
+_HOW = "shiplap replay RECORD makes one again; shiplap explain claim NAME tells a claim's story."
+
+
+def decided_line(line: Headline, now: float, width: int) -> Text:
+    """One decision; with the id of its record where there is room, without cluster and day where there is little."""
+    text = _said(line, now)
+    room = width - cell_len(text.plain) - 2
+    names = (line.record, line.record.rpartition("/")[2])
+    name = next((name for name in map(plain, names) if name and cell_len(name) <= room), "")
+    if name:
+        text.append(name.rjust(width - cell_len(text.plain)), "dim")
+    return cut(text, width)
+
+
+def decided_screen(decisions: Sequence[Headline] | None, scroll: int, now: float, width: int) -> list[Text]:
+    """All decisions, the newest first, from one on; ids in full, on a line of their own where need be."""
+    if decisions is None:
+        return [cut(Text(_UNASKED), width)]
+    if not decisions:
+        return [cut(Text(_NONE), width)]
+    lines = [cut(Text(_HOW, "dim"), width)]
+    first = min(scroll, len(decisions) - 1)
+    for line in list(reversed(decisions))[first:]:
+        text = _said(line, now)
+        fits = cell_len(text.plain) + 2 + len(line.record) <= width
+        if fits:
+            lines.append(decided_line(line, now, width))
+            continue
+        lines.append(cut(text, width))
+        if line.record:
+            lines.append(
+                cut(Text(" " * min(_INDENT, max(width - len(line.record), 0)) + plain(line.record), "dim"), width)
+            )
+    return lines
+
+
+def _said(line: Headline, now: float) -> Text:
+    moment = when(line.at)
+    if now - line.at > _HALF_A_DAY_S:
+        moment = datetime.fromtimestamp(line.at, UTC).strftime("%d %b").ljust(8)
+    text = Text(f"{moment} ", "dim")
+    text.append(f"{line.kind:<9} ", _STYLES.get(line.kind, ""))
+    return text.append(plain(line.text))

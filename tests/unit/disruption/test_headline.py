@@ -1,0 +1,87 @@
+"""A recorded decision in one line: what it does in figures, and what cannot be read."""
+
+from __future__ import annotations
+
+import zlib
+
+import msgspec
+
+from shiplap.api.nodeclaim import PodReference
+from shiplap.disruption import record as disruptions
+from shiplap.disruption.commands import Decision, Method, Proposal, Reason
+from shiplap.disruption.headline import Headline, headline
+from shiplap.disruption.record import DisruptionRecord
+from shiplap.disruption.snapshot import DisruptionSnapshot
+from shiplap.scheduling import record as records
+from shiplap.scheduling.plan import LaunchChoice, Placement, Plan, PlannedClaim, Unschedulable
+from shiplap.scheduling.record import Record
+from shiplap.scheduling.snapshot import Snapshot
+
+NOW = 1_700_000_000.0
+SNAPSHOT = Snapshot(cluster="blue", now=NOW, epoch=41)
+
+
+def claim(name: str, pods: int, price: float, pool: str = "flex") -> PlannedClaim:
+    return PlannedClaim(
+        name=name,
+        node_pool=pool,
+        node_class="default",
+        tier=0,
+        requirements=(),
+        taints=(),
+        labels={},
+        instance_types=("m5.large",),
+        launch=LaunchChoice("m5.large", "a", "spot", price),
+        requests={},
+        pods=tuple(map(pod, range(pods))),
+    )
+
+
+def pod(number: int) -> PodReference:
+    return PodReference("web", f"pod-{number}")
+
+
+def scheduled(plan: Plan) -> Headline:
+    document = records.encode(Record(SNAPSHOT, plan))
+    return headline(document, records.record_id(Record(SNAPSHOT, plan), document))
+
+
+def disrupted(*commands: Proposal) -> Headline:
+    record = DisruptionRecord(DisruptionSnapshot(scheduling=SNAPSHOT), Decision(commands))
+    document = disruptions.encode(record)
+    return headline(document, disruptions.record_id(record, document))
+
+
+def test_a_plan() -> None:
+    plan = Plan(
+        (claim("a", 2, 0.14), claim("b", 1, 0.07)),
+        (Placement("node", (pod(7), pod(8))),),
+        (Unschedulable(pod(9), "too big"),),
+    )
+    found = scheduled(plan)
+    assert (found.at, found.kind) == (int(NOW), "schedule")
+    assert found.record.startswith("blue/2023-11-14/221320-41-")
+    assert found.text == "3 pods → 2 nodes, 0.21 USD/h, flex; 2 pods on nodes that are there; 1 pod without a place"
+    both = Plan((claim("a", 1, 0.5), claim("b", 0, 0.25, "static")))
+    assert scheduled(both).text == "1 pod → 2 nodes, 0.75 USD/h, flex, static"
+    assert scheduled(Plan()).text == "nothing to launch"
+
+
+def test_a_decision_to_disrupt() -> None:
+    merged = Proposal(
+        Reason.UNDERUTILIZED, Method.CONSOLIDATION, ("n1", "n2", "n3"), (claim("c", 3, 0.1),), savings_hourly=0.21
+    )
+    found = disrupted(merged, Proposal(Reason.EMPTY, Method.EMPTINESS, ("n4",)))
+    assert found.kind == "disrupt"
+    assert "-disrupt-" in found.record
+    assert found.text == "Underutilized: 3 nodes → 1, saves 0.21 USD/h; Empty: 1 node removed"
+    assert disrupted().text == "nothing to disrupt"
+
+
+def test_what_cannot_be_read_is_said() -> None:
+    name = "blue/2023-11-14/221320-41-000000000000"
+    other = zlib.compress(msgspec.msgpack.encode({"plan": {"nodeClaims": 7}}))
+    for document in (b"no record", zlib.compress(b"\xc1"), other):
+        found = headline(document, name)
+        assert (found.at, found.record) == (int(NOW), name)
+        assert "`shiplap replay` shows what can be read" in found.text
