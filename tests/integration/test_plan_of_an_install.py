@@ -6,138 +6,27 @@ import io
 import json
 import time
 import zipfile
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-import yaml
 from botocore.exceptions import ClientError
 
-from shiplap.api.manifests import load
 from shiplap.api.nodeclaim import ClaimState, NodeClaim
-from shiplap.aws import session, tables
-from shiplap.aws.bucket import BucketCatalog, BucketStatus
+from shiplap.aws import session
 from shiplap.aws.dynamodb_capacity import DynamoCapacity
 from shiplap.aws.dynamodb_state import DynamoState
 from shiplap.cli import deployed, install
 from shiplap.cli.main import run
 from shiplap.cli.plan import document
 from shiplap.errors import AwsError
-from shiplap.instances import embedded
-from shiplap.instances.status import ClusterStatus, InstallStatus
 from shiplap.instances.types import Observation
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.quantity import CPU
-from shiplap.local.kube.access import READ_ONLY, PolicyRule
-from shiplap.local.kube.http_server import KubeHttpServer
 from shiplap.ports import OfferingFailure
-from shiplap.provisioning.snapshot import glance_at, sight_of, supply_of
-from shiplap.provisioning.wiring import Install as Functions
-from shiplap.scheduling.plan import Plan, PlannedClaim
-from shiplap.scheduling.planner import plan
-from shiplap.scheduling.snapshot import Snapshot
-from shiplap.settings import ClusterSettings, ResourceNames, Settings
-from shiplap.twins.clock import TwinClock
-from shiplap.twins.cluster import ApiServer
-from tests.integration.contracts.in_process_aws import REGION, aws_in_process, create_table
-from tests.integration.test_live_commands import pod
-from tests.integration.test_plan_with_aws import node_class
-from tests.unit.cli.test_plan_command import POOL
-
-FUNCTIONS = (
-    PolicyRule(("get", "list", "watch"), ("*",), ("*",)),
-    *READ_ONLY,
-)
-OUTPUTS = {"Bucket": "install", "StateTable": "state", "CapacityTable": "capacity", "ScheduleFunction": "schedule"}
-
-
-class Live:
-    """An install, its cluster over HTTP, its functions' own view of both, and commands run on them."""
-
-    def __init__(self, http: KubeHttpServer, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        self.http, self.folder, self._capsys = http, folder, capsys
-        (folder / "pools.json").write_text(json.dumps({"kind": "List", "items": [POOL, node_class()]}))
-        self.settings = ClusterSettings(
-            name="blue",
-            region=REGION,
-            endpoint=http.endpoint,
-            token="functions",
-            kubernetes_version="1.34",
-            manifests=load([folder / "pools.json"]),
-            vm_memory_overhead_percent=0.05,
-            improve_s=0.25,
-        )
-        dynamodb, s3 = session.client("dynamodb"), session.client("s3")
-        create_table(dynamodb, "state", tables.STATE)
-        create_table(dynamodb, "capacity", tables.CAPACITY)
-        s3.create_bucket(Bucket="install", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
-        catalog = msgspec.structs.replace(embedded.load(REGION), refreshed_at=time.time())
-        BucketCatalog(s3, "install", REGION).save(catalog)
-        BucketStatus(s3, "install").save(InstallStatus((ClusterStatus("blue", REGION, 0.0),)))
-        self.state, self.capacity = DynamoState(dynamodb, "state"), DynamoCapacity(dynamodb, "capacity")
-        config = {
-            "current-context": "me",
-            "contexts": [{"name": "me", "context": {"cluster": "c", "user": "me"}}],
-            "clusters": [{"name": "c", "cluster": {"server": http.endpoint}}],
-            "users": [{"name": "me", "user": {"token": "me"}}],
-        }
-        (folder / "config").write_text(yaml.safe_dump(config))
-
-    def decided(self) -> tuple[Snapshot, Plan]:
-        """By the code of the schedule function, with its own adapters."""
-        names = ResourceNames("state", "capacity", "install", "bus", "queue")
-        world = Functions("schedule", Settings((self.settings,)), names).world(self.settings)
-        supply = supply_of(self.settings, world)
-        snapshot = sight_of(self.settings, glance_at(self.settings, world), supply, world).snapshot
-        return snapshot, plan(snapshot)
-
-    def says(self, command: str, *arguments: str, code: int = 0) -> dict[str, Any]:
-        config = str(self.folder / "config")
-        got = run([command, "--kubeconfig", config, "-o", "json", *arguments])
-        printed = self._capsys.readouterr()
-        assert (got, printed.err) == (code, ""), printed.err
-        return dict(json.loads(printed.out))
-
-    def in_flight(self, planned: PlannedClaim, snapshot: Snapshot) -> None:
-        """A claim as planned, that has been launched and whose node has not come yet."""
-        kind = next(item for item in snapshot.catalogs[0].instance_types if item.name == planned.launch.instance_type)
-        now = time.time()
-        claim = NodeClaim(
-            cluster="blue",
-            name=planned.name,
-            node_pool="default",
-            node_class="default",
-            created_at=now,
-            deadline_at=now + 900,
-            requirements=planned.requirements,
-            labels=planned.labels,
-            taints=planned.taints,
-            instance_types=planned.instance_types,
-            requests=planned.requests,
-            pods=planned.pods,
-            instance_type=kind.name,
-            zone=planned.launch.zone,
-            capacity_type=planned.launch.capacity_type,
-            ami=kind.ami,
-            allocatable=kind.allocatable,
-        )
-        self.state.commit("blue", self.state.read("blue", now).epoch, [claim])
-        claim = self.state.advance(claim, ClaimState.LAUNCHING)
-        self.state.advance(claim, ClaimState.LAUNCHED, instance_id=f"i-{planned.name}", changed_at=now)
-
-
-@pytest.fixture
-def live(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Live]:
-    api = ApiServer(TwinClock())
-    for name in ("a", "b", "c"):
-        api.create("pods", pod(name))
-    with aws_in_process(), KubeHttpServer(api, access={"functions": FUNCTIONS, "me": READ_ONLY}) as http:
-        found = Live(http, tmp_path, capsys)
-        monkeypatch.setattr(install, "_outputs", lambda stack: OUTPUTS if stack == "Shiplap" else None)
-        monkeypatch.setattr(deployed, "settings_of", lambda _: Settings((found.settings,)))
-        yield found
+from shiplap.settings import ClusterSettings, Settings
+from tests.integration.contracts.in_process_aws import REGION
+from tests.integration.live_install import OUTPUTS, LiveInstall
 
 
 def without_times(answer: dict[str, Any]) -> dict[str, Any]:
@@ -145,7 +34,7 @@ def without_times(answer: dict[str, Any]) -> dict[str, Any]:
     return {key: written[key] for key in ("nodeClaims", "existingNodes", "unschedulable", "ignored", "cost")}
 
 
-def test_it_is_what_the_schedule_function_would_decide(live: Live) -> None:
+def test_it_is_what_the_schedule_function_would_decide(live: LiveInstall) -> None:
     """With its settings and manifests, also when what it remembers changes the answer."""
     snapshot, first = live.decided()
     assert without_times(live.says("plan", "--cluster", "blue")) == without_times(document(first, 0))
@@ -169,7 +58,7 @@ def test_it_is_what_the_schedule_function_would_decide(live: Live) -> None:
     assert without_times(live.says("plan", "--cluster", "blue")) == without_times(document(third, 0))
 
 
-def test_claims_on_their_way_are_waited_for(live: Live) -> None:
+def test_claims_on_their_way_are_waited_for(live: LiveInstall) -> None:
     snapshot, first = live.decided()
     for planned in first.node_claims:
         live.in_flight(planned, snapshot)
@@ -180,14 +69,14 @@ def test_claims_on_their_way_are_waited_for(live: Live) -> None:
     assert len(alone["nodeClaims"]) == len(first.node_claims) > 0
 
 
-def test_a_context_that_may_be_of_another_cluster_is_said(live: Live) -> None:
+def test_a_context_that_may_be_of_another_cluster_is_said(live: LiveInstall) -> None:
     live.settings = msgspec.structs.replace(live.settings, endpoint="https://elsewhere.invalid/")
     (note,) = live.says("plan", "--cluster", "blue")["notes"]
     assert note.startswith("context me asks http://127.0.0.1")
     assert "https://elsewhere.invalid" in note
 
 
-def test_options_count_over_the_settings_of_the_install(live: Live) -> None:
+def test_options_count_over_the_settings_of_the_install(live: LiveInstall) -> None:
     found = live.says("plan", "--cluster", "blue", "--improve-seconds", "0", "--prefix-delegation", "on")
     assert found["nodeClaims"]
     live.settings = msgspec.structs.replace(live.settings, claim_rules=())
@@ -196,7 +85,7 @@ def test_options_count_over_the_settings_of_the_install(live: Live) -> None:
     assert live.says("plan", "--cluster", "blue", "--claim-rules", rules)["nodeClaims"] == []
 
 
-def test_what_may_not_be_read_is_named_and_the_rest_counts(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_may_not_be_read_is_named_and_the_rest_counts(live: LiveInstall, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*_: object) -> Any:
         answer = {"Error": {"Code": "AccessDeniedException", "Message": "not authorized to perform: dynamodb:Query"}}
         error = ClientError(answer, "Query")  # type: ignore[arg-type]  # an answer has more than is looked at
@@ -225,7 +114,7 @@ def test_what_may_not_be_read_is_named_and_the_rest_counts(live: Live, monkeypat
     assert note.startswith("not seen: the install, so claims on their way")
 
 
-def test_an_install_or_cluster_that_is_not_there(live: Live, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_install_or_cluster_that_is_not_there(live: LiveInstall, capsys: pytest.CaptureFixture[str]) -> None:
     config = str(live.folder / "config")
     assert run(["plan", "--kubeconfig", config, "--cluster", "green"]) == 2
     assert "the install serves blue, not green" in capsys.readouterr().err
@@ -233,7 +122,7 @@ def test_an_install_or_cluster_that_is_not_there(live: Live, capsys: pytest.Capt
     assert "there is no stack 'Other'" in capsys.readouterr().err
 
 
-def test_what_is_disrupted_is_decided_on_the_claims_of_the_install(live: Live) -> None:
+def test_what_is_disrupted_is_decided_on_the_claims_of_the_install(live: LiveInstall) -> None:
     """An empty node of a claim; without the install, its labels alone would tell whose it is."""
     api = live.http.api
     name, born = "ip-1", "2026-01-01T00:00:00Z"

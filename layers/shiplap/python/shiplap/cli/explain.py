@@ -7,7 +7,7 @@ was written down when it happened.
 from __future__ import annotations
 
 from difflib import get_close_matches
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
@@ -20,10 +20,10 @@ from shiplap.cli.output import Format, Output, emit
 from shiplap.cli.pages import account_page, claim_page
 from shiplap.cli.plan import seen_lines
 from shiplap.cli.records import open_record
-from shiplap.cli.sources import read
+from shiplap.cli.sources import Reading, read
 from shiplap.cli.story import Story
 from shiplap.cli.telling import Where, conflict, known, story_page, tell
-from shiplap.errors import InvalidInput
+from shiplap.errors import ClusterError, InvalidInput
 from shiplap.scheduling.account import account_of
 from shiplap.scheduling.claim_account import ClaimAccounts
 from shiplap.scheduling.plan import Plan
@@ -31,6 +31,9 @@ from shiplap.scheduling.planner import plan
 from shiplap.scheduling.record import Record
 from shiplap.scheduling.snapshot import Snapshot
 from shiplap.scheduling.world import compile_world
+
+if TYPE_CHECKING:
+    from shiplap.cli.present import Present
 
 app = typer.Typer(
     add_completion=False,
@@ -71,13 +74,13 @@ def pod(
         story = tell(where, lambda teller: teller.pod(name))
         if not (sources.context or sources.kubeconfig):
             return _tell(story, output)
-        snapshot, decided, lines = _decision("", sources, where)
-        account = account_of(snapshot, decided, name)
-        _emit_both(story, account, output, Group(account_page(account), *lines))
+        decision = _decision("", sources, where)
+        account = account_of(decision.snapshot, decision.plan, name)
+        _emit_both(story, account, output, Group(account_page(account), *decision.lines))
         return 1 if account.state == "unschedulable" else 0
-    snapshot, decided, lines = _decision(record, sources, where)
-    account = account_of(snapshot, decided, name)
-    emit(account, output, lambda: Group(account_page(account), *lines))
+    decision = _decision(record, sources, where)
+    account = account_of(decision.snapshot, decision.plan, name)
+    emit(account, output, lambda: Group(account_page(account), *decision.lines))
     return 1 if account.state == "unschedulable" else 0
 
 
@@ -93,25 +96,37 @@ def claim(
 ) -> int:
     """Why a claim of the plan is in its pool and tier, why it lists its types, and why it costs what it does.
 
-    With --cluster, its story on a live install, from the event that was heard to where it stands.
+    With --cluster, its story on a live install, from the event that was heard to where it stands; with --context as
+    well, how it stands now: its Node, conditions and pods, and what keeps it from being disrupted. A claim that is no
+    part of the plan, but of the cluster, is told of in that way too.
 
-    Example: shiplap explain claim general-x7kq2mzp --record 142502-17-3fb2c1d0aa51
+    Example: shiplap explain claim general-x7kq2mzp --record prod/2026-01-31/142502-17-3fb2c1d0aa51
 
-    Example: shiplap explain claim general-x7kq2mzp --cluster prod
+    Example: shiplap explain claim general-x7kq2mzp --cluster prod --context prod
     """
     conflict(where, sources, record)
     if where.given and not record:
-        return _tell(tell(where, lambda teller: known(teller.claim(name), "claim", name, teller.names())), output)
-    snapshot, decided, lines = _decision(record, sources, where)
-    names = [each.name for each in decided.node_claims]
-    if name not in names:
-        near = get_close_matches(name, names, n=3, cutoff=0.5) or names[:3]
-        hint = f"; did you mean {', '.join(near)}?" if near else ": it launches nothing"
-        raise InvalidInput("claim", f"the plan has no claim {name}{hint}")
-    found = decided.node_claims[names.index(name)]
-    account = ClaimAccounts(compile_world(snapshot)).of(found)
-    emit({"claim": found, "account": account}, output, lambda: Group(claim_page(found, account), *lines))
-    return 0
+        story = tell(where, lambda teller: known(teller.claim(name), "claim", name, teller.names()))
+        if not (sources.context or sources.kubeconfig or where.dev):
+            return _tell(story, output)
+        return _told_and_present(story, sources, where, output)
+    decision = _decision(record, sources, where)
+    names = [each.name for each in decision.plan.node_claims]
+    if name in names:
+        found = decision.plan.node_claims[names.index(name)]
+        account = ClaimAccounts(compile_world(decision.snapshot)).of(found)
+        page = Group(claim_page(found, account), *decision.lines)
+        emit({"claim": found, "account": account}, output, lambda: page)
+        return 0
+    now = _present(name, decision.reading)
+    if now is not None:
+        from shiplap.cli.present import present_page  # noqa: PLC0415 - only here
+
+        emit(now, output, lambda: present_page(now))
+        return 0
+    near = get_close_matches(name, names, n=3, cutoff=0.5) or names[:3]
+    hint = f"; did you mean {', '.join(near)}?" if near else ": it launches nothing"
+    raise InvalidInput("claim", f"the plan has no claim {name}{hint}")
 
 
 @app.command("node")
@@ -177,9 +192,9 @@ def pool(
         story = tell(where, lambda teller: known(teller.pool(name), "pool", name, teller.pools()))
         if not (sources.context or sources.kubeconfig):
             return _tell(story, output)
-    snapshot, decided, lines = _decision(record, sources, where)
-    account = account_of_pool(snapshot, decided, name)
-    page = Group(pool_page(account), *lines)
+    decision = _decision(record, sources, where)
+    account = account_of_pool(decision.snapshot, decision.plan, name)
+    page = Group(pool_page(account), *decision.lines)
     if story is not None:
         _emit_both(story, account, output, page)
     else:
@@ -192,21 +207,52 @@ def _tell(story: Story, output: Format) -> int:
     return 1 if story.kind == "pod" and not story.entries else 0
 
 
-def _emit_both(story: Story, now: object, output: Format, page: RenderableType) -> None:
+def _told_and_present(story: Story, sources: Sources, where: Where, output: Format) -> int:
+    """The story of a claim and how it stands; a cluster that does not answer takes nothing from the story."""
+    from shiplap.cli.present import present_page, unreached  # noqa: PLC0415 - only here
+
+    try:
+        now = _present(story.name, read(sources, where, lax_budgets=True))
+    except InvalidInput as error:
+        if not isinstance(error.__cause__, ClusterError):
+            raise
+        now = unreached(story.name, str(error))
+    now = now or unreached(story.name, "neither claims nor Nodes that were seen know it any more")
+    _emit_both(story, now, output, present_page(now), "Now:")
+    return 0
+
+
+def _present(name: str, reading: Reading | None) -> Present | None:
+    """How a claim stands in a cluster; None for a recorded decision and for what the cluster does not know."""
+    from shiplap.cli.present import present  # noqa: PLC0415 - only for claims
+
+    return present(name, reading) if reading is not None else None
+
+
+def _emit_both(story: Story, now: object, output: Format, page: RenderableType, title: str = "Decided now:") -> None:
     """What has happened, and what would be decided now."""
-    both = Group(story_page(story), Text(), Text("Decided now:", style="italic"), page)
+    both = Group(story_page(story), Text(), Text(title, style="italic"), page)
     emit({"story": story, "now": now}, output, lambda: both)
 
 
-def _decision(record: str, sources: Sources, where: Where) -> tuple[Snapshot, Plan, list[RenderableType]]:
-    """The decision to speak of: the recorded one, or the one these objects lead to, and what it does not rest on."""
+class _Decision(msgspec.Struct, frozen=True):
+    """A decision to speak of, what it does not rest on, in lines, and what was read for it, unless it is recorded."""
+
+    snapshot: Snapshot
+    plan: Plan
+    lines: list[RenderableType] = []
+    reading: Reading | None = None
+
+
+def _decision(record: str, sources: Sources, where: Where) -> _Decision:
+    """The recorded one, or the one that these objects lead to."""
     if not record:
         reading = read(sources, where)
-        return reading.snapshot, plan(reading.snapshot), seen_lines(reading)
+        return _Decision(reading.snapshot, plan(reading.snapshot), seen_lines(reading), reading)
     if sources.cluster_state or sources.manifests or sources.context or sources.kubeconfig:
         raise InvalidInput("--record", "is a decision by itself; give it, or a cluster and manifests")
     _, found = open_record(record, lambda: find(bucket="", stack=where.stack or STACK, dev=where.dev))
     if isinstance(found.record, Record):
-        return found.record.snapshot, found.record.plan, []
+        return _Decision(found.record.snapshot, found.record.plan)
     unlike = "is a decision to disrupt nodes" if found.outline.kind == "disrupt" else found.problem
     raise InvalidInput(record, f"{unlike}; `shiplap replay {record}` shows what it holds")

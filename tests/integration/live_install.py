@@ -1,0 +1,134 @@
+"""An install on AWS in this process with its tables and bucket, a cluster over HTTP, and commands run on both."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from shiplap.api.manifests import load
+from shiplap.api.nodeclaim import ClaimState, NodeClaim
+from shiplap.aws import session, tables
+from shiplap.aws.bucket import BucketCatalog, BucketStatus
+from shiplap.aws.dynamodb_capacity import DynamoCapacity
+from shiplap.aws.dynamodb_state import DynamoState
+from shiplap.cli import deployed, install
+from shiplap.cli.main import run
+from shiplap.instances import embedded
+from shiplap.instances.status import ClusterStatus, InstallStatus
+from shiplap.local.kube.access import READ_ONLY, PolicyRule
+from shiplap.local.kube.http_server import KubeHttpServer
+from shiplap.provisioning.snapshot import glance_at, sight_of, supply_of
+from shiplap.provisioning.wiring import Install as Functions
+from shiplap.scheduling.plan import Plan, PlannedClaim
+from shiplap.scheduling.planner import plan
+from shiplap.scheduling.snapshot import Snapshot
+from shiplap.settings import ClusterSettings, ResourceNames, Settings
+from shiplap.twins.clock import TwinClock
+from shiplap.twins.cluster import ApiServer
+from tests.integration.contracts.in_process_aws import REGION, aws_in_process, create_table
+from tests.integration.test_live_commands import pod
+from tests.integration.test_plan_with_aws import node_class
+from tests.unit.cli.test_plan_command import POOL
+
+FUNCTIONS = (
+    PolicyRule(("get", "list", "watch"), ("*",), ("*",)),
+    *READ_ONLY,
+)
+OUTPUTS = {"Bucket": "install", "StateTable": "state", "CapacityTable": "capacity", "ScheduleFunction": "schedule"}
+
+
+class LiveInstall:
+    """An install, its cluster over HTTP, its functions' own view of both, and commands run on them."""
+
+    def __init__(self, http: KubeHttpServer, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.http, self.folder, self._capsys = http, folder, capsys
+        (folder / "pools.json").write_text(json.dumps({"kind": "List", "items": [POOL, node_class()]}))
+        self.settings = ClusterSettings(
+            name="blue",
+            region=REGION,
+            endpoint=http.endpoint,
+            token="functions",
+            kubernetes_version="1.34",
+            manifests=load([folder / "pools.json"]),
+            vm_memory_overhead_percent=0.05,
+            improve_s=0.25,
+        )
+        dynamodb, s3 = session.client("dynamodb"), session.client("s3")
+        create_table(dynamodb, "state", tables.STATE)
+        create_table(dynamodb, "capacity", tables.CAPACITY)
+        s3.create_bucket(Bucket="install", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
+        catalog = msgspec.structs.replace(embedded.load(REGION), refreshed_at=time.time())
+        BucketCatalog(s3, "install", REGION).save(catalog)
+        BucketStatus(s3, "install").save(InstallStatus((ClusterStatus("blue", REGION, 0.0),)))
+        self.state, self.capacity = DynamoState(dynamodb, "state"), DynamoCapacity(dynamodb, "capacity")
+        config = {
+            "current-context": "me",
+            "contexts": [{"name": "me", "context": {"cluster": "c", "user": "me"}}],
+            "clusters": [{"name": "c", "cluster": {"server": http.endpoint}}],
+            "users": [{"name": "me", "user": {"token": "me"}}],
+        }
+        (folder / "config").write_text(yaml.safe_dump(config))
+
+    def decided(self) -> tuple[Snapshot, Plan]:
+        """By the code of the schedule function, with its own adapters."""
+        names = ResourceNames("state", "capacity", "install", "bus", "queue")
+        world = Functions("schedule", Settings((self.settings,)), names).world(self.settings)
+        supply = supply_of(self.settings, world)
+        snapshot = sight_of(self.settings, glance_at(self.settings, world), supply, world).snapshot
+        return snapshot, plan(snapshot)
+
+    def says(self, command: str, *arguments: str, code: int = 0) -> dict[str, Any]:
+        config = str(self.folder / "config")
+        got = run([*command.split(), "--kubeconfig", config, "-o", "json", *arguments])
+        printed = self._capsys.readouterr()
+        assert (got, printed.err) == (code, ""), printed.err
+        return dict(json.loads(printed.out))
+
+    def in_flight(self, planned: PlannedClaim, snapshot: Snapshot) -> None:
+        """A claim as planned, that has been launched and whose node has not come yet."""
+        kind = next(item for item in snapshot.catalogs[0].instance_types if item.name == planned.launch.instance_type)
+        now = time.time()
+        claim = NodeClaim(
+            cluster="blue",
+            name=planned.name,
+            node_pool="default",
+            node_class="default",
+            created_at=now,
+            deadline_at=now + 900,
+            requirements=planned.requirements,
+            labels=planned.labels,
+            taints=planned.taints,
+            instance_types=planned.instance_types,
+            requests=planned.requests,
+            pods=planned.pods,
+            instance_type=kind.name,
+            zone=planned.launch.zone,
+            capacity_type=planned.launch.capacity_type,
+            ami=kind.ami,
+            allocatable=kind.allocatable,
+        )
+        self.state.commit("blue", self.state.read("blue", now).epoch, [claim])
+        claim = self.state.advance(claim, ClaimState.LAUNCHING)
+        self.state.advance(claim, ClaimState.LAUNCHED, instance_id=f"i-{planned.name}", changed_at=now)
+
+
+@contextmanager
+def live_install(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[LiveInstall]:
+    api = ApiServer(TwinClock())
+    for name in ("a", "b", "c"):
+        api.create("pods", pod(name))
+    with aws_in_process(), KubeHttpServer(api, access={"functions": FUNCTIONS, "me": READ_ONLY}) as http:
+        found = LiveInstall(http, folder, capsys)
+        monkeypatch.setattr(install, "_outputs", lambda stack: OUTPUTS if stack == "Shiplap" else None)
+        monkeypatch.setattr(deployed, "settings_of", lambda _: Settings((found.settings,)))
+        yield found
