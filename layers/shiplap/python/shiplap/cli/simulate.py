@@ -121,6 +121,7 @@ def document(outcome: Outcome) -> dict[str, Any]:
         "scenario": outcome.scenario,
         "seed": outcome.seed,
         "trace": outcome.trace,
+        "placement": outcome.placement,
         "kept": not outcome.violations,
         "violations": [msgspec.to_builtins(item) for item in outcome.violations],
         "faults": [msgspec.to_builtins(item) for item in outcome.faults] if outcome.violations else len(outcome.faults),
@@ -193,6 +194,7 @@ def _page(outcome: Outcome) -> RenderableType:
     facts = Table(box=None, show_header=False, pad_edge=False)
     facts.add_row("seed", str(outcome.seed))
     facts.add_row("trace", outcome.trace)
+    facts.add_row("placement", outcome.placement)
     facts.add_row("settled after", f"{outcome.settled_at / 60:.1f} min" if outcome.settled_at >= 0 else "never")
     facts.add_row("instances", f"{outcome.launched} launched, {outcome.ended} ended, {outcome.most_nodes} at once")
     facts.add_row("pods", f"{outcome.pods_bound} bound, the longest was pending {outcome.longest_pending:.0f} s")

@@ -6,7 +6,11 @@ from collections.abc import Callable, Iterator
 from math import ceil, pi, sin
 from random import Random
 
+from shiplap.provisioning.placement import BIND, NOMINATE, NONE
 from shiplap.simulation.scenario import FAULT_KINDS, Fault, FaultKind, Scenario, Wave
+
+ANY = "any"
+"""What a scenario says that leaves placement to the seed."""
 
 _QUEUES = ("provisioning", "lifecycle", "interruption", "*")
 _FUNCTIONS = ("schedule", "schedule", "lifecycle", "lifecycle", "interrupt", "disrupt")
@@ -45,6 +49,14 @@ def draw(scenario: Scenario, seed: int) -> tuple[Fault, ...]:
     kinds = scenario.chaos_kinds or FAULT_KINDS
     drawn = [_fault(chance.choice(kinds), chance, scenario.chaos_minutes) for _ in range(scenario.chaos)]  # type: ignore[arg-type]
     return tuple(sorted((*scenario.faults, *drawn), key=lambda fault: (fault.at, fault.kind, fault.target)))
+
+
+def placement(scenario: Scenario, seed: int) -> str:
+    """How pods are steered: what the scenario says, or in half of all runs as the product does where nobody chooses."""
+    if scenario.placement != ANY:
+        return scenario.placement
+    chance = Random(f"{seed}:placement")  # noqa: S311 - repeatable chance
+    return chance.choice((NOMINATE, NOMINATE, NONE, BIND))
 
 
 def beats(scenario: Scenario, seed: int, hours: float) -> Iterator[Wave]:

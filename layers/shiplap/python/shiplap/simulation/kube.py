@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from random import Random
 from typing import Any
 
@@ -38,7 +39,10 @@ _CLOUD_S = 30.0
 
 
 class Kube:
-    """One cluster. `alive` tells whether an instance still runs, `joined` is called with every new Node."""
+    """One cluster. `alive` tells whether an instance still runs, `joined` is called with every new Node.
+
+    `in_service` says until when each initialised Node was there.
+    """
 
     def __init__(
         self,
@@ -67,6 +71,7 @@ class Kube:
         self._waiting: dict[str, Pod] = {}
         self._of_group: dict[str, dict[str, Pod]] = {}
         self._on_node: dict[str, dict[str, Pod]] = {}
+        self.in_service: dict[str, float] = {}
         self._to_run: set[str] = set()
         self._starting: set[str] = set()
         self._ending: set[str] = set()
@@ -193,6 +198,10 @@ class Kube:
                 self._waiting[key] = after
             if not after.metadata.deletion_timestamp:
                 self._of_group.setdefault(after.metadata.labels.get("app", ""), {})[key] = after
+        if isinstance(after, Node) and after.metadata.labels.get(labels.INITIALIZED) == "true":
+            self.in_service[key] = inf
+        elif isinstance(before, Node) and key in self.in_service:
+            self.in_service[key] = self._loop.now()
         if isinstance(after, Pod | Node):
             self.news[plural, key] = after
         else:
@@ -207,8 +216,8 @@ class Kube:
         self.informer.refresh()
         self._replicate()
         self._scheduler.step(self._loop.now())
-        if self.informer.refresh():
-            self._run_pods()
+        self.informer.refresh()
+        self._run_pods()
 
     def pending(self) -> list[Pod]:
         """Pods without a node, as of the last look."""

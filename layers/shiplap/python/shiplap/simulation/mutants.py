@@ -11,6 +11,8 @@ import msgspec
 from msgspec.structs import replace
 
 from shiplap.api.nodeclaim import ClaimState, NodeClaim
+from shiplap.disruption import decide
+from shiplap.disruption.budgets import UNLIMITED, Allowance
 from shiplap.errors import InvalidInput
 from shiplap.instances.learning import observe
 from shiplap.ports import FleetRequest
@@ -30,6 +32,7 @@ from shiplap.provisioning import (
     snapshot,
 )
 from shiplap.provisioning.claims import Holders
+from shiplap.scheduling.limits import Budget
 from shiplap.simulation.watched import WatchedCompute, WatchedState
 from shiplap.twins.capacity import TwinCapacity
 from shiplap.twins.compute import TwinCompute
@@ -224,6 +227,16 @@ def _adopts_nothing() -> list[Patch]:
     return [(resume, "_resume", lambda claims, *_: launch.Outcome(pending=tuple(claims)))]
 
 
+def _charges_nothing() -> list[Patch]:
+    """Nothing that runs or is launched is taken off the limits of its NodePool."""
+    return [(Budget, "charge", lambda *_: None)]
+
+
+def _ignores_budgets() -> list[Patch]:
+    """Any number of nodes may be disrupted at once."""
+    return [(decide, "allowance", lambda *_: Allowance(UNLIMITED))]
+
+
 def _knows_no_install() -> list[Patch]:
     """What has the cluster's tags is ours, whoever launched it."""
     return [(TwinCompute, "_is_foreign", lambda _, __: False)]
@@ -258,6 +271,8 @@ MUTANTS: dict[str, Mutant] = {
     "forgets what is sold out": Mutant(_forgets_what_is_sold_out, ("flex-drought",)),
     "books a wrong price": Mutant(_wrong_price),
     "reads stale state": Mutant(_stale_state),
+    "charges no limits": Mutant(_charges_nothing),
+    "ignores disruption budgets": Mutant(_ignores_budgets),
     "leaves nodes closed": Mutant(_leaves_taints),
     "knows no install": Mutant(_knows_no_install, ("two-installs",)),
 }

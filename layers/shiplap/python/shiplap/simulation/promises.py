@@ -8,10 +8,10 @@ from math import ceil
 
 import msgspec
 
-from shiplap.api.nodeclaim import ARROWS, FINAL, GOING, ClaimState, NodeClaim
+from shiplap.api.nodeclaim import ARROWS, FINAL, GOING, LEAVING, ClaimState, NodeClaim, PodReference
 from shiplap.api.types import Manifests, NodePool
 from shiplap.disruption.commands import Reason
-from shiplap.disruption.progress import OVER, Command
+from shiplap.disruption.progress import OVER, Command, CommandState
 from shiplap.instances.learning import missed
 from shiplap.kubernetes.objects import Pod
 from shiplap.kubernetes.quantity import CPU, parse_resources
@@ -43,6 +43,8 @@ class Promises:
         claims: every claim as it was last written, by cluster and name.
         violations: in the order they were seen.
         is_held_up: whether a node that drains has nothing left but pods that must not be disrupted, and no deadline.
+        pods_of: the pods that are on a claim's node now.
+        was_in_service: whether a claim's Node was there, and initialised, at a moment or since.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class Promises:
         price: Callable[[Instance], float],
         capacity: Callable[[NodeClaim], dict[str, int]],
         most_nodes_per_pod: int,
+        steered: bool,
         found: Callable[[], object],
     ) -> None:
         self.claims: dict[tuple[str, str], NodeClaim] = {}
@@ -67,8 +70,10 @@ class Promises:
             if CPU in pool.spec.limits
         }
         self._now, self._start, self.price, self._capacity = now, now(), price, capacity
-        self._most_nodes_per_pod, self._found = most_nodes_per_pod, found
+        self._most_nodes_per_pod, self._steered, self._found = most_nodes_per_pod, steered, found
         self.is_held_up: Callable[[NodeClaim], bool] = lambda _: False
+        self.pods_of: Callable[[NodeClaim], Sequence[Pod]] = lambda _: ()
+        self.was_in_service: Callable[[NodeClaim, float], bool] = lambda claim, _: bool(claim.node_name)
         self._holder: dict[str, NodeClaim] = {}
         self._tokens: Counter[str] = Counter()
         self._launched: Counter[str] = Counter()
@@ -76,8 +81,10 @@ class Promises:
         self._of_node: dict[str, tuple[str, str]] = {}
         self._of_pool: dict[tuple[str, str], dict[str, NodeClaim]] = {}
         self._cpu: dict[str, int] = {}
-        self._replacements: set[tuple[str, str]] = set()
-        self._nodes_of: dict[tuple[str, bool], list[tuple[str, str]]] = {}
+        self._command_of: dict[tuple[str, str], str] = {}
+        self._nodes_of: dict[str, list[tuple[str, str]]] = {}
+        self._taken_from: dict[str, set[tuple[str, str]]] = {}
+        self._leaves_since: dict[tuple[str, str], float] = {}
         self._allocatable: dict[str, dict[str, int]] = {}
         self._judged: set[str] = set()
         self._misses: Counter[tuple[str, ...]] = Counter()
@@ -105,6 +112,9 @@ class Promises:
             if claim.owner:  # replacements are written with their command, and stand beside what they replace
                 self._check_limit(claim.cluster, claim.node_pool)
             self._check_twin(claim)
+        elif _is_taken(claim) and not _is_taken(before):
+            for pod in self.pods_of(claim):
+                self._taken_from.setdefault(pod.metadata.uid, set()).add(key)
         if not claim.instance_id:
             return
         holder = self._holder.get(claim.instance_id)
@@ -116,6 +126,10 @@ class Promises:
 
     def _index(self, claim: NodeClaim) -> None:
         """Claims that are over concern nobody who looks at pods, nodes or pools."""
+        if claim.state in LEAVING:
+            self._leaves_since.setdefault((claim.cluster, claim.name), self._now())
+        else:
+            self._leaves_since.pop((claim.cluster, claim.name), None)
         of_pool = self._of_pool.setdefault((claim.cluster, claim.node_pool), {})
         if claim.state in FINAL:
             of_pool.pop(claim.name, None)
@@ -135,7 +149,7 @@ class Promises:
         fresh = command.name not in self.commands
         self.commands[command.name] = command
         if fresh:
-            self._replacements.update((command.cluster, name) for name in command.replacements)
+            self._command_of.update(((command.cluster, name), command.name) for name in command.replacements)
             self._check_budgets(command)
             made = (self.claims.get((command.cluster, name)) for name in command.replacements)
             for pool in sorted({claim.node_pool for claim in made if claim is not None}):
@@ -276,18 +290,45 @@ class Promises:
                 "money spent equals the ledger", f"{claim.name} costs {self.price(instance)}, not {claim.hourly}"
             )
         self._judge(claim)
-        moves = (claim.cluster, claim.name) in self._replacements
+        if claim.node_pool in self._limits:
+            self._check_limit(claim.cluster, claim.node_pool, without=self._given_back(claim.cluster))
         for pod in claim.pods:
-            nodes = self._nodes_of.setdefault((pod.uid, moves), [])
-            nodes.append((claim.cluster, claim.name))
-            lost = [name for name in nodes if self._was_taken(self.claims[name])]
-            if len(nodes) - len(lost) > self._most_nodes_per_pod:
-                names = ", ".join(name for _, name in nodes)
-                why = "by commands" if moves else "as it waited"
-                self.broken("few nodes for one pod", f"{pod.name} got {len(nodes)} nodes {why}: {names}")
+            self._nodes_of.setdefault(pod.uid, []).append((claim.cluster, claim.name))
+            self._check_nodes_of(pod)
 
-    def _was_taken(self, claim: NodeClaim) -> bool:
-        return claim.missed or (bool(claim.failure) and claim.failure not in _COMMANDS)
+    def _given_back(self, cluster: str) -> set[str]:
+        """Claims whose room commands that are under way have counted as free."""
+        live = (known for known in self.commands.values() if known.state not in OVER and known.cluster == cluster)
+        return {name for command in live for name in command.targets}
+
+    def _check_nodes_of(self, pod: PodReference) -> None:
+        """What is taken from a pod has to be made up for, whether it was launched for it or only had it.
+
+        Where pods are not steered, kube-scheduler gives a new node to who has waited longest, such as pods whose own
+        nodes never join: nothing that was decided keeps it from giving away one after the other.
+        A command that has moved a pod has made another of it, so one that is still there was moved by none or is about
+        to be moved by one; what is left of the others are replacements of commands that were given up.
+        """
+        nodes = self._nodes_of[pod.uid]
+        moved = [key for key in nodes if key in self._command_of]
+        waited = [key for key in nodes if key not in self._command_of]
+        taken = {key for key in nodes if _is_taken(self.claims[key])}
+        given_away = set() if self._steered else {key for key in waited if self._is_given_away(self.claims[key])}
+        made_up_for = len((taken - set(moved)) | self._taken_from.get(pod.uid, set()) | given_away)
+        names = ", ".join(name for _, name in nodes)
+        if len(waited) - made_up_for > self._most_nodes_per_pod:
+            self.broken("few nodes for one pod", f"{pod.name} got {len(waited)} nodes as it waited: {names}")
+        if len(moved) - len(taken & set(moved)) > self._most_nodes_per_pod:
+            self.broken("few nodes for one pod", f"{pod.name} got {len(moved)} nodes by commands: {names}")
+        commands = {self._command_of[key] for key in moved}
+        kept = sorted(name for name in commands if self.commands[name].state is not CommandState.UNDONE)
+        if len(kept) > 1:
+            self.broken("few nodes for one pod", f"{pod.name} is moved by {len(kept)} commands: {', '.join(kept)}")
+
+    def _is_given_away(self, claim: NodeClaim) -> bool:
+        """Whether pods are on its node that it was not launched for."""
+        mine = {pod.uid for pod in claim.pods}
+        return any(pod.metadata.uid not in mine for pod in self.pods_of(claim))
 
     def _judge(self, claim: NodeClaim) -> None:
         allocatable = self._allocatable.get(claim.instance_id)
@@ -348,24 +389,34 @@ class Promises:
                 return
 
     def _check_budgets(self, command: Command) -> None:
-        """A node whose instance is being ended is empty and counts neither way, in decisions as upstream."""
-        live = [
+        """As upstream counts: a node in service that leaves for whatever reason uses a budget up; one whose instance is
+        being ended is over. What the command was decided on is what was there when its decision began."""
+        live = (
             known for known in self.commands.values() if known.state not in OVER and known.cluster == command.cluster
-        ]
-        targets = {name for known in live for name in known.targets}
-        by_pool = Counter(
-            claim.node_pool
-            for name in sorted(targets)
-            if (claim := self.claims.get((command.cluster, name))) is not None
-            and claim.state not in (*FINAL, ClaimState.TERMINATING)
-            and claim.instance_id not in self.ended
         )
-        for pool, number in sorted(by_pool.items()):
-            known_nodes = self._of_pool.get((command.cluster, pool), {}).values()
-            nodes = sum(item.node_name != "" and item.state is not ClaimState.TERMINATING for item in known_nodes)
-            most = _allowed(self._pools[pool], str(command.reason), nodes) if pool in self._pools else nodes
-            if number > most:
-                self.broken("disruption budgets are kept", f"{number} nodes of {pool} leave, {most} of {nodes} may")
+        going = {name for known in live for name in known.targets}
+        begun_at = command.created_at
+        for name, pool in sorted(self._pools.items()):
+            nodes = [
+                claim
+                for claim in self._of_pool.get((command.cluster, name), {}).values()
+                if claim.state is not ClaimState.TERMINATING and self.was_in_service(claim, begun_at)
+            ]
+            leaving = [
+                claim
+                for claim in nodes
+                if claim.name in going or self._leaves_since.get((claim.cluster, claim.name), begun_at) < begun_at
+            ]
+            most = _allowed(pool, str(command.reason), len(nodes))
+            mine = any(claim.name in command.targets for claim in leaving)
+            if mine and len(leaving) > most:
+                have = f"{len(leaving)} nodes of {name} leave, {most} of {len(nodes)} may"
+                self.broken("disruption budgets are kept", have)
+
+
+def _is_taken(claim: NodeClaim) -> bool:
+    """Whether its pods have lost it, or will, by no decision of anybody's."""
+    return claim.missed or (bool(claim.failure) and claim.failure not in _COMMANDS)
 
 
 def _allowed(pool: NodePool, reason: str, nodes: int) -> int:

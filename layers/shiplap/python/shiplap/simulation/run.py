@@ -15,10 +15,11 @@ from shiplap.cluster.watcher import Batch
 from shiplap.instances.nodeclass import Ami
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.ports import FleetOverride, FleetRequest, Instance
+from shiplap.provisioning.placement import NONE
 from shiplap.provisioning.watch import hints_of
 from shiplap.scheduling.pods import do_not_disrupt
 from shiplap.settings import ClusterSettings
-from shiplap.simulation.chaos import beats
+from shiplap.simulation.chaos import beats, placement
 from shiplap.simulation.functions import Breakdowns
 from shiplap.simulation.install import Install, Stage, settings_of
 from shiplap.simulation.interference import Interference
@@ -52,6 +53,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     scenario: str
     seed: int
     trace: str
+    placement: str = ""
     violations: tuple[Violation, ...] = ()
     settled_at: float = -1.0
     ended_at: float = 0.0
@@ -82,7 +84,8 @@ class Simulation:
         self.trace = Trace(self.loop.now, self._start)
         self.faults = Interference(self.loop, self.trace, seed)
         self._sold = catalog()
-        cluster = ClusterSettings(name="", region=REGION, manifests=play.manifests, placement=scenario.placement)
+        self._placement = placement(scenario, seed)
+        cluster = ClusterSettings(name="", region=REGION, manifests=play.manifests, placement=self._placement)
         self._truth = Truth(self._sold, play.manifests, cluster, scenario.memory, seed)
         self._class_of = {
             pool.metadata.name: pool.spec.template.spec.node_class_ref.name for pool in play.manifests.node_pools
@@ -125,9 +128,12 @@ class Simulation:
             price=self._price,
             capacity=self._capacity,
             most_nodes_per_pod=self._play.scenario.most_nodes_per_pod,
+            steered=self._placement != NONE,
             found=self._stop,
         )
         made.is_held_up = self._is_held_up
+        made.was_in_service = self._was_in_service
+        made.pods_of = lambda claim: self.kubes[claim.cluster].pods_of(claim.node_name)
         return made
 
     @property
@@ -303,6 +309,11 @@ class Simulation:
         node = kube.informer.nodes.get(self._witness_of(instance_id).instances[instance_id].private_dns)
         return kube.pods_of(node.metadata.name) if node is not None and _is_ready(node) else ()
 
+    def _was_in_service(self, claim: NodeClaim, at: float) -> bool:
+        kube = self.kubes[claim.cluster]
+        kube.informer.refresh()
+        return kube.in_service.get(claim.node_name, 0.0) >= at
+
     def _is_held_up(self, claim: NodeClaim) -> bool:
         pods = self.kubes[claim.cluster].pods_of(claim.node_name)
         now = self.loop.now()
@@ -424,6 +435,7 @@ class Simulation:
             scenario=self._play.name,
             seed=self._seed,
             trace=self.trace.digest,
+            placement=self._placement,
             violations=tuple(found for witness in self.witnesses for found in witness.violations),
             settled_at=settled,
             ended_at=now,

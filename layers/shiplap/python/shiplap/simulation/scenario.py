@@ -118,11 +118,13 @@ class Rhythm(_Part, frozen=True):
 class Scenario(_Part, frozen=True):
     """A play. `chaos` faults are drawn from the seed within the first `chaos_minutes`, of `chaos_kinds`.
 
-    Each of the `installs` serves all clusters, with tables and functions of its own.
+    Each of the `installs` serves all clusters, with tables and functions of its own. `placement` is the clusters'
+    setting of that name, or `any`: drawn from the seed.
     Memory that nodes really have lies between the careful bound (0) and what EC2 states (1), per type, drawn between
     the two of `memory`. When the last fault is over, all has to be well within `settle_minutes`. A pod may get at most
-    `most_nodes_per_pod` nodes because it waits, as many from commands that move it, and one more for each of them that
-    was taken away from it. No pod may wait longer than `patience_minutes`; without them (0) they may until all is well.
+    `most_nodes_per_pod` nodes because it waits, and one more for each that was taken away from it; as many from
+    commands that were given up, beside the one that moves it. No pod may wait longer than `patience_minutes`; without
+    them (0) they may until all is well.
     """
 
     about: str
@@ -142,7 +144,7 @@ class Scenario(_Part, frozen=True):
     memory: tuple[float, float] = (0.2, 0.6)
     most_nodes_per_pod: int = 3
     patience_minutes: float = 0.0
-    placement: str = "none"
+    placement: Literal["none", "nominate", "bind", "any"] = "none"
 
 
 class Play(msgspec.Struct, frozen=True):
