@@ -51,6 +51,33 @@ def test_of_equal_moments_the_one_made_first_comes_first() -> None:
     assert [what for what, _ in told.lines] == ["a0", "b0", "c0", "a ends", "b ends", "c ends"]
 
 
+def test_who_waits_alone_goes_on_in_time_and_not_before_what_else_is_due() -> None:
+    told = Told()
+    told.loop.after(1, lambda: told.loop.begin(told.act("a", 1, 1, 1, 1)))
+    told.loop.after(4, lambda: told.say("due"))
+    told.run(3.5)
+    assert told.lines == [("a0", 1), ("a1", 2), ("a2", 3)]
+    told.run(4.5)
+    assert told.lines[3:] == [("due", 4), ("a3", 4)]
+    told.run(9)
+    assert told.lines[5:] == [("a ends", 5)]
+    assert told.loop.steps == 6
+
+
+def test_what_has_begun_others_lets_these_come_first() -> None:
+    """Though nothing is due: who began them has not come to its end yet."""
+    told = Told()
+
+    def two() -> None:
+        told.loop.begin(told.act("a", 1, 1))
+        told.say("between")
+        told.loop.begin(told.act("b", 1))
+
+    told.loop.after(1, two)
+    told.run(9)
+    assert told.lines == [("a0", 1), ("between", 1), ("b0", 1), ("a1", 2), ("b ends", 2), ("a ends", 3)]
+
+
 def test_an_error_comes_out_where_the_loop_runs() -> None:
     told = Told()
 

@@ -65,6 +65,25 @@ def test_a_pod_that_came_is_seen() -> None:
     assert last(grown.disruption_snapshot()) is not first
 
 
+def versioned(snapshot: DisruptionSnapshot, *, pods: str, claims: int) -> DisruptionSnapshot:
+    """The same as it is listed: with versions of pods and claims."""
+    scheduling = snapshot.scheduling
+    listed = tuple(
+        replace(item, metadata=replace(item.metadata, uid=item.key, resource_version=pods))
+        for item in scheduling.view.pods
+    )
+    written = tuple(replace(claim, version=claims) for claim in scheduling.claims)
+    return replace(snapshot, scheduling=replace(scheduling, view=replace(scheduling.view, pods=listed), claims=written))
+
+
+@pytest.mark.parametrize(("pods", "claims"), [("8", 3), ("7", 4)])
+def test_another_version_of_a_pod_or_a_claim_is_another_pod_or_claim(pods: str, claims: int) -> None:
+    snapshot, last = cluster().disruption_snapshot(), LastDecision()
+    first = last(versioned(snapshot, pods="7", claims=3))
+    assert last(versioned(snapshot, pods="7", claims=3)) is first
+    assert last(versioned(snapshot, pods=pods, claims=claims)) is not first
+
+
 def test_a_decision_that_commands_something_is_made_again() -> None:
     emptied, last = cluster(), LastDecision()
     emptied.delete([min(emptied.pods)])

@@ -91,10 +91,7 @@ def survey(snapshot: DisruptionSnapshot, market: Market, guards: Guards, nominat
     """
     view = snapshot.scheduling.view
     paired, waiting = pair(view.nodes, snapshot.scheduling.claims)
-    on_node: dict[str, list[Pod]] = {}
-    for pod in view.pods:
-        if pod.spec.node_name:
-            on_node.setdefault(pod.spec.node_name, []).append(pod)
+    on_node = view.by_node
     pools = {pool.metadata.name: pool for pool in snapshot.scheduling.manifests.node_pools}
     histories = {history.node: history for history in snapshot.histories}
     now = snapshot.scheduling.now
@@ -110,7 +107,7 @@ def survey(snapshot: DisruptionSnapshot, market: Market, guards: Guards, nominat
         if reason or claim is None or pool is None:
             excluded[name] = reason
             continue
-        pods = on_node.get(name, [])
+        pods = on_node.get(name, ())
         moving = tuple(sorted(filter(moves, pods), key=lambda pod: pod.key))
         candidates.append(
             Candidate(

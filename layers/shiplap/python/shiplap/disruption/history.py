@@ -15,6 +15,7 @@ from shiplap.api.nodeclaim import ClaimState, NodeClaim
 from shiplap.disruption.candidates import moves
 from shiplap.disruption.snapshot import NodeHistory
 from shiplap.kubernetes import labels
+from shiplap.kubernetes.objects import Pod
 from shiplap.scheduling.pairing import pair
 from shiplap.scheduling.snapshot import ClusterView
 
@@ -39,10 +40,7 @@ def observe(
         now: epoch seconds.
     """
     paired, _ = pair(view.nodes, claims)
-    held: dict[str, list[str]] = {}
-    for pod in view.pods:
-        if pod.spec.node_name and moves(pod):
-            held.setdefault(pod.spec.node_name, []).append(pod.metadata.uid or pod.key)
+    held = view.of_pods(_held)
     remembered = {history.node: history for history in known}
     result = []
     for node in sorted(view.nodes, key=lambda item: item.metadata.name):
@@ -50,7 +48,7 @@ def observe(
         claim = paired.get(name)
         if claim is None or node.metadata.labels.get(labels.INITIALIZED) != "true":
             continue
-        digest = _digest(held.get(name, ()))
+        digest = held.get(name, _EMPTY)
         before = remembered.get(name)
         if before is None:
             since = claim.changed_at if claim.state is ClaimState.INITIALIZED else now
@@ -95,5 +93,17 @@ def rests_until(history: NodeHistory) -> float:
     return history.undone_at + min(FIRST_REST_S * (1 << min(history.undone - 1, 10)), LONGEST_REST_S)
 
 
+def _held(pods: tuple[Pod, ...]) -> dict[str, str]:
+    """Digests of the pods that would move with their node, by its name."""
+    uids: dict[str, list[str]] = {}
+    for pod in pods:
+        if pod.spec.node_name and moves(pod):
+            uids.setdefault(pod.spec.node_name, []).append(pod.metadata.uid or pod.key)
+    return {node: _digest(some) for node, some in uids.items()}
+
+
 def _digest(uids: Collection[str]) -> str:
     return hashlib.blake2b("\n".join(sorted(uids)).encode(), digest_size=8).hexdigest()
+
+
+_EMPTY = _digest(())

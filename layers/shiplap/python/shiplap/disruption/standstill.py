@@ -25,10 +25,11 @@ from shiplap.disruption.eligibility import UNSTARTED_S
 from shiplap.disruption.history import rests_until
 from shiplap.disruption.snapshot import DisruptionSnapshot
 from shiplap.kubernetes import labels
-from shiplap.kubernetes.objects import Node
+from shiplap.kubernetes.objects import Node, Pod
 from shiplap.kubernetes.timestamps import epoch
 from shiplap.scheduling.reservations import SHOWN_AFTER_S
 from shiplap.scheduling.rooms import STARTING_S
+from shiplap.scheduling.snapshot import ClusterView
 
 LONGEST_S = 900.0
 """A decision is made anew after so many seconds in any case: what was overlooked costs that much money at most."""
@@ -145,18 +146,38 @@ def _of_pods(snapshot: DisruptionSnapshot) -> Iterator[float]:
 def _digest(snapshot: DisruptionSnapshot) -> bytes:
     """Of the snapshot without what passes while nothing happens: the time, versions of objects, and the epoch.
 
-    Pods keep their versions: theirs change only when they do. They are taken a few at a time, so that a large cluster
-    is not in memory once more.
+    Pods and claims keep their versions: theirs change only when they do, so nothing else is looked at of one that has
+    a version.
     """
     scheduling = snapshot.scheduling
-    nodes = tuple(_unversioned(node) for node in scheduling.view.nodes)
-    view = replace(scheduling.view, nodes=nodes, pods=(), version="")
-    rest = replace(snapshot, scheduling=replace(scheduling, now=0.0, epoch=0, view=view))
-    digest = hashlib.blake2b(msgspec.msgpack.encode(rest, order="deterministic"), digest_size=16)
-    pods = scheduling.view.pods
-    for start in range(0, len(pods), _PODS_AT_ONCE):
-        digest.update(msgspec.msgpack.encode(pods[start : start + _PODS_AT_ONCE]))
+    claims = [(claim.name, claim.version) if claim.version else claim for claim in scheduling.claims]
+    rest = replace(snapshot, scheduling=replace(scheduling, now=0.0, epoch=0, claims=(), view=ClusterView()))
+    digest = hashlib.blake2b(msgspec.msgpack.encode((rest, claims), order="deterministic"), digest_size=16)
+    digest.update(scheduling.view.once(_of_view))
     return digest.digest()
+
+
+def _of_view(view: ClusterView) -> bytes:
+    nodes = tuple(_unversioned(node) for node in view.nodes)
+    rest = replace(view, nodes=nodes, pods=(), version="")
+    digest = hashlib.blake2b(msgspec.msgpack.encode(rest, order="deterministic"), digest_size=16)
+    digest.update(view.of_pods(_of_pods_alone))
+    return digest.digest()
+
+
+def _of_pods_alone(pods: tuple[Pod, ...]) -> bytes:
+    """They are taken a few at a time, so that a large cluster is not in memory once more."""
+    digest = hashlib.blake2b(digest_size=16)
+    for start in range(0, len(pods), _PODS_AT_ONCE):
+        some = [_identity(pod) for pod in pods[start : start + _PODS_AT_ONCE]]
+        digest.update(msgspec.msgpack.encode(some))
+    return digest.digest()
+
+
+def _identity(pod: Pod) -> Pod | tuple[str, str]:
+    """What tells a pod from what it was before: its version, if it was listed; one that is kept lean has none."""
+    meta = pod.metadata
+    return (meta.uid, meta.resource_version) if meta.resource_version and meta.uid else pod
 
 
 def _unversioned(node: Node) -> Node:

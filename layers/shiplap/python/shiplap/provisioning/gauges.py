@@ -70,11 +70,13 @@ def measure_pods(cluster: str, view: ClusterView, now: float, meter: Meter, rule
         rules: which pods are ours; those that wait for another autoscaler are not measured.
     """
     pools = {node.metadata.name: node.metadata.labels.get(labels.NODE_POOL, "") for node in view.nodes}
-    placed = Counter(pools.get(pod.spec.node_name, "") for pod in view.pods if pod.spec.node_name)
+    placed: Counter[str] = Counter()
+    for node, on_node in view.by_node.items():
+        placed[pools.get(node, "")] += len(on_node)
     for pool, number in sorted(placed.items()):
         if pool:
             meter.count("Pods", number, dimensions={"cluster": cluster, "pool": pool})
-    waiting = [pod for pod in view.pods if is_unschedulable(pod) and is_claimed(pod, rules)]
+    waiting = [pod for pod in view.unbound if is_unschedulable(pod) and is_claimed(pod, rules)]
     if waiting:
         meter.count("PodsWaiting", len(waiting), dimensions=of_cluster(cluster))
     ages = _ages(waiting, now)

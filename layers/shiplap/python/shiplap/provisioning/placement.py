@@ -111,12 +111,11 @@ def withdraw(claims: Iterable[NodeClaim], view: ClusterView, world: World) -> in
         for claim in claims
         if claim.state is ClaimState.INITIALIZED and now - claim.changed_at >= WITHDRAWN_S
     }
-    ending = {pod.spec.node_name for pod in view.pods if pod.metadata.deletion_timestamp}
     stale = [
         pod
-        for pod in view.pods
-        if (node := pod.status.nominated_node_name) and not pod.spec.node_name and node not in ending
-        if pod.metadata.uid in complete.get(node, ())
+        for pod in view.unbound
+        if (node := pod.status.nominated_node_name)
+        if pod.metadata.uid in complete.get(node, ()) and not _is_ended_on(node, view)
     ]
     done = 0
     for pod in sorted(stale, key=lambda item: item.key):
@@ -132,6 +131,10 @@ def withdraw(claims: Iterable[NodeClaim], view: ClusterView, world: World) -> in
     if done:
         world.meter.count("NominationsWithdrawn", done)
     return done
+
+
+def _is_ended_on(node: str, view: ClusterView) -> bool:
+    return any(pod.metadata.deletion_timestamp for pod in view.by_node.get(node, ()))
 
 
 def placeable(claim: NodeClaim, node: Node, planned: Sequence[Pod], here: Sequence[Pod], *, binding: bool) -> list[Pod]:

@@ -8,7 +8,7 @@ every few minutes for as long as it exists.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from msgspec.structs import replace
 
@@ -81,13 +81,9 @@ def refused(
 
     A node whose room other pods have taken does not count, and neither does one that turned out too small.
     """
-    pending = {pod.metadata.uid for pod in view.pods if _waits(pod)} - {""}
+    pending = {pod.metadata.uid for pod in view.unbound if _waits(pod)} - {""}
     if not pending:
         return {}
-    held: dict[str, set[str]] = {}
-    for pod in view.pods:
-        if pod.spec.node_name and comes_back(pod):
-            held.setdefault(pod.spec.node_name, set()).add(pod.metadata.uid)
     found: dict[str, list[str]] = {}
     for claim in sorted(claims, key=lambda item: item.name):
         if claim.state not in _SEEN or claim.missed or not claim.node_name:
@@ -95,12 +91,17 @@ def refused(
         if claim.state is ClaimState.INITIALIZED and now - claim.changed_at < PATIENCE_S:
             continue
         wanted = {pod.uid for pod in claim.pods}
-        if held.get(claim.node_name, set()) - wanted:
+        if not wanted & pending or _is_taken(view.by_node.get(claim.node_name, ()), wanted):
             continue
         for uid in wanted & pending:
             if claim.name not in known.get(uid, Refusals()).claims:
                 found.setdefault(uid, []).append(claim.name)
     return {uid: tuple(found[uid]) for uid in sorted(found)}
+
+
+def _is_taken(on_node: Iterable[Pod], wanted: Collection[str]) -> bool:
+    """Whether pods that their node was not launched for stay on it."""
+    return any(pod.metadata.uid not in wanted and comes_back(pod) for pod in on_node)
 
 
 def set_aside(

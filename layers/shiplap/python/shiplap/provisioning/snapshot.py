@@ -83,7 +83,7 @@ class Glance(msgspec.Struct, frozen=True):
         """
         leaving = {node.metadata.name for node in self.view.nodes if node.metadata.deletion_timestamp}
         leaving |= {claim.node_name for claim in self.state.claims if claim.state in LEAVING}
-        return any(not pod.spec.node_name or pod.spec.node_name in leaving for pod in self.view.pods)
+        return bool(self.view.unbound) or not leaving.isdisjoint(self.view.by_node)
 
 
 class Sight:
@@ -232,7 +232,7 @@ def read_state(settings: ClusterSettings, world: World) -> tuple[float, Decision
 def _with_what_few_need(view: ClusterView, leaving: set[str], manifests: Manifests, cluster: ClusterApi) -> ClusterView:
     """PodDisruptionBudgets while pods are on nodes on their way out, and the workloads CapacityBuffers are made of."""
     going = leaving | {node.metadata.name for node in view.nodes if node.metadata.deletion_timestamp}
-    if any(pod.spec.node_name in going for pod in view.pods if pod.spec.node_name):
+    if going and not going.isdisjoint(view.by_node):
         view = msgspec.structs.replace(view, pod_disruption_budgets=cluster.disruption_budgets())
     names = {
         ScalableName(buffer.metadata.namespace or "default", ref.kind, ref.name)

@@ -5,7 +5,11 @@ A snapshot is plain data and encodes with msgspec. `scheduling.planner.plan(snap
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
 import msgspec
+from msgspec.structs import replace
 
 from shiplap.api.claim_rules import ClaimRule
 from shiplap.api.nodeclaim import NodeClaim
@@ -16,6 +20,9 @@ from shiplap.kubernetes.disruption_budgets import PodDisruptionBudget
 from shiplap.kubernetes.objects import DaemonSet, Event, Node, Pod, TopologySpreadConstraint
 from shiplap.kubernetes.volumes import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from shiplap.kubernetes.workloads import Namespace, ReplicaSet, ReplicationController, Scalable, Service, StatefulSet
+
+Answer = TypeVar("Answer")
+Asked = TypeVar("Asked")
 
 
 class NodeClassCatalog(msgspec.Struct, frozen=True):
@@ -53,7 +60,7 @@ class SchedulingSettings(msgspec.Struct, frozen=True, omit_defaults=True):
     claim_rules: tuple[ClaimRule, ...] = ()
 
 
-class ClusterView(msgspec.Struct, frozen=True, omit_defaults=True):
+class ClusterView(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
     """The cluster's objects as listed. `pods` holds bound and pending ones; `events` only Cluster Autoscaler's.
 
     The storage objects are empty when no pod that needs a node has claims, `namespaces` unless a pod selects them by
@@ -78,6 +85,33 @@ class ClusterView(msgspec.Struct, frozen=True, omit_defaults=True):
     scalables: tuple[Scalable, ...] = ()
     pod_disruption_budgets: tuple[PodDisruptionBudget, ...] = ()
 
+    def once(self, question: Callable[[ClusterView], Answer]) -> Answer:
+        """The answer to a pure question about this view, looked for once: many ask the same of every object.
+
+        What is asked must be a function that exists once, such as one of a module; its answer must not be changed.
+        """
+        return _answered(self.__dict__.setdefault("answers", {}), question, self)
+
+    def of_pods(self, question: Callable[[tuple[Pod, ...]], Answer]) -> Answer:
+        """As `once`, about the pods alone."""
+        return _answered(self.__dict__.setdefault("answers_of_pods", {}), question, self.pods)
+
+    def beside(self, **others: Any) -> ClusterView:
+        """The same pods beside other objects: what has been found out about them stays known."""
+        made = replace(self, **others)
+        made.__dict__["answers_of_pods"] = self.__dict__.setdefault("answers_of_pods", {})
+        return made
+
+    @property
+    def unbound(self) -> tuple[Pod, ...]:
+        """The pods without a node."""
+        return self.of_pods(_unbound)
+
+    @property
+    def by_node(self) -> Mapping[str, list[Pod]]:
+        """The pods of each node that has any, in their order in `pods`."""
+        return self.of_pods(_by_node)
+
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One decision's world. `now` is epoch seconds; `claims` are those in flight or leaving.
@@ -99,3 +133,25 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     settings: SchedulingSettings = SchedulingSettings()
     epoch: int = 0
     install: str = ""
+
+
+def _answered(known: dict[object, Any], question: Callable[[Asked], Answer], of: Asked) -> Answer:
+    if question not in known:
+        known[question] = question(of)
+    answer: Answer = known[question]
+    return answer
+
+
+def _unbound(pods: tuple[Pod, ...]) -> tuple[Pod, ...]:
+    return tuple([pod for pod in pods if not pod.spec.node_name])
+
+
+def _by_node(pods: tuple[Pod, ...]) -> Mapping[str, list[Pod]]:
+    found: dict[str, list[Pod]] = {}
+    for pod in pods:
+        if node := pod.spec.node_name:
+            if (on_node := found.get(node)) is None:
+                found[node] = [pod]
+            else:
+                on_node.append(pod)
+    return found

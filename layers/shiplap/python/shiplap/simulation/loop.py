@@ -68,6 +68,9 @@ class Loop:
         self._numbers = count()
         self._strand: _Strand | None = None
         self._waiting: dict[int, _Strand] = {}
+        # The one that the loop itself has let go on, so that nothing is left to do behind it but the next event.
+        self._woken: _Strand | None = None
+        self._horizon = float("-inf")
 
     def now(self) -> float:
         """Epoch seconds."""
@@ -92,6 +95,7 @@ class Loop:
 
     def run_until(self, moment: float) -> None:
         """Let everything happen that is due until a moment, epoch seconds, and let time pass until then."""
+        self._horizon = moment
         while self._events and self._events[0][0] <= moment and not self.stopped:
             due, _, act = heapq.heappop(self._events)
             if due > self.now():
@@ -112,8 +116,15 @@ class Loop:
             raise RuntimeError("only what was begun may wait")
         if self.stopped:
             return
+        moment = self.now() + seconds
+        if self._woken is strand and moment <= self._horizon and not (self._events and self._events[0][0] <= moment):
+            # Nobody has anything to do until then: it would be let go on as the next thing that happens.
+            self.steps += 1
+            if seconds > 0:
+                self.clock.set(moment)
+            return
         self._waiting[id(strand)] = strand
-        self.after(seconds, lambda: self._let(strand))
+        self.at(moment, lambda: self._wake(strand))
         strand.wait()
 
     def close(self) -> None:
@@ -121,6 +132,13 @@ class Loop:
         self.stopped = True
         while self._waiting:
             self._let(next(iter(self._waiting.values())))
+
+    def _wake(self, strand: _Strand) -> None:
+        self._woken = strand
+        try:
+            self._let(strand)
+        finally:
+            self._woken = None
 
     def _let(self, strand: _Strand) -> None:
         self._waiting.pop(id(strand), None)

@@ -93,26 +93,35 @@ class TwinCluster:
         self.server = server
         self._faults = faults or Faults()
         self._mirrors: dict[tuple[str, Selection], Mirror[Any]] = {}
+        self._last: tuple[tuple[str, frozenset[str], bool], ClusterView] | None = None
 
     def view(
         self, leaving: Collection[str] = (), *, workloads: bool = False, known: KnownPods | None = None
     ) -> ClusterView:
         """Everything a scheduling decision reads, at one moment."""
         with self._faults.effect("cluster.view"):
-            nodes, pending = self._list("nodes", Node), self._list("pods", Pod, _PENDING)
-            told = known(len(nodes), self.server.resource_version) if known is not None else None
-            view = ClusterView(
-                pods=together(pending, self._list("pods", Pod, _BOUND) if told is None else told),
-                nodes=nodes,
-                daemon_sets=self._list("daemonsets", DaemonSet),
-                events=self._list("events", Event, _SCALE_UPS),
-                version=self.server.resource_version,
-            )
-            if storage_matters(view.pods, view.nodes, leaving):
-                view = self._with_storage(view)
-            if namespaces_matter(view.pods):
-                view = msgspec.structs.replace(view, namespaces=self._list("namespaces", Namespace))
-            return self._with_workloads(view) if workloads else view
+            nodes, version = self._list("nodes", Node), self.server.resource_version
+            told = known(len(nodes), version) if known is not None else None
+            if told is not None:
+                return self._seen(told, leaving, workloads=workloads)
+            asked = (version, frozenset(leaving), workloads)
+            if self._last is None or self._last[0] != asked:  # what has not changed is the same view again
+                self._last = asked, self._seen(self._list("pods", Pod, _BOUND), leaving, workloads=workloads)
+            return self._last[1]
+
+    def _seen(self, bound: Sequence[Pod], leaving: Collection[str], *, workloads: bool) -> ClusterView:
+        view = ClusterView(
+            pods=together(self._list("pods", Pod, _PENDING), bound),
+            nodes=self._list("nodes", Node),
+            daemon_sets=self._list("daemonsets", DaemonSet),
+            events=self._list("events", Event, _SCALE_UPS),
+            version=self.server.resource_version,
+        )
+        if storage_matters(view.pods, view.nodes, leaving):
+            view = self._with_storage(view)
+        if namespaces_matter(view.pods):
+            view = msgspec.structs.replace(view, namespaces=self._list("namespaces", Namespace))
+        return self._with_workloads(view) if workloads else view
 
     def pending_pods(self, most: int = 0) -> tuple[Pod, ...]:
         """Unfinished pods without a node, sorted by namespace and name; the first `most`, if set."""
