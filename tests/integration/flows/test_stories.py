@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import zlib
+from io import StringIO
 
 import msgspec
 import pytest
+from rich.console import Console
 
 from shiplap.cli.story import MOST_RECORDS, Story, Teller, Told
+from shiplap.cli.telling import story_page
 from shiplap.provisioning.messages import PodsPending
 from shiplap.scheduling.record import encode
 from tests.integration.flows.stage import Stage, share
@@ -67,6 +70,19 @@ def test_a_claim_is_known_by_its_node_and_instance_too(short: Stage) -> None:
     assert teller(short).claim(claim.node_name) == by_name == teller(short).claim(claim.instance_id)
     assert teller(short).claim("nothing") is None
     assert {claim.name, claim.node_name} <= set(teller(short).names())
+
+
+def test_long_lines_stay_in_their_column(short: Stage) -> None:
+    claim = next(claim for claim in short.claims() if claim.node_name)
+    told = teller(short).claim(claim.name)
+    assert told is not None
+    console = Console(width=80, file=StringIO())
+    console.print(story_page(told))
+    assert isinstance(console.file, StringIO)
+    head, _, *rows = console.file.getvalue().splitlines()
+    assert head.startswith(f"claim {claim.name}: Initialized, node ")
+    assert len(rows) > 10
+    assert [row for row in rows if row[:21].strip() and not row.startswith(("20", "·", "! "))] == []
 
 
 def test_the_story_of_a_pool(short: Stage) -> None:

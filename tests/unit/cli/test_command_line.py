@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import io
 import json
 import os
 import subprocess
@@ -13,6 +15,7 @@ import yaml
 
 from shiplap.cli.main import COMMANDS, run
 from shiplap.cli.surface import commands
+from shiplap.local import running
 from tests.unit.cli.test_plan_command import CATALOG, NODE_CLASS, POOL
 
 
@@ -76,6 +79,65 @@ def test_what_cannot_be_meant_is_one_line(
     assert len(said.err) > len("shiplap: \n")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("capacity show", "see `shiplap capacity show --help`"),
+        ("explain pod", "see `shiplap explain pod --help`"),
+        ("plan --nosuch", "see `shiplap plan --help`"),
+        ("instance-types m99.large", "did you mean m"),
+        ("instance-types x", "patterns such as 'c7i.*' match by name"),
+        ("replay s3://", "expected s3://BUCKET/KEY"),
+        ("replay s3://bucket", "expected s3://BUCKET/KEY"),
+        ("status --dev", "start one"),
+        ("top --once --kubeconfig nowhere", "this kubeconfig does not exist"),
+    ],
+)
+def test_an_error_says_what_would_be_right(
+    arguments: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(running, "find", functools.partial(running.find, tmp_path))
+    assert run(arguments.split()) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_only_those_who_take_files_are_told_of_them(
+    files: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(files / "no-kubeconfig"))
+    assert run(["plan"]) == 2
+    assert "or give the cluster's objects by --cluster-state" in capsys.readouterr().err
+    assert run(["top", "--once"]) == 2
+    said = capsys.readouterr().err
+    assert "name a kubeconfig by --kubeconfig or $KUBECONFIG" in said
+    assert "--cluster-state" not in said
+
+
+@pytest.mark.parametrize("arguments", ["plan -f - --manifests pools.yaml", "validate -", "migrate -"])
+def test_an_empty_pipe_is_bad_input(
+    files: Path, arguments: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As a command leaves it that fails before it has written anything."""
+    monkeypatch.chdir(files)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\n")))
+    assert run(arguments.split()) == 2
+    said = capsys.readouterr()
+    assert "stdin: is empty; see whether the command before the pipe has failed" in said.out + said.err
+
+
+def test_pods_without_memory_among_others_are_planned_without_a_warning(
+    files: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With real types, whose memory in bytes is large; warnings are errors here."""
+    monkeypatch.chdir(files)
+    lean, whole = pod("lean"), pod("whole")
+    whole["spec"]["containers"][0]["resources"]["requests"]["memory"] = "1Gi"  # type: ignore[index]
+    (files / "mixed.json").write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": [lean, whole]}))
+    (files / "real.json").write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": [POOL, NODE_CLASS]}))
+    assert run(["plan", "-f", "mixed.json", "--manifests", "real.json", "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["unschedulable"] == []
+
+
 @pytest.mark.parametrize("quantity", ["1e99", "100E", "9999999Ei", "1" * 5000])
 def test_amounts_beyond_any_node_are_planned_as_such(
     files: Path, quantity: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -98,7 +160,7 @@ def test_an_answer_that_cannot_be_written_is_one_line(arguments: list[str]) -> N
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(  # noqa: S603
             [*MAIN, *arguments],
-            input="",
+            input=json.dumps(NODE_CLASS),
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,

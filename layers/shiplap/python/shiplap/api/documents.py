@@ -93,7 +93,10 @@ def read_documents(path: Path) -> tuple[Document, ...]:
 def read_file(path: Path) -> tuple[Document, ...]:
     """All objects of one file, or of `-`. Raises InvalidInput."""
     if path == STDIN:
-        return read_text("stdin", _text_of("stdin", _standard_input))
+        text = _text_of("stdin", _standard_input)
+        if not text.strip():
+            raise InvalidInput("stdin", "is empty; see whether the command before the pipe has failed")
+        return read_text("stdin", text)
     return read_text(str(path), _text_of(str(path), lambda: path.read_text(encoding="utf-8-sig")))
 
 

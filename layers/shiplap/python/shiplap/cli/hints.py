@@ -32,7 +32,7 @@ def advised(error: ShiplapError) -> str:
     """The error, and what would help where that is known."""
     text = str(error)
     hint = _hint(error)
-    return text if not hint or hint in text else f"{text}; {hint}"
+    return text if not hint or hint in text else f"{text.rstrip('.')}; {hint}"
 
 
 def _hint(error: ShiplapError) -> str:

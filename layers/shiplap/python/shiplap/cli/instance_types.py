@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated
@@ -105,7 +106,10 @@ def _chosen(found: Sequence[InstanceType], patterns: Iterable[str]) -> list[Inst
     patterns = list(patterns)
     for pattern in patterns:
         if not any(fnmatchcase(kind.name, pattern) for kind in found):
-            raise InvalidInput("instance type", f"{pattern!r} matches none of the {len(found)} that can be launched")
+            near = get_close_matches(pattern, [kind.name for kind in found], n=3)
+            hint = f"did you mean {', '.join(near)}?" if near else "patterns such as 'c7i.*' match by name"
+            reason = f"{pattern!r} matches none of the {len(found)} that can be launched; {hint}"
+            raise InvalidInput("instance type", reason)
     return [kind for kind in found if not patterns or any(fnmatchcase(kind.name, each) for each in patterns)]
 
 

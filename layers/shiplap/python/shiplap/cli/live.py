@@ -35,7 +35,8 @@ class Live(msgspec.Struct, frozen=True):
 
 def access_of(kubeconfig: Path | None, context: str) -> Access:
     """How a cluster is entered by a kubeconfig. Raises InvalidInput."""
-    return load(kubeconfig, context, environment=os.environ, home=Path.home())
+    instead = ", or give the cluster's objects by --cluster-state"
+    return load(kubeconfig, context, environment=os.environ, home=Path.home(), instead=instead)
 
 
 def look(access: Access, *, manifests: bool, workloads: bool) -> Live:

@@ -131,7 +131,9 @@ def _invoke(name: str, arguments: list[str]) -> int:
         fail("interrupted")
         return 130
     except typer.TyperException as error:
-        fail(f"{error.format_message().rstrip('.')}; see `shiplap {name} --help`")
+        context = getattr(error, "ctx", None)  # which only errors of usage have: it names the subcommand
+        place = context.command_path if context is not None else f"shiplap {name}"
+        fail(f"{error.format_message().rstrip('.')}; see `{place} --help`")
         return 2
     return result if isinstance(result, int) else 0
 

@@ -30,6 +30,8 @@ def open_record(name: str, install: Callable[[], Install]) -> tuple[bytes, Recor
 def _document(name: str, install: Callable[[], Install]) -> bytes:
     if name.startswith(_SCHEME):
         bucket, _, key = name.removeprefix(_SCHEME).partition("/")
+        if not bucket or not key:
+            raise InvalidInput(name, "names no object; expected s3://BUCKET/KEY")
         return _recorded(bucket, key.removeprefix("records/"), name)
     path = Path(name)
     if path.is_file():

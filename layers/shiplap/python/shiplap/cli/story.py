@@ -96,7 +96,8 @@ class Teller:
         if claim is None:
             return None
         entries = [*self._of_claim(claim), *self._disruptions(claim)]
-        return self._story("claim", claim.name, _standing(claim, self._told.now), entries)
+        standing = _standing(claim, self._told.now).removeprefix(f"{claim.name} is ")
+        return self._story("claim", claim.name, standing, entries)
 
     def pool(self, name: str) -> Story | None:
         """A pool's claims, failures and decisions; None when nothing is known of it."""

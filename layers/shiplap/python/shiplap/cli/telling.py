@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
 from rich.text import Text
 
 from shiplap.cli.install import LIVE, STACK, Which, find, only_cluster
@@ -16,6 +18,8 @@ from shiplap.cli.options import Sources
 from shiplap.cli.output import progress
 from shiplap.cli.story import Story, Teller, Told
 from shiplap.errors import InvalidInput
+
+_MOMENT = len("2026-01-31T12:00:00Z")
 
 
 class Where(Which, frozen=True, kw_only=True):
@@ -73,10 +77,15 @@ def story_page(story: Story) -> RenderableType:
     """For people: how it stands, then what happened, each with the id of its record."""
     parts: list[RenderableType] = [Text.assemble((f"{story.kind} {story.name}", "bold"), f": {story.state}"), Text()]
     for entry in story.entries:
-        parts.append(Text.assemble((f"{entry.at or '·':<21}", "dim"), entry.what))
-        parts += [Text(f"{'':<23}{line}", style="dim") for line in entry.details]
+        lines = Table.grid(padding=(0, 0, 0, 1))
+        lines.add_column(width=_MOMENT)
+        lines.add_column()
+        lines.add_row(Text(entry.at or "·", style="dim"), Text(entry.what))
+        for line in entry.details:
+            lines.add_row("", Padding(Text(line, style="dim"), (0, 0, 0, 2)))
         if entry.record:
-            parts.append(Text(f"{'':<23}record {entry.record}", style="cyan"))
+            lines.add_row("", Padding(Text(f"record {entry.record}", style="cyan", overflow="fold"), (0, 0, 0, 2)))
+        parts.append(lines)
     if not story.entries:
         parts.append(Text("nothing was written down of it"))
     parts += [Text.assemble(("! ", "yellow bold"), (line, "yellow")) for line in story.unseen]

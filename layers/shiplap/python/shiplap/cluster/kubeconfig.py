@@ -140,8 +140,15 @@ def files_of(given: Path | None, environment: Mapping[str, str], home: Path) -> 
     return tuple(listed) or (home / _DEFAULT,)
 
 
-def load(given: Path | None, context: str, *, environment: Mapping[str, str], home: Path) -> Access:
+def load(given: Path | None, context: str, *, environment: Mapping[str, str], home: Path, instead: str = "") -> Access:
     """The access of a context, or of the current one when none is named.
+
+    Args:
+        given: the file to read; where kubectl looks without.
+        context: its name, or empty.
+        environment: KUBECONFIG of it counts.
+        home: where the file is by default.
+        instead: what could be given in the place of a kubeconfig, for whoever has none.
 
     Raises:
         InvalidInput: there is no such file or context, or something in it cannot be used; it says what to do.
@@ -150,7 +157,7 @@ def load(given: Path | None, context: str, *, environment: Mapping[str, str], ho
     found = [(path, _parsed(path, text)) for path in paths if (text := _text(path, given)) is not None]
     if not found:
         names = os.pathsep.join(map(str, paths))
-        hint = "name a kubeconfig by --kubeconfig or $KUBECONFIG, or give the cluster's objects by --cluster-state"
+        hint = f"name a kubeconfig by --kubeconfig or $KUBECONFIG{instead}"
         raise InvalidInput("kubeconfig", f"{names} does not exist; {hint}")
     return _access(found, context)
 

@@ -43,7 +43,8 @@ def account_of(snapshot: DisruptionSnapshot, name: str) -> NodeAccount:
     node = nodes.get(name)
     if node is None:
         near = get_close_matches(name, sorted(nodes), n=3, cutoff=0.5)
-        raise InvalidInput("node", f"there is no node {name}" + (f"; did you mean {', '.join(near)}?" if near else ""))
+        hint = f"did you mean {', '.join(near)}?" if near else f"there are {len(nodes)}: `shiplap disrupt` lists them"
+        raise InvalidInput("node", f"there is no node {name}; {hint}")
     decided = decide(snapshot)
     marks = node.metadata.labels
     pool = marks.get(labels.NODE_POOL, "")

@@ -40,7 +40,9 @@ def find(folder: Path = _FOLDER) -> Running:
         note = msgspec.json.decode(path.read_bytes(), type=Running)
         if _runs(note.process):
             return note
-    raise InvalidInput("--dev", "no `shiplap dev` runs on this machine")
+    raise InvalidInput(
+        "--dev", "no `shiplap dev` runs on this machine; it does while a scenario plays: start one by `shiplap dev`"
+    )
 
 
 def _runs(process: int) -> bool:

@@ -67,8 +67,8 @@ class _Column:
     def __init__(self, sizes: Floats, net: Floats, start: Floats) -> None:
         self.free: Floats = np.maximum(net[:, None] - start[None, :], 0.0)
         self.sizes = sizes
-        # What a kind does not need must not bound it, not even where nothing is left.
-        self.divisor: Floats = np.where(sizes > 0, sizes, 1e-300)
+        # What a kind does not need must not bound it, not even where nothing is left; bytes by this are still a number.
+        self.divisor: Floats = np.where(sizes > 0, sizes, 1e-280)
         self.unneeded: Floats = np.where(sizes > 0, 0.0, 1.0)
         self.mixed = bool((sizes == 0).any())
 

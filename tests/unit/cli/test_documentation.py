@@ -1,0 +1,96 @@
+"""What the pages say can be done: every link leads somewhere, every command they show exists with its options."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from shiplap.api.manifests import inspect
+from shiplap.cli.main import COMMANDS
+from shiplap.cli.surface import commands
+
+ROOT = Path(__file__).parents[3]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "tests" / "e2e" / "README.md"]
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+_FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_CODE = re.compile(r"`([^`\n]+)`")
+_ENDS = re.compile(r"\s#|[|>;…)]|&&")
+
+
+def name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def anchors(page: Path) -> set[str]:
+    """As GitHub makes them of headings."""
+    heads = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    plain = (re.sub(r"[^\w\- ]", "", head.strip().lower()) for head in heads)
+    return {head.replace(" ", "-") for head in plain}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for link in _LINK.findall(page.read_text()):
+        if link.startswith(("http://", "https://")):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
+
+
+@pytest.mark.parametrize("page", [ROOT / "layers", ROOT / "functions", ROOT / "infra"], ids=name)
+def test_pages_that_the_code_names_are_there(page: Path) -> None:
+    for module in sorted(page.rglob("*.py")):
+        for named in re.findall(r"docs/[\w-]+\.(?:md|yaml)(?:#[\w-]+)?", module.read_text()):
+            path, _, anchor = named.partition("#")
+            assert (ROOT / path).exists(), f"{module}: {named}"
+            assert not anchor or anchor in anchors(ROOT / path), f"{module}: {named}"
+
+
+def shown(page: Path) -> Iterator[list[str]]:
+    """The words of each command line of shiplap on a page, up to a pipe, a comment or an ellipsis."""
+    text = page.read_text()
+    lines = [line for _, block in _FENCE.findall(text) for line in block.splitlines()]
+    lines += _CODE.findall(_FENCE.sub("", text))
+    for line in lines:
+        for begin in re.finditer(r"(?:^|[\s/(|])shiplap (?=[a-z-])", line.replace("\\|", "/")):
+            rest = line.replace("\\|", "/")[begin.end() :]
+            yield shlex.split(_ENDS.split(rest)[0].replace("[", "").replace("]", ""))
+
+
+OPTIONS = {
+    command.name: {option for parameter in command.parameters for option in parameter.names} for command in commands()
+}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_command_on_a_page_exists_with_its_options(page: Path) -> None:
+    for words in shown(page):
+        asked = {word.partition("=")[0] for word in words if word.startswith("-") and word != "-"}
+        names = {" ".join(words[:2]).partition("/")[0], words[0]} & OPTIONS.keys()
+        if any(each.startswith(f"{words[0]} ") for each in OPTIONS) and len(words) > 1:
+            names.discard(words[0])
+        assert names or (words[0] in COMMANDS and not asked), words
+        for found in names:
+            assert asked <= OPTIONS[found] | {"--help"}, words
+
+
+def test_commands_are_found_on_pages() -> None:
+    assert sum(len(list(shown(page))) for page in PAGES) > 150
+    assert ["replay", "RECORD", "--with", "PATH"] in shown(ROOT / "README.md")
+
+
+def test_the_manifests_that_are_shown_are_valid(tmp_path: Path) -> None:
+    count = 0
+    for page in PAGES:
+        for language, block in _FENCE.findall(page.read_text()):
+            if language == "yaml" and "\nkind: " in block:
+                count += 1
+                (tmp_path / f"{page.stem}-{count}.yaml").write_text(block)
+    assert count >= 3
+    assert inspect([tmp_path]).problems == ()
