@@ -160,8 +160,12 @@ def disrupted(
     node_classes: Sequence[EC2NodeClass] = (),
     volume_claims: Sequence[PersistentVolumeClaim] = (),
     volumes: Sequence[PersistentVolume] = (),
+    coming: Sequence[NodeClaim] = (),
 ) -> Verdict:
-    """What a cluster of these nodes would be told to give up; `class_says` is what its EC2NodeClass is known to say."""
+    """What a cluster of these nodes would be told to give up; `class_says` is what its EC2NodeClass is known to say.
+
+    `coming` are claims that have no node yet.
+    """
     snapshot = Snapshot(
         cluster="test",
         now=now,
@@ -172,7 +176,7 @@ def disrupted(
             persistent_volume_claims=tuple(volume_claims),
             persistent_volumes=tuple(volumes),
         ),
-        claims=tuple(item.claim for item in nodes if item.claim is not None),
+        claims=(*(item.claim for item in nodes if item.claim is not None), *coming),
         manifests=Manifests(
             node_pools=tuple(pools) if pools is not None else (pool(),), node_classes=tuple(node_classes)
         ),

@@ -492,6 +492,25 @@ def test_an_empty_node_that_goes_counts_for_its_limit_until_it_is_gone(*, with_v
     assert disrupted(large("a"), small("e"), **case, pools=[limited(plain, 2)]).removed == {"e"}
 
 
+@pytest.mark.parametrize("with_volumes", [False, True])
+def test_what_is_on_its_way_counts_for_its_limit(*, with_volumes: bool) -> None:
+    """One large node is worth two small ones, for which there is no room beside the one that is being launched."""
+    names = ("p", "q")
+    spec = {name: claim_volumes(f"data-{name}") if with_volumes else {} for name in names}
+    known = small("e").claim
+    assert known is not None
+    case: dict[str, Any] = {
+        "pods": [pod(name, "a", cpu="3", spec=spec[name]) for name in names],
+        "types": BOTH,
+        "volume_claims": [pvc(f"data-{name}", volume=f"disk-{name}") for name in names],
+        "volumes": [pv(f"disk-{name}") for name in names],
+        "coming": [replace(known, name="coming", node_name="", state=ClaimState.LAUNCHED)],
+    }
+    plain = pool("default", ON_DEMAND)
+    assert disrupted(large("a"), **case, pools=[limited(plain, 3)]).removed == {"a"}
+    assert disrupted(large("a"), **case, pools=[limited(plain, 2)]).removed == set()
+
+
 def test_pods_of_static_nodes_may_move_and_others_may_move_there() -> None:
     fixed = pool("fixed", ON_DEMAND, replicas=1, after="0s")
     verdict = disrupted(

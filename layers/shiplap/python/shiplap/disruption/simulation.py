@@ -69,6 +69,8 @@ class Simulator:
         for pod in pods:
             if moves(pod):
                 self._moving.setdefault(pod.spec.node_name, []).append(pod)
+        coming = [claim for claim in snapshot.claims if claim.state in IN_FLIGHT and not claim.node_name]
+        joined = {claim.name for claim in paired.values()}
         settled = replace(
             snapshot,
             view=replace(
@@ -87,7 +89,7 @@ class Simulator:
             settings=replace(snapshot.settings, reserved_policy="Fallback"),
         )
         try:
-            self._removals = Removals(settled, names - gone)
+            self._removals = Removals(settled, names - gone, [item for item in coming if item.name not in joined])
         except ValueError as error:
             raise InvalidInput("snapshot", str(error)) from error
 

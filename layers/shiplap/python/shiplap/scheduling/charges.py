@@ -59,12 +59,16 @@ def budgets_of(
             charge_node(budgets[name], node, claim, tables[name])
     for claim in waiting:
         if claim.node_pool in budgets and claim.state not in GOING:
-            table = tables[claim.node_pool]
-            sizes = table.capacity[_places(claim, table), 0].tolist()
-            vcpus = min(sizes, default=claim.allocatable.get(CPU, 0))
-            budgets[claim.node_pool].charge(_charge_of_claim(claim, table))
-            budgets[claim.node_pool].count(1, steady=_is_steady(claim), vcpus=vcpus)
+            charge_claim(budgets[claim.node_pool], claim, tables[claim.node_pool])
     return budgets
+
+
+def charge_claim(budget: Budget, claim: NodeClaim, table: TypeTable) -> None:
+    """Take a claim that has no node yet off its pool's limits."""
+    sizes = table.capacity[_places(claim, table), 0].tolist()
+    vcpus = min(sizes, default=claim.allocatable.get(CPU, 0))
+    budget.charge(_charge_of_claim(claim, table))
+    budget.count(1, steady=_is_steady(claim), vcpus=vcpus)
 
 
 def charge_node(budget: Budget, node: Node, claim: NodeClaim | None, table: TypeTable, nodes: int = 1) -> None:

@@ -11,12 +11,13 @@ from collections.abc import Collection, Iterable, Sequence
 import numpy as np
 from msgspec.structs import replace
 
+from shiplap.api.nodeclaim import NodeClaim
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.kubernetes.volumes import has_claims
 from shiplap.scheduling import classes, pods
-from shiplap.scheduling.charges import charge_node
+from shiplap.scheduling.charges import charge_claim, charge_node
 from shiplap.scheduling.lanes import Lane
 from shiplap.scheduling.ledger import NO_GROUND, ground_of
 from shiplap.scheduling.nodes import NodeTable
@@ -31,9 +32,15 @@ from shiplap.scheduling.world import World, bystanders, compile_world, keeping_a
 class Removals:
     """Answers for one snapshot in which no pod is without a node."""
 
-    def __init__(self, snapshot: Snapshot, candidates: Collection[str]) -> None:
-        """`candidates` names the nodes that questions may be about. Raises ValueError as `compile_world`."""
+    def __init__(self, snapshot: Snapshot, candidates: Collection[str], coming: Sequence[NodeClaim] = ()) -> None:
+        """`candidates` names the nodes that questions may be about.
+
+        `coming` are claims beside the snapshot's that no pod may reckon with: they only count for limits.
+
+        Raises ValueError as `compile_world`.
+        """
         self._snapshot = snapshot
+        self._coming = coming
         self._paired, _ = pair(snapshot.view.nodes, snapshot.claims)
         self._gone = leaving(snapshot.view.nodes, self._paired)
         self._nodes = {node.metadata.name: node for node in snapshot.view.nodes}
@@ -43,7 +50,7 @@ class Removals:
             if on_node is not None and pod.status.phase not in pods.TERMINAL and pods.returns(pod, snapshot.now):
                 on_node.append(pod)
         every = classes.group(pod for some in self._returning.values() for pod in some)
-        self._base = compile_world(snapshot, {name for item in every for name in item.requests})
+        self._base = self._with_coming(compile_world(snapshot, {name for item in every for name in item.requests}))
         self._keeping = keeping_away(self._base.pods)
         self._rooms: NodeTable = self._base.nodes
         self._closed: frozenset[str] = frozenset()
@@ -137,7 +144,21 @@ class Removals:
                 ),
             )
         )
+        world = self._with_coming(world)
         return replace(world, lanes=self._charged(world.lanes, self._closed - removed, 1)) if self._limited else world
+
+    def _with_coming(self, world: World) -> World:
+        """The world with what is coming on the limits of its pools."""
+        if not self._coming:
+            return world
+        budgets = {lane.pool.metadata.name: lane.budget.copy() for lane in world.lanes}
+        tables = {lane.pool.metadata.name: lane.table for lane in world.lanes}
+        for claim in self._coming:
+            if claim.node_pool in budgets:
+                charge_claim(budgets[claim.node_pool], claim, tables[claim.node_pool])
+        return replace(
+            world, lanes=tuple(replace(lane, budget=budgets[lane.pool.metadata.name]) for lane in world.lanes)
+        )
 
 
 def _deleted(node: Node, at: str) -> Node:
