@@ -188,6 +188,10 @@ def read(path: Path) -> Install:
         InvalidInput: the file cannot be read or is not YAML.
         InvalidManifests: it, or a manifest it refers to, says something wrong; holds all problems of that file.
     """
+    if not path.exists():
+        raise InvalidInput(
+            str(path), "does not exist; write it as docs/deployment.md shows, or name another by -c settings=PATH"
+        )
     documents = read_documents(path)
     if len(documents) != 1:
         raise InvalidInput(str(path), f"expected one document, found {len(documents)}")

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import settings
+
+# How long an example takes says how busy the machine is, not whether the code is right.
+settings.register_profile("shiplap", deadline=None)
+settings.load_profile("shiplap")
 
 
 @pytest.fixture(autouse=True)

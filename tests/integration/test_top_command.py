@@ -146,7 +146,7 @@ def test_one_frame(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: py
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 12
     assert lines[0].startswith("blue  ")
-    assert "2 nodes  1 pods  1 waiting" in lines[0]
+    assert "2 nodes  1 pod  1 waiting" in lines[0]
     assert any(line.split()[:2] == ["a", "m5.large"] for line in lines)
     assert any("web/y" in line for line in lines)
 
@@ -260,7 +260,7 @@ def test_a_recording_is_played(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert run(["simulate", str(scenario), "--recording", str(path), "-o", "json"]) == 0
     capsys.readouterr()
     assert run(["top", "--recording", str(path), "--once"]) == 0
-    assert "1 nodes  2 pods  none waiting" in capsys.readouterr().out
+    assert "1 node  2 pods  none waiting" in capsys.readouterr().out
 
 
 def test_the_decisions_of_a_recording_can_be_replayed(

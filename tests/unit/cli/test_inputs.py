@@ -9,12 +9,8 @@ from typing import Any
 import pytest
 
 from shiplap.api.nodeclaim import ClaimState
-from shiplap.cli.inputs import (
-    DEFAULT_PODS,
-    read_catalog,
-    read_cluster_state,
-    read_scheduler_config,
-)
+from shiplap.cli.catalog_file import DEFAULT_PODS, read_catalog
+from shiplap.cli.inputs import read_cluster_state, read_scheduler_config
 from shiplap.cli.offers import for_unknown_ami
 from shiplap.errors import InvalidInput
 from shiplap.instances.types import LearnedCapacity, Observation

@@ -59,8 +59,10 @@ def _summary(found: Migration) -> str:
 
 
 def _trial_lines(trial: Trial) -> Iterator[str]:
+    placed = trial.pods - len(trial.left_out)
+    pods = f"{placed} of {counted(trial.pods, 'pod')}" if trial.left_out else counted(trial.pods, "pod")
     yield (
-        f"Dry run: {counted(trial.pods, 'pod')} on {counted(trial.nodes, 'new node')}, {trial.hourly:.4f} USD/h; now"
+        f"Dry run: {pods} on {counted(trial.nodes, 'new node')}, {trial.hourly:.4f} USD/h; now"
         f" {counted(trial.present_nodes, 'node')}, {trial.present_hourly:.4f} USD/h"
         + (f" ({trial.unpriced_nodes} of unknown price)" if trial.unpriced_nodes else "")
     )

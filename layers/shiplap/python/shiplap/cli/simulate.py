@@ -18,12 +18,12 @@ from shiplap.api.manifests import load as load_manifests
 from shiplap.api.types import Manifests
 from shiplap.cli.html_file import HtmlFile, write
 from shiplap.cli.html_simulation import SIDES, comparison_report, simulation_report
-from shiplap.cli.output import Format, Output, emit
+from shiplap.cli.output import Format, Output, counted, emit
 from shiplap.errors import InvalidInput
 from shiplap.simulation.campaign import Found, hunt, outcomes, run, shrunk
 from shiplap.simulation.comparison import Figures, compared, differences
 from shiplap.simulation.mutants import MUTANTS, planted
-from shiplap.simulation.recording import watched
+from shiplap.simulation.recording import Recording, watched
 from shiplap.simulation.run import Outcome
 from shiplap.simulation.scenario import Play, load
 
@@ -77,26 +77,26 @@ def simulate(
         if outcome.violations and shrink:
             outcome = shrunk(play, outcome, hours=hours)
         if kept:
-            seen, recorder = watched(play, seed, outcome.faults, hours)
-            timeline = recorder.timeline(seen)
-            if html is not None:
-                write(html, simulation_report(seen, timeline))
-            if recording is not None:
-                recording.write_bytes(msgspec.json.encode(timeline))
-            if records is not None:
-                _keep(records, recorder.records())
+            _write(watched(play, seed, outcome.faults, hours), html, recording, records)
     if trace is not None:
         trace.write_text("".join(f"{line}\n" for line in outcome.lines), encoding="utf-8")
     emit(document(outcome), output, lambda: _page(outcome))
     return 1 if outcome.violations else 0
 
 
-def _keep(folder: Path, records: dict[str, bytes]) -> None:
-    """Records as the bucket keeps them: their ids, seen from the folder, are the paths of files."""
-    for name, document in records.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(document)
+def _write(run: tuple[Outcome, Recording], html: Path | None, recording: Path | None, records: Path | None) -> None:
+    """What was seen of a run, as asked for; the ids of records, seen from their folder, are the paths of files."""
+    outcome, seen = run
+    timeline = seen.timeline(outcome)
+    if html is not None:
+        write(html, simulation_report(outcome, timeline))
+    if recording is not None:
+        recording.write_bytes(msgspec.json.encode(timeline))
+    if records is not None:
+        for name, document in seen.records().items():
+            path = records / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(document)
 
 
 def _comparison(play: Play, other: Manifests, seed: int, hours: float | None, output: Format, html: Path | None) -> int:
@@ -164,7 +164,7 @@ def _campaign(
         "launched": launched,
         "failed": [document(outcome) for outcome in failed],
     }
-    summary = f"{play.name}: {len(seeds)} seeds, {steps} steps, {launched} instances, {len(failed)} failed"
+    summary = f"{play.name}: {counted(len(seeds), 'seed')}, {steps} steps, {launched} instances, {len(failed)} failed"
     emit(value, output, lambda: Group(Text(summary, style="bold"), *(_page(outcome) for outcome in failed[:5])))
     return 1 if failed else 0
 
@@ -200,7 +200,10 @@ def _page(outcome: Outcome) -> RenderableType:
     facts.add_row("pods", f"{outcome.pods_bound} bound, the longest was pending {outcome.longest_pending:.0f} s")
     facts.add_row("spent", f"${outcome.spent:.4f}, of which ${outcome.unclaimed:.4f} for instances without a claim")
     facts.add_row("steps", str(outcome.steps))
-    parts: list[RenderableType] = [Text(f"{outcome.scenario}, {len(outcome.faults)} faults", style="bold"), facts]
+    parts: list[RenderableType] = [
+        Text(f"{outcome.scenario}, {counted(len(outcome.faults), 'fault')}", style="bold"),
+        facts,
+    ]
     parts += [
         Text(f"BROKEN after {item.at:.0f} s: {item.promise}: {item.detail}", style="red") for item in outcome.violations
     ]

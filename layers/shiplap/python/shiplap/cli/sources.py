@@ -13,7 +13,8 @@ import msgspec
 from shiplap.api.documents import Document
 from shiplap.api.manifests import Report, check, inspect
 from shiplap.api.types import Manifests
-from shiplap.cli.inputs import ClusterState, read_catalog
+from shiplap.cli.catalog_file import read_catalog
+from shiplap.cli.inputs import ClusterState
 from shiplap.cli.install import Which
 from shiplap.cli.offers import NODE_CLASS_FIELD, Supply, catalogs_of, given_catalogs, supply_of
 from shiplap.cli.options import Sources

@@ -87,6 +87,6 @@ def story_page(story: Story) -> RenderableType:
             lines.add_row("", Padding(Text(f"record {entry.record}", style="cyan", overflow="fold"), (0, 0, 0, 2)))
         parts.append(lines)
     if not story.entries:
-        parts.append(Text("nothing was written down of it"))
+        parts.append(Text("nothing was written down of it; --since HOURS looks further back"))
     parts += [Text.assemble(("! ", "yellow bold"), (line, "yellow")) for line in story.unseen]
     return Group(*parts)

@@ -110,7 +110,8 @@ def table(report: Report) -> Table:
     latency = report.event_to_launch_seconds
     drawn.caption = "\n".join(
         [
-            f"{report.launches} launches, {report.misses} misses, {report.hourly:.4f} USD/h (estimated prices), "
+            f"{report.launches} launches, {report.misses} {'miss' if report.misses == 1 else 'misses'}, "
+            f"{report.hourly:.4f} USD/h (estimated prices), "
             f"event to launch p50 {latency.p50} s, max {latency.max} s",
             *(f"{'kept' if kept else 'BROKEN'}: {name}" for name, kept in report.invariants.items()),
         ]

@@ -9,6 +9,7 @@ import msgspec
 from rich.cells import set_cell_size
 from rich.text import Text
 
+from shiplap.cli.output import counted
 from shiplap.cli.top.cells import age, bar, cut, gib, plain, rule, sized, when
 from shiplap.cli.top.decided import decided_line, decided_screen
 from shiplap.cli.top.saving import least_hourly
@@ -89,8 +90,8 @@ def _head(picture: ClusterPicture, width: int) -> Iterator[Text]:
     pods = sum(len(node.pods) for node in nodes)
     line = Text(plain(picture.cluster), "bold")
     line.append(f"  {when(picture.taken_at)}  ", "dim")
-    line.append(f"{len(nodes)} nodes" + (f" ({starting} starting)" if starting else ""))
-    line.append(f"  {pods} pods  ")
+    line.append(counted(len(nodes), "node") + (f" ({starting} starting)" if starting else ""))
+    line.append(f"  {counted(pods, 'pod')}  ")
     waiting = f"{len(pending)} waiting, oldest {age(pending[0].age_s)}" if pending else "none waiting"
     line.append(waiting, "bold yellow" if pending else "dim")
     yield cut(line, width)
