@@ -31,6 +31,9 @@ from shiplap.cluster.follow import Changed, Listed, Seen, Trouble, follow
 from shiplap.cluster.follow import run as follow_kind
 from shiplap.cluster.kubeconfig import load
 from shiplap.cluster.transport import Transport
+from shiplap.disruption.headline import Headline
+from shiplap.drawing.picture import ClusterPicture
+from shiplap.drawing.timeline import Frame, Timeline
 from shiplap.errors import ClusterDenied, ClusterUnreachable, InvalidInput, ResourceVersionGone, StoreError
 from shiplap.local import running
 from shiplap.local.kube.access import PolicyRule
@@ -55,6 +58,8 @@ CLAIM = NodeClaim(
     hourly=0.0123,
     node_name="a",
 )
+NOON = 1_767_268_800.0
+RECORD = "prod/2026-01-01/120030-41-3fb2c1d0aa51"
 INSTALL = Install("bucket", {"StateTable": "state"})
 NODES_ONLY = PolicyRule(("list", "watch"), ("nodes",), ("",))
 
@@ -472,6 +477,28 @@ class Terminal:
     def close(self) -> None:
         if not self.ended():
             self._tmux("kill-server")
+
+
+@pytest.mark.skipif(TMUX is None, reason="tmux is not installed: no terminal to play in")
+@pytest.mark.parametrize(("size", "name"), [((80, 24), RECORD.rpartition("/")[2]), ((200, 50), RECORD)])
+def test_decisions_of_a_recording_in_a_terminal(size: tuple[int, int], name: str, tmp_path: Path) -> None:
+    pictures = [ClusterPicture(cluster="prod", taken_at=NOON + seconds) for seconds in (0, 60)]
+    line = Headline(NOON + 30, "schedule", "3 pods → 2 nodes, 0.21 USD/h, flex", RECORD)
+    frames = tuple(Frame(float(at), picture) for at, picture in enumerate(pictures))
+    (tmp_path / "run.json").write_bytes(msgspec.json.encode(Timeline(60.0, frames=frames, decisions=(line,))))
+    start = "from shiplap.cli.main import main; main()"
+    command = f"{sys.executable} -c '{start}' top --recording {tmp_path / 'run.json'}"
+    terminal = Terminal(f"top-{size[0]}-{tmp_path.name}", size, command)
+    try:
+        terminal.shows(lambda lines: any("schedule  3 pods" in row and row.endswith(f" {name}") for row in lines))
+        terminal.press("d")
+        shown = terminal.shows(lambda lines: any("shiplap replay RECORD" in row for row in lines))
+        assert any(row.endswith(f" {RECORD}") for row in shown)
+        terminal.press("d")
+        terminal.shows(lambda lines: any("d decisions" in row for row in lines))
+        terminal.press("q")
+    finally:
+        terminal.close()
 
 
 @pytest.mark.skipif(TMUX is None, reason="tmux is not installed: no terminal to play in")

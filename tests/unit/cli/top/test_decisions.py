@@ -159,9 +159,10 @@ def test_decisions_and_steps_are_one_stream_in_order_of_time() -> None:
     following.see(Decided((Headline(NOON - 1, "schedule", "first", "prod/a"),)))
     following.see(Claimed((step(ClaimState.INITIALIZED, changed_at=NOON - 2),)))
     following.see(Decided((late,)))
-    assert [line.text for line in following.decisions] == ["late", "flex-1 is Initialized", "first"]
+    assert [line.text for line in following.decisions(0.0)] == ["late", "flex-1 is Initialized", "first"]
+    assert [line.text for line in following.decisions(NOON - 1)] == ["first"]
     following.see(Decided(tuple(Headline(NOON + n, "schedule", str(n)) for n in range(300))))
-    assert (len(following.decisions), following.decisions[-1].text) == (200, "299")
+    assert (len(following.decisions(0.0)), following.decisions(0.0)[-1].text) == (200, "299")
 
 
 DECISIONS = (

@@ -129,7 +129,8 @@ def _followed(which: Which, kubeconfig: Path | None, context: str, ended: Event)
     def scene(_: bool) -> Scene:
         while not seen.empty():
             following.see(seen.get())
-        return Scene(following.picture(time.time()), following.decisions if which.given else None)
+        now = time.time()
+        return Scene(following.picture(now), following.decisions(now - decisions.BACK_S) if which.given else None)
 
     return scene
 

@@ -19,8 +19,8 @@ from shiplap.ports import FlightRecords
 
 KIND = "decisions"
 _EVERY_S = 5.0
-_BACK_S = 24 * 3600.0
-"""How far the first look goes back, seconds."""
+BACK_S = 24 * 3600.0
+"""How far decisions are told of, seconds."""
 _LATE_S = 900.0
 """A record's id has the time of the look at the cluster; it is written so many seconds later at the most."""
 _MOST = 20
@@ -50,7 +50,7 @@ class Records:
     def __init__(self, records: FlightRecords, cluster: str, clock: Callable[[], float]) -> None:
         self._records, self._cluster, self._clock = records, cluster, clock
         self._known: frozenset[str] | None = None
-        self._since = clock() - _BACK_S
+        self._since = clock() - BACK_S
 
     def fresh(self) -> list[Headline]:
         """Those that appeared since the last call; of the first call the newest. Raises StoreError."""

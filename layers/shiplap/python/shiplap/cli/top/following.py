@@ -54,10 +54,9 @@ class Following:
         """Whether every kind has been listed, or cannot be."""
         return {"nodes", "pods"} <= self._listed | self._troubles.keys()
 
-    @property
-    def decisions(self) -> tuple[Headline, ...]:
-        """What was decided, in order of time."""
-        return self._decisions
+    def decisions(self, since: float) -> tuple[Headline, ...]:
+        """What was decided since then (epoch seconds), in order of time."""
+        return tuple(line for line in self._decisions if line.at >= since)
 
     def see(self, seen: Seen | Claimed | Decided) -> None:
         """Take note of what was seen."""
