@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from shiplap.cli import install
 from shiplap.cli.main import run
 from shiplap.instances import learned_file
 from shiplap.instances.types import LearnedCapacity, Observation
+from shiplap.local import running
 from shiplap.twins.capacity import TwinCapacity
 from tests.integration.contracts.in_process_aws import aws_in_process, create_table, make_client
 
@@ -185,6 +187,24 @@ def test_the_table_is_that_of_the_stack_unless_it_is_named(
         create_table(make_client("dynamodb"), "of-stack", tables.CAPACITY)
         monkeypatch.setattr(install, "_outputs", lambda _: {"Bucket": "b", "CapacityTable": "of-stack"})
         assert json.loads(Command([], capsys)("list", "-o", "json")) == []
+
+
+def test_an_install_that_is_named_counts_over_the_environment(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SHIPLAP_CAPACITY_TABLE", "elsewhere")
+    monkeypatch.setattr(running, "find", functools.partial(running.find, tmp_path))
+    with aws_in_process():
+        assert Command(["--dev"], capsys)("list", code=2).startswith("shiplap: --dev: no `shiplap dev` runs")
+        create_table(make_client("dynamodb"), "of-stack", tables.CAPACITY)
+        outputs = {"blue": {"Bucket": "b", "CapacityTable": "of-stack"}}
+        monkeypatch.setattr(install, "_outputs", outputs.get)
+        assert Command(["--stack", "blue"], capsys).json("list") == []
+        assert "stack green does not tell it" in Command(["--stack", "green"], capsys)("list", code=2)
+        outputs["Shiplap"] = outputs["blue"]
+        (tmp_path / "run").mkdir()
+        running.announce(tmp_path / "run", {}, "b")
+        assert Command(["--dev"], capsys).json("list") == []
 
 
 def test_a_file_that_cannot_be_read_is_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -264,6 +264,21 @@ def test_what_happened_between_two_pictures() -> None:
     assert happened(after, after) == []
 
 
+def test_a_claim_that_becomes_a_node_is_not_gone() -> None:
+    claim = node("general-x7kq2mzp", state=NodeState.STARTING, note="Launched")
+    for joined, said in (
+        (node("ip-1"), ["node ip-1 is Ready"]),
+        (node("ip-1", state=NodeState.STARTING), []),
+        (node("ip-1", zone="us-east-1b"), ["node general-x7kq2mzp", "node ip-1"]),
+    ):
+        told = happened(cluster(claim), cluster(joined))
+        assert [line.text.split(" (")[0] for line in told] == said
+    (line,) = happened(cluster(claim), cluster())
+    assert line.text.endswith("is gone")
+    going = node("old", state=NodeState.STARTING, note="")
+    assert len(happened(cluster(going), cluster(node("ip-1")))) == 2
+
+
 def test_the_stream_forgets_the_oldest() -> None:
     stream = remember((), [Happening(float(n), str(n)) for n in range(300)])
     assert (len(stream), stream[-1].text) == (200, "299")

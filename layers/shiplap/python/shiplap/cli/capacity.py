@@ -19,6 +19,7 @@ from rich.text import Text
 
 from shiplap.cli.hints import advised
 from shiplap.cli.install import STACK, find
+from shiplap.cli.options import Options, takes_sources
 from shiplap.cli.output import Format, Output, emit, fail
 from shiplap.errors import AwsError, InvalidInput, StoreError
 from shiplap.instances import learned_file, learning
@@ -34,18 +35,27 @@ app = typer.Typer(
     help="The learned capacity: what nodes really gave, per AMI, instance type and kubelet settings.",
 )
 
-TableName = Annotated[
-    str,
-    typer.Option(
-        "--table",
-        envvar="SHIPLAP_CAPACITY_TABLE",
-        help="DynamoDB table; that of the stack Shiplap in AWS_REGION without.",
-    ),
-]
-File = Annotated[Path | None, typer.Option("--file", help="An exported file to work on instead of the table.")]
 Ami = Annotated[str, typer.Argument(help="AMI id.")]
 InstanceType = Annotated[str, typer.Argument(help="Instance type; all when left out.")]
 KubeletHash = Annotated[str, typer.Argument(help="Hash of the kubelet settings; all when left out.")]
+
+
+class Place(Options, frozen=True, kw_only=True):
+    """Where learned capacity is: a table, by its name or its install, or an exported file."""
+
+    table: Annotated[
+        str,
+        typer.Option(
+            "--table",
+            envvar="SHIPLAP_CAPACITY_TABLE",
+            help="DynamoDB table; that of the stack in AWS_REGION without.",
+        ),
+    ] = ""
+    stack: Annotated[str, typer.Option("--stack", help="Name of the install's CloudFormation stack.")] = STACK
+    dev: Annotated[bool, typer.Option("--dev", help="The `shiplap dev` that runs on this machine.")] = False
+    file: Annotated[Path | None, typer.Option("--file", help="An exported file to work on instead of the table.")] = (
+        None
+    )
 
 
 class _Part(msgspec.Struct, frozen=True, rename="camel"):
@@ -102,30 +112,32 @@ class _Forgotten(_Part, frozen=True):
 
 
 @app.command("list")
-def list_(table: TableName = "", file: File = None, output: Output = Format.TABLE) -> None:
+@takes_sources
+def list_(*, place: Place, output: Output = Format.TABLE) -> None:
     """One line per AMI, instance type and kubelet settings: memory learned and predicted, how often and when seen.
 
     Example: shiplap capacity list
     """
-    with _store(table, file) as store:
+    with _store(place) as store:
         rows = [_row(entry) for entry in store.all()]
     emit(rows, output, lambda: _list_table(rows))
 
 
 @app.command()
+@takes_sources
 def show(
     ami: Ami,
     instance_type: InstanceType = "",
     kubelet_hash: KubeletHash = "",
-    table: TableName = "",
-    file: File = None,
+    *,
+    place: Place,
     output: Output = Format.TABLE,
 ) -> int:
     """All resources and observations of an AMI's entries. Exit code 1 when there is none.
 
     Example: shiplap capacity show ami-0123456789abcdef0 m5.large
     """
-    with _store(table, file) as store:
+    with _store(place) as store:
         entries = [
             _entry(entry)
             for entry in store.learned([ami])
@@ -139,10 +151,11 @@ def show(
 
 
 @app.command("import")
+@takes_sources
 def import_(
     source: Annotated[Path, typer.Argument(help="A file that `export` printed.")],
-    table: TableName = "",
-    file: File = None,
+    *,
+    place: Place,
     output: Output = Format.TABLE,
 ) -> None:
     """Add the observations of an exported file to what is known; those known already are left out.
@@ -151,7 +164,7 @@ def import_(
     """
     entries = learned_file.read(source)
     observations = [observation for entry in entries for observation in _checked(entry, source)]
-    with _store(table, file, create=True) as store:
+    with _store(place, create=True) as store:
         known = [each for entry in store.learned(sorted({each.ami for each in entries})) for each in entry.recent]
         new = [observation for observation in observations if observation not in known]
         for observation in new:
@@ -162,12 +175,13 @@ def import_(
 
 
 @app.command()
-def export(table: TableName = "", file: File = None, output: Output = Format.JSON) -> None:
+@takes_sources
+def export(*, place: Place, output: Output = Format.JSON) -> None:
     """Print everything as JSON, in the format that `import` and `--file` read; a table or YAML on demand.
 
     Example: shiplap capacity export > learned.json
     """
-    with _store(table, file) as store:
+    with _store(place) as store:
         known = store.all()
     if output is Format.JSON:
         sys.stdout.write(learned_file.dump(known).decode())
@@ -176,26 +190,28 @@ def export(table: TableName = "", file: File = None, output: Output = Format.JSO
 
 
 @app.command()
+@takes_sources
 def forget(
     ami: Ami,
     instance_type: InstanceType = "",
     kubelet_hash: KubeletHash = "",
-    table: TableName = "",
-    file: File = None,
+    *,
+    place: Place,
     output: Output = Format.TABLE,
 ) -> None:
     """Remove what is known of an AMI, or of one instance type or kubelet settings on it; says how many entries.
 
     Example: shiplap capacity forget ami-0123456789abcdef0
     """
-    with _store(table, file) as store:
+    with _store(place) as store:
         done = _Forgotten(store.forget(ami, instance_type, kubelet_hash))
     emit(done, output, lambda: Text(f"forgot {done.forgotten} {'entry' if done.forgotten == 1 else 'entries'}"))
 
 
 @contextmanager
-def _store(table: str, file: Path | None, *, create: bool = False) -> Iterator[CapacityStore]:
+def _store(place: Place, *, create: bool = False) -> Iterator[CapacityStore]:
     """The store to work on; a file is written back if it changed. Raises InvalidInput for whatever is wrong with it."""
+    file = place.file
     if file is not None:
         known = () if create and not file.exists() else learned_file.read(file)
         twin = TwinCapacity(learned=known)
@@ -204,7 +220,8 @@ def _store(table: str, file: Path | None, *, create: bool = False) -> Iterator[C
         if twin.all() != before:
             _replace(file, learned_file.dump(twin.all()))
         return
-    table = table or _deployed()
+    # An install that is named on the command line counts over a table that the environment names.
+    table = _deployed(place) if place.dev or place.stack != STACK or not place.table else place.table
     # boto3 takes longer to import than everything else a file needs.
     from shiplap.aws.dynamodb_capacity import DynamoCapacity  # noqa: PLC0415
     from shiplap.aws.session import client  # noqa: PLC0415
@@ -215,12 +232,14 @@ def _store(table: str, file: Path | None, *, create: bool = False) -> Iterator[C
         raise InvalidInput(f"table {table}", advised(error)) from error
 
 
-def _deployed() -> str:
-    """The table of the install that is called as installs are where nothing else is said. Raises InvalidInput."""
+def _deployed(place: Place) -> str:
+    """The table of an install. Raises InvalidInput."""
     try:
-        return find(bucket="", stack=STACK, dev=False).output("CapacityTable")
+        return find(bucket="", stack=place.stack, dev=place.dev).output("CapacityTable")
     except (AwsError, InvalidInput) as error:
-        named = f"is not given, and stack {STACK} does not tell it: {advised(error)}; or give an exported --file"
+        if place.dev and isinstance(error, InvalidInput):
+            raise
+        named = f"is not given, and stack {place.stack} does not tell it: {advised(error)}; or give an exported --file"
         raise InvalidInput("--table", named) from error
 
 

@@ -27,7 +27,9 @@ class Shell(StrEnum):
 def completion(shell: Annotated[Shell, typer.Argument(help="bash, zsh or fish.")]) -> int:
     """Print a script that lets the shell complete shiplap's commands and options.
 
-    Example: source <(shiplap completion bash), or shiplap completion fish > ~/.config/fish/completions/shiplap.fish
+    Example: source <(shiplap completion bash)
+
+    Example: shiplap completion fish > ~/.config/fish/completions/shiplap.fish
     """
     found = commands()
     sys.stdout.write(_fish(found) if shell is Shell.FISH else _bash(found, zsh=shell is Shell.ZSH))

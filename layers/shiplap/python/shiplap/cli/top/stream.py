@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
+from shiplap.api.nodeclaim import ClaimState
 from shiplap.drawing.picture import ClusterPicture, NodePicture, NodeState
 
 _MOST = 200
+_WITHOUT_NODE = frozenset({ClaimState.PLANNED, ClaimState.LAUNCHING, ClaimState.LAUNCHED})
+"""What is noted of a claim that has no Node yet."""
 
 
 class Happening(msgspec.Struct, frozen=True):
@@ -23,6 +26,8 @@ def happened(before: ClusterPicture, after: ClusterPicture) -> list[Happening]:
     """The difference of two pictures of a cluster, by node, then pods."""
     old = {node.name: node for node in before.nodes}
     new = {node.name: node for node in after.nodes}
+    for claim, node in _joined(old, new):
+        old[node.name] = old.pop(claim.name)
     at = after.taken_at
     lines = [
         Happening(at, text, kind)
@@ -42,6 +47,25 @@ def happened(before: ClusterPicture, after: ClusterPicture) -> list[Happening]:
 def remember(stream: tuple[Happening, ...], lines: list[Happening]) -> tuple[Happening, ...]:
     """The stream with further lines; the oldest are forgotten."""
     return (*stream, *lines)[-_MOST:]
+
+
+def _joined(
+    old: Mapping[str, NodePicture], new: Mapping[str, NodePicture]
+) -> Iterator[tuple[NodePicture, NodePicture]]:
+    """Claims that were shown by their own names and have become Nodes: as each vanishes, one of its kind appears."""
+    appeared = [new[name] for name in sorted(new.keys() - old.keys()) if new[name].state is not NodeState.PLANNED]
+    for name in sorted(old.keys() - new.keys()):
+        claim = old[name]
+        if claim.note not in _WITHOUT_NODE:
+            continue
+        node = next((node for node in appeared if _kind(node) == _kind(claim)), None)
+        if node is not None:
+            appeared.remove(node)
+            yield claim, node
+
+
+def _kind(node: NodePicture) -> tuple[str, str, str, str]:
+    return node.pool, node.instance_type, node.zone, node.capacity_type
 
 
 def _of_node(old: NodePicture | None, new: NodePicture | None) -> Iterator[tuple[str, str]]:
