@@ -71,6 +71,8 @@ def top(
     it; without, prices are estimates. `?` shows the keys. `-o json` prints the picture once.
 
     Example: shiplap top --context prod --sort cpu
+
+    Example: shiplap top --context prod --cluster prod
     """
     view = _view(sort, words)
     ended = Event()

@@ -6,6 +6,7 @@ Where they may not be read, that is said, and the rest is shown.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from threading import Event, Thread
 
 import msgspec
@@ -23,6 +24,7 @@ BACK_S = 24 * 3600.0
 """How far decisions are told of, seconds."""
 _LATE_S = 900.0
 """A record's id has the time of the look at the cluster; it is written so many seconds later at the most."""
+_AT_ONCE = 8
 _MOST = 20
 """Records that are opened in one look: each holds a whole cluster."""
 _TOLD = "recorded decisions are not seen"
@@ -59,7 +61,8 @@ class Records:
         ids = self._records.ids(self._cluster, self._since, now + _LATE_S)
         known = self._known
         unread = [name for name in ids if name not in known][:_MOST] if known is not None else list(ids[-_MOST:])
-        lines = [headline(self._records.document(name), name) for name in unread]
+        with ThreadPoolExecutor(_AT_ONCE) as pool:  # the first frame waits for them
+            lines = list(pool.map(lambda name: headline(self._records.document(name), name), unread))
         self._known = frozenset(ids) if known is None else (known & frozenset(ids)) | frozenset(unread)
         self._since = max(self._since, now - 2 * _LATE_S)
         return lines
