@@ -51,6 +51,10 @@ _GROUPS = {ADMINISTRATOR: "system:masters", SHIPLAP: "shiplap", READER: "readers
 _STAGES = Path(__file__).with_name("stages.yaml")
 _START_TIMEOUT_S = 90.0
 _REQUESTS_PER_S = 1000
+_LARGEST_AUDIT_MB = 4000  # it is read as a whole; by default, what thousands of pods write is more than one file
+_LESS_GARBAGE_COLLECTION = {"GOGC": "400", "GOMEMLIMIT": "2GiB"}
+"""Processor time is scarcer than memory where one machine is a whole region: thousands of pods make garbage."""
+
 ISSUER = "https://kubernetes.default.svc"
 
 
@@ -244,6 +248,7 @@ class ControlPlane:
             "authorization-mode": "RBAC",
             "audit-policy-file": str(self.folder / "audit-policy.json"),
             "audit-log-path": str(self.audit_log),
+            "audit-log-maxsize": str(_LARGEST_AUDIT_MB),
             "endpoint-reconciler-type": "none",
             "disable-admission-plugins": ",".join(self._without_admission),
             "external-hostname": "localhost",
@@ -292,7 +297,7 @@ class ControlPlane:
 
     def _process(self, program: str, flags: Mapping[str, str]) -> Process:
         command = [str(self._programs / program), *(f"--{name}={value}" for name, value in flags.items())]
-        environment = {"HOME": str(self.folder), "PATH": "/usr/bin:/bin"}
+        environment = {"HOME": str(self.folder), "PATH": "/usr/bin:/bin", **_LESS_GARBAGE_COLLECTION}
         process = Process(command, log=self.folder / f"{program}.log", environment=environment, folder=self.folder)
         if program != "kube-apiserver":  # which may have been replaced by another when all are stopped
             self._running.callback(process.stop)

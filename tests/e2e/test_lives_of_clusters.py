@@ -131,31 +131,34 @@ def test_nodes_that_too_few_pods_use_are_consolidated(world: World) -> None:
     world.await_running("db", 2)
 
 
-def test_nodes_of_an_older_image_are_replaced(world: World) -> None:
+def test_nodes_of_an_older_image_and_nodes_that_are_old_enough_are_replaced(world: World) -> None:
+    """At the same time, for each takes a minute."""
     world.apply(manifests.deployment("drifting", 2, manifests.on_pool("drifting"), cpu="500m"))
+    world.apply(manifests.deployment("brief", 2, manifests.on_pool("short-lived"), cpu="500m"))
     world.await_running("drifting", 2)
+    world.await_running("brief", 2)
     (claim,) = [item for item in world.claims() if item.node_pool == "drifting"]
     fresh = world.release_image("2026-06-01T00:00:00Z")
     assert claim.ami != fresh
-    world.disrupt_until(lambda: claim.instance_id not in {item.id for item in world.instances()}, "the node has ended")
-    ended_at = time.time()
+    going = {item.instance_id for item in world.claims() if item.node_pool in ("drifting", "short-lived")}
+    ended_at: dict[str, float] = {}
+
+    def over() -> bool:
+        alive = {item.id for item in world.instances()}
+        ended_at.update({name: time.time() for name in going - alive - ended_at.keys()})
+        return going <= ended_at.keys()
+
+    world.disrupt_until(over, "the first nodes have ended")
     world.await_running("drifting", 2)
+    world.await_running("brief", 2)
     launched = [item for item in world.launched() if item.tags[tags.NODE_POOL] == "drifting"]
     assert [item.ami for item in launched] == [claim.ami, fresh]
-    assert world.joiner.joined_at[launched[1].id] < ended_at
+    assert world.joiner.joined_at[launched[1].id] < ended_at[claim.instance_id]
     ended = world.state.claim(CLUSTER, claim.name)
     assert ended is not None
     assert ended.failure == "Drifted"
-    world.api.delete("deployments", "drifting", "default")
-
-
-def test_nodes_end_when_they_are_old_enough(world: World) -> None:
-    world.apply(manifests.deployment("brief", 2, manifests.on_pool("short-lived"), cpu="500m"))
-    world.await_running("brief", 2)
-    first = {claim.instance_id for claim in world.claims() if claim.node_pool == "short-lived"}
-    world.disrupt_until(lambda: first.isdisjoint({item.id for item in world.instances()}), "the first nodes have ended")
-    world.await_running("brief", 2)
-    world.api.delete("deployments", "brief", "default")
+    for name in ("drifting", "brief"):
+        world.api.delete("deployments", name, "default")
 
 
 def test_a_node_with_less_memory_than_planned_is_a_lesson(world: World) -> None:

@@ -219,6 +219,31 @@ def test_states_take_their_time(ground: Ground) -> None:
     assert ground.seen(instance_id)["State"]["Name"] == "terminated"
 
 
+def test_an_address_is_of_one_instance_only_even_after_its_end(ground: Ground) -> None:
+    """Who was told of an instance by its name must not find another one."""
+    first = [ground.fleet(("m5.large", ZONES[0]))["Instances"][0]["InstanceIds"][0] for _ in range(3)]
+    ground.ec2.terminate_instances(InstanceIds=first[:2])
+    ground.fleet(("m5.large", ZONES[0]), count=4)
+    template = {"LaunchTemplateName": "nodes"}
+    ground.ec2.run_instances(LaunchTemplate=template, InstanceType="m5.large", MinCount=2, MaxCount=2)
+    instances = ground.control.instances()
+    assert len(instances) == 9
+    assert len({item.private_ip for item in instances}) == 9
+    assert len({item.private_dns for item in instances}) == 9
+
+
+def test_a_subnet_has_the_room_of_ended_instances_again(ground: Ground) -> None:
+    subnet_id = ground.network.subnets[ZONES[0]]
+    ground.control.free_ips(subnet_id, 2)
+    launched = ground.fleet(("m5.large", ZONES[0]), count=2)["Instances"][0]["InstanceIds"]
+    assert codes(ground.fleet(("m5.large", ZONES[0]))) == ["InsufficientFreeAddressesInSubnet"]
+    ground.ec2.terminate_instances(InstanceIds=launched[:1])
+    ground.seen(launched[0])
+    (subnet,) = ground.ec2.describe_subnets(SubnetIds=[subnet_id])["Subnets"]
+    assert subnet["AvailableIpAddressCount"] == 1
+    assert taken(ground.fleet(("m5.large", ZONES[0]))) == [("m5.large", subnet_id)]
+
+
 def test_instances_are_filtered_by_tag_and_state(ground: Ground) -> None:
     instance_id = ground.fleet(("m5.large", ZONES[0]))["Instances"][0]["InstanceIds"][0]
     ground.fleet(("m5.large", ZONES[0]))

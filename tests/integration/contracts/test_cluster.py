@@ -310,7 +310,7 @@ def test_node_is_found_by_name_or_not_at_all(api: ClusterApi, server: Server) ->
 def test_registration_merges_labels_and_annotations_and_replaces_taints(api: ClusterApi, server: Server) -> None:
     server.create("nodes", node("n1", taints=[{"key": "karpenter.sh/unregistered", "effect": "NoExecute"}]))
     before = api.node("n1")
-    api.register_node(
+    told = api.register_node(
         "n1",
         labels={"changed": "yes", "added": "yes"},
         annotations={"note": "1"},
@@ -318,6 +318,7 @@ def test_registration_merges_labels_and_annotations_and_replaces_taints(api: Clu
         resource_version=before.metadata.resource_version,
     )
     after = api.node("n1")
+    assert (told.metadata, told.spec) == (after.metadata, after.spec)
     assert after.metadata.labels == {"kept": "yes", "changed": "yes", "added": "yes"}
     assert after.metadata.annotations == {"note": "1"}
     assert after.spec.taints == (Taint("dedicated", "NoSchedule", "web"),)
@@ -361,6 +362,18 @@ def test_nomination_of_a_recreated_pod_is_refused(api: ClusterApi, server: Serve
     with pytest.raises(ObjectConflict):
         api.nominate(first, "n1")
     assert api.pending_pods()[0].status.nominated_node_name == ""
+
+
+def test_nomination_of_a_pod_that_has_a_node_by_now_is_refused(api: ClusterApi, server: Server) -> None:
+    server.create("nodes", node("n1"))
+    server.create("pods", pod("p"))
+    (pending,) = api.pending_pods()
+    api.nominate(pending, "n1")
+    server.bind("p", "n2")
+    with pytest.raises(ObjectConflict):
+        api.nominate(pending, "n1")
+    (bound,) = api.pods_on("n2")
+    assert bound.status.nominated_node_name == ""
 
 
 def test_pods_of_a_node_are_its_unfinished_ones(api: ClusterApi, server: Server) -> None:

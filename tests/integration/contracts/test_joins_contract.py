@@ -45,15 +45,15 @@ def test_nothing_is_known_at_first(joins: JoinLog) -> None:
 
 
 def test_what_is_noted_is_known(joins: JoinLog) -> None:
-    joins.joined("demo", "web", "ami-2", "m6i.large", 41.27, NOW)
-    joins.joined("demo", "batch", "ami-1", "c7i.large", 60, NOW)
-    joins.joined("demo", "web", "ami-2", "m6i.xlarge", 50, NOW + 1)
-    joins.initialized("demo", "web", 12, NOW + 2)
+    joins.joined("demo", "web", "ami-2", "m6i.large", [41.27], NOW)
+    joins.joined("demo", "batch", "ami-1", "c7i.large", [60], NOW)
+    joins.joined("demo", "web", "ami-2", "m6i.xlarge", [50, 49], NOW + 1)
+    joins.initialized("demo", "web", [12], NOW + 2)
     joins.failed("demo", "ami-1", "c7i.large", NOW + 1, NOW + 3)
-    joins.joined("other", "web", "ami-2", "m6i.large", 1, NOW)
+    joins.joined("other", "web", "ami-2", "m6i.large", [1], NOW)
     history = joins.read("demo")
     assert [item.pool for item in history.pools] == ["batch", "web"]
-    assert (history.times("web").register_s, history.times("web").initialize_s) == ((41.3, 50.0), (12.0,))
+    assert (history.times("web").register_s, history.times("web").initialize_s) == ((41.3, 50.0, 49.0), (12.0,))
     first, second = history.amis
     assert (first.ami, first.all) == ("ami-1", Record(failures=1, failed_at=NOW + 3, joined_at=NOW))
     assert (second.ami, sorted(second.types)) == ("ami-2", ["m6i.large", "m6i.xlarge"])

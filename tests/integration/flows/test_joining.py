@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from shiplap.api.nodeclaim import ClaimState
-from shiplap.errors import StoreThrottled
+from shiplap.errors import ClusterUnreachable, StoreThrottled
 from shiplap.instances.joins import AMI_FAILURES, FIRST_PAUSE_S, INITIALIZE_CEILING_S
 from tests.integration.flows.stage import Stage, pool
 
@@ -27,6 +29,31 @@ def test_times_are_noted_at_registration_and_initialisation() -> None:
     times = stage.joins.read(stage.name).times("any")
     assert times.register_s == (70.0,) * 5
     assert times.initialize_s == (0.0,) * 5
+
+
+def test_nodes_that_join_together_are_noted_together() -> None:
+    """All of them are in one item, for which invocations would wait in a row."""
+    stage = Stage(ONE_TYPE)
+    stage.add_pods(12, cpu="1200m", memory="2Gi")
+    stage.schedule()
+    stage.join()
+    stage.faults.clear()
+    report = stage.attend()
+    assert len(report.initialized) == 12
+    notes = [point for point in stage.faults.points if point.startswith("after joins.")]
+    assert notes == ["after joins.joined", "after joins.initialized"]
+    assert len(stage.joins.read(stage.name).times("any").register_s) == 12
+
+
+def test_what_was_noted_before_a_failure_is_written() -> None:
+    stage = Stage(ONE_TYPE)
+    stage.add_pods(2, cpu="1200m", memory="2Gi")
+    stage.schedule()
+    stage.join()
+    stage.faults.on("before", "cluster.register_node", ClusterUnreachable("no route"), nth=3)
+    with pytest.raises(ClusterUnreachable):
+        stage.attend()
+    assert len(stage.joins.read(stage.name).times("any").initialize_s) == 1
 
 
 def test_the_next_node_is_waited_for_as_long_as_was_learned() -> None:

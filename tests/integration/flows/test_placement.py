@@ -11,7 +11,7 @@ from shiplap.api.nodeclaim import NodeClaim, PodReference
 from shiplap.errors import ClusterDenied, ObjectConflict
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.kubernetes.quantity import parse_resources
-from shiplap.provisioning.placement import FIRST_PODS, placeable
+from shiplap.provisioning.placement import FIRST_PODS, MOST_WITHDRAWN, placeable
 from shiplap.twins.kube.server import Selection
 from tests.integration.flows.stage import FLEX_FIRST, Stage, share
 
@@ -54,7 +54,12 @@ def test_pods_are_nominated_before_the_node_is_opened() -> None:
     assert len(stage.schedule().launched) == 1
 
 
-def test_of_very_many_pods_those_of_a_claim_are_read_one_by_one() -> None:
+def reads_of_pods(stage: Stage) -> list[str]:
+    reading = ("after cluster.pending_pod", "after cluster.pods_on")
+    return [point for point in stage.faults.points if point.startswith(reading)]
+
+
+def test_in_a_crowd_pods_are_nominated_without_being_read() -> None:
     stage = planned("nominate")
     stage.add_pods(FIRST_PODS, cpu="500m", memory="500Mi", prefix="aaa")  # they come first in a list
     stage.server.delete("pods", "web-001")
@@ -63,8 +68,31 @@ def test_of_very_many_pods_those_of_a_claim_are_read_one_by_one() -> None:
     stage.attend()
     nominated = stage.server.list("pods", Selection(field_selector="status.nominatedNodeName!=")).items
     assert [item["metadata"]["name"] for item in nominated] == ["web-000", "web-002"]
-    read = [point for point in stage.faults.points if point.startswith("after cluster.pending_pod")]
-    assert read == ["after cluster.pending_pods", *["after cluster.pending_pod"] * 3]
+    assert reads_of_pods(stage) == ["after cluster.pending_pods"]
+
+
+@pytest.mark.parametrize(("placement", "steered"), [("nominate", "PodsNominated"), ("bind", "PodsBound")])
+def test_in_a_crowd_pods_are_read_one_by_one_where_it_must_be_known_what_they_need(
+    placement: str, steered: str
+) -> None:
+    """Before they are bound, and where the node is smaller than planned."""
+    stage = planned(placement, **({"true_memory": share(0.45)} if placement == "nominate" else {}))
+    stage.add_pods(FIRST_PODS, cpu="500m", memory="500Mi", prefix="aaa")
+    stage.faults.clear()
+    stage.attend()
+    assert 0 < stage.meter.counts[steered] <= 3
+    reads = reads_of_pods(stage)
+    assert reads[0] == "after cluster.pending_pods"
+    assert reads[1:5] == ["after cluster.pending_pod"] * 3 + ["after cluster.pods_on"]
+
+
+def test_a_pod_that_got_a_node_in_a_crowd_does_not_keep_the_others_from_being_nominated() -> None:
+    stage = planned("nominate")
+    stage.add_pods(FIRST_PODS, cpu="500m", memory="500Mi", prefix="aaa")
+    stage.server.bind("web-000", "elsewhere")
+    stage.attend()
+    assert stage.meter.counts["PodsNominated"] == 2
+    assert "PodsNotSteered" not in stage.meter.counts
 
 
 def test_a_pod_that_was_made_anew_is_not_the_one_that_was_planned() -> None:
@@ -152,6 +180,31 @@ def test_a_nomination_that_comes_to_nothing_is_withdrawn_and_the_pods_are_planne
     assert stage.meter.counts["NominationsWithdrawn"] == 3
     stage.clock.advance(60)
     assert len(stage.sweep().launched) == 1
+
+
+def test_of_very_many_nominations_the_oldest_are_withdrawn_first() -> None:
+    """kube-scheduler may not have come to the others yet."""
+    stage = Stage(FLEX_FIRST)
+    stage.add_pods(20, cpu="10m", memory="10Mi", prefix="zzz")
+    stage.schedule()
+    stage.join()
+    stage.attend()
+    stage.clock.advance(1)
+    stage.add_pods(MOST_WITHDRAWN, cpu="10m", memory="10Mi")
+    stage.schedule()
+    stage.join()
+    stage.attend()
+    nominated = stage.meter.counts["PodsNominated"]
+    assert nominated > MOST_WITHDRAWN
+    stage.clock.advance(60)
+    stage.sweep()
+    left = stage.server.list("pods", Selection(field_selector="status.nominatedNodeName!=")).items
+    assert stage.meter.counts["NominationsWithdrawn"] == MOST_WITHDRAWN
+    assert len(left) == nominated - MOST_WITHDRAWN
+    assert {item["metadata"]["name"][:3] for item in left} == {"web"}
+    stage.clock.advance(60)
+    stage.sweep()
+    assert stage.meter.counts["NominationsWithdrawn"] == nominated
 
 
 def test_a_nomination_is_kept_while_pods_end_on_the_node() -> None:

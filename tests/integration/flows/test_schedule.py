@@ -70,6 +70,28 @@ def test_hints_about_pods_whose_node_is_too_small_are_followed() -> None:
     assert len(stage.schedule(heard(stage, "web-000", "web-001", "web-002")).launched) == 1
 
 
+@pytest.mark.parametrize("tainted", [False, True])
+def test_hints_about_pods_whose_registered_node_has_no_room_any_more_are_followed(tainted: bool) -> None:
+    """kube-scheduler has given it to others as soon as it was open, or somebody's controller has tainted it."""
+    stage = Stage()
+    stage.add_pods(1)
+    stage.schedule(heard(stage, "web-000"))
+    stage.join(ready=False)
+    stage.attend()
+    (claim,) = stage.claims()
+    assert claim.state is ClaimState.REGISTERED
+    nothing = {"status": {"nominatedNodeName": None}}
+    stage.server.patch("pods", "web-000", nothing, subresource="status")  # kube-scheduler could not follow it
+    assert not stage.schedule(heard(stage, "web-000")).launched
+    if tainted:
+        taint = {"key": "example.com/stranger", "effect": "NoSchedule"}
+        stage.server.patch("nodes", claim.node_name, {"spec": {"taints": [taint]}})
+    else:
+        stage.add_pods(1, prefix="other", cpu="1500m")
+        stage.server.bind("other-000", claim.node_name)
+    assert len(stage.schedule(heard(stage, "web-000")).launched) == 1
+
+
 def test_pods_get_nodes_of_the_preferred_pool_and_are_in_service_in_the_end() -> None:
     stage = Stage()
     stage.add_pods(6)

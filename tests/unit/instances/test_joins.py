@@ -43,7 +43,7 @@ def test_a_deadline_is_twice_the_slowest_but_one_in_a_hundred(samples: list[floa
 def test_only_the_newest_times_count() -> None:
     samples: tuple[float, ...] = ()
     for second in range(SAMPLES + 20):
-        samples = added(samples, float(second))
+        samples = added(samples, [float(second)])
     assert (len(samples), samples[0], samples[-1]) == (SAMPLES, 20.0, SAMPLES + 19.0)
 
 

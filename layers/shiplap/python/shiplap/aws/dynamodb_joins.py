@@ -6,7 +6,7 @@ They have a partition of their own: decisions read them once per invocation that
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -50,8 +50,10 @@ class DynamoJoins:
                 amis.append(_decoded(_AMIS, item))
         return JoinHistory(tuple(pools), tuple(amis))
 
-    def joined(self, cluster: str, pool: str, ami: str, instance_type: str, seconds: float, now: float) -> None:
-        """A node was registered. Raises StoreThrottled, StoreError."""
+    def joined(
+        self, cluster: str, pool: str, ami: str, instance_type: str, seconds: Sequence[float], now: float
+    ) -> None:
+        """Nodes were registered. Raises StoreThrottled, StoreError."""
 
         def timed(known: PoolJoins) -> PoolJoins:
             return replace(known, register_s=added(known.register_s, seconds))
@@ -59,8 +61,8 @@ class DynamoJoins:
         self._rewrite(cluster, _POOL + pool, _POOLS, PoolJoins(pool), timed, now)
         self._rewrite(cluster, _AMI + ami, _AMIS, AmiJoins(ami), lambda known: known.joined(instance_type, now), now)
 
-    def initialized(self, cluster: str, pool: str, seconds: float, now: float) -> None:
-        """A node is complete. Raises StoreThrottled, StoreError."""
+    def initialized(self, cluster: str, pool: str, seconds: Sequence[float], now: float) -> None:
+        """Nodes are complete. Raises StoreThrottled, StoreError."""
 
         def timed(known: PoolJoins) -> PoolJoins:
             return replace(known, initialize_s=added(known.initialize_s, seconds))

@@ -224,10 +224,11 @@ class KubernetesClient:
         annotations: Mapping[str, str],
         taints: Sequence[Taint],
         resource_version: str,
-    ) -> None:
+    ) -> Node:
         """Merge labels and annotations, replace taints. Raises ObjectNotFound, ObjectConflict."""
         body = registration_patch(labels, annotations, taints, resource_version)
-        self._transport.send("PATCH", f"{_NODES}/{name}", body, MERGE_PATCH)
+        path = f"{_NODES}/{name}"
+        return _decode(_NODE, self._transport.send("PATCH", path, body, MERGE_PATCH), path)
 
     def nominate(self, pod: Pod, node: str) -> None:
         """Set `status.nominatedNodeName`. Raises ObjectNotFound, ObjectConflict when the pod was recreated."""

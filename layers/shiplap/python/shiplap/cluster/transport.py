@@ -65,6 +65,7 @@ class StaticToken:
 
 class _Cause(msgspec.Struct, frozen=True):
     field: str = ""
+    reason: str = ""
 
 
 class _Details(msgspec.Struct, frozen=True):
@@ -79,10 +80,16 @@ class _Status(msgspec.Struct, frozen=True):
     details: _Details | None = None
 
     @property
-    def other_uid(self) -> bool:
-        """Whether a patch was meant for an object of the same name that is gone: its uid is not the stored one's."""
+    def came_too_late(self) -> bool:
+        """Whether a patch was meant for an object of the same name that is gone, whose uid is not the stored one's, or
+        nominates a pod that has a node by now.
+        """
         causes = (self.details and self.details.causes) or ()
-        return any(cause.field == "metadata.uid" for cause in causes)
+        return any(
+            cause.field == "metadata.uid"
+            or (cause.field == "status.nominatedNodeName" and cause.reason == "FieldValueForbidden")
+            for cause in causes
+        )
 
 
 class Transport:
@@ -127,9 +134,9 @@ class Transport:
         """The answer to a POST that changes nothing, such as an access review. Raises ClusterError."""
         return self._request("POST", path, body=msgspec.json.encode(body), content_type="application/json").data
 
-    def send(self, method: str, path: str, body: Any, content_type: str = "application/json") -> None:
-        """A write, sent once. Raises ClusterError or one of its kinds."""
-        self._request(method, path, body=msgspec.json.encode(body), content_type=content_type)
+    def send(self, method: str, path: str, body: Any, content_type: str = "application/json") -> bytes:
+        """A write, sent once; what the server answers. Raises ClusterError or one of its kinds."""
+        return self._request(method, path, body=msgspec.json.encode(body), content_type=content_type).data
 
     def lines(self, path: str, query: Mapping[str, str | int], timeout_s: float) -> Iterator[bytes]:
         """The lines of a streamed answer as they arrive, until the server ends it.
@@ -199,7 +206,7 @@ class Transport:
         except (msgspec.DecodeError, HTTPError):
             said = _Status()  # not from an API server but from something in between; the status says enough
         message = f"{what} at {self._host}: {said.message or f'status {response.status}'}"
-        if response.status == 422 and said.other_uid:
+        if response.status == 422 and said.came_too_late:
             return ObjectConflict(message, status=422)
         return error_of(response.status, message)
 

@@ -104,9 +104,9 @@ class JoinHistory(msgspec.Struct, frozen=True, omit_defaults=True):
         return next((item for item in self.pools if item.pool == pool), PoolJoins(pool))
 
 
-def added(samples: Sequence[float], seconds: float) -> tuple[float, ...]:
-    """The newest samples with one more."""
-    return (*samples, round(seconds, 1))[-SAMPLES:]
+def added(samples: Sequence[float], seconds: Sequence[float]) -> tuple[float, ...]:
+    """The newest samples with some more."""
+    return (*samples, *(round(item, 1) for item in seconds))[-SAMPLES:]
 
 
 def deadline_s(samples: Sequence[float], ceiling_s: float) -> float:

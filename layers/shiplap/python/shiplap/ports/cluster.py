@@ -89,8 +89,8 @@ class ClusterApi(Protocol):
         annotations: Mapping[str, str],
         taints: Sequence[Taint],
         resource_version: str,
-    ) -> None:
-        """Merge labels (None takes one away) and annotations and replace the taints.
+    ) -> Node:
+        """Merge labels (None takes one away) and annotations and replace the taints; the node as it is then.
 
         Refused with ObjectConflict if the node changed.
         """

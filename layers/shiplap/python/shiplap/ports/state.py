@@ -236,12 +236,14 @@ class JoinLog(Protocol):
         """Everything known, sorted by name."""
         ...
 
-    def joined(self, cluster: str, pool: str, ami: str, instance_type: str, seconds: float, now: float) -> None:
-        """A node was registered so many seconds after its launch."""
+    def joined(
+        self, cluster: str, pool: str, ami: str, instance_type: str, seconds: Sequence[float], now: float
+    ) -> None:
+        """Nodes were registered, each so many seconds after its launch."""
         ...
 
-    def initialized(self, cluster: str, pool: str, seconds: float, now: float) -> None:
-        """A node was complete so many seconds after its registration."""
+    def initialized(self, cluster: str, pool: str, seconds: Sequence[float], now: float) -> None:
+        """Nodes were complete, each so many seconds after its registration."""
         ...
 
     def failed(self, cluster: str, ami: str, instance_type: str, launched_at: float, now: float) -> None:

@@ -33,6 +33,7 @@ from shiplap.provisioning.refusals import holding, note_refusals
 from shiplap.provisioning.second_look import objections, still_hold
 from shiplap.provisioning.snapshot import glance_at, sight_of, supply_of
 from shiplap.provisioning.world import World
+from shiplap.scheduling.pairing import may_be_of, pair
 from shiplap.scheduling.plan import PlannedClaim
 from shiplap.scheduling.snapshot import Snapshot
 from shiplap.settings import ClusterSettings
@@ -75,9 +76,11 @@ class _Minute:
         self._decision_of = decision_of
         # Nodes before claims: a node that was closed by then is closed for a reason that its claim knows. Commands
         # before claims: the replacements of a command are written with it.
-        self._nodes = {node.metadata.name: node for node in world.cluster.nodes()}
+        nodes = world.cluster.nodes()
         self._commands = world.state.commands(settings.name)
         self._claims = {claim.name: claim for claim in world.state.claims(settings.name)}
+        paired, _ = pair(nodes, tuple(self._claims.values()))
+        self._nodes = {node.metadata.name: node for node in nodes if node.metadata.name in paired}
         self._given_up: set[str] = set()
         self._ended: dict[CommandState, list[str]] = {CommandState.DONE: [], CommandState.UNDONE: []}
 
@@ -179,7 +182,9 @@ class _Minute:
 
     def _take_pods_again(self, claim: NodeClaim) -> None:
         try:
-            uncordon(self._world.cluster.node(claim.node_name), self._world)
+            node = self._world.cluster.node(claim.node_name)
+            if may_be_of(node, claim):
+                uncordon(node, self._world)
         except ObjectNotFound:
             _LOG.info("node is gone", extra=facts(claim))
 

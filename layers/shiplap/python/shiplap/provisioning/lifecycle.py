@@ -7,7 +7,7 @@ that the world allows? What cannot be done yet is looked at again when the sweep
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
@@ -27,7 +27,7 @@ from shiplap.kubernetes.objects import Node
 from shiplap.provisioning.claims import GARBAGE, Holders
 from shiplap.provisioning.drain import Drains, cordon, drain
 from shiplap.provisioning.endings import Inventory, clear_away, clear_nodes, finish, give_up, has_vanished, write_off
-from shiplap.provisioning.joining import give_up_incomplete, note_failed, note_initialized, note_joined
+from shiplap.provisioning.joining import Notes, give_up_incomplete, note_failed
 from shiplap.provisioning.learn import has_reported, instance_of
 from shiplap.provisioning.messages import NodeSeen, Timer
 from shiplap.provisioning.placement import Steering
@@ -71,7 +71,6 @@ def attend(settings: ClusterSettings, hints: Sequence[NodeSeen | Timer], world: 
     rounds = _Rounds(settings, world)
     visits: dict[str, bool] = {}
     garbage: set[str] = set()
-    failures: list[ShiplapError] = []
     strangers = 0
     for hint in hints:
         if isinstance(hint, Timer):
@@ -84,16 +83,10 @@ def attend(settings: ClusterSettings, hints: Sequence[NodeSeen | Timer], world: 
             strangers += 1
     if strangers:
         world.meter.count("NodesNotOurs", strangers)
-    for name in sorted(visits, key=lambda name: (not visits[name], name)):  # nodes that joined are not kept waiting
-        try:
-            if name in garbage:
-                rounds.clear(name)
-            rounds.visit(name, seen=visits[name])
-        except _NOT_OF_ONE_CLAIM:
-            raise
-        except ShiplapError as error:
-            _LOG.warning("claim not attended: %s", error, extra={"cluster": settings.name, "claim": name})
-            failures.append(error)
+    try:
+        failures = _visit_all(rounds, visits, garbage)
+    finally:
+        rounds.notes.write()
     if failures:
         raise failures[0]
     return Report(
@@ -104,6 +97,22 @@ def attend(settings: ClusterSettings, hints: Sequence[NodeSeen | Timer], world: 
     )
 
 
+def _visit_all(rounds: _Rounds, visits: Mapping[str, bool], garbage: Collection[str]) -> list[ShiplapError]:
+    """What went wrong with single claims. Raises what would go wrong with all of them."""
+    failures: list[ShiplapError] = []
+    for name in sorted(visits, key=lambda name: (not visits[name], name)):  # nodes that joined are not kept waiting
+        try:
+            if name in garbage:
+                rounds.clear(name)
+            rounds.visit(name, seen=visits[name])
+        except _NOT_OF_ONE_CLAIM:
+            raise
+        except ShiplapError as error:
+            _LOG.warning("claim not attended: %s", error, extra={"cluster": rounds.cluster, "claim": name})
+            failures.append(error)
+    return failures
+
+
 class _Rounds:
     """One invocation's visits to claims, sharing what has been listed already."""
 
@@ -111,7 +120,8 @@ class _Rounds:
         self.registered: list[str] = []
         self.initialized: list[str] = []
         self.ended: list[str] = []
-        self._cluster = settings.name
+        self.notes = Notes(settings.name, world)
+        self.cluster = settings.name
         self._settings = settings
         self._world = world
         self._nodes: dict[str, Node] = {}
@@ -134,27 +144,27 @@ class _Rounds:
             return ""
         claim = self._world.state.claim_of_instance(instance_id)
         if claim is not None:
-            return claim.name if claim.cluster == self._cluster else ""
+            return claim.name if claim.cluster == self.cluster else ""
         if not marked:
             return ""
         # The index may lag behind the launch; the instance's own tag and the claims do not depend on it.
-        instance = self._world.compute.instance(self._cluster, instance_id)
+        instance = self._world.compute.instance(self.cluster, instance_id)
         if instance is None or instance.claim:
             return "" if instance is None else instance.claim
-        holder = Holders(self._world.state.claims(self._cluster)).of(instance)
+        holder = Holders(self._world.state.claims(self.cluster)).of(instance)
         return "" if holder is None else holder.name
 
     def clear(self, name: str) -> None:
         """End what carries the tag of a claim, or of a launch, and has no right to."""
-        if clear_away(self._cluster, name, self._inventory, self._world):
+        if clear_away(self.cluster, name, self._inventory, self._world):
             self.ended.append(name)
-        claim = self._world.state.claim(self._cluster, name)
+        claim = self._world.state.claim(self.cluster, name)
         if claim is not None:
-            clear_nodes(self._cluster, claim, self._inventory, self._world)
+            clear_nodes(self.cluster, claim, self._inventory, self._world)
 
     def visit(self, name: str, *, seen: bool) -> None:
         """The next steps of one claim; `seen` when its node was, so that it is worth looking again soon."""
-        claim = self._world.state.claim(self._cluster, name)
+        claim = self._world.state.claim(self.cluster, name)
         try:
             if claim is None or claim.state in (ClaimState.FAILED, ClaimState.GONE):
                 return
@@ -170,7 +180,7 @@ class _Rounds:
                 self._attend(claim, seen=seen)
         except ConditionFailed as error:  # another invocation is at it; what is left to do, it does
             self._world.meter.count("ClaimsLost")
-            _LOG.info("claim was advanced meanwhile: %s", error, extra={"cluster": self._cluster, "claim": name})
+            _LOG.info("claim was advanced meanwhile: %s", error, extra={"cluster": self.cluster, "claim": name})
 
     def _attend(self, claim: NodeClaim, *, seen: bool) -> None:
         node = self._node_of(claim)
@@ -180,10 +190,9 @@ class _Rounds:
                 return
             self._steering.nominate(claim, node)
             launched_at = claim.changed_at
-            claim = register(claim, node, self._world)
-            note_joined(claim, claim.changed_at - launched_at, self._world)
+            claim, node = register(claim, node, self._world)
+            self.notes.joined(claim, claim.changed_at - launched_at)
             self.registered.append(claim.name)
-            node = self._world.cluster.node(node.metadata.name)
         if node is None:
             self._without_node(claim)
             return
@@ -196,9 +205,9 @@ class _Rounds:
             if complete is None:
                 give_up_incomplete(claim, node, self._settings, self._world)
             else:
-                note_initialized(complete, complete.changed_at - claim.changed_at, self._world)
+                self.notes.initialized(complete, complete.changed_at - claim.changed_at)
                 self.initialized.append(claim.name)
-                self._steering.bind(complete, self._world.cluster.node(node.metadata.name))
+                self._steering.bind(complete, lambda: self._named(complete))
         elif not is_ready(node) and has_vanished(claim, self._world):
             self._ended(write_off(claim, self._world))
 
@@ -214,15 +223,18 @@ class _Rounds:
         if known is not None or self._listed:
             return known
         if claim.node_name:
-            try:
-                node = self._world.cluster.node(claim.node_name)
-            except ObjectNotFound:
-                return None
-            # Names come from addresses, and addresses are used again.
-            return node if instance_of(node.spec.provider_id) == claim.instance_id else None
+            return self._named(claim)
         self._listed = True
         self._nodes |= {instance_of(node.spec.provider_id): node for node in self._world.cluster.nodes()}
         return self._nodes.get(claim.instance_id)
+
+    def _named(self, claim: NodeClaim) -> Node | None:
+        """The Node that has the claim's name, freshly read, if it is the claim's: addresses are used again."""
+        try:
+            node = self._world.cluster.node(claim.node_name)
+        except ObjectNotFound:
+            return None
+        return node if instance_of(node.spec.provider_id) == claim.instance_id else None
 
     def _await(self, claim: NodeClaim, *, seen: bool) -> None:
         """A Launched claim whose Node has not joined, or not reported what it has: wait, or give up."""
@@ -242,7 +254,7 @@ class _Rounds:
             self._ended(write_off(claim, self._world))
         elif not claim.deadline_at:
             self._world.state.advance(claim, claim.state, deadline_at=now + NODE_GRACE_S)
-            self._world.remind(self._cluster, claim.name, "node gone", NODE_GRACE_S)
+            self._world.remind(self.cluster, claim.name, "node gone", NODE_GRACE_S)
         elif now >= claim.deadline_at:
             self._ended(give_up(claim, f"its Node {claim.node_name} is gone", self._world))
 
@@ -252,7 +264,7 @@ class _Rounds:
     def _again(self, claim: NodeClaim, *, seen: bool) -> None:
         """Look again soon after a node was seen. A timer is not answered with a timer: the sweep sends the next."""
         if seen:
-            self._world.remind(self._cluster, claim.name, "join", LOOK_AGAIN_S)
+            self._world.remind(self.cluster, claim.name, "join", LOOK_AGAIN_S)
 
 
 def _is_marked(node: Node) -> bool:

@@ -7,13 +7,14 @@ Placement is help, never a promise: a pod that is not steered is scheduled like 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 
 from shiplap.api.nodeclaim import ClaimState, NodeClaim
 from shiplap.errors import ClusterError, ObjectConflict, ObjectNotFound
+from shiplap.instances.learning import missed
 from shiplap.kubernetes.affinity import selected
-from shiplap.kubernetes.objects import Node, Pod
+from shiplap.kubernetes.objects import Node, ObjectMeta, Pod
 from shiplap.kubernetes.quantity import parse_resources
 from shiplap.kubernetes.requests import pod_requests
 from shiplap.kubernetes.taints import untolerated
@@ -31,8 +32,12 @@ NONE, NOMINATE, BIND = "none", "nominate", "bind"
 WITHDRAWN_S = 60.0
 """A nominated pod that still waits so long after its node is complete, in seconds, is nominated no more."""
 
-FIRST_PODS = 500
-"""Pending pods that one request lists."""
+MOST_WITHDRAWN = 100
+"""Nominations that one sweep takes back: each is a write, and where thousands wait, kube-scheduler has not come to most
+of them yet."""
+
+FIRST_PODS = 100
+"""Pending pods that one request lists; where as many wait, it is a crowd."""
 
 _SCHEDULERS = ("", "default-scheduler")
 
@@ -40,8 +45,9 @@ _SCHEDULERS = ("", "default-scheduler")
 class Steering:
     """One invocation's placements in a cluster; pending pods are listed once, when they are first needed.
 
-    Where more wait than one page holds, those of a claim are read one by one: many nodes join in many invocations, and
-    each of them would list thousands of pods for the sake of a few.
+    In a crowd, many nodes join in many invocations, and each would list thousands of pods for the sake of a few. So
+    pods are nominated there without being read: a node that has what its claim relied on has room for them, and what
+    has become of a pod meanwhile the API server knows. Pods to be bound are read one by one.
     """
 
     def __init__(self, placement: str, world: World) -> None:
@@ -52,12 +58,16 @@ class Steering:
     def _first(self) -> dict[str, Pod]:
         return {pod.metadata.uid: pod for pod in self._world.cluster.pending_pods(most=FIRST_PODS)}
 
+    @property
+    def _is_crowd(self) -> bool:
+        return len(self._first) >= FIRST_PODS
+
     def _waiting(self, claim: NodeClaim) -> list[Pod]:
         """The claim's pods that have no node yet."""
         found = []
         for wanted in claim.pods:
             pod = self._first.get(wanted.uid)
-            if pod is None and len(self._first) >= FIRST_PODS:
+            if pod is None and self._is_crowd:
                 pod = self._world.cluster.pending_pod(wanted.namespace, wanted.name)
             if pod is not None and pod.metadata.uid == wanted.uid:
                 found.append(pod)
@@ -71,19 +81,15 @@ class Steering:
         if self._placement != NONE:
             self._steer(claim, node, binding=False)
 
-    def bind(self, claim: NodeClaim, node: Node) -> None:
-        """Bind the claim's pods that still wait to their node, once it is complete."""
-        if self._placement == BIND:
+    def bind(self, claim: NodeClaim, read: Callable[[], Node | None]) -> None:
+        """Bind the claim's pods that still wait to their node, once it is complete; `read` says what it is now."""
+        if self._placement == BIND and (node := read()) is not None:
             self._steer(claim, node, binding=True)
 
     def _steer(self, claim: NodeClaim, node: Node, *, binding: bool) -> None:
         world, name = self._world, node.metadata.name
         try:
-            planned = self._waiting(claim)
-            if not planned:
-                return
-            here = world.cluster.pods_on(name)
-            for pod in placeable(claim, node, planned, here, binding=binding):
+            for pod in self._chosen(claim, node, binding=binding):
                 try:
                     (world.cluster.bind if binding else world.cluster.nominate)(pod, name)
                 except (ObjectNotFound, ObjectConflict):
@@ -92,6 +98,13 @@ class Steering:
         except ClusterError as error:
             world.meter.count("PodsNotSteered")
             _LOG.warning("pods are left to kube-scheduler: %s", error, extra=facts(claim))
+
+    def _chosen(self, claim: NodeClaim, node: Node, *, binding: bool) -> list[Pod]:
+        if not binding and self._is_crowd and not missed(claim.requests, parse_resources(node.status.allocatable)):
+            return [Pod(metadata=ObjectMeta(name=pod.name, namespace=pod.namespace, uid=pod.uid)) for pod in claim.pods]
+        planned = self._waiting(claim)
+        here = self._world.cluster.pods_on(node.metadata.name) if planned else ()
+        return placeable(claim, node, planned, here, binding=binding)
 
 
 def withdraw(claims: Iterable[NodeClaim], view: ClusterView, world: World) -> int:
@@ -107,18 +120,18 @@ def withdraw(claims: Iterable[NodeClaim], view: ClusterView, world: World) -> in
     """
     now = world.clock.now()
     complete = {
-        claim.node_name: {pod.uid for pod in claim.pods}
+        claim.node_name: (claim.changed_at, {pod.uid for pod in claim.pods})
         for claim in claims
         if claim.state is ClaimState.INITIALIZED and now - claim.changed_at >= WITHDRAWN_S
     }
     stale = [
-        pod
+        (complete[node][0], pod.key, pod)
         for pod in view.unbound
-        if (node := pod.status.nominated_node_name)
-        if pod.metadata.uid in complete.get(node, ()) and not _is_ended_on(node, view)
+        if (node := pod.status.nominated_node_name) in complete
+        if pod.metadata.uid in complete[node][1] and not _is_ended_on(node, view)
     ]
     done = 0
-    for pod in sorted(stale, key=lambda item: item.key):
+    for _, _, pod in sorted(stale, key=lambda item: item[:2])[:MOST_WITHDRAWN]:
         try:
             world.cluster.nominate(pod, "")
         except (ObjectNotFound, ObjectConflict):

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 
 from shiplap.api.nodeclaim import ClaimState, NodeClaim
-from shiplap.errors import ObjectConflict
+from shiplap.errors import ObjectConflict, ObjectNotFound
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node, Taint
 from shiplap.kubernetes.quantity import format_resources, parse_resources
@@ -26,8 +26,8 @@ _CONFLICT_TRIES = 5
 """Other controllers label and taint new nodes too; each conflict is answered with a fresh read."""
 
 
-def register(claim: NodeClaim, node: Node, world: World) -> NodeClaim:
-    """Take a Launched claim's Node, which has reported what it has, into service; returns the claim as Registered.
+def register(claim: NodeClaim, node: Node, world: World) -> tuple[NodeClaim, Node]:
+    """Take a Launched claim's Node, which has reported what it has, into service; both as they are then.
 
     Raises:
         ConditionFailed: somebody else advanced the claim.
@@ -46,13 +46,13 @@ def register(claim: NodeClaim, node: Node, world: World) -> NodeClaim:
         deadline_at=0.0,
     )
     release_pilot(claim, world)
-    open_to_pods(claim, node, world)
+    node = open_to_pods(claim, node, world)
     world.meter.count("NodesRegistered")
     _LOG.info("registered", extra=facts(claim))
     world.tell(events.of_claim(events.REGISTERED, claim, now, missed=claim.missed))
     if short:
         tell_missed(claim, short, world)
-    return claim
+    return claim, node
 
 
 def tell_missed(claim: NodeClaim, short: dict[str, int], world: World) -> None:
@@ -84,31 +84,39 @@ def change(
     taints: Callable[[Node], Sequence[Taint]],
     world: World,
 ) -> Node:
-    """Write to a node and read it again; whenever somebody else changed it first, start from what it is now.
+    """Write to a node; whenever somebody else changed it first, start from what it is now. The node as it is then.
 
     A label that is `added` as None is taken away.
 
     Raises:
+        ObjectNotFound: the node is gone.
         ObjectConflict: the node kept changing under our hands.
         ClusterError: the API server refuses.
     """
-    name = node.metadata.name
-    for attempt in range(_CONFLICT_TRIES):
+
+    def write(node: Node) -> Node:
+        return world.cluster.register_node(
+            node.metadata.name,
+            labels=added,
+            annotations=annotations,
+            taints=taints(node),
+            resource_version=node.metadata.resource_version,
+        )
+
+    for _ in range(_CONFLICT_TRIES - 1):
         try:
-            world.cluster.register_node(
-                name,
-                labels=added,
-                annotations=annotations,
-                taints=taints(node),
-                resource_version=node.metadata.resource_version,
-            )
+            return write(node)
         except ObjectConflict:
-            if attempt == _CONFLICT_TRIES - 1:
-                raise
-        else:
-            break
-        node = world.cluster.node(name)
-    return world.cluster.node(name)
+            node = _as_it_is(node, world)
+    return write(node)
+
+
+def _as_it_is(node: Node, world: World) -> Node:
+    """The node, read again. Names come from addresses: another node may have this one's by now."""
+    found = world.cluster.node(node.metadata.name)
+    if found.metadata.uid != node.metadata.uid:
+        raise ObjectNotFound(f"node {node.metadata.name} is gone, and another has its name")
+    return found
 
 
 def is_registered(node: Node) -> bool:

@@ -106,14 +106,16 @@ def _named(hints: Sequence[PodsPending | Sweep]) -> frozenset[str]:
 
 
 def _served(claims: Sequence[NodeClaim]) -> frozenset[str]:
-    """Uids of pods whose instance runs and whose node is not open to all yet.
+    """Uids of pods whose instance runs and has not joined yet.
 
     kube-scheduler goes through thousands of pods for a minute and tells of each when its turn comes, long after all of
     them were planned for. To list them all again for every such hint would burden the API server with what it is short
-    of. What comes between a claim and its pods is seen to by who sees it, or by the sweep.
+    of. Nobody else's pods are on an instance that has not joined, so nothing that such a hint could tell would change
+    its pods' place: whoever ends the claim says so with a hint of another reason. A Registered node is open: others may
+    have its room, or taint it, and then kube-scheduler's hint is the first to say so.
     """
-    coming = (ClaimState.LAUNCHED, ClaimState.REGISTERED)
-    return frozenset(pod.uid for claim in claims if claim.state in coming and not claim.missed for pod in claim.pods)
+    joining = [claim for claim in claims if claim.state is ClaimState.LAUNCHED and not claim.missed]
+    return frozenset(pod.uid for claim in joining for pod in claim.pods)
 
 
 class _Run:
@@ -144,7 +146,7 @@ class _Run:
         self._standing = StandingPods(settings.name, world)
 
     def until_done(self, *, sweeping: bool, named: frozenset[str] = frozenset()) -> Report:
-        """Rounds; none at all when every pod that was `named`, by uid, is about to get its node."""
+        """Rounds; none at all when the instance of every pod that was `named`, by uid, is about to join."""
         for number in range(MAX_ROUNDS):
             if self._out_of_time():
                 return self._report(number, "out of time")

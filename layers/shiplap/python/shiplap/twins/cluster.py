@@ -185,10 +185,11 @@ class TwinCluster:
         annotations: Mapping[str, str],
         taints: Sequence[Taint],
         resource_version: str,
-    ) -> None:
+    ) -> Node:
         """Merge labels and annotations, replace taints. Raises ObjectNotFound, ObjectConflict."""
         with self._faults.effect("cluster.register_node"):
-            self.server.patch("nodes", name, registration_patch(labels, annotations, taints, resource_version))
+            patch = registration_patch(labels, annotations, taints, resource_version)
+            return self.server.typed(self.server.patch("nodes", name, patch), Node)
 
     def nominate(self, pod: Pod, node: str) -> None:
         """Set `status.nominatedNodeName`. Raises ObjectNotFound, ObjectConflict when the pod was recreated."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from threading import Lock
 
 from msgspec.structs import replace
@@ -26,14 +27,16 @@ class TwinJoins:
                 tuple(item for (of, _), item in sorted(self._amis.items()) if of == cluster),
             )
 
-    def joined(self, cluster: str, pool: str, ami: str, instance_type: str, seconds: float, now: float) -> None:
+    def joined(
+        self, cluster: str, pool: str, ami: str, instance_type: str, seconds: Sequence[float], now: float
+    ) -> None:
         with self._faults.locked_effect("joins.joined", self._lock):
             times = self._pools.get((cluster, pool), PoolJoins(pool))
             self._pools[cluster, pool] = replace(times, register_s=added(times.register_s, seconds))
             known = self._amis.get((cluster, ami), AmiJoins(ami))
             self._amis[cluster, ami] = known.joined(instance_type, now)
 
-    def initialized(self, cluster: str, pool: str, seconds: float, now: float) -> None:  # noqa: ARG002 - nothing expires here
+    def initialized(self, cluster: str, pool: str, seconds: Sequence[float], now: float) -> None:  # noqa: ARG002 - nothing expires here
         with self._faults.locked_effect("joins.initialized", self._lock):
             times = self._pools.get((cluster, pool), PoolJoins(pool))
             self._pools[cluster, pool] = replace(times, initialize_s=added(times.initialize_s, seconds))

@@ -181,6 +181,16 @@ def settle(behaviour: Behaviour, instances: Sequence[Any]) -> None:
         if due is not None and due[0] <= now:
             instance._state = due[1]
             instance.shiplap_settles = None
+            if due[1].name == "terminated":
+                _remove_interfaces(instance)
+
+
+def _remove_interfaces(instance: Any) -> None:
+    """The subnet has room again. The addresses themselves are not given to others: names of Nodes are made of them, and
+    who was told of one instance must not take another for it.
+    """
+    for interface in instance.nics.values():
+        instance.ec2_backend.enis.pop(interface.id, None)
 
 
 def decoded(user_data: Base64EncodedString | None) -> str:

@@ -14,10 +14,11 @@ from typing import Any
 from moto.core.responses import ActionResult
 from moto.ec2.exceptions import EC2ClientError
 from moto.ec2.models.amis import Ami, AmiBackend
+from moto.ec2.models.core import TaggedEC2Resource
 from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS
 from moto.ec2.models.instances import Reservation
 from moto.ec2.responses import EC2Response
-from moto.ec2.utils import convert_tag_spec, random_ami_id
+from moto.ec2.utils import EC2_PREFIX_TO_RESOURCE, convert_tag_spec, get_prefix, random_ami_id
 
 from shiplap.errors import AwsError
 from shiplap.local.ec2.allocation import Pool
@@ -55,7 +56,10 @@ def installed(behaviour: Behaviour) -> Iterator[None]:
     """Answer EC2 requests of this process with a behaviour until the block ends."""
     original = {name: getattr(EC2Response, name) for name in _REPLACED}
     # Scenarios register their own images; loading moto's 1,300 takes a second.
-    changes: list[tuple[Any, str, Any]] = [(AmiBackend, "_load_amis", _load_nothing)]
+    changes: list[tuple[Any, str, Any]] = [
+        (AmiBackend, "_load_amis", _load_nothing),
+        (TaggedEC2Resource, "get_tags", _tags_of),
+    ]
     changes += [(EC2Response, name, made) for name, made in _replacements(behaviour, original).items()]
     before = [(owner, name, getattr(owner, name)) for owner, name, _ in changes]
     for owner, name, made in changes:
@@ -69,6 +73,15 @@ def installed(behaviour: Behaviour) -> Iterator[None]:
 
 def _load_nothing(_backend: Any) -> None:
     """In place of moto's stored images."""
+
+
+def _tags_of(resource: Any) -> list[dict[str, str]]:
+    """A resource's own tags. Moto looks for them in those of all resources, which takes seconds for hundreds."""
+    kind = EC2_PREFIX_TO_RESOURCE.get(get_prefix(resource.id), "") if resource.id else ""
+    tags = resource.ec2_backend.tags.get(resource.id, {})
+    return [
+        {"resource_id": resource.id, "key": key, "value": value, "resource_type": kind} for key, value in tags.items()
+    ]
 
 
 _Answer = Callable[[Any], Any]

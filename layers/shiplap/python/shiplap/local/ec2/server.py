@@ -13,7 +13,9 @@ from threading import Thread
 from types import TracebackType
 from typing import Any
 
+from moto.ec2.models import ec2_backends
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
+from moto.ssm.models import ssm_backends
 from werkzeug.serving import make_server
 
 from shiplap.local.ec2 import price_list
@@ -73,7 +75,7 @@ def _respond(start_response: Callable[..., Any], status: int, body: bytes, conte
 
 
 class Ec2Emulator:
-    """The emulated region; also a context manager. `port` 0 takes a free one."""
+    """The emulated region, empty when it starts; also a context manager. `port` 0 takes a free one."""
 
     def __init__(
         self,
@@ -102,6 +104,7 @@ class Ec2Emulator:
 
     def start(self) -> Ec2Emulator:
         """Serve in a thread of this process until `stop`."""
+        _forget()
         self._installed.enter_context(installed(self.behaviour))
         serve = {"poll_interval": 0.02}  # how long `stop` waits
         self._thread = Thread(target=self._server.serve_forever, kwargs=serve, name="emulated-ec2", daemon=True)
@@ -124,6 +127,15 @@ class Ec2Emulator:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+
+def _forget() -> None:
+    """Moto keeps resources as long as the process lives: a VPC of an emulator before this one, tagged alike, would have
+    the same addresses, and two instances one name.
+    """
+    for backends in (ec2_backends, ssm_backends):
+        for account in backends.values():
+            account.reset()
 
 
 def _embedded_prices(region: str) -> Prices:

@@ -317,8 +317,9 @@ def _status(error: ClusterError) -> dict[str, Any]:
         "code": code,
     }
     if code == 422 and isinstance(error, ObjectConflict):
-        cause = {"reason": "FieldValueInvalid", "message": "field is immutable", "field": "metadata.uid"}
-        status["details"] = {"causes": [cause]}
+        late = "status.nominatedNodeName" in str(error)
+        cause = ("FieldValueForbidden", "status.nominatedNodeName") if late else ("FieldValueInvalid", "metadata.uid")
+        status["details"] = {"causes": [{"reason": cause[0], "message": str(error), "field": cause[1]}]}
     return status
 
 

@@ -71,6 +71,12 @@ def bound(pod: Object, node: str, now: str) -> Object:
     return {**pod, "spec": {**pod["spec"], "nodeName": node}, "status": status}
 
 
+def nominated_too_late(before: Object, after: Object) -> bool:
+    """Whether an update nominates a pod that has a node already."""
+    was, is_now = (str((pod.get("status") or {}).get("nominatedNodeName") or "") for pod in (before, after))
+    return bool(before["spec"].get("nodeName") and is_now and is_now != was)
+
+
 def deletion_grace_s(pod: Object) -> int:
     """Seconds a deleted pod is given: none unless it has reached a node and still runs."""
     if not pod["spec"].get("nodeName") or pod["status"].get("phase") in _FINISHED:

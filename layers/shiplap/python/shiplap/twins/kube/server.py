@@ -322,6 +322,12 @@ class ApiServer:
                     result["status"] = current["status"]
         if plural == "pods" and result["spec"].get("nodeName") != current["spec"].get("nodeName"):
             raise ClusterError("spec.nodeName: Forbidden: pods are assigned by their binding", status=422)
+        if plural == "pods" and pods.nominated_too_late(current, result):
+            raise ObjectConflict(
+                f'pods "{metadata["name"]}" is invalid: status.nominatedNodeName: Forbidden: '
+                "may not be set on pods that are already bound to a node",
+                status=422,
+            )
         if result == current:
             return current
         done = metadata.get("deletionGracePeriodSeconds") == 0 and not result["metadata"].get("finalizers")

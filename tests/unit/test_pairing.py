@@ -1,0 +1,55 @@
+"""Which claim became which Node, where names are used again."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from shiplap.api.nodeclaim import ClaimState, NodeClaim
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.objects import Node
+from shiplap.scheduling.pairing import leaving, pair
+
+
+def node(name: str, instance_id: str, claim: str = "") -> Node:
+    provider_id = f"aws:///us-east-1a/{instance_id}" if instance_id else ""
+    marks = {labels.NODE_CLAIM: claim} if claim else {}
+    return msgspec.convert({"metadata": {"name": name, "labels": marks}, "spec": {"providerID": provider_id}}, Node)
+
+
+def claim(name: str, instance_id: str, node_name: str = "", state: ClaimState = ClaimState.INITIALIZED) -> NodeClaim:
+    return NodeClaim(
+        cluster="c",
+        name=name,
+        node_pool="p",
+        node_class="d",
+        instance_id=instance_id,
+        node_name=node_name,
+        state=state,
+    )
+
+
+@pytest.mark.parametrize(
+    ("found", "of"),
+    [
+        (node("n", "i-1"), claim("a", "i-1", "n")),
+        (node("n", ""), claim("a", "i-1", "n")),
+        (node("n", "", claim="a"), claim("a", "i-1")),
+        (node("n", "i-1"), claim("a", "i-1")),
+        (node("m", "i-1"), claim("a", "i-1", "n")),
+    ],
+)
+def test_a_node_is_found_by_name_label_or_instance(found: Node, of: NodeClaim) -> None:
+    assert pair([found], [of]) == ({found.metadata.name: of}, [])
+
+
+@pytest.mark.parametrize("label", ["", "old"])
+def test_a_node_of_the_same_name_but_of_another_instance_is_not_the_claims(label: str) -> None:
+    """Not even when it carries the claim's label: a kubelet takes over the Node it finds under its name."""
+    newcomer = node("ip-10-0-0-4", "i-2", claim=label)
+    old = claim("old", "i-1", "ip-10-0-0-4", ClaimState.DRAINING)
+    new = claim("young", "i-2", state=ClaimState.LAUNCHED)
+    paired, waiting = pair([newcomer], [old, new])
+    assert paired == {"ip-10-0-0-4": new}
+    assert waiting == [old]
+    assert leaving([newcomer], paired) == frozenset()
