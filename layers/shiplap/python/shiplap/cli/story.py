@@ -6,36 +6,34 @@ Everything here reads; times are those that were written down when something hap
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
-from shiplap.api.nodeclaim import LEAVING, ClaimState, NodeClaim, PodReference
-from shiplap.disruption.commands import Decision, Proposal
-from shiplap.disruption.progress import Command
+from shiplap.api.nodeclaim import ClaimState, NodeClaim
+from shiplap.cli.story_entries import (
+    Entry,
+    command_entry,
+    key_of,
+    lesson,
+    moment_of,
+    named,
+    of_node,
+    of_pool,
+    reasons_of,
+    standing_of,
+)
 from shiplap.disruption.record import DisruptionRecord, Recorded, is_disruption, read
-from shiplap.instances.types import LearnedCapacity, Observation
-from shiplap.kubernetes.quantity import format_amount, format_resources
+from shiplap.instances.types import LearnedCapacity
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.ports import CapacityStore, FlightRecords, StateStore
-from shiplap.scheduling.claim_account import ClaimAccounts
-from shiplap.scheduling.plan import Plan, PlannedClaim
+from shiplap.scheduling.plan import PlannedClaim
 from shiplap.scheduling.record import Record, written_at
-from shiplap.scheduling.world import compile_world
 
 MOST_RECORDS = 60
 """Records that are opened for one story, newest first: each holds a whole cluster."""
 _LATE_S = 900.0
 """How long before its claim was written a decision may have looked at the cluster, seconds."""
-
-
-class Entry(msgspec.Struct, frozen=True, rename="camel"):
-    """Something that happened. `at` RFC 3339, empty when nobody noted when; `record` is the id of the decision."""
-
-    at: str
-    what: str
-    details: tuple[str, ...] = ()
-    record: str = ""
 
 
 class Story(msgspec.Struct, frozen=True, rename="camel"):
@@ -73,7 +71,7 @@ class Teller:
     def pod(self, name: str) -> Story:
         """The decisions that spoke of a pod, and the stories of the claims that were launched for it."""
         key = name if "/" in name else f"default/{name}"
-        claims = [claim for claim in self._claims.values() if key in map(_key, claim.pods)]
+        claims = [claim for claim in self._claims.values() if key in map(key_of, claim.pods)]
         entries = [entry for claim in claims for entry in self._of_claim(claim)]
         told = {entry.record for entry in entries if entry.record}
         for record_id, found in self._recent():
@@ -81,9 +79,9 @@ class Teller:
                 entries += self._of_pod(key, record_id, found)
         alive = [claim for claim in claims if claim.state not in (ClaimState.FAILED, ClaimState.GONE)]
         if alive:
-            state = f"planned for {_names(alive)}"
+            state = f"planned for {named(alive)}"
         elif claims:
-            state = f"none of the nodes launched for it came: {_names(claims)}"
+            state = f"none of the nodes launched for it came: {named(claims)}"
         else:
             state = "nothing was launched for it" if entries else "no decision of this time spoke of it"
         return self._story("pod", key, state, entries)
@@ -96,19 +94,19 @@ class Teller:
         if claim is None:
             return None
         entries = [*self._of_claim(claim), *self._disruptions(claim)]
-        standing = _standing(claim, self._told.now).removeprefix(f"{claim.name} is ")
+        standing = standing_of(claim, self._told.now).removeprefix(f"{claim.name} is ")
         return self._story("claim", claim.name, standing, entries)
 
     def pool(self, name: str) -> Story | None:
         """A pool's claims, failures and decisions; None when nothing is known of it."""
         claims = [claim for claim in self._claims.values() if claim.node_pool == name]
         entries = [
-            Entry(_moment(claim.changed_at), f"claim {claim.name} failed", (claim.failure,))
+            Entry(moment_of(claim.changed_at), f"claim {claim.name} failed", (claim.failure,))
             for claim in claims
             if claim.state is ClaimState.FAILED
         ]
         for record_id, found in self._recent():
-            entries += _of_pool(name, record_id, found)
+            entries += of_pool(name, record_id, found)
         resting = self._told.state.read(self._told.cluster, self._told.now).unavailable
         types = {each for claim in claims for each in claim.instance_types}
         entries += (
@@ -142,12 +140,12 @@ class Teller:
     def _of_claim(self, claim: NodeClaim) -> Iterator[Entry]:
         if claim.first_event_at:
             heard = (f"event {claim.event_id}: the functions' logs have it as event_id",) if claim.event_id else ()
-            yield Entry(_moment(claim.first_event_at), "heard that pods are pending", heard)
+            yield Entry(moment_of(claim.first_event_at), "heard that pods are pending", heard)
         record_id, found = self._decision_of(claim)
         yield Entry(
-            _moment(claim.created_at),
+            moment_of(claim.created_at),
             f"decided to launch {claim.name} of pool {claim.node_pool}" + (f" tier {claim.tier}" if claim.tier else ""),
-            tuple(_why(claim, found)),
+            tuple(reasons_of(claim, found)),
             record_id,
         )
         if claim.instance_id:
@@ -155,8 +153,8 @@ class Teller:
             yield Entry("", f"EC2 gave {claim.instance_id}: {place}", (f"AMI {claim.ami}",) if claim.ami else ())
         learned = self._learned(claim)
         if learned is not None:
-            yield _lesson(claim, learned)
-        yield Entry(_moment(claim.changed_at), _standing(claim, self._told.now))
+            yield lesson(claim, learned)
+        yield Entry(moment_of(claim.changed_at), standing_of(claim, self._told.now))
 
     def _decision_of(self, claim: NodeClaim) -> tuple[str, PlannedClaim | Recorded | None]:
         """The record of the decision that made a claim: looked for backwards from when the claim was written."""
@@ -178,24 +176,24 @@ class Teller:
         """Commands under way and recorded decisions that take the claim's node away."""
         for command in self._commands:
             if claim.name in command.busy:
-                yield _command(command, claim)
+                yield command_entry(command, claim)
         for record_id, found in self._recent():
             if claim.node_name and isinstance(found.record, DisruptionRecord):
-                yield from _of_node(claim.node_name, record_id, found.record.decision, found)
+                yield from of_node(claim.node_name, record_id, found.record.decision, found)
 
     def _of_pod(self, key: str, record_id: str, found: Recorded) -> Iterator[Entry]:
         if not isinstance(found.record, Record):
             return
-        decided, at = found.record.plan, _moment(found.outline.at)
+        decided, at = found.record.plan, moment_of(found.outline.at)
         for claim in decided.node_claims:
-            if key in map(_key, claim.pods):
+            if key in map(key_of, claim.pods):
                 yield Entry(at, f"planned onto a new node, claim {claim.name}", tuple(claim.reasons), record_id)
         for place in decided.existing_nodes:
-            if key in map(_key, place.pods):
+            if key in map(key_of, place.pods):
                 yield Entry(at, f"planned onto {place.name}, which was there", (), record_id)
         for words, entries in (("left out", decided.unschedulable), ("left alone", decided.ignored)):
             for entry in entries:
-                if _key(entry.pod) == key:
+                if key_of(entry.pod) == key:
                     yield Entry(at, words, (entry.message,), record_id)
 
     def _recent(self) -> Iterator[tuple[str, Recorded]]:
@@ -237,120 +235,3 @@ def _in_order(entries: Iterable[Entry]) -> tuple[Entry, ...]:
     for entry in entries:
         timed.append((entry.at or (timed[-1][0] if timed else ""), entry))
     return tuple(entry for _, entry in sorted(timed, key=lambda item: item[0]))
-
-
-def _why(claim: NodeClaim, found: PlannedClaim | Recorded | None) -> Iterator[str]:
-    """The alternatives that were weighed, from the record where there is one."""
-    if claim.pods:
-        yield f"for {', '.join(_key(pod) for pod in claim.pods[:5])}" + (
-            f" and {len(claim.pods) - 5} more" if len(claim.pods) > 5 else ""
-        )
-    if claim.requests:
-        yield "needs " + ", ".join(f"{name} {text}" for name, text in format_resources(claim.requests).items())
-    yield from (f"because {reason}" for reason in claim.reasons)
-    if not isinstance(found, Recorded):
-        yield "its decision is not among the records that are kept"
-        return
-    if isinstance(found.record, Record):
-        planned = next((item for item in found.record.plan.node_claims if item.name == claim.name), None)
-        if planned is not None:
-            account = ClaimAccounts(compile_world(found.record.snapshot)).of(planned)
-            yield account.pool
-            yield account.types
-            yield account.price
-            yield from (f"not {cheaper}" for cheaper in account.cheaper)
-    elif isinstance(found.record, DisruptionRecord):
-        for command in found.record.decision.commands:
-            if command.replacements:
-                yield f"to replace {', '.join(command.nodes)}: {command.detail}"
-    if claim.relies_on_estimate:
-        yield f"never measured before: {', '.join(claim.relies_on_estimate)}"
-
-
-def _lesson(claim: NodeClaim, learned: LearnedCapacity) -> Entry:
-    """What its kubelet reported, against what was relied on."""
-    own = [seen for seen in learned.recent if claim.node_name and seen.node == claim.node_name]
-    if not own:
-        return Entry("", f"{learned.instance_type} on {learned.ami} is known from {learned.count} nodes")
-    seen: Observation = own[-1]
-    details = tuple(
-        f"{name}: {format_amount(name, seen.allocatable[name])} allocatable, "
-        f"{format_amount(name, seen.predicted[name])} relied on"
-        for name in sorted(seen.predicted.keys() & seen.allocatable.keys())
-        if seen.predicted[name] != seen.allocatable[name]
-    )
-    what = "its kubelet reported less than was relied on" if claim.missed else "learned what its kubelet reported"
-    return Entry(_moment(seen.observed_at), what, details)
-
-
-def _standing(claim: NodeClaim, now: float) -> str:
-    """How a claim stands, in words."""
-    words = f"{claim.name} is {claim.state}"
-    if claim.node_name:
-        words += f", node {claim.node_name}"
-    if claim.failure:
-        words += f": {claim.failure}"
-    if claim.cordoned:
-        words += f"; takes no more pods: {claim.cordoned}"
-    if claim.deadline_at and claim.state not in (ClaimState.INITIALIZED, ClaimState.FAILED, ClaimState.GONE):
-        late = now - claim.deadline_at
-        words += f"; overdue by {late:.0f} s" if late > 0 else f"; its next step is due within {-late:.0f} s"
-    if claim.state in LEAVING:
-        words += "; on its way out"
-    return words
-
-
-def _command(command: Command, claim: NodeClaim) -> Entry:
-    part = "goes" if claim.name in command.targets else "takes the place of what goes"
-    details = (command.detail, f"saves ${command.savings_hourly:.4f}/h") if command.detail else ()
-    return Entry(
-        _moment(command.changed_at), f"{part}: command {command.name} ({command.reason}) is {command.state}", details
-    )
-
-
-def _of_node(node: str, record_id: str, decided: Decision, found: Recorded) -> Iterator[Entry]:
-    for command in decided.commands:
-        if node in command.nodes:
-            yield Entry(_moment(found.outline.at), f"to be removed: {command.reason}", (_proposal(command),), record_id)
-    for entry in decided.blocked:
-        if entry.node == node:
-            yield Entry(_moment(found.outline.at), "stays", (entry.reason,), record_id)
-
-
-def _proposal(command: Proposal) -> str:
-    return f"{command.detail}; saves ${command.savings_hourly:.4f}/h, moves {command.moved} pods"
-
-
-def _of_pool(name: str, record_id: str, found: Recorded) -> Iterator[Entry]:
-    """What a decision launched of a pool, and why it passed it over where it did."""
-    mine = [claim for claim in found.outline.claims if claim.node_pool == name]
-    if mine:
-        counts = Counter(f"{claim.instance_type} {claim.capacity_type}" for claim in mine)
-        launched = ", ".join(f"{number} {what}" for what, number in sorted(counts.items()))
-        hourly = sum(claim.price for claim in mine)
-        pods = sum(claim.pods for claim in mine)
-        what = f"launched {launched} for {pods} pods at ${hourly:.4f}/h"
-        yield Entry(_moment(found.outline.at), what, (), record_id)
-    decided: Plan | None = found.record.plan if isinstance(found.record, Record) else None
-    if decided is not None:
-        passed = {
-            reason
-            for claim in decided.node_claims
-            if claim.node_pool != name
-            for reason in claim.reasons
-            if f"pool {name}" in reason
-        }
-        if passed:
-            yield Entry(_moment(found.outline.at), "passed over", tuple(sorted(passed)[:5]), record_id)
-
-
-def _names(claims: Sequence[NodeClaim]) -> str:
-    return ", ".join(f"{claim.name} ({claim.state})" for claim in claims)
-
-
-def _key(pod: PodReference) -> str:
-    return f"{pod.namespace}/{pod.name}"
-
-
-def _moment(at: float) -> str:
-    return rfc3339(at) if at else ""

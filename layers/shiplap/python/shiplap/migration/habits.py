@@ -42,8 +42,16 @@ def findings_of(
     """
     alive = [pod for pod in pods if pod.status.phase not in ("Succeeded", "Failed")]
     found = list(_selecting(alive, renamed))
-    if not from_autoscaler:
-        return tuple(found)
+    if from_autoscaler:
+        found += _protected_pods(alive, budgets, local)
+        found += _protected_nodes(nodes)
+    return tuple(found)
+
+
+def _protected_pods(
+    alive: Sequence[Pod], budgets: Sequence[PodDisruptionBudget], local: Collection[str]
+) -> Iterable[Finding]:
+    """Pods whose node Cluster Autoscaler keeps and Shiplap may not."""
     groups = (
         (
             Match.APPROXIMATE,
@@ -74,17 +82,17 @@ def findings_of(
             f"Cluster Autoscaler keeps their node; what lies in emptyDir or hostPath is lost on a move: {_PROTECT}",
         ),
     )
-    found += [
-        Finding(match, _named(members), field, becomes, note)
-        for match, field, members, becomes, note in groups
-        if members
-    ]
+    for match, field, members, becomes, note in groups:
+        if members:
+            yield Finding(match, _named(members), field, becomes, note)
+
+
+def _protected_nodes(nodes: Iterable[Node]) -> Iterable[Finding]:
     kept = sorted(n.metadata.name for n in nodes if n.metadata.annotations.get(SCALE_DOWN_DISABLED) == "true")
     if kept:
         note = "write it on the nodes, or they go with their group"
         field = f'annotation {SCALE_DOWN_DISABLED}: "true"'
-        found.append(Finding(Match.APPROXIMATE, _list("node", kept), field, f'{labels.DO_NOT_DISRUPT}: "true"', note))
-    return tuple(found)
+        yield Finding(Match.APPROXIMATE, _list("node", kept), field, f'{labels.DO_NOT_DISRUPT}: "true"', note)
 
 
 def _selecting(pods: Sequence[Pod], renamed: Mapping[str, str]) -> Iterable[Finding]:
