@@ -144,6 +144,34 @@ def test_what_could_not_be_seen_is_said(live: LiveInstall) -> None:
     assert "the right to list pods is missing" in now["unseen"][0]
 
 
+def test_the_story_of_a_node_that_has_gone_is_told(live: LiveInstall, capsys: pytest.CaptureFixture[str]) -> None:
+    claimed(live)
+    found = live.says("explain node", NODE, "--cluster", "blue")
+    assert found["now"] is None
+    assert found["story"]["name"] == "default-1"
+    assert found["unseen"] == ["node: there is no node ip-1; of 0 none is called so"]
+    config = str(live.folder / "config")
+    assert run(["explain", "node", NODE, "--cluster", "blue", "--kubeconfig", config]) == 0
+    assert "! now: node: there is no node ip-1" in capsys.readouterr().out
+
+
+def test_a_cluster_that_does_not_answer_takes_nothing_from_the_story(live: LiveInstall) -> None:
+    claimed(live)
+    live.http.refusals.extend([ClusterUnreachable("down", status=503)] * 80)
+    for kind, name in (("node", NODE), ("pool", "default")):
+        found = live.says(f"explain {kind}", name, "--cluster", "blue")
+        assert found["story"]["state"]
+        assert "kubectl --context me version" in found["unseen"][0]
+
+
+def test_of_a_pod_that_nothing_is_known_of_there_is_no_story(
+    live: LiveInstall, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = str(live.folder / "config")
+    assert run(["explain", "pod", "web/nobody", "--cluster", "blue", "--kubeconfig", config]) == 2
+    assert "there is no pod web/nobody" in capsys.readouterr().err
+
+
 def test_a_wrong_context_is_bad_input(live: LiveInstall, capsys: pytest.CaptureFixture[str]) -> None:
     claimed(live)
     config = str(live.folder / "config")

@@ -6,6 +6,7 @@ was written down when it happened.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated
 
@@ -70,18 +71,17 @@ def pod(
     Example: shiplap explain pod web/api-0 --cluster prod
     """
     conflict(where, sources, record)
-    if where.given and not record:
-        story = tell(where, lambda teller: teller.pod(name))
-        if not (sources.context or sources.kubeconfig):
-            return _tell(story, output)
-        decision = _decision("", sources, where)
+    story = tell(where, lambda teller: teller.pod(name)) if where.given and not record else None
+    if story is not None and not _asks_cluster(sources, where):
+        return _tell(story, output)
+
+    def decide() -> _Now:
+        decision = _decision(record, sources, where)
         account = account_of(decision.snapshot, decision.plan, name)
-        _emit_both(story, account, output, Group(account_page(account), *decision.lines))
-        return 1 if account.state == "unschedulable" else 0
-    decision = _decision(record, sources, where)
-    account = account_of(decision.snapshot, decision.plan, name)
-    emit(account, output, lambda: Group(account_page(account), *decision.lines))
-    return 1 if account.state == "unschedulable" else 0
+        page = Group(account_page(account), *decision.lines)
+        return _Now(account, page, 1 if account.state == "unschedulable" else 0)
+
+    return _answer(story, decide, output)
 
 
 @app.command("claim")
@@ -107,7 +107,7 @@ def claim(
     conflict(where, sources, record)
     if where.given and not record:
         story = tell(where, lambda teller: known(teller.claim(name), "claim", name, teller.names()))
-        if not (sources.context or sources.kubeconfig or where.dev):
+        if not _asks_cluster(sources, where):
             return _tell(story, output)
         return _told_and_present(story, sources, where, output)
     decision = _decision(record, sources, where)
@@ -149,22 +149,21 @@ def node(
     story = None
     if where.given:
         story = tell(where, lambda teller: known(teller.claim(name), "node", name, teller.names()))
-        if not (sources.context or sources.kubeconfig):
+        if not _asks_cluster(sources, where):
             return _tell(story, output)
-    from shiplap.cli.disrupt import command_document, disruption_snapshot  # noqa: PLC0415 - only here
-    from shiplap.cli.node_page import node_page  # noqa: PLC0415 - as above
-    from shiplap.disruption.account import account_of as account_of_node  # noqa: PLC0415 - as above
 
-    reading = read(sources, where, lax_budgets=True)
-    account = account_of_node(disruption_snapshot(reading), name)
-    written = msgspec.to_builtins(account)
-    written["command"] = command_document(account.command) if account.command is not None else None
-    page = Group(node_page(account), *seen_lines(reading))
-    if story is not None:
-        _emit_both(story, written, output, page)
-    else:
-        emit(written, output, lambda: page)
-    return 0
+    def decide() -> _Now:
+        from shiplap.cli.disrupt import command_document, disruption_snapshot  # noqa: PLC0415 - only here
+        from shiplap.cli.node_page import node_page  # noqa: PLC0415 - as above
+        from shiplap.disruption.account import account_of as account_of_node  # noqa: PLC0415 - as above
+
+        reading = read(sources, where, lax_budgets=True)
+        account = account_of_node(disruption_snapshot(reading), name)
+        written = msgspec.to_builtins(account)
+        written["command"] = command_document(account.command) if account.command is not None else None
+        return _Now(written, Group(node_page(account), *seen_lines(reading)))
+
+    return _answer(story, decide, output)
 
 
 @app.command("pool")
@@ -190,16 +189,47 @@ def pool(
     story = None
     if where.given and not record:
         story = tell(where, lambda teller: known(teller.pool(name), "pool", name, teller.pools()))
-        if not (sources.context or sources.kubeconfig):
+        if not _asks_cluster(sources, where):
             return _tell(story, output)
-    decision = _decision(record, sources, where)
-    account = account_of_pool(decision.snapshot, decision.plan, name)
-    page = Group(pool_page(account), *decision.lines)
+
+    def decide() -> _Now:
+        decision = _decision(record, sources, where)
+        account = account_of_pool(decision.snapshot, decision.plan, name)
+        return _Now(account, Group(pool_page(account), *decision.lines), 1 if account.away else 0)
+
+    return _answer(story, decide, output)
+
+
+class _Now(msgspec.Struct, frozen=True):
+    """What would be decided now, as data and as a page, and the exit code that answers with it."""
+
+    value: object
+    page: RenderableType
+    code: int = 0
+
+
+def _asks_cluster(sources: Sources, where: Where) -> bool:
+    """Whether a cluster can be asked beside the install: that of `shiplap dev` always can."""
+    return bool(sources.context or sources.kubeconfig or where.dev)
+
+
+def _answer(story: Story | None, decide: Callable[[], _Now], output: Format) -> int:
+    """The decision alone, or after the story; what has gone, or does not answer, takes nothing from the story."""
+    try:
+        now = decide()
+    except InvalidInput as error:
+        missed = isinstance(error.__cause__, ClusterError) or error.source in ("pod", "node", "pool")
+        if story is None or (story.kind == "pod" and not story.entries) or not missed:
+            raise
+        unseen = str(error)
+        page = Group(story_page(story), Text(), Text.assemble(("! ", "yellow bold"), (f"now: {unseen}", "yellow")))
+        emit({"story": story, "now": None, "unseen": [unseen]}, output, lambda: page)
+        return 0
     if story is not None:
-        _emit_both(story, account, output, page)
+        _emit_both(story, now.value, output, now.page)
     else:
-        emit(account, output, lambda: page)
-    return 1 if account.away else 0
+        emit(now.value, output, lambda: now.page)
+    return now.code
 
 
 def _tell(story: Story, output: Format) -> int:

@@ -43,7 +43,7 @@ def account_of(snapshot: DisruptionSnapshot, name: str) -> NodeAccount:
     node = nodes.get(name)
     if node is None:
         near = get_close_matches(name, sorted(nodes), n=3, cutoff=0.5)
-        hint = f"did you mean {', '.join(near)}?" if near else f"there are {len(nodes)}: `shiplap disrupt` lists them"
+        hint = f"did you mean {', '.join(near)}?" if near else f"of {len(nodes)} none is called so"
         raise InvalidInput("node", f"there is no node {name}; {hint}")
     decided = decide(snapshot)
     marks = node.metadata.labels
