@@ -46,7 +46,8 @@ def life() -> Play:
     play = load("mixed")
     groups = (Group("web", "900m", "1500Mi", max_unavailable=1), Group("batch", "1", "3Gi"))
     waves = (Wave("web", 4), Wave("batch", 3, at=2.0), Wave("batch", 0, at=8.0), Wave("web", 2, at=9.0))
-    scenario = replace(play.scenario, groups=groups, waves=waves, rhythms=(), chaos=0, settle_minutes=45.0)
+    changed = {"groups": groups, "waves": waves, "rhythms": (), "chaos": 0, "placement": "nominate"}
+    scenario = replace(play.scenario, settle_minutes=45.0, **changed)
     pools = tuple(pool for pool in play.manifests.node_pools if pool.metadata.name == "spot")
     return replace(play, scenario=scenario, manifests=replace(play.manifests, node_pools=pools))
 
@@ -85,6 +86,7 @@ def test_the_life_comes_to_every_stage() -> None:
     }
     assert passed["schedule"] >= {"cluster.view", "state.read", "state.commit", "compute.launch", "state.advance_all"}
     assert passed["lifecycle"] >= {
+        "cluster.nominate",
         "cluster.register_node",
         "cluster.evict",
         "compute.terminate",

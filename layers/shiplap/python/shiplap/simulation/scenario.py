@@ -144,7 +144,7 @@ class Scenario(_Part, frozen=True):
     memory: tuple[float, float] = (0.2, 0.6)
     most_nodes_per_pod: int = 3
     patience_minutes: float = 0.0
-    placement: Literal["none", "nominate", "bind", "any"] = "none"
+    placement: Literal["none", "nominate", "bind", "any"] = "nominate"
 
 
 class Play(msgspec.Struct, frozen=True):
