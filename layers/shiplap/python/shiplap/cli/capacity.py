@@ -11,21 +11,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
-from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
+from shiplap.cli.capacity_pages import Part, entries_table, entry_of, list_table, row_of
 from shiplap.cli.hints import advised
 from shiplap.cli.install import STACK, find
 from shiplap.cli.options import Options, takes_sources
 from shiplap.cli.output import Format, Output, emit, fail
 from shiplap.errors import AwsError, InvalidInput, StoreError
-from shiplap.instances import learned_file, learning
+from shiplap.instances import learned_file
 from shiplap.instances.types import LearnedCapacity, Observation
-from shiplap.kubernetes.quantity import MEMORY, format_amount, format_resources
-from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.ports import CapacityStore
 from shiplap.twins.capacity import TwinCapacity
 
@@ -58,48 +54,7 @@ class Place(Options, frozen=True, kw_only=True):
     )
 
 
-class _Part(msgspec.Struct, frozen=True, rename="camel"):
-    """Base of what is printed; resources as Kubernetes quantities, times as RFC 3339."""
-
-
-class _Memory(_Part, frozen=True):
-    """Allocatable memory: the smallest seen lately, and what the newest node's plan relied on."""
-
-    learned: str
-    predicted: str
-
-
-class _Row(_Part, frozen=True):
-    ami: str
-    instance_type: str
-    kubelet_hash: str
-    memory: _Memory
-    count: int
-    last_seen: str
-
-
-class _Seen(_Part, frozen=True):
-    cluster: str
-    node: str
-    observed_at: str
-    capacity: dict[str, str]
-    allocatable: dict[str, str]
-    predicted: dict[str, str]
-
-
-class _Entry(_Part, frozen=True):
-    """`capacity` and `allocatable` are what planning uses: the smallest of the observations."""
-
-    ami: str
-    instance_type: str
-    kubelet_hash: str
-    count: int
-    capacity: dict[str, str]
-    allocatable: dict[str, str]
-    observations: tuple[_Seen, ...]
-
-
-class _Imported(_Part, frozen=True):
+class _Imported(Part, frozen=True):
     """Entries of the file, observations added, and those that were known already."""
 
     entries: int
@@ -107,7 +62,7 @@ class _Imported(_Part, frozen=True):
     known: int
 
 
-class _Forgotten(_Part, frozen=True):
+class _Forgotten(Part, frozen=True):
     forgotten: int
 
 
@@ -119,8 +74,8 @@ def list_(*, place: Place, output: Output = Format.TABLE) -> None:
     Example: shiplap capacity list
     """
     with _store(place) as store:
-        rows = [_row(entry) for entry in store.all()]
-    emit(rows, output, lambda: _list_table(rows))
+        rows = [row_of(entry) for entry in store.all()]
+    emit(rows, output, lambda: list_table(rows))
 
 
 @app.command()
@@ -139,14 +94,14 @@ def show(
     """
     with _store(place) as store:
         entries = [
-            _entry(entry)
+            entry_of(entry)
             for entry in store.learned([ami])
             if instance_type in ("", entry.instance_type) and kubelet_hash in ("", entry.kubelet_hash)
         ]
     if not entries:
         fail(f"nothing is known of {' '.join(part for part in (ami, instance_type, kubelet_hash) if part)}")
         return 1
-    emit(entries, output, lambda: _entries_table(entries))
+    emit(entries, output, lambda: entries_table(entries))
     return 0
 
 
@@ -186,7 +141,7 @@ def export(*, place: Place, output: Output = Format.JSON) -> None:
     if output is Format.JSON:
         sys.stdout.write(learned_file.dump(known).decode())
     else:
-        emit({"entries": known}, output, lambda: _list_table([_row(entry) for entry in known]))
+        emit({"entries": known}, output, lambda: list_table([row_of(entry) for entry in known]))
 
 
 @app.command()
@@ -261,95 +216,3 @@ def _checked(entry: LearnedCapacity, source: Path) -> Sequence[Observation]:
             found = f"{each.ami} {each.instance_type} {each.kubelet_hash}"
             raise InvalidInput(str(source), f"the entry {' '.join(key)} holds an observation of {found}")
     return entry.recent
-
-
-def _row(entry: LearnedCapacity) -> _Row:
-    newest = entry.recent[-1] if entry.recent else None
-    memory = _Memory(
-        _quantity(learning.allocatable(entry).get(MEMORY)),
-        _quantity(newest.predicted.get(MEMORY) if newest else None),
-    )
-    last_seen = rfc3339(newest.observed_at) if newest else ""
-    return _Row(entry.ami, entry.instance_type, entry.kubelet_hash, memory, entry.count, last_seen)
-
-
-def _quantity(memory: int | None) -> str:
-    return "" if memory is None else format_amount(MEMORY, memory)
-
-
-def _entry(entry: LearnedCapacity) -> _Entry:
-    return _Entry(
-        entry.ami,
-        entry.instance_type,
-        entry.kubelet_hash,
-        entry.count,
-        format_resources(learning.capacity(entry)),
-        format_resources(learning.allocatable(entry)),
-        tuple(
-            _Seen(
-                each.cluster,
-                each.node,
-                rfc3339(each.observed_at),
-                format_resources(each.capacity),
-                format_resources(each.allocatable),
-                format_resources(each.predicted),
-            )
-            for each in entry.recent
-        ),
-    )
-
-
-def _table(*columns: str, rows: Iterator[tuple[str, ...]]) -> Table:
-    table = Table(*columns)
-    for row in rows:
-        table.add_row(*(Text(cell, overflow="fold") for cell in row))  # as Text: brackets would be taken for markup
-    return table
-
-
-def _list_table(rows: Sequence[_Row]) -> RenderableType:
-    if not rows:
-        return Text("nothing learned yet")
-    return _table(
-        *("AMI", "instance type", "kubelet", "memory learned", "memory predicted", "nodes", "last seen"),
-        rows=(
-            (
-                row.ami,
-                row.instance_type,
-                row.kubelet_hash,
-                row.memory.learned,
-                row.memory.predicted,
-                str(row.count),
-                row.last_seen,
-            )
-            for row in rows
-        ),
-    )
-
-
-def _entries_table(entries: Sequence[_Entry]) -> RenderableType:
-    parts: list[RenderableType] = []
-    for entry in entries:
-        newest = entry.observations[-1].predicted if entry.observations else {}
-        parts += [
-            Text(f"{entry.ami} {entry.instance_type} {entry.kubelet_hash}: {entry.count} nodes seen"),
-            _table(
-                *("resource", "capacity", "allocatable", "predicted"),
-                rows=(
-                    (name, entry.capacity.get(name, ""), entry.allocatable.get(name, ""), newest.get(name, ""))
-                    for name in sorted(entry.capacity.keys() | entry.allocatable.keys() | newest.keys())
-                ),
-            ),
-            _table(
-                *("observed", "cluster", "node", "allocatable"),
-                rows=(
-                    (
-                        each.observed_at,
-                        each.cluster,
-                        each.node,
-                        ", ".join(f"{name} {amount}" for name, amount in each.allocatable.items()),
-                    )
-                    for each in entry.observations
-                ),
-            ),
-        ]
-    return Group(*parts)
