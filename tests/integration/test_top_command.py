@@ -307,6 +307,23 @@ def test_half_a_cluster_is_shown_with_what_is_missing(cluster: Cluster, capsys: 
     assert "not permitted to list and watch pods" in capsys.readouterr().out
 
 
+def test_a_cluster_of_which_nothing_is_seen_is_no_empty_one(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.enter_as("none")
+    assert cluster.top("--once") == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "not permitted to list and watch nodes" in said.err
+    assert "see whether `kubectl --context blue get nodes,pods -A` is answered" in said.err
+    monkeypatch.setattr(install, "find", lambda **_: INSTALL)
+    monkeypatch.setattr(DynamoState, "claims", lambda *_: [msgspec.structs.replace(CLAIM, node_name="")])
+    with aws_in_process():
+        bucket()
+        assert cluster.top("--once", "--cluster", "blue") == 1
+    assert "general-1" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [(("--sort", "colour"), "'colour' is none of"), (("--context", "red"), "there is no context")],

@@ -127,6 +127,9 @@ def _followed(which: Which, kubeconfig: Path | None, context: str, ended: Event)
     except ClusterError as error:
         raise InvalidInput(f"context {access.context}", str(error)) from error
     _wait(following, seen)
+    if following.blind:
+        hint = f"see whether `kubectl --context {access.context} get nodes,pods -A` is answered"
+        raise InvalidInput(f"context {access.context}", f"{following.blind}; {hint}")
 
     def scene(_: bool) -> Scene:
         while not seen.empty():

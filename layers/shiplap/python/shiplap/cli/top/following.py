@@ -54,6 +54,11 @@ class Following:
         """Whether every kind has been listed, or cannot be."""
         return {"nodes", "pods"} <= self._listed | self._troubles.keys()
 
+    @property
+    def blind(self) -> str:
+        """Why nothing at all is seen, neither the cluster nor claims; empty when something is."""
+        return "" if self._listed or self._claims or not self.ready else self._troubles["nodes"]
+
     def decisions(self, since: float) -> tuple[Headline, ...]:
         """What was decided since then (epoch seconds), in order of time."""
         return tuple(line for line in self._decisions if line.at >= since)
