@@ -85,6 +85,32 @@ def test_commands_are_found_on_pages() -> None:
     assert ["replay", "RECORD", "--with", "PATH"] in shown(ROOT / "README.md")
 
 
+@pytest.mark.parametrize(
+    ("in_readme", "page", "on_page"),
+    [
+        (r"costs (\d+) USD a month within the free tier", "costs.md", r"\| at rest \| [\d.]+ \| \*\*([\d.]+)\*\*"),
+        (r"within the free tier, (\d+) at list prices", "costs.md", r"\| at rest \| ([\d.]+) \|"),
+        (
+            r"\+([\d.]+) % and .37 % on its 400 types",
+            "algorithm.md",
+            r"10,000 diverse, fake types .*\+([\d.]+) % \| \+",
+        ),
+        (r"\+([\d.]+) % and .37 % on EC2's", "algorithm.md", r"10,000 diverse, real types .*\+([\d.]+) % \| ≤"),
+        (r"one whole decision \| ([\d.]+) s", "disruption.md", r"1,195 nodes, 20,000 pods \| [\d.]+ to ([\d.]+) s"),
+        (r"each pod moved at most once \| \+([\d.]+) %", "disruption.md", r"scaled down to 3,000 .* \| ([\d.]+) %"),
+        (r"all ([\d,]+) instance types", "capacity.md", r"for all ([\d,]+) types"),
+    ],
+)
+def test_figures_of_the_readme_are_those_of_the_pages(in_readme: str, page: str, on_page: str) -> None:
+    """As far as the README rounds them."""
+    short = re.search(in_readme, (ROOT / "README.md").read_text())
+    whole = re.search(on_page, (ROOT / "docs" / page).read_text())
+    assert short
+    assert whole
+    digits = len(short[1].partition(".")[2])
+    assert f"{float(whole[1].replace(',', '')):.{digits}f}" == short[1].replace(",", "")
+
+
 def test_the_manifests_that_are_shown_are_valid(tmp_path: Path) -> None:
     count = 0
     for page in PAGES:
