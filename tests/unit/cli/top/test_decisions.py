@@ -198,4 +198,8 @@ def test_the_screen_of_decisions_is_scrolled_to_the_oldest() -> None:
 def test_without_an_install_or_decisions_it_says_so() -> None:
     assert "--cluster, --stack or --dev" in text((80, 24), View(decisions=True), None)
     assert "Nothing was decided" in text((80, 24), View(decisions=True), ())
+    blind = msgspec.structs.replace(THREE, missing=("recorded decisions are not seen: " + "refused " * 12,))
+    shown = "\n".join(line.plain for line in frame(Scene(blind, ()), View(decisions=True), (), 80, 24))
+    assert shown.count("refused") > 13, "in the head, where it is cut, and in full below"
+    assert "Nothing was decided" not in shown
     assert "decided" not in text((80, 24), decided=()).replace("d decisions", "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from textwrap import wrap
 
 from rich.cells import cell_len
 from rich.text import Text
@@ -30,13 +31,19 @@ def decided_line(line: Headline, now: float, width: int) -> Text:
     return cut(text, width)
 
 
-def decided_screen(decisions: Sequence[Headline] | None, scroll: int, now: float, width: int) -> list[Text]:
-    """All decisions, the newest first, from one on; ids in full, on a line of their own where need be."""
+def decided_screen(
+    decisions: Sequence[Headline] | None, missing: Sequence[str], scroll: int, now: float, width: int
+) -> list[Text]:
+    """All decisions, the newest first, from one on; ids in full, on a line of their own where need be.
+
+    What is missing of the picture comes first: no decision may mean that none could be read.
+    """
     if decisions is None:
         return [cut(Text(_UNASKED), width)]
+    told = [Text(row, "red") for text in missing for row in wrap(plain(text), width)]
     if not decisions:
-        return [cut(Text(_NONE), width)]
-    lines = [cut(Text(_HOW, "dim"), width)]
+        return told or [cut(Text(_NONE), width)]
+    lines = [*told, cut(Text(_HOW, "dim"), width)]
     first = min(scroll, len(decisions) - 1)
     for line in list(reversed(decisions))[first:]:
         text = _said(line, now)

@@ -72,7 +72,7 @@ def frame(scene: Scene, view: View, stream: Sequence[Happening], width: int, hei
     elif view.inside:
         body = _inside(picture, view, width, room)
     elif view.decisions:
-        body = decided_screen(scene.decisions, view.scroll, picture.taken_at, width)[:room]
+        body = decided_screen(scene.decisions, picture.missing, view.scroll, picture.taken_at, width)[:room]
     else:
         body = _overview(scene, view, stream, width, room)
     body += [Text("")] * (room - len(body))
