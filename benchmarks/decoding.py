@@ -15,12 +15,15 @@ from typing import Any
 
 import msgspec
 from karpenter_workload import DrawnPod, verified
+from msgspec.structs import replace
 from rich.console import Console
 from rich.table import Table
 
 from shiplap.kubernetes.objects import Pod
 from shiplap.scheduling.classes import PodClass, group
 from shiplap.scheduling.pods import sort
+from shiplap.scheduling.search.remembered import forget
+from shiplap.scheduling.snapshot import Snapshot
 
 REPLICAS = 40
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -211,6 +214,12 @@ def replicated(drawn: list[DrawnPod]) -> list[DrawnPod]:
 def classes_of(pods: tuple[Pod, ...]) -> list[PodClass]:
     """The planner's input."""
     return group(sort(pods, nodes=(), leaving=()).pending)
+
+
+def unseen(snapshot: Snapshot) -> Snapshot:
+    """The snapshot as a new process sees it: with nothing known yet of its pods, and no search remembered."""
+    forget()
+    return replace(snapshot, view=replace(snapshot.view))
 
 
 def median_s(work: Callable[[], object], repeats: int = 9) -> float:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
+from decoding import unseen
 from karpenter_workload import verified
 from packing_bounds import resource_bound
 from rich.console import Console
@@ -120,6 +121,7 @@ def lower_bound(cluster: LivingCluster) -> float:
 
 def timed(cluster: LivingCluster) -> tuple[Decision, float]:
     snapshot = cluster.disruption_snapshot()
+    snapshot = replace(snapshot, scheduling=unseen(snapshot.scheduling))
     started = time.process_time()
     decided = decide(snapshot)
     return decided, time.process_time() - started

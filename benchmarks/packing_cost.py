@@ -14,6 +14,7 @@ import time
 from dataclasses import dataclass
 
 import numpy as np
+from decoding import unseen
 from karpenter_model import Model
 from packing_bounds import content_bound, resource_bound
 from packing_cases import Case, cases, known_prices
@@ -47,8 +48,9 @@ class Solved:
     def of(cls, snapshot: Snapshot, repeats: int) -> Solved:
         took = []
         for _ in range(repeats):
+            fresh = unseen(snapshot)
             start = time.process_time()
-            result = plan(snapshot)
+            result = plan(fresh)
             took.append(time.process_time() - start)
         assert not result.unschedulable, f"{len(result.unschedulable)} pods left out"
         return cls(result, min(took))

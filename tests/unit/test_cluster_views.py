@@ -13,9 +13,9 @@ from shiplap.twins.cluster import ApiServer, TwinCluster
 asked: list[int] = []
 
 
-def number(pods: tuple[Pod, ...]) -> int:
-    asked.append(len(pods))
-    return len(pods)
+def number(view: ClusterView) -> int:
+    asked.append(len(view.pods))
+    return len(view.pods)
 
 
 def named(view: ClusterView) -> str:

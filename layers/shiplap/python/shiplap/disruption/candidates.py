@@ -16,6 +16,7 @@ from shiplap.kubernetes.objects import Node, Pod
 from shiplap.kubernetes.timestamps import epoch
 from shiplap.scheduling.pairing import pair
 from shiplap.scheduling.pods import TERMINAL, comes_back
+from shiplap.scheduling.snapshot import ClusterView
 
 _DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 
@@ -91,7 +92,8 @@ def survey(snapshot: DisruptionSnapshot, market: Market, guards: Guards, nominat
     """
     view = snapshot.scheduling.view
     paired, waiting = pair(view.nodes, snapshot.scheduling.claims)
-    on_node = view.by_node
+    moving_from, costs = view.of_pods(moving), view.of_pods(_costs)
+    unguarded = not guards.by_pod
     pools = {pool.metadata.name: pool for pool in snapshot.scheduling.manifests.node_pools}
     histories = {history.node: history for history in snapshot.histories}
     now = snapshot.scheduling.now
@@ -107,18 +109,17 @@ def survey(snapshot: DisruptionSnapshot, market: Market, guards: Guards, nominat
         if reason or claim is None or pool is None:
             excluded[name] = reason
             continue
-        pods = on_node.get(name, ())
-        moving = tuple(sorted(filter(moves, pods), key=lambda pod: pod.key))
+        pods = view.by_node.get(name, ())
         candidates.append(
             Candidate(
                 node,
                 claim,
                 pool,
                 histories.get(name, NodeHistory(name)),
-                moving,
+                moving_from.get(name, ()),
                 market.price_of(pool.metadata.name, node),
-                disruption_cost(moving),
-                _first_protected(pods, guards, now),
+                costs.get(name, 1.0),
+                _first_protected(_annotated(pods) if unguarded else pods, guards, now),
             )
         )
     going = frozenset(
@@ -134,6 +135,31 @@ def survey(snapshot: DisruptionSnapshot, market: Market, guards: Guards, nominat
 def moves(pod: Pod) -> bool:
     """Whether a pod would need room elsewhere if its node went."""
     return pod.status.phase not in TERMINAL and comes_back(pod)
+
+
+def moving(view: ClusterView) -> Mapping[str, tuple[Pod, ...]]:
+    """The pods that would need room elsewhere, by the name of their node; each node's by namespace and name.
+
+    A question to ask of pods.
+    """
+    found = {}
+    for node, on_node in view.by_node.items():
+        if some := [pod for pod in on_node if moves(pod)]:
+            found[node] = tuple(sorted(some, key=_key))
+    return found
+
+
+def _costs(view: ClusterView) -> Mapping[str, float]:
+    return {node: disruption_cost(some) for node, some in view.of_pods(moving).items()}
+
+
+def _key(pod: Pod) -> str:
+    return pod.key
+
+
+def _annotated(pods: Iterable[Pod]) -> list[Pod]:
+    """Those that may protect themselves."""
+    return [pod for pod in pods if pod.metadata.annotations]
 
 
 def disruption_cost(moving: Iterable[Pod]) -> float:
@@ -171,7 +197,7 @@ def _excluded(node: Node, claim: NodeClaim | None, pool: NodePool | None, busy: 
 
 
 def _first_protected(pods: Sequence[Pod], guards: Guards, now: float) -> str:
-    for pod in sorted(pods, key=lambda item: item.key):
+    for pod in sorted(pods, key=_key):
         if reason := protected_by(pod, guards, now):
             return reason
     return ""

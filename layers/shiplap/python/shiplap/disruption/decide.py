@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from shiplap.api.durations import seconds_or_never
 from shiplap.api.types import NodePool
 from shiplap.disruption.budgets import allowance
-from shiplap.disruption.candidates import Candidate, Survey, disruption_cost, moves, survey
+from shiplap.disruption.candidates import Candidate, Survey, disruption_cost, moving, survey
 from shiplap.disruption.commands import Blocked, Decision, Method, Proposal, Reason
 from shiplap.disruption.components import split
 from shiplap.disruption.consolidation import BALANCED, Consolidator, PoolTotals
@@ -25,7 +25,7 @@ from shiplap.disruption.protection import guards_of
 from shiplap.disruption.simulation import Simulator
 from shiplap.disruption.snapshot import DisruptionSnapshot
 from shiplap.kubernetes import labels
-from shiplap.kubernetes.objects import Node, Pod
+from shiplap.kubernetes.objects import Node
 from shiplap.kubernetes.timestamps import rfc3339
 
 _MOST_CLIMBS = 8
@@ -322,10 +322,7 @@ class _Decider:
         }
         if not totals:
             return totals
-        held: dict[str, list[Pod]] = {}
-        for pod in view.pods:
-            if pod.spec.node_name and moves(pod):
-                held.setdefault(pod.spec.node_name, []).append(pod)
+        held = view.of_pods(moving)
         for node in view.nodes:
             pool = node.metadata.labels.get(labels.NODE_POOL, "")
             if pool in totals:

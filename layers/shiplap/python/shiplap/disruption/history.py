@@ -12,10 +12,9 @@ from collections.abc import Collection, Sequence
 from msgspec.structs import replace
 
 from shiplap.api.nodeclaim import ClaimState, NodeClaim
-from shiplap.disruption.candidates import moves
+from shiplap.disruption.candidates import moving
 from shiplap.disruption.snapshot import NodeHistory
 from shiplap.kubernetes import labels
-from shiplap.kubernetes.objects import Pod
 from shiplap.scheduling.pairing import pair
 from shiplap.scheduling.snapshot import ClusterView
 
@@ -93,13 +92,10 @@ def rests_until(history: NodeHistory) -> float:
     return history.undone_at + min(FIRST_REST_S * (1 << min(history.undone - 1, 10)), LONGEST_REST_S)
 
 
-def _held(pods: tuple[Pod, ...]) -> dict[str, str]:
+def _held(view: ClusterView) -> dict[str, str]:
     """Digests of the pods that would move with their node, by its name."""
-    uids: dict[str, list[str]] = {}
-    for pod in pods:
-        if pod.spec.node_name and moves(pod):
-            uids.setdefault(pod.spec.node_name, []).append(pod.metadata.uid or pod.key)
-    return {node: _digest(some) for node, some in uids.items()}
+    found = view.of_pods(moving)
+    return {node: _digest([pod.metadata.uid or pod.key for pod in some]) for node, some in found.items()}
 
 
 def _digest(uids: Collection[str]) -> str:

@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from shiplap.api.nodeclaim import IN_FLIGHT, PodReference
-from shiplap.disruption.candidates import moves
+from shiplap.disruption.candidates import moves, moving
 from shiplap.errors import InvalidInput
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.scheduling.pack import Packing
@@ -57,26 +57,22 @@ class Simulator:
         homes = {(pod.namespace, pod.name): place.name for place in first.existing_nodes for pod in place.pods}
         names = {node.metadata.name for node in view.nodes}
         self.nominated = frozenset(place.name for place in first.existing_nodes if place.name in names) | frozenset(
-            pod.status.nominated_node_name for pod in view.pods if not pod.spec.node_name
+            pod.status.nominated_node_name for pod in view.unbound
         )
         # Without their node the room that CapacityBuffers keep would only be launched anew.
         self.nominated |= names.intersection(name for buffer in first.buffers for name in buffer.nodes)
         self.surplus = tuple(name for pool in first.static_pools for name in pool.surplus if name in names)
         self._lacking = frozenset(pool.node_pool for pool in first.static_pools if pool.present < pool.replicas)
         self._snapshot = snapshot
-        pods = tuple(_settled(view.pods, homes, names, gone))
-        self._moving: dict[str, list[Pod]] = {}
-        for pod in pods:
-            if moves(pod):
-                self._moving.setdefault(pod.spec.node_name, []).append(pod)
+        if gone or view.unbound:
+            view = replace(view, pods=tuple(_settled(view.pods, homes, names, gone)))
+        self._moving = view.of_pods(moving)
         coming = [claim for claim in snapshot.claims if claim.state in IN_FLIGHT and not claim.node_name]
         joined = {claim.name for claim in paired.values()}
         settled = replace(
             snapshot,
-            view=replace(
-                view,
-                pods=pods,
-                nodes=tuple(_shut(node) if node.metadata.name in protected else node for node in view.nodes),
+            view=view.beside(
+                nodes=tuple(_shut(node) if node.metadata.name in protected else node for node in view.nodes)
             ),
             claims=tuple(claim for claim in snapshot.claims if claim.node_name or claim.state not in IN_FLIGHT),
             manifests=replace(
@@ -168,7 +164,7 @@ def _at_rest(snapshot: Snapshot, gone: Collection[str]) -> bool:
     manifests = snapshot.manifests
     if gone or manifests.capacity_buffers or any(pool.spec.replicas is not None for pool in manifests.node_pools):
         return False
-    return all(pod.spec.node_name for pod in snapshot.view.pods)
+    return not snapshot.view.unbound
 
 
 def _settled(

@@ -127,7 +127,7 @@ def _of_nodes(snapshot: DisruptionSnapshot, ages: set[float]) -> Iterator[float]
 
 def _of_pods(snapshot: DisruptionSnapshot) -> Iterator[float]:
     """Pods that should have started, whose protection ends, or that Cluster Autoscaler has launched for lately."""
-    for pod in snapshot.scheduling.view.pods:
+    for pod in snapshot.scheduling.view.of_pods(_timed):
         if pod.status.phase == "Pending" and pod.status.start_time:
             yield epoch(pod.status.start_time) + UNSTARTED_S
         value = pod.metadata.annotations.get(labels.DO_NOT_DISRUPT)
@@ -141,6 +141,15 @@ def _of_pods(snapshot: DisruptionSnapshot) -> Iterator[float]:
         said_at = event.last_timestamp or event.event_time or event.metadata.creation_timestamp
         if said_at:
             yield epoch(said_at) + snapshot.scheduling.settings.autoscaler_hold_s
+
+
+def _timed(view: ClusterView) -> list[Pod]:
+    """Pods that may stand for a moment: few do."""
+    return [
+        pod
+        for pod in view.pods
+        if pod.status.start_time and (pod.status.phase == "Pending" or pod.metadata.annotations)
+    ]
 
 
 def _digest(snapshot: DisruptionSnapshot) -> bytes:
@@ -165,9 +174,9 @@ def _of_view(view: ClusterView) -> bytes:
     return digest.digest()
 
 
-def _of_pods_alone(pods: tuple[Pod, ...]) -> bytes:
+def _of_pods_alone(view: ClusterView) -> bytes:
     """They are taken a few at a time, so that a large cluster is not in memory once more."""
-    digest = hashlib.blake2b(digest_size=16)
+    digest, pods = hashlib.blake2b(digest_size=16), view.pods
     for start in range(0, len(pods), _PODS_AT_ONCE):
         some = [_identity(pod) for pod in pods[start : start + _PODS_AT_ONCE]]
         digest.update(msgspec.msgpack.encode(some))

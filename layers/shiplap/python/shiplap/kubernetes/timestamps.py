@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import lru_cache
 
 
 def rfc3339(epoch_s: float) -> str:
     """A moment as `2026-01-31T12:00:00Z`, fractions of a second dropped (metav1.Time)."""
-    return datetime.fromtimestamp(int(epoch_s), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _written(int(epoch_s))
+
+
+@lru_cache(maxsize=256)
+def _written(epoch_s: int) -> str:
+    return datetime.fromtimestamp(epoch_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def epoch(text: str) -> float:

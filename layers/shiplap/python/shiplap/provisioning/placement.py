@@ -119,9 +119,11 @@ def withdraw(claims: Iterable[NodeClaim], view: ClusterView, world: World) -> in
         world: the cluster is written; what it refuses is counted, and tried again by the next sweep.
     """
     now = world.clock.now()
+    nominated = {node for pod in view.unbound if (node := pod.status.nominated_node_name)}
     complete = {
         claim.node_name: (claim.changed_at, {pod.uid for pod in claim.pods})
         for claim in claims
+        if claim.node_name in nominated
         if claim.state is ClaimState.INITIALIZED and now - claim.changed_at >= WITHDRAWN_S
     }
     stale = [

@@ -27,6 +27,7 @@ from shiplap.settings import ClusterSettings
 _LOG = logging.getLogger(__name__)
 
 _MARKS = (labels.RESERVATION_ID, labels.RESERVATION_TYPE, labels.RESERVATION_INTERRUPTIBLE)
+_CHANGEABLE = frozenset({labels.ON_DEMAND, labels.RESERVED})
 _IN_USE = frozenset({ClaimState.LAUNCHED, ClaimState.REGISTERED, ClaimState.INITIALIZED, ClaimState.DISRUPTING})
 
 TypesFor = Callable[[NodeClaim], Mapping[str, InstanceType]]
@@ -72,11 +73,11 @@ def follow_purchases(
 
 def _differs(claim: NodeClaim, instance: Instance, now: float) -> bool:
     """Whether EC2 has said long enough that an instance is paid as something else; spot never changes."""
-    kinds = {claim.capacity_type, instance.capacity_type}
-    if not kinds <= {labels.ON_DEMAND, labels.RESERVED} or instance.launched_at + GRACE_S > now:
+    changeable = claim.capacity_type in _CHANGEABLE and instance.capacity_type in _CHANGEABLE
+    if not changeable or instance.launched_at + GRACE_S > now:
         return False
     moved = bool(instance.reservation) and instance.reservation != claim.labels.get(labels.RESERVATION_ID)
-    return len(kinds) > 1 or moved
+    return claim.capacity_type != instance.capacity_type or moved
 
 
 def _rewrite(
@@ -129,7 +130,7 @@ def _follow(claim: NodeClaim, node: Node, world: World) -> None:
     """Give a registered Node its claim's capacity type, reservation and partition; before that, registration does."""
     held = node.metadata.labels
     wanted: dict[str, str | None] = {}
-    if {claim.capacity_type, held.get(labels.CAPACITY_TYPE)} <= {labels.ON_DEMAND, labels.RESERVED}:
+    if claim.capacity_type in _CHANGEABLE and held.get(labels.CAPACITY_TYPE) in _CHANGEABLE:
         wanted = {labels.CAPACITY_TYPE: claim.capacity_type, **{key: claim.labels.get(key) for key in _MARKS}}
     if labels.PARTITION in claim.labels:
         wanted[labels.PARTITION] = claim.labels[labels.PARTITION]

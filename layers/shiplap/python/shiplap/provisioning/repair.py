@@ -137,8 +137,10 @@ def bad_condition(node: Node, now: float) -> str:
     """The condition of a Node that has been bad for longer than is tolerated; empty when there is none."""
     for condition in node.status.conditions:
         tolerated = TOLERATED_S.get((condition.type, condition.status))
+        if tolerated is None:
+            continue
         since = epoch(condition.last_transition_time) if condition.last_transition_time else now
-        if tolerated is not None and now >= since + tolerated:
+        if now >= since + tolerated:
             return f"its condition {condition.type} has been {condition.status} for {now - since:.0f} s"
     return ""
 

@@ -7,14 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 import numpy as np
 
-from shiplap.kubernetes.objects import DaemonSet, Pod, Taint, Toleration
+from shiplap.kubernetes.objects import Pod, Taint, Toleration
 from shiplap.kubernetes.quantity import add_resources
 from shiplap.kubernetes.requests import pod_requests
 from shiplap.kubernetes.requirements import Requirements
 from shiplap.kubernetes.taints import untolerated
 from shiplap.scheduling.classes import HostPort, InvalidPod, host_ports, node_terms
-from shiplap.scheduling.pods import owner_kind
+from shiplap.scheduling.pods import owner_kind, running
 from shiplap.scheduling.resources import Axis, Bools, Ints
+from shiplap.scheduling.snapshot import ClusterView
 from shiplap.scheduling.universe import TypeTable
 
 OwnerName = tuple[str, str]
@@ -38,7 +39,7 @@ class DaemonLoad(msgspec.Struct, frozen=True, eq=False):
     ports: tuple[frozenset[HostPort], ...] | None
 
 
-def daemons_of(daemon_sets: Iterable[DaemonSet], pods: Iterable[Pod]) -> tuple[Daemon, ...]:
+def daemons_of(view: ClusterView) -> tuple[Daemon, ...]:
     """The DaemonSets to reckon with, by namespace and name.
 
     Requests come from the newest running pod of the set, since a webhook or an autoscaler may have changed them, and
@@ -46,15 +47,9 @@ def daemons_of(daemon_sets: Iterable[DaemonSet], pods: Iterable[Pod]) -> tuple[D
     pods. A set that cannot be understood or that needs dynamic resources is left out: its pods would not run on new
     nodes either.
     """
-    newest: dict[OwnerName, Pod] = {}
-    for pod in pods:
-        owner = daemon_owner(pod)
-        if owner is not None:
-            known = newest.get(owner)
-            if known is None or _born(known) < _born(pod):
-                newest[owner] = pod
+    newest = view.of_pods(_newest) if view.daemon_sets else {}
     result = []
-    for item in daemon_sets:
+    for item in view.daemon_sets:
         template = item.spec.template
         owner = (item.metadata.namespace or "default", item.metadata.name)
         pattern = newest.get(owner) or Pod(metadata=item.metadata, spec=template.spec)
@@ -66,6 +61,19 @@ def daemons_of(daemon_sets: Iterable[DaemonSet], pods: Iterable[Pod]) -> tuple[D
         if not pattern.spec.resource_claims:
             result.append(Daemon(owner, requests, terms, template.spec.tolerations, host_ports(pattern.spec)))
     return tuple(sorted(result, key=lambda daemon: daemon.owner))
+
+
+def _newest(view: ClusterView) -> dict[OwnerName, Pod]:
+    """The youngest running pod of each DaemonSet."""
+    newest: dict[OwnerName, Pod] = {}
+    for on_node in view.of_pods(running).values():
+        for pod in on_node:
+            owner = daemon_owner(pod)
+            if owner is not None:
+                known = newest.get(owner)
+                if known is None or _born(known) < _born(pod):
+                    newest[owner] = pod
+    return newest
 
 
 def daemon_owner(pod: Pod) -> OwnerName | None:

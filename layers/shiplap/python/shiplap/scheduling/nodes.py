@@ -8,11 +8,11 @@ import numpy as np
 
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Pod, Toleration
-from shiplap.kubernetes.requests import pod_requests
 from shiplap.kubernetes.requirements import Requirement, Requirements
 from shiplap.kubernetes.taints import untolerated
-from shiplap.scheduling.classes import HostPort, PodClass, encode_status, host_ports, ports_collide, signature
-from shiplap.scheduling.daemons import Daemon, daemon_owner, expected_on_node
+from shiplap.scheduling.classes import HostPort, PodClass, ports_collide
+from shiplap.scheduling.daemons import Daemon, expected_on_node
+from shiplap.scheduling.loads import NO_LOAD, Kinds, Load
 from shiplap.scheduling.resources import PLENTY, Axis, Bools, Ints
 from shiplap.scheduling.rooms import Room
 from shiplap.scheduling.volumes import ATTACHED
@@ -28,7 +28,8 @@ _Known = str | frozenset[Requirement | None] | None
 class NodeTable:
     """Rooms as arrays: `free` [nodes, resources] shrinks as pods are placed; placements are remembered per node."""
 
-    def __init__(self, rooms: Sequence[Room], daemons: Sequence[Daemon], axis: Axis) -> None:
+    def __init__(self, rooms: Sequence[Room], daemons: Sequence[Daemon], axis: Axis, loads: Mapping[str, Load]) -> None:
+        """`loads` say what the pods of rooms take, by name; of a room that is not among them its pods are looked at."""
         self.rooms = tuple(rooms)
         self.axis = axis
         self._values: dict[str, tuple[list[_Known], Ints]] = {}
@@ -39,7 +40,7 @@ class NodeTable:
         self._ports: list[set[HostPort]] = [set() for _ in rooms]
         self._attachments = [room.attachments for room in rooms]
         self._estimated: Bools = np.array([room.estimated for room in rooms], np.bool_)
-        self.free: Ints = self._initial_room(daemons)
+        self.free: Ints = self._initial_room(daemons, loads)
         self.placed: list[list[Pod]] = [[] for _ in rooms]
 
     def copy(self) -> NodeTable:
@@ -68,34 +69,29 @@ class NodeTable:
         twin._estimated = self._estimated[places]
         return twin
 
-    def _initial_room(self, daemons: Sequence[Daemon]) -> Ints:
+    def _initial_room(self, daemons: Sequence[Daemon], loads: Mapping[str, Load]) -> Ints:
         """Allocatable minus what bound pods take and what daemons that are not there yet will take."""
-        usage = _Usage()
+        kinds = Kinds()
         free = self.axis.matrix([room.allocatable for room in self.rooms])
         runs = [
             self._fits_labels(daemon.terms, _may_meet) & self._tolerated(daemon.tolerations, soft=True)
             for daemon in daemons
         ]
-        places: list[int] = []
-        kinds: list[int] = []
+        taken = []
         for place, room in enumerate(self.rooms):
-            bound: list[Mapping[str, int]] = []
-            for pod in room.pods:
-                kind = usage.number(pod)
-                places.append(place)
-                kinds.append(kind)
-                self._ports[place] |= usage.ports[kind]
-                if pod.metadata.owner_references and daemon_owner(pod) is not None:
-                    bound.append(usage.requests[kind])
+            load = (loads.get(room.name) or kinds.load(room.pods)) if room.pods else NO_LOAD
+            taken.append(load.requests)
+            self._ports[place] |= load.ports
             if room.net is not None:
                 free[place] = room.net
-            else:
-                free[place] -= expected_on_node(daemons, [bool(run[place]) for run in runs], bound, self.axis)
+            elif daemons:
+                here = [bool(run[place]) for run in runs]
+                free[place] -= expected_on_node(daemons, here, load.daemons, self.axis)
         attached = [column for column, name in enumerate(self.axis.names) if name.startswith(ATTACHED)]
         if attached:  # nodes that are there count the volumes themselves
             there = np.flatnonzero([room.net is None for room in self.rooms])
             free[np.ix_(there, attached)] = PLENTY
-        np.subtract.at(free, np.array(places, np.int64), self.axis.matrix(usage.requests)[np.array(kinds, np.int64)])
+        free -= self.axis.matrix(taken)
         return free
 
     def fits(self, item: PodClass, *, soft: bool = False, preferred: Requirements | None = None) -> Bools:
@@ -127,11 +123,14 @@ class NodeTable:
                 many[place] = min(many[place], self._volume_room(item, place))
         return many
 
-    def takes(self, item: PodClass, place: int, requests: Ints) -> bool:
-        """Whether one node has room, free host ports and places for volumes for one pod of a class that suits it."""
-        if item.ports and ports_collide(item.ports, self._ports[place]):
-            return False
-        return bool((self.free[place] >= requests)[requests > 0].all()) and self._volume_room(item, place) > 0
+    def takes(self, item: PodClass, place: int, requests: Ints, most: int) -> int:
+        """How many pods of a class that suits it one node takes, up to `most`: room, host ports, places for volumes."""
+        if item.ports:
+            most = 0 if ports_collide(item.ports, self._ports[place]) else 1
+        wanted = requests > 0
+        if wanted.any():
+            most = min(most, int((self.free[place][wanted] // requests[wanted]).min()))
+        return max(0, min(most, self._volume_room(item, place)))
 
     def place(self, item: PodClass, place: int, pods: Sequence[Pod], requests: Ints) -> None:
         """Put pods of a class on a node."""
@@ -168,28 +167,6 @@ class NodeTable:
             place = [numbers.setdefault(label_of(room, key), len(numbers)) for room in self.rooms]
             known = self._values[key] = (list(numbers), np.array(place, np.int64))
         return known
-
-
-class _Usage:
-    """What bound pods take, computed once per distinct pod."""
-
-    def __init__(self) -> None:
-        self._number: dict[bytes, int] = {}
-        self.requests: list[dict[str, int]] = []
-        self.ports: list[frozenset[HostPort]] = []
-
-    def number(self, pod: Pod) -> int:
-        """The place of this pod's kind in `requests` and `ports`."""
-        status = pod.status
-        key = signature(pod.spec)
-        if status.container_statuses or status.resources is not None or status.allocated_resources:
-            key += encode_status(status)
-        number = self._number.get(key)
-        if number is None:
-            number = self._number[key] = len(self.requests)
-            self.requests.append(pod_requests(pod))
-            self.ports.append(host_ports(pod.spec))
-        return number
 
 
 def label_of(room: Room, key: str) -> _Known:

@@ -7,6 +7,7 @@ that can hold the pod. Counts are closed-form per node and claim, so the cost do
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
 
 import msgspec
 import numpy as np
@@ -319,25 +320,46 @@ class Packer:
         Otherwise a newcomer could take their room, and they would be launched for a second time.
         """
         kept: set[int] = set()
-        if not any(room.promised for room in self.nodes.rooms):
+        tokens = frozenset().union(*(room.promised for room in self.nodes.rooms))
+        if not tokens:
             return kept
-        waiting = {
-            token: (item, pod) for item in classes for pod in item.members for token in (pod.key, pod.metadata.uid)
-        }
-        suits: dict[int, Bools] = {}
+        waiting = _awaited(classes, tokens)
+        suits: dict[int, tuple[Bools, Ints]] = {}
         for place, room in enumerate(self.nodes.rooms):
-            for token in sorted(room.promised):
-                item, pod = waiting.get(token, (None, None))
-                if item is None or pod is None or id(pod) in kept:
-                    continue
+            promised = [waiting[token] for token in sorted(room.promised) if token in waiting]
+            for item, some in _alike(promised):
                 if item.index not in suits:
-                    suits[item.index] = self.nodes.fits(item, soft=True)
-                requests = self.axis.vector(item.requests)
-                if suits[item.index][place] and self.nodes.takes(item, place, requests):
-                    self.nodes.place(item, place, [pod], requests)
-                    self._ledger.record(item, place, 1, claim=False)
-                    kept.add(id(pod))
+                    suits[item.index] = self.nodes.fits(item, soft=True), self.axis.vector(item.requests)
+                fits, requests = suits[item.index]
+                left = [pod for pod in some if id(pod) not in kept]
+                if not left or not fits[place]:
+                    continue
+                staying = left[: self.nodes.takes(item, place, requests, len(left))]
+                if staying:
+                    self.nodes.place(item, place, staying, requests)
+                    self._ledger.record(item, place, len(staying), claim=False)
+                    kept.update(map(id, staying))
         return kept
+
+
+def _awaited(classes: Iterable[PodClass], tokens: frozenset[str]) -> dict[str, tuple[PodClass, Pod]]:
+    """The pods that are promised a place, by the uid or the namespace and name that the promise is given to."""
+    found = {}
+    by_key = any("/" in token for token in tokens)
+    for item in classes:
+        for pod in item.members:
+            if by_key and (key := pod.key) in tokens:
+                found[key] = (item, pod)
+            if (uid := pod.metadata.uid) in tokens:
+                found[uid] = (item, pod)
+    return found
+
+
+def _alike(promised: Iterable[tuple[PodClass, Pod]]) -> Iterable[tuple[PodClass, list[Pod]]]:
+    """Pods of one class that follow one another, together; each pod once."""
+    for _, some in groupby(promised, key=lambda entry: entry[0].index):
+        members = list(some)
+        yield members[0][0], list({id(pod): pod for _, pod in members}.values())
 
 
 class _Existing:

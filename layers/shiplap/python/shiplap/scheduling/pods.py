@@ -13,6 +13,7 @@ from shiplap.kubernetes.disruption_budgets import PodDisruptionBudget, never_evi
 from shiplap.kubernetes.objects import Event, Pod
 from shiplap.kubernetes.taints import DISRUPTED, untolerated
 from shiplap.kubernetes.timestamps import epoch
+from shiplap.scheduling.snapshot import ClusterView
 
 _AUTOSCALER = "cluster-autoscaler"
 TERMINAL = ("Succeeded", "Failed")
@@ -91,6 +92,36 @@ def sort(
         else:
             result.pending.append(pod)
     return result
+
+
+def sort_view(
+    view: ClusterView,
+    *,
+    nodes: Collection[str],
+    leaving: Collection[str],
+    held: Collection[str] = (),
+    now: float = 0.0,
+    rules: Sequence[ClaimRule] = (),
+) -> Sorted:
+    """The pods of a view, sorted. Where no node leaves, those that run are not looked at again.
+
+    The lists of `bound` belong to the view. Raises as `sort`.
+    """
+    if leaving:
+        budgets = view.pod_disruption_budgets
+        return sort(view.pods, nodes=nodes, leaving=leaving, held=held, now=now, budgets=budgets, rules=rules)
+    result = sort(view.unbound, nodes=nodes, leaving=leaving, held=held, now=now, rules=rules)
+    result.bound = dict(view.of_pods(running))
+    return result
+
+
+def running(view: ClusterView) -> dict[str, list[Pod]]:
+    """The unfinished pods of each node that has any: a question to ask of pods."""
+    found = {}
+    for node, on_node in view.by_node.items():
+        if some := [pod for pod in on_node if pod.status.phase not in TERMINAL]:
+            found[node] = some
+    return found
 
 
 def held_back(events: Sequence[Event], now: float, hold_s: float) -> frozenset[str]:

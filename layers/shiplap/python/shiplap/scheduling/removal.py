@@ -6,7 +6,7 @@ are looked at. The answers are those of the planner on a snapshot in which the n
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 from msgspec.structs import replace
@@ -20,12 +20,13 @@ from shiplap.scheduling import classes, pods
 from shiplap.scheduling.charges import charge_claim, charge_node
 from shiplap.scheduling.lanes import Lane
 from shiplap.scheduling.ledger import NO_GROUND, ground_of
+from shiplap.scheduling.loads import loads
 from shiplap.scheduling.nodes import NodeTable
 from shiplap.scheduling.pack import Packing
 from shiplap.scheduling.pairing import leaving, pair
 from shiplap.scheduling.plan import Plan
 from shiplap.scheduling.planner import pack, write
-from shiplap.scheduling.snapshot import Snapshot
+from shiplap.scheduling.snapshot import ClusterView, Snapshot
 from shiplap.scheduling.world import World, bystanders, compile_world, keeping_away, standing, standing_terms
 
 
@@ -44,14 +45,11 @@ class Removals:
         self._paired, _ = pair(snapshot.view.nodes, snapshot.claims)
         self._gone = leaving(snapshot.view.nodes, self._paired)
         self._nodes = {node.metadata.name: node for node in snapshot.view.nodes}
-        self._returning: dict[str, list[Pod]] = {name: [] for name in candidates}
-        for pod in snapshot.view.pods:
-            on_node = self._returning.get(pod.spec.node_name)
-            if on_node is not None and pod.status.phase not in pods.TERMINAL and pods.returns(pod, snapshot.now):
-                on_node.append(pod)
-        every = classes.group(pod for some in self._returning.values() for pod in some)
-        self._base = self._with_coming(compile_world(snapshot, {name for item in every for name in item.requests}))
-        self._keeping = keeping_away(self._base.pods)
+        back, known = snapshot.view.of_pods(_coming_back), snapshot.view.of_pods(loads)
+        self._returning = {name: _unprotected(back.get(name, ()), snapshot.now) for name in candidates}
+        resources = {item for name in candidates if name in known for item in known[name].moving}
+        self._base = self._with_coming(compile_world(snapshot, resources))
+        self._keeping = keeping_away(snapshot.view, self._base.pods)
         self._rooms: NodeTable = self._base.nodes
         self._closed: frozenset[str] = frozenset()
         self._limited = any(len(lane.budget.columns) or lane.counted for lane in self._base.lanes) or any(
@@ -159,6 +157,15 @@ class Removals:
         return replace(
             world, lanes=tuple(replace(lane, budget=budgets[lane.pool.metadata.name]) for lane in world.lanes)
         )
+
+
+def _coming_back(view: ClusterView) -> Mapping[str, list[Pod]]:
+    """The pods of nodes that would be made anew elsewhere, by the node's name."""
+    return {node: list(filter(pods.comes_back, on_node)) for node, on_node in view.of_pods(pods.running).items()}
+
+
+def _unprotected(some: Sequence[Pod], now: float) -> list[Pod]:
+    return [pod for pod in some if not (pod.metadata.annotations and pods.do_not_disrupt(pod, now))]
 
 
 def _deleted(node: Node, at: str) -> Node:

@@ -22,7 +22,6 @@ from shiplap.kubernetes.volumes import CSINode, PersistentVolume, PersistentVolu
 from shiplap.kubernetes.workloads import Namespace, ReplicaSet, ReplicationController, Scalable, Service, StatefulSet
 
 Answer = TypeVar("Answer")
-Asked = TypeVar("Asked")
 
 
 class NodeClassCatalog(msgspec.Struct, frozen=True):
@@ -92,9 +91,9 @@ class ClusterView(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
         """
         return _answered(self.__dict__.setdefault("answers", {}), question, self)
 
-    def of_pods(self, question: Callable[[tuple[Pod, ...]], Answer]) -> Answer:
-        """As `once`, about the pods alone."""
-        return _answered(self.__dict__.setdefault("answers_of_pods", {}), question, self.pods)
+    def of_pods(self, question: Callable[[ClusterView], Answer]) -> Answer:
+        """As `once`, where the answer depends on nothing but the pods."""
+        return _answered(self.__dict__.setdefault("answers_of_pods", {}), question, self)
 
     def beside(self, **others: Any) -> ClusterView:
         """The same pods beside other objects: what has been found out about them stays known."""
@@ -135,20 +134,20 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     install: str = ""
 
 
-def _answered(known: dict[object, Any], question: Callable[[Asked], Answer], of: Asked) -> Answer:
+def _answered(known: dict[object, Any], question: Callable[[ClusterView], Answer], view: ClusterView) -> Answer:
     if question not in known:
-        known[question] = question(of)
+        known[question] = question(view)
     answer: Answer = known[question]
     return answer
 
 
-def _unbound(pods: tuple[Pod, ...]) -> tuple[Pod, ...]:
-    return tuple([pod for pod in pods if not pod.spec.node_name])
+def _unbound(view: ClusterView) -> tuple[Pod, ...]:
+    return tuple([pod for pod in view.pods if not pod.spec.node_name])
 
 
-def _by_node(pods: tuple[Pod, ...]) -> Mapping[str, list[Pod]]:
+def _by_node(view: ClusterView) -> Mapping[str, list[Pod]]:
     found: dict[str, list[Pod]] = {}
-    for pod in pods:
+    for pod in view.pods:
         if node := pod.spec.node_name:
             if (on_node := found.get(node)) is None:
                 found[node] = [pod]

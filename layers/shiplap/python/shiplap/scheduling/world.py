@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -21,12 +21,13 @@ from shiplap.scheduling.default_spread import DefaultSpread
 from shiplap.scheduling.lanes import Lane, lanes_of, usable
 from shiplap.scheduling.ledger import NO_GROUND, Ground, ground_of
 from shiplap.scheduling.limits import NODES, of_rules
+from shiplap.scheduling.loads import Load, loads
 from shiplap.scheduling.nodes import NodeTable
 from shiplap.scheduling.pairing import leaving, pair
 from shiplap.scheduling.reservations import units_left
 from shiplap.scheduling.resources import Axis
 from shiplap.scheduling.rooms import Room, rooms_of
-from shiplap.scheduling.snapshot import Snapshot
+from shiplap.scheduling.snapshot import ClusterView, Snapshot
 from shiplap.scheduling.storage import Storage, UnusableVolume
 from shiplap.scheduling.topology import Terms, keeps_away
 from shiplap.scheduling.volumes import ATTACHED, VolumeNeeds
@@ -68,18 +69,17 @@ def compile_world(snapshot: Snapshot, resources: Collection[str] = ()) -> World:
     paired, waiting = pair(view.nodes, snapshot.claims)
     gone = leaving(view.nodes, paired)
     pools = usable(snapshot.manifests.node_pools)
-    sorted_pods = pods.sort(
-        view.pods,
+    sorted_pods = pods.sort_view(
+        view,
         nodes=frozenset(node.metadata.name for node in view.nodes),
         leaving=gone,
         held=pods.held_back(view.events, snapshot.now, settings.autoscaler_hold_s),
         now=snapshot.now,
-        budgets=view.pod_disruption_budgets,
         rules=settings.claim_rules,
     )
     storage = Storage(view) if any(map(has_claims, sorted_pods.pending)) else None
     needs = _volume_needs(storage, sorted_pods) if storage is not None else None
-    terms = standing_terms(keeping_away(sorted_pods), snapshot)
+    terms = standing_terms(keeping_away(view, sorted_pods), snapshot)
     pod_classes = classes.group(sorted_pods.pending, snapshot.missed_pods, needs, terms)
     if storage is not None:
         _request_attachments(pod_classes, storage)
@@ -92,7 +92,7 @@ def compile_world(snapshot: Snapshot, resources: Collection[str] = ()) -> World:
         virtual = classes.group((pod for buffer in buffers for pod in buffer.pods), terms=terms)
         for item in virtual:
             item.index += len(pod_classes)
-    daemons = daemons_of(view.daemon_sets, (pod for on_node in sorted_pods.bound.values() for pod in on_node))
+    daemons = daemons_of(view)
     axis = _axis([*pod_classes, *virtual], daemons, pools, resources)
     catalogues = catalogues_of(snapshot, pools, axis)
     tables = {name: catalogue.table for name, catalogue in catalogues.items()}
@@ -114,7 +114,7 @@ def compile_world(snapshot: Snapshot, resources: Collection[str] = ()) -> World:
     return World(
         axis,
         lanes,
-        NodeTable(rooms, daemons, axis),
+        NodeTable(rooms, daemons, axis, _loads(view, sorted_pods)),
         pod_classes,
         sorted_pods,
         ground_of(terms, rooms, bystanders(view.nodes, rooms, gone), standing(sorted_pods)) if terms.all else NO_GROUND,
@@ -126,14 +126,26 @@ def compile_world(snapshot: Snapshot, resources: Collection[str] = ()) -> World:
     )
 
 
-def keeping_away(sorted_pods: pods.Sorted) -> list[Pod]:
+def keeping_away(view: ClusterView, sorted_pods: pods.Sorted) -> list[Pod]:
     """Pods on nodes that others must keep away from."""
+    return [*view.of_pods(_keeping_away), *_that_keep_away(sorted_pods.nominated)]
+
+
+def _keeping_away(view: ClusterView) -> list[Pod]:
+    return _that_keep_away(view.of_pods(pods.running))
+
+
+def _that_keep_away(by_node: Mapping[str, Sequence[Pod]]) -> list[Pod]:
     return [
-        pod
-        for on_node in (*sorted_pods.bound.values(), *sorted_pods.nominated.values())
-        for pod in on_node
-        if pod.spec.affinity is not None and keeps_away(pod.spec)
+        pod for on_node in by_node.values() for pod in on_node if pod.spec.affinity is not None and keeps_away(pod.spec)
     ]
+
+
+def _loads(view: ClusterView, sorted_pods: pods.Sorted) -> Mapping[str, Load]:
+    """What the pods on nodes take, unless kube-scheduler has promised nodes to others, or they cannot be read."""
+    known = view.of_pods(loads)
+    promised = sorted_pods.nominated
+    return {node: load for node, load in known.items() if node not in promised} if promised else known
 
 
 def standing_terms(keeping: Iterable[Pod], snapshot: Snapshot) -> Terms:

@@ -32,8 +32,10 @@ class PodNeeds(msgspec.Struct, frozen=True):
     shape: bytes
 
     @classmethod
-    def of(cls, pod: Pod) -> PodNeeds:
-        """From the pod. Raises ValueError when a quantity is malformed."""
+    def of(cls, pod: Pod, before: PodNeeds | None = None) -> PodNeeds:
+        """From the pod, and what was known of it before. Raises ValueError when a quantity is malformed."""
+        if before is not None and before.pod.spec is pod.spec and _held(before.pod) == _held(pod):
+            return cls(pod, before.requests, before.scored, before.ports, before.shape)
         requests = pod_requests(pod)
         spec = pod.spec
         scored = {
@@ -104,6 +106,12 @@ def _shortages(needs: PodNeeds, state: NodeState) -> list[str]:
         if taken + amount > state.allocatable.get(resource, 0):
             short.append("Too many pods" if resource == PODS else f"Insufficient {resource}")
     return short
+
+
+def _held(pod: Pod) -> tuple[object, ...]:
+    """What of a status changes what the pod asks for."""
+    status = pod.status
+    return (status.container_statuses, status.init_container_statuses, status.resources, status.allocated_resources)
 
 
 def _host_port(spec: PodSpec, port: ContainerPort) -> int:

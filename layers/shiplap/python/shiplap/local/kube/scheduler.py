@@ -95,21 +95,24 @@ class Scheduler:
     def _changed(self, plural: str, key: str, before: Kept | None, after: Kept | None) -> None:
         if plural == "nodes":
             self._stale.add(key)
+        known = None
         if isinstance(before, Pod):
-            self._take_out(key, before)
+            known = self._take_out(key, before)
             if after is None:
                 self._tried.pop(before.metadata.uid, None)
         if isinstance(after, Pod) and after.status.phase not in _FINISHED:
-            self._put_in(key, after)
+            self._put_in(key, after, known)
 
-    def _take_out(self, key: str, pod: Pod) -> None:
-        self._waiting.drop(key)
+    def _take_out(self, key: str, pod: Pod) -> PodNeeds | None:
+        known = self._waiting.drop(key)
         for kept, node in ((self._there, pod.spec.node_name), (self._nominated, pod.status.nominated_node_name)):
-            if node and kept.get(node, {}).pop(key, None) is not None:
+            if node and (there := kept.get(node, {}).pop(key, None)) is not None:
+                known = there
                 self._stale.add(node)
+        return known
 
-    def _put_in(self, key: str, pod: Pod) -> None:
-        needs = PodNeeds.of(pod)
+    def _put_in(self, key: str, pod: Pod, known: PodNeeds | None) -> None:
+        needs = PodNeeds.of(pod, known)
         spec = pod.spec
         if spec.node_name:
             self._there.setdefault(spec.node_name, {})[key] = needs

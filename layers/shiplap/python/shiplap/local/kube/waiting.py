@@ -39,9 +39,9 @@ class Waiting:
             self._at[key] = place
             heappush(self._lines.setdefault(place[1], []), order)
 
-    def drop(self, key: str) -> None:
-        """A pod waits no longer; its place is kept in case it comes back unchanged."""
-        self._needs.pop(key, None)
+    def drop(self, key: str) -> PodNeeds | None:
+        """A pod waits no longer; its place is kept in case it comes back unchanged. Returns what was known of it."""
+        return self._needs.pop(key, None)
 
     def pass_over(self, needs: PodNeeds) -> None:
         """Nothing fits pods of this shape: of those being taken, leave out its like that have been tried before."""

@@ -143,10 +143,10 @@ class Bulk:
         fillings: Sequence[Filling] = plain
         if not self._effort.spent:
             # It is of use only where there is a budget.
-            from shiplap.scheduling.search.improve import improve  # noqa: PLC0415
+            from shiplap.scheduling.search.remembered import improved  # noqa: PLC0415
 
             part = self._effort.share(sum(int(lot.counts.sum()) for lot in lots) / max(self._unfilled, 1))
-            fillings = improve(parcels, plain, part)
+            fillings = improved(parcels, plain, part)
             self._effort.give_back(part)
             self._changed |= any(filling is not first for filling, first in zip(fillings, plain, strict=True))
             self._plain += sum(filling.hourly(parcel) for parcel, filling in zip(parcels, plain, strict=True))

@@ -51,10 +51,9 @@ def improve(parcels: Sequence[Parcel], fillings: Sequence[Filling], effort: Effo
         effort: what the search may spend on all of them; used up as it goes.
     """
     result = list(fillings)
-    pods = sum(int(parcel.counts.sum()) for parcel in parcels)
     if effort.spent:
         return tuple(result)
-    given, effort = effort, Effort(min(effort.left, _worth(pods)))
+    given, effort = effort, Effort(min(effort.left, worth(parcels)))
     granted = effort.left
     families = _families(parcels, fillings, effort)
     families.sort(key=lambda family: (family.gap, family.works[0].place))
@@ -70,8 +69,9 @@ def improve(parcels: Sequence[Parcel], fillings: Sequence[Filling], effort: Effo
     return tuple(result)
 
 
-def _worth(pods: int) -> float:
-    """Microseconds of effort for so many pods: a small batch is not held up for the sake of a cent."""
+def worth(parcels: Sequence[Parcel]) -> float:
+    """Microseconds of effort for the pods of parcels: a small batch is not held up for the sake of a cent."""
+    pods = sum(int(parcel.counts.sum()) for parcel in parcels)
     return _EACH_POD * (max(_FEW_PODS, pods * min(1.0, pods / _MANY_PODS)) if pods else 0)
 
 

@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from shiplap.errors import ResourceVersionGone
+from shiplap.twins.kube.changelog import Change
 from shiplap.twins.kube.server import ApiServer, Selection
 
 Typed = TypeVar("Typed", bound=msgspec.Struct)
@@ -21,6 +22,7 @@ class Mirror(Generic[Typed]):
         self._lock = Lock()
         self._version = ""
         self._stored: dict[str, Typed] = {}
+        self._unsorted = False
         self._listed: tuple[Typed, ...] = ()
 
     def items(self) -> tuple[Typed, ...]:
@@ -33,12 +35,19 @@ class Mirror(Generic[Typed]):
                 self._listed = ()
                 changes, self._version = self._server.changes(self._plural, "", self._selection)
             for change in changes:
-                metadata = change.object["metadata"]
-                key = f"{metadata.get('namespace', '')}/{metadata['name']}"
-                if change.type == "DELETED":
-                    self._stored.pop(key, None)
-                else:
-                    self._stored[key] = self._server.typed(change.object, self._kind)
+                self._keep(change)
             if changes or not self._listed:
-                self._listed = tuple(item for _, item in sorted(self._stored.items()))
+                if self._unsorted:
+                    self._stored = dict(sorted(self._stored.items()))
+                    self._unsorted = False
+                self._listed = tuple(self._stored.values())
             return self._listed
+
+    def _keep(self, change: Change) -> None:
+        metadata = change.object["metadata"]
+        key = f"{metadata.get('namespace', '')}/{metadata['name']}"
+        if change.type == "DELETED":
+            self._stored.pop(key, None)
+            return
+        self._unsorted = self._unsorted or key not in self._stored
+        self._stored[key] = self._server.typed(change.object, self._kind)

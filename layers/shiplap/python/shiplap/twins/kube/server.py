@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from shiplap.errors import ClusterError, ObjectConflict, ObjectNotFound, ResourceVersionGone
+from shiplap.kubernetes.objects import ObjectMeta, Pod, PodStatus
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.ports import Clock
 from shiplap.twins.kube import pods
@@ -68,6 +69,7 @@ def _compiled(selection: Selection, resource: Resource) -> Test:
 
 
 EVERYTHING = Selection()
+_NONE: tuple[Object, None] = ({}, None)
 
 
 class ApiServer:
@@ -82,7 +84,7 @@ class ApiServer:
         self._log = ChangeLog(log_limit)
         self._objects: dict[str, dict[str, Object]] = {plural: {} for plural in RESOURCES}
         self._keys = {plural: Keys() for plural in RESOURCES}
-        self._typed: dict[str, tuple[str, msgspec.Struct]] = {}
+        self._typed: dict[str, tuple[Object, msgspec.Struct | None]] = {}
         self._lists: OrderedDict[str, ObjectList] = OrderedDict()
         self._list_numbers = count()
 
@@ -151,14 +153,22 @@ class ApiServer:
             return ObjectList(whole.items[start:end], whole.resource_version, token, remaining)
 
     def typed(self, item: Object, kind: type[Typed]) -> Typed:
-        """A stored object as a struct, made once per version of the object: most of what is read rarely changes."""
-        metadata = item["metadata"]
-        known = self._typed.get(metadata["uid"])
-        if known is not None and known[0] == metadata["resourceVersion"] and type(known[1]) is kind:
-            return known[1]
-        made = msgspec.convert(item, kind)
-        self._typed[metadata["uid"]] = (metadata["resourceVersion"], made)
-        return made
+        """A stored object as a struct, made once per version of the object: most of what is read rarely changes.
+
+        Most writes to a pod leave its spec alone: so does what is made of it.
+        """
+        uid = item["metadata"]["uid"]
+        stored, known = self._typed.get(uid, _NONE)
+        if stored is item and type(known) is kind:
+            return known
+        made: Any
+        if kind is Pod and type(known) is Pod and item["spec"] is stored["spec"]:
+            status = msgspec.convert(item.get("status") or {}, PodStatus)
+            made = Pod(msgspec.convert(item["metadata"], ObjectMeta), known.spec, status)
+        else:
+            made = msgspec.convert(item, kind)
+        self._typed[uid] = (item, made)
+        return made  # type: ignore[no-any-return]
 
     def replace(self, plural: str, body: Object, namespace: str = "", *, subresource: str = "") -> Object:
         """Put an object in the place of the one of its name, refused when its resourceVersion is not current.
@@ -289,7 +299,10 @@ class ApiServer:
             if not resource_version.isdecimal():
                 raise ClusterError(f"invalid resource version {resource_version!r}", status=400)
             changes = self._log.since(int(resource_version))
-        seen = (as_seen(change, test) for change in changes if change.plural == plural)
+        mine = [change for change in changes if change.plural == plural]
+        if selection == EVERYTHING:
+            return tuple(mine), str(newest)
+        seen = (as_seen(change, test) for change in mine)
         return tuple(change for change in seen if change is not None), str(newest)
 
     def wait(self, resource_version: str, timeout_s: float) -> bool:
