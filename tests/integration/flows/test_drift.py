@@ -11,7 +11,7 @@ import pytest
 from shiplap.errors import NodeClassNotReady
 from shiplap.instances.nodeclass import Ami, Subnet
 from shiplap.ports import Instance
-from shiplap.provisioning.whereabouts import MOST_WRITES
+from shiplap.provisioning.instance_network import MOST_WRITES
 from tests.integration.flows.disrupted import Disrupted
 
 

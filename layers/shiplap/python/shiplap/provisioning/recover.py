@@ -14,6 +14,7 @@ from shiplap.ports import Instance, Refusals
 from shiplap.provisioning.blocks import leave_ending_blocks
 from shiplap.provisioning.claims import CORDON, DRAIN, GARBAGE, GRACE_S, Holders, explores, renew_pilot
 from shiplap.provisioning.drain import is_cordoned
+from shiplap.provisioning.instance_network import correct
 from shiplap.provisioning.learn import instance_of
 from shiplap.provisioning.placement import NONE, withdraw
 from shiplap.provisioning.purchases import TypesFor, follow_purchases
@@ -21,7 +22,6 @@ from shiplap.provisioning.refusals import note_refusals
 from shiplap.provisioning.repair import heal
 from shiplap.provisioning.settle import name_instances
 from shiplap.provisioning.snapshot import Glance
-from shiplap.provisioning.whereabouts import correct
 from shiplap.provisioning.world import World
 from shiplap.settings import ClusterSettings
 
