@@ -90,6 +90,35 @@ def test_an_error_comes_out_where_the_loop_runs() -> None:
         told.run(5)
 
 
+def test_who_waits_hands_over_to_who_is_next_and_not_past_the_moment_asked_for() -> None:
+    told = Told()
+    for name, waits in (("a", (2, 2, 2)), ("b", (1, 2, 2)), ("c", (1.5, 0, 2))):
+        told.loop.after(1, lambda name=name, waits=waits: told.loop.begin(told.act(name, *waits)))  # type: ignore[misc]
+    told.run(3.2)
+    assert told.lines[3:] == [("b1", 2), ("c1", 2.5), ("c2", 2.5), ("a1", 3)]
+    assert told.loop.now() == told._start + 3.2
+    told.run(9)
+    assert told.lines[7:] == [("b2", 4), ("c ends", 4.5), ("a2", 5), ("b ends", 6), ("a ends", 7)]
+    assert told.loop.steps == 3 + 9
+
+
+def test_an_error_comes_out_there_whoever_let_it_go_on() -> None:
+    told = Told()
+
+    def fails() -> None:
+        told.loop.wait(1)
+        told.loop.wait(0.5)
+        raise ValueError("it broke")
+
+    told.loop.after(1, lambda: told.loop.begin(told.act("a", 1, 1, 1)))
+    told.loop.after(1, lambda: told.loop.begin(fails))
+    with pytest.raises(ValueError, match="it broke"):
+        told.run(9)
+    assert told.lines == [("a0", 1), ("a1", 2)]
+    told.run(9)
+    assert told.lines[2:] == [("a2", 3), ("a ends", 4)]
+
+
 def test_only_what_was_begun_may_wait() -> None:
     with pytest.raises(RuntimeError):
         Told().loop.wait(1)

@@ -96,8 +96,10 @@ def _charge_of_node(node: Node, claim: NodeClaim | None, table: TypeTable) -> In
 def _charge_of_claim(claim: NodeClaim, table: TypeTable) -> Ints:
     """The most that a claim may turn out with; what it was to yield when its types are gone."""
     places = _places(claim, table)
-    if places:
-        largest: Ints = table.capacity[places].max(axis=0)
+    if len(places) == 1:
+        largest: Ints = table.capacity[places[0]].copy()
+    elif places:
+        largest = table.capacity[places].max(axis=0)
     else:
         largest = table.axis.vector(claim.allocatable)
     if SPOT_VCPUS in table.axis.names:

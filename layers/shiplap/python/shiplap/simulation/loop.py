@@ -19,42 +19,48 @@ Act = Callable[[], object]
 
 
 class _Strand:
-    """Something that runs until it waits, and goes on from there."""
+    """Something that runs until it waits, and goes on from there. `back` is what sleeps until it, or who it hands over
+    to, leaves off."""
 
-    def __init__(self, act: Act) -> None:
-        self.ended = False
-        self._act = act
-        self._error: BaseException | None = None
-        self._turn, self._back = Lock(), Lock()
+    def __init__(self, act: Act, ended: Callable[[_Strand], object]) -> None:
+        self.back = Lock()
+        self.error: BaseException | None = None
+        self.thread = Thread(target=self._run, daemon=True)
+        self._act, self._ended = act, ended
+        self._turn = Lock()
         self._turn.acquire()
-        self._back.acquire()
-        self._thread = Thread(target=self._run, daemon=True)
 
     def go_on(self) -> None:
-        """Let it run until it waits again, or ends. Raises what it ended with."""
-        if self._thread.ident is None:
-            self._thread.start()
+        """Let it run; it does at once what the others have left to it."""
+        if self.thread.ident is None:
+            self.thread.start()
         else:
             self._turn.release()
-        self._back.acquire()
-        if self.ended:
-            self._thread.join()
-        if self._error is not None:
-            raise self._error
 
-    def wait(self) -> None:
-        """Called by what runs: leave off until it is to go on."""
-        self._back.release()
+    def sleep(self) -> None:
+        """Called by what runs: until it is to go on."""
         self._turn.acquire()
 
     def _run(self) -> None:
         try:
             self._act()
         except BaseException as error:  # noqa: BLE001 - raised again where the strand was let run
-            self._error = error
+            self.error = error
         finally:
-            self.ended = True
-            self._back.release()
+            self._ended(self)
+            self.back.release()
+
+
+class _Wake:
+    """The event that somebody who waits goes on."""
+
+    __slots__ = ("_loop", "strand")
+
+    def __init__(self, loop: Loop, strand: _Strand) -> None:
+        self._loop, self.strand = loop, strand
+
+    def __call__(self) -> None:
+        self._loop.wake(self.strand)
 
 
 class Loop:
@@ -70,6 +76,7 @@ class Loop:
         self._waiting: dict[int, _Strand] = {}
         # The one that the loop itself has let go on, so that nothing is left to do behind it but the next event.
         self._woken: _Strand | None = None
+        self._ended: list[_Strand] = []
         self._horizon = float("-inf")
 
     def now(self) -> float:
@@ -107,7 +114,7 @@ class Loop:
 
     def begin(self, act: Act) -> None:
         """Do something that may wait; the loop goes on when it first does."""
-        self._let(_Strand(act))
+        self._let(_Strand(act, self._ended.append))
 
     def wait(self, seconds: float) -> None:
         """Called in what was begun: let others go on for so many seconds."""
@@ -117,15 +124,24 @@ class Loop:
         if self.stopped:
             return
         moment = self.now() + seconds
-        if self._woken is strand and moment <= self._horizon and not (self._events and self._events[0][0] <= moment):
-            # Nobody has anything to do until then: it would be let go on as the next thing that happens.
-            self.steps += 1
-            if seconds > 0:
-                self.clock.set(moment)
+        # As nothing is left to do behind it but the next event, it may do itself what the loop would do.
+        foremost = self._woken is strand
+        if foremost and moment <= self._horizon and not (self._events and self._events[0][0] <= moment):
+            self._pass_to(moment)
             return
         self._waiting[id(strand)] = strand
-        self.at(moment, lambda: self._wake(strand))
-        strand.wait()
+        self.at(moment, _Wake(self, strand))
+        if not (foremost and self._handed_over(strand)):
+            strand.back.release()
+        strand.sleep()
+
+    def wake(self, strand: _Strand) -> None:
+        """Let who has waited go on, as an event of its own."""
+        self._woken = strand
+        try:
+            self._let(strand)
+        finally:
+            self._woken = None
 
     def close(self) -> None:
         """Stop; whoever still waits goes on at once, in a world in which nothing happens any more."""
@@ -133,17 +149,37 @@ class Loop:
         while self._waiting:
             self._let(next(iter(self._waiting.values())))
 
-    def _wake(self, strand: _Strand) -> None:
-        self._woken = strand
-        try:
-            self._let(strand)
-        finally:
-            self._woken = None
+    def _pass_to(self, moment: float) -> None:
+        self.steps += 1
+        if moment > self.now():
+            self.clock.set(moment)
+
+    def _handed_over(self, strand: _Strand) -> bool:
+        """Whether the next thing that happens is that somebody else goes on, who then has been let."""
+        if self.stopped or self._events[0][0] > self._horizon:
+            return False
+        due, _, act = self._events[0]
+        if not isinstance(act, _Wake) or act.strand is strand:
+            return False
+        heapq.heappop(self._events)
+        self._pass_to(due)
+        after = act.strand
+        self._waiting.pop(id(after), None)
+        after.back = strand.back
+        self._strand = self._woken = after
+        after.go_on()
+        return True
 
     def _let(self, strand: _Strand) -> None:
         self._waiting.pop(id(strand), None)
         outer, self._strand = self._strand, strand
-        try:
-            strand.go_on()
-        finally:
-            self._strand = outer
+        back = strand.back = Lock()
+        back.acquire()
+        strand.go_on()
+        back.acquire()
+        self._strand = outer
+        while self._ended:
+            ended = self._ended.pop()
+            ended.thread.join()
+            if ended.error is not None:
+                raise ended.error

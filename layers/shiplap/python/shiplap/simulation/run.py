@@ -44,7 +44,7 @@ _APART_S = 23.0
 """Seconds between the schedules of installs."""
 
 _WARNING_S = 120.0
-_OBJECTS_UNTIL_COLLECTED = 1_000_000
+_OBJECTS_UNTIL_COLLECTED = 2_000_000
 _SPOT = "EC2 Spot Instance Interruption Warning"
 _STATE = "EC2 Instance State-change Notification"
 
