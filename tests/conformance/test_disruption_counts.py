@@ -46,6 +46,7 @@ OTHERS = {
     "of another pool": small("x", pool="other"),
     "not initialized": small("x", initialized=False, state=ClaimState.REGISTERED),
     "its instance is being ended": small("x", state=ClaimState.TERMINATING),
+    "its instance has ended": small("x", claimed=False),
 }
 
 

@@ -31,7 +31,18 @@ def test_every_promise_is_kept_whatever_goes_wrong(seed: int) -> None:
 
 @pytest.mark.parametrize(
     ("placement", "seed"),
-    [("none", 92), ("none", 333), ("none", 1418), ("none", 1709), ("none", 1728), ("none", 1925), ("nominate", 65)],
+    [
+        ("none", 92),
+        ("none", 333),
+        ("none", 1418),
+        ("none", 1709),
+        ("none", 1728),
+        ("none", 1925),
+        ("nominate", 65),
+        ("nominate", 452),
+        ("none", 588),
+        ("nominate", 1578),
+    ],
 )
 def test_seeds_that_broke_a_promise_once_keep_them_all(placement: str, seed: int) -> None:
     """What they had shown is told in docs/simulation.md."""

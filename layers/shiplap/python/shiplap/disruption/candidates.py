@@ -72,7 +72,8 @@ class Candidate(msgspec.Struct, frozen=True, eq=False):
 class Survey(msgspec.Struct, frozen=True, eq=False):
     """All nodes of the pools sorted out: candidates by name, and for every other node why it is none.
 
-    `going` are the nodes that are being disrupted or deleted already, `ending` those whose instance is being ended.
+    `going` are the nodes that are being disrupted or deleted already, `ending` those whose instance is being ended
+    or that no claim is of, as when it has ended and its Node is still there.
     """
 
     candidates: tuple[Candidate, ...]
@@ -128,7 +129,11 @@ def survey(snapshot: DisruptionSnapshot, market: Market, guards: Guards, nominat
         if node.metadata.deletion_timestamp
         or ((claim := paired.get(node.metadata.name)) is not None and claim.state in LEAVING)
     )
-    ending = frozenset(name for name, claim in paired.items() if claim.state is ClaimState.TERMINATING)
+    ending = frozenset(
+        node.metadata.name
+        for node in view.nodes
+        if (claim := paired.get(node.metadata.name)) is None or claim.state is ClaimState.TERMINATING
+    )
     return Survey(tuple(candidates), excluded, going, ending)
 
 

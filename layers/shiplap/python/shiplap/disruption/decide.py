@@ -338,7 +338,7 @@ def _among(item: Candidate, commands: Sequence[Proposal]) -> bool:
 def _counts(nodes: Sequence[Node], found: Survey, busy: frozenset[str]) -> tuple[Counter[str], Counter[str]]:
     """Initialised nodes by NodePool, and how many of them are on their way out or not Ready.
 
-    A node whose instance is being ended is over: it neither counts nor uses up a budget.
+    A node whose instance is being ended, or has ended, is over: it neither counts nor uses up a budget.
     """
     total: Counter[str] = Counter()
     disrupting: Counter[str] = Counter()

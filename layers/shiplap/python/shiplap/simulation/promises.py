@@ -384,6 +384,9 @@ class Promises:
             # All types it may become may have turned out too small for its pods meanwhile.
             if not known.instance_id and set(known.instance_types) <= set(known.relies_on_estimate):
                 continue
+            # What it was launched as may be reckoned smaller by now: its siblings have reported meanwhile.
+            if known.instance_id and missed(known.requests, known.allocatable):
+                continue
             if known.cluster == claim.cluster and pods <= {pod.uid for pod in known.pods}:
                 self.broken("decisions are made one after the other", f"{claim.name} is for pods of {known.name}")
                 return
