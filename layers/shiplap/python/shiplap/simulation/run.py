@@ -472,15 +472,14 @@ def _seldom_collected() -> Iterator[None]:
 def _listening(found: Callable[[str], object]) -> Iterator[None]:
     """Logs of the flows are not printed meanwhile; what breaks down is told."""
     logger = logging.getLogger("shiplap")
-    handler = Breakdowns(found)
-    level, propagate = logger.level, logger.propagate
-    logger.addHandler(handler)
+    handlers, level, propagate = logger.handlers, logger.level, logger.propagate
+    logger.handlers = [Breakdowns(found)]
     logger.setLevel(logging.ERROR)
     logger.propagate = False
     try:
         yield
     finally:
-        logger.removeHandler(handler)
+        logger.handlers = handlers
         logger.setLevel(level)
         logger.propagate = propagate
 
