@@ -25,7 +25,7 @@ from shiplap.aws.dynamodb_state import DynamoState
 from shiplap.cli import install
 from shiplap.cli.install import Install
 from shiplap.cli.main import run
-from shiplap.cli.top import claims
+from shiplap.cli.top import claims, looking
 from shiplap.cluster.enter import enter
 from shiplap.cluster.follow import Changed, Listed, Seen, Trouble, follow
 from shiplap.cluster.follow import run as follow_kind
@@ -238,7 +238,7 @@ def test_recorded_decisions_and_what_claims_tell(
 
 
 def test_claims_are_read_again_until_nobody_looks_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claims, "_EVERY_S", 0.001)
+    monkeypatch.setattr(looking, "EVERY_S", 0.001)
     seen: Queue[Any] = Queue()
     answers: list[Any] = [[CLAIM], StoreError("refused"), InvalidInput("--stack", "there is none"), [CLAIM]]
 

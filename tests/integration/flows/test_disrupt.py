@@ -8,9 +8,10 @@ import msgspec
 import pytest
 
 from shiplap.api.nodeclaim import ClaimState
+from shiplap.disruption.headline import is_disruption
 from shiplap.disruption.history import FIRST_REST_S
 from shiplap.disruption.progress import READY_S
-from shiplap.disruption.record import decided_again, is_disruption, read
+from shiplap.disruption.record import decided_again, read
 from shiplap.errors import StoreError
 from shiplap.kubernetes import labels
 from shiplap.provisioning.disrupt import Report

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from shiplap.api.nodeclaim import ClaimState, NodeClaim
-from shiplap.cli.top import decisions
+from shiplap.cli.top import decisions, looking
 from shiplap.cli.top.claims import Claimed
 from shiplap.cli.top.decisions import Decided, Records
 from shiplap.cli.top.following import Following
@@ -83,7 +83,7 @@ def test_of_many_records_the_newest_are_opened_at_first_and_later_all_in_turn() 
 
 
 def test_records_that_cannot_be_read_are_a_trouble_until_they_can(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decisions, "_EVERY_S", 0.001)
+    monkeypatch.setattr(looking, "EVERY_S", 0.001)
     line = Headline(NOON, "schedule", "nothing to launch", "prod/x/y")
     answers: list[Any] = [StoreError("refused"), InvalidInput("--stack", "there is none"), [line]]
     seen: Queue[Any] = Queue()

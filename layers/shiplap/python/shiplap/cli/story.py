@@ -23,7 +23,8 @@ from shiplap.cli.story_entries import (
     reasons_of,
     standing_of,
 )
-from shiplap.disruption.record import DisruptionRecord, Recorded, is_disruption, read
+from shiplap.disruption.headline import is_disruption
+from shiplap.disruption.record import DisruptionRecord, Recorded, read
 from shiplap.instances.types import LearnedCapacity
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.ports import CapacityStore, FlightRecords, StateStore

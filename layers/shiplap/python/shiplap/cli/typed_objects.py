@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from shiplap.api.documents import Document
+from shiplap.api.documents import Document, without_nulls
 from shiplap.cli import soundness
 from shiplap.errors import InvalidInput
 from shiplap.kubernetes.quantity import parse_resources
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 def object_of(document: Document, kind: type[T]) -> T:
     """An object with sound metadata; a null field counts as absent. Raises InvalidInput."""
-    item = converted(document, _without_nulls(document.data), kind)
+    item = converted(document, without_nulls(document.data), kind)
     name = getattr(item, "metadata").name  # noqa: B009 - every kind read here has metadata
     if not name:
         raise refused(document, "metadata.name", "is missing; objects need a name of their own (not generateName)")
@@ -29,15 +29,6 @@ def must_be(document: Document, problems: soundness.Problems) -> None:
     """Refuse an object at the first problem found. Raises InvalidInput."""
     for field, reason in problems:
         raise refused(document, field, reason)
-
-
-def _without_nulls(value: Any) -> Any:
-    """A null field counts as absent, as on an API server."""
-    if isinstance(value, dict):
-        return {key: _without_nulls(entry) for key, entry in value.items() if entry is not None}
-    if isinstance(value, list):
-        return [_without_nulls(entry) for entry in value]
-    return value
 
 
 def converted(document: Document, data: Any, kind: type[T]) -> T:

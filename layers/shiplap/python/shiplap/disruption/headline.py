@@ -6,14 +6,15 @@ A record holds a whole cluster; only its decision is decoded, and the rest is sk
 from __future__ import annotations
 
 import zlib
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import msgspec
 
 from shiplap.scheduling.record import written_at
 
 SCHEDULE, DISRUPT = "schedule", "disrupt"
+MARK = "disrupt-"
+"""What stands before the digest in the id of a decision to disrupt."""
 
 
 class Headline(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -71,10 +72,14 @@ class _Written(msgspec.Struct, frozen=True):
 _DECODER = msgspec.msgpack.Decoder(_Written)
 
 
+def is_disruption(record_id: str) -> bool:
+    """Whether an id is that of a decision to disrupt."""
+    return f"-{MARK}" in record_id.rpartition("/")[2]
+
+
 def headline(document: bytes, record_id: str) -> Headline:
     """A record in a line. What is no record, or one of a version that wrote it otherwise, is said to be so."""
-    of_disruption = "-disrupt-" in record_id.rpartition("/")[2]
-    kind = DISRUPT if of_disruption else SCHEDULE
+    kind = DISRUPT if is_disruption(record_id) else SCHEDULE
     try:
         written = _DECODER.decode(zlib.decompress(document))
     except (zlib.error, msgspec.DecodeError):
@@ -102,7 +107,7 @@ def _plan(plan: _Plan) -> Iterator[str]:
 
 
 def _disruption(decision: _Decision) -> Iterator[str]:
-    for reason in _in_order([command.reason for command in decision.commands]):
+    for reason in dict.fromkeys(command.reason for command in decision.commands):
         commands = [command for command in decision.commands if command.reason == reason]
         nodes = sum(len(command.nodes) for command in commands)
         instead = sum(len(command.replacements) for command in commands)
@@ -111,10 +116,6 @@ def _disruption(decision: _Decision) -> Iterator[str]:
         yield words + (f", saves {saved:.2f} USD/h" if saved > 0 else "")
     if not decision.commands:
         yield "nothing to disrupt"
-
-
-def _in_order(reasons: Sequence[str]) -> list[str]:
-    return list(Counter(reasons))
 
 
 def _counted(number: int, what: str) -> str:

@@ -14,14 +14,13 @@ import msgspec
 from shiplap import __version__
 from shiplap.disruption.commands import Decision
 from shiplap.disruption.decide import decide
+from shiplap.disruption.headline import MARK
 from shiplap.disruption.snapshot import DisruptionSnapshot
 from shiplap.errors import InvalidInput
 from shiplap.scheduling import record as scheduling
 from shiplap.scheduling.planner import plan
 from shiplap.scheduling.record import Record
 from shiplap.scheduling.snapshot import Snapshot
-
-_MARK = "disrupt-"
 
 
 class DisruptionRecord(msgspec.Struct, frozen=True):
@@ -106,12 +105,7 @@ def encode(record: DisruptionRecord) -> bytes:
 
 def record_id(record: DisruptionRecord, document: bytes) -> str:
     """`<cluster>/<date>/<time>-<epoch>-disrupt-<digest>` in UTC."""
-    return scheduling.id_of(record.snapshot.scheduling, document, _MARK)
-
-
-def is_disruption(name: str) -> bool:
-    """Whether an id is that of a decision to disrupt."""
-    return f"-{_MARK}" in name.rpartition("/")[2]
+    return scheduling.id_of(record.snapshot.scheduling, document, MARK)
 
 
 def read(document: bytes, source: str) -> Recorded:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from shiplap.api.documents import Document
+from shiplap.api.documents import Document, without_nulls
 from shiplap.errors import InvalidInput
 
 T = TypeVar("T")
@@ -272,16 +272,7 @@ def read(documents: Sequence[Document]) -> AwsGroups:
 
 def _convert(document: Document, data: Any, kind: type[T], field: str) -> T:
     try:
-        return msgspec.convert(_without_nulls(data), kind)
+        return msgspec.convert(without_nulls(data), kind)
     except msgspec.ValidationError as error:
         reason = str(error).replace("`", "")
         raise InvalidInput(document.source, reason, field=field, line=document.line_of((field,))) from error
-
-
-def _without_nulls(value: Any) -> Any:
-    """AWS's SDKs in other languages print null for what is absent."""
-    if isinstance(value, dict):
-        return {key: _without_nulls(entry) for key, entry in value.items() if entry is not None}
-    if isinstance(value, list):
-        return [_without_nulls(entry) for entry in value]
-    return value

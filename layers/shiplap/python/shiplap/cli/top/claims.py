@@ -7,19 +7,18 @@ said, and nodes alone are shown.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from threading import Event, Thread
+from threading import Event
 
 import msgspec
 
 from shiplap.api.nodeclaim import NodeClaim
-from shiplap.cli.hints import advised
 from shiplap.cli.install import Install
+from shiplap.cli.top import looking
 from shiplap.cluster.follow import Trouble
-from shiplap.errors import AwsError, InvalidInput, StoreError
 
-KIND = "claims"
-_EVERY_S = 5.0
-_TOLD = "claims are not seen, so tiers and nodes on their way are unknown and prices estimated"
+_SUBJECT = looking.Subject(
+    "claims", "claims are not seen, so tiers and nodes on their way are unknown and prices estimated"
+)
 
 
 class Claimed(msgspec.Struct, frozen=True):
@@ -51,22 +50,9 @@ def reader(located: Callable[[], tuple[Install, str]]) -> Read:
 
 def look(read: Read, put: Put) -> None:
     """Once. Raises InvalidInput: there is no such install or cluster."""
-    try:
-        put(Claimed(tuple(read())))
-    except (AwsError, StoreError) as error:
-        put(Trouble(KIND, f"{_TOLD}: {advised(error)}"))
-    else:
-        put(Trouble(KIND, ""))
+    looking.look(_SUBJECT, lambda: Claimed(tuple(read())), put)
 
 
 def follow_claims(read: Read, put: Put, ended: Event) -> None:
     """Look again and again, in a thread that ends with the process at the latest."""
-
-    def run() -> None:
-        while not ended.wait(_EVERY_S):
-            try:
-                look(read, put)
-            except InvalidInput as error:  # the install has gone since it was looked up
-                put(Trouble(KIND, f"{_TOLD}: {error}"))
-
-    Thread(target=run, name="follow-claims", daemon=True).start()
+    looking.keep_looking(_SUBJECT, lambda: Claimed(tuple(read())), put, ended)

@@ -7,19 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from threading import Event, Thread
+from threading import Event
 
 import msgspec
 
-from shiplap.cli.hints import advised
 from shiplap.cli.install import Install
+from shiplap.cli.top import looking
 from shiplap.cluster.follow import Trouble
 from shiplap.disruption.headline import Headline, headline
-from shiplap.errors import AwsError, InvalidInput, StoreError
 from shiplap.ports import FlightRecords
 
-KIND = "decisions"
-_EVERY_S = 5.0
 BACK_S = 24 * 3600.0
 """How far decisions are told of, seconds."""
 _LATE_S = 900.0
@@ -27,7 +24,7 @@ _LATE_S = 900.0
 _AT_ONCE = 8
 _MOST = 20
 """Records that are opened in one look: each holds a whole cluster."""
-_TOLD = "recorded decisions are not seen"
+_SUBJECT = looking.Subject("decisions", "recorded decisions are not seen")
 
 
 class Decided(msgspec.Struct, frozen=True):
@@ -86,22 +83,9 @@ def reader(located: Callable[[], tuple[Install, str]], clock: Callable[[], float
 
 def look(fresh: Look, put: Put) -> None:
     """Once. Raises InvalidInput: there is no such install or cluster."""
-    try:
-        put(Decided(tuple(fresh())))
-    except (AwsError, StoreError) as error:
-        put(Trouble(KIND, f"{_TOLD}: {advised(error)}"))
-    else:
-        put(Trouble(KIND, ""))
+    looking.look(_SUBJECT, lambda: Decided(tuple(fresh())), put)
 
 
 def follow_decisions(fresh: Look, put: Put, ended: Event) -> None:
     """Look again and again, in a thread that ends with the process at the latest."""
-
-    def run() -> None:
-        while not ended.wait(_EVERY_S):
-            try:
-                look(fresh, put)
-            except InvalidInput as error:  # the install has gone since it was looked up
-                put(Trouble(KIND, f"{_TOLD}: {error}"))
-
-    Thread(target=run, name="follow-decisions", daemon=True).start()
+    looking.keep_looking(_SUBJECT, lambda: Decided(tuple(fresh())), put, ended)
