@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from aws_cdk import Aws, Stack
+from aws_cdk import Aws
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_scheduler as scheduler
@@ -41,16 +41,15 @@ class Schedules(Construct):
     ) -> None:
         super().__init__(scope, id_)
         self._group = scheduler.CfnScheduleGroup(self, "Group", name=name)
-        group_arn = Stack.of(self).format_arn(service="scheduler", resource="schedule", resource_name=f"{name}/*")
         self._role = iam.Role(
             self,
             "Role",
             description="Starts what time starts in Shiplap",
             assumed_by=iam.ServicePrincipal(
                 "scheduler.amazonaws.com",
+                # The group's own ARN: EventBridge Scheduler refuses a role whose trust names schedules or a prefix.
                 conditions={
-                    "StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID},
-                    "ArnLike": {"aws:SourceArn": group_arn},
+                    "StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID, "aws:SourceArn": self._group.attr_arn}
                 },
             ),
         )

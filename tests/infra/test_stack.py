@@ -28,7 +28,10 @@ except ShiplapError as error:
 os.environ.setdefault("JSII_NODE", str(NODE))
 os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "18,20")
 
-from aws_cdk import App
+from aws_cdk import App, Duration, Stack
+from aws_cdk import aws_scheduler as scheduler
+from aws_cdk import aws_scheduler_targets as scheduler_targets
+from aws_cdk import aws_sqs as sqs
 from aws_cdk.assertions import Match, Template
 
 from infra.app import build
@@ -193,15 +196,46 @@ def test_what_every_minute_starts_anew_is_neither_repeated_nor_kept_for_later(te
 
 
 def test_only_this_stacks_schedules_may_use_the_schedules_role(template: Template) -> None:
-    (role,) = [
-        item["Properties"]["AssumeRolePolicyDocument"]["Statement"][0]
-        for item in resources(template, "AWS::IAM::Role").values()
-        if item["Properties"]["AssumeRolePolicyDocument"]["Statement"][0]["Principal"]
-        == {"Service": "scheduler.amazonaws.com"}
-    ]
+    """CreateSchedule refuses a role whose trust names anything but a schedule group."""
+    (group,) = resources(template, "AWS::Scheduler::ScheduleGroup")
+    assert resources(template, "AWS::Scheduler::ScheduleGroup")[group]["Properties"]["Name"] == "shiplap"
 
-    assert role["Condition"]["StringEquals"] == {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}
-    assert "schedule/shiplap/*" in json.dumps(role["Condition"]["ArnLike"])
+    assert _scheduler_trust(template) == {
+        "StringEquals": {
+            "aws:SourceAccount": {"Ref": "AWS::AccountId"},
+            "aws:SourceArn": {"Fn::GetAtt": [group, "Arn"]},
+        }
+    }
+    assert _outline(_scheduler_trust(template)) == _outline(_scheduler_trust(_scheduled_by_cdk()))
+
+
+def _scheduler_trust(template: Template) -> Any:
+    """The condition under which EventBridge Scheduler may assume the one role that trusts it."""
+    (statement,) = [
+        statement
+        for item in resources(template, "AWS::IAM::Role").values()
+        for statement in item["Properties"]["AssumeRolePolicyDocument"]["Statement"]
+        if statement["Principal"] == {"Service": "scheduler.amazonaws.com"}
+    ]
+    return statement["Condition"]
+
+
+def _outline(condition: Any) -> str:
+    """A condition without logical ids."""
+    return re.sub(r'"Fn::GetAtt": \["\w+"', '"Fn::GetAtt": ["X"', json.dumps(condition, sort_keys=True))
+
+
+def _scheduled_by_cdk() -> Template:
+    stack = Stack(App(), "Reference")
+    queue = sqs.Queue(stack, "Queue")
+    scheduler.Schedule(
+        stack,
+        "Schedule",
+        schedule=scheduler.ScheduleExpression.rate(Duration.minutes(1)),
+        schedule_group=scheduler.ScheduleGroup(stack, "Group"),
+        target=scheduler_targets.SqsSendMessage(queue),
+    )
+    return Template.from_stack(stack)
 
 
 # Data
