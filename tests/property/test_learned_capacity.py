@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shiplap.instances.learning import capacity, missed, observe
+from shiplap.instances.learning import DAY_S, allocatable, capacity, merge, missed, observe
 from shiplap.instances.types import LearnedCapacity, Observation
 from tests.unit.instances.given_instances import MIB, kind, node_class, resolved, yields
 
@@ -22,10 +23,12 @@ def report(name: str, share: float, at: float, node: str, kubelet: str) -> Obser
 
 @PROFILE
 @given(
-    st.lists(st.tuples(st.floats(0, 1e8), st.integers(0, 30), st.integers(1, 2**40)), min_size=1, max_size=25),
+    st.lists(st.tuples(st.floats(0, 1e7), st.integers(0, 30), st.integers(1, 2**40)), min_size=1, max_size=25),
     st.randoms(use_true_random=False),
+    st.integers(0, 25),
 )
-def test_concurrent_observers_agree(reports: list[tuple[float, int, int]], shuffled: object) -> None:
+def test_concurrent_observers_agree(reports: list[tuple[float, int, int]], shuffled: object, split: int) -> None:
+    """In whatever order they report, and however their entries are merged, the smallest of sixty days is known."""
     observations = [
         Observation("ami", "t", "h", {"memory": memory}, {"memory": memory}, at, "demo", f"n{node}")
         for at, node, memory in reports
@@ -37,8 +40,35 @@ def test_concurrent_observers_agree(reports: list[tuple[float, int, int]], shuff
     assert merged is not None
     newest = max(observation.observed_at for observation in observations)
     assert merged.recent[-1].observed_at == newest
-    assert capacity(merged)["memory"] == min(each.capacity["memory"] for each in merged.recent)
+    days = 60 * DAY_S
+    lately = [each.capacity["memory"] for each in observations if each.observed_at // DAY_S >= (newest - days) // DAY_S]
+    assert capacity(merged)["memory"] == allocatable(merged)["memory"] == min(lately)
+    parts: list[LearnedCapacity | None] = [None, None]
+    for place, observation in enumerate(observations):
+        parts[place < split] = observe(parts[place < split], observation)
+    one, other = (part or LearnedCapacity("ami", "t", "h") for part in parts)
+    for both in (merge(one, other), merge(other, one)):
+        assert msgspec.structs.replace(both, version=0, count=0) == msgspec.structs.replace(merged, version=0, count=0)
     assert len({each.node for each in merged.recent}) == len(merged.recent) <= 10
+
+
+@PROFILE
+@given(st.sampled_from(NAMES), st.lists(st.floats(0.875, 0.999), min_size=1, max_size=40), st.data())
+def test_within_sixty_days_no_node_has_less_than_is_relied_on_twice(
+    name: str, shares: list[float], data: st.DataObject
+) -> None:
+    """Each node's plan relies on what is known when it is launched; a repeated amount never misses."""
+    learned: LearnedCapacity | None = None
+    smallest = 1.0
+    at = 0.0
+    for number, share in enumerate(shares):
+        at += data.draw(st.floats(0, 59 * DAY_S / len(shares)))
+        if learned is not None and share >= smallest:
+            relied_on = yields(name, node_class(), answered=resolved(), learned=(learned,)).allocatable["memory"]
+            assert relied_on <= report(name, share, at, "next", "h").allocatable["memory"]
+        kubelet = yields(name, node_class(), answered=resolved()).kubelet_hash
+        learned = observe(learned, report(name, share, at, f"n{number}", kubelet))
+        smallest = min(smallest, share)
 
 
 @PROFILE

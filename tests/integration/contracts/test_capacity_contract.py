@@ -11,6 +11,7 @@ import pytest
 from shiplap.aws import tables
 from shiplap.aws.dynamodb_capacity import DynamoCapacity
 from shiplap.errors import StoreThrottled
+from shiplap.instances.learning import allocatable, capacity, observe
 from shiplap.instances.types import Observation
 from shiplap.ports import PILOT_LEASE_S, CapacityStore
 from shiplap.twins.capacity import TwinCapacity
@@ -46,8 +47,14 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
         yield World(first, second, faults, "put_item")
 
 
-def seen(node: str, ami: str = "ami-1", instance_type: str = "m5.large", kubelet_hash: str = "k1") -> Observation:
-    resources = {"memory": 7_900_000_000, "cpu": 2000, "pods": 29}
+def seen(
+    node: str,
+    ami: str = "ami-1",
+    instance_type: str = "m5.large",
+    kubelet_hash: str = "k1",
+    memory: int = 7_900_000_000,
+) -> Observation:
+    resources = {"memory": memory, "cpu": 2000, "pods": 29}
     return Observation(ami, instance_type, kubelet_hash, resources, resources, NOW, "blue", node, {"memory": 7 * 10**9})
 
 
@@ -113,6 +120,28 @@ def test_concurrent_observers_lose_nothing(world: World) -> None:
     (learned,) = world.store.all()
     assert {each.node for each in learned.recent} == {f"node-{number}" for number in range(8)}
     assert (learned.count, learned.version) == (8, 8)
+
+
+def test_the_smallest_amount_outlives_ten_observations_and_concurrent_observers(world: World) -> None:
+    world.store.observe(seen("a-small", memory=7_000_000_000))
+    for number in range(12):
+        world.faults.on("before", world.write, lambda n=number: world.rival.observe(seen(f"theirs-{n}")))
+        world.store.observe(seen(f"ours-{number}"))
+    (learned,) = world.rival.all()
+    assert "a-small" not in {each.node for each in learned.recent}
+    assert (capacity(learned)["memory"], allocatable(learned)["memory"]) == (7_000_000_000, 7_000_000_000)
+    assert world.store.forget("ami-1", "m5.large") == 1
+    assert capacity(world.store.observe(seen("next")))["memory"] == 7_900_000_000
+
+
+def test_a_merged_entry_is_kept_beside_what_is_known_and_not_written_twice(world: World) -> None:
+    world.store.observe(seen("ours"))
+    theirs = observe(None, seen("theirs", memory=7_000_000_000))
+    world.faults.on("before", world.write, lambda: world.rival.observe(seen("slipped in")))
+    merged = world.store.merge(theirs)
+    assert {each.node for each in merged.recent} == {"ours", "slipped in", "theirs"}
+    assert capacity(merged)["memory"] == 7_000_000_000
+    assert world.rival.merge(theirs) == merged
 
 
 def test_forgetting_by_ami_type_and_kubelet_settings(world: World) -> None:

@@ -10,7 +10,8 @@ import pytest
 
 from shiplap.errors import InvalidInput
 from shiplap.instances.learned_file import dump, read
-from shiplap.instances.types import Observation
+from shiplap.instances.learning import RECENT, observe
+from shiplap.instances.types import LearnedCapacity, Minimum, Observation
 from tests.unit.instances.given_instances import GIB, known, seen
 
 
@@ -20,6 +21,23 @@ def test_written_sorted_and_read_again(tmp_path: Path) -> None:
     path.write_bytes(dump(entries))
     assert read(path) == (entries[2], entries[1], entries[0])
     assert dump(read(path)) == path.read_bytes()
+
+
+def test_the_smallest_amounts_travel_too(tmp_path: Path) -> None:
+    path = tmp_path / "capacity.json"
+    learned = observe(None, seen("x", 7 * GIB, node="small", at=0))
+    for number in range(RECENT):
+        learned = observe(learned, seen("x", 8 * GIB, node=f"n{number}", at=1 + number))
+    path.write_bytes(dump([learned]))
+    assert read(path) == (learned,)
+
+
+@pytest.mark.parametrize("minimum", [Minimum(-1, 0), Minimum(2**70, 0), Minimum(1, -1), Minimum(1, 2**60)])
+def test_minima_no_node_reports(tmp_path: Path, minimum: Minimum) -> None:
+    path = tmp_path / "capacity.json"
+    path.write_bytes(dump([LearnedCapacity("a", "x", "h", minimum_allocatable={"memory": (minimum,)})]))
+    with pytest.raises(InvalidInput, match=re.escape("entries[0].minimum_allocatable.memory[0]")):
+        read(path)
 
 
 def test_a_missing_file(tmp_path: Path) -> None:

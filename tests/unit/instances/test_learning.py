@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import itertools
 
-from shiplap.instances.learning import MAX_AGE_S, RECENT, Knowledge, allocatable, capacity, missed, observe
-from shiplap.instances.types import LearnedCapacity
+from shiplap.instances.learning import DAY_S, RECENT, Knowledge, allocatable, capacity, merge, missed, observe
+from shiplap.instances.types import LearnedCapacity, Minimum
 from tests.unit.instances.given_instances import GIB, MIB, known, seen
 
 
 def test_the_first_observation() -> None:
     first = seen("m5.large", 7700 * MIB, cpu=2000)
-    assert observe(None, first) == LearnedCapacity("ami-amd", "m5.large", "h", (first,), 1, 1)
+    learned = observe(None, first)
+    assert (learned.ami, learned.instance_type, learned.kubelet_hash) == ("ami-amd", "m5.large", "h")
+    assert (learned.recent, learned.count, learned.version) == ((first,), 1, 1)
+    assert learned.minimum_capacity == {"cpu": (Minimum(2000, 0),), "memory": (Minimum(7700 * MIB, 0),)}
 
 
 def test_the_smallest_of_the_recent_counts_per_resource() -> None:
@@ -23,20 +26,59 @@ def test_the_smallest_of_the_recent_counts_per_resource() -> None:
     assert (learned.count, learned.version) == (3, 3)
 
 
-def test_it_may_move_up_again() -> None:
+def test_twelve_larger_nodes_do_not_raise_it() -> None:
     learned = observe(None, seen("m5.large", 7000 * MIB, node="small", at=0))
-    for index in range(RECENT):
+    for index in range(12):
         learned = observe(learned, seen("m5.large", 7700 * MIB, node=f"n{index}", at=1 + index))
-    assert capacity(learned)["memory"] == 7700 * MIB
+    assert (capacity(learned)["memory"], allocatable(learned)["memory"]) == (7000 * MIB, (7000 - 674) * MIB)
     assert len(learned.recent) == RECENT
-    assert learned.count == RECENT + 1
+    assert learned.count == 13
+
+
+def test_it_rises_once_the_smallest_is_older_than_sixty_days() -> None:
+    learned = observe(None, seen("m5.large", 7000 * MIB, node="small", at=0))
+    learned = observe(learned, seen("m5.large", 7100 * MIB, node="medium", at=30 * DAY_S))
+    for index in range(RECENT):
+        learned = observe(learned, seen("m5.large", 7700 * MIB, node=f"n{index}", at=60 * DAY_S))
+    assert capacity(learned)["memory"] == 7000 * MIB
+    learned = observe(learned, seen("m5.large", 7700 * MIB, node="later", at=61 * DAY_S))
+    assert capacity(learned)["memory"] == 7100 * MIB, "the smallest of the last sixty days"
+    learned = observe(learned, seen("m5.large", 7700 * MIB, node="last", at=91 * DAY_S))
+    assert capacity(learned)["memory"] == 7700 * MIB
+
+
+def test_seen_again_it_holds_for_sixty_days_more() -> None:
+    learned = observe(None, seen("m5.large", 7000 * MIB, node="first", at=0))
+    learned = observe(learned, seen("m5.large", 7000 * MIB, node="again", at=40 * DAY_S))
+    assert learned.minimum_capacity["memory"] == (Minimum(7000 * MIB, 40),)
+    learned = observe(learned, seen("m5.large", 7700 * MIB, node="large", at=100 * DAY_S))
+    assert capacity(learned)["memory"] == 7000 * MIB
+
+
+def test_an_entry_without_minima_takes_them_from_its_observations() -> None:
+    reports = [seen("m5.large", (7700 + at) * MIB, node=f"n{at}", at=at) for at in range(RECENT)]
+    written_before = known(*reports)
+    assert capacity(written_before)["memory"] == 7700 * MIB
+    learned = observe(written_before, seen("m5.large", 7800 * MIB, node="next", at=RECENT))
+    assert reports[0] not in learned.recent
+    assert capacity(learned)["memory"] == 7700 * MIB
+
+
+def test_merging_an_entry_brings_its_smallest_amounts() -> None:
+    theirs = observe(None, seen("m5.large", 7000 * MIB, node="small", at=0))
+    for index in range(RECENT):
+        theirs = observe(theirs, seen("m5.large", 7700 * MIB, node=f"n{index}", at=1 + index))
+    ours = observe(None, seen("m5.large", 7500 * MIB, node="ours", at=20))
+    merged = merge(ours, theirs)
+    assert capacity(merged)["memory"] == 7000 * MIB
+    assert merge(merged, theirs) == merged, "nothing of it is new"
 
 
 def test_old_observations_are_forgotten() -> None:
     learned = observe(None, seen("m5.large", 7000 * MIB, node="old", at=0))
-    learned = observe(learned, seen("m5.large", 7700 * MIB, node="new", at=MAX_AGE_S + 1))
+    learned = observe(learned, seen("m5.large", 7700 * MIB, node="new", at=61 * DAY_S))
     assert capacity(learned)["memory"] == 7700 * MIB
-    assert observe(learned, seen("m5.large", 6000 * MIB, node="older", at=0)).recent == learned.recent
+    assert observe(learned, seen("m5.large", 6000 * MIB, node="older", at=0)) == learned
 
 
 def test_a_repeated_message_counts_once() -> None:

@@ -18,7 +18,7 @@ from shiplap.aws.failures import CONDITION_FAILED, code_of, store_errors
 from shiplap.aws.retries import Sleep, attempts
 from shiplap.aws.tables import EXPIRY
 from shiplap.errors import StoreError, StoreThrottled
-from shiplap.instances.learning import observe
+from shiplap.instances.learning import merge
 from shiplap.instances.types import LearnedCapacity, Observation
 from shiplap.ports import PILOT_LEASE_S
 
@@ -47,11 +47,17 @@ class DynamoCapacity:
         return _sorted(_learned(item) for item in scan(self._client, self._table) if not _is_pilot(item))
 
     def observe(self, observation: Observation) -> LearnedCapacity:
-        key = _key(observation.ami, f"{observation.instance_type}#{observation.kubelet_hash}")
+        key = (observation.ami, observation.instance_type, observation.kubelet_hash)
+        return self.merge(LearnedCapacity(*key, recent=(observation,)))
+
+    def merge(self, entry: LearnedCapacity) -> LearnedCapacity:
+        key = _key(entry.ami, f"{entry.instance_type}#{entry.kubelet_hash}")
         for _ in attempts(_TRIES, sleep=self._sleep):
             stored = get(self._client, self._table, key)
             known = None if stored is None else _learned(stored)
-            learned = observe(known, observation)
+            learned = merge(known, entry)
+            if learned is known:
+                return learned
             item = {**key, "learned": text(msgspec.json.encode(learned).decode()), "version": number(learned.version)}
             if known is None:
                 written = put_if(self._client, self._table, item, "attribute_not_exists(#item)", ["item"])
@@ -60,7 +66,7 @@ class DynamoCapacity:
                 written = put_if(self._client, self._table, item, "#version = :read", ["version"], read)
             if written:
                 return learned
-        raise StoreThrottled(f"{observation.instance_type} on {observation.ami} is observed by too many at once")
+        raise StoreThrottled(f"{entry.instance_type} on {entry.ami} is observed by too many at once")
 
     def forget(self, ami: str, instance_type: str = "", kubelet_hash: str = "") -> int:
         doomed = [

@@ -113,7 +113,7 @@ def import_(
     place: Place,
     output: Output = Format.TABLE,
 ) -> None:
-    """Add the observations of an exported file to what is known; those known already are left out.
+    """Add the observations and smallest amounts of an exported file to what is known; what is known is left out.
 
     Example: shiplap capacity import learned.json
     """
@@ -122,8 +122,8 @@ def import_(
     with _store(place, create=True) as store:
         known = [each for entry in store.learned(sorted({each.ami for each in entries})) for each in entry.recent]
         new = [observation for observation in observations if observation not in known]
-        for observation in new:
-            store.observe(observation)
+        for entry in entries:
+            store.merge(entry)
     done = _Imported(len(entries), len(new), len(observations) - len(new))
     text = f"added {done.added} of {len(observations)} observations; {done.known} were known already"
     emit(done, output, lambda: Text(text))

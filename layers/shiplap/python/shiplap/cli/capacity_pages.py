@@ -20,7 +20,7 @@ class Part(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _Memory(Part, frozen=True):
-    """Allocatable memory: the smallest seen lately, and what the newest node's plan relied on."""
+    """Allocatable memory: the smallest of the last 60 days, and what the newest node's plan relied on."""
 
     learned: str
     predicted: str
@@ -47,7 +47,7 @@ class _Seen(Part, frozen=True):
 
 
 class Entry(Part, frozen=True):
-    """`capacity` and `allocatable` are what planning uses: the smallest of the observations."""
+    """`capacity` and `allocatable` are what planning uses: the smallest of the last 60 days."""
 
     ami: str
     instance_type: str

@@ -8,7 +8,8 @@ from pathlib import Path
 import msgspec
 
 from shiplap.errors import InvalidInput
-from shiplap.instances.types import LearnedCapacity, Observation
+from shiplap.instances.learning import DAY_S
+from shiplap.instances.types import LearnedCapacity, Minimum, Observation
 from shiplap.kubernetes.quantity import LARGEST
 
 _YEAR_10000 = 253_402_300_800
@@ -33,6 +34,10 @@ def read(path: Path) -> tuple[LearnedCapacity, ...]:
     for place, entry in enumerate(entries):
         for number, seen in enumerate(entry.recent):
             _check(path, f"entries[{place}].recent[{number}]", seen)
+        for field in ("minimum_capacity", "minimum_allocatable"):
+            for resource, minima in getattr(entry, field).items():
+                for number, minimum in enumerate(minima):
+                    _check_minimum(path, f"entries[{place}].{field}.{resource}[{number}]", minimum)
     return entries
 
 
@@ -40,12 +45,21 @@ def _check(path: Path, where: str, seen: Observation) -> None:
     """Raises InvalidInput for amounts and times that no node reports."""
     for field in ("capacity", "allocatable", "predicted"):
         for resource, amount in getattr(seen, field).items():
-            if not 0 <= amount <= LARGEST:
-                reason = f"must be from 0 to {LARGEST}, is {amount}"
-                raise InvalidInput(str(path), reason, field=f"{where}.{field}.{resource}")
+            _check_amount(path, f"{where}.{field}.{resource}", amount)
     if not 0 <= seen.observed_at < _YEAR_10000:
         reason = f"expected seconds since 1970, is {seen.observed_at}"
         raise InvalidInput(str(path), reason, field=f"{where}.observed_at")
+
+
+def _check_minimum(path: Path, where: str, minimum: Minimum) -> None:
+    _check_amount(path, f"{where}.amount", minimum.amount)
+    if not 0 <= minimum.day < _YEAR_10000 // DAY_S:
+        raise InvalidInput(str(path), f"expected days since 1970, is {minimum.day}", field=f"{where}.day")
+
+
+def _check_amount(path: Path, where: str, amount: int) -> None:
+    if not 0 <= amount <= LARGEST:
+        raise InvalidInput(str(path), f"must be from 0 to {LARGEST}, is {amount}", field=where)
 
 
 def dump(entries: Iterable[LearnedCapacity]) -> bytes:

@@ -1,23 +1,24 @@
 """What nodes really reported, merged into what is remembered, and what it says about types and siblings.
 
-Everything is pure: the stores call `observe` inside a conditional write and try again when somebody was faster.
+Everything is pure: the stores call `merge` inside a conditional write and try again when somebody was faster.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from shiplap.instances.capacity import FIXED_OVERHEAD
-from shiplap.instances.types import LearnedCapacity, Observation
+from shiplap.instances.types import LearnedCapacity, Minimum, Observation
 from shiplap.kubernetes.quantity import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 
 RECENT = 10
 """Observations kept of one (AMI, type, kubelet settings)."""
 
-MAX_AGE_S = 60 * 24 * 3600
-"""Observations older than this, seen from the newest, no longer count."""
+DAY_S = 24 * 3600
+MAX_AGE_DAYS = 60
+"""Amounts older than this, seen from the newest observation, no longer count."""
 
 _ALWAYS_REPORTED = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
 
@@ -25,18 +26,76 @@ _ALWAYS_REPORTED = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
 def observe(known: LearnedCapacity | None, observation: Observation) -> LearnedCapacity:
     """`known` with one more observation; the order in which observations arrive does not matter.
 
-    A node reporting again replaces what it reported before, so that repeated messages count once.
+    A node reporting again replaces what it reported before, so that repeated messages count once. The smallest amounts
+    stay: a figure rises only when its smallest amount is older than `MAX_AGE_DAYS`.
     """
+    key = (observation.ami, observation.instance_type, observation.kubelet_hash)
+    return merge(known, LearnedCapacity(*key, recent=(observation,)))
+
+
+def merge(known: LearnedCapacity | None, other: LearnedCapacity) -> LearnedCapacity:
+    """`known` with everything that `other` holds of the same key; `known` itself when nothing of it is new."""
     if known is None:
-        known = LearnedCapacity(observation.ami, observation.instance_type, observation.kubelet_hash)
-    seen = (observation.cluster, observation.node)
-    before = [each for each in known.recent if (each.cluster, each.node) == seen]
-    newest_of_node = max([*before, observation], key=_age_key)
-    others = [each for each in known.recent if (each.cluster, each.node) != seen]
-    ordered = sorted([*others, newest_of_node], key=_age_key)
-    oldest = ordered[-1].observed_at - MAX_AGE_S
-    recent = tuple(each for each in ordered if each.observed_at >= oldest)[-RECENT:]
-    return msgspec.structs.replace(known, recent=recent, count=known.count + (not before), version=known.version + 1)
+        known = LearnedCapacity(other.ami, other.instance_type, other.kubelet_hash)
+    seen = (*known.recent, *other.recent)
+    of_nodes: dict[tuple[str, str], Observation] = {}
+    for each in seen:
+        node = (each.cluster, each.node)
+        of_nodes[node] = max(of_nodes.get(node, each), each, key=_age_key)
+    ordered = sorted(of_nodes.values(), key=_age_key)
+    oldest_s = ordered[-1].observed_at - MAX_AGE_DAYS * DAY_S if ordered else 0.0
+    newest_day = max([0, *map(_day, ordered), *_days(known), *_days(other)])
+    merged = msgspec.structs.replace(
+        known,
+        recent=tuple(each for each in ordered if each.observed_at >= oldest_s)[-RECENT:],
+        minimum_capacity=_minima(
+            (known.minimum_capacity, other.minimum_capacity),
+            [(_day(each), each.capacity) for each in seen],
+            newest_day,
+        ),
+        minimum_allocatable=_minima(
+            (known.minimum_allocatable, other.minimum_allocatable),
+            [(_day(each), each.allocatable) for each in seen],
+            newest_day,
+        ),
+    )
+    if merged == known:
+        return known
+    new_nodes = len(of_nodes) - len({(each.cluster, each.node) for each in known.recent})
+    return msgspec.structs.replace(merged, count=known.count + new_nodes, version=known.version + 1)
+
+
+def _minima(
+    known: Iterable[Mapping[str, Sequence[Minimum]]], seen: Iterable[tuple[int, Mapping[str, int]]], newest_day: int
+) -> dict[str, tuple[Minimum, ...]]:
+    """Per resource the amounts below all later ones, of the last `MAX_AGE_DAYS`; zeroes do not count."""
+    amounts: dict[str, set[Minimum]] = {}
+    for minima in known:
+        for resource, some in minima.items():
+            amounts.setdefault(resource, set()).update(some)
+    for day, reported in seen:
+        for resource, amount in reported.items():
+            if amount > 0:
+                amounts.setdefault(resource, set()).add(Minimum(amount, day))
+    result = {}
+    for resource in sorted(amounts):
+        lowest: list[Minimum] = []
+        for each in sorted(amounts[resource], key=lambda item: (-item.day, item.amount)):
+            if each.day >= newest_day - MAX_AGE_DAYS and (not lowest or each.amount < lowest[-1].amount):
+                lowest.append(each)
+        if lowest:
+            result[resource] = tuple(reversed(lowest))
+    return result
+
+
+def _days(learned: LearnedCapacity) -> Iterable[int]:
+    for minima in (learned.minimum_capacity, learned.minimum_allocatable):
+        for some in minima.values():
+            yield from (each.day for each in some)
+
+
+def _day(observation: Observation) -> int:
+    return int(observation.observed_at // DAY_S)
 
 
 def missed(relied_on: Mapping[str, int], allocatable: Mapping[str, int]) -> dict[str, int]:
@@ -53,13 +112,17 @@ def missed(relied_on: Mapping[str, int], allocatable: Mapping[str, int]) -> dict
 
 
 def capacity(learned: LearnedCapacity) -> dict[str, int]:
-    """The smallest capacity reported lately, per resource."""
-    return _smallest(each.capacity for each in learned.recent)
+    """The smallest capacity of the last 60 days, per resource."""
+    return _smallest([*(each.capacity for each in learned.recent), _first(learned.minimum_capacity)])
 
 
 def allocatable(learned: LearnedCapacity) -> dict[str, int]:
-    """The smallest allocatable reported lately, per resource."""
-    return _smallest(each.allocatable for each in learned.recent)
+    """The smallest allocatable of the last 60 days, per resource."""
+    return _smallest([*(each.allocatable for each in learned.recent), _first(learned.minimum_allocatable)])
+
+
+def _first(minima: Mapping[str, Sequence[Minimum]]) -> dict[str, int]:
+    return {resource: some[0].amount for resource, some in minima.items() if some}
 
 
 class Knowledge:

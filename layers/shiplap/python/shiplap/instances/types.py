@@ -92,10 +92,20 @@ class Observation(msgspec.Struct, frozen=True, omit_defaults=True):
     predicted: dict[str, int] = {}
 
 
+class Minimum(msgspec.Struct, frozen=True):
+    """An amount of a resource in canonical units, and the last day it was seen on, in days since 1970, UTC."""
+
+    amount: int
+    day: int
+
+
 class LearnedCapacity(msgspec.Struct, frozen=True, omit_defaults=True):
     """All that is remembered of one (AMI, instance type, kubelet settings).
 
-    `recent` holds the newest observations, oldest first; the value used per resource is the smallest among them.
+    `recent` holds the newest observations, oldest first. `minimum_capacity` and `minimum_allocatable` hold, per
+    resource, the smallest amount of the last 60 days, and behind it each amount that is the smallest once the one
+    before it is too old: days and amounts both ascend. Entries written before these fields existed lack them.
+    The amount used per resource is the smallest in all of them.
     """
 
     ami: str
@@ -104,3 +114,5 @@ class LearnedCapacity(msgspec.Struct, frozen=True, omit_defaults=True):
     recent: tuple[Observation, ...] = ()
     count: int = 0
     version: int = 0
+    minimum_capacity: dict[str, tuple[Minimum, ...]] = {}
+    minimum_allocatable: dict[str, tuple[Minimum, ...]] = {}

@@ -40,6 +40,10 @@ class CapacityStore(KnownCapacity, Protocol):
         """Add an observation; concurrent observers lose nothing."""
         ...
 
+    def merge(self, entry: LearnedCapacity) -> LearnedCapacity:
+        """Add everything an exported entry holds, its smallest amounts included; nothing is written if all is known."""
+        ...
+
     def forget(self, ami: str, instance_type: str = "", kubelet_hash: str = "") -> int:
         """Remove entries; returns how many."""
         ...

@@ -8,7 +8,7 @@ from threading import Lock
 
 import msgspec
 
-from shiplap.instances.learning import observe
+from shiplap.instances.learning import merge
 from shiplap.instances.types import LearnedCapacity, Observation, pilot_key
 from shiplap.ports import PILOT_LEASE_S
 from shiplap.twins.faults import Faults
@@ -39,9 +39,13 @@ class TwinCapacity:
 
     def observe(self, observation: Observation) -> LearnedCapacity:
         key = (observation.ami, observation.instance_type, observation.kubelet_hash)
+        return self.merge(LearnedCapacity(*key, recent=(observation,)))
+
+    def merge(self, entry: LearnedCapacity) -> LearnedCapacity:
+        key = (entry.ami, entry.instance_type, entry.kubelet_hash)
         with self._effect("capacity.observe"):
             item = self._learned.get(key)
-            learned = observe(None if item is None else _DECODER.decode(item), observation)
+            learned = merge(None if item is None else _DECODER.decode(item), entry)
             self._learned[key] = msgspec.json.encode(learned)
         return learned
 
