@@ -42,10 +42,14 @@ class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_un
 
 
 class Network(_Part, frozen=True):
-    """Where functions that talk to a private API endpoint sit: ids of subnets and security groups of one VPC."""
+    """Where functions that talk to a private API endpoint sit: ids of subnets and security groups of one VPC.
+
+    `name` tells the networks of an install apart; one of them may go without.
+    """
 
     subnets: tuple[str, ...]
     security_groups: tuple[str, ...]
+    name: str = ""
 
 
 class ClusterDocument(_Part, frozen=True):
@@ -213,7 +217,8 @@ def _cluster(source: Document, index: int, install: InstallDocument, folder: Pat
     shared = set(ClusterSettings.__struct_fields__) & set(ClusterDocument.__struct_fields__)
     values: dict[str, Any] = {field: getattr(document, field) for field in shared}
     manifests: Manifests = load_manifests([manifests_path])
-    values |= {"region": install.region, "install": install.name, "manifests": manifests}
+    network = document.vpc.name if document.vpc else ""
+    values |= {"region": install.region, "install": install.name, "network": network, "manifests": manifests}
     default_access = "none" if document.endpoint else "entry"
     written = msgspec.structs.replace(document, access=document.access or default_access)
     return Cluster(written, ClusterSettings(**values))

@@ -130,6 +130,7 @@ class Shiplap(Construct):
             "SHIPLAP_BUCKET": self.storage.bucket.bucket_name,
             "SHIPLAP_BUS": self.events.bus.event_bus_name,
             "SHIPLAP_LIFECYCLE_QUEUE_URL": self.events.lifecycle.queue.queue_url,
+            "SHIPLAP_LIFECYCLE_QUEUE_URLS": Stack.of(self).to_json_string({"": self.events.lifecycle.queue.queue_url}),
             "SHIPLAP_INSTALL": self._install.document.name,
         }
 

@@ -42,11 +42,13 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     `improve_s` is the effort spent on cheaper nodes per decision, in seconds of a server core.
     `claim_rules` say which pods are ours; without any, all are.
     `install` names whom its instances belong to: another install of the account may serve a cluster of the same name.
+    `network` names the network group whose functions serve the cluster: they alone reach its API server.
     """
 
     name: str
     region: str
     install: str = ""
+    network: str = ""
     endpoint: str = ""
     certificate_authority: str = ""
     token: str = ""
@@ -85,9 +87,17 @@ class Settings(msgspec.Struct, frozen=True, omit_defaults=True):
                 return cluster
         raise UnknownCluster(name)
 
+    def of_network(self, network: str) -> tuple[ClusterSettings, ...]:
+        """The clusters that the functions of a network group serve."""
+        return tuple(cluster for cluster in self.clusters if cluster.network == network)
+
 
 class ResourceNames(msgspec.Struct, frozen=True):
-    """The stack's own resources, by the environment variable that names each."""
+    """The stack's own resources, by the environment variable that names each.
+
+    `network` is the network group of a function that talks to the Kubernetes API. A function outside of all networks
+    finds the lifecycle queue of each group in `lifecycle_queue_urls`.
+    """
 
     state_table: str
     capacity_table: str
@@ -96,15 +106,30 @@ class ResourceNames(msgspec.Struct, frozen=True):
     lifecycle_queue_url: str
     dead_letter_queue_url: str = ""
     install: str = ""
+    network: str = ""
+    lifecycle_queue_urls: dict[str, str] = {}
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> ResourceNames:
         """From SHIPLAP_STATE_TABLE, SHIPLAP_CAPACITY_TABLE, SHIPLAP_BUCKET, SHIPLAP_BUS, SHIPLAP_LIFECYCLE_QUEUE_URL,
-        SHIPLAP_DEAD_LETTER_QUEUE_URL, the dead letters of the queue that feeds the function, and SHIPLAP_INSTALL.
+        SHIPLAP_DEAD_LETTER_QUEUE_URL, the dead letters of the queue that feeds the function, SHIPLAP_INSTALL,
+        SHIPLAP_NETWORK, and SHIPLAP_LIFECYCLE_QUEUE_URLS, a JSON object from network groups to addresses.
 
         A variable that a function was not given leaves its name empty. Nothing is read from the process here.
+
+        Raises:
+            InvalidInput: SHIPLAP_LIFECYCLE_QUEUE_URLS is not such an object.
         """
-        return cls(*(environment.get(f"SHIPLAP_{field.upper()}", "") for field in cls.__struct_fields__))
+        given = {field: environment.get(f"SHIPLAP_{field.upper()}", "") for field in cls.__struct_fields__}
+        urls = given.pop("lifecycle_queue_urls") or "{}"
+        try:
+            return cls(**given, lifecycle_queue_urls=msgspec.json.decode(urls, type=dict[str, str]))
+        except msgspec.DecodeError as error:
+            raise InvalidInput("SHIPLAP_LIFECYCLE_QUEUE_URLS", str(error)) from error
+
+    def lifecycle_queue_of(self, network: str) -> str:
+        """The address of the lifecycle queue that serves the clusters of a network group."""
+        return self.lifecycle_queue_urls.get(network, self.lifecycle_queue_url)
 
 
 def load() -> Settings:

@@ -176,7 +176,7 @@ class Install:
             "catalog": lambda: self.catalog_store(cluster.region),
             "source": lambda: self.catalog_source(cluster.region),
             "bus": self._bus,
-            "timers": self._timers,
+            "timers": lambda: self._timers(cluster),
             "recorder": self._recorder,
             "health": lambda: self._health(cluster),
             "joins": self._joins,
@@ -266,10 +266,10 @@ class Install:
 
         return EventBridgeBus(client("events"), self._names.bus)
 
-    def _timers(self) -> object:
+    def _timers(self, cluster: ClusterSettings) -> object:
         from shiplap.aws.timers import SqsTimers  # noqa: PLC0415
 
-        return SqsTimers(client("sqs"), self._names.lifecycle_queue_url)
+        return SqsTimers(client("sqs"), self._names.lifecycle_queue_of(cluster.network))
 
     def _recorder(self) -> object:
         from shiplap.aws.bucket import BucketRecorder  # noqa: PLC0415
