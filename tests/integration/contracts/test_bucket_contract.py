@@ -259,7 +259,7 @@ def test_records_are_found_by_their_time(recorder: TwinRecorder | BucketRecorder
     of_disruption = recorder.record_disruption(DisruptionSnapshot(scheduling=SNAPSHOT), Decision())
     assert recorder.ids("blue", NOW - day, NOW + day) == (first, *sorted((second, of_disruption)), third)
     assert recorder.ids("blue", NOW - day + 1, NOW) == tuple(sorted((second, of_disruption)))
-    assert recorder.ids("green", 0, NOW) == ()
+    assert recorder.ids("green", NOW - day, NOW + day) == ()
     assert records.written_at(first) == int(NOW - day)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
@@ -19,7 +19,7 @@ from shiplap.cli.install import STACK, find
 from shiplap.cli.options import Sources, takes_sources
 from shiplap.cli.output import Format, Output, emit
 from shiplap.cli.pages import account_page, claim_page
-from shiplap.cli.plan import seen_lines
+from shiplap.cli.plan import seen_document, seen_lines
 from shiplap.cli.records import open_record
 from shiplap.cli.sources import Reading, read
 from shiplap.cli.story import Story
@@ -79,7 +79,7 @@ def pod(
         decision = _decision(record, sources, where)
         account = account_of(decision.snapshot, decision.plan, name)
         page = Group(account_page(account), *decision.lines)
-        return _Now(account, page, 1 if account.state == "unschedulable" else 0)
+        return _Now(_written(account, decision.reading), page, 1 if account.state == "unschedulable" else 0)
 
     return _answer(story, decide, output)
 
@@ -116,7 +116,7 @@ def claim(
         found = decision.plan.node_claims[names.index(name)]
         account = ClaimAccounts(compile_world(decision.snapshot)).of(found)
         page = Group(claim_page(found, account), *decision.lines)
-        emit({"claim": found, "account": account}, output, lambda: page)
+        emit(_written({"claim": found, "account": account}, decision.reading), output, lambda: page)
         return 0
     now = _present(name, decision.reading)
     if now is not None:
@@ -159,7 +159,7 @@ def node(
 
         reading = read(sources, where, lax_budgets=True)
         account = account_of_node(disruption_snapshot(reading), name)
-        written = msgspec.to_builtins(account)
+        written = _written(account, reading)
         written["command"] = command_document(account.command) if account.command is not None else None
         return _Now(written, Group(node_page(account), *seen_lines(reading)))
 
@@ -195,7 +195,8 @@ def pool(
     def decide() -> _Now:
         decision = _decision(record, sources, where)
         account = account_of_pool(decision.snapshot, decision.plan, name)
-        return _Now(account, Group(pool_page(account), *decision.lines), 1 if account.away else 0)
+        page = Group(pool_page(account), *decision.lines)
+        return _Now(_written(account, decision.reading), page, 1 if account.away else 0)
 
     return _answer(story, decide, output)
 
@@ -206,6 +207,12 @@ class _Now(msgspec.Struct, frozen=True):
     value: object
     page: RenderableType
     code: int = 0
+
+
+def _written(account: object, reading: Reading | None) -> dict[str, Any]:
+    """An account as data, with what it rests on; a recorded decision rests on itself."""
+    written: dict[str, Any] = msgspec.to_builtins(account)
+    return written | (seen_document(reading) if reading is not None else {})
 
 
 def _asks_cluster(sources: Sources, where: Where) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,17 +17,13 @@ from shiplap.cluster.enter import enter
 from shiplap.cluster.kubeconfig import Access, load
 from shiplap.cluster.survey import Survey, Unseen, survey
 from shiplap.errors import ClusterDenied, ClusterError, ClusterUnreachable, InvalidInput
-from shiplap.kubernetes.objects import Node
-
-_REGION = "topology.kubernetes.io/region"
 
 
 class Live(msgspec.Struct, frozen=True):
-    """What a cluster showed. `region` is that of most nodes, empty when none says."""
+    """What a cluster showed."""
 
     access: Access
     state: ClusterState
-    region: str
     kubernetes_version: str
     unseen: tuple[Unseen, ...]
 
@@ -55,7 +50,6 @@ def look(access: Access, *, manifests: bool, workloads: bool) -> Live:
     return Live(
         access=access,
         state=_state(found, source),
-        region=_region(found.view.nodes),
         kubernetes_version=found.kubernetes_version,
         unseen=found.unseen,
     )
@@ -82,9 +76,3 @@ def _reason(error: ClusterError, access: Access) -> str:
     if isinstance(error, ClusterUnreachable):
         return f"{error}; see whether `kubectl --context {access.context} version` is answered"
     return str(error)
-
-
-def _region(nodes: Iterable[Node]) -> str:
-    counted = Counter(node.metadata.labels.get(_REGION, "") for node in nodes)
-    del counted[""]
-    return min(counted, key=lambda name: (-counted[name], name), default="")

@@ -34,7 +34,7 @@ def migrate(
     from_aws: Annotated[
         bool, typer.Option("--from-aws", help="Ask AWS about the node groups and Auto Scaling groups of --cluster.")
     ] = False,
-    region: Annotated[str, typer.Option("--region", help="Region to ask, and of the prices of the dry run.")] = "",
+    region: Annotated[str, typer.Option("--region", help="Region to ask, and of the dry run's prices.")] = "",
     cluster_state: Annotated[
         list[Path] | None,
         typer.Option("--cluster-state", help="The cluster's objects: habits of its pods, and a dry run of them."),
@@ -67,7 +67,7 @@ def migrate(
     trial = None
     if cluster_state:
         found = msgspec.structs.replace(found, findings=(*found.findings, *_habits(cluster_state, found)))
-        trial = _trial(documents, naming, cluster_state, region or "us-east-1")
+        trial = _trial(documents, naming, cluster_state, region)
     if to is not None:
         _write(to, found, trial)
     emit(_answer(found, trial), output, lambda: migration_page(found, trial, to))

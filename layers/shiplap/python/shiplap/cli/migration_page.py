@@ -21,7 +21,8 @@ _MOST = 10
 class Trial(msgspec.Struct, frozen=True, rename="camel"):
     """The present pods on the new pools, as if no node were there; hourly prices in USD.
 
-    `unpriced_nodes` are present nodes whose type or kind the catalogue does not know, which cost nothing here.
+    `unpriced_nodes` are present nodes whose type or kind the catalogue does not know, which cost nothing here. Prices
+    are those of `region`; `notes` say what the figures take for granted.
     """
 
     pods: int
@@ -31,6 +32,8 @@ class Trial(msgspec.Struct, frozen=True, rename="camel"):
     present_hourly: float
     unpriced_nodes: int
     left_out: tuple[tuple[str, str], ...]
+    region: str
+    notes: tuple[str, ...] = ()
 
 
 def migration_page(found: Migration, trial: Trial | None, folder: Path | None) -> RenderableType:
@@ -70,6 +73,8 @@ def _trial_lines(trial: Trial) -> Iterator[str]:
         yield f"  without a place: {pod}: {message}"
     if len(trial.left_out) > _MOST:
         yield f"  and {len(trial.left_out) - _MOST} more"
+    for note in trial.notes:
+        yield f"! {note}"
 
 
 def report_text(found: Migration, trial: Trial | None, settings: str) -> str:

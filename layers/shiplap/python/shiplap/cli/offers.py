@@ -51,8 +51,7 @@ def supply_of(sources: Sources, seen: Seen, manifests: Manifests) -> Supply:
     """
     region, installed = seen.cluster.region, seen.installed
     if sources.aws is False or (sources.aws is None and not seen.live and installed is None):
-        said = f"embedded catalogue of {region}: prices are estimates, AMIs and subnets are not looked at"
-        return Supply(embedded.load(region), notes=(said,) if seen.live or installed is not None else ())
+        return embedded_supply(seen)
     from shiplap.cli.aws_supply import has_credentials  # noqa: PLC0415 - loads botocore
     from shiplap.cli.aws_supply import supply_of as ask_aws  # noqa: PLC0415 - as above
 
@@ -69,7 +68,19 @@ def supply_of(sources: Sources, seen: Seen, manifests: Manifests) -> Supply:
                 hint = "see whether `aws sts get-caller-identity` is answered, or plan with --no-aws"
                 raise InvalidInput("--aws", f"{error}; {hint}") from error
             why = advised(error)
-    said = f"embedded catalogue of {region}, prices are estimates, AMIs and subnets are not looked at: {why}"
+    return embedded_supply(seen, f"; {why}")
+
+
+def embedded_supply(seen: Seen, why: str = "") -> Supply:
+    """The catalogue that comes with the command line; of the default Region where it does not know that of the nodes.
+
+    Raises:
+        InvalidInput: it does not know the Region that was asked for.
+    """
+    region, unknown = seen.cluster.region, ""
+    if not seen.region_given and region not in embedded.regions():
+        region, unknown = embedded.DEFAULT_REGION, f" ({region} of the nodes is not known)"
+    said = f"embedded catalogue of {region}{unknown}: prices are estimates, AMIs and subnets are not looked at{why}"
     return Supply(embedded.load(region), notes=(said,))
 
 

@@ -88,7 +88,7 @@ class Sources(Options, frozen=True, kw_only=True):
         str,
         typer.Option(
             "--region",
-            help="Region of the catalogue; that of a live cluster's nodes, else us-east-1.",
+            help="Region of prices and zones; that of the nodes without, else us-east-1.",
             show_default=False,
             rich_help_panel=_FIGURES,
         ),

@@ -92,8 +92,11 @@ def _page(
 
 
 def seen_document(reading: Reading) -> dict[str, Any]:
-    """What an answer does not rest on, where there is any of it: rights that are missing, AWS not asked."""
-    parts = {"unseen": reading.unseen, "notes": reading.notes}
+    """The Region of its prices and zones, and what an answer does not rest on: rights that are missing, AWS not asked.
+
+    Each is there where there is any of it.
+    """
+    parts = {"region": reading.region, "unseen": reading.unseen, "notes": reading.notes}
     return {key: msgspec.to_builtins(entries) for key, entries in parts.items() if entries}
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from shiplap.cli.claim_rules import read_claim_rules
 from shiplap.cli.inputs import ClusterState, read_cluster_state, read_scheduler_config
@@ -13,6 +15,8 @@ from shiplap.cli.options import Sources
 from shiplap.cluster.survey import Unseen
 from shiplap.errors import InvalidInput
 from shiplap.instances import embedded
+from shiplap.kubernetes.objects import Node
+from shiplap.kubernetes.regions import regions_of
 from shiplap.settings import ClusterSettings
 
 if TYPE_CHECKING:
@@ -22,11 +26,17 @@ _FILES = "files"
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """A cluster, from files or asked, the settings that its catalogue is made with, and the install that serves it."""
+    """A cluster, from files or asked, the settings that its catalogue is made with, and the install that serves it.
+
+    The Region of the settings is `region_given` where an option or an install gives it, else that of the nodes;
+    `region_assumed` says why that one is not sure, and is empty where it is.
+    """
 
     state: ClusterState
     cluster: ClusterSettings
     live: bool
+    region_given: bool = False
+    region_assumed: str = ""
     unseen: tuple[Unseen, ...] = ()
     installed: Installed | None = None
 
@@ -44,7 +54,10 @@ def seen_of(sources: Sources, which: Which, moment: float, *, own_manifests: boo
         installed = look_up(which, moment)
     cluster = _settings(sources, installed)
     if sources.cluster_state:
-        return Seen(read_cluster_state(sources.cluster_state), cluster, live=False, installed=installed)
+        state = read_cluster_state(sources.cluster_state)
+        region = _region(sources, installed, state.view.nodes)
+        cluster = replace(cluster, region=region.name)
+        return Seen(state, cluster, False, region.given, region.assumed, installed=installed)
     from shiplap.cli.live import access_of, look  # noqa: PLC0415 - files need no client
 
     access = dev_access(which.cluster) if which.dev and not asked else access_of(sources.kubeconfig, sources.context)
@@ -53,17 +66,40 @@ def seen_of(sources: Sources, which: Which, moment: float, *, own_manifests: boo
     of_install = installed.settings if installed is not None else None
     if installed is not None and of_install is not None:
         installed.notes.extend(_elsewhere(access.context, access.server, of_install))
-    cluster = msgspec.structs.replace(
+    region = _region(sources, installed, found.state.view.nodes)
+    cluster = replace(
         cluster,
         name=installed.cluster if installed is not None and installed.cluster else found.access.context,
-        region=sources.region or (of_install.region if of_install else found.region) or embedded.DEFAULT_REGION,
+        region=region.name,
         endpoint=cluster.endpoint or found.access.server,
         kubernetes_version=cluster.kubernetes_version or found.kubernetes_version,
     )
     # An install's claims are in its table; that its cluster has no NodeClaims to list hides nothing.
     known = installed is not None and installed.state is not None
     unseen = tuple(item for item in found.unseen if not (known and item.resource == "nodeclaims"))
-    return Seen(found.state, cluster, live=True, unseen=unseen, installed=installed)
+    return Seen(found.state, cluster, True, region.given, region.assumed, unseen, installed)
+
+
+class _Region(msgspec.Struct, frozen=True):
+    """Of prices and zones, as `Seen` has it."""
+
+    name: str
+    given: bool = False
+    assumed: str = ""
+
+
+def _region(sources: Sources, installed: Installed | None, nodes: Iterable[Node]) -> _Region:
+    if sources.region:
+        return _Region(sources.region, given=True)
+    if installed is not None and installed.settings is not None:
+        return _Region(installed.settings.region, given=True)
+    found = regions_of(nodes)
+    if not found:
+        default = embedded.DEFAULT_REGION
+        return _Region(default, assumed=f"no node says its Region: {default} is assumed; --region gives another")
+    first, *others = found
+    several = f"nodes are of {first} and {' and '.join(others)}: {first} is assumed for all; --region gives another"
+    return _Region(first, assumed=several if others else "")
 
 
 def _elsewhere(context: str, server: str, settings: ClusterSettings) -> list[str]:
@@ -97,10 +133,8 @@ def _settings(sources: Sources, installed: Installed | None) -> ClusterSettings:
         for option, setting in _SETTINGS.items()
         if getattr(sources, option) != getattr(usual, option)
     }
-    if sources.region:
-        changes["region"] = sources.region
     if sources.scheduler_config is not None:
         changes["pod_topology_spread"] = read_scheduler_config(sources.scheduler_config).pod_topology_spread
     if sources.claim_rules is not None:
         changes["claim_rules"] = read_claim_rules(sources.claim_rules)
-    return msgspec.structs.replace(known, **changes)
+    return replace(known, **changes)

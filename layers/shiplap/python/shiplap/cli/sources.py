@@ -16,12 +16,12 @@ from shiplap.api.types import Manifests
 from shiplap.cli.catalog_file import read_catalog
 from shiplap.cli.inputs import ClusterState
 from shiplap.cli.install import Which
-from shiplap.cli.offers import NODE_CLASS_FIELD, Supply, catalogs_of, given_catalogs, supply_of
+from shiplap.cli.offers import NODE_CLASS_FIELD, Supply, catalogs_of, embedded_supply, given_catalogs, supply_of
 from shiplap.cli.options import Sources
 from shiplap.cli.seen import Seen, seen_of
 from shiplap.cluster.survey import Unseen
 from shiplap.errors import InvalidInput, InvalidManifests
-from shiplap.instances import embedded, learned_file
+from shiplap.instances import learned_file
 from shiplap.instances.types import InstanceType, LearnedCapacity
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.timestamps import epoch
@@ -38,13 +38,13 @@ _BUDGET = re.compile(r"spec\.disruption\.budgets\[\d+\](\.(nodes|schedule|durati
 class Reading(msgspec.Struct, frozen=True):
     """What a decision is made on. `unseen` and `notes` say in which way it may differ from the cluster's truth.
 
-    `live` when a cluster was asked; `region` is where prices are of.
+    `live` when a cluster was asked; `region` is that of prices and zones, empty where a catalogue file gives them.
     """
 
     snapshot: Snapshot
     state: ClusterState
     live: bool = False
-    region: str = embedded.DEFAULT_REGION
+    region: str = ""
     unseen: tuple[Unseen, ...] = ()
     notes: tuple[str, ...] = ()
     installed: Installed | None = None
@@ -93,43 +93,50 @@ def read_all(
     readings = []
     for number in range(len(manifests)):
         written = given.get(number) or _own_manifests(seen, sources, lax_budgets=lax_budgets)
-        snapshot, notes = _snapshot(sources, seen, written, types, learned, moment)
-        notes += tuple(seen.installed.notes) if seen.installed is not None else _unasked(seen)
-        region = seen.cluster.region
+        supply = supply_of(sources, seen, written) if types is None else None
+        snapshot = _snapshot(seen, written, types, supply, learned, moment)
+        notes = _notes(seen, supply)
+        region = supply.catalog.region if supply is not None else ""
         readings.append(Reading(snapshot, seen.state, seen.live, region, seen.unseen, notes, seen.installed))
     return readings
 
 
+def _notes(seen: Seen, supply: Supply | None) -> tuple[str, ...]:
+    """What a decision takes for granted, a line each."""
+    assumed = (seen.region_assumed,) if supply is not None and seen.region_assumed else ()
+    others = tuple(seen.installed.notes) if seen.installed is not None else _unasked(seen)
+    return (*assumed, *(supply.notes if supply is not None else ()), *others)
+
+
 def _snapshot(
-    sources: Sources,
     seen: Seen,
     written: Manifests,
     types: tuple[InstanceType, ...] | None,
+    supply: Supply | None,
     learned: tuple[LearnedCapacity, ...] | None,
     moment: float,
-) -> tuple[Snapshot, tuple[str, ...]]:
-    """What is decided on under a set of manifests, and notes on it."""
+) -> Snapshot:
+    """What is decided on under a set of manifests; either `types` or a `supply` is given."""
     cluster = msgspec.structs.replace(seen.cluster, manifests=written)
     installed = seen.installed
     if installed is None:
-        if types is not None:
-            return _plain(seen, cluster, given_catalogs(written, types), moment), ()
-        supply = supply_of(sources, seen, written)
-        return _plain(seen, cluster, catalogs_of(written, seen, supply, learned or ()), moment), supply.notes
+        if supply is None:
+            return _plain(seen, cluster, given_catalogs(written, types or ()), moment)
+        return _plain(seen, cluster, catalogs_of(written, seen, supply, learned or ()), moment)
     if learned is not None:
         installed = msgspec.structs.replace(installed, capacity=installed.capacity.given(learned))
-    supply = supply_of(sources, seen, written) if types is None else Supply(embedded.load(seen.cluster.region))
+    supply = supply or embedded_supply(seen)
     bought = installed.supply(
         supply.catalog, written.node_classes, supply.resolved, supply.not_ready, _shifted(seen, installed)
     )
     snapshot = installed.snapshot(cluster, seen.state.view, seen.state.claims, bought, moment)
     if types is not None:
-        return msgspec.structs.replace(snapshot, catalogs=given_catalogs(written, types)), ()
+        return msgspec.structs.replace(snapshot, catalogs=given_catalogs(written, types))
     unknown = {name for name, item in bought.node_classes.items() if item.resolved is None and not item.not_ready}
     others = catalogs_of(written, seen, supply, installed.capacity.all() if unknown else (), unknown)
     known = [catalog for catalog in snapshot.catalogs if catalog.node_class not in unknown]
     catalogs = tuple(sorted([*known, *others], key=lambda catalog: catalog.node_class))
-    return msgspec.structs.replace(snapshot, catalogs=catalogs), supply.notes
+    return msgspec.structs.replace(snapshot, catalogs=catalogs)
 
 
 def _unasked(seen: Seen) -> tuple[str, ...]:

@@ -29,7 +29,8 @@ def try_out(manifests: Path, state: Sequence[Path], region: str) -> Trial:
     Raises:
         InvalidInput: the cluster's state or the manifests cannot be used.
     """
-    snapshot = read(Sources(cluster_state=list(state), manifests=[manifests], region=region)).snapshot
+    reading = read(Sources(cluster_state=list(state), manifests=[manifests], region=region))
+    snapshot = reading.snapshot
     pods = tuple(_homeless(pod) for pod in snapshot.view.pods if _needs_a_node(pod))
     world = msgspec.structs.replace(snapshot.view, pods=pods, nodes=(), events=())
     decided = plan(msgspec.structs.replace(snapshot, view=world, claims=()))
@@ -42,6 +43,8 @@ def try_out(manifests: Path, state: Sequence[Path], region: str) -> Trial:
         present_hourly=round(sum(prices), 6),
         unpriced_nodes=sum(1 for price in prices if not price),
         left_out=tuple((f"{e.pod.namespace}/{e.pod.name}", e.message) for e in decided.unschedulable),
+        region=reading.region,
+        notes=reading.notes,
     )
 
 
