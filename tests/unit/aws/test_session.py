@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from botocore.exceptions import ParamValidationError
 
 from shiplap.aws import session
 from shiplap.errors import AwsError
@@ -36,6 +39,23 @@ def test_clients_retry_in_standard_mode_with_short_time_outs() -> None:
     config = session.client("sqs").meta.config
     assert config.retries == {"mode": "standard", "total_max_attempts": 5}
     assert (config.connect_timeout, config.read_timeout) == (3, 15)
+
+
+def test_parameters_are_validated_everywhere_but_in_a_lambda_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    session.config.cache_clear()
+    with pytest.raises(ParamValidationError):
+        session.client("sqs").send_message(QueueUrl="https://queue", MessageBody=1)
+    session.config.cache_clear()
+    monkeypatch.setenv("AWS_LAMBDA_FUNCTION_NAME", "shiplap-schedule")
+    assert not session.config().parameter_validation
+    session.config.cache_clear()
+
+
+def test_no_test_switches_validation_off() -> None:
+    tests = Path(__file__).parents[2]
+    switch = "parameter_validation" + "=False"
+    assert [path.name for path in sorted(tests.rglob("*.py")) if switch in path.read_text()] == []
+    assert "AWS_LAMBDA_FUNCTION_NAME" not in os.environ
 
 
 def test_without_a_region_the_error_says_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
