@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from shiplap.aws import fleet
-from shiplap.errors import AwsError, AwsThrottled
+from shiplap.errors import AwsError, AwsThrottled, AwsUnavailable
 from shiplap.instances.nodeclass import Subnet
 from shiplap.instances.subnets import emptiest_subnets
 from shiplap.kubernetes import labels
@@ -309,6 +309,23 @@ def test_what_may_have_happened_is_not_given_up(code: str) -> None:
     outcome = ground.launch(claims(2))
     assert len(outcome.pending) == 2
     assert outcome.failed == ()
+
+
+@pytest.mark.parametrize("code", ["ExpiredToken", "RequestExpired", "InvalidLaunchTemplateName.NotFoundException"])
+def test_a_request_that_did_not_count_is_sent_again_later_with_the_same_token(code: str) -> None:
+    ground = given(sold("m5.large"), raises=AwsUnavailable("not now", code=code))
+    outcome = ground.launch(claims(2))
+    assert len(outcome.pending) == 2
+    assert (outcome.failed, outcome.broken, outcome.throttled) == ((), "", False)
+    assert ground.rests() == set()
+
+
+def test_after_a_failure_that_passes_no_offering_rests_and_nothing_more_is_launched_now() -> None:
+    ground = given(sold("m5.large"), answers=[refuse("IdempotentInstanceTerminated", "transient")])
+    outcome = ground.launch(claims())
+    assert len(outcome.failed) == 1
+    assert (outcome.broken, outcome.throttled) == ("", True)
+    assert ground.rests() == set()
 
 
 def test_an_answer_without_instances_and_without_reasons_is_not_asked_for_again_at_once() -> None:

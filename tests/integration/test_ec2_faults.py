@@ -15,7 +15,7 @@ import pytest
 from botocore.config import Config
 
 from shiplap.aws.ec2 import Ec2Compute
-from shiplap.errors import AwsError, AwsThrottled, NodeClassNotReady
+from shiplap.errors import AwsError, AwsThrottled, AwsUnavailable, NodeClassNotReady
 from shiplap.ports import FleetRequest
 from shiplap.settings import ClusterSettings
 from tests.aws_faults import AwsFaults
@@ -149,6 +149,9 @@ def test_a_partial_fleet_is_counted_exactly(ground: Ground) -> None:
         ("MaxSpotInstanceCountExceeded", "quota"),
         ("UnfulfillableCapacity", "capacity"),
         ("RequestLimitExceeded", "throttled"),
+        ("InsufficientVolumeCapacity", "capacity"),
+        ("IdempotentInstanceTerminated", "transient"),
+        ("InternalError", "unknown"),
         ("NeverHeardOfIt", "unknown"),
     ],
 )
@@ -190,6 +193,29 @@ def test_what_the_manifest_asks_for_and_ec2_refuses_is_the_node_classs_fault(gro
     ground.faults.refuse("CreateFleet", "InvalidParameterValue")
     with pytest.raises(NodeClassNotReady):
         ground.compute.launch(ground.request())
+
+
+@pytest.mark.parametrize("code", ["ExpiredToken", "RequestExpired", "InvalidClientTokenId"])
+def test_credentials_that_ran_out_are_not_the_node_classs_fault(ground: Ground, code: str) -> None:
+    ground.faults.refuse("CreateFleet", code)
+    with pytest.raises(AwsUnavailable) as raised:
+        ground.compute.launch(ground.request())
+    assert raised.value.code == code
+
+
+def test_the_token_of_an_instance_that_has_ended_gives_no_other_and_blames_no_offering(ground: Ground) -> None:
+    ground.faults.refuse("CreateFleet", "IdempotentInstanceTerminated")
+    result = ground.compute.launch(ground.request())
+    assert result.instances == ()
+    assert {(item.code, item.kind) for item in result.failures} == {("IdempotentInstanceTerminated", "transient")}
+
+
+def test_no_more_launch_templates_is_told_by_its_code_and_blames_no_offering(ground: Ground) -> None:
+    ground.faults.refuse("CreateLaunchTemplate", "MaxTemplateLimitExceeded")
+    with pytest.raises(AwsError) as raised:
+        ground.compute.launch(ground.request())
+    assert (type(raised.value), raised.value.code) == (AwsError, "MaxTemplateLimitExceeded")
+    assert ground.faults.made("CreateFleet") == []
 
 
 def test_a_page_of_a_proxy_is_no_answer(ground: Ground) -> None:

@@ -6,8 +6,105 @@ import pytest
 from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError
 from botocore.parsers import ResponseParserError
 
-from shiplap.aws.ec2_errors import aws_error, aws_errors, classify, launch_errors
-from shiplap.errors import AwsError, AwsThrottled, NodeClassNotReady
+from shiplap.aws.ec2_errors import TEMPLATE_GONE, aws_error, aws_errors, classify, launch_errors
+from shiplap.errors import AwsError, AwsThrottled, AwsUnavailable, NodeClassNotReady
+
+PUBLISHED = {
+    # another instance type, zone or reservation may do
+    "capacity": """
+        AttachmentLimitExceeded EncryptedVolumesNotSupported IncompatibleHostRequirements
+        InstanceCreditSpecification.NotSupported InsufficientAddressCapacity InsufficientCapacity
+        InsufficientCapacityOnHost InsufficientHostCapacity InsufficientInstanceCapacity
+        InsufficientReservedInstanceCapacity InsufficientReservedInstancesCapacity InsufficientVolumeCapacity
+        InvalidAvailabilityZone InvalidCapacityReservationState.PendingActivation InvalidInstanceFamily
+        InvalidInstanceType InvalidInterface.IpAddressLimitExceeded InvalidLaunchTargets InvalidZone.NotFound
+        NonEBSInstance PrivateIpAddressLimitExceeded ReservationCapacityExceeded SpotMaxPriceTooLow
+        UnavailableHostRequirements UnfulfillableCapacity Unsupported UnsupportedHostConfiguration
+        UnsupportedInstanceTypeOnHost UnsupportedOperation VolumeTypeNotAvailableInZone ZonesMismatched
+    """,
+    "subnet": "InsufficientFreeAddressesInSubnet",
+    # people raise a limit of the account, or settle something about the account itself
+    "quota": """
+        AccountDisabled AddressLimitExceeded Blocked HostLimitExceeded InstanceLimitExceeded MaxIOPSLimitExceeded
+        MaxSpotFleetRequestCountExceeded MaxSpotInstanceCountExceeded MaxTemplateLimitExceeded
+        MaxTemplateVersionLimitExceeded NetworkInterfaceLimitExceeded OptInRequired PendingVerification
+        RequestResourceCountExceeded ResourceCountExceeded ResourceLimitExceeded TargetCapacityLimitExceededException
+        VcpuLimitExceeded VolumeLimitExceeded
+    """,
+    # people change an EC2NodeClass, or a permission
+    "configuration": """
+        AuthFailure BootForVolumeTypeUnsupported ClientInvalidParameterValue CustomerKeyHasBeenRevoked
+        DefaultVpcDoesNotExist FilterLimitExceeded InvalidAffinity InvalidAMIID.Malformed InvalidAMIID.NotFound
+        InvalidAMIID.Unavailable InvalidAMIName.Malformed InvalidAutoPlacement InvalidBlockDeviceMapping
+        InvalidCapacityReservationId.Malformed InvalidCapacityReservationId.NotFound InvalidCharacter
+        InvalidCpuCredits InvalidCpuCredits.Malformed InvalidFilter InvalidGroup.NotFound InvalidGroupId.Malformed
+        InvalidHostConfiguration InvalidHostID.Malformed InvalidHostID.NotFound InvalidHostId InvalidHostId.Malformed
+        InvalidHostId.NotFound InvalidIamInstanceProfileArn.Malformed InvalidID InvalidInput InvalidKernelId.Malformed
+        InvalidKey.Format InvalidKeyPair.Format InvalidKeyPair.NotFound InvalidLaunchTemplateId.Malformed
+        InvalidLaunchTemplateId.VersionNotFound InvalidLaunchTemplateName.AlreadyExistsException
+        InvalidLaunchTemplateName.MalformedException InvalidManifest InvalidNetworkInterface.InUse
+        InvalidNetworkInterface.NotFound InvalidNetworkInterfaceID.NotFound InvalidNetworkInterfaceId.Malformed
+        InvalidParameter InvalidParameterCombination InvalidParameterDependency InvalidParameterValue
+        InvalidPlacementGroup.Unknown InvalidPlacementGroupId.Malformed InvalidProductInfo InvalidRamDiskId.Malformed
+        InvalidRequest InvalidResourceType.Unknown InvalidSecurityGroupID.NotFound InvalidSecurityGroupId.Malformed
+        InvalidSnapshot.NotFound InvalidSnapshotID.Malformed InvalidSubnet InvalidSubnetID.Malformed
+        InvalidSubnetID.NotFound InvalidSubnetId.NotFound InvalidTagKey.Malformed InvalidTenancy
+        InvalidVpcID.Malformed InvalidVpcID.NotFound MissingInput MissingParameter OperationNotPermitted
+        SecurityGroupLimitExceeded SecurityGroupsPerInstanceLimitExceeded SecurityGroupsPerInterfaceLimitExceeded
+        TagLimitExceeded TagPolicyViolation UnauthorizedOperation UnknownParameter UnknownVolumeType
+        UnsupportedHibernationConfiguration UnsupportedTenancy VPCIdNotSpecified VPCResourceNotSpecified
+        ValidationError VolumeIOPSLimit
+    """,
+    "throttled": "RequestLimitExceeded",
+    # the same again, with fresh credentials, from the first page, with another token, or once a template is visible
+    "transient": """
+        ConcurrentTagAccess IdempotentInstanceTerminated IncompleteSignature InvalidClientTokenId
+        InvalidLaunchTemplateId.NotFound InvalidLaunchTemplateName.NotFoundException InvalidNextToken
+        InvalidPaginationToken InvalidSecurity.RequestHasExpired MissingAuthenticationToken RequestExpired
+        RetryableError SignatureDoesNotMatch
+    """,
+    # the effect may have happened, or nothing is to be learned from it
+    "unknown": """
+        BandwidthLimitExceeded DryRunOperation IdempotentParameterMismatch IncorrectInstanceState IncorrectState
+        InternalError InternalFailure InvalidAction InvalidClientToken InvalidInstanceID InvalidInstanceID.Malformed
+        InvalidInstanceID.NotFound InvalidInstanceState InvalidMaxResults InvalidQueryParameter InvalidState
+        MalformedQueryString MissingAction NoSuchVersion ServerInternal ServiceUnavailable Unavailable
+        UnsupportedInstanceAttribute UnsupportedProtocol
+    """,
+}
+"""The codes of EC2's published table that the actions of the adapters can yield (CreateFleet, and RunInstances within
+it, CreateLaunchTemplate, DeleteLaunchTemplate, CreateTags, TerminateInstances, Describe*), by kind."""
+
+UNPUBLISHED = {
+    "capacity": "SpotCapacityNotAvailable",
+    "subnet": "InsufficientCidrBlocks",
+    "quota": """
+        AuthFailure.ServiceLinkedRoleCreationNotPermitted FleetQuotaExceeded MaxFleetCountExceeded
+        SpotInstanceCountLimitExceeded
+    """,
+    "configuration": """
+        InvalidFleetConfig InvalidFleetConfiguration InvalidIamInstanceProfileName.NotFound InvalidKMSKey.InvalidState
+        InvalidUserData.Malformed SnapshotNotFound
+    """,
+    "throttled": """
+        EC2ThrottledException RequestThrottled RequestThrottledException Throttling ThrottlingException
+        TooManyRequestsException
+    """,
+    "transient": "ExpiredToken ExpiredTokenException UnrecognizedClientException",
+}
+"""Codes that EC2, its SDKs and other provisioners know although the table lacks them."""
+
+OF_OTHER_ACTIONS = """
+    ActiveVpcPeeringConnectionPerVpcLimitExceeded AsnConflict CannotDelete ConcurrentSnapshotLimitExceeded
+    CustomerGatewayLimitExceeded DependencyViolation DiskImageSizeTooLarge FlowLogAlreadyExists Gateway.NotAttached
+    InstanceEventStartTimeCannotChange InternetGatewayLimitExceeded InvalidAddress.NotFound InvalidAttachment.NotFound
+    InvalidConversionTaskId InvalidDhcpOptionID.NotFound InvalidGatewayID.NotFound InvalidPermission.NotFound
+    InvalidReservationID.NotFound InvalidRoute.NotFound InvalidSpotDatafeed.NotFound InvalidVolume.NotFound
+    InvalidVpnGatewayID.NotFound KeyPairLimitExceeded NatGatewayNotFound NetworkAclLimitExceeded
+    OutstandingVpcPeeringConnectionLimitExceeded PlacementGroupLimitExceeded Resource.AlreadyAssociated
+    RouteAlreadyExists RouteTableLimitExceeded SnapshotLimitExceeded SubnetLimitExceeded
+    TrafficMirrorFilterInUse VolumeInUse VpcLimitExceeded VpnConnectionLimitExceeded
+"""
 
 
 def refusal(code: str, message: str = "", status: int = 400) -> ClientError:
@@ -15,37 +112,24 @@ def refusal(code: str, message: str = "", status: int = 400) -> ClientError:
     return ClientError(answer, "CreateFleet")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("code", "kind"),
-    [
-        ("InsufficientInstanceCapacity", "capacity"),
-        ("UnfulfillableCapacity", "capacity"),
-        ("Unsupported", "capacity"),
-        ("InsufficientFreeAddressesInSubnet", "subnet"),
-        ("InsufficientCidrBlocks", "subnet"),
-        ("VcpuLimitExceeded", "quota"),
-        ("MaxSpotInstanceCountExceeded", "quota"),
-        ("MaxFleetCountExceeded", "quota"),
-        ("AuthFailure.ServiceLinkedRoleCreationNotPermitted", "quota"),
-        ("OptInRequired", "quota"),
-        ("NetworkInterfaceLimitExceeded", "quota"),
-        ("PendingVerification", "quota"),
-        ("InvalidKMSKey.InvalidState", "configuration"),
-        ("InvalidCapacityReservationId.NotFound", "configuration"),
-        ("InvalidSecurityGroupID.NotFound", "configuration"),
-        ("ReservationCapacityExceeded", "capacity"),
-        ("EC2ThrottledException", "throttled"),
-        ("InvalidAMIID.NotFound", "configuration"),
-        ("InvalidUserData.Malformed", "configuration"),
-        ("UnauthorizedOperation", "configuration"),
-        ("RequestLimitExceeded", "throttled"),
-        ("InternalError", "unknown"),
-        ("SomethingNew", "unknown"),
-        ("", "unknown"),
-    ],
-)
+def codes_of(table: dict[str, str]) -> list[tuple[str, str]]:
+    return [(code, kind) for kind, codes in table.items() for code in codes.split()]
+
+
+@pytest.mark.parametrize(("code", "kind"), [*codes_of(PUBLISHED), *codes_of(UNPUBLISHED)])
 def test_codes_have_kinds(code: str, kind: str) -> None:
     assert classify(code) == kind
+
+
+def test_no_code_is_listed_twice() -> None:
+    listed = [code for code, _ in (*codes_of(PUBLISHED), *codes_of(UNPUBLISHED))]
+    assert len(listed) == len(set(listed))
+    assert set(TEMPLATE_GONE) <= set(listed)
+
+
+@pytest.mark.parametrize("code", [*OF_OTHER_ACTIONS.split(), "SomethingNew", "SomethingNew.NotFound", ""])
+def test_a_code_that_is_not_expected_is_unknown(code: str) -> None:
+    assert classify(code) == "unknown"
 
 
 @pytest.mark.parametrize(
@@ -66,6 +150,24 @@ def test_what_blames_one_type_or_zone_is_capacity(code: str, message: str) -> No
 def test_a_subnet_without_addresses_is_no_mistake_of_the_node_class() -> None:
     message = "There aren't sufficient free Ipv4 addresses or prefixes"
     assert classify("InvalidParameterValue", message) == "subnet"
+
+
+def test_credentials_that_are_refused_are_no_mistake_of_the_node_class() -> None:
+    assert classify("AuthFailure", "AWS was not able to validate the provided access credentials") == "transient"
+    assert classify("AuthFailure", "Not authorized for images: [ami-1]") == "configuration"
+
+
+def test_a_product_that_is_not_subscribed_to_stops_its_node_class_and_no_other() -> None:
+    message = "In order to use this AWS Marketplace product you need to accept terms and subscribe."
+    assert classify("OptInRequired", message) == "configuration"
+    assert classify("OptInRequired", "You are not subscribed to this service.") == "quota"
+
+
+@pytest.mark.parametrize("code", ["ExpiredToken", "RequestExpired", "RetryableError"])
+def test_a_request_that_did_not_count_is_worth_another_try_and_keeps_its_code(code: str) -> None:
+    error = aws_error("launch", refusal(code))
+    assert isinstance(error, AwsUnavailable)
+    assert error.code == code
 
 
 def test_throttling_is_worth_another_try() -> None:

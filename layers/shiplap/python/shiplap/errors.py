@@ -19,7 +19,8 @@ ShiplapError
 │   └── StoreThrottled           worth another try later
 └── AwsError                     EC2, SSM or another AWS service refused
     ├── NodeClassNotReady        the EC2NodeClass cannot be launched from as written
-    └── AwsThrottled             worth another try later
+    ├── AwsThrottled             worth another try later
+    └── AwsUnavailable           the same: credentials ran out, or AWS asks for the request again
 """
 
 from __future__ import annotations
@@ -161,3 +162,7 @@ class NodeClassNotReady(AwsError):
 
 class AwsThrottled(AwsError):
     """The service asked to slow down."""
+
+
+class AwsUnavailable(AwsError):
+    """The request did not count, for example because the credentials ran out; the same one is worth another try."""

@@ -20,6 +20,8 @@ from shiplap.aws.ec2_errors import (
     SUBNET,
     TEMPLATE_GONE,
     TOKEN_REUSED,
+    TOKEN_SPENT,
+    TRANSIENT,
     aws_error,
     aws_errors,
     classify,
@@ -145,13 +147,16 @@ class Ec2Compute:
         """What a refusal of the whole fleet means: another offering may do, or an error."""
         code = code_of(error)
         request = prepared.request
-        if code == TOKEN_REUSED:
+        if code in (TOKEN_REUSED, TOKEN_SPENT):
             found = self.launched(request.claim.cluster, request.token)
             if len(found) >= request.wanted:
                 return FleetResult(found)
             answered = first_answer(self._ec2, prepared, self._clock())
             if answered is not None:
                 return answered
+            if code == TOKEN_SPENT:  # an instance of the launch has ended: another try needs another token
+                message = f"an instance of launch {request.token} has ended"
+                return FleetResult(found, fleet.all_failed(prepared, code, TRANSIENT, message))
         translated = aws_error(f"create a fleet for claim {request.claim.name}", error)
         kind = classify(translated.code, str(translated))
         if kind in (CAPACITY, SUBNET, QUOTA):

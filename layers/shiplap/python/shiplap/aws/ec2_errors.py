@@ -1,8 +1,8 @@
-"""What EC2's error codes mean for a launch, and botocore's exceptions in the words of `shiplap.errors`.
+"""The meaning of EC2's error codes for a launch, and botocore's exceptions in the words of `shiplap.errors`.
 
-EC2 has hundreds of codes; what matters is what to do next: try another offering (capacity), another subnet, nothing
-until a limit is raised (quota), nothing until a manifest is mended (configuration), or the same again later
-(throttled).
+EC2 has hundreds of codes; the kind of a code says what to do next: try another offering (capacity), another subnet,
+nothing until a limit is raised (quota), nothing until a manifest is changed (configuration), or the same again later
+(throttled, transient). After an unknown code the offering rests, and nothing is taken for certain.
 """
 
 from __future__ import annotations
@@ -13,98 +13,83 @@ from contextlib import contextmanager
 from botocore.exceptions import ClientError
 
 from shiplap.aws.failures import FAILURES, Failure, code_of
-from shiplap.errors import AwsError, AwsThrottled, NodeClassNotReady
+from shiplap.errors import AwsError, AwsThrottled, AwsUnavailable, NodeClassNotReady
 
 CAPACITY = "capacity"
 SUBNET = "subnet"
 QUOTA = "quota"
 CONFIGURATION = "configuration"
 THROTTLED = "throttled"
+TRANSIENT = "transient"
 UNKNOWN = "unknown"
 
 TOKEN_REUSED = "IdempotentParameterMismatch"  # noqa: S105 - an error code
+TOKEN_SPENT = "IdempotentInstanceTerminated"  # noqa: S105 - an error code
 TEMPLATE_GONE = ("InvalidLaunchTemplateName.NotFoundException", "InvalidLaunchTemplateId.NotFound")
 NO_ADDRESSES = "InsufficientFreeAddressesInSubnet"
 TEMPLATE_EXISTS = "InvalidLaunchTemplateName.AlreadyExistsException"
 INSTANCE_GONE = ("InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed")
 
-_KINDS: dict[str, tuple[str, ...]] = {
-    CAPACITY: (
-        "InsufficientCapacity",
-        "InsufficientCapacityOnHost",
-        "InsufficientHostCapacity",
-        "InsufficientInstanceCapacity",
-        "InsufficientReservedInstanceCapacity",
-        "InvalidInstanceType",
-        "ReservationCapacityExceeded",
-        "SpotCapacityNotAvailable",
-        "SpotMaxPriceTooLow",
-        "UnfulfillableCapacity",
-        "Unsupported",
-        "UnsupportedOperation",
-    ),
-    SUBNET: (NO_ADDRESSES, "InsufficientCidrBlocks"),
-    QUOTA: (
-        "AuthFailure.ServiceLinkedRoleCreationNotPermitted",
-        "AccountDisabled",
-        "Blocked",
-        "FleetQuotaExceeded",
-        "InstanceLimitExceeded",
-        "MaxFleetCountExceeded",
-        "MaxIOPSLimitExceeded",
-        "MaxSpotFleetRequestCountExceeded",
-        "MaxSpotInstanceCountExceeded",
-        "NetworkInterfaceLimitExceeded",
-        "OptInRequired",
-        "PendingVerification",
-        "ResourceLimitExceeded",
-        "SpotInstanceCountLimitExceeded",
-        "TargetCapacityLimitExceededException",
-        "VcpuLimitExceeded",
-        "VolumeLimitExceeded",
-    ),
-    CONFIGURATION: (
-        "AuthFailure",
-        "InvalidAMIID",
-        "InvalidBlockDeviceMapping",
-        "InvalidCapacityReservationId",
-        "InvalidFleetConfiguration",
-        "InvalidFleetConfig",
-        "InvalidGroup",
-        "InvalidIamInstanceProfileName",
-        "InvalidKMSKey",
-        "InvalidKeyPair",
-        "InvalidLaunchTemplateId",
-        "InvalidLaunchTemplateName",
-        "InvalidNetworkInterface",
-        "InvalidParameter",
-        "InvalidParameterCombination",
-        "InvalidParameterValue",
-        "InvalidPlacementGroup",
-        "InvalidSecurityGroupID",
-        "InvalidSnapshot",
-        "InvalidSubnet",
-        "InvalidSubnetID",
-        "InvalidTagKey",
-        "InvalidTenancy",
-        "InvalidUserData",
-        "MissingParameter",
-        "TagLimitExceeded",
-        "UnauthorizedOperation",
-        "VPCIdNotSpecified",
-        "ValidationError",
-    ),
-    THROTTLED: (
-        "EC2ThrottledException",
-        "RequestLimitExceeded",
-        "RequestThrottled",
-        "RequestThrottledException",
-        "Throttling",
-        "ThrottlingException",
-        "TooManyRequestsException",
-    ),
+_KINDS: dict[str, str] = {
+    CAPACITY: """
+        InsufficientCapacity InsufficientCapacityOnHost InsufficientHostCapacity InsufficientInstanceCapacity
+        InsufficientReservedInstanceCapacity InsufficientReservedInstancesCapacity InsufficientVolumeCapacity
+        InsufficientAddressCapacity ReservationCapacityExceeded UnfulfillableCapacity
+        SpotCapacityNotAvailable SpotMaxPriceTooLow
+        InvalidInstanceType InvalidInstanceFamily Unsupported UnsupportedOperation
+        InvalidAvailabilityZone InvalidZone VolumeTypeNotAvailableInZone
+        AttachmentLimitExceeded PrivateIpAddressLimitExceeded InvalidInterface.IpAddressLimitExceeded
+        EncryptedVolumesNotSupported NonEBSInstance InstanceCreditSpecification
+        IncompatibleHostRequirements UnavailableHostRequirements UnsupportedInstanceTypeOnHost
+        UnsupportedHostConfiguration ZonesMismatched
+        InvalidCapacityReservationState InvalidLaunchTargets
+    """,
+    SUBNET: f"{NO_ADDRESSES} InsufficientCidrBlocks",
+    QUOTA: """
+        VcpuLimitExceeded InstanceLimitExceeded MaxSpotInstanceCountExceeded SpotInstanceCountLimitExceeded
+        MaxFleetCountExceeded FleetQuotaExceeded MaxSpotFleetRequestCountExceeded TargetCapacityLimitExceededException
+        MaxTemplateLimitExceeded MaxTemplateVersionLimitExceeded
+        MaxIOPSLimitExceeded VolumeLimitExceeded NetworkInterfaceLimitExceeded AddressLimitExceeded HostLimitExceeded
+        ResourceLimitExceeded RequestResourceCountExceeded ResourceCountExceeded
+        AccountDisabled Blocked OptInRequired PendingVerification AuthFailure.ServiceLinkedRoleCreationNotPermitted
+    """,
+    CONFIGURATION: """
+        AuthFailure UnauthorizedOperation OperationNotPermitted TagPolicyViolation
+        ValidationError MissingParameter MissingInput UnknownParameter InvalidInput InvalidRequest InvalidCharacter
+        InvalidParameter InvalidParameterCombination InvalidParameterDependency InvalidParameterValue
+        ClientInvalidParameterValue InvalidFilter FilterLimitExceeded
+        InvalidAMIID InvalidAMIName InvalidManifest InvalidProductInfo InvalidKernelId InvalidRamDiskId
+        InvalidBlockDeviceMapping InvalidSnapshot InvalidSnapshotID SnapshotNotFound UnknownVolumeType
+        BootForVolumeTypeUnsupported VolumeIOPSLimit InvalidKMSKey CustomerKeyHasBeenRevoked
+        InvalidFleetConfiguration InvalidFleetConfig InvalidLaunchTemplateId InvalidLaunchTemplateName
+        InvalidIamInstanceProfileName InvalidIamInstanceProfileArn InvalidKeyPair InvalidKey InvalidUserData
+        InvalidGroup InvalidGroupId InvalidSecurityGroupID InvalidSecurityGroupId SecurityGroupLimitExceeded
+        SecurityGroupsPerInstanceLimitExceeded SecurityGroupsPerInterfaceLimitExceeded
+        InvalidSubnet InvalidSubnetID InvalidSubnetId InvalidVpcID VPCIdNotSpecified VPCResourceNotSpecified
+        DefaultVpcDoesNotExist InvalidNetworkInterface InvalidNetworkInterfaceID InvalidNetworkInterfaceId
+        InvalidCapacityReservationId InvalidPlacementGroup InvalidPlacementGroupId
+        InvalidHostId InvalidHostID InvalidHostConfiguration InvalidAffinity InvalidAutoPlacement
+        InvalidTenancy UnsupportedTenancy UnsupportedHibernationConfiguration InvalidCpuCredits
+        InvalidTagKey TagLimitExceeded InvalidID InvalidResourceType
+    """,
+    THROTTLED: """
+        EC2ThrottledException RequestLimitExceeded RequestThrottled RequestThrottledException Throttling
+        ThrottlingException TooManyRequestsException
+    """,
+    TRANSIENT: f"""
+        ExpiredToken ExpiredTokenException RequestExpired InvalidSecurity.RequestHasExpired InvalidClientTokenId
+        UnrecognizedClientException IncompleteSignature SignatureDoesNotMatch MissingAuthenticationToken
+        InvalidPaginationToken InvalidNextToken ConcurrentTagAccess RetryableError {TOKEN_SPENT}
+        {" ".join(TEMPLATE_GONE)}
+    """,
+    UNKNOWN: f"""
+        InternalError InternalFailure ServerInternal ServiceUnavailable Unavailable BandwidthLimitExceeded
+        {TOKEN_REUSED} InvalidClientToken InvalidInstanceID InvalidInstanceState IncorrectInstanceState IncorrectState
+        InvalidState DryRunOperation InvalidAction MissingAction InvalidQueryParameter MalformedQueryString
+        NoSuchVersion UnsupportedProtocol UnsupportedInstanceAttribute InvalidMaxResults
+    """,
 }
-_KIND_OF = {code: kind for kind, codes in _KINDS.items() for code in codes}
+_KIND_OF = {code: kind for kind, codes in _KINDS.items() for code in codes.split()}
 
 _OFFERING_PHRASES = (
     "not supported in your requested Availability Zone",
@@ -115,13 +100,18 @@ _OFFERING_PHRASES = (
 _SUBNET_PHRASE = "sufficient free Ipv4 addresses or prefixes"
 """Codes of the configuration kind that blame one instance type, zone or subnet say so only in their text."""
 
+_CREDENTIALS_PHRASE = "validate the provided access credentials"
+"""AuthFailure is about an image or a subnet unless its text says this."""
+
+_SUBSCRIPTION_PHRASE = "accept terms and subscribe"
+"""OptInRequired is about the account unless its text says this of the product of one AMI."""
 
 GROUP_FULL = "limit of instances in this spread placement group"
 """EC2 calls it missing capacity, but no other instance type would help, and no other launch is concerned."""
 
 
 def classify(code: str, message: str = "") -> str:
-    """The kind of a failure: capacity, subnet, quota, configuration, throttled or unknown.
+    """The kind of a failure: capacity, subnet, quota, configuration, throttled, transient or unknown.
 
     A code that is not listed is judged by the part before its first dot (`InvalidAMIID.NotFound`). A type that does
     not exist or is not sold in the zone counts as missing capacity: another offering may do.
@@ -131,6 +121,10 @@ def classify(code: str, message: str = "") -> str:
         return CAPACITY
     if kind == CONFIGURATION and _SUBNET_PHRASE in message:
         return SUBNET
+    if kind == CONFIGURATION and _CREDENTIALS_PHRASE in message:
+        return TRANSIENT
+    if kind == QUOTA and _SUBSCRIPTION_PHRASE in message:
+        return CONFIGURATION
     return kind
 
 
@@ -149,6 +143,8 @@ def aws_error(action: str, error: Failure) -> AwsError:
     if kind == THROTTLED:
         return AwsThrottled(message, code=code)
     status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+    if kind == TRANSIENT:
+        return AwsUnavailable(message, code=code)
     if status >= 500 and kind == UNKNOWN:  # EC2 sends missing capacity with status 500, too
         return AwsError(message, code="ServiceUnavailable")
     return AwsError(message, code=code)
@@ -165,7 +161,7 @@ def aws_errors(action: str) -> Iterator[None]:
 
 @contextmanager
 def launch_errors(action: str) -> Iterator[None]:
-    """Like `aws_errors`, but what only a changed manifest can mend is a NodeClassNotReady."""
+    """Like `aws_errors`, but a refusal that only a changed manifest can end is a NodeClassNotReady."""
     try:
         yield
     except FAILURES as error:

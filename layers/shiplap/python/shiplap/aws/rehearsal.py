@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import ClientError
 
 from shiplap.aws import fleet, tags
-from shiplap.aws.ec2_errors import THROTTLED, UNKNOWN, aws_error, classify
+from shiplap.aws.ec2_errors import THROTTLED, TRANSIENT, UNKNOWN, aws_error, classify
 from shiplap.aws.failures import NO_ANSWER, code_of
 from shiplap.errors import NodeClassNotReady
 from shiplap.instances import conditions
@@ -110,10 +110,10 @@ def _refusal(action: str, ask: Callable[[], object]) -> str:
         ask()
     except ClientError as error:
         code, text = code_of(error), str(error.response.get("Error", {}).get("Message", ""))
+        if code != _WOULD_DO and classify(code, text) in (THROTTLED, TRANSIENT, UNKNOWN):
+            raise aws_error(f"try to {action}", error) from error
         if code in _FORBIDDEN or _NO_PROFILE in text:
             return text
-        if code != _WOULD_DO and classify(code, text) in (THROTTLED, UNKNOWN):
-            raise aws_error(f"try to {action}", error) from error
     except NO_ANSWER as error:
         raise aws_error(f"try to {action}", error) from error
     return ""

@@ -105,7 +105,7 @@ _VCPU_QUOTAS = frozenset({"VcpuLimitExceeded", "MaxSpotInstanceCountExceeded", "
 
 
 class OfferingFailure(msgspec.Struct, frozen=True, order=True):
-    """An offering EC2 refused. `kind`: capacity, subnet, quota, configuration, throttled or unknown.
+    """An offering EC2 refused. `kind`: capacity, subnet, quota, configuration, throttled, transient or unknown.
 
     `subnet` is the id of the one that has no addresses left, `group` that of the placement group that was launched
     into, `reservation` that of the capacity reservation: another one of the same type may well have room. The instance

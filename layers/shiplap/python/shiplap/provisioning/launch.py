@@ -16,7 +16,7 @@ from functools import partial
 import msgspec
 
 from shiplap.api.nodeclaim import ClaimState, NodeClaim
-from shiplap.errors import AwsError, AwsThrottled, ConditionFailed, StoreError
+from shiplap.errors import AwsError, AwsThrottled, AwsUnavailable, ConditionFailed, StoreError
 from shiplap.instances.nodeclass import ResolvedNodeClass
 from shiplap.instances.types import InstanceType
 from shiplap.kubernetes import labels
@@ -47,11 +47,15 @@ CAUSES = {
     "quota": "FailedForQuota",
     "subnet": "FailedForAddresses",
     "throttled": "FailedForThrottling",
+    "transient": "FailedForThrottling",
     "unknown": "FailedForUnknown",
 }
 """The metric that counts offerings EC2 refused, by the kind of the refusal."""
 
-_BLAMELESS = frozenset({"configuration", "throttled"})
+_LATER = frozenset({"throttled", "transient"})
+"""Kinds of failure after which the same may succeed a little later."""
+
+_BLAMELESS = _LATER | {"configuration"}
 """Kinds of failure that say nothing about the offering's capacity."""
 
 _MOST_LEASES = 15
@@ -165,6 +169,8 @@ def _ask(
         result = world.compute.launch(request)
     except AwsThrottled as error:
         return _later(request.claims, error, world, throttled=True)
+    except AwsUnavailable as error:
+        return _later(request.claims, error, world, throttled=False)
     except AwsError as error:
         if error.code in _OUTCOME_UNKNOWN or tried:  # the refusal says nothing about the attempt before
             return _later(request.claims, error, world, throttled=False)
@@ -255,7 +261,7 @@ def _finish(
     _remember(failures, launched, market, world)
     if launched:
         return Outcome(launched=launched, failed=failed)
-    throttled = all(failure.kind == "throttled" for failure in failures)
+    throttled = all(failure.kind in _LATER for failure in failures)
     misconfigured = [failure for failure in failures if failure.kind == "configuration"]
     broken = f"{misconfigured[0].code}: {misconfigured[0].message}" if misconfigured else ""
     return Outcome(failed=failed, broken=broken, throttled=throttled)
