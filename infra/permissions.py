@@ -77,7 +77,8 @@ def schedule(reach: Reach) -> Statements:
         _allow("KeepRehearsals", ["s3:GetObject", "s3:PutObject"], [_objects(reach, REHEARSALS_PREFIX)]),
         _allow("Record", ["s3:PutObject"], [_objects(reach, RECORDS_PREFIX)]),
         _publish(reach),
-        _clusters(reach, "arc-zonal-shift:GetManagedResource"),
+        _clusters(reach),
+        _zonal_shifts(reach),
     ]
 
 
@@ -138,7 +139,8 @@ def disrupt(reach: Reach) -> Statements:
         _allow("Remember", ["s3:GetObject", "s3:PutObject"], [_objects(reach, MEMORY_PREFIX)]),
         _allow("Record", ["s3:PutObject"], [_objects(reach, RECORDS_PREFIX)]),
         _publish(reach),
-        _clusters(reach, "arc-zonal-shift:GetManagedResource"),
+        _clusters(reach),
+        _zonal_shifts(reach),
     ]
 
 
@@ -368,9 +370,18 @@ def _publish(reach: Reach) -> iam.PolicyStatement:
     return _allow("Publish", ["events:PutEvents"], [reach.bus_arn])
 
 
-def _clusters(reach: Reach, *more: str) -> iam.PolicyStatement:
-    clusters = [_arn("eks", f"cluster/{name}") for name in reach.clusters]
-    return _allow("FindApiServers", ["eks:DescribeCluster", *more], clusters)
+def _clusters(reach: Reach) -> iam.PolicyStatement:
+    return _allow("FindApiServers", ["eks:DescribeCluster"], _cluster_arns(reach))
+
+
+def _zonal_shifts(reach: Reach) -> iam.PolicyStatement:
+    """ARC is authorised on load balancers only; for a cluster its condition key takes the resource's place."""
+    which = {"StringEquals": {"arc-zonal-shift:ResourceIdentifier": _cluster_arns(reach)}}
+    return _allow("NoticeZonalShifts", ["arc-zonal-shift:GetManagedResource"], ["*"], which)
+
+
+def _cluster_arns(reach: Reach) -> list[str]:
+    return [_arn("eks", f"cluster/{name}") for name in reach.clusters]
 
 
 def _describe(sid: str, *actions: str) -> iam.PolicyStatement:

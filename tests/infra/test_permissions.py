@@ -103,6 +103,20 @@ def test_the_story_is_long_enough_to_prove_something(recording: Recording) -> No
     assert len(asked) > 35
 
 
+def test_each_call_is_authorised_as_aws_documents_it(recording: Recording) -> None:
+    """Else the tests here would compare a wrong policy with a request that is wrong in the same way."""
+    from tests.aws_rules.service_authorization import request_problems  # noqa: PLC0415 - it reads 10 MB
+
+    asked = {request for requests in recording.aws.values() for request in requests}
+    problems = {
+        problem
+        for request in asked
+        for problem in request_problems(request.action, request.resource, [key for key, _ in request.context])
+    }
+
+    assert sorted(problems) == []
+
+
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_each_function_may_do_nothing_else(roles: Roles, recording: Recording, function: str) -> None:
     asked = {request.action for request in recording.aws[function]}
@@ -207,6 +221,11 @@ FOREIGN = {
     "deleting records": of("s3:DeleteObject", "arn:aws:s3:::shiplapstoragebucketf4f1456a/records/x", {}),
     "another queue": of("sqs:SendMessage", arn("sqs", REGION, "other"), {}),
     "the default bus": of("events:PutEvents", arn("events", REGION, "event-bus/default"), {}),
+    "another cluster's zonal shifts": of(
+        "arc-zonal-shift:GetManagedResource",
+        "*",
+        {"arc-zonal-shift:ResourceIdentifier": arn("eks", REGION, "cluster/theirs")},
+    ),
     "another cluster": of("eks:DescribeCluster", arn("eks", REGION, "cluster/theirs"), {}),
     "others' parameters": of("ssm:GetParameters", arn("ssm", REGION, "parameter/secret"), {}),
     "secrets": of("secretsmanager:GetSecretValue", arn("secretsmanager", REGION, "secret:x"), {}),

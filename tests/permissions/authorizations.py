@@ -6,6 +6,7 @@ CreateTags, a launch template with an instance profile is PassRole, a transactio
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -59,6 +60,10 @@ def _existing(tags: Tags) -> dict[str, Any]:
     return {f"aws:ResourceTag/{key}": value for key, value in tags.items()}
 
 
+_OF_RUN_INSTANCES_ALONE = ":(security-group|capacity-reservation)/"
+"""What an instant fleet refers to and is not authorised on as a fleet."""
+
+
 def _create_fleet(params: Params, lookup: Lookup) -> Iterator[Request]:
     region, in_region = lookup.region, {"aws:RequestedRegion": lookup.region}
     by_fleet = _tags(params.get("TagSpecifications", ()))
@@ -70,8 +75,9 @@ def _create_fleet(params: Params, lookup: Lookup) -> Iterator[Request]:
         for action in ("CreateFleet", "RunInstances"):
             yield of(f"ec2:{action}", template, _existing(lookup.tags_of(lookup.template_id(name))) | in_region)
             for resource in _referred(config, data, region):
-                yield of(f"ec2:{action}", resource, in_region)
-            for kind in ("fleet",) if action == "CreateFleet" else ("instance", "volume", "network-interface"):
+                if action == "RunInstances" or not re.search(_OF_RUN_INSTANCES_ALONE, resource):
+                    yield of(f"ec2:{action}", resource, in_region)
+            for kind in ("fleet" if action == "CreateFleet" else "network-interface", "instance", "volume"):
                 yield of(f"ec2:{action}", arn("ec2", region, f"{kind}/*"), _requested(made.get(kind, {})) | in_region)
         if "spot-instances-request" in made:
             spot = arn("ec2", region, "spot-instances-request/*")
@@ -229,7 +235,9 @@ def _describe_cluster(params: Params, lookup: Lookup) -> Iterator[Request]:
 
 
 def _zonal_shift(params: Params, _: Lookup) -> Iterator[Request]:
-    yield of("arc-zonal-shift:GetManagedResource", params["resourceIdentifier"], {})
+    """Authorised on load balancers only: a cluster is told by the condition key."""
+    asked = {"arc-zonal-shift:ResourceIdentifier": params["resourceIdentifier"]}
+    yield of("arc-zonal-shift:GetManagedResource", "*", asked)
 
 
 def _products(_: Params, __: Lookup) -> Iterator[Request]:
