@@ -127,7 +127,7 @@ def test_several_dns_servers_reach_nodes_that_take_them() -> None:
 
 
 def test_tracking_is_on_every_interface_that_has_addresses() -> None:
-    tracked = {"connectionTracking": {"tcpEstablishedTimeout": "1h"}}
+    tracked = {"connectionTracking": {"tcpEstablishedTimeout": 3600}}
     cards = [
         {"networkCardIndex": 0, "deviceIndex": 0, "interfaceType": "interface"},
         {"networkCardIndex": 1, "deviceIndex": 1, "interfaceType": "interface"},

@@ -62,16 +62,19 @@ def test_113_block_devices_that_ec2_would_refuse(devices: list[Any]) -> None:
     ("tracking", "wrong"),
     [
         ({}, 1),
-        ({"tcpEstablishedTimeout": "59s"}, 1),
-        ({"tcpEstablishedTimeout": "432001s"}, 1),
-        ({"udpStreamTimeout": "59s"}, 1),
-        ({"udpStreamTimeout": "181s"}, 1),
-        ({"udpTimeout": "29s"}, 1),
-        ({"udpTimeout": "61s"}, 1),
-        ({"tcpEstablishedTimeout": "432000s", "udpStreamTimeout": "180s", "udpTimeout": "30s"}, 0),
+        ({"tcpEstablishedTimeout": 59}, 1),
+        ({"tcpEstablishedTimeout": 432001}, 1),
+        ({"udpStreamTimeout": 59}, 1),
+        ({"udpStreamTimeout": 181}, 1),
+        ({"udpTimeout": 29}, 1),
+        ({"udpTimeout": 61}, 1),
+        ({"udpTimeout": "45s"}, 1),
+        ({"udpTimeout": "45"}, 1),
+        ({"udpTimeout": 45.5}, 1),
+        ({"tcpEstablishedTimeout": 432000, "udpStreamTimeout": 180, "udpTimeout": 30}, 0),
     ],
 )
-def test_115_connection_tracking(tracking: dict[str, str], wrong: int) -> None:
+def test_115_connection_tracking(tracking: dict[str, Any], wrong: int) -> None:
     assert len(fields_refused(connectionTracking=tracking)) == wrong
 
 

@@ -16,6 +16,7 @@ from shiplap.disruption.memory import confirmed
 from shiplap.disruption.settings import DisruptionSettings
 from shiplap.disruption.snapshot import NodeHistory
 from shiplap.instances.types import InstanceType, Offering
+from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Pod
 from shiplap.scheduling.snapshot import SchedulingSettings
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type
@@ -415,6 +416,32 @@ def test_211_a_node_without_its_type_label_can_still_drift() -> None:
     verdict = disrupted(node, pods=[pod("p", "a")], types=BOTH)
     assert verdict.command.reason is Reason.DRIFTED
     assert "InstanceTypeNotFound" in verdict.command.detail
+
+
+UNKNOWN: dict[str, tuple[dict[str, Any], dict[str, str], bool]] = {
+    "no zone": ({}, {labels.ZONE: ""}, False),
+    "no capacity type": ({}, {labels.CAPACITY_TYPE: ""}, False),
+    "neither": ({}, {labels.ZONE: "", labels.CAPACITY_TYPE: ""}, False),
+    "the claim alone knows its zone": ({"zone": "elsewhere"}, {labels.ZONE: ""}, True),
+    "the claim alone knows its type": ({"instance_type": "large"}, {labels.INSTANCE_TYPE: ""}, False),
+    "the claim's labels alone know its zone": ({"labels": {labels.ZONE: "elsewhere"}}, {labels.ZONE: ""}, True),
+    "a zone in which nothing is sold": ({}, {labels.ZONE: "elsewhere"}, True),
+    "a capacity type that is not sold": ({}, {labels.CAPACITY_TYPE: "reserved-no-more"}, True),
+}
+
+
+@pytest.mark.parametrize(("made", "marks", "drifts"), UNKNOWN.values(), ids=UNKNOWN.keys())
+def test_a_place_that_is_not_known_is_no_drift(made: dict[str, Any], marks: dict[str, str], *, drifts: bool) -> None:
+    verdict = disrupted(large("a", labels=marks, made=made), pools=[pool(after="Never")], types=BOTH)
+    assert (verdict.removed == {"a"}) is drifts
+
+
+@pytest.mark.parametrize("key", [labels.ZONE, labels.CAPACITY_TYPE, labels.ARCH, labels.OS, labels.REGION])
+@pytest.mark.parametrize("operator", ["In", "Exists"])
+def test_a_label_that_every_node_has_is_unknown_when_it_is_missing(key: str, operator: str) -> None:
+    asked = rule(key, operator, *(["value"] if operator == "In" else []))
+    node = large("a", labels={key: ""})
+    assert disrupted(node, pools=[pool("default", asked, after="Never")], types=BOTH).removed == set()
 
 
 # Drift and expiration

@@ -89,8 +89,8 @@ def test_the_sample_is_valid() -> None:
                 "httpTokens": "optional",
             },
         ),
-        (TRACKING, {"tcpEstablishedTimeout": "60s", "udpStreamTimeout": "180s", "udpTimeout": "1m"}),
-        (TRACKING, {"tcpEstablishedTimeout": "120h"}),
+        (TRACKING, {"tcpEstablishedTimeout": 60, "udpStreamTimeout": 180, "udpTimeout": 60}),
+        (TRACKING, {"tcpEstablishedTimeout": 432000}),
         ("spec.cpuOptions", {"nestedVirtualization": "enabled"}),
         ("spec.context", "any"),
         ("metadata.annotations", {"shiplap.dev/prefix-delegation": "on", "else.where/x": "y"}),
@@ -201,11 +201,11 @@ def test_accepted(path: str, value: Any) -> None:
         (METADATA, {"httpTokens": "none"}, f"{METADATA}.httpTokens"),
         (TRACKING, {}, TRACKING),
         *(
-            (TRACKING, {"tcpEstablishedTimeout": text}, f"{TRACKING}.tcpEstablishedTimeout")
-            for text in ("59s", "432001s")
+            (TRACKING, {"tcpEstablishedTimeout": timeout}, f"{TRACKING}.tcpEstablishedTimeout")
+            for timeout in (59, 432001, "1h")
         ),
-        *((TRACKING, {"udpStreamTimeout": text}, f"{TRACKING}.udpStreamTimeout") for text in ("59s", "181s")),
-        *((TRACKING, {"udpTimeout": text}, f"{TRACKING}.udpTimeout") for text in ("29s", "61s", "soon")),
+        *((TRACKING, {"udpStreamTimeout": timeout}, f"{TRACKING}.udpStreamTimeout") for timeout in (59, 181)),
+        *((TRACKING, {"udpTimeout": timeout}, f"{TRACKING}.udpTimeout") for timeout in (29, 61, "45s")),
         ("spec.cpuOptions", {"nestedVirtualization": "on"}, "spec.cpuOptions.nestedVirtualization"),
         ("spec.securityGroups", [], "spec.securityGroups"),
         ("metadata.name", "a" * 64, "metadata.name"),

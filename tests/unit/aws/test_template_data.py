@@ -175,7 +175,7 @@ def test_fabric_alone_has_nothing_that_is_about_addresses() -> None:
         network_interfaces=EFA_ONLY,
         associate_public_ip_address=True,
         ip_prefix_count=10,
-        connection_tracking=ConnectionTracking(udp_timeout="30s"),
+        connection_tracking=ConnectionTracking(udp_timeout=30),
         resolved={"service_cidr": "fd00::/108"},
     )
     assert set(found[1]) == {"DeviceIndex", "NetworkCardIndex", "InterfaceType", "Groups", "DeleteOnTermination"}
@@ -209,7 +209,7 @@ def test_only_the_primary_interface_gets_prefixes() -> None:
 
 
 def test_connection_tracking_in_seconds() -> None:
-    wanted = ConnectionTracking(tcp_established_timeout="2h", udp_stream_timeout="1m")
+    wanted = ConnectionTracking(tcp_established_timeout=7200, udp_stream_timeout=60)
     assert interfaces(connection_tracking=wanted)[0]["ConnectionTrackingSpecification"] == {
         "TcpEstablishedTimeout": 7200,
         "UdpStreamTimeout": 60,

@@ -170,15 +170,6 @@ def _json(source: str, text: str) -> Iterator[tuple[int, Any]]:
         at = after
 
 
-def without_nulls(value: Any) -> Any:
-    """A null field counts as absent, as on an API server, and as AWS's SDKs in some languages print it."""
-    if isinstance(value, dict):
-        return {key: without_nulls(entry) for key, entry in value.items() if entry is not None}
-    if isinstance(value, list):
-        return [without_nulls(entry) for entry in value]
-    return value
-
-
 def _objects(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], Any]]:
     """The object itself, or the items of a list object; items of a typed list take its kind and version."""
     kind = value.get("kind") if isinstance(value, dict) else None

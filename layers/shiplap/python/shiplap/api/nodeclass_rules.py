@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from shiplap.api import block_device_rules, durations, kubelet_rules, own_annotations
+from shiplap.api import block_device_rules, kubelet_rules, own_annotations
 from shiplap.api.ami_rules import ami_problems
 from shiplap.api.common_rules import name_problems, one_of, within
 from shiplap.api.decoding import Path, Problem
@@ -155,16 +155,11 @@ def _connection_tracking(node_class: EC2NodeClass) -> Iterator[Problem]:
         ("udpStreamTimeout", tracking.udp_stream_timeout, 60, 180),
         ("udpTimeout", tracking.udp_timeout, 30, 60),
     )
-    if all(text is None for _, text, _, _ in timeouts):
+    if all(timeout_s is None for _, timeout_s, _, _ in timeouts):
         yield path, f"at least one of {', '.join(name for name, *_ in timeouts)} must be set"
-    for field, text, lowest, highest in timeouts:
-        if text is None:
-            continue
-        try:
-            if not lowest <= durations.go_seconds(text) <= highest:
-                yield (*path, field), f"must be from {lowest}s to {highest}s, is {text}"
-        except ValueError as error:
-            yield (*path, field), str(error)
+    for field, timeout_s, lowest, highest in timeouts:
+        if timeout_s is not None and not lowest <= timeout_s <= highest:
+            yield (*path, field), f"must be from {lowest} to {highest} seconds, is {timeout_s}"
 
 
 def _cpu_options(node_class: EC2NodeClass) -> Iterator[Problem]:

@@ -144,9 +144,11 @@ class MetadataOptions(_Spec, frozen=True):
 
 
 class ConnectionTracking(_Spec, frozen=True):
-    tcp_established_timeout: str | None = None
-    udp_stream_timeout: str | None = None
-    udp_timeout: str | None = None
+    """Timeouts in seconds."""
+
+    tcp_established_timeout: int | None = None
+    udp_stream_timeout: int | None = None
+    udp_timeout: int | None = None
 
 
 class CpuOptions(_Spec, frozen=True):

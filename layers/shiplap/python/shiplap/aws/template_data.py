@@ -5,7 +5,6 @@ from __future__ import annotations
 from base64 import b64encode
 from typing import TYPE_CHECKING
 
-from shiplap.api import durations
 from shiplap.api.types import ConnectionTracking, NetworkInterface, RequirementSpec
 from shiplap.aws import tags
 from shiplap.aws.block_devices import block_devices
@@ -191,4 +190,4 @@ def _tracking(wanted: ConnectionTracking) -> ConnectionTrackingSpecificationRequ
         "UdpStreamTimeout": wanted.udp_stream_timeout,
         "UdpTimeout": wanted.udp_timeout,
     }
-    return {name: int(durations.go_seconds(text)) for name, text in timeouts.items() if text is not None}  # type: ignore[return-value]
+    return {name: timeout_s for name, timeout_s in timeouts.items() if timeout_s is not None}  # type: ignore[return-value]

@@ -13,7 +13,7 @@ from shiplap.cli.seen import Seen
 from shiplap.errors import AwsError, InvalidInput
 from shiplap.instances import embedded
 from shiplap.instances.catalog import Catalog
-from shiplap.instances.families import spec_hash
+from shiplap.instances.families import first_hashes, spec_hash
 from shiplap.instances.nodeclass import ResolvedNodeClass
 from shiplap.instances.resolve import instance_types
 from shiplap.instances.setting import from_cluster
@@ -39,8 +39,13 @@ def class_names(manifests: Manifests) -> list[str]:
 
 def given_catalogs(manifests: Manifests, types: tuple[InstanceType, ...]) -> tuple[NodeClassCatalog, ...]:
     """The types of a file under each of them."""
-    hashes = {item.metadata.name: spec_hash(item) for item in manifests.node_classes}
-    return tuple(NodeClassCatalog(name, types, spec_hash=hashes.get(name, "")) for name in class_names(manifests))
+    known = {item.metadata.name: item for item in manifests.node_classes}
+    return tuple(
+        NodeClassCatalog(name, types, spec_hash=spec_hash(known[name]), first_hashes=first_hashes(known[name]))
+        if name in known
+        else NodeClassCatalog(name, types)
+        for name in class_names(manifests)
+    )
 
 
 def supply_of(sources: Sources, seen: Seen, manifests: Manifests) -> Supply:
@@ -124,7 +129,9 @@ def catalogs_of(
             catalogs.append(NodeClassCatalog(name, not_ready=error.what))
         else:
             selection = resolved.selection if resolved is not None else None
-            catalogs.append(NodeClassCatalog(name, types, spec_hash=spec_hash(known[name]), selection=selection))
+            says = spec_hash(known[name], resolved.cluster_ca if resolved is not None else "")
+            first = first_hashes(known[name])
+            catalogs.append(NodeClassCatalog(name, types, spec_hash=says, first_hashes=first, selection=selection))
     return tuple(catalogs)
 
 

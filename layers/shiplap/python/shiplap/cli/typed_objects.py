@@ -7,7 +7,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from shiplap.api.documents import Document, without_nulls
+from shiplap.api.documents import Document
+from shiplap.api.nulls import without_nulls
 from shiplap.cli import soundness
 from shiplap.errors import InvalidInput
 from shiplap.kubernetes.quantity import parse_resources

@@ -6,23 +6,21 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from shiplap.api.template_hash import (
-    HASH_VERSION,
-    NODE_CLASS_HASH,
-    NODE_CLASS_HASH_VERSION,
-    POOL_HASH,
-    POOL_HASH_VERSION,
-    pool_hash,
-)
+from shiplap.api.template_hash import NODE_CLASS_HASH, NODE_CLASS_HASH_VERSION, POOL_HASH, POOL_HASH_VERSION, differ
 from shiplap.api.tiers import Tier, expand
 from shiplap.api.types import NodePool
 from shiplap.disruption.candidates import Candidate
+from shiplap.disruption.hash_versions import Hashes, class_hashes_of, pool_hashes_of
 from shiplap.disruption.market import Market
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.requirements import Requirements
 from shiplap.scheduling.snapshot import NodeClassCatalog, Snapshot
 
 _PLACEMENT_GROUP = labels.AWS_PREFIX + "placement-group-id"
+_EVERY_NODE_HAS = frozenset(
+    {labels.INSTANCE_TYPE, labels.ARCH, labels.OS, labels.ZONE, labels.ZONE_ID, labels.REGION, labels.CAPACITY_TYPE}
+)
+"""Labels whose absence says that their value is not known."""
 YOUNG_S = 3600.0
 """How old a claim is before a vanished instance type counts: launching found it a moment ago."""
 
@@ -43,13 +41,13 @@ def tiers_of(pool: NodePool, market: Market, nodes: Sequence[Candidate]) -> tupl
 class Mould(msgspec.Struct, frozen=True, eq=False):
     """What a NodePool makes nodes of now: `tiers` as of `tiers_of`, and what is known of its EC2NodeClass.
 
-    The hashes are those that the annotations of its claims should have, by their version: Shiplap's, and Karpenter's
-    where it wrote one on the manifest.
+    The hashes are those that the annotations of its claims should have: Shiplap's, and Karpenter's where it wrote one
+    on the manifest.
     """
 
     tiers: tuple[Tier, ...]
-    pool_hashes: Mapping[str, str]
-    class_hashes: Mapping[str, str]
+    pool_hashes: Hashes
+    class_hashes: Hashes
     catalog: NodeClassCatalog
 
 
@@ -59,18 +57,8 @@ def mould_of(pool: NodePool, snapshot: Snapshot, market: Market, nodes: Sequence
     known = (catalog for catalog in snapshot.catalogs if catalog.node_class == name)
     catalog = next(known, NodeClassCatalog(name))
     node_class = next((item for item in snapshot.manifests.node_classes if item.metadata.name == name), None)
-    written = node_class.metadata.annotations if node_class is not None else {}
-    own = {HASH_VERSION: catalog.spec_hash} if catalog.spec_hash else {}
-    return Mould(
-        tiers_of(pool, market, nodes),
-        _hashes(pool.metadata.annotations, POOL_HASH, POOL_HASH_VERSION) | {HASH_VERSION: pool_hash(pool)},
-        _hashes(written, NODE_CLASS_HASH, NODE_CLASS_HASH_VERSION) | own,
-        catalog,
-    )
-
-
-def _hashes(annotations: Mapping[str, str], key: str, version: str) -> dict[str, str]:
-    return {annotations.get(version, ""): annotations.get(key, "")}
+    tiers = tiers_of(pool, market, nodes)
+    return Mould(tiers, pool_hashes_of(pool), class_hashes_of(catalog, node_class), catalog)
 
 
 def drifted(candidate: Candidate, market: Market, mould: Mould, now: float) -> str:
@@ -88,29 +76,46 @@ def drifted(candidate: Candidate, market: Market, mould: Mould, now: float) -> s
     name = candidate.pool.metadata.name
     if _changed(candidate, POOL_HASH, POOL_HASH_VERSION, mould.pool_hashes):
         return f"NodePoolDrifted: the template of NodePool {name} has changed since"
-    marks = {**candidate.claim.labels, **candidate.node.metadata.labels}
+    marks = _labels_of(candidate)
     missed = [_missed(tier.requirements, marks) for tier in mould.tiers]
     if missed and all(missed):
         # The last tier is the widest: what it forbids, all of them do.
         return f"RequirementsDrifted: NodePool {name} wants {missed[-1]}"
     # Without any catalogue nothing is known about types: that is a problem of the pool, not of its nodes.
     if now - candidate.born_at > YOUNG_S and market.by_pool.get(name):
-        gone = _gone(candidate, market)
+        gone = _gone(marks, name, market)
         if gone:
             return gone
     if _changed(candidate, NODE_CLASS_HASH, NODE_CLASS_HASH_VERSION, mould.class_hashes):
         return f"NodeClassDrift: EC2NodeClass {mould.catalog.node_class} has changed since"
-    item = market.type_of(name, candidate.node.metadata.labels.get(labels.INSTANCE_TYPE, ""))
+    item = market.type_of(name, marks.get(labels.INSTANCE_TYPE, ""))
     if candidate.claim.ami and item is not None and item.ami and item.ami != candidate.claim.ami:
         return f"AMIDrift: {candidate.claim.ami}, new nodes of its type get {item.ami}"
     return _misplaced(candidate, mould.catalog)
 
 
-def _changed(candidate: Candidate, key: str, version: str, wanted: Mapping[str, str]) -> bool:
+def _changed(candidate: Candidate, key: str, version: str, wanted: Hashes) -> bool:
     """Whether the claim remembers a hash that should be another one; versions are never compared with each other."""
     born_with = candidate.claim.annotations
-    known, should = born_with.get(key), wanted.get(born_with.get(version, ""))
-    return bool(known and should and known != should)
+    known, should = born_with.get(key, ""), wanted.get(born_with.get(version, ""), frozenset())
+    return bool(known and should) and all(differ(known, item) for item in should)
+
+
+def _labels_of(candidate: Candidate) -> dict[str, str]:
+    """What is known of the node, by label: the Node's word counts more than the claim's labels, those than its fields.
+
+    An empty value says nothing.
+    """
+    claim = candidate.claim
+    launched = {
+        labels.INSTANCE_TYPE: claim.instance_type,
+        labels.ZONE: claim.zone,
+        labels.CAPACITY_TYPE: claim.capacity_type,
+    }
+    known = dict(launched)
+    for said in (claim.labels, candidate.node.metadata.labels):
+        known |= {key: value for key, value in said.items() if value or key not in launched}
+    return {key: value for key, value in known.items() if value or key not in launched}
 
 
 def _misplaced(candidate: Candidate, catalog: NodeClassCatalog) -> str:
@@ -137,21 +142,22 @@ def _misplaced(candidate: Candidate, catalog: NodeClassCatalog) -> str:
 def _missed(requirements: Requirements, marks: Mapping[str, str]) -> str:
     for key in sorted(requirements):
         entry, value = requirements[key], marks.get(key)
+        if value is None and key in _EVERY_NODE_HAS:
+            continue
         if not (entry.forbids_nothing_defined if value is None else entry.has(value)):
             return f"{entry}, the node has {value or 'no such label'}"
     return ""
 
 
-def _gone(candidate: Candidate, market: Market) -> str:
-    marks = candidate.node.metadata.labels
-    name = marks.get(labels.INSTANCE_TYPE, "")
-    item = market.type_of(candidate.pool.metadata.name, name)
+def _gone(marks: Mapping[str, str], pool: str, market: Market) -> str:
+    """That the node's type is no longer sold as the node was bought; a zone or capacity type not known is any."""
+    name, kind, zone = (marks.get(key, "") for key in (labels.INSTANCE_TYPE, labels.CAPACITY_TYPE, labels.ZONE))
+    item = market.type_of(pool, name)
     if item is None:
         return f"InstanceTypeNotFound: {name or 'the node names no instance type, it'} is not in the catalogue"
-    kinds = {marks.get(labels.CAPACITY_TYPE, "")}
-    if labels.RESERVED in kinds:
-        kinds.add(labels.ON_DEMAND)
-    zone = marks.get(labels.ZONE, "")
-    if not any(offering.zone == zone and offering.capacity_type in kinds for offering in item.offerings):
-        return f"InstanceTypeNotFound: {name} is no longer offered as {' or '.join(sorted(kinds))} in {zone}"
-    return ""
+    kinds = (labels.RESERVED, labels.ON_DEMAND) if kind == labels.RESERVED else (kind,)
+    for offering in item.offerings:
+        if zone in ("", offering.zone) and (not kind or offering.capacity_type in kinds):
+            return ""
+    where = f" in {zone}" if zone else ""
+    return f"InstanceTypeNotFound: {name} is no longer offered as {' or '.join(sorted(kinds)) or 'anything'}{where}"

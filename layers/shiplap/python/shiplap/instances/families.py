@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from shiplap.api.first_hashes import first_node_class_hashes
 from shiplap.api.template_hash import node_class_hash
 from shiplap.api.types import BlockDevice, BlockDeviceMapping, EC2NodeClass
 from shiplap.errors import InvalidInput
@@ -71,9 +72,14 @@ FAMILIES = {
 _ALIASES = {name.lower(): name for name in FAMILIES if name != "Custom"}
 
 
-def spec_hash(node_class: EC2NodeClass) -> str:
-    """The digest by which nodes of an EC2NodeClass remember what it said; raises as `family_of`."""
-    return node_class_hash(node_class, family_of(node_class).name)
+def spec_hash(node_class: EC2NodeClass, ca: str = "") -> str:
+    """The digest by which nodes of an EC2NodeClass remember what it said (`node_class_hash`); raises as `family_of`."""
+    return node_class_hash(node_class, family_of(node_class).name, ca)
+
+
+def first_hashes(node_class: EC2NodeClass) -> tuple[str, ...]:
+    """The digests of older nodes of an EC2NodeClass (`first_node_class_hashes`), sorted; raises as `family_of`."""
+    return tuple(sorted(first_node_class_hashes(node_class, family_of(node_class).name)))
 
 
 def family_of(node_class: EC2NodeClass) -> Family:

@@ -14,7 +14,7 @@ import msgspec
 
 from shiplap.api import kubelet_expressions
 from shiplap.api.expressions import Expression
-from shiplap.api.types import EC2NodeClass
+from shiplap.api.types import EC2NodeClass, NetworkInterface
 from shiplap.errors import InvalidInput
 from shiplap.kubernetes.quantity import CPU, EPHEMERAL_STORAGE, MEMORY, parse_amount
 
@@ -42,6 +42,18 @@ class Formula(msgspec.Struct, frozen=True):
     def field(self) -> str:
         """The path of the field it stands in."""
         return f"spec.kubelet.{self.section}" + (f".{self.name}" if self.name else "")
+
+
+class _Interface(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A network interface as `kubelet_hash` takes it: with its type, whether or not that was written."""
+
+    network_card_index: int = 0
+    device_index: int = 0
+    interface_type: str = ""
+
+    @classmethod
+    def of(cls, item: NetworkInterface) -> _Interface:
+        return cls(item.network_card_index, item.device_index, item.interface_type)
 
 
 class KubeletSettings(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -99,7 +111,7 @@ def kubelet_hash(node_class: EC2NodeClass, max_pods: int, values: Values = ()) -
         spec.user_data,
         spec.block_device_mappings,
         spec.instance_store_policy,
-        spec.network_interfaces,
+        tuple(map(_Interface.of, spec.network_interfaces)),
     )
     return blake2b(msgspec.json.encode(shaping, order="deterministic"), digest_size=5).hexdigest()
 

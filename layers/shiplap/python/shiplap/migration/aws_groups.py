@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from shiplap.api.documents import Document, without_nulls
+from shiplap.api.documents import Document
+from shiplap.api.nulls import without_nulls
 from shiplap.errors import InvalidInput
 
 T = TypeVar("T")

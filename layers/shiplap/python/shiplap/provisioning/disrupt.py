@@ -30,6 +30,7 @@ from shiplap.provisioning.commitment import Origin, records_of, spec_hashes, wit
 from shiplap.provisioning.drain import cordon, is_cordoned, uncordon
 from shiplap.provisioning.fleet import launches
 from shiplap.provisioning.refusals import holding, note_refusals
+from shiplap.provisioning.renew_hashes import renew_hashes
 from shiplap.provisioning.second_look import objections, still_hold
 from shiplap.provisioning.snapshot import glance_at, sight_of, supply_of
 from shiplap.provisioning.world import World
@@ -210,6 +211,7 @@ class _Minute:
         # After the epoch was read: whatever is begun from now on moves it.
         busy = _busy(self._world.state.commands(self._settings.name))
         claims = self._world.state.claims(self._settings.name)
+        claims = renew_hashes(claims, self._settings.manifests.node_pools, sight.snapshot.catalogs, self._world)
         refused = note_refusals(self._settings.name, claims, glance.view, glance.state.refused, self._world)
         histories = observe(remembered.histories, glance.view, claims, now)
         histories = with_undone(histories, self._given_up, now)

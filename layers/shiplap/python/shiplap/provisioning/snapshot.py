@@ -16,7 +16,7 @@ from shiplap.api.nodeclaim import LEAVING, ClaimState, NodeClaim
 from shiplap.api.types import EC2NodeClass, Manifests
 from shiplap.errors import AwsError, AwsThrottled, InvalidInput, StoreError
 from shiplap.instances.catalog import Catalog
-from shiplap.instances.families import spec_hash
+from shiplap.instances.families import first_hashes, spec_hash
 from shiplap.instances.joins import Bars, JoinHistory, bars, without_barred
 from shiplap.instances.nodeclass import ResolvedNodeClass
 from shiplap.instances.remembered import remembered_types
@@ -352,6 +352,7 @@ def _catalogs(
             catalogs.append(NodeClassCatalog(name, not_ready=error.what))
         else:
             open_now = without_barred(without_zones(sold, supply.shifted | full), barred)
-            says = spec_hash(item.node_class)
-            catalogs.append(NodeClassCatalog(name, open_now, spec_hash=says, selection=item.resolved.selection))
+            says = spec_hash(item.node_class, item.resolved.cluster_ca)
+            first, selection = first_hashes(item.node_class), item.resolved.selection
+            catalogs.append(NodeClassCatalog(name, open_now, spec_hash=says, first_hashes=first, selection=selection))
     return tuple(catalogs)

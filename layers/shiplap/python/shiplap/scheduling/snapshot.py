@@ -27,13 +27,15 @@ Answer = TypeVar("Answer")
 class NodeClassCatalog(msgspec.Struct, frozen=True):
     """The instance types one EC2NodeClass can launch, sorted by name; empty with `not_ready` when it cannot launch.
 
-    `spec_hash` and `selection` are what its nodes are made with, empty and None where that is not known.
+    `spec_hash` and `selection` are what its nodes are made with, empty and None where that is not known; `first_hashes`
+    are the digests that claims of an older version may carry instead (`api.first_hashes`).
     """
 
     node_class: str
     instance_types: tuple[InstanceType, ...] = ()
     not_ready: str = ""
     spec_hash: str = ""
+    first_hashes: tuple[str, ...] = ()
     selection: Selection | None = None
 
 
