@@ -6,7 +6,7 @@ so they are kept if the pods of the plan can be placed in some order; a few are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -96,31 +96,58 @@ def _too_close(places: Sequence[Place]) -> Iterator[str]:
 
 
 def _too_far(places: Sequence[Place]) -> Iterator[str]:
-    """Pods without company: one that all required terms select, in the domain of each of them."""
-    for here in places:
-        for pod in here.new:
-            terms = required_terms(pod, "pod_affinity")
-            if any(here.domain(term.topology_key) is None for term in terms):
-                yield f"{_name(pod)} is on {here.name}, which lacks a certain label of its affinity"
-                continue
-            for term in terms:
-                key = term.topology_key
-                company = [
-                    other
-                    for there in places
-                    if there.domain(key) == here.domain(key)
-                    for other in (*there.old, *there.new)
-                    if other is not pod and _all_count(terms, pod, other)
-                ]
-                if not company and not _all_count(terms, pod, pod):
-                    yield f"{_name(pod)} is alone in {here.domain(key)}"
-                if not company and any(
-                    _all_count(terms, pod, other)
-                    for there in places
-                    if there.domain(key) is not None and looks_at(pod, there)
-                    for other in there.old
-                ):
-                    yield f"{_name(pod)} is alone in {here.domain(key)} although there are others"
+    """Pods that some order of binding leaves without company: one that all required terms select, in each domain.
+
+    Pods bind in any order, each again and again until kube-scheduler takes it. So company counts that is there anyway:
+    pods on nodes, pods of the plan that require none, and pods whose own company counts. A pod without such company has
+    to be the first of a series, which kube-scheduler allows only while no pod anywhere meets its terms. Whichever of
+    the plan's pods binds first, the others have to be in the same domains.
+    """
+    followers = {id(pod): (here, pod) for here in places for pod in here.new if required_terms(pod, "pod_affinity")}
+    certain = {id(pod) for here in places for pod in (*here.old, *here.new)} - followers.keys()
+    waiting = dict(followers)
+    while found := [
+        number
+        for number, (here, pod) in waiting.items()
+        if _joins(here, pod, places, certain) or not _why_it_starts_nothing(here, pod, places)
+    ]:
+        certain.update(found)
+        for number in found:
+            del waiting[number]
+    for here, pod in waiting.values():
+        yield f"{_name(pod)} on {here.name} lacks company: {_why_it_starts_nothing(here, pod, places)}"
+
+
+def _why_it_starts_nothing(here: Place, pod: Pod, places: Sequence[Place]) -> str:
+    """What forbids a pod to be the first of a series, or the others to join it there; empty if nothing does."""
+    terms = required_terms(pod, "pod_affinity")
+    keys = {term.topology_key for term in terms}
+    if any(here.domain(key) is None for key in keys):
+        return "a label of its affinity is not certain there"
+    if not _all_count(terms, pod, pod):
+        return "it does not meet its own terms"
+    for there in places:
+        labelled = any(there.labels.get(key) for key in keys)
+        if labelled and any(there.domain(key) != here.domain(key) for key in keys):
+            for other in (*there.old, *there.new):
+                if other is not pod and _all_count(terms, pod, other):
+                    return f"{_name(other)} is on {there.name}"
+    return ""
+
+
+def _joins(here: Place, pod: Pod, places: Sequence[Place], certain: Collection[int]) -> bool:
+    """Whether pods that are certain to be there are company for a pod, over the label of each of its terms."""
+    terms = required_terms(pod, "pod_affinity")
+    return all(
+        any(
+            other is not pod and id(other) in certain and _all_count(terms, pod, other)
+            for there in places
+            if here.domain(term.topology_key) is not None
+            and there.domain(term.topology_key) == here.domain(term.topology_key)
+            for other in (*there.old, *there.new)
+        )
+        for term in terms
+    )
 
 
 def _all_count(terms: Sequence[PodAffinityTerm], pod: Pod, other: Pod) -> bool:

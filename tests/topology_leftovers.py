@@ -119,6 +119,7 @@ def _in_company(pod: Pod, here: Place, places: Sequence[Place]) -> bool:
     company = [
         there
         for there in places
+        if any(there.labels.get(term.topology_key) for term in terms)
         for other in (*there.old, *there.new)
         if all(counts(term, pod, other) for term in terms)
     ]

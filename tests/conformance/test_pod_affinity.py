@@ -71,12 +71,6 @@ def test_followers_in_a_zone() -> None:
     assert len(given(*web(3, near(term(ZONE, WEB)))).claims) == 1
     outcome = given(*web(3, near(term(ZONE, WEB)), selector={ZONE: Z3}))
     assert outcome.claim.launch.zone == Z3
-    apart = given(
-        *web(1, near(term(ZONE, WEB)), "second", selector={ZONE: Z2}),
-        *web(1, near(term(ZONE, WEB)), "third", selector={ZONE: Z3}),
-    )
-    assert apart.scheduled
-    assert {claim.launch.zone for claim in apart.claims} == {Z2, Z3}
 
 
 @pytest.mark.parametrize("larger", ["target", "web"])

@@ -63,6 +63,11 @@ class PodClass(msgspec.Struct, eq=False):
     members: list[Pod] = msgspec.field(default_factory=list)
     index: int = -1
 
+    def series(self, term: int) -> tuple[int, ...]:
+        """The affinity terms that begin together: required ones all at once, preferred ones each for themselves."""
+        together = self.constraints.affinity
+        return together if term in together else (term,)
+
     @property
     def topological(self) -> bool:
         """Whether it matters to any topology constraint, of these pods or of others, where they go."""

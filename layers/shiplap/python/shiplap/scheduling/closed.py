@@ -37,8 +37,8 @@ def left_open(item: PodClass, key: str, value: str, ledger: Ledger) -> bool:
         if terms.all[term].key == key and ledger.totals(term, key, keeping=keeping)[code]:
             return False
     for term in demands.affinity:
-        company = ledger.totals(term, key) if terms.all[term].key == key else None
-        if company is not None and not company[code] and (term not in item.selected or company.any()):
+        empty = terms.all[term].key == key and not ledger.totals(term, key)[code]
+        if empty and (term not in item.selected or ledger.begun(*item.series(term))):
             return False
     for spread in demands.spreads:
         if spread.key == key:
@@ -54,12 +54,7 @@ def unsatisfied(item: PodClass, ledger: Ledger) -> str:
     """The constraints of a class, each with how its domains stand now."""
     demands, terms = item.constraints, ledger.terms
     parts = [_spread(item, spread, ledger) for spread in demands.spreads]
-    for term in demands.affinity:
-        key = terms.all[term].key
-        company = _places(ledger, term, key)
-        parts.append(
-            f"pod affinity over {key} ({f'such pods are in {company}' if company else 'there is no such pod'})"
-        )
+    parts += [f"pod affinity over {terms.all[term].key} ({_company(item, term, ledger)})" for term in demands.affinity]
     for term in demands.anti:
         key = terms.all[term].key
         parts.append(f"pod anti-affinity over {key} (such pods are in {_places(ledger, term, key) or 'no domain'})")
@@ -68,6 +63,18 @@ def unsatisfied(item: PodClass, ledger: Ledger) -> str:
         keepers = _places(ledger, term, key, keeping=True)
         parts.append(f"anti-affinity of other pods over {key} (they are in {keepers or 'no domain'})")
     return f"unsatisfiable topology constraint: no domain is left by {'; '.join(parts)}"
+
+
+def _company(item: PodClass, term: int, ledger: Ledger) -> str:
+    """Where the pods are that a class has to join, and that it may not start without them."""
+    where = _places(ledger, term, ledger.terms.all[term].key)
+    begun = ledger.begun(*item.series(term))
+    if not where and not begun:
+        return "there is no such pod"
+    words = f"such pods are in {where}" if where else "such pods are only on nodes without this label"
+    if term in item.selected and begun:
+        words += "; kube-scheduler starts no second group elsewhere"
+    return words
 
 
 def _spread(item: PodClass, spread: Spread, ledger: Ledger) -> str:

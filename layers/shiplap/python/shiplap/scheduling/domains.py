@@ -7,7 +7,8 @@ the hostname every node is a domain, so those constraints only bound how many po
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from itertools import product
 from math import prod
 
@@ -16,7 +17,10 @@ import numpy as np
 
 from shiplap.kubernetes.labels import HOSTNAME
 from shiplap.kubernetes.requirements import Requirement
+from shiplap.scheduling.classes import PodClass
+from shiplap.scheduling.following import Entry, Pulls, pulls_of, starts
 from shiplap.scheduling.ledger import ABSENT, Ledger
+from shiplap.scheduling.nodes import NodeTable
 from shiplap.scheduling.open_claims import Kind, Want
 from shiplap.scheduling.openings import Openings
 from shiplap.scheduling.resources import PLENTY, Bools, Ints
@@ -41,18 +45,25 @@ class Bounds(msgspec.Struct, frozen=True, eq=False):
 class Choice(msgspec.Struct, frozen=True, eq=False):
     """One combination of domains. `rooms` [rooms] are in it; `want` is pinned to it, None if its pods exclude it.
 
-    At most `most` pods may go there before the choice has to be made again.
+    At most `most` pods may go there before the choice has to be made again. `drawn`: pods of a series that has not
+    begun should go there rather than elsewhere.
     """
 
     want: Want | None
     rooms: Bools
     most: int
+    drawn: bool = False
 
 
 class _Option(msgspec.Struct, frozen=True, order=True):
-    """One domain of one label: the fewest counted pods come first, then the name; no label comes last."""
+    """One domain of one label; no label comes last.
+
+    First comes what attracts the most classes of a series that no pod has begun (`pull`, negative), then the fewest
+    counted pods, then the name.
+    """
 
     absent: bool
+    pull: int
     count: int
     value: str
     code: int
@@ -62,10 +73,13 @@ class _Option(msgspec.Struct, frozen=True, order=True):
 class Domains:
     """Answers for one packing."""
 
-    def __init__(self, ledger: Ledger, openings: Openings, wants: Wants) -> None:
+    def __init__(self, ledger: Ledger, openings: Openings, wants: Wants, nodes: NodeTable) -> None:
         self._ledger = ledger
         self._openings = openings
         self._wants = wants
+        self._nodes = nodes
+        self._pulls: Pulls = {}
+        self._reaches: dict[tuple[int, str], frozenset[str]] = {}
         self._terms = ledger.terms
         self._known_ways: dict[tuple[int, tuple[str, ...], tuple[int, ...]], dict[tuple[str, str], int]] = {}
 
@@ -77,9 +91,10 @@ class Domains:
         combinations = product(*(self._options(want, key) for key in keys))
         ways = self._ways(want, keys) if len(keys) > 1 else {}
 
-        def rank(options: Sequence[_Option]) -> tuple[int, int, int, Sequence[_Option]]:
+        def rank(options: Sequence[_Option]) -> tuple[int, int, int, int, Sequence[_Option]]:
             ways_left = sum(ways.get((key, option.value), 0) for key, option in zip(keys, options, strict=True))
-            return (sum(o.absent for o in options), sum(o.count for o in options), ways_left, options)
+            pull = sum(option.pull for option in options)
+            return (sum(o.absent for o in options), pull, sum(o.count for o in options), ways_left, options)
 
         for options in sorted(combinations, key=rank):
             inside = np.ones(rooms, np.bool_)
@@ -89,7 +104,8 @@ class Domains:
                     inside &= self._ledger.place_codes(key)[:rooms] == option.code
                 pins.append(Requirement(key) if option.absent else Requirement(key, False, frozenset((option.value,))))
             most = min((option.most for option in options), default=PLENTY)
-            result.append(Choice(self._wants.pinned(want, pins), inside, most))
+            drawn = any(option.pull for option in options)
+            result.append(Choice(self._wants.pinned(want, pins), inside, most, drawn))
         return result
 
     def _ways(self, want: Want, keys: Sequence[str]) -> dict[tuple[str, str], int]:
@@ -116,6 +132,45 @@ class Domains:
     def _can_start(self, want: Want) -> bool:
         return any(not isinstance(self._openings.start(lane, want), Kind) for lane in self._openings.lanes)
 
+    def draw_together(self, waiting: Sequence[Entry]) -> None:
+        """Note which domains attract the classes of one series as long as none of its pods has a place."""
+        self._reaches.clear()
+        opened = {term for item, _ in waiting for term in item.constraints.affinity if starts(item)}
+        self._pulls = pulls_of(waiting, {term for term in opened if not self._ledger.begun(term)}, self._reach)
+
+    def pull(self, item: PodClass) -> int:
+        """How many classes of the series of a class can reach the best domain that it can reach itself."""
+        return max(
+            (
+                self._pulls[term][value]
+                for term in item.selected & self._pulls.keys()
+                for value in self._reach(item, term)
+            ),
+            default=0,
+        )
+
+    def _reach(self, item: PodClass, term: int) -> frozenset[str]:
+        """The domains of a term's label with a node that takes a pod of a class, or where one can be launched."""
+        key = self._terms.all[term].key
+        known = self._reaches.get((item.index, key))
+        if known is None:
+            known = self._reaches[item.index, key] = frozenset(self._within_reach(item, key))
+        return known
+
+    def _within_reach(self, item: PodClass, key: str) -> Iterator[str]:
+        if key == HOSTNAME:
+            return
+        for want in self._wants.relaxed(item):
+            if self._nodes.rooms:
+                fits = self._nodes.fits(item, soft=want.soft)
+                codes = self._ledger.place_codes(key)[: len(fits)][self._nodes.count(item, fits, want.requests) > 0]
+                yield from (self._ledger.values(key)[code] for code in codes[codes >= 0].tolist())
+            for lane in self._openings.lanes:
+                for value in lane.values_of(key):
+                    pinned = self._wants.pinned(want, (Requirement(key, False, frozenset((value,))),))
+                    if pinned is not None and not isinstance(self._openings.entry(lane, pinned), Kind):
+                        yield value
+
     def bounds(self, want: Want) -> Bounds:
         """What constraints on the hostname leave of each node and claim."""
         item, ledger = want.item, self._ledger
@@ -141,7 +196,7 @@ class Domains:
             new = min(new, most)
         for term in self._of_key(want.constraints.affinity, HOSTNAME):
             on_rooms, on_claims = self._on_hosts(term)
-            if term in item.selected and not ledger.counted[term].any() and not on_claims.any():
+            if term in item.selected and not ledger.begun(*item.series(term)):
                 single = True
                 continue
             rooms, claims, new = np.where(on_rooms > 0, rooms, 0), np.where(on_claims > 0, claims, 0), 0
@@ -192,27 +247,29 @@ class Domains:
             most = np.minimum(most, np.where(ledger.totals(term, key, keeping=True) == 0, PLENTY, 0))
         attracted = self._of_key(want.constraints.affinity, key)
         for term in attracted:
-            inhabited = ledger.totals(term, key, certain=True) > 0
-            if (inhabited & self._asked_for(want, key)).any() or term not in item.selected:
-                most = np.where(inhabited, most, 0)
+            if term not in item.selected or ledger.begun(*item.series(term)):
+                most = np.where(ledger.totals(term, key, certain=True) > 0, most, 0)
         if not spreads:
             for term in self._of_key(item.selected, key):
                 order += ledger.totals(term, key, certain=True)
-        values = ledger.values(key)
+        values, pull = ledger.values(key), self._pull_of(want, key)
         options = [
-            _Option(False, int(order[code]), values[code], code, int(most[code]))
+            # The first pod of a series settles where others find it; one is enough.
+            _Option(False, -pull[value], int(order[code]), value, code, 1 if pull[value] else int(most[code]))
             for code in np.flatnonzero(most > 0).tolist()
+            for value in [values[code]]
         ]
         if not spreads and not attracted:
-            options.append(_Option(True, 0, "", ABSENT, PLENTY))
+            options.append(_Option(True, 0, 0, "", ABSENT, PLENTY))
         return sorted(options)
 
-    def _asked_for(self, want: Want, key: str) -> Bools:
-        """The domains [values] that the class's own node selection allows."""
-        wanted = [term.get(key) for term in want.item.terms]
-        return np.array(
-            [any(entry is None or entry.has(value) for entry in wanted) for value in self._ledger.values(key)], np.bool_
-        )
+    def _pull_of(self, want: Want, key: str) -> Counter[str]:
+        """How strongly each value of a label attracts a class; not at all once the series has begun."""
+        pull = Counter[str]()
+        for term in sorted(want.item.selected & self._pulls.keys()):
+            if self._terms.all[term].key == key and not self._ledger.begun(term):
+                pull.update(self._pulls[term])
+        return pull
 
     def launchable(self, want: Want, key: str) -> list[int]:
         """Domains in which a node for this class could be launched now, those aside that have nodes or claims.

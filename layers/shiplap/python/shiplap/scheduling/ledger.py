@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import numpy as np
 
+from shiplap.kubernetes.labels import HOSTNAME
 from shiplap.kubernetes.objects import Pod, Toleration
 from shiplap.kubernetes.requirements import Requirements
 from shiplap.kubernetes.taints import untolerated
@@ -160,6 +161,22 @@ class Ledger:
             total[possible] += on_places[place]
         return total
 
+    def begun(self, *series: int) -> bool:
+        """Whether a series of affinity terms, see `PodClass.series`, has begun: no pod may be its first any more.
+
+        As kube-scheduler has it: a pod that the terms select is on some node with the label of one of them, wherever
+        the pod that asks may run itself.
+        """
+        return any(map(self._anywhere, series))
+
+    def _anywhere(self, term: int) -> bool:
+        """Whether a pod that a term counts is where the term's label is, or may be once it is decided."""
+        key = self.terms.all[term].key
+        if key == HOSTNAME:  # every node has one
+            return bool(self.counted[term].any() or self.on_claims(term).any())
+        on_places = self.counted[term][self.place_codes(key) != ABSENT]
+        return bool(on_places.any() or self.on_claims(term)[self.claim_codes(key) != ABSENT].any())
+
     def spread(self, item: PodClass, spread: Spread) -> tuple[Ints, Bools]:
         """Per domain [values], the pods counted by a class's constraint, and whether the domain exists for it."""
         key = spread.key
@@ -193,7 +210,9 @@ class Ledger:
             else:
                 entries = [entry for entry in label if entry is not None and not entry.complement]
                 possible = sorted({value for entry in entries for value in entry.values})
-                if len(possible) == 1 and len(entries) == len(label):
+                if not possible and not any(entry is not None and entry.complement for entry in label):
+                    codes.append(ABSENT)
+                elif len(possible) == 1 and len(entries) == len(label):
                     codes.append(self.code(key, possible[0]))
                 else:
                     codes.append(OPEN)

@@ -19,6 +19,7 @@ from shiplap.scheduling.bulk.stage import Bulk
 from shiplap.scheduling.claims import launch_prices
 from shiplap.scheduling.classes import PodClass, ports_collide
 from shiplap.scheduling.domains import Bounds, Choice, Domains
+from shiplap.scheduling.following import after_company
 from shiplap.scheduling.groups import Group
 from shiplap.scheduling.lanes import Lane
 from shiplap.scheduling.ledger import Ground, Ledger
@@ -79,6 +80,7 @@ class Packer:
         The classes `last` are placed when nothing more can be done for all others.
         """
         self._last = last
+        self._by_priority = True
         self._strictly_reserved = strictly_reserved
         self._waits = False
         self._floor = np.inf
@@ -89,15 +91,17 @@ class Packer:
         self._mixed_levels = len({lane.level for lane in lanes}) > 1
         self._wants = Wants(lanes, nodes, axis)
         self._ledger = Ledger(ground, self.open)
-        self._domains = Domains(self._ledger, self.openings, self._wants)
+        self._domains = Domains(self._ledger, self.openings, self._wants, self.nodes)
         self._levels = Levels(self._ledger, self.openings, self._wants, self._domains, self.nodes)
 
     def run(self, classes: Iterable[PodClass], *, bulk: Effort | None = None) -> Packing:
         """Place the members of each class, in this order; pods promised a claim in flight come first.
 
-        With `bulk`, what the bulk stage understands is placed by it beforehand, spending that effort on cheaper nodes.
+        With `bulk`, what the bulk stage understands is placed by it beforehand, spending that effort on cheaper nodes;
+        without, the order is by priority.
         """
         classes = list(classes)
+        self._by_priority = bulk is None
         kept = self._keep_promises(classes)
         waiting: Waiting = [(item, [pod for pod in item.members if id(pod) not in kept]) for item in classes]
         if bulk is not None:
@@ -124,7 +128,9 @@ class Packer:
         while waiting and (number := sum(len(pods) for _, pods in waiting)) != before:
             # Claims that were filled further may need less of a limit, so that another round can place more.
             before = number
-            waiting = [(item, left) for item, pods in waiting if (left := self._place(item, pods))]
+            self._domains.draw_together(waiting)
+            ordered = after_company(waiting, self._domains.pull, by_priority=self._by_priority)
+            waiting = [(item, left) for item, pods in ordered if (left := self._place(item, pods))]
         return waiting
 
     def _in_bulk(self, waiting: Waiting, effort: Effort) -> Waiting:
@@ -198,7 +204,7 @@ class Packer:
             return self._open_claims(choice.want, some, bounds) if choice.want is not None else some
 
         attempts = [(fill, choice) for fill in (nodes, claims, new) for choice in choices]
-        if balances:
+        if balances or any(choice.drawn for choice in choices):
             attempts.sort(key=lambda attempt: choices.index(attempt[1]))
         for fill, choice in attempts:
             some = pods[: choice.most]

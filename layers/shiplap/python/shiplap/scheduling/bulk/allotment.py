@@ -56,6 +56,7 @@ class Allotment:
         self._units = units
         self._ledger = ledger
         self._standing: dict[tuple[int, bool], dict[str, int]] = {}
+        self._certain: dict[int, dict[str, int]] = {}
         self._added: dict[tuple[int, bool], dict[str, int]] = {}
         self._load: dict[str, float] = {}
         self._spread_terms = {spread.term for unit in units for spread in unit.shape.spreads}
@@ -90,9 +91,8 @@ class Allotment:
         shape, number = unit.shape, unit.number
         allowed = [value for value in unit.domains if not self._closed(unit, value)]
         for term in shape.affinity:
-            inhabited = [value for value in unit.domains if self._count(term, value)]
-            if inhabited or term not in shape.selected:
-                allowed = [value for value in allowed if value in inhabited]
+            if term not in shape.selected or self._begun(term):
+                allowed = [value for value in allowed if self._company(term, value)]
         if not allowed:
             return {}
         if any(term in shape.selected for term in shape.anti):
@@ -127,6 +127,18 @@ class Allotment:
             self._count(term, value, keeping=True) for term in avoided if self._ledger.terms.all[term].key == self._key
         )
 
+    def _begun(self, term: int) -> bool:
+        """Whether pods that a term counts are anywhere, so that no pod may be the first of them."""
+        given = self._added.get((term, False), {})
+        return any(given.values()) or self._ledger.begun(term)
+
+    def _company(self, term: int, value: str) -> int:
+        """The pods that a term counts and that are certain to be in a domain."""
+        known = self._certain.get(term)
+        if known is None:
+            known = self._certain[term] = self._stand(term, certain=True)
+        return known.get(value, 0) + self._added.get((term, False), {}).get(value, 0)
+
     def _count(self, term: int, value: str, *, keeping: bool = False) -> int:
         key = (term, keeping)
         known = self._standing.get(key)
@@ -135,10 +147,10 @@ class Allotment:
             self._added.setdefault(key, {})
         return known.get(value, 0) + self._added[key].get(value, 0)
 
-    def _stand(self, term: int, *, keeping: bool) -> dict[str, int]:
+    def _stand(self, term: int, *, keeping: bool = False, certain: bool = False) -> dict[str, int]:
         if not self._ledger.ground.places:
             return {}
-        totals = self._ledger.totals(term, self._key, keeping=keeping).tolist()
+        totals = self._ledger.totals(term, self._key, keeping=keeping, certain=certain).tolist()
         return dict(zip(self._ledger.values(self._key), totals, strict=True))
 
     def _record(self, unit: Unit, sign: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
@@ -9,6 +10,7 @@ import msgspec
 from shiplap.kubernetes.labels import HOSTNAME
 from shiplap.kubernetes.objects import Pod
 from shiplap.scheduling.classes import PodClass
+from shiplap.scheduling.following import starts
 from shiplap.scheduling.open_claims import Want
 from shiplap.scheduling.preferences import NO_PREFERENCES
 from shiplap.scheduling.topology import Spread, Terms
@@ -53,7 +55,11 @@ class Shape(msgspec.Struct, eq=False):
 
 
 def shapes_of(waiting: Waiting, wants: Wants, terms: Terms) -> list[Shape]:
-    """The shapes the bulk stage understands, by their first class; other classes belong to none."""
+    """The shapes the bulk stage understands, by their first class; other classes belong to none.
+
+    A series of pods that require their own kind is understood if it is one shape: where there are others, it depends on
+    all of them where it starts.
+    """
     known: dict[object, Shape | None] = {}
     quick: dict[tuple[int, ...], Shape | None] = {}
     for place, (item, _) in enumerate(waiting):
@@ -78,7 +84,14 @@ def shapes_of(waiting: Waiting, wants: Wants, terms: Terms) -> list[Shape]:
             shape = quick[same] = known[identity]
         if shape is not None:
             shape.places.append(place)
-    return [shape for shape in known.values() if shape is not None]
+    understood = [shape for shape in known.values() if shape is not None]
+    series = {term: len(shape.places) for shape in understood if starts(shape.want.item) for term in shape.affinity}
+    series |= {
+        term: 0 for item, _ in waiting if starts(item) for term in item.constraints.affinity if term not in series
+    }
+    counted = Counter(term for item, _ in waiting for term in item.selected & series.keys()) if series else {}
+    mixed = {term for term, alike in series.items() if counted[term] != alike}
+    return [shape for shape in understood if shape.selected.isdisjoint(mixed)]
 
 
 def _identity(item: PodClass) -> object:
