@@ -267,7 +267,7 @@ BROKEN: dict[str, tuple[Callable[[Plan], Plan], str]] = {
     ),
     "a spread is uneven": (lambda plan: moved(plan, "spread-0", "spread-1"), "evenly"),
     "pods that stay apart are together": (lambda plan: moved(plan, "apart-0", "apart-1"), "has to stay away"),
-    "a follower is elsewhere": (lambda plan: moved(plan, "follower", "volume"), "is alone"),
+    "a follower is elsewhere": (lambda plan: moved(plan, "follower", "volume"), "lacks company"),
 }
 
 
