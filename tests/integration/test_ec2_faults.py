@@ -48,6 +48,7 @@ class Ground:
         )
         self.faults = AwsFaults(self.ec2)
         self.region = region
+        self.pauses: list[float] = []
         settings = ClusterSettings(
             name="demo",
             region=REGION,
@@ -62,7 +63,12 @@ class Ground:
             ssm=lambda: region.client("ssm"),
             eks=lambda: region.client("eks"),
             clock=region.emulator.behaviour.now,
+            sleep=self._sleep,
         )
+
+    def _sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.region.control.advance(seconds)
 
     def request(self, *names: str, **options: Any) -> FleetRequest:
         first, *others = names or ("default-1",)
@@ -216,6 +222,93 @@ def test_no_more_launch_templates_is_told_by_its_code_and_blames_no_offering(gro
         ground.compute.launch(ground.request())
     assert (type(raised.value), raised.value.code) == (AwsError, "MaxTemplateLimitExceeded")
     assert ground.faults.made("CreateFleet") == []
+
+
+NO_TEMPLATE = "InvalidLaunchTemplateName.NotFoundException"
+
+
+def test_a_template_that_ec2_does_not_find_yet_gets_a_pause_before_the_second_try(ground: Ground) -> None:
+    ground.faults.refuse("CreateFleet", NO_TEMPLATE, times=2)
+    assert ground.compute.launch(ground.request()).instance is not None
+    assert ground.pauses == [1.0, 2.0]
+    assert len({call.parameters["ClientToken"] for call in ground.faults.made("CreateFleet")}) == 1
+
+
+def test_a_template_that_is_missing_inside_an_answer_gets_a_pause_and_a_token_of_its_own(ground: Ground) -> None:
+    ground.faults.answer("CreateFleet", fleet(errors=error(NO_TEMPLATE, "m5.large", ZONES[0])), times=2)
+    assert ground.compute.launch(ground.request()).instance is not None
+    assert ground.pauses == [1.0, 2.0]
+    tokens = [call.parameters["ClientToken"] for call in ground.faults.made("CreateFleet")]
+    assert len(set(tokens)) == 3
+    # A function that finishes the launch of one that died asks with the same tokens, and gets the same answers.
+    assert tokens == ["token-demo-default-1", "token-demo-default-1-again", "token-demo-default-1-again-again"]
+
+
+def test_a_template_that_stays_missing_leaves_the_launch_for_later(ground: Ground) -> None:
+    ground.faults.refuse("CreateFleet", NO_TEMPLATE, times=9)
+    with pytest.raises(AwsUnavailable) as raised:
+        ground.compute.launch(ground.request())
+    assert raised.value.code == NO_TEMPLATE
+    assert ground.pauses == [1.0, 2.0, 4.0]
+    assert len(ground.faults.made("CreateFleet")) == 4
+
+
+def emptied(document: str) -> str:
+    """A fleet's answer as EC2 may give it before it knows of its instances."""
+    return re.sub(r"<fleetInstanceSet>.*</fleetInstanceSet>", "<fleetInstanceSet/>", document, flags=re.DOTALL)
+
+
+def test_a_fleet_without_instances_is_asked_for_by_tag(ground: Ground) -> None:
+    ground.faults.edit("CreateFleet", emptied)
+    result = ground.compute.launch(ground.request("a", "b"))
+    assert [item.id for item in result.instances] == sorted(ground.running())
+    assert len(result.instances) == 2
+    assert ground.pauses == [0.5]
+
+
+def test_a_fleet_whose_instances_are_not_described_yet_is_asked_itself(ground: Ground) -> None:
+    ground.region.control.timing(describe_lag_s=60)
+    ground.faults.edit("CreateFleet", emptied)
+    result = ground.compute.launch(ground.request())
+    assert [item.id for item in result.instances] == ground.running()
+    (asked,) = ground.faults.made("DescribeFleets")
+    assert asked.parameters["FleetId.1"].startswith("fleet-")
+    assert ground.faults.made("DescribeTags") == []
+
+
+def test_a_fleet_that_shows_nothing_at_first_is_asked_again(ground: Ground) -> None:
+    ground.region.control.timing(describe_lag_s=60)
+    ground.faults.edit("CreateFleet", emptied)
+    ground.faults.refuse("DescribeFleets", "InvalidFleetId.NotFound", times=2)
+    result = ground.compute.launch(ground.request())
+    assert [item.id for item in result.instances] == ground.running()
+    assert ground.pauses == [0.5, 1.0, 2.0]
+
+
+def test_a_fleet_that_shows_nothing_leaves_the_outcome_open_and_a_repetition_finds_its_instances(
+    ground: Ground,
+) -> None:
+    ground.region.control.timing(describe_lag_s=60)
+    hidden = [True]
+    ground.faults.edit("CreateFleet", lambda document: emptied(document) if hidden[0] else document)
+    ground.faults.refuse("DescribeFleets", "InvalidFleetId.NotFound", times=3)
+    with pytest.raises(AwsError, match="neither instances nor errors") as raised:
+        ground.compute.launch(ground.request())
+    assert raised.value.code == ""
+    hidden[0] = False
+    result = ground.compute.launch(ground.request())
+    assert [item.id for item in result.instances] == ground.running()
+    assert len(ground.running()) == 1
+
+
+def test_a_fleet_that_shows_fewer_instances_without_a_reason_is_asked_for_the_others(ground: Ground) -> None:
+    def halved(document: str) -> str:
+        return re.sub(r"(<instanceIds>.*?</item>).*?</instanceIds>", r"\1</instanceIds>", document, flags=re.DOTALL)
+
+    ground.faults.edit("CreateFleet", halved)
+    result = ground.compute.launch(ground.request("a", "b", "c"))
+    assert [item.id for item in result.instances] == sorted(ground.running())
+    assert len(result.instances) == 3
 
 
 def test_a_page_of_a_proxy_is_no_answer(ground: Ground) -> None:

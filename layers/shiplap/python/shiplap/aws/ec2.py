@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -33,8 +34,9 @@ from shiplap.aws.instance_profiles import Profiles
 from shiplap.aws.launch_templates import LaunchTemplates
 from shiplap.aws.node_classes import NodeClassResolver
 from shiplap.aws.rehearsal import rehearse
+from shiplap.aws.retries import Sleep
 from shiplap.aws.template_sweep import sweep_templates
-from shiplap.errors import NodeClassNotReady
+from shiplap.errors import AwsError, NodeClassNotReady
 from shiplap.instances.nodeclass import Problem, ResolvedNodeClass
 from shiplap.kubernetes import labels
 from shiplap.ports import FleetRequest, FleetResult, Instance
@@ -51,6 +53,12 @@ ALIVE = ("pending", "running", "shutting-down", "stopping", "stopped")
 
 _TEMPLATE_SWEEP_S = 3600.0
 
+_TEMPLATE_PAUSES_S = (1.0, 2.0, 4.0)
+"""Before the same launch is asked for again, in seconds: EC2 may not find a launch template that was made just now."""
+
+_FLEET_PAUSES_S = (0.5, 1.0, 2.0)
+"""Before each question for a fleet that was answered with neither instances nor errors, in seconds."""
+
 
 class Ec2Compute:
     """EC2 for one cluster. `clock` gives epoch seconds; the other clients are made when they are first needed."""
@@ -64,9 +72,11 @@ class Ec2Compute:
         eks: Callable[[], EKSClient],
         clock: Callable[[], float],
         iam: Callable[[], Profiles] | None = None,
+        sleep: Sleep = time.sleep,
     ) -> None:
         self._ec2 = ec2
         self._clock = clock
+        self._sleep = sleep
         self._install = settings.install
         classes = settings.manifests.node_classes
         self._named_by_user = {item.metadata.name for item in classes if tags.NAME in item.spec.tags}
@@ -119,29 +129,58 @@ class Ec2Compute:
             reason = "no subnet with free addresses in the zones asked for"
             return FleetResult((), fleet.all_failed(prepared, NO_ADDRESSES, SUBNET, reason))
         try:
-            answer = self._create_fleet(prepared, request.token)
-            if fleet.template_is_gone(answer):
-                # The answer proves that nothing was launched and keeps the token for itself.
-                self._templates.forget(template.name for template in prepared.templates)
-                answer = self._create_fleet(prepared, f"{request.token}-again")
+            answer = self._create_fleet(prepared)
         except ClientError as error:
             return self._refused(prepared, error)
         except NO_ANSWER as error:
             raise aws_error("create a fleet", error) from error
-        return FleetResult(fleet.instances_of(prepared, answer, self._clock()), fleet.failures_of(prepared, answer))
+        result = FleetResult(fleet.instances_of(prepared, answer, self._clock()), fleet.failures_of(prepared, answer))
+        if len(result.instances) < request.wanted and not result.failures:
+            return self._asked_for(prepared, answer.get("FleetId", ""), result)
+        return result
 
-    def _create_fleet(self, prepared: fleet.Launch, token: str) -> CreateFleetResultTypeDef:
-        """Raises what botocore raises, as it comes."""
+    def _create_fleet(self, prepared: fleet.Launch) -> CreateFleetResultTypeDef:
+        """Ask again, after a pause, when EC2 does not find a launch template: it was deleted, or made a moment ago.
+
+        Raises what botocore raises, as it comes.
+        """
+        token = prepared.request.token
+        for pause_s in _TEMPLATE_PAUSES_S:
+            self._templates.ensure(prepared.templates)
+            try:
+                answer = self._ec2.create_fleet(**fleet.parameters(prepared, token))
+            except ClientError as error:
+                if code_of(error) not in TEMPLATE_GONE:
+                    raise
+            else:
+                if not fleet.template_is_gone(answer):
+                    return answer
+                token = f"{token}-again"  # the answer proves that nothing was launched, and keeps its token for itself
+            self._templates.forget(template.name for template in prepared.templates)
+            self._sleep(pause_s)
         self._templates.ensure(prepared.templates)
-        parameters = fleet.parameters(prepared, token)
-        try:
-            return self._ec2.create_fleet(**parameters)
-        except ClientError as error:
-            if code_of(error) not in TEMPLATE_GONE:
-                raise
-        self._templates.forget(template.name for template in prepared.templates)
-        self._templates.ensure(prepared.templates)
-        return self._ec2.create_fleet(**parameters)
+        return self._ec2.create_fleet(**fleet.parameters(prepared, token))
+
+    def _asked_for(self, prepared: fleet.Launch, fleet_id: str, answered: FleetResult) -> FleetResult:
+        """The result of a fleet that was answered with fewer instances than were wanted, and without errors.
+
+        EC2 may know more a moment later: by the launch's tag, or of the fleet itself.
+
+        Raises:
+            AwsError: it does not tell; the outcome is unknown.
+        """
+        request = prepared.request
+        best = answered
+        for pause_s in _FLEET_PAUSES_S:
+            self._sleep(pause_s)
+            shown = FleetResult(self.launched(request.claim.cluster, request.token))
+            told = first_answer(self._ec2, prepared, self._clock(), fleet_id) or answered
+            best = max(best, shown, told, key=lambda result: (len(result.instances), len(result.failures)))
+            if len(best.instances) >= request.wanted or best.failures:
+                return best
+        if best.instances:
+            return best
+        raise AwsError(f"fleet {fleet_id} of launch {request.token} shows neither instances nor errors")
 
     def _refused(self, prepared: fleet.Launch, error: ClientError) -> FleetResult:
         """What a refusal of the whole fleet means: another offering may do, or an error."""

@@ -27,14 +27,15 @@ _UNDER_WAY = ("pending_fulfillment", "pending_termination")
 _NEVER_NODES = ("shutting-down", "terminated", "stopping", "stopped")
 
 
-def first_answer(ec2: EC2Client, launch: fleet.Launch, launched_at: float) -> FleetResult | None:
+def first_answer(ec2: EC2Client, launch: fleet.Launch, launched_at: float, fleet_id: str = "") -> FleetResult | None:
     """What the fleets of a launch gave, but for instances that have ended since; None while that is not certain.
 
     None, too, when EC2 refuses to tell: then its instances are looked for by tag for as long as they may be hidden.
+    With the id of its fleet, the fleet need not be found by tag.
     """
     token = launch.request.token
     try:
-        found = _fleets(ec2, token)
+        found = _fleets(ec2, [fleet_id] if fleet_id else _ids(ec2, token))
         if not found or any(item.get("ActivityStatus") in _UNDER_WAY for item in found):
             return None
         given = [each for item in found for each in fleet.instances_of(launch, item, launched_at)]
@@ -45,11 +46,15 @@ def first_answer(ec2: EC2Client, launch: fleet.Launch, launched_at: float) -> Fl
     return FleetResult(instances, tuple(failure for item in found for failure in fleet.failures_of(launch, item)))
 
 
-def _fleets(ec2: EC2Client, token: str) -> Sequence[FleetDataTypeDef]:
+def _ids(ec2: EC2Client, token: str) -> list[str]:
     """Raises what botocore raises."""
     wanted = {"resource-type": "fleet", "key": tags.LAUNCH, "value": token}
     shown = ec2.describe_tags(Filters=[{"Name": name, "Values": [value]} for name, value in wanted.items()])
-    ids = sorted({tag["ResourceId"] for tag in shown["Tags"]})
+    return sorted({tag["ResourceId"] for tag in shown["Tags"]})
+
+
+def _fleets(ec2: EC2Client, ids: list[str]) -> Sequence[FleetDataTypeDef]:
+    """Raises what botocore raises."""
     # Instant fleets are described by id alone: a filter leaves them out.
     return ec2.describe_fleets(FleetIds=ids)["Fleets"] if ids else ()
 

@@ -306,6 +306,8 @@ def _unexplained(request: FleetRequest, override: FleetOverride) -> OfferingFail
 
 
 def _summary(failures: Sequence[OfferingFailure]) -> str:
+    if not failures:
+        return "EC2 gave fewer instances than were asked for, and no reason"
     codes = sorted({failure.code for failure in failures})
     return f"{', '.join(codes)} on {len(failures)} offerings"
 
