@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import msgspec
 import pytest
 
 from shiplap.aws.catalog_source import Ec2CatalogSource
+from shiplap.aws.describe import instance_types
 from shiplap.aws.pricing import endpoint_region, on_demand_prices
 from shiplap.errors import AwsError, AwsThrottled
+from shiplap.instances import embedded
 from shiplap.instances.catalog import Catalog, TypePrices, ZonePrice
 from tests.integration.contracts.emulated_ec2 import PRICES, REGION, START, Region, emulated_region
 
@@ -123,8 +126,41 @@ class Prices:
 def test_an_empty_or_broken_price_list_changes_nothing() -> None:
     with pytest.raises(AwsError, match="holds nothing"):
         on_demand_prices(Prices(), REGION)  # type: ignore[arg-type]
-    with pytest.raises(AwsError, match="cannot be read"):
+    with pytest.raises(AwsError, match="holds nothing"):
         on_demand_prices(Prices("{}"), REGION)  # type: ignore[arg-type]
+
+
+def entry(name: str, price: str) -> str:
+    dimension = {"unit": "Hrs", "pricePerUnit": {"USD": price}}
+    terms = {"OnDemand": {"term": {"priceDimensions": {"one": dimension}}}}
+    return json.dumps({"product": {"attributes": {"instanceType": name}}, "terms": terms})
+
+
+@pytest.mark.parametrize("odd", ["{}", "[" * 100_000, entry("m5.xlarge", "banana")])
+def test_an_odd_entry_of_a_price_list_is_left_out(odd: str) -> None:
+    prices = on_demand_prices(Prices(entry("m5.large", "0.096"), odd), REGION)  # type: ignore[arg-type]
+    assert prices == {"m5.large": 0.096}
+
+
+class Types:
+    """An EC2 client that describes given instance types."""
+
+    def __init__(self, *records: dict) -> None:
+        self._records = records
+
+    def get_paginator(self, operation: str) -> Types:
+        return self
+
+    def paginate(self, **parameters: object) -> list[dict[str, list[dict]]]:
+        return [{"InstanceTypes": list(self._records)}]
+
+
+def test_an_odd_instance_type_is_left_out() -> None:
+    types = embedded.load(REGION).types
+    good = msgspec.to_builtins(types[0])
+    assert instance_types(Types(good, {"InstanceType": "odd.large"})) == (types[0],)  # type: ignore[arg-type]
+    with pytest.raises(AwsError, match=r"odd\.large"):
+        instance_types(Types({"InstanceType": "odd.large"}))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

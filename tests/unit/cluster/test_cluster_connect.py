@@ -95,7 +95,7 @@ def test_a_refused_token_is_renewed_once(answers: HTTPServer) -> None:
     assert len(Answers.asked) == 4
 
 
-@pytest.mark.parametrize("body", [b"<html>hello</html>", b'{"items": [{"metadata": 5}]}', b""])
+@pytest.mark.parametrize("body", [b"<html>hello</html>", b'{"items": 5}', b'{"items": [' + b"[" * 100_000, b""])
 def test_an_answer_that_is_none_is_a_cluster_error(answers: HTTPServer, body: bytes) -> None:
     Answers.queue = [(200, body)]
     with pytest.raises(ClusterError, match="not what an API server sends"):

@@ -142,6 +142,19 @@ def test_garbage_is_refused_with_a_reason(line: str) -> None:
         read(line)
 
 
+@pytest.mark.parametrize("around", ["{}", '{{"kind":"Event","verb":{}}}', '{{"kind":"Event","responseObject":{}}}'])
+def test_a_line_nested_ten_thousand_levels_deep_is_refused(around: str) -> None:
+    with pytest.raises(InvalidMessage, match="audit log: "):
+        read(around.format("[" * 10_000 + "]" * 10_000))
+
+
+def test_a_record_whose_pod_is_nested_ten_thousand_levels_deep_is_read_as_one_that_was_cut() -> None:
+    line = text(record(responseObject="DEEP")).replace('"DEEP"', "[" * 10_000 + "]" * 10_000)
+    waiting = read(line)
+    assert waiting is not None
+    assert waiting.pod == PodReference("shop", "web-7f9c-x2x", "")
+
+
 @pytest.mark.parametrize(
     "changed",
     [{"responseObject": {"metadata": 7}}, {"stageTimestamp": "yesterday"}, {"stageTimestamp": "2026-01-31T12:00:00"}],

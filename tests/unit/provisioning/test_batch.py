@@ -53,6 +53,26 @@ def test_each_cluster_is_served_once_for_all_its_messages() -> None:
     assert failed == []
 
 
+NESTED = "[" * 10_000 + "]" * 10_000
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        NESTED,
+        f'{{"kind":"sweep","cluster":"blue","more":{NESTED}}}',
+        f'{{"detail-type":"PodPending","detail":{NESTED}}}',
+        f'{{"detail-type":"PodPending","detail":{{"cluster":"blue","pods":{NESTED}}}}}',
+    ],
+)
+def test_a_message_nested_ten_thousand_levels_deep_holds_up_no_other(body: str) -> None:
+    calls, letters = Calls(), TwinDeadLetters()
+    failed, meter = run(calls, sweep("blue"), body, sweep("green"), letters=letters)
+    assert failed == []
+    assert calls.seen == [("blue", 1), ("green", 1)]
+    assert meter.counts["MalformedMessages"] == len(letters.letters) == 1
+
+
 def test_a_malformed_message_goes_to_the_dead_letters_and_the_rest_is_served() -> None:
     calls, letters = Calls(), TwinDeadLetters()
     failed, meter = run(calls, sweep("blue"), "{broken", sweep("blue"), letters=letters)

@@ -124,3 +124,16 @@ def test_a_malformed_event_is_refused_with_its_queue_and_a_reason(body: str, rea
         read(body, "shiplap-interruption")
     assert str(refused.value).startswith("shiplap-interruption: ")
     assert reason in str(refused.value)
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_an_event_nested_ten_thousand_levels_deep_is_refused(inside: bool) -> None:
+    nested = "[" * 10_000 + "]" * 10_000
+    body = (
+        f'{{"source":"aws.ec2","detail-type":"{REBALANCE}","detail":{{"instance-id":{nested}}}}}' if inside else nested
+    )
+    with pytest.raises(InvalidMessage):
+        read(body, "shiplap-interruption")
+
+
+REBALANCE = "EC2 Instance Rebalance Recommendation"

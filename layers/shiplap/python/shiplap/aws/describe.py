@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -12,14 +13,19 @@ from shiplap.instances.catalog import ARCHITECTURES, Ec2InstanceType, ZonePrice,
 if TYPE_CHECKING:
     from types_boto3_ec2 import EC2Client
 
+_LOG = logging.getLogger(__name__)
+
+_MOST_NAMED = 20
+"""Problems named in one line of the log."""
+
 _PRODUCTS = ("Linux/UNIX", "Linux/UNIX (Amazon VPC)")
 
 
 def instance_types(ec2: EC2Client) -> tuple[Ec2InstanceType, ...]:
-    """All types a node can run on, by name.
+    """All types a node can run on, by name. A type that cannot be read is logged and left out.
 
     Raises:
-        AwsThrottled, AwsError: EC2 refused, or answered with what cannot be read.
+        AwsThrottled, AwsError: EC2 refused, or nothing of its answer can be read.
     """
     with aws_errors("describe instance types"):
         pages = ec2.get_paginator("describe_instance_types").paginate(
@@ -30,10 +36,18 @@ def instance_types(ec2: EC2Client) -> tuple[Ec2InstanceType, ...]:
             PaginationConfig={"PageSize": 100},
         )
         records = [record for page in pages for record in page["InstanceTypes"]]
-    try:
-        return of_describe(records)
-    except InvalidInput as error:
-        raise AwsError(str(error)) from error
+    known: list[Ec2InstanceType] = []
+    problems: list[str] = []
+    for record in records:
+        try:
+            known += of_describe([record])
+        except InvalidInput as error:
+            problems.append(str(error))
+    if problems:
+        _LOG.warning("%d instance types cannot be read: %s", len(problems), "; ".join(problems[:_MOST_NAMED]))
+    if problems and not known:
+        raise AwsError(problems[0])
+    return tuple(sorted(known, key=lambda kind: kind.instance_type))
 
 
 def zones_by_type(ec2: EC2Client) -> dict[str, tuple[str, ...]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,8 @@ _ENDPOINTS = (
     ("eu-", "eu-central-1"),
 )
 """By how a Region's name begins; none in partitions without a Pricing API."""
+
+_LOG = logging.getLogger(__name__)
 
 _KINDS = (("Shared", "Compute Instance"), ("Dedicated", "Compute Instance (bare metal)"))
 
@@ -64,6 +67,8 @@ def endpoint_region(region: str) -> str:
 def on_demand_prices(pricing: PricingClient, region: str) -> dict[str, float]:
     """USD (in China CNY) per hour of Linux on shared hardware, and of bare metal, by instance type.
 
+    Entries that cannot be read are logged and left out.
+
     Raises:
         AwsThrottled, AwsError: the service refused, or answered with nothing.
     """
@@ -103,10 +108,15 @@ def _prices(offers: Iterable[str | bytes], currency: str) -> Iterable[tuple[str,
     for text in offers:
         try:
             offer = decoder.decode(text)
-        except msgspec.DecodeError as error:
-            raise AwsError(f"a price list entry cannot be read: {error}") from error
+        except (msgspec.DecodeError, RecursionError) as error:
+            _LOG.warning("a price list entry cannot be read: %s", error)
+            continue
         for term in offer.terms.on_demand.values():
             for dimension in term.price_dimensions.values():
-                price = float(dimension.price_per_unit.get(currency, 0))
+                try:
+                    price = float(dimension.price_per_unit.get(currency, 0))
+                except ValueError as error:
+                    _LOG.warning("a price of %s cannot be read: %s", offer.product.attributes.instance_type, error)
+                    continue
                 if dimension.unit == "Hrs" and price > 0:
                     yield offer.product.attributes.instance_type, price

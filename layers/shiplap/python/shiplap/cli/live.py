@@ -61,9 +61,13 @@ def _state(found: Survey, source: str) -> ClusterState:
 
 def _documents(source: str, objects: Iterable[Mapping[str, Any]]) -> Sequence[Document]:
     return [
-        Document(source, number, 0, f"{item['kind']}/{item.get('metadata', {}).get('name', '?')}", dict(item))
-        for number, item in enumerate(objects)
+        Document(source, number, 0, f"{item['kind']}/{_name(item)}", dict(item)) for number, item in enumerate(objects)
     ]
+
+
+def _name(item: Mapping[str, Any]) -> str:
+    metadata = item.get("metadata")
+    return str(metadata.get("name", "?")) if isinstance(metadata, Mapping) else "?"
 
 
 def _reason(error: ClusterError, access: Access) -> str:

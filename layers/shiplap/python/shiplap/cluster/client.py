@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Generic, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -14,6 +15,7 @@ from shiplap.errors import ClusterError, ObjectConflict, ObjectNotFound, Resourc
 from shiplap.kubernetes.disruption_budgets import PodDisruptionBudget
 from shiplap.kubernetes.lean import together
 from shiplap.kubernetes.objects import DaemonSet, Event, Node, ObjectMeta, Pod, Taint
+from shiplap.kubernetes.reading import Page, Reader, Unreadable
 from shiplap.kubernetes.volumes import (
     CSINode,
     PersistentVolume,
@@ -49,7 +51,12 @@ from shiplap.kubernetes.workloads import (
 from shiplap.ports import KnownPods, WatchEvent
 from shiplap.scheduling.snapshot import ClusterView
 
+_LOG = logging.getLogger(__name__)
+
 _PAGE = 500
+_MOST_NAMED = 20
+"""Unreadable objects named in one line of the log."""
+
 _PODS = "/api/v1/pods"
 _NODES = "/api/v1/nodes"
 _WATCHED: dict[str, tuple[str, str]] = {
@@ -75,20 +82,13 @@ Item = TypeVar(
     ReplicaSet,
     StatefulSet,
     ReplicationController,
+    Scalable,
 )
 Decoded = TypeVar("Decoded")
 
 
-class _ListMeta(msgspec.Struct, frozen=True, rename={"resource_version": "resourceVersion", "token": "continue"}):
+class _Version(msgspec.Struct, frozen=True, rename="camel"):
     resource_version: str = ""
-    token: str = ""
-
-
-class _Page(msgspec.Struct, Generic[Item], frozen=True):
-    """One page of a list; Go encodes an empty list as null."""
-
-    metadata: _ListMeta = _ListMeta()
-    items: tuple[Item, ...] | None = None
 
 
 class _Frame(msgspec.Struct, frozen=True):
@@ -101,31 +101,29 @@ class _Frame(msgspec.Struct, frozen=True):
 class _Marker(msgspec.Struct, frozen=True):
     """What a bookmark or an error carries."""
 
-    metadata: _ListMeta = _ListMeta()
+    metadata: _Version = _Version()
     message: str = ""
     code: int = 0
 
 
-_PODS_PAGE = msgspec.json.Decoder(_Page[Pod])
-_NODES_PAGE = msgspec.json.Decoder(_Page[Node])
-_DAEMON_SETS_PAGE = msgspec.json.Decoder(_Page[DaemonSet])
-_EVENTS_PAGE = msgspec.json.Decoder(_Page[Event])
-_CLAIMS_PAGE = msgspec.json.Decoder(_Page[PersistentVolumeClaim])
-_VOLUMES_PAGE = msgspec.json.Decoder(_Page[PersistentVolume])
-_CLASSES_PAGE = msgspec.json.Decoder(_Page[StorageClass])
-_ATTACHMENTS_PAGE = msgspec.json.Decoder(_Page[VolumeAttachment])
-_BUDGETS_PAGE = msgspec.json.Decoder(_Page[PodDisruptionBudget])
-_CSI_NODES_PAGE = msgspec.json.Decoder(_Page[CSINode])
-_NAMESPACES_PAGE = msgspec.json.Decoder(_Page[Namespace])
-_SERVICES_PAGE = msgspec.json.Decoder(_Page[Service])
-_REPLICA_SETS_PAGE = msgspec.json.Decoder(_Page[ReplicaSet])
-_STATEFUL_SETS_PAGE = msgspec.json.Decoder(_Page[StatefulSet])
-_REPLICATION_CONTROLLERS_PAGE = msgspec.json.Decoder(_Page[ReplicationController])
+_READ_PODS = Reader(Pod)
+_READ_NODES = Reader(Node)
+_READ_DAEMON_SETS = Reader(DaemonSet)
+_READ_EVENTS = Reader(Event)
+_READ_CLAIMS = Reader(PersistentVolumeClaim)
+_READ_VOLUMES = Reader(PersistentVolume)
+_READ_CLASSES = Reader(StorageClass)
+_READ_ATTACHMENTS = Reader(VolumeAttachment)
+_READ_BUDGETS = Reader(PodDisruptionBudget)
+_READ_CSI_NODES = Reader(CSINode)
+_READ_NAMESPACES = Reader(Namespace)
+_READ_SERVICES = Reader(Service)
+_READ_REPLICA_SETS = Reader(ReplicaSet)
+_READ_STATEFUL_SETS = Reader(StatefulSet)
+_READ_REPLICATION_CONTROLLERS = Reader(ReplicationController)
 _FRAME = msgspec.json.Decoder(_Frame)
 _MARKER = msgspec.json.Decoder(_Marker)
-_POD = msgspec.json.Decoder(Pod)
-_NODE = msgspec.json.Decoder(Node)
-_SCALABLE = msgspec.json.Decoder(Scalable)
+_READ_SCALABLES = Reader(Scalable)
 
 
 class KubernetesClient:
@@ -144,54 +142,59 @@ class KubernetesClient:
         are listed only when they matter, claims before the volumes they may just have been bound to; so are namespaces,
         and, when `workloads` are asked for, Services and controllers.
         """
-        nodes = self.nodes()
-        pending, version = self._pods(PENDING_PODS)
-        told = known(len(nodes), version) if known is not None else None
-        bound = self._pods(BOUND_PODS)[0] if told is None else told
-        daemon_sets, _ = self._list(_DAEMON_SETS_PAGE, "/apis/apps/v1/daemonsets", "")
-        events, _ = self._list(_EVENTS_PAGE, "/api/v1/events", SCALE_UP_EVENTS)
+        look = _Look(self._list)
+        nodes = look.items(_READ_NODES, _NODES)
+        pending = look.page(_READ_PODS, _PODS, PENDING_PODS)
+        told = known(len(nodes), pending.version) if known is not None else None
+        bound = look.items(_READ_PODS, _PODS, BOUND_PODS) if told is None else told
         view = ClusterView(
-            pods=together(pending, bound),
+            pods=together(pending.items, bound),
             nodes=nodes,
-            daemon_sets=daemon_sets,
-            events=events,
-            version=version,
+            daemon_sets=look.items(_READ_DAEMON_SETS, "/apis/apps/v1/daemonsets"),
+            events=look.items(_READ_EVENTS, "/api/v1/events", SCALE_UP_EVENTS),
+            version=pending.version,
         )
         if storage_matters(view.pods, nodes, leaving):
-            view = self._with_storage(view)
+            view = _with_storage(view, look)
         if namespaces_matter(view.pods):
-            view = msgspec.structs.replace(view, namespaces=self._list(_NAMESPACES_PAGE, "/api/v1/namespaces", "")[0])
-        return self._with_workloads(view) if workloads else view
+            view = msgspec.structs.replace(view, namespaces=look.items(_READ_NAMESPACES, "/api/v1/namespaces"))
+        if workloads:
+            view = _with_workloads(view, look)
+        return msgspec.structs.replace(view, unreadable=look.unreadable())
 
     def pending_pods(self, most: int = 0) -> tuple[Pod, ...]:
         """Unfinished pods without a node, sorted by namespace and name; the first `most` in one request, if set."""
         if not most:
-            return self._pods(PENDING_PODS)[0]
+            return self._list(_READ_PODS, _PODS, PENDING_PODS).items
         body = self._transport.get(_PODS, {"limit": most, "fieldSelector": PENDING_PODS})
-        return _decode(_PODS_PAGE, body, _PODS).items or ()
+        return _page(_READ_PODS, body, _PODS).items
 
     def pending_pod(self, namespace: str, name: str) -> Pod | None:
         """An unfinished pod without a node, by a list: getting pods would need another permission."""
         path = f"/api/v1/namespaces/{namespace}/pods"
         body = self._transport.get(path, {"fieldSelector": pending_pod(name)})
-        return next(iter(_decode(_PODS_PAGE, body, path).items or ()), None)
+        return next(iter(_page(_READ_PODS, body, path).items), None)
 
     def nodes(self) -> tuple[Node, ...]:
         """All nodes, sorted by name."""
-        return self._list(_NODES_PAGE, _NODES, "")[0]
+        return self._list(_READ_NODES, _NODES).items
 
     def node(self, name: str) -> Node:
         """One node. Raises ObjectNotFound."""
         path = f"{_NODES}/{name}"
-        return _decode(_NODE, self._transport.get(path), path)
+        return _one(_READ_NODES, self._transport.get(path), path)
 
     def pods_on(self, node: str) -> tuple[Pod, ...]:
         """Unfinished pods of one node, sorted by namespace and name."""
-        return self._pods(pods_on(node))[0]
+        return self._list(_READ_PODS, _PODS, pods_on(node)).items
 
     def list_for_watch(self, kind: str) -> tuple[tuple[Pod, ...] | tuple[Node, ...], str]:
         """Pending pods or all nodes, and the version they stand for."""
-        return self._pods(PENDING_PODS) if kind == "pods" else self._list(_NODES_PAGE, _NODES, "")
+        if kind == "pods":
+            pods = self._list(_READ_PODS, _PODS, PENDING_PODS)
+            return pods.items, pods.version
+        nodes = self._list(_READ_NODES, _NODES)
+        return nodes.items, nodes.version
 
     def watch(self, kind: str, resource_version: str, timeout_s: float) -> Iterator[WatchEvent]:
         """Changes as they happen, bookmarks included, for `timeout_s` seconds.
@@ -209,12 +212,16 @@ class KubernetesClient:
         }
         if selector:
             query["fieldSelector"] = selector
+        version = resource_version
         for line in self._transport.lines(path, query, timeout_s):
-            yield _watch_event(kind, line)
+            event = _watch_event(kind, line, version)
+            version = event.resource_version
+            yield event
 
     def bound_pages(self) -> Iterator[tuple[tuple[Pod, ...], str]]:
         """Unfinished pods that have a node, page by page, with their version. Raises ResourceVersionGone half way."""
-        return self._each_page(_PODS_PAGE, _PODS, BOUND_PODS)
+        for page in self._each_page(_READ_PODS, _PODS, BOUND_PODS):
+            yield page.items, page.version
 
     def register_node(
         self,
@@ -228,7 +235,7 @@ class KubernetesClient:
         """Merge labels and annotations, replace taints. Raises ObjectNotFound, ObjectConflict."""
         body = registration_patch(labels, annotations, taints, resource_version)
         path = f"{_NODES}/{name}"
-        return _decode(_NODE, self._transport.send("PATCH", path, body, MERGE_PATCH), path)
+        return _one(_READ_NODES, self._transport.send("PATCH", path, body, MERGE_PATCH), path)
 
     def nominate(self, pod: Pod, node: str) -> None:
         """Set `status.nominatedNodeName`. Raises ObjectNotFound, ObjectConflict when the pod was recreated."""
@@ -256,15 +263,15 @@ class KubernetesClient:
 
     def volume_attachments(self) -> tuple[VolumeAttachment, ...]:
         """Which volumes are attached to which nodes, in one list however many nodes are being emptied."""
-        return self._list(_ATTACHMENTS_PAGE, "/apis/storage.k8s.io/v1/volumeattachments", "")[0]
+        return self._list(_READ_ATTACHMENTS, "/apis/storage.k8s.io/v1/volumeattachments").items
 
     def volume_claims(self) -> tuple[PersistentVolumeClaim, ...]:
         """All PersistentVolumeClaims, sorted by namespace and name."""
-        return self._list(_CLAIMS_PAGE, "/api/v1/persistentvolumeclaims", "")[0]
+        return self._list(_READ_CLAIMS, "/api/v1/persistentvolumeclaims").items
 
     def disruption_budgets(self) -> tuple[PodDisruptionBudget, ...]:
         """All PodDisruptionBudgets, sorted by namespace and name."""
-        return self._list(_BUDGETS_PAGE, "/apis/policy/v1/poddisruptionbudgets", "")[0]
+        return self._list(_READ_BUDGETS, "/apis/policy/v1/poddisruptionbudgets").items
 
     def scalables(self, names: Iterable[ScalableName]) -> tuple[Scalable, ...]:
         """These workloads, each read for itself; those that do not exist are left out."""
@@ -272,7 +279,7 @@ class KubernetesClient:
         for name in names:
             path = f"/apis/apps/v1/namespaces/{name.namespace}/{SCALABLE_PLURALS[name.kind]}/{name.name}"
             try:
-                found.append(_decode(_SCALABLE, self._transport.get(path), path))
+                found.append(_one(_READ_SCALABLES, self._transport.get(path), path))
             except ObjectNotFound:
                 continue  # the buffer says so
         return tuple(found)
@@ -285,49 +292,23 @@ class KubernetesClient:
         except ObjectConflict:
             pass  # the name is a digest of the event: it is there already
 
-    def _with_storage(self, view: ClusterView) -> ClusterView:
-        return msgspec.structs.replace(
-            view,
-            persistent_volume_claims=self._list(_CLAIMS_PAGE, "/api/v1/persistentvolumeclaims", "")[0],
-            persistent_volumes=self._list(_VOLUMES_PAGE, "/api/v1/persistentvolumes", "")[0],
-            storage_classes=self._list(_CLASSES_PAGE, "/apis/storage.k8s.io/v1/storageclasses", "")[0],
-            csi_nodes=self._list(_CSI_NODES_PAGE, "/apis/storage.k8s.io/v1/csinodes", "")[0],
-        )
-
-    def _with_workloads(self, view: ClusterView) -> ClusterView:
-        replication_controllers, _ = self._list(_REPLICATION_CONTROLLERS_PAGE, "/api/v1/replicationcontrollers", "")
-        return msgspec.structs.replace(
-            view,
-            services=self._list(_SERVICES_PAGE, "/api/v1/services", "")[0],
-            replica_sets=self._list(_REPLICA_SETS_PAGE, "/apis/apps/v1/replicasets", "")[0],
-            stateful_sets=self._list(_STATEFUL_SETS_PAGE, "/apis/apps/v1/statefulsets", "")[0],
-            replication_controllers=replication_controllers,
-        )
-
-    def _pods(self, selector: str) -> tuple[tuple[Pod, ...], str]:
-        return self._list(_PODS_PAGE, _PODS, selector)
-
-    def _list(
-        self, decoder: msgspec.json.Decoder[_Page[Item]], path: str, selector: str
-    ) -> tuple[tuple[Item, ...], str]:
-        """All pages of a list, begun anew once when the server forgets it half way."""
+    def _list(self, reader: Reader[Item], path: str, selector: str = "") -> Page[Item]:
+        """All pages of a list as one, begun anew once when the server forgets it half way."""
         try:
-            return self._pages(decoder, path, selector)
+            return self._pages(reader, path, selector)
         except ResourceVersionGone:
-            return self._pages(decoder, path, selector)
+            return self._pages(reader, path, selector)
 
-    def _pages(
-        self, decoder: msgspec.json.Decoder[_Page[Item]], path: str, selector: str
-    ) -> tuple[tuple[Item, ...], str]:
-        items: list[Item] = []
-        version = ""
-        for page, version in self._each_page(decoder, path, selector):  # noqa: B007 - the version of the last page
-            items.extend(page)
-        return tuple(items), version
+    def _pages(self, reader: Reader[Item], path: str, selector: str) -> Page[Item]:
+        pages = list(self._each_page(reader, path, selector))
+        return Page(
+            tuple(item for page in pages for item in page.items),
+            pages[-1].version,
+            "",
+            tuple(each for page in pages for each in page.unreadable),
+        )
 
-    def _each_page(
-        self, decoder: msgspec.json.Decoder[_Page[Item]], path: str, selector: str
-    ) -> Iterator[tuple[tuple[Item, ...], str]]:
+    def _each_page(self, reader: Reader[Item], path: str, selector: str) -> Iterator[Page[Item]]:
         query: dict[str, str | int] = {"limit": _PAGE}
         if selector:
             query["fieldSelector"] = selector
@@ -335,12 +316,53 @@ class KubernetesClient:
         while token != "":
             body = self._transport.get(path, query)
             with _garbage_collection_paused():
-                page = _decode(decoder, body, path)
-            yield page.items or (), page.metadata.resource_version
-            token = query["continue"] = page.metadata.token
+                page = _page(reader, body, path)
+            yield page
+            token = query["continue"] = page.token
 
 
-def _watch_event(kind: str, line: bytes) -> WatchEvent:
+class _Look:
+    """The lists of one view, and what could not be read of them."""
+
+    def __init__(self, read: Callable[[Reader[Any], str, str], Page[Any]]) -> None:
+        self._read = read
+        self._unreadable: set[Unreadable] = set()
+
+    def page(self, reader: Reader[Item], path: str, selector: str = "") -> Page[Item]:
+        page = self._read(reader, path, selector)
+        self._unreadable.update(page.unreadable)
+        return page
+
+    def items(self, reader: Reader[Item], path: str, selector: str = "") -> tuple[Item, ...]:
+        return self.page(reader, path, selector).items
+
+    def unreadable(self) -> tuple[Unreadable, ...]:
+        """Sorted by kind, namespace and name."""
+        return tuple(sorted(self._unreadable))
+
+
+def _with_storage(view: ClusterView, look: _Look) -> ClusterView:
+    return msgspec.structs.replace(
+        view,
+        persistent_volume_claims=look.items(_READ_CLAIMS, "/api/v1/persistentvolumeclaims"),
+        persistent_volumes=look.items(_READ_VOLUMES, "/api/v1/persistentvolumes"),
+        storage_classes=look.items(_READ_CLASSES, "/apis/storage.k8s.io/v1/storageclasses"),
+        csi_nodes=look.items(_READ_CSI_NODES, "/apis/storage.k8s.io/v1/csinodes"),
+    )
+
+
+def _with_workloads(view: ClusterView, look: _Look) -> ClusterView:
+    return msgspec.structs.replace(
+        view,
+        replication_controllers=look.items(_READ_REPLICATION_CONTROLLERS, "/api/v1/replicationcontrollers"),
+        services=look.items(_READ_SERVICES, "/api/v1/services"),
+        replica_sets=look.items(_READ_REPLICA_SETS, "/apis/apps/v1/replicasets"),
+        stateful_sets=look.items(_READ_STATEFUL_SETS, "/apis/apps/v1/statefulsets"),
+    )
+
+
+def _watch_event(kind: str, line: bytes, before: str) -> WatchEvent:
+    """A line of a watch; where it does not say its version, the one `before` it stands."""
     what = f"watch of {kind}"
     frame = _decode(_FRAME, line, what)
     if frame.type == "ERROR":
@@ -350,18 +372,63 @@ def _watch_event(kind: str, line: bytes) -> WatchEvent:
         version = _decode(_MARKER, frame.object, what).metadata.resource_version
         metadata = ObjectMeta(resource_version=version)
         return WatchEvent(frame.type, Node(metadata) if kind == "nodes" else Pod(metadata), version)
-    item = _decode(_NODE, frame.object, what) if kind == "nodes" else _decode(_POD, frame.object, what)
-    return WatchEvent(frame.type, item, item.metadata.resource_version)
+    return _change_of(frame, _READ_NODES if kind == "nodes" else _READ_PODS, before)
+
+
+def _change_of(frame: _Frame, reader: Reader[Node] | Reader[Pod], before: str) -> WatchEvent:
+    """A change; of an object that cannot be read and has no stand-in only that it is not what it was before."""
+    read = reader.one(frame.object)
+    about = read.unreadable
+    if about is not None:
+        _LOG.warning("set aside: %s", about.text)
+    if read.item is not None:
+        version = read.item.metadata.resource_version or before
+        return WatchEvent(frame.type, read.item, version, about.text if about is not None else "")
+    identity = ObjectMeta() if about is None else ObjectMeta(name=about.name, namespace=about.namespace, uid=about.uid)
+    kind = Node if reader is _READ_NODES else Pod
+    return WatchEvent("DELETED", kind(identity), _version_of(frame.object) or before, about.text if about else "")
+
+
+def _version_of(item: msgspec.Raw) -> str:
+    try:
+        return _MARKER.decode(item).metadata.resource_version
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return ""
 
 
 def _path(pod: Pod) -> str:
     return f"/api/v1/namespaces/{pod.metadata.namespace}/pods/{pod.metadata.name}"
 
 
+def _page(reader: Reader[Item], body: bytes, what: str) -> Page[Item]:
+    try:
+        page = reader.page(body)
+    except msgspec.DecodeError as error:
+        raise ClusterError(f"{what}: the answer is not what an API server sends: {error}") from error
+    if page.unreadable:
+        _LOG.warning("%d objects set aside: %s", len(page.unreadable), _texts(page.unreadable))
+    return page
+
+
+def _one(reader: Reader[Item], body: bytes, what: str) -> Item:
+    """One object that was asked for by its name, or its stand-in."""
+    read = reader.one(body)
+    if read.item is None:
+        reason = read.unreadable.text if read.unreadable is not None else ""
+        raise ClusterError(f"{what}: the answer is not what an API server sends: {reason}")
+    if read.unreadable is not None:
+        _LOG.warning("set aside: %s", read.unreadable.text)
+    return read.item
+
+
+def _texts(unreadable: Sequence[Unreadable]) -> str:
+    return "; ".join(each.text for each in unreadable[:_MOST_NAMED])
+
+
 def _decode(decoder: msgspec.json.Decoder[Decoded], body: bytes | msgspec.Raw, what: str) -> Decoded:
     try:
         return decoder.decode(body)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise ClusterError(f"{what}: the answer is not what an API server sends: {error}") from error
 
 

@@ -118,7 +118,7 @@ class ExecCredential:
     def _checked(self, printed: bytes, shown: str) -> _Status:
         try:
             found = msgspec.json.decode(printed, type=_ExecCredential)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise self._refusal(f"`{shown}` did not print an ExecCredential: {error}") from error
         wanted = self._plugin.api_version
         if found.kind != "ExecCredential" or (wanted and found.api_version != wanted):

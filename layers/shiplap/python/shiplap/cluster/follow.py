@@ -9,21 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from queue import Queue
 from threading import Event, Thread
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import msgspec
 
 from shiplap.cluster.transport import Transport, error_of
 from shiplap.errors import ClusterDenied, ClusterError, ResourceVersionGone
 from shiplap.kubernetes.objects import Node, Pod
+from shiplap.kubernetes.reading import Reader
 
 _PAGE = 500
 _WINDOW_S = 300.0
 _PAUSE_S = 2.0
 _UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 _KINDS = {"nodes": ("/api/v1/nodes", ""), "pods": ("/api/v1/pods", _UNFINISHED)}
-
-Item = TypeVar("Item", Node, Pod)
 
 
 class Listed(msgspec.Struct, frozen=True):
@@ -51,14 +50,8 @@ class Trouble(msgspec.Struct, frozen=True):
 Seen = Listed | Changed | Trouble
 
 
-class _ListMeta(msgspec.Struct, frozen=True, rename="camel"):
+class _Version(msgspec.Struct, frozen=True, rename="camel"):
     resource_version: str = ""
-    token: str = msgspec.field(default="", name="continue")
-
-
-class _Page(msgspec.Struct, Generic[Item], frozen=True):
-    metadata: _ListMeta = _ListMeta()
-    items: tuple[Item, ...] | None = None
 
 
 class _Frame(msgspec.Struct, frozen=True):
@@ -67,20 +60,13 @@ class _Frame(msgspec.Struct, frozen=True):
 
 
 class _Marker(msgspec.Struct, frozen=True):
-    metadata: _ListMeta = _ListMeta()
+    metadata: _Version = _Version()
     code: int = 0
     message: str = ""
 
 
 # Made before there are threads: two that meet a type for the first time at once crash msgspec.
-_PAGES: dict[str, msgspec.json.Decoder[Any]] = {
-    "nodes": msgspec.json.Decoder(_Page[Node]),
-    "pods": msgspec.json.Decoder(_Page[Pod]),
-}
-_OBJECTS: dict[str, msgspec.json.Decoder[Any]] = {
-    "nodes": msgspec.json.Decoder(Node),
-    "pods": msgspec.json.Decoder(Pod),
-}
+_READERS: dict[str, Reader[Any]] = {"nodes": Reader(Node), "pods": Reader(Pod)}
 _FRAMES, _MARKERS = msgspec.json.Decoder(_Frame), msgspec.json.Decoder(_Marker)
 
 
@@ -129,11 +115,14 @@ def _list(kind: str, transport: Transport) -> tuple[Any, str]:
     query: dict[str, str | int] = {"limit": _PAGE} | ({"fieldSelector": selector} if selector else {})
     objects: list[Node | Pod] = []
     while True:
-        page = _decode(_PAGES[kind], transport.get(path, query), f"list of {kind}")
-        objects.extend(page.items or ())
-        if not page.metadata.token:
-            return tuple(objects), page.metadata.resource_version
-        query["continue"] = page.metadata.token
+        try:
+            page = _READERS[kind].page(transport.get(path, query))
+        except msgspec.DecodeError as error:
+            raise ClusterError(f"list of {kind}: the answer is not what an API server sends: {error}") from error
+        objects.extend(page.items)
+        if not page.token:
+            return tuple(objects), page.version
+        query["continue"] = page.token
 
 
 def _watch(kind: str, transport: Transport, version: str) -> Iterator[tuple[Changed | None, str]]:
@@ -150,12 +139,14 @@ def _watch(kind: str, transport: Transport, version: str) -> Iterator[tuple[Chan
         if frame.type == "BOOKMARK":
             yield None, _decode(_MARKERS, frame.object, what).metadata.resource_version
             continue
-        found = _decode(_OBJECTS[kind], frame.object, what)
-        yield Changed(kind, found, frame.type == "DELETED"), found.metadata.resource_version
+        found = _READERS[kind].one(frame.object).item
+        if found is not None:  # one that cannot be read is not shown
+            version = found.metadata.resource_version or version
+            yield Changed(kind, found, frame.type == "DELETED"), version
 
 
 def _decode(decoder: msgspec.json.Decoder[Any], body: bytes | msgspec.Raw, what: str) -> Any:
     try:
         return decoder.decode(body)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise ClusterError(f"{what}: the answer is not what an API server sends: {error}") from error

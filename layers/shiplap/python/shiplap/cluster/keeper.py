@@ -172,6 +172,8 @@ class Keeper:
 
     def _see(self, event: WatchEvent) -> None:
         self._version = event.resource_version
+        if event.unreadable:
+            self.problems["ObjectsUnreadable"] += 1
         if event.type == "BOOKMARK" or not isinstance(event.object, Pod):
             return
         if event.type == "DELETED":

@@ -37,7 +37,7 @@ def access(text: str, source: str) -> Access:
     try:
         written = msgspec.json.decode(text, type=_Anything)
         document = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeError) as error:
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         hint = "store what `kubectl config view --raw --flatten --minify -o json` prints"
         raise InvalidInput(source, f"not a kubeconfig in JSON: {error}; {hint}") from error
     for kind, entries in (("cluster", written.clusters), ("user", written.users)):

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Generic, TypeVar
+from functools import cache
+from typing import Any
 from urllib.parse import quote
 
 import msgspec
@@ -18,6 +19,7 @@ from shiplap.cluster.transport import Transport
 from shiplap.errors import ClusterDenied, ClusterError, ObjectNotFound, ResourceVersionGone
 from shiplap.kubernetes.disruption_budgets import PodDisruptionBudget
 from shiplap.kubernetes.objects import DaemonSet, Event, Node, Pod
+from shiplap.kubernetes.reading import Reader, Unreadable
 from shiplap.kubernetes.volumes import (
     CSINode,
     PersistentVolume,
@@ -41,8 +43,6 @@ _PAGE = 5000
 """Objects a page holds at most, where the server does not answer from its cache in one piece."""
 
 _UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
-
-T = TypeVar("T")
 
 
 class Unseen(msgspec.Struct, frozen=True, rename="camel", order=True):
@@ -184,17 +184,6 @@ class Survey(msgspec.Struct, frozen=True):
     unseen: tuple[Unseen, ...] = ()
 
 
-class _ListMeta(msgspec.Struct, frozen=True, rename={"token": "continue"}):
-    token: str = ""
-
-
-class _Page(msgspec.Struct, Generic[T], frozen=True):
-    """One page of a list; Go encodes an empty list as null."""
-
-    metadata: _ListMeta = _ListMeta()
-    items: tuple[T, ...] | None = None
-
-
 class _Version(msgspec.Struct, frozen=True):
     major: str = ""
     minor: str = ""
@@ -229,6 +218,7 @@ class _Surveyor:
         self._namespace = namespace
         self._told = told
         self._unseen: list[Unseen] = []
+        self._unreadable: set[Unreadable] = set()
 
     def survey(self, *, manifests: bool, workloads: bool) -> Survey:
         version = self._version()  # alone and first: an unreachable server or a refused credential is one error
@@ -260,6 +250,7 @@ class _Surveyor:
                 stateful_sets=found.get("statefulsets", ()),
                 replication_controllers=found.get("replicationcontrollers", ()),
                 scalables=scalables,
+                unreadable=tuple(sorted(self._unreadable)),
             ),
             manifests=tuple(_typed(kind, item) for kind in of_manifests for item in found[kind.plural]),
             node_claims=tuple(_typed(_NODE_CLAIMS, item) for item in found["nodeclaims"]),
@@ -284,6 +275,8 @@ class _Surveyor:
         """Each kind's items by plural name; lists wait for the network side by side."""
         if not kinds:
             return {}
+        for kind in kinds:
+            _reader(kind)  # before there are threads: two that meet a type for the first time at once crash msgspec
         with ThreadPoolExecutor(4, "survey") as pool:
             return dict(zip((kind.plural for kind in kinds), pool.map(self._all, kinds), strict=True))
 
@@ -315,7 +308,7 @@ class _Surveyor:
             return self._pages(kind, path)
 
     def _pages(self, kind: Kind, path: str) -> tuple[Any, ...]:
-        decoder = msgspec.json.Decoder(_Page[kind.typed])  # type: ignore[name-defined]  # a type made at run time
+        reader = _reader(kind)
         query: dict[str, str | int] = {"limit": _PAGE, "resourceVersion": "0"}
         if kind.selector:
             query["fieldSelector"] = kind.selector
@@ -323,14 +316,15 @@ class _Surveyor:
         while True:
             body = self._transport.get(path, query)
             try:
-                page = decoder.decode(body)
+                page = reader.page(body)
             except msgspec.DecodeError as error:
                 raise ClusterError(f"{path}: the answer is not what an API server sends: {error}") from error
-            items.extend(page.items or ())
-            if not page.metadata.token:
+            items.extend(page.items)
+            self._unreadable.update(page.unreadable)
+            if not page.token:
                 return tuple(items)
             query = {key: value for key, value in query.items() if key != "resourceVersion"}
-            query["continue"] = page.metadata.token
+            query["continue"] = page.token
 
     def _refuse_blindness(self) -> None:
         """Raises ClusterDenied when not one pod may be seen: there is nothing to decide on."""
@@ -340,6 +334,11 @@ class _Surveyor:
                 "the right to list pods is missing, see docs/rbac.yaml for all that is read",
                 status=403,
             )
+
+
+@cache
+def _reader(kind: Kind) -> Reader[Any]:
+    return Reader(kind.typed, _OBJECT_KINDS.get(kind.plural, ""))
 
 
 def _typed(kind: Kind, item: Mapping[str, Any]) -> dict[str, Any]:

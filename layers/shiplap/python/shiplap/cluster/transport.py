@@ -203,7 +203,7 @@ class Transport:
     def _error(self, what: str, response: urllib3.BaseHTTPResponse) -> ClusterError:
         try:
             said = msgspec.json.decode(response.data, type=_Status)
-        except (msgspec.DecodeError, HTTPError):
+        except (msgspec.DecodeError, UnicodeError, RecursionError, HTTPError):
             said = _Status()  # not from an API server but from something in between; the status says enough
         message = f"{what} at {self._host}: {said.message or f'status {response.status}'}"
         if response.status == 422 and said.came_too_late:

@@ -29,7 +29,7 @@ def read(path: Path) -> tuple[LearnedCapacity, ...]:
         entries = msgspec.json.decode(path.read_bytes(), type=_File).entries
     except OSError as error:
         raise InvalidInput(str(path), error.strerror or str(error)) from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidInput(str(path), f"not an export of learned capacity: {error}") from error
     for place, entry in enumerate(entries):
         for number, seen in enumerate(entry.recent):

@@ -15,11 +15,16 @@ from shiplap.scheduling.snapshot import ClusterView
 
 
 class WatchEvent(msgspec.Struct, frozen=True):
-    """`type` is ADDED, MODIFIED, DELETED or BOOKMARK; a bookmark's object carries only the resourceVersion."""
+    """`type` is ADDED, MODIFIED, DELETED or BOOKMARK; a bookmark's object carries only the resourceVersion.
+
+    `unreadable` says why the object could not be read. Then it stands in the place of one that must not be lost sight
+    of, or is DELETED: as if it were not there.
+    """
 
     type: str
     object: Pod | Node
     resource_version: str
+    unreadable: str = ""
 
 
 KnownPods = Callable[[int, str], Sequence[Pod] | None]

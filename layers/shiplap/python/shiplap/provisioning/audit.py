@@ -149,7 +149,7 @@ def delivered(event: Mapping[str, Any]) -> Delivery:
         if not unpacking.eof:
             raise InvalidMessage(SOURCE, f"the delivery ends early, or holds more than {_LARGEST_BYTES} bytes")
         batch = _batch.decode(data)
-    except (KeyError, TypeError, ValueError, zlib.error, msgspec.DecodeError) as error:
+    except (KeyError, TypeError, ValueError, zlib.error, msgspec.DecodeError, RecursionError) as error:
         raise InvalidMessage(SOURCE, f"not a delivery of CloudWatch Logs: {error}") from error
     if batch.message_type == "CONTROL_MESSAGE":
         return Delivery("")
@@ -211,20 +211,20 @@ def waiting_in(line: msgspec.Raw, rules: Sequence[ClaimRule] = ()) -> Waiting | 
     """
     try:
         logged = _line.decode(line)
-    except (msgspec.DecodeError, UnicodeError) as error:
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise InvalidMessage(SOURCE, f"not a log event: {error}") from error
     try:
         record = _record.decode(logged.message)
     except msgspec.ValidationError as error:
         raise InvalidMessage(SOURCE, f"not an audit record: {error}") from error
-    except (msgspec.DecodeError, UnicodeError) as error:
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         return _cut(logged, error)
     if not _is_of_a_pods_status(record):
         return None
     try:
         pod = _answered(record, rules)
         at = epoch(record.stage_timestamp) if record.stage_timestamp else logged.timestamp / 1000
-    except (msgspec.DecodeError, UnicodeError, ValueError) as error:
+    except (msgspec.DecodeError, UnicodeError, ValueError, RecursionError) as error:
         raise InvalidMessage(SOURCE, str(error), document=record.audit_id) from error
     return None if pod is None else Waiting(pod, at, record.audit_id)
 

@@ -60,7 +60,7 @@ def measure_nodes(cluster: str, claims: Iterable[NodeClaim], world: World) -> No
 
 
 def measure_pods(cluster: str, view: ClusterView, now: float, meter: Meter, rules: Sequence[ClaimRule] = ()) -> None:
-    """Pods on our nodes by pool; pods that wait for a node, and for how long the oldest of them has.
+    """Pods on our nodes by pool; pods that wait for a node, and how long the oldest of them has; unreadable objects.
 
     Args:
         cluster: its name.
@@ -69,6 +69,8 @@ def measure_pods(cluster: str, view: ClusterView, now: float, meter: Meter, rule
         meter: takes the values.
         rules: which pods are ours; those that wait for another autoscaler are not measured.
     """
+    if view.unreadable:
+        meter.count("ObjectsUnreadable", len(view.unreadable), dimensions=of_cluster(cluster))
     pools = {node.metadata.name: node.metadata.labels.get(labels.NODE_POOL, "") for node in view.nodes}
     placed: Counter[str] = Counter()
     for node, on_node in view.by_node.items():

@@ -220,10 +220,12 @@ class _Rounds:
 
     def _read_node_of(self, claim: NodeClaim) -> Node | None:
         known = self._nodes.get(claim.instance_id)
-        if known is not None or self._listed:
+        if known is not None:
             return known
-        if claim.node_name:
+        if claim.node_name:  # read for itself even after a list: one that could not be read is not gone
             return self._named(claim)
+        if self._listed:
+            return None
         self._listed = True
         self._nodes |= {instance_of(node.spec.provider_id): node for node in self._world.cluster.nodes()}
         return self._nodes.get(claim.instance_id)

@@ -37,7 +37,7 @@ from shiplap.provisioning.strangers import learn_from_strangers
 from shiplap.provisioning.world import World
 from shiplap.scheduling.lanes import wants_nodes_anyway
 from shiplap.scheduling.plan import Plan, Unschedulable
-from shiplap.scheduling.planner import plan
+from shiplap.scheduling.planner import plan, unreadable_pods
 from shiplap.settings import ClusterSettings
 
 _LOG = logging.getLogger(__name__)
@@ -195,7 +195,7 @@ class _Run:
         """Finish what was begun, else plan; whether nothing is left for another round."""
         view, self._set_aside = set_aside(glance.view, {**self._refused, **glance.state.refused}, glance.at)
         glance = msgspec.structs.replace(glance, view=view)
-        self._unschedulable = self._set_aside
+        self._unschedulable = (*self._set_aside, *unreadable_pods(view))
         waiting = orphans(glance.state.claims, self._attempt.owner, self._world.clock.now())
         waiting = [claims for claims in waiting if not self._pending.issuperset(claim.name for claim in claims)]
         if not waiting and not glance.has_pending_pods and not wants_nodes_anyway(self._settings.manifests):

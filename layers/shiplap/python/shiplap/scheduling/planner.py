@@ -11,7 +11,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
+from msgspec.structs import replace
 
+from shiplap.api.nodeclaim import PodReference
 from shiplap.errors import InvalidInput
 from shiplap.scheduling.claims import ClaimWriter, reference
 from shiplap.scheduling.classes import PodClass
@@ -19,7 +21,7 @@ from shiplap.scheduling.explain import Explainer
 from shiplap.scheduling.pack import Packer, Packing
 from shiplap.scheduling.plan import BufferState, Placement, Plan, PlannedClaim, PlanStats, Unschedulable
 from shiplap.scheduling.search.effort import Effort
-from shiplap.scheduling.snapshot import Snapshot
+from shiplap.scheduling.snapshot import ClusterView, Snapshot
 from shiplap.scheduling.world import World, compile_world
 
 _CENTS = 1e-9
@@ -33,7 +35,18 @@ def plan(snapshot: Snapshot) -> Plan:
             manifests and objects of an API server never are; a malformed pod is reported as unschedulable instead.
     """
     with _undisturbed():
-        return write(snapshot, *solve(snapshot))
+        decided = write(snapshot, *solve(snapshot))
+    unread = unreadable_pods(snapshot.view)
+    return replace(decided, unschedulable=(*decided.unschedulable, *unread)) if unread else decided
+
+
+def unreadable_pods(view: ClusterView) -> tuple[Unschedulable, ...]:
+    """Pods without a node that cannot be read, so that nothing can be planned for them, as their users are told."""
+    return tuple(
+        Unschedulable(PodReference(item.namespace, item.name, item.uid), f"it cannot be read: {item.reason}")
+        for item in view.unreadable
+        if item.waits
+    )
 
 
 @contextmanager

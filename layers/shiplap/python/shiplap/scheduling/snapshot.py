@@ -18,6 +18,7 @@ from shiplap.instances.nodeclass import Selection
 from shiplap.instances.types import InstanceType
 from shiplap.kubernetes.disruption_budgets import PodDisruptionBudget
 from shiplap.kubernetes.objects import DaemonSet, Event, Node, Pod, TopologySpreadConstraint
+from shiplap.kubernetes.reading import Unreadable
 from shiplap.kubernetes.volumes import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from shiplap.kubernetes.workloads import Namespace, ReplicaSet, ReplicationController, Scalable, Service, StatefulSet
 
@@ -66,7 +67,8 @@ class ClusterView(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
 
     The storage objects are empty when no pod that needs a node has claims, `namespaces` unless a pod selects them by
     their labels, Services and controllers unless there are default spread constraints, `scalables` unless a
-    CapacityBuffer is made of one, `pod_disruption_budgets` unless a node is on its way out.
+    CapacityBuffer is made of one, `pod_disruption_budgets` unless a node is on its way out. `unreadable` are objects
+    that were set aside.
     """
 
     pods: tuple[Pod, ...] = ()
@@ -85,6 +87,7 @@ class ClusterView(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
     replication_controllers: tuple[ReplicationController, ...] = ()
     scalables: tuple[Scalable, ...] = ()
     pod_disruption_budgets: tuple[PodDisruptionBudget, ...] = ()
+    unreadable: tuple[Unreadable, ...] = ()
 
     def once(self, question: Callable[[ClusterView], Answer]) -> Answer:
         """The answer to a pure question about this view, looked for once: many ask the same of every object.
