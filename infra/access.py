@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Sequence
 
 from aws_cdk import Aws, Stack
@@ -13,6 +15,7 @@ from infra import permissions
 from infra.acknowledged import acknowledge
 from infra.events import Events
 from infra.settings import Cluster, Install
+from infra.spread import spread
 from infra.storage import Storage
 from shiplap.aws.instance_profiles import profile_name, role_name
 
@@ -32,6 +35,15 @@ _PERMISSIONS: dict[str, Callable[[permissions.Reach], permissions.Statements]] =
     "audit": permissions.audit,
     "widget": permissions.widget,
 }
+
+MANAGED_POLICY_CHARACTERS = 6144
+"""What IAM allows in a managed policy, not counting white space."""
+
+_POLICY_FRAME = len('{"Version":"2012-10-17","Statement":[]}')
+_QUOTES = len('"",')
+_TOKEN = re.compile(r"\$\{Token\[[^]]*\]\}")
+# As long as the longest of what ARNs refer to, the twelve digits of an account; Regions are written out.
+_LONGEST_TOKEN = "x" * 16
 
 _NODE_POLICIES = (
     "AmazonEKSWorkerNodePolicy",
@@ -66,7 +78,8 @@ class Access(Construct):
             events.lifecycle,
             events.interruption,
             install.document.name,
-            tuple(cluster.name for cluster in clusters),
+            tuple(cluster.name for cluster in clusters if cluster.asks_eks),
+            tuple(cluster.name for cluster in clusters if cluster.document.zonal_shift),
             tuple(dict.fromkeys(node_roles)),
             tuple(sorted({name for cluster in clusters for name in cluster.image_parameters})),
             tuple(sorted({key for cluster in clusters for key in cluster.volume_keys})),
@@ -91,8 +104,18 @@ class Access(Construct):
             statements += permissions.inside_network()
         if tracing:
             statements += permissions.traced()
-        for statement in statements:
+        fixed = [statement for statement in statements if isinstance(statement, iam.PolicyStatement)]
+        for statement in fixed:
             role.add_to_policy(statement)
+        listed = [statement for statement in statements if isinstance(statement, permissions.Listed)]
+        for bucket, policy in policies(listed).items():
+            iam.ManagedPolicy(
+                role,
+                f"Clusters{bucket}",
+                description=f"What Shiplap's function {name} may do with clusters and what belongs to them",
+                roles=[role],
+                statements=policy,
+            )
         acknowledge(
             role,
             "AwsSolutions-IAM5",
@@ -162,8 +185,45 @@ class Access(Construct):
             )
 
 
+def policies(listed: Sequence[permissions.Listed]) -> dict[str, list[iam.PolicyStatement]]:
+    """Statements of managed policies that hold all that is listed, by the name of each policy's bucket.
+
+    More statements than one policy holds are spread by their items, so that a cluster more or less changes one policy.
+    """
+    size = {index: _length(each.about([""])) for index, each in enumerate(listed)}
+    about = {_plain(item): item for each in listed for item in each.items}
+    named = [(each, {_plain(item) for item in each.items}) for each in listed]
+
+    def fits(items: Sequence[str]) -> bool:
+        total = _POLICY_FRAME
+        for index, (_, of_statement) in enumerate(named):
+            own = [len(item) + _QUOTES for item in items if item in of_statement]
+            total += size[index] + sum(own) if own else 0
+        return total <= MANAGED_POLICY_CHARACTERS
+
+    return {
+        bucket: [
+            each.about([about[item] for item in items if item in of_statement])
+            for each, of_statement in named
+            if any(item in of_statement for item in items)
+        ]
+        for bucket, items in spread(list(about), fits).items()
+    }
+
+
+def _length(statement: iam.PolicyStatement) -> int:
+    return len(_plain(json.dumps(statement.to_statement_json(), separators=(",", ":"))))
+
+
+def _plain(text: str) -> str:
+    """A text with a long word in the place of each token: the numbers of tokens change with each synth."""
+    return _TOKEN.sub(_LONGEST_TOKEN, text)
+
+
 def _wildcards(statements: permissions.Statements) -> list[str]:
-    return [arn for statement in statements for arn in statement.resources if arn.endswith("*")]
+    """Resources that are patterns, in what is fixed and in what is listed."""
+    fixed = [each if isinstance(each, iam.PolicyStatement) else each.about(each.items) for each in statements]
+    return [arn for statement in fixed for arn in statement.resources if arn.endswith("*")]
 
 
 def _reference(part: dict[str, object]) -> str:

@@ -174,6 +174,8 @@ class Functions(Construct):
             log_group=log_group,
             snap_start=lambda_.SnapStartConf.ON_PUBLISHED_VERSIONS if self._running.snap_start else None,
             tracing=lambda_.Tracing.ACTIVE if self._running.tracing else None,
+            # Its timers are messages to itself, which Lambda would take for a loop and drop after some 16 turns.
+            recursive_loop=lambda_.RecursiveLoop.ALLOW if specification == LIFECYCLE else None,
             current_version_options=lambda_.VersionOptions(removal_policy=RemovalPolicy.RETAIN),
         )
         if self._network and specification.name in CLUSTER_FUNCTIONS:

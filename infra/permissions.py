@@ -6,7 +6,8 @@ so that neither touches what the other launched. A test finds every call of the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from aws_cdk import Aws
@@ -28,19 +29,20 @@ _EC2 = f"arn:{Aws.PARTITION}:ec2:{Aws.REGION}"
 _OURS = f"{_EC2}:{Aws.ACCOUNT_ID}"
 # What a launch makes. All of it is tagged in the launch itself.
 _MADE_BY_FLEET = ("fleet", "instance", "volume", "network-interface", "spot-instances-request")
-# What a launch only refers to; images and snapshots belong to any account.
+# What a launch only refers to. All of it may belong to other accounts: the last four are shared by AWS RAM.
 _REFERRED = (
     f"{_EC2}::image/*",
     f"{_EC2}::snapshot/*",
-    *(f"{_OURS}:{kind}/*" for kind in ("security-group", "subnet", "capacity-reservation", "placement-group")),
+    *(f"{_EC2}:*:{kind}/*" for kind in ("security-group", "subnet", "capacity-reservation", "placement-group")),
 )
 
 
 class Reach(NamedTuple):
     """What the statements refer to.
 
-    Role ARNs are those of nodes; parameters, by name or ARN, those that name images; keys, by id, ARN or alias, those
-    of KMS that encrypt nodes' volumes; secrets, by ARN, those with kubeconfigs.
+    `clusters` are those that EKS describes, `shifting` those among them whose zonal shifts are heeded. Role ARNs are
+    those of nodes; parameters, by name or ARN, those that name images; keys, by id, ARN or alias, those of KMS that
+    encrypt nodes' volumes; secrets, by ARN, those with kubeconfigs.
     """
 
     storage: Storage
@@ -50,13 +52,21 @@ class Reach(NamedTuple):
     interruption: WorkQueue
     install: str
     clusters: tuple[str, ...]
+    shifting: tuple[str, ...]
     node_role_arns: tuple[str, ...]
     image_parameters: tuple[str, ...] = ()
     volume_keys: tuple[str, ...] = ()
     kubeconfig_secrets: tuple[str, ...] = ()
 
 
-Statements = list[iam.PolicyStatement]
+class Listed(NamedTuple):
+    """A statement about items that grow in number with the clusters; `about` makes it for some of the items."""
+
+    items: tuple[str, ...]
+    about: Callable[[Sequence[str]], iam.PolicyStatement]
+
+
+Statements = list[iam.PolicyStatement | Listed]
 
 _BY_STAGE_AND_INSTANCE = (tables.STAGE_INDEX, tables.INSTANCE_ID_INDEX)
 
@@ -77,8 +87,8 @@ def schedule(reach: Reach) -> Statements:
         _allow("KeepRehearsals", ["s3:GetObject", "s3:PutObject"], [_objects(reach, REHEARSALS_PREFIX)]),
         _allow("Record", ["s3:PutObject"], [_objects(reach, RECORDS_PREFIX)]),
         _publish(reach),
-        _clusters(reach),
-        _zonal_shifts(reach),
+        *_clusters(reach),
+        *_zonal_shifts(reach),
     ]
 
 
@@ -97,7 +107,7 @@ def lifecycle(reach: Reach) -> Statements:
         *_state(reach, "GetItem", "BatchGetItem", "Query", "PutItem", "BatchWriteItem", indexes=_BY_STAGE_AND_INSTANCE),
         _capacity(reach, "GetItem", "Query", "PutItem", "DeleteItem"),
         _publish(reach),
-        _clusters(reach),
+        *_clusters(reach),
     ]
 
 
@@ -121,7 +131,7 @@ def catalog(reach: Reach) -> Statements:
         _allow("FindProfiles", ["iam:GetInstanceProfile"], [profiles]),
         _allow("ReadRehearsals", ["s3:GetObject"], [_objects(reach, REHEARSALS_PREFIX)]),
         _allow("KeepStatus", ["s3:PutObject"], [reach.storage.bucket.arn_for_objects(STATUS_KEY)]),
-        _clusters(reach),
+        *_clusters(reach),
     ]
 
 
@@ -139,8 +149,8 @@ def disrupt(reach: Reach) -> Statements:
         _allow("Remember", ["s3:GetObject", "s3:PutObject"], [_objects(reach, MEMORY_PREFIX)]),
         _allow("Record", ["s3:PutObject"], [_objects(reach, RECORDS_PREFIX)]),
         _publish(reach),
-        _clusters(reach),
-        _zonal_shifts(reach),
+        *_clusters(reach),
+        *_zonal_shifts(reach),
     ]
 
 
@@ -172,7 +182,7 @@ def watch(reach: Reach) -> Statements:
         _publish(reach),
         _notice_absence(reach),
         _allow("KeepSnapshots", ["s3:GetObject", "s3:PutObject"], [_objects(reach, CLUSTERS_PREFIX)]),
-        _clusters(reach),
+        *_clusters(reach),
     ]
 
 
@@ -209,9 +219,7 @@ def consume(queue: WorkQueue) -> Statements:
 
 def kubeconfigs(reach: Reach) -> Statements:
     """The way into clusters outside EKS. Where a secret has a key of its own, the key's policy must let the role in."""
-    if not reach.kubeconfig_secrets:
-        return []
-    return [_allow("ReadKubeconfigs", ["secretsmanager:GetSecretValue"], list(reach.kubeconfig_secrets))]
+    return _listed(reach.kubeconfig_secrets, partial(_allow, "ReadKubeconfigs", ["secretsmanager:GetSecretValue"]))
 
 
 def inside_network() -> Statements:
@@ -238,10 +246,10 @@ def traced() -> Statements:
 
 def _launch(reach: Reach) -> Statements:
     launch = ["ec2:RunInstances", "ec2:CreateFleet"]
-    requested = {"StringEquals": _made(reach), "StringLike": _pooled("aws:RequestTag")}
+    requested = _made(reach)
     template = f"{_OURS}:launch-template/*"
     made = [f"{_OURS}:{kind}/*" for kind in _MADE_BY_FLEET]
-    statements = [
+    statements: Statements = [
         _allow("LaunchFrom", launch, _REFERRED),
         _allow("LaunchFromOurTemplates", launch, [template], _found(reach)),
         _allow("LaunchWithOurTags", launch, made, requested),
@@ -249,7 +257,7 @@ def _launch(reach: Reach) -> Statements:
             "MakeOurTemplates",
             ["ec2:CreateLaunchTemplate"],
             [template],
-            {"StringEquals": _made(reach)},
+            {"StringEquals": _ours(reach, "aws:RequestTag"), "StringLike": {f"aws:RequestTag/{tags.CLUSTER}": "*"}},
         ),
         _allow(
             "TagWhatIsMade",
@@ -257,9 +265,10 @@ def _launch(reach: Reach) -> Statements:
             [*made, template],
             {
                 "StringEquals": {
-                    **_made(reach),
+                    **_ours(reach, "aws:RequestTag"),
                     "ec2:CreateAction": ["RunInstances", "CreateFleet", "CreateLaunchTemplate"],
-                }
+                },
+                "StringLike": {f"aws:RequestTag/{tags.CLUSTER}": "*"},
             },
         ),
         _allow(
@@ -287,16 +296,9 @@ def _launch(reach: Reach) -> Statements:
         ),
         *_selectors(reach),
     ]
-    if reach.node_role_arns:
-        statements.append(
-            _allow(
-                "GiveNodesTheirRole",
-                ["iam:PassRole"],
-                reach.node_role_arns,
-                {"StringEquals": {"iam:PassedToService": ["ec2.amazonaws.com", "ec2.amazonaws.com.cn"]}},
-            )
-        )
-    return statements + _volume_keys(reach.volume_keys)
+    passed = {"StringEquals": {"iam:PassedToService": ["ec2.amazonaws.com", "ec2.amazonaws.com.cn"]}}
+    give = partial(_allow, "GiveNodesTheirRole", ["iam:PassRole"], conditions=passed)
+    return statements + _listed(reach.node_role_arns, give) + _volume_keys(reach.volume_keys)
 
 
 def _selectors(reach: Reach) -> Statements:
@@ -313,10 +315,11 @@ def _selectors(reach: Reach) -> Statements:
         _allow(
             "FindImages",
             ["ssm:GetParameters"],
-            [
-                f"arn:{Aws.PARTITION}:ssm:{Aws.REGION}::parameter/aws/service/*",
-                *(_arn("ssm", f"parameter/{name}", name) for name in reach.image_parameters),
-            ],
+            [f"arn:{Aws.PARTITION}:ssm:{Aws.REGION}::parameter/aws/service/*"],
+        ),
+        *_listed(
+            [_arn("ssm", f"parameter/{name}", name) for name in reach.image_parameters],
+            partial(_allow, "FindOwnImages", ["ssm:GetParameters"]),
         ),
     ]
 
@@ -328,23 +331,34 @@ def _volume_keys(keys: Sequence[str]) -> Statements:
     """
     aliases = [key.rpartition(":")[2] for key in keys if key.rpartition(":")[2].startswith("alias/")]
     named = [_arn("kms", f"key/{key}", key) for key in keys if not key.rpartition(":")[2].startswith("alias/")]
-    statements = []
-    if named:
-        statements += _use_keys("", named, {})
-    if aliases:
-        which = {"ForAnyValue:StringEquals": {"kms:ResourceAliases": aliases}}
-        statements += _use_keys("ByAlias", [_arn("kms", "key/*")], which)
-    return statements
+    return _use_keys("", named, lambda arns: (arns, {})) + _use_keys(
+        "ByAlias",
+        aliases,
+        lambda some: ([_arn("kms", "key/*")], {"ForAnyValue:StringEquals": {"kms:ResourceAliases": list(some)}}),
+    )
 
 
-def _use_keys(suffix: str, arns: Sequence[str], which: dict[str, Any]) -> Statements:
+def _use_keys(
+    suffix: str, keys: Sequence[str], which: Callable[[Sequence[str]], tuple[Sequence[str], dict[str, Any]]]
+) -> Statements:
+    """`which` says by what resources and conditions some of the keys are named."""
     via = {"StringEquals": {"kms:ViaService": f"ec2.{Aws.REGION}.{Aws.URL_SUFFIX}"}}
     actions = ("Decrypt", "DescribeKey", "GenerateDataKeyWithoutPlaintext", "ReEncryptFrom", "ReEncryptTo")
     granted = {"Bool": {"kms:GrantIsForAWSResource": "true"}}
-    return [
-        _allow(f"EncryptVolumes{suffix}", [f"kms:{action}" for action in actions], arns, via | which),
-        _allow(f"LendKeysToVolumes{suffix}", ["kms:CreateGrant"], arns, via | which | granted),
-    ]
+
+    def use(some: Sequence[str]) -> iam.PolicyStatement:
+        arns, condition = which(some)
+        return _allow(f"EncryptVolumes{suffix}", [f"kms:{action}" for action in actions], arns, via | condition)
+
+    def lend(some: Sequence[str]) -> iam.PolicyStatement:
+        arns, condition = which(some)
+        return _allow(f"LendKeysToVolumes{suffix}", ["kms:CreateGrant"], arns, via | condition | granted)
+
+    return _listed(keys, use) + _listed(keys, lend)
+
+
+def _listed(items: Sequence[str], about: Callable[[Sequence[str]], iam.PolicyStatement]) -> Statements:
+    return [Listed(tuple(items), about)] if items else []
 
 
 def _arn(service: str, resource: str, given: str = "") -> str:
@@ -370,18 +384,19 @@ def _publish(reach: Reach) -> iam.PolicyStatement:
     return _allow("Publish", ["events:PutEvents"], [reach.bus_arn])
 
 
-def _clusters(reach: Reach) -> iam.PolicyStatement:
-    return _allow("FindApiServers", ["eks:DescribeCluster"], _cluster_arns(reach))
+def _clusters(reach: Reach) -> Statements:
+    arns = [_arn("eks", f"cluster/{name}") for name in reach.clusters]
+    return _listed(arns, partial(_allow, "FindApiServers", ["eks:DescribeCluster"]))
 
 
-def _zonal_shifts(reach: Reach) -> iam.PolicyStatement:
-    """ARC is authorised on load balancers only; for a cluster its condition key takes the resource's place."""
-    which = {"StringEquals": {"arc-zonal-shift:ResourceIdentifier": _cluster_arns(reach)}}
-    return _allow("NoticeZonalShifts", ["arc-zonal-shift:GetManagedResource"], ["*"], which)
+def _zonal_shifts(reach: Reach) -> Statements:
+    """ARC takes no ARN of EKS for a resource; a condition names the clusters instead."""
 
+    def heed(arns: Sequence[str]) -> iam.PolicyStatement:
+        which = {"StringEquals": {"arc-zonal-shift:ResourceIdentifier": list(arns)}}
+        return _allow("HeedZonalShifts", ["arc-zonal-shift:GetManagedResource"], ["*"], which)
 
-def _cluster_arns(reach: Reach) -> list[str]:
-    return [_arn("eks", f"cluster/{name}") for name in reach.clusters]
+    return _listed([_arn("eks", f"cluster/{name}") for name in reach.shifting], heed)
 
 
 def _describe(sid: str, *actions: str) -> iam.PolicyStatement:
@@ -395,21 +410,22 @@ def _objects(reach: Reach, prefix: str) -> str:
 
 
 def _made(reach: Reach) -> dict[str, Any]:
-    """Tags that what is made must be given."""
-    return {f"aws:RequestTag/{tags.CLUSTER}": list(reach.clusters), f"aws:RequestTag/{tags.INSTALL}": reach.install}
+    """Conditions on the tags that what is made must be given."""
+    return {"StringEquals": _ours(reach, "aws:RequestTag"), "StringLike": _named("aws:RequestTag")}
 
 
 def _found(reach: Reach) -> dict[str, Any]:
-    """Conditions on what is there already. Only what is older than the tag of its install may lack that tag."""
-    return {
-        "StringEquals": {f"aws:ResourceTag/{tags.CLUSTER}": list(reach.clusters)},
-        "StringEqualsIfExists": {f"aws:ResourceTag/{tags.INSTALL}": reach.install},
-        "StringLike": _pooled("aws:ResourceTag"),
-    }
+    """Conditions on what is there already."""
+    return {"StringEquals": _ours(reach, "aws:ResourceTag"), "StringLike": _named("aws:ResourceTag")}
 
 
-def _pooled(context: str) -> dict[str, Any]:
-    return {f"{context}/{tags.NODE_POOL}": "*"}
+def _ours(reach: Reach, context: str) -> dict[str, Any]:
+    """The install binds; its clusters are not listed, because a list would outgrow a policy."""
+    return {f"{context}/{tags.INSTALL}": reach.install}
+
+
+def _named(context: str) -> dict[str, Any]:
+    return {f"{context}/{tags.CLUSTER}": "*", f"{context}/{tags.NODE_POOL}": "*"}
 
 
 def _allow(

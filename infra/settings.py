@@ -135,6 +135,11 @@ class Cluster(msgspec.Struct, frozen=True):
         return self.document.access == "entry"
 
     @property
+    def asks_eks(self) -> bool:
+        """Whether EKS is asked about this cluster: for the address of its API server, or for its ARN."""
+        return not self.document.endpoint or self.document.zonal_shift
+
+    @property
     def own_node_role(self) -> str:
         """Name of the node role that the stack makes when an EC2NodeClass of this cluster names it."""
         return f"shiplap-node-{self.name}"

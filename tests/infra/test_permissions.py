@@ -25,7 +25,7 @@ os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "18,20")
 
 from infra.access import CLUSTER_FUNCTIONS, KUBERNETES_GROUP
 from tests.infra.synthesised import FUNCTIONS, INSTALL
-from tests.permissions.authorizations import arn, pass_role
+from tests.permissions.authorizations import SHARER, arn, pass_role
 from tests.permissions.evaluator import Request, allowed, concerns, of
 from tests.permissions.recording import KubernetesRequest, Recording
 from tests.permissions.roles import Roles
@@ -156,9 +156,7 @@ def without(context: dict[str, str], key: str, value: str | None = None) -> dict
 
 FOREIGN = {
     "instances without our tags": of("ec2:RunInstances", ec2("instance/*"), {}),
-    "instances with another cluster's tag": of(
-        "ec2:RunInstances", ec2("instance/*"), without(REQUESTED, "cluster", "theirs")
-    ),
+    "instances without a cluster": of("ec2:RunInstances", ec2("instance/*"), without(REQUESTED, "cluster")),
     "instances with another install's tag": of(
         "ec2:RunInstances", ec2("instance/*"), without(REQUESTED, "install", "theirs")
     ),
@@ -185,18 +183,18 @@ FOREIGN = {
     "fleets without our tags": of("ec2:CreateFleet", ec2("fleet/*"), {}),
     "volumes without our tags": of("ec2:RunInstances", ec2("volume/*"), {}),
     "a launch from a template without tags": of("ec2:RunInstances", ec2("launch-template/lt-1"), {}),
-    "a launch from another cluster's template": of(
-        "ec2:CreateFleet", ec2("launch-template/lt-1"), without(OURS, "cluster", "theirs")
+    "a launch from a template without an install": of(
+        "ec2:CreateFleet", ec2("launch-template/lt-1"), without(OURS, "install")
     ),
+    "a launch from another account's template": of(
+        "ec2:CreateFleet", arn("ec2", REGION, "launch-template/lt-1", SHARER), OURS
+    ),
+    "instances in another account": of("ec2:RunInstances", arn("ec2", REGION, "instance/*", SHARER), REQUESTED),
     "a launch template without our tag": of("ec2:CreateLaunchTemplate", ec2("launch-template/*"), {}),
     "another version of a template": of("ec2:CreateLaunchTemplateVersion", ec2("launch-template/lt-1"), OURS),
-    "deleting others' templates": of(
-        "ec2:DeleteLaunchTemplate", ec2("launch-template/lt-1"), without(OURS, "cluster", "theirs")
-    ),
+    "deleting others' templates": of("ec2:DeleteLaunchTemplate", ec2("launch-template/lt-1"), without(OURS, "install")),
     "ending instances without tags": of("ec2:TerminateInstances", ec2("instance/i-1"), {}),
-    "ending another cluster's instances": of(
-        "ec2:TerminateInstances", ec2("instance/i-1"), without(OURS, "cluster", "theirs")
-    ),
+    "ending instances without an install": of("ec2:TerminateInstances", ec2("instance/i-1"), without(OURS, "install")),
     "ending what Karpenter launched": of(
         "ec2:TerminateInstances", ec2("instance/i-1"), {"aws:ResourceTag/karpenter.sh/nodepool": "general"}
     ),
@@ -227,6 +225,11 @@ FOREIGN = {
         {"arc-zonal-shift:ResourceIdentifier": arn("eks", REGION, "cluster/theirs")},
     ),
     "another cluster": of("eks:DescribeCluster", arn("eks", REGION, "cluster/theirs"), {}),
+    "zonal shifts of another cluster": of(
+        "arc-zonal-shift:GetManagedResource",
+        "*",
+        {"arc-zonal-shift:ResourceIdentifier": arn("eks", REGION, "cluster/theirs")},
+    ),
     "others' parameters": of("ssm:GetParameters", arn("ssm", REGION, "parameter/secret"), {}),
     "secrets": of("secretsmanager:GetSecretValue", arn("secretsmanager", REGION, "secret:x"), {}),
     "an encryption key beside EC2": of(
@@ -255,8 +258,6 @@ def test_the_forbidden_requests_are_forbidden_by_what_is_wrong_with_them(roles: 
         ],
         "lifecycle": [
             of("ec2:TerminateInstances", ec2("instance/i-1"), OURS),
-            # It was launched before instances said which install they are of.
-            of("ec2:TerminateInstances", ec2("instance/i-1"), without(OURS, "install")),
         ],
     }
     for name, requests in right.items():

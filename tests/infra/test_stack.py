@@ -387,6 +387,13 @@ def test_every_function_is_started_by_the_version_in_service(template: Template)
     assert {started(template, target) for target in targets if target} == {"catalog", "disrupt", "watch"}
 
 
+def test_only_lifecycle_may_go_on_answering_itself(template: Template) -> None:
+    """Lambda ends chains of about 16 messages from a function to itself, unless it is told that they are meant."""
+    allowed = {name for name, function in functions(template).items() if function.get("RecursiveLoop") == "Allow"}
+
+    assert allowed == {"lifecycle"}
+
+
 def test_snapshots_and_traces_are_off_until_they_are_asked_for(template: Template, tmp_path: Path) -> None:
     assert not [item for item in functions(template).values() if "SnapStart" in item or "TracingConfig" in item]
     settings = tmp_path / "shiplap.yaml"
@@ -410,18 +417,36 @@ def test_snapshots_and_traces_are_off_until_they_are_asked_for(template: Templat
 def test_only_schedule_launches_and_only_with_our_tag(template: Template) -> None:
     for action in ("ec2:RunInstances", "ec2:CreateFleet", "ec2:CreateLaunchTemplate"):
         assert set(allowing(template, action)) == {"schedule"}
-    ours = ["edge", "production"]
     for statement in allowing(template, "ec2:CreateFleet")["schedule"]:
         arns = json.dumps(statement["Resource"])
-        condition = statement.get("Condition", {}).get("StringEquals", {})
+        condition = statement.get("Condition")
         if "launch-template/" in arns:
-            assert condition == {f"aws:ResourceTag/{tags.CLUSTER}": ours}
-            assert statement["Condition"]["StringEqualsIfExists"] == {f"aws:ResourceTag/{tags.INSTALL}": "shiplap"}
+            assert condition == _of_install("ResourceTag")
         elif any(f"{kind}/" in arns for kind in ("instance", "volume", "fleet", "network-interface")):
-            assert condition == {f"aws:RequestTag/{tags.CLUSTER}": ours, f"aws:RequestTag/{tags.INSTALL}": "shiplap"}
+            assert condition == _of_install("RequestTag")
         else:
             assert "image/" in arns
             assert "instance/" not in arns
+
+
+def _of_install(context: str) -> Resource:
+    """The condition that binds to the install; its clusters are not listed, for the list would outgrow a policy."""
+    present = {f"aws:{context}/{tag}": "*" for tag in (tags.CLUSTER, tags.NODE_POOL)}
+    return {"StringEquals": {f"aws:{context}/{tags.INSTALL}": "shiplap"}, "StringLike": present}
+
+
+def test_what_other_accounts_share_may_be_launched_with_and_nothing_else_of_theirs(template: Template) -> None:
+    """As in upstream's policy; AWS RAM shares these four, and images and snapshots have no account in their ARN."""
+    shared = {"security-group", "subnet", "capacity-reservation", "placement-group", "image", "snapshot"}
+    of_any_account = {
+        found
+        for name in FUNCTIONS
+        for statement in statements(template, name)
+        if any(action.startswith("ec2:") for action in actions(statement))
+        for found in re.findall(r'"(?::[^:"]*)?:[*]?:([a-z-]+)/', json.dumps(statement["Resource"]))
+    }
+
+    assert of_any_account == shared
 
 
 def test_tags_are_written_while_something_is_made_and_later_only_names_of_our_instances(template: Template) -> None:
@@ -457,8 +482,7 @@ def test_only_lifecycle_ends_instances_and_only_ours(template: Template) -> None
 
     assert set(allowing(template, "ec2:TerminateInstances")) == {"lifecycle"}
     assert "instance/*" in json.dumps(statement["Resource"])
-    assert statement["Condition"]["StringEquals"] == {f"aws:ResourceTag/{tags.CLUSTER}": ["edge", "production"]}
-    assert statement["Condition"]["StringEqualsIfExists"] == {f"aws:ResourceTag/{tags.INSTALL}": "shiplap"}
+    assert statement["Condition"] == _of_install("ResourceTag")
 
 
 def test_only_node_roles_are_passed_and_only_to_ec2(template: Template) -> None:
@@ -535,17 +559,32 @@ def test_everything_is_allowed_only_for_what_knows_no_resources(template: Templa
         "UnassignPrivateIpAddresses",
     }
     others = {action for action in anywhere if not action.startswith("ec2:Describe")}
-    assert others == {"pricing:GetProducts", *(f"ec2:{action}" for action in network)}
+    assert others == {
+        "pricing:GetProducts",
+        "arc-zonal-shift:GetManagedResource",
+        *(f"ec2:{action}" for action in network),
+    }
+
+
+def test_zonal_shifts_are_read_of_clusters_that_heed_them_named_by_a_condition(template: Template) -> None:
+    """ARC takes no ARN of EKS for a resource."""
+    allowed = allowing(template, "arc-zonal-shift:GetManagedResource")
+
+    assert set(allowed) == {"schedule", "disrupt"}
+    for (statement,) in allowed.values():
+        named = statement["Condition"]["StringEquals"].pop("arc-zonal-shift:ResourceIdentifier")
+        assert json.dumps(named).count("cluster/") == 1
+        assert "cluster/production" in json.dumps(named)
+        assert statement["Condition"] == {"StringEquals": {}}
 
 
 def test_images_are_found_by_public_parameters_and_those_that_manifests_name(template: Template) -> None:
-    (statement,) = allowing(template, "ssm:GetParameters")["schedule"]
+    public, own = allowing(template, "ssm:GetParameters")["schedule"]
 
-    named = json.dumps(statement["Resource"])
-    assert "::parameter/aws/service/*" in named
-    assert ":parameter/images/golden" in named
-    assert "arn:aws:ssm:eu-west-1:210987654321:parameter/shared/golden" in statement["Resource"]
-    assert len(statement["Resource"]) == 3
+    assert "::parameter/aws/service/*" in json.dumps(public["Resource"])
+    assert ":parameter/images/golden" in json.dumps(own["Resource"])
+    assert "arn:aws:ssm:eu-west-1:210987654321:parameter/shared/golden" in own["Resource"]
+    assert len(own["Resource"]) == 2
 
 
 @pytest.mark.parametrize("action", ["kms:CreateGrant", "kms:GenerateDataKeyWithoutPlaintext"])

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 from tests.permissions.evaluator import Request, of
 
 ACCOUNT = "123456789012"
+SHARER = "999999999999"
+"""Shares its subnets, security groups, capacity reservations and placement groups with ACCOUNT by AWS RAM."""
 
 Params = Mapping[str, Any]
 Tags = Mapping[str, str]
@@ -116,15 +118,15 @@ def _run_instances(params: Params, lookup: Lookup) -> Iterator[Request]:
 def _referred(config: Params, data: Params, region: str) -> Iterator[str]:
     for override in config["Overrides"]:
         yield arn("ec2", region, f"image/{override['ImageId']}", account="")
-        yield arn("ec2", region, f"subnet/{override['SubnetId']}")
+        yield arn("ec2", region, f"subnet/{override['SubnetId']}", account=SHARER)
     for interface in data.get("NetworkInterfaces", ()):
         for group in interface.get("Groups", ()):
-            yield arn("ec2", region, f"security-group/{group}")
+            yield arn("ec2", region, f"security-group/{group}", account=SHARER)
     if group := data.get("Placement", {}).get("GroupName") or data.get("Placement", {}).get("GroupId"):
-        yield arn("ec2", region, f"placement-group/{group}")
+        yield arn("ec2", region, f"placement-group/{group}", account=SHARER)
     target = data.get("CapacityReservationSpecification", {}).get("CapacityReservationTarget", {})
     if reservation := target.get("CapacityReservationId"):
-        yield arn("ec2", region, f"capacity-reservation/{reservation}")
+        yield arn("ec2", region, f"capacity-reservation/{reservation}", account=SHARER)
 
 
 def pass_role(role_arn: str, service: str = "ec2.amazonaws.com") -> Request:
