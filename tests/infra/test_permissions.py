@@ -225,11 +225,6 @@ FOREIGN = {
         {"arc-zonal-shift:ResourceIdentifier": arn("eks", REGION, "cluster/theirs")},
     ),
     "another cluster": of("eks:DescribeCluster", arn("eks", REGION, "cluster/theirs"), {}),
-    "zonal shifts of another cluster": of(
-        "arc-zonal-shift:GetManagedResource",
-        "*",
-        {"arc-zonal-shift:ResourceIdentifier": arn("eks", REGION, "cluster/theirs")},
-    ),
     "others' parameters": of("ssm:GetParameters", arn("ssm", REGION, "parameter/secret"), {}),
     "secrets": of("secretsmanager:GetSecretValue", arn("secretsmanager", REGION, "secret:x"), {}),
     "an encryption key beside EC2": of(
