@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections import deque
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -47,6 +48,7 @@ class Function:
 
     def __init__(self, answer: dict[str, Any], error: str = "") -> None:
         self.payloads: list[Any] = []
+        self.meta = SimpleNamespace(events=SimpleNamespace(register=lambda *_: None))
         self._answer = answer
         self._error = error
 
@@ -121,6 +123,7 @@ class Mappings:
         others = {"UUID": "o", "EventSourceArn": "arn:aws:sqs:r:1:other-q"}
         self.listed = [others, ours | {"ScalingConfig": {"MaximumConcurrency": 2}}]
         self.off: list[str] = []
+        self.loop = "Terminate"
 
     def list_event_source_mappings(self) -> dict[str, Any]:
         return {"EventSourceMappings": self.listed}
@@ -129,13 +132,19 @@ class Mappings:
         assert not Enabled
         self.off.append(UUID)
 
+    def get_function_recursion_config(self, *, FunctionName: str) -> dict[str, str]:  # noqa: N803 - as above
+        assert FunctionName == "f"
+        return {"RecursiveLoop": self.loop}
+
 
 def test_the_mapping_of_a_queue_is_taken_over_with_what_the_template_says() -> None:
     mappings = Mappings()
     assert taken_over(mappings, "https://sqs/q", "f:live") == MAPPED
     assert mappings.off == ["u"]
     del mappings.listed[1]["MaximumBatchingWindowInSeconds"]
+    mappings.loop = "Allow"
     assert taken_over(mappings, "https://sqs/q", "f:live").window_s == 0
+    assert taken_over(mappings, "https://sqs/q", "f:live").recursive
 
 
 def test_what_ends_a_poller_is_kept() -> None:

@@ -61,6 +61,13 @@ class Cdk:
         stacks: dict[str, dict[str, str]] = json.loads(self._outputs.read_text())
         return {name: value for stack in stacks.values() for name, value in stack.items()}
 
+    def recursive_functions(self) -> list[str]:
+        """Names of the functions that the synthesised templates allow to invoke themselves."""
+        templates = [json.loads(path.read_text()) for path in sorted(self._assembly.glob("*.template.json"))]
+        resources = [item for template in templates for item in template["Resources"].values()]
+        functions = [item["Properties"] for item in resources if item["Type"] == "AWS::Lambda::Function"]
+        return [item["FunctionName"] for item in functions if item.get("RecursiveLoop") == "Allow"]
+
     @property
     def _outputs(self) -> Path:
         return self._state / "outputs.json"

@@ -5,7 +5,8 @@ played elsewhere and given as `endpoints`. Nothing outside of this module and `c
 
 What MiniStack does otherwise than AWS, as far as it matters here: functions run with this interpreter and keep its
 environment (so it is started with a clean one); a queue's batching window is ignored and batches hold ten messages at
-most; TTL and point-in-time recovery of tables are not applied.
+most; TTL and point-in-time recovery of tables are not applied; its CloudFormation does not know `RecursiveLoop`, so
+that it is set here. Trace headers are passed on by `shiplap.local.traced_ministack`.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ class AwsEmulator:
         (self.state / "tmp").mkdir(parents=True)
         server = self._running.enter_context(
             Process(
-                [sys.executable, "-m", "ministack"],
+                [sys.executable, "-m", "shiplap.local.traced_ministack"],
                 log=self.state / "ministack.log",
                 environment=self._server_environment(),
                 folder=self.state,
@@ -131,6 +132,8 @@ class AwsEmulator:
         self.phases["synth and bootstrap"] = time.monotonic() - began
         began = time.monotonic()
         finish(self._cdk.deploy(), "cdk deploy")
+        for name in self._cdk.recursive_functions():
+            self.client("lambda").put_function_recursion_config(FunctionName=name, RecursiveLoop="Allow")
         self.phases["deploy"] = time.monotonic() - began
         return Deployed.of(self._cdk.outputs())
 

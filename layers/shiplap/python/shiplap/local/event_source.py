@@ -3,16 +3,21 @@
 MiniStack delivers ten messages at most and waits for no window, so that a burst becomes hundreds of invocations. Here
 each of `most_at_once` pollers collects until its window is over or its batch is full, by count or by Lambda's 6 MB,
 invokes, and deletes what did not fail; the rest comes again when it is visible.
+
+Chains of invocations are counted as by Lambda's recursive loop detection (`shiplap.local.lineage`): an invocation too
+many is not made, and its messages go to the queue's dead letters, unless the function allows recursion.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from threading import Event, Lock, Thread
+from threading import Event, Lock, Thread, local
 from typing import Any
 
 import msgspec
+
+from shiplap.local import lineage
 
 LARGEST_PAYLOAD = 6 * 2**20
 """Bytes that Lambda takes in one invocation."""
@@ -29,7 +34,7 @@ Message = Mapping[str, Any]
 
 
 class Mapped(msgspec.Struct, frozen=True):
-    """What the stack says of a mapping; `window_s` in seconds."""
+    """What the stack says of a mapping; `window_s` in seconds; `recursive` when the function may invoke itself."""
 
     queue_url: str
     queue_arn: str
@@ -37,6 +42,7 @@ class Mapped(msgspec.Struct, frozen=True):
     batch_size: int
     window_s: float
     most_at_once: int
+    recursive: bool = False
 
 
 class Handed(msgspec.Struct, frozen=True):
@@ -55,6 +61,7 @@ def taken_over(lambda_: Any, queue_url: str, function: str) -> Mapped:
         if item["EventSourceArn"].endswith(":" + queue_url.rpartition("/")[2])
     ]
     lambda_.update_event_source_mapping(UUID=mapping["UUID"], Enabled=False)
+    loop = lambda_.get_function_recursion_config(FunctionName=function.partition(":")[0])["RecursiveLoop"]
     return Mapped(
         queue_url=queue_url,
         queue_arn=mapping["EventSourceArn"],
@@ -62,6 +69,7 @@ def taken_over(lambda_: Any, queue_url: str, function: str) -> Mapped:
         batch_size=mapping["BatchSize"],
         window_s=float(mapping.get("MaximumBatchingWindowInSeconds") or 0),
         most_at_once=mapping["ScalingConfig"]["MaximumConcurrency"],
+        recursive=loop == "Allow",
     )
 
 
@@ -73,6 +81,7 @@ class EventSource:
         received: how often each message, by its id, was handed to the function.
         bodies: what each message said.
         handed: the invocations that were answered, in the order of their answers.
+        dropped: what messages of invocations said that ended a chain (Lambda's metric RecursiveInvocationsDropped).
         failure: what ended a poller, None while all is well.
     """
 
@@ -89,6 +98,7 @@ class EventSource:
         self.received: dict[str, int] = {}
         self.bodies: dict[str, str] = {}
         self.handed: list[Handed] = []
+        self.dropped: list[str] = []
         self.failure: Exception | None = None
         self._sqs = sqs
         self._lambda = lambda_
@@ -97,6 +107,8 @@ class EventSource:
         self._pause = pause
         self._stop = Event()
         self._lock = Lock()
+        self._invocation = local()
+        lambda_.meta.events.register("before-call.lambda.Invoke", self._trace)
         self._pollers = [
             Thread(target=self._poll, name=f"poller-{number}", daemon=True) for number in range(mapped.most_at_once)
         ]
@@ -133,6 +145,12 @@ class EventSource:
 
     def hand_over(self, batch: Sequence[Message]) -> None:
         """Invoke the function on a batch, and delete the messages it did not report as failed."""
+        headers = [message.get("Attributes", {}).get("AWSTraceHeader", "") for message in batch]
+        trace = lineage.longest(headers, self._mapped.function)
+        if not self._mapped.recursive and lineage.turns(trace, self._mapped.function) >= lineage.MOST_TURNS:
+            self._drop(batch)
+            return
+        self._invocation.trace = lineage.invoked(trace, self._mapped.function)
         with self._lock:
             self.invocations.append(len(batch))
             for message in batch:
@@ -150,13 +168,29 @@ class EventSource:
         if answer.get("FunctionError"):
             return  # all of it comes again when it is visible
         failed = {item["itemIdentifier"] for item in msgspec.json.decode(said)["batchItemFailures"]}
-        done = [message for message in batch if message["MessageId"] not in failed]
-        for start in range(0, len(done), _AT_ONCE):
+        self._delete([message for message in batch if message["MessageId"] not in failed])
+
+    def _drop(self, batch: Sequence[Message]) -> None:
+        attributes = self._sqs.get_queue_attributes(QueueUrl=self._mapped.queue_url, AttributeNames=["RedrivePolicy"])
+        target = msgspec.json.decode(attributes["Attributes"]["RedrivePolicy"])["deadLetterTargetArn"]
+        url = self._sqs.get_queue_url(QueueName=target.rpartition(":")[2])["QueueUrl"]
+        for message in batch:
+            self._sqs.send_message(QueueUrl=url, MessageBody=message["Body"])
+        self._delete(batch)
+        with self._lock:
+            self.dropped += [message["Body"] for message in batch]
+
+    def _delete(self, batch: Sequence[Message]) -> None:
+        for start in range(0, len(batch), _AT_ONCE):
             entries = [
                 {"Id": str(number), "ReceiptHandle": message["ReceiptHandle"]}
-                for number, message in enumerate(done[start : start + _AT_ONCE])
+                for number, message in enumerate(batch[start : start + _AT_ONCE])
             ]
             self._sqs.delete_message_batch(QueueUrl=self._mapped.queue_url, Entries=entries)
+
+    def _trace(self, params: dict[str, Any], **_: Any) -> None:
+        """Of botocore, before an invocation: the operation has no parameter for its trace."""
+        params["headers"][lineage.HEADER] = self._invocation.trace
 
     def _receive(self, wait_s: float, most: int) -> list[Message]:
         answer = self._sqs.receive_message(
