@@ -9,7 +9,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from shiplap.aws import tables, template_sweep
-from shiplap.aws.pace import LIMITS, LONGEST_WAIT_S, Bucket, Limit, Pace, paced
+from shiplap.aws.pace import INSTANCE_LIMITS, LIMITS, LONGEST_WAIT_S, Bucket, Limit, Pace, paced
 from shiplap.errors import AwsThrottled
 from shiplap.twins.clock import TwinClock
 from shiplap.twins.faults import Faults
@@ -23,6 +23,7 @@ class Shared:
 
     def __init__(self, client: Any) -> None:
         self.clock = TwinClock()
+        self.table = client
         self.faults = Faults()
         self.waits: list[float] = []
         hooked = HookedClient(client, self.faults)
@@ -113,31 +114,138 @@ def test_a_store_that_does_not_answer_stops_nobody(shared: Shared) -> None:
     assert shared.waits == []
 
 
+LAUNCHED = INSTANCE_LIMITS["create_fleet"]
+
+
 class Ec2:
-    """A client that is throttled once."""
+    """A client that is refused once by `refusal`, then answers with `answer`."""
 
-    def __init__(self) -> None:
-        self.refused = False
+    def __init__(self, refusal: str = "", answer: Any = "fleet") -> None:
+        self._refusal = refusal
+        self._answer = answer
+        self.asked = 0
 
-    def create_fleet(self, **_: Any) -> str:
-        if not self.refused:
-            self.refused = True
-            raise ClientError({"Error": {"Code": "RequestLimitExceeded", "Message": "slow"}}, "CreateFleet")
-        return "fleet"
+    def create_fleet(self, **_: Any) -> Any:
+        self.asked += 1
+        if self._refusal:
+            code, self._refusal = self._refusal, ""
+            raise ClientError({"Error": {"Code": code, "Message": "slow"}}, "CreateFleet")
+        return self._answer
+
+    def terminate_instances(self, **_: Any) -> str:
+        return "ended"
 
     def describe_instances(self, **_: Any) -> str:
         return "instances"
 
 
+def fleet_of(count: int, **more: Any) -> dict[str, Any]:
+    return {"TargetCapacitySpecification": {"TotalTargetCapacity": count}, **more}
+
+
+def given(launched: int, *codes: str) -> dict[str, Any]:
+    """A fleet's answer."""
+    groups = [{"InstanceIds": [f"i-{number}" for number in range(launched)]}]
+    return {"FleetId": "fleet-1", "Instances": groups, "Errors": [{"ErrorCode": code} for code in codes]}
+
+
+def left(shared: Shared) -> float:
+    """Instances that may be launched at once now."""
+    found = shared.table.get_item(
+        TableName="state",
+        Key={"cluster": {"S": "@requests"}, "item": {"S": "eu-west-1#create_fleet#instances"}},
+    )["Item"]
+    return float(found["tokens"]["N"])
+
+
 def test_only_requests_that_change_something_are_paced(shared: Shared) -> None:
-    client: Any = paced(Ec2(), shared.one)  # type: ignore[arg-type]
+    client: Any = paced(Ec2("RequestLimitExceeded", given(1)), shared.one)  # type: ignore[arg-type]
     with pytest.raises(ClientError):
-        client.create_fleet(Type="instant")
-    assert client.create_fleet(Type="instant") == "fleet"
+        client.create_fleet(**fleet_of(1))
+    assert client.create_fleet(**fleet_of(1)) == given(1)
     assert len(shared.waits) == 1
     passed = len(shared.faults.points)
     assert client.describe_instances() == "instances"
     assert len(shared.faults.points) == passed
+
+
+def test_a_thousand_instances_are_launched_at_once_and_two_a_second_after_that(shared: Shared) -> None:
+    """By fleets of many sizes from two functions, for half an hour: what EC2's own bucket would refuse is never sent,
+    and what it would take is sent within seconds.
+    """
+    clients: list[Any] = [paced(Ec2(answer=given(0)), pace) for pace in (shared.one, shared.two)]
+    start, sent, burst = shared.clock.now(), 0, 0
+    for turn in range(2000):
+        count = (1, 7, 40, 2, 99)[turn % 5]
+        try:
+            clients[turn % 2].create_fleet(**fleet_of(count))
+        except AwsThrottled:
+            shared.clock.advance(10)
+            continue
+        passed = shared.clock.now() - start
+        sent += count
+        burst = sent if passed <= 20 else burst
+        assert sent <= LAUNCHED.burst + LAUNCHED.per_second * passed
+        if passed > 1800:
+            break
+    passed = shared.clock.now() - start
+    assert burst >= LAUNCHED.burst - 99  # it is the requests, twenty at once, that take seconds here
+    assert sent >= LAUNCHED.burst + LAUNCHED.per_second * (passed - 60)
+
+
+def test_more_instances_than_the_bucket_gives_in_time_are_left_for_later_and_not_taken(shared: Shared) -> None:
+    client: Any = paced(Ec2(answer=given(0)), shared.one)  # type: ignore[arg-type]
+    client.create_fleet(**fleet_of(950))
+    with pytest.raises(AwsThrottled, match="too many instances for create_fleet in eu-west-1") as raised:
+        client.create_fleet(**fleet_of(99))
+    assert raised.value.code == "RequestLimitExceeded"
+    client.create_fleet(**fleet_of(50))
+    assert shared.waits == []
+
+
+def test_a_throttled_instance_inside_a_fleets_answer_slows_everybody_down(shared: Shared) -> None:
+    answer = given(3, "InsufficientInstanceCapacity", "RequestLimitExceeded")
+    client: Any = paced(Ec2(answer=answer), shared.one)  # type: ignore[arg-type]
+    client.create_fleet(**fleet_of(5))
+    assert left(shared) == 0
+    with pytest.raises(AwsThrottled):
+        shared.two.wait("create_fleet", 99)
+    shared.two.wait("create_fleet", 4)
+    assert shared.waits == [pytest.approx((4 + 0.5) / LAUNCHED.per_second)]
+
+
+@pytest.mark.parametrize(
+    ("answer", "used"),
+    [
+        (given(3, "InsufficientInstanceCapacity"), 3),
+        (given(0, "VcpuLimitExceeded"), 0),
+        (given(5), 5),
+        (given(3), 5),  # without a reason the other two may exist
+    ],
+)
+def test_instances_that_were_refused_are_given_back(shared: Shared, answer: Any, used: int) -> None:
+    client: Any = paced(Ec2(answer=answer), shared.one)  # type: ignore[arg-type]
+    client.create_fleet(**fleet_of(5))
+    assert left(shared) == LAUNCHED.burst - used
+
+
+def test_a_refused_fleet_takes_no_instances_and_a_dry_run_asks_for_none(shared: Shared) -> None:
+    client: Any = paced(Ec2("InvalidParameterValue", given(0)), shared.one)  # type: ignore[arg-type]
+    with pytest.raises(ClientError):
+        client.create_fleet(**fleet_of(40))
+    assert left(shared) == LAUNCHED.burst
+    client.create_fleet(**fleet_of(40, DryRun=True))
+    assert left(shared) == LAUNCHED.burst
+
+
+def test_endings_are_paced_by_instances_too(shared: Shared) -> None:
+    client: Any = paced(Ec2(), shared.one)  # type: ignore[arg-type]
+    ids = [f"i-{number}" for number in range(100)]
+    for _ in range(11):  # a thousand from the bucket, a hundred at twenty a second
+        client.terminate_instances(InstanceIds=ids)
+    assert shared.waits == [pytest.approx(5 + 0.5 / 20)]
+    with pytest.raises(AwsThrottled):
+        client.terminate_instances(InstanceIds=[*ids, "i-100"])
 
 
 def test_a_sweep_of_templates_keeps_no_pod_waiting() -> None:
