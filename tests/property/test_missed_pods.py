@@ -14,7 +14,6 @@ from shiplap.kubernetes.objects import Pod
 from shiplap.scheduling.plan import Plan
 from shiplap.scheduling.planner import plan
 from shiplap.scheduling.snapshot import ClusterView, NodeClassCatalog, SchedulingSettings, Snapshot
-from shiplap.scheduling.universe import careful_allocatable
 from tests.conformance import given as case
 from tests.conformance.catalogues import Z1, Z2, fake_type
 
@@ -95,7 +94,7 @@ def hopeful(snapshot: Snapshot, result: Plan) -> list[str]:
             name
             for name in claim.instance_types
             for kind in [types[name]]
-            if not kind.verified and claim.requests["memory"] > careful_allocatable(kind)["memory"]
+            if not kind.verified and claim.requests["memory"] > kind.careful_allocatable["memory"]
         ]
         if missed and (claim.relies_on_estimate or beyond):
             found.append(f"{missed} on {claim.name}, which counts on {claim.relies_on_estimate or beyond}")

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from shiplap.instances.types import InstanceType
 from shiplap.kubernetes.quantity import MEMORY
-from shiplap.scheduling.universe import careful_allocatable
 from shiplap.twins.faults import Crash
 from tests.integration.flows.stage import Stage, pool
 
@@ -71,7 +70,7 @@ class Account:
     def pods(self, cluster: int, count: int, near: str, where: float) -> None:
         """Pods as large as a type's allocatable somewhere between the careful bound and the estimate."""
         kind = self.stages[cluster].types[near]
-        least, most = careful_allocatable(kind)[MEMORY], kind.allocatable[MEMORY]
+        least, most = kind.careful_allocatable[MEMORY], kind.allocatable[MEMORY]
         self._batches += 1
         size = str(int(least + (most - least) * where))
         self.stages[cluster].add_pods(count, cpu="500m", memory=size, prefix=f"p{self._batches}")

@@ -14,6 +14,7 @@ from shiplap.instances.max_pods import eni_limited
 from shiplap.instances.overhead import overhead, overhead_fraction
 from shiplap.instances.setting import CapacitySetting
 from shiplap.instances.trunks import BRANCH_INTERFACES
+from shiplap.instances.types import huge_pages
 from shiplap.kubernetes.quantity import EPHEMERAL_STORAGE, MEMORY, PODS
 
 _FORMULA = (EPHEMERAL_STORAGE, MEMORY, PODS, BRANCH_INTERFACES)
@@ -90,6 +91,8 @@ class Estimator:
         kept = self._overhead(kind, amounts, kubelet)
         for resource in sorted(reported.keys() & allocatable.keys() - {PODS}):
             difference = reported[resource] - allocatable[resource]
+            if resource == MEMORY:  # huge pages are taken out of memory beside what kubelet keeps
+                difference -= huge_pages(reported)
             if difference or resource in kept:
                 kept[resource] = difference
         known = sources | dict.fromkeys(reported, "learned")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from shiplap.kubernetes import labels
+from shiplap.kubernetes.quantity import HUGE_PAGES, MEMORY
 from shiplap.kubernetes.requirements import Requirement
 
 
@@ -71,8 +74,28 @@ class InstanceType(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def allocatable(self) -> dict[str, int]:
-        """`capacity − overhead` per resource, canonical units; may be negative on tiny types."""
-        return {name: amount - self.overhead.get(name, 0) for name, amount in self.capacity.items()}
+        """What kubelet leaves to pods, per resource, canonical units; may be negative on tiny types."""
+        return left_to_pods(self.capacity, self.overhead)
+
+    @property
+    def careful_allocatable(self) -> dict[str, int]:
+        """Allocatable by the bound that is not expected to be undercut, canonical units."""
+        bound = {name: min(amount, self.careful.get(name, amount)) for name, amount in self.capacity.items()}
+        return left_to_pods(bound, self.overhead)
+
+
+def left_to_pods(capacity: Mapping[str, int], overhead: Mapping[str, int]) -> dict[str, int]:
+    """`capacity − overhead` per resource, canonical units; huge pages are taken out of memory, as kubelet does."""
+    left = {name: amount - overhead.get(name, 0) for name, amount in capacity.items()}
+    pages = huge_pages(capacity)
+    if pages and MEMORY in left:
+        left[MEMORY] = max(left[MEMORY] - pages, 0)
+    return left
+
+
+def huge_pages(capacity: Mapping[str, int]) -> int:
+    """The memory that a node sets aside as huge pages of any size, bytes."""
+    return sum(amount for name, amount in capacity.items() if name.startswith(HUGE_PAGES))
 
 
 class Observation(msgspec.Struct, frozen=True, omit_defaults=True):

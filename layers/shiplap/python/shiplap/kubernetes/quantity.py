@@ -14,6 +14,8 @@ from math import ceil
 
 CPU = "cpu"
 MEMORY = "memory"
+HUGE_PAGES = "hugepages-"
+"""What the names of huge pages begin with; their size follows."""
 PODS = "pods"
 EPHEMERAL_STORAGE = "ephemeral-storage"
 
@@ -77,7 +79,7 @@ def format_amount(resource: str, amount: int) -> str:
     """A canonical amount as the shortest exact Kubernetes quantity (`1930m`, `6903Mi`, `29`)."""
     if resource == CPU:
         return str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"
-    if amount and (resource in _BYTES or resource.startswith("hugepages-")):
+    if amount and (resource in _BYTES or resource.startswith(HUGE_PAGES)):
         for suffix, factor in reversed(_BINARY.items()):
             if amount % factor == 0:
                 return f"{amount // factor}{suffix}"

@@ -19,7 +19,7 @@ from shiplap.scheduling.groups import Group
 from shiplap.scheduling.open_claims import OpenClaim
 from shiplap.scheduling.plan import LaunchChoice, PlannedClaim
 from shiplap.scheduling.resources import Floats, Ints
-from shiplap.scheduling.universe import TypeTable, careful_allocatable
+from shiplap.scheduling.universe import TypeTable
 from shiplap.scheduling.volumes import ATTACHED
 
 _MARKS = (labels.REGISTERED, labels.INITIALIZED)
@@ -198,7 +198,7 @@ class ClaimWriter:
         if known is None:
             item = table.types[table.row_type[row]]
             careful = not (table.row_estimate[row] or item.verified)
-            known = self._amounts[key] = careful_allocatable(item) if careful else item.allocatable
+            known = self._amounts[key] = item.careful_allocatable if careful else item.allocatable
         return known
 
 

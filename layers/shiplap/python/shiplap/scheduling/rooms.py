@@ -21,7 +21,6 @@ from shiplap.kubernetes.timestamps import epoch
 from shiplap.scheduling.lanes import Lane
 from shiplap.scheduling.reservations import held_by
 from shiplap.scheduling.resources import Ints
-from shiplap.scheduling.universe import careful_allocatable
 from shiplap.scheduling.volumes import ATTACHED, Attachments
 
 STARTING_S = 900.0
@@ -110,7 +109,7 @@ def _room_of_node(node: Node, claim: NodeClaim | None, lane: Lane | None, now: f
         elif lane is not None:
             startup = lane.pool.spec.template.spec.startup_taints
             place = lane.table.index.get(meta.labels.get(labels.INSTANCE_TYPE, ""))
-            expected = careful_allocatable(lane.table.types[place]) if place is not None else {}
+            expected = lane.table.types[place].careful_allocatable if place is not None else {}
         taints = tuple(taint for taint in taints if taint not in startup and not is_ephemeral(taint))
         allocatable |= {name: amount for name, amount in expected.items() if not allocatable.get(name)}
     room = Room(meta.name, initialized, meta.labels, taints, allocatable)
@@ -173,7 +172,7 @@ def counted_on(instance_type: InstanceType, claim: NodeClaim) -> dict[str, int]:
     """
     if instance_type.verified or instance_type.name in claim.relies_on_estimate:
         return instance_type.allocatable
-    return careful_allocatable(instance_type)
+    return instance_type.careful_allocatable
 
 
 def _net(claim: NodeClaim, lane: Lane, types: Sequence[int]) -> Ints:

@@ -90,7 +90,7 @@ class TypeTable:
             if item.verified:
                 lists.append(estimate)
                 continue
-            careful = careful_allocatable(item)
+            careful = item.careful_allocatable
             lists.append(careful)
             key = pilot_key(item.ami, item.name, item.kubelet_hash)
             if explore and key not in piloted and any(estimate[r] > careful[r] for r in estimate):
@@ -282,14 +282,6 @@ class TypeTable:
 def is_exotic(item: InstanceType) -> bool:
     """Bare metal and accelerators: not launched while something plain would do, as Karpenter's launch filter has it."""
     return ".metal" in item.name or any(item.capacity.get(resource) for resource in _ACCELERATORS)
-
-
-def careful_allocatable(item: InstanceType) -> dict[str, int]:
-    """Allocatable by the bound that is not expected to be undercut, canonical units."""
-    return {
-        resource: min(amount, item.careful.get(resource, amount)) - item.overhead.get(resource, 0)
-        for resource, amount in item.capacity.items()
-    }
 
 
 def _allows(wanted: Requirements, key: str, value: str | None) -> bool:
