@@ -123,8 +123,14 @@ def tolerates(taints: Iterable[Any], spec: PodSpec) -> bool:
 def _tolerates(toleration: Any, taint: Any) -> bool:
     if toleration.effect not in ("", taint.effect) or toleration.key not in ("", taint.key):
         return False
+    if toleration.operator in ("Gt", "Lt") and _IS_INTEGER(toleration.value) and _IS_INTEGER(taint.value):
+        above = int(taint.value) - int(toleration.value)
+        return above > 0 if toleration.operator == "Gt" else above < 0
     equal = toleration.key and toleration.operator in ("", "Equal") and toleration.value == taint.value
     return toleration.operator == "Exists" or bool(equal)
+
+
+_IS_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}").fullmatch
 
 
 def suits(spec: PodSpec, node: Labels) -> bool:

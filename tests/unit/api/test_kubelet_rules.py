@@ -34,6 +34,7 @@ def with_kubelet(kubelet: Any, alias: str = "al2023@latest") -> dict[str, Any]:
         {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration", "featureGates": {"X": True}},
         {"shutdownGracePeriod": "30s", "logging": {"verbosity": 2, "vmodule": [{"filePattern": "a", "verbosity": 3}]}},
         {"authentication": {"anonymous": {"enabled": False}, "webhook": {"cacheTTL": "2m"}}},
+        {"memoryReservationPolicy": "TieredReservation", "defaultPodSysctls": {"net.ipv4.ip_forward": "1"}},
         {
             "memoryThrottlingFactor": 0.9,
             "memorySwap": {"swapBehavior": "NoSwap"},

@@ -271,3 +271,38 @@ def test_defaults() -> None:
     assert spec.template.spec.expire_after == "720h"
     assert spec.template.spec.termination_grace_period is None
     assert spec.weight == 0
+
+
+@pytest.mark.parametrize(
+    ("label", "requirement", "refused"),
+    [
+        (("team", "a"), in_("team", "b"), True),
+        (("team", "a"), in_("team", "a", "b"), False),
+        (("team", "a"), in_("team", "b", "a*"), False),
+        (("team", "a"), in_("team", "b*"), True),
+        (("team", "a"), in_("team", "b", "*"), False),
+        (("team", "a"), {"key": "team", "operator": "NotIn", "values": ["a"]}, True),
+        (("team", "a"), {"key": "team", "operator": "NotIn", "values": ["b"]}, False),
+        (("team", "a"), {"key": "team", "operator": "Exists"}, False),
+        (("team", "a"), {"key": "team", "operator": "DoesNotExist"}, True),
+        (("speed", "5"), {"key": "speed", "operator": "Gt", "values": ["5"]}, True),
+        (("speed", "5"), {"key": "speed", "operator": "Gte", "values": ["5"]}, False),
+        (("speed", "fast"), {"key": "speed", "operator": "Lt", "values": ["5"]}, True),
+        ((ARCH, "arm64"), in_("beta.kubernetes.io/arch", "amd64"), True),
+        (("team", "a"), in_("other", "b"), False),
+    ],
+    ids=str,
+)
+def test_a_label_of_the_template_that_a_requirement_forbids(
+    label: tuple[str, str], requirement: dict[str, Any], *, refused: bool
+) -> None:
+    key, value = label
+    pool = changed(changed(NODE_POOL, LABELS, {key: value}), REQUIREMENTS, [requirement])
+    found = problems_of(pool)
+    assert bool(found) is refused
+    assert all("requirements[0]" in reason for _, reason in found)
+
+
+def test_a_requirement_that_is_wrong_itself_is_not_blamed_twice() -> None:
+    pool = changed(changed(NODE_POOL, LABELS, {"team": "a"}), REQUIREMENTS, [{"key": "team", "operator": "Gt"}])
+    assert fields_of(pool) == [f"{REQUIREMENTS}[0].values"]

@@ -30,6 +30,37 @@ def test_one_toleration_and_one_taint(toleration: Toleration, expected: bool) ->
     assert tolerates(toleration, TAINT) is expected
 
 
+@pytest.mark.parametrize(
+    ("operator", "limit", "value", "expected"),
+    [
+        ("Gt", "5", "6", True),
+        ("Gt", "5", "5", False),
+        ("Gt", "5", "10", True),
+        ("Gt", "-5", "-4", True),
+        ("Lt", "5", "4", True),
+        ("Lt", "5", "5", False),
+        ("Lt", "0", "-1", True),
+        ("Lt", "9223372036854775807", "9223372036854775806", True),
+        ("Lt", "9223372036854775808", "1", False),
+        ("Gt", "1", "9223372036854775808", False),
+        ("Gt", "1", "9" * 5000, False),
+        ("Gt", "05", "6", False),
+        ("Gt", "+5", "6", False),
+        ("Gt", "-0", "6", False),
+        ("Gt", "5", "", False),
+        ("Gt", "", "6", False),
+        ("Gt", "5", "6.0", False),
+        ("Gt", "5", "٦", False),
+        ("gt", "5", "6", False),
+        ("Gte", "5", "6", False),
+    ],
+)
+def test_integers_are_compared(operator: str, limit: str, value: str, *, expected: bool) -> None:
+    assert tolerates(Toleration("key", operator, limit), Taint("key", "NoSchedule", value)) is expected
+    assert not tolerates(Toleration("other", operator, limit), Taint("key", "NoSchedule", value))
+    assert not tolerates(Toleration("key", operator, limit, "NoExecute"), Taint("key", "NoSchedule", value))
+
+
 def test_the_first_untolerated_taint_is_named() -> None:
     second = Taint("second", "NoExecute")
     assert untolerated([TAINT, second], iter([Toleration("key", "Exists")])) == second

@@ -140,6 +140,7 @@ def parts(text: str) -> list[tuple[str, str]]:
     [
         ("", []),
         (MIME, ["text/x-shellscript", "text/cloud-config"]),
+        (MIME.strip().removesuffix("--") + "\n", ["text/x-shellscript", "text/cloud-config"]),
         (NODE_CONFIG, ["application/node.eks.aws"]),
         ('{"kind": "NodeConfig", "apiVersion": "node.eks.aws/v1alpha1"}', ["application/node.eks.aws"]),
         ("#cloud-config\npackages: [jq]\n", ["text/cloud-config"]),

@@ -47,8 +47,8 @@ def ami_problems(node_class: EC2NodeClass) -> Iterator[Problem]:
 
 def _term(term: AmiSelectorTerm, path: Path) -> Iterator[Problem]:
     written = [name for name in AmiSelectorTerm.__struct_fields__ if getattr(term, name)]
-    if not written:
-        yield path, "a term needs alias, tags, id, name, owner or ssmParameter"
+    if not set(written) - {"owner"}:
+        yield path, "a term needs alias, tags, id, name or ssmParameter; owner only narrows tags and name"
     yield from selector_tags(term.tags, (*path, "tags"))
     yield from id_problems("ami", term.id, (*path, "id"))
     if term.id and {"tags", "name", "owner"} & set(written):

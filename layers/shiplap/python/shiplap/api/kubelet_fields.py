@@ -35,7 +35,7 @@ _TEXTS = """
     cgroupDriver cpuManagerPolicy memoryManagerPolicy topologyManagerPolicy topologyManagerScope hairpinMode podCIDR
     resolvConf contentType containerLogMaxSize configMapAndSecretChangeDetectionStrategy reservedSystemCPUs
     showHiddenMetricsForVersion systemReservedCgroup kubeReservedCgroup volumePluginDir providerID
-    containerRuntimeEndpoint imageServiceEndpoint
+    containerRuntimeEndpoint imageServiceEndpoint memoryReservationPolicy
 """
 _NUMBERS = """
     port readOnlyPort registryPullQPS registryBurst eventRecordQPS eventBurst healthzPort oomScoreAdj
@@ -55,7 +55,7 @@ _TEXT_LISTS = """
 """
 _TEXT_MAPS = """
     cpuManagerPolicyOptions topologyManagerPolicyOptions qosReserved evictionHard evictionSoft evictionSoftGracePeriod
-    evictionMinimumReclaim systemReserved kubeReserved
+    evictionMinimumReclaim systemReserved kubeReserved defaultPodSysctls
 """
 
 _Quantities = dict[str, str | int | float]

@@ -11,6 +11,7 @@ from shiplap.api import cron, durations, own_annotations, requirement_rules, tie
 from shiplap.api.common_rules import absent, attempt, name_problems, quantity_problems
 from shiplap.api.decoding import Path, Problem
 from shiplap.api.types import NodePool
+from shiplap.kubernetes import labels
 from shiplap.kubernetes.names import label_key_problem, label_value_problem
 from shiplap.kubernetes.objects import Taint
 
@@ -81,9 +82,20 @@ def _labels(pool: NodePool) -> Iterator[Problem]:
     if len(written) > 100:
         yield path, f"at most 100 labels are allowed, there are {len(written)}"
     for key, value in written.items():
-        wrong = requirement_rules.key_problem(key) or label_value_problem(value)
+        wrong = requirement_rules.key_problem(key) or label_value_problem(value) or _contradiction(pool, key, value)
         if wrong:
             yield (*path, key), wrong
+
+
+def _contradiction(pool: NodePool, key: str, value: str) -> str | None:
+    """The requirement that forbids a label of the template: no node could be of the pool."""
+    key = labels.NORMALIZED.get(key, key)
+    for number, spec in enumerate(pool.spec.template.spec.requirements):
+        is_valid = not any(requirement_rules.requirement_problems(spec, ()))
+        if labels.NORMALIZED.get(spec.key, spec.key) == key and is_valid and not tiers.allows(spec, value):
+            said = " ".join((spec.operator, *spec.values))
+            return f"nodes get the value {value!r}, which requirements[{number}] ({said}) forbids: none could be made"
+    return None
 
 
 def _requirements(pool: NodePool) -> Iterator[Problem]:

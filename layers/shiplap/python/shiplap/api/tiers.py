@@ -62,6 +62,13 @@ def problem_of(spec: RequirementSpec) -> str | None:
     return None
 
 
+def allows(spec: RequirementSpec, value: str) -> bool:
+    """Whether a valid requirement allows a value of its label; a glob allows what it stands for."""
+    if spec.operator == "In":
+        return any(_pattern(written).fullmatch(value) for written in spec.values)
+    return requirement(spec.key, spec.operator, spec.values).has(value)
+
+
 def expand(pool: NodePool, values_of: Callable[[str], Collection[str]]) -> tuple[Tier, ...]:
     """The tiers of a pool, most preferred first; one for a pool without ordered lists.
 

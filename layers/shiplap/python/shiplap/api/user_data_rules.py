@@ -5,9 +5,11 @@ A message never quotes user data: users keep secrets in it.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterator
 from email import message_from_string
+from email.message import Message
 
 from shiplap.api.ami_rules import ami_family
 from shiplap.api.decoding import Path, Problem
@@ -42,9 +44,18 @@ def is_archive(text: str) -> bool:
     return start.startswith(("mime-version:", "content-type:"))
 
 
+def archive_message(text: str) -> Message:
+    """A MIME document, parsed. One that ends with the line between two parts is closed by it, as Karpenter takes it."""
+    message = message_from_string(text.lstrip())
+    boundary = message.get_boundary()
+    if boundary and re.search(rf"\n--{re.escape(boundary)}[ \t]*\r?\n?\Z", text):
+        return message_from_string(f"{text.strip()}--\n")
+    return message
+
+
 def archive_problem(text: str) -> str:
     """What is wrong with a MIME document; empty for a sound one, and for one of a single part."""
-    message = message_from_string(text.lstrip())
+    message = archive_message(text)
     if message.get_content_maintype() != "multipart":
         return ""
     if isinstance(message.get_payload(), list) and not message.defects:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from shiplap.kubernetes import labels
@@ -10,6 +11,7 @@ from shiplap.kubernetes.objects import Taint, Toleration
 DISRUPTED = Taint(labels.DISRUPTED_TAINT, "NoSchedule")
 """Keeps new pods off a node that is to go. A pod that tolerates it stays to the end, and nobody waits for it."""
 
+_DECIMAL = re.compile(r"0|-?[1-9][0-9]{0,18}", re.ASCII)
 _EPHEMERAL = (
     ("node.kubernetes.io/not-ready", "NoSchedule"),
     ("node.kubernetes.io/not-ready", "NoExecute"),
@@ -26,7 +28,23 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
         return False
     if toleration.operator == "Exists":
         return True
+    if toleration.operator in ("Gt", "Lt"):
+        return bool(toleration.key) and _compares(toleration, taint.value)
     return bool(toleration.key) and toleration.operator in ("", "Equal") and toleration.value == taint.value
+
+
+def _compares(toleration: Toleration, text: str) -> bool:
+    """Whether a taint's value is above (`Gt`) or below (`Lt`) a toleration's; whatever is no integer is neither."""
+    limit, value = _int64(toleration.value), _int64(text)
+    if limit is None or value is None:
+        return False
+    return value > limit if toleration.operator == "Gt" else value < limit
+
+
+def _int64(text: str) -> int | None:
+    """A decimal integer of 64 bits without plus sign or leading zeros, as Kubernetes reads it."""
+    value = int(text) if _DECIMAL.fullmatch(text) else None
+    return value if value is not None and -(2**63) <= value < 2**63 else None
 
 
 def untolerated(

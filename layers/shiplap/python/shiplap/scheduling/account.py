@@ -165,8 +165,12 @@ def _asked(pod: Pod, item: PodClass) -> Asked:
     )
 
 
+_SIGNS = {"Gt": ">", "Lt": "<"}
+
+
 def _toleration(entry: Toleration) -> str:
-    value = f"={entry.value}" if entry.operator != "Exists" else ""
+    sign = _SIGNS.get(entry.operator, "=")
+    value = f"{sign}{entry.value}" if entry.operator != "Exists" else ""
     return f"{entry.key or 'every taint'}{value}{f':{entry.effect}' if entry.effect else ''}"
 
 

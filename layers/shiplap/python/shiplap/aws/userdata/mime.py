@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from email import message_from_string
-
 import msgspec
 
-from shiplap.api.user_data_rules import archive_problem
+from shiplap.api.user_data_rules import archive_message, archive_problem
 from shiplap.errors import NodeClassNotReady
 
 SHELL = 'text/x-shellscript; charset="us-ascii"'
@@ -37,7 +35,7 @@ def parts(text: str) -> list[Part]:
     """
     if wrong := archive_problem(text):
         raise invalid(f"userData {wrong}")
-    message = message_from_string(text.lstrip())
+    message = archive_message(text)
     if message.get_content_maintype() != "multipart":
         return [_part(text.lstrip())]
     return [_part(inner.as_string()) for inner in message.get_payload() if not isinstance(inner, str)]
