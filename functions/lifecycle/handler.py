@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from shiplap.provisioning import batch
 from shiplap.provisioning.lifecycle import attend
+from shiplap.provisioning.looks import answers
 from shiplap.provisioning.messages import NodeSeen, Timer, for_lifecycle
+from shiplap.provisioning.turns import Due, Turns
 from shiplap.provisioning.wiring import Install
 from shiplap.settings import ClusterSettings
 
@@ -22,11 +24,19 @@ def install() -> Install:
     return Install.of_environment("lifecycle")
 
 
+LEAST_TURN_S = 10.0
+"""A visit to a claim takes two seconds; its messages come again by themselves, and the sweep reminds of it too."""
+
+
 def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Lambda's entry point: a batch of SQS records in, the messages to deliver again out."""
     own = install()
+    deadline = own.clock.now() + context.get_remaining_time_in_millis() / 1000
 
-    def flow(cluster: ClusterSettings, hints: Sequence[NodeSeen | Timer]) -> str:
+    def look(due: Due) -> bool:
+        return answers(own.world(due.cluster))
+
+    def flow(cluster: ClusterSettings, hints: Sequence[NodeSeen | Timer], _until: float) -> str:
         attend(cluster, hints, own.world(cluster))
         return ""
 
@@ -38,4 +48,5 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
             settings=own.settings,
             dead_letters=own.dead_letters,
             meter=own.meter,
+            turns=Turns(own.clock, deadline, look, LEAST_TURN_S),
         )

@@ -1,4 +1,4 @@
-"""Pending pods in, instances out: the queue `provisioning`, one flow per cluster for a whole batch."""
+"""Pending pods in, instances out: the queue `provisioning`, one flow per cluster for a whole batch, in turns."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from shiplap.provisioning import batch
+from shiplap.provisioning.looks import FULL_SWEEP_S, answers, needs_sweep
 from shiplap.provisioning.messages import PodsPending, Sweep, for_schedule
 from shiplap.provisioning.schedule import schedule
+from shiplap.provisioning.turns import Due, Turns
 from shiplap.provisioning.wiring import Install
 from shiplap.settings import ClusterSettings
 
@@ -22,14 +24,27 @@ def install() -> Install:
     return Install.of_environment("schedule")
 
 
+_SWEPT_AT: dict[str, float] = {}
+"""When this process last swept a cluster, epoch seconds by name."""
+
+
 def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Lambda's entry point: a batch of SQS records in, the messages to deliver again out."""
     own = install()
     deadline = own.clock.now() + context.get_remaining_time_in_millis() / 1000
 
-    def flow(cluster: ClusterSettings, hints: Sequence[PodsPending | Sweep]) -> str:
+    def look(due: Due) -> bool:
+        world = own.world(due.cluster)
+        if due.asked:
+            return answers(world)
+        overdue = _SWEPT_AT.get(due.cluster.name, 0.0) + FULL_SWEEP_S <= own.clock.now()
+        return needs_sweep(due.cluster, world) or overdue
+
+    def flow(cluster: ClusterSettings, hints: Sequence[PodsPending | Sweep], until: float) -> str:
+        if any(isinstance(hint, Sweep) for hint in hints):
+            _SWEPT_AT[cluster.name] = own.clock.now()
         world = own.world(cluster)
-        return schedule(cluster, hints, world, owner=context.aws_request_id, deadline=deadline).unfinished
+        return schedule(cluster, hints, world, owner=context.aws_request_id, deadline=until).unfinished
 
     with own.reporting(context.aws_request_id):
         return batch.run(
@@ -39,4 +54,6 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
             settings=own.settings,
             dead_letters=own.dead_letters,
             meter=own.meter,
+            turns=Turns(own.clock, deadline, look),
+            hand_on=own.hand_on,
         )

@@ -12,7 +12,7 @@ import msgspec
 import urllib3
 
 from shiplap.cluster.client import KubernetesClient
-from shiplap.cluster.transport import StaticToken, TokenSource, Transport
+from shiplap.cluster.transport import KEPT_ALIVE, StaticToken, TokenSource, Transport
 from shiplap.errors import InvalidInput
 from shiplap.ports import Clock
 from shiplap.settings import ClusterSettings
@@ -67,7 +67,7 @@ def reach(
     if scheme not in ("http", "https"):
         raise InvalidInput(source, f"{found.endpoint!r} is not an http or https URL", field="endpoint")
     tls = {"ssl_context": _tls(found.certificate_authority, source)} if scheme == "https" else {}
-    pool = urllib3.connection_from_url(found.endpoint, maxsize=4, **tls)
+    pool = urllib3.connection_from_url(found.endpoint, maxsize=4, socket_options=KEPT_ALIVE, **tls)
     token = _token(settings, credentials, clock)
     return Transport(found.endpoint, token, pool=pool, sleep=sleep, back_off_s=back_off_s)
 

@@ -14,7 +14,7 @@ import urllib3
 
 from shiplap.cluster.exec_credential import ExecCredential
 from shiplap.cluster.kubeconfig import Access, Pem
-from shiplap.cluster.transport import StaticToken, TokenSource, Transport
+from shiplap.cluster.transport import KEPT_ALIVE, StaticToken, TokenSource, Transport
 from shiplap.errors import InvalidInput
 
 _CONNECTIONS = 4
@@ -63,7 +63,7 @@ def enter(
     elif access.exec is not None:
         plugin = ExecCredential(access, access.exec, clock=clock, environment=environment)
         client, token = plugin.client() or client, plugin
-    options: dict[str, Any] = {"maxsize": _CONNECTIONS, "block": True}
+    options: dict[str, Any] = {"maxsize": _CONNECTIONS, "block": True, "socket_options": KEPT_ALIVE}
     if access.server.startswith("https:"):
         options["ssl_context"] = _tls(access, client)
         if access.tls_server_name:

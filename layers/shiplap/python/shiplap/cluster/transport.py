@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 from urllib.parse import urlencode, urlsplit
@@ -9,8 +10,10 @@ from urllib.parse import urlencode, urlsplit
 import msgspec
 import urllib3
 from urllib3 import HTTPHeaderDict
+from urllib3.connection import HTTPConnection
 from urllib3.exceptions import HTTPError
 
+from shiplap.cluster.time_limit import left_s
 from shiplap.errors import (
     ClusterDenied,
     ClusterError,
@@ -27,6 +30,19 @@ _CONNECT_TIMEOUT_S = 3.0
 _READ_TIMEOUT_S = 30.0
 _SILENCE_S = 120.0
 """API servers send a bookmark about once a minute; a watch that is silent twice as long has lost its connection."""
+
+_CHUNK = 2**18
+
+KEPT_ALIVE: list[tuple[int, int, int | bytes]] = [
+    *HTTPConnection.default_socket_options,
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+]
+"""Options of connections to API servers. NAT gateways and load balancers forget one that is silent for 350 seconds, and
+say nothing: probes after a minute keep it known, and what is sent and not acknowledged for ten seconds ends it.
+"""
+for _option, _value in (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4), ("TCP_USER_TIMEOUT", 10_000)):
+    if hasattr(socket, _option):  # not every machine that runs the command line has them
+        KEPT_ALIVE.append((socket.IPPROTO_TCP, getattr(socket, _option), _value))
 
 _ERRORS = {
     401: ClusterDenied,
@@ -97,6 +113,7 @@ class Transport:
 
     `back_off_s` are the pauses before each repetition of a failed read; writes are never repeated, because the first
     may have happened. `sleep` makes the pauses. `headers` are said with every request, a name as often as it is there.
+    All requests end within the time limit of the thread that sends them (`shiplap.cluster.time_limit`).
     """
 
     def __init__(
@@ -125,18 +142,20 @@ class Transport:
         """
         for pause in self._back_off_s:
             try:
-                return self._request("GET", path, query).data
+                return self._read(self._request("GET", path, query))
             except (ClusterUnreachable, TooManyRequests):
+                if left_s() <= pause:
+                    raise
                 self._sleep(pause)
-        return self._request("GET", path, query).data
+        return self._read(self._request("GET", path, query))
 
     def ask(self, path: str, body: Any) -> bytes:
         """The answer to a POST that changes nothing, such as an access review. Raises ClusterError."""
-        return self._request("POST", path, body=msgspec.json.encode(body), content_type="application/json").data
+        return self.send("POST", path, body)
 
     def send(self, method: str, path: str, body: Any, content_type: str = "application/json") -> bytes:
         """A write, sent once; what the server answers. Raises ClusterError or one of its kinds."""
-        return self._request(method, path, body=msgspec.json.encode(body), content_type=content_type).data
+        return self._read(self._request(method, path, body=msgspec.json.encode(body), content_type=content_type))
 
     def lines(self, path: str, query: Mapping[str, str | int], timeout_s: float) -> Iterator[bytes]:
         """The lines of a streamed answer as they arrive, until the server ends it.
@@ -156,6 +175,19 @@ class Transport:
             raise ClusterUnreachable(f"watch of {path} at {self._host} broke: {error}") from error
         finally:
             response.close()  # a stream left early leaves the connection unusable
+
+    def _read(self, response: urllib3.BaseHTTPResponse) -> bytes:
+        """The whole body. A read timeout bounds each part of it only, so the time limit is looked at in between."""
+        parts = []
+        try:
+            for part in response.stream(_CHUNK):
+                parts.append(part)
+                if left_s() <= 0:
+                    response.close()
+                    raise ClusterUnreachable(f"{self._host}: no time is left for the rest of the answer")
+        except HTTPError as error:
+            raise ClusterUnreachable(f"the answer of {self._host} broke off: {error}") from error
+        return b"".join(parts)
 
     def _request(
         self,
@@ -180,6 +212,9 @@ class Transport:
     def _once(
         self, method: str, url: str, body: bytes | None, content_type: str, stream_timeout_s: float | None
     ) -> urllib3.BaseHTTPResponse:
+        left = left_s()
+        if left <= 0:
+            raise ClusterUnreachable(f"{method} {url} at {self._host}: no time is left for it")
         headers = HTTPHeaderDict(self._headers, Accept="application/json")
         if token := self._token.token():
             headers["Authorization"] = f"Bearer {token}"
@@ -194,8 +229,10 @@ class Transport:
                 body=body,
                 headers=headers,
                 retries=False,
-                preload_content=stream_timeout_s is None,
-                timeout=urllib3.Timeout(connect=_CONNECT_TIMEOUT_S, read=stream_timeout_s or _READ_TIMEOUT_S),
+                preload_content=False,
+                timeout=urllib3.Timeout(
+                    connect=min(_CONNECT_TIMEOUT_S, left), read=min(stream_timeout_s or _READ_TIMEOUT_S, left)
+                ),
             )
         except HTTPError as error:
             raise ClusterUnreachable(f"{method} {url} at {self._host}: {error}") from error

@@ -2,7 +2,9 @@
 
 A message nobody can read goes to the dead letters at once, with the reason. One for a cluster that is not configured is
 dropped. The messages of a cluster whose flow did not come to its end are returned as failed, and stay in the queue.
-That holds for whatever a flow raises: what one cluster's objects bring down must not stop the others.
+That holds for whatever a flow raises: what one cluster's objects bring down must not stop the others. Nor must a
+cluster that is slow or out of reach: `shiplap.provisioning.turns` gives each a time of its own. A message without a
+cluster is for all of them.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from typing import Any, TypeVar
 from shiplap.errors import InvalidMessage, ShiplapError, StoreError, UnknownCluster
 from shiplap.ports import DeadLetters, Meter
 from shiplap.provisioning.messages import Message
+from shiplap.provisioning.turns import Due, Turns
 from shiplap.settings import ClusterSettings, Settings
 
 _LOG = logging.getLogger(__name__)
@@ -25,33 +28,83 @@ Content = TypeVar("Content")
 def run(
     records: Iterable[Mapping[str, Any]],
     read: Callable[[str, str], Hint],
-    flow: Callable[[ClusterSettings, Sequence[Hint]], str],
+    flow: Callable[[ClusterSettings, Sequence[Hint], float], str],
     *,
     settings: Settings,
     dead_letters: DeadLetters,
     meter: Meter,
+    turns: Turns,
+    hand_on: Callable[[ClusterSettings, float], None] | None = None,
 ) -> dict[str, list[dict[str, str]]]:
     """Handle a Lambda batch of SQS records.
 
     Args:
         records: the event's `Records`; `messageId`, `body` and `eventSourceARN` are read.
         read: decodes a body, given also the name of its queue; raises InvalidMessage.
-        flow: handles all messages of one cluster; returns what is left to do, empty when nothing is.
-        settings: the clusters of this install.
+        flow: handles all messages of one cluster until a moment in epoch seconds; returns what is left to do, empty
+            when nothing is.
+        settings: the clusters that the function serves.
         dead_letters: takes malformed messages.
         meter: counts what went wrong, by name.
+        turns: how the invocation's time is divided.
+        hand_on: has another invocation serve a cluster whose turn did not come, given when its oldest message is from;
+            raises ShiplapError. Without it, or where it fails, the cluster's messages are returned as failed.
 
     Returns:
         Lambda's partial batch response: the messages to deliver again.
     """
     messages, failed = _read_all(records, read, dead_letters, meter)
+    hints = _by_cluster(messages, settings, meter)
+
+    def serve(cluster: ClusterSettings, until: float) -> None:
+        own = hints[cluster.name]
+        facts = {"cluster": cluster.name, "messages": len(own)}
+        if not _is_done(lambda: flow(cluster, [hint for _, hint in own], until), facts, meter):
+            failed.extend(message_id for message_id, _ in own)
+
+    for item in turns.take([_due(settings.cluster(name), hints[name]) for name in sorted(hints)], serve):
+        meter.count("TurnsMissed")
+        if not _handed_on(item, hand_on):
+            failed += [message_id for message_id, _ in hints[item.cluster.name]]
+    return _answer(dict.fromkeys(failed))
+
+
+def _by_cluster(
+    messages: Iterable[tuple[str, Hint]], settings: Settings, meter: Meter
+) -> dict[str, list[tuple[str, Hint]]]:
+    """The messages of each cluster; those for all of them are among those of each."""
     hints: dict[str, list[tuple[str, Hint]]] = {}
     for message_id, hint in messages:
-        hints.setdefault(hint.cluster, []).append((message_id, hint))
-    for cluster in sorted(hints):
-        if not _serve(cluster, [hint for _, hint in hints[cluster]], flow, settings, meter):
-            failed += [message_id for message_id, _ in hints[cluster]]
-    return _answer(failed)
+        names = [hint.cluster] if hint.cluster else [cluster.name for cluster in settings.clusters]
+        for name in names:
+            hints.setdefault(name, []).append((message_id, hint))
+    for name in sorted(hints):
+        try:
+            settings.cluster(name)
+        except UnknownCluster as error:
+            unknown = hints.pop(name)
+            meter.count("UnknownClusters", len(unknown))
+            _LOG.warning("dropped: %s", error, extra={"cluster": name, "messages": len(unknown)})
+    return hints
+
+
+def _due(cluster: ClusterSettings, hints: Sequence[tuple[str, Hint]]) -> Due:
+    since = min((time for _, hint in hints if (time := getattr(hint, "time", 0.0))), default=0.0)
+    return Due(cluster, since, asked=any(hint.cluster for _, hint in hints))
+
+
+def _handed_on(item: Due, hand_on: Callable[[ClusterSettings, float], None] | None) -> bool:
+    facts = {"cluster": item.cluster.name}
+    if hand_on is None:
+        _LOG.warning("its turn did not come: its messages are delivered again", extra=facts)
+        return False
+    try:
+        hand_on(item.cluster, item.since)
+    except ShiplapError as error:
+        _LOG.warning("its turn did not come, and it is not handed on: %s", error, extra=facts)
+        return False
+    _LOG.info("its turn did not come: handed on", extra=facts)
+    return True
 
 
 def run_each(
@@ -109,24 +162,6 @@ def _bury(body: str, error: InvalidMessage, dead_letters: DeadLetters, meter: Me
         _LOG.warning("dead letter not sent: %s", refusal)
         return False
     return True
-
-
-def _serve(
-    cluster: str,
-    hints: Sequence[Hint],
-    flow: Callable[[ClusterSettings, Sequence[Hint]], str],
-    settings: Settings,
-    meter: Meter,
-) -> bool:
-    """Whether the messages are done with."""
-    facts = {"cluster": cluster, "messages": len(hints)}
-    try:
-        known = settings.cluster(cluster)
-    except UnknownCluster as error:
-        meter.count("UnknownClusters", len(hints))
-        _LOG.warning("dropped: %s", error, extra=facts)
-        return True
-    return _is_done(lambda: flow(known, hints), facts, meter)
 
 
 def _is_done(act: Callable[[], str], facts: Mapping[str, Any], meter: Meter) -> bool:

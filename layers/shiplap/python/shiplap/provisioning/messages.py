@@ -22,6 +22,9 @@ NODE_READY = "NodeReady"
 UNSCHEDULABLE = "Unschedulable"
 """Why pods are pending whom kube-scheduler has found no node for."""
 
+TURN_MISSED = "TurnMissed"
+"""Why a cluster is told of again for which an invocation had no time left: it is to be swept."""
+
 MOST_PODS = 500
 """Pods named in one event: an entry of the bus may hold 256 KB, and the rest is found by looking."""
 
@@ -37,9 +40,12 @@ class PodsPending(msgspec.Struct, frozen=True):
 
 
 class Sweep(msgspec.Struct, frozen=True):
-    """Look at everything of a cluster; sent every minute, so that no lost message matters."""
+    """Look at everything of a cluster; sent every minute, so that no lost message matters.
 
-    cluster: str
+    Without a cluster it is for all that the function serves.
+    """
+
+    cluster: str = ""
     time: float = 0.0
 
 
@@ -86,9 +92,9 @@ class _NodeDetail(msgspec.Struct, frozen=True):
 
 
 class _Body(msgspec.Struct, frozen=True):
-    """A timer, or with kind `sweep` a sweep."""
+    """A timer, or with kind `sweep` a sweep, which need not name a cluster."""
 
-    cluster: str
+    cluster: str | None = None
     kind: str = "timer"
     claim: str = ""
     step: str = ""
@@ -140,22 +146,26 @@ def decode(body: str | bytes, source: str) -> Message:
     except (msgspec.DecodeError, UnicodeError, ValueError, RecursionError) as error:
         raise InvalidMessage(source, str(error)) from error
     for field in ("cluster", "node", "claim"):
-        if getattr(message, field, "unset") == "":
+        if getattr(message, field, "unset") == "" and not isinstance(message, Sweep):
             raise InvalidMessage(source, "must not be empty", field=field)
     return message
 
 
 def _of_body(body: _Body) -> Message:
+    if body.cluster == "":
+        raise ValueError("cluster: must not be empty")
     if body.kind == "sweep":
-        return Sweep(body.cluster, _seconds(body.time))
+        return Sweep(body.cluster or "", _seconds(body.time))
     if body.kind == "timer":
-        return Timer(body.cluster, body.claim, body.step)
+        return Timer(body.cluster or "", body.claim, body.step)
     raise ValueError(f"unknown kind {body.kind!r}: expected sweep or timer")
 
 
 def _of_envelope(envelope: _Envelope) -> Message:
     if envelope.detail_type == POD_PENDING:
         detail = _pod_pending.decode(envelope.detail)
+        if detail.cluster and detail.reason == TURN_MISSED:
+            return Sweep(detail.cluster, _seconds(detail.time))
         return PodsPending(
             detail.cluster,
             _seconds(detail.time or envelope.time),

@@ -32,6 +32,8 @@ from shiplap.ports import (
     StateStore,
     StatusStore,
 )
+from shiplap.provisioning import events
+from shiplap.provisioning.messages import TURN_MISSED
 from shiplap.provisioning.world import World
 from shiplap.settings import ClusterSettings, ResourceNames, Settings
 
@@ -44,9 +46,13 @@ class SystemClock:
 
 
 class EmfMeter:
-    """A Meter that writes metrics into the log in CloudWatch's embedded metric format; without calls, nothing."""
+    """A Meter that writes metrics into the log in CloudWatch's embedded metric format; without calls, nothing.
+
+    It may be used by several threads.
+    """
 
     def __init__(self, install: str) -> None:
+        self._lock = Lock()
         self._own = {INSTALL_DIMENSION: install} if install else {}
         self._sets: dict[tuple[tuple[str, str], ...], EphemeralMetrics] = {}
 
@@ -55,16 +61,18 @@ class EmfMeter:
     ) -> None:
         known = {**self._own, **(dimensions or {})}
         key = tuple(sorted(known.items()))
-        if key not in self._sets:  # all metrics of one document have the same dimensions
-            self._sets[key] = EphemeralMetrics(namespace=METRICS_NAMESPACE, default_dimensions=known)
-        self._sets[key].add_metric(name=name, unit=unit, value=value)
+        with self._lock:
+            if key not in self._sets:  # all metrics of one document have the same dimensions
+                self._sets[key] = EphemeralMetrics(namespace=METRICS_NAMESPACE, default_dimensions=known)
+            self._sets[key].add_metric(name=name, unit=unit, value=value)
 
     def flush(self) -> None:
         """Write what was counted since the last time."""
-        for metrics in self._sets.values():
-            if metrics.metric_set:  # it is empty when a hundredth value has just been written
-                metrics.flush_metrics()
-        self._sets.clear()
+        with self._lock:
+            for metrics in self._sets.values():
+                if metrics.metric_set:  # it is empty when a hundredth value has just been written
+                    metrics.flush_metrics()
+            self._sets.clear()
 
 
 class Lazy:
@@ -144,6 +152,20 @@ class Install:
         if known is None:
             known = self._worlds[cluster.name] = self._world(cluster)
         return known
+
+    def hand_on(self, cluster: ClusterSettings, since: float) -> None:
+        """Ask for a sweep of a cluster whose turn did not come, in the name of its oldest message.
+
+        By way of the bus: a function that filled its own queue would be a loop to Lambda, which ends those.
+
+        Raises:
+            StoreError: the bus refuses.
+        """
+        now = self.clock.now()
+        hint = events.pods_pending(
+            cluster.name, (), TURN_MISSED, since or now, event_id=f"{cluster.name}/turn/{now:.3f}"
+        )
+        self.world(cluster).bus.publish([hint])
 
     def catalog_store(self, region: str) -> CatalogStore:
         """The catalogue of a region."""

@@ -17,6 +17,7 @@ from shiplap.provisioning.messages import NodeSeen, PodsPending, Sweep, Timer, f
 from shiplap.provisioning.notices import Notice, read
 from shiplap.provisioning.refresh import refresh
 from shiplap.provisioning.schedule import schedule
+from shiplap.provisioning.turns import Turns
 from shiplap.provisioning.world import World
 from shiplap.settings import ClusterSettings, Settings
 from shiplap.simulation.interference import Interference, Invocation
@@ -140,9 +141,9 @@ class Functions:
 
     def _schedule(self, due: list[tuple[str, str]]) -> set[str] | None:
         def act(invocation: Invocation) -> dict[str, list[dict[str, str]]]:
-            def flow(cluster: ClusterSettings, hints: Sequence[PodsPending | Sweep]) -> str:
+            def flow(cluster: ClusterSettings, hints: Sequence[PodsPending | Sweep], until: float) -> str:
                 world = self.worlds[cluster.name]
-                report = schedule(cluster, hints, world, owner=invocation.name, deadline=invocation.deadline)
+                report = schedule(cluster, hints, world, owner=invocation.name, deadline=until)
                 if report.launched or report.failed or report.unfinished:
                     self._trace.tell(
                         "scheduled",
@@ -153,12 +154,12 @@ class Functions:
                     )
                 return report.unfinished
 
-            return self._run(due, for_schedule, flow)
+            return self._run(due, for_schedule, flow, invocation)
 
         return self._failed("schedule", act)
 
     def _lifecycle(self, due: list[tuple[str, str]]) -> set[str] | None:
-        def flow(cluster: ClusterSettings, hints: Sequence[NodeSeen | Timer]) -> str:
+        def flow(cluster: ClusterSettings, hints: Sequence[NodeSeen | Timer], _until: float) -> str:
             report = attend(cluster, hints, self.worlds[cluster.name])
             if report.registered or report.initialized or report.ended:
                 self._trace.tell(
@@ -166,17 +167,24 @@ class Functions:
                 )
             return ""
 
-        return self._failed("lifecycle", lambda _: self._run(due, for_lifecycle, flow))
+        return self._failed("lifecycle", lambda invocation: self._run(due, for_lifecycle, flow, invocation))
 
     def _run(
         self,
         due: list[tuple[str, str]],
         decode: Callable[[str, str], batch.Hint],
-        flow: Callable[[ClusterSettings, Sequence[batch.Hint]], str],
+        flow: Callable[[ClusterSettings, Sequence[batch.Hint], float], str],
+        invocation: Invocation,
     ) -> dict[str, list[dict[str, str]]]:
-        meter = next(iter(self.worlds.values())).meter
+        world = next(iter(self.worlds.values()))
         return batch.run(
-            self._records(due), decode, flow, settings=self._settings, dead_letters=self._dead_letters, meter=meter
+            self._records(due),
+            decode,
+            flow,
+            settings=self._settings,
+            dead_letters=self._dead_letters,
+            meter=world.meter,
+            turns=Turns(world.clock, invocation.deadline),  # without looks: threads would not be the same each time
         )
 
     def _interrupt(self, due: list[tuple[str, str]]) -> set[str] | None:
