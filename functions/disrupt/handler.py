@@ -1,15 +1,19 @@
-"""Every minute, per cluster: commands take their next step, and what has been seen twice is begun."""
+"""Every minute, in each cluster: commands take their next step, and what has been seen twice is begun."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from shiplap.disruption.standstill import LastDecision
 from shiplap.errors import UnknownCluster
+from shiplap.provisioning import batch
 from shiplap.provisioning.disrupt import disrupt
+from shiplap.provisioning.looks import needs_disruption
+from shiplap.provisioning.turns import Turns
 from shiplap.provisioning.wiring import Install
+from shiplap.settings import ClusterSettings
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
@@ -24,16 +28,39 @@ def install() -> Install:
 _LAST: defaultdict[str, LastDecision] = defaultdict(LastDecision)
 """By cluster, while the function is warm."""
 
+SHARED_S = 45.0
+"""No cluster's turn begins later than so many seconds after the start of an invocation that serves all clusters: the
+next one begins after a minute. Those left over get an invocation each."""
+
 
 def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
-    """Lambda's entry point: `{"cluster": name}` in, how many commands were begun, done and undone out."""
+    """Lambda's entry point: how many commands were begun, done and undone.
+
+    `{}` is for all clusters that the function serves; `{"cluster": name}`, and an event of the bus with such a detail,
+    for one.
+    """
     own = install()
+    done: Counter[str] = Counter()
+    now = own.clock.now()
+    turns = Turns(
+        own.clock,
+        deadline=now + context.get_remaining_time_in_millis() / 1000,
+        look=lambda due: needs_disruption(due.cluster, own.world(due.cluster)),
+        begins_until=now + SHARED_S,
+    )
+
+    def look_at(cluster: ClusterSettings) -> None:
+        report = disrupt(cluster, own.world(cluster), own.memory, decision_of=_LAST[cluster.name])
+        done.update(begun=len(report.begun), done=len(report.done), undone=len(report.undone))
+
+    named = event.get("detail", event)
     with own.reporting(context.aws_request_id):
-        try:
-            settings = own.settings.cluster(str(event.get("cluster", "")))
-        except UnknownCluster as error:
-            own.meter.count("UnknownClusters")
-            own.logger.warning("dropped: %s", error)
-            return {"begun": 0, "done": 0, "undone": 0}
-        report = disrupt(settings, own.world(settings), own.memory, decision_of=_LAST[settings.name])
-        return {"begun": len(report.begun), "done": len(report.done), "undone": len(report.undone)}
+        if "cluster" not in named:
+            batch.serve_all(own.served.clusters, look_at, meter=own.meter, turns=turns, hand_on=own.hand_on_disruption)
+        else:
+            try:
+                look_at(own.served.cluster(str(named["cluster"])))
+            except UnknownCluster as error:
+                own.meter.count("UnknownClusters")
+                own.logger.warning("dropped: %s", error)
+    return {name: done[name] for name in ("begun", "done", "undone")}

@@ -45,7 +45,7 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
             event["Records"],
             for_lifecycle,
             flow,
-            settings=own.settings,
+            settings=own.served,
             dead_letters=own.dead_letters,
             meter=own.meter,
             turns=Turns(own.clock, deadline, look, LEAST_TURN_S),

@@ -51,9 +51,9 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
             event["Records"],
             for_schedule,
             flow,
-            settings=own.settings,
+            settings=own.served,
             dead_letters=own.dead_letters,
             meter=own.meter,
             turns=Turns(own.clock, deadline, look),
-            hand_on=own.hand_on,
+            hand_on=own.hand_on_sweep,
         )

@@ -1,4 +1,4 @@
-"""Holds a cluster's watches for a while and tells the bus what they show; while it cannot, the sweep does without."""
+"""Watches clusters for a while and tells the bus what that shows; while it cannot, the sweep does without."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import time
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from shiplap.cluster.keeper import PodRoom
 from shiplap.errors import UnknownCluster
-from shiplap.provisioning.watch import most_pods, watch
+from shiplap.provisioning.watch import most_pods, watch_all
 from shiplap.provisioning.wiring import Install
 
 if TYPE_CHECKING:
@@ -33,16 +34,17 @@ def memory_mib() -> int:
 
 
 def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
-    """Lambda's entry point: `{"cluster": name}` in, the number of events told out."""
+    """Lambda's entry point: `{"clusters": [names]}` or `{"cluster": name}` in, the number of events told out."""
     own = install()
-    name = str(event.get("cluster", ""))
+    names = event.get("clusters", [event.get("cluster", "")])
     lasts_s = min(LONGEST_S, context.get_remaining_time_in_millis() / 1000 - RESERVE_S)
     with own.reporting(context.aws_request_id):
-        try:
-            world = own.world(own.settings.cluster(name))
-            deadline, most = own.clock.now() + lasts_s, most_pods(memory_mib())
-            return {"told": watch(name, world, deadline=deadline, pause=time.sleep, most_pods=most)}
-        except UnknownCluster as error:
-            own.meter.count("UnknownClusters")
-            own.logger.warning("dropped: %s", error)
-            return {"told": 0}
+        worlds = {}
+        for name in map(str, names):
+            try:
+                worlds[name] = own.world(own.served.cluster(name))
+            except UnknownCluster as error:
+                own.meter.count("UnknownClusters")
+                own.logger.warning("dropped: %s", error)
+        deadline, room = own.clock.now() + lasts_s, PodRoom(most_pods(memory_mib(), len(worlds)))
+        return {"told": watch_all(worlds, deadline=deadline, pause=time.sleep, room=room)}

@@ -12,7 +12,14 @@ from typing import Any
 
 import pytest
 
-from shiplap.errors import AwsThrottled, ClusterDenied, ClusterUnreachable, InvalidInput, StoreThrottled
+from shiplap.errors import (
+    AwsThrottled,
+    ClusterDenied,
+    ClustersNotServed,
+    ClusterUnreachable,
+    InvalidInput,
+    StoreThrottled,
+)
 from shiplap.ports import CatalogSource, CatalogStore, DeadLetters, MemoryStore, StateStore, StatusStore
 from shiplap.provisioning.wiring import Install
 from shiplap.provisioning.world import World
@@ -247,9 +254,12 @@ def test_catalog_counts_and_logs_what_ends_it(
     assert "not done: slow down" in output
 
 
-def test_watch_drops_a_cluster_that_is_not_configured(load: Load, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("event", [{"cluster": "red"}, {"clusters": ["red"]}])
+def test_watch_drops_a_cluster_that_is_not_configured(
+    load: Load, capsys: pytest.CaptureFixture[str], event: dict[str, Any]
+) -> None:
     module, _ = load("watch", Stage())
-    assert module.handle({"cluster": "red"}, Context()) == {"told": 0}
+    assert module.handle(event, Context()) == {"told": 0}
     assert metrics_in(capsys.readouterr().out)["UnknownClusters"] == [1.0]
 
 
@@ -258,13 +268,15 @@ def test_watch_fails_visibly_when_the_cluster_refuses(
 ) -> None:
     stage = Stage()
     module, _ = load("watch", stage)
-    monkeypatch.setattr(module.time, "sleep", lambda _seconds: None)
+    monkeypatch.setattr(module.time, "sleep", stage.clock.advance)
     for number in range(1, 13):  # both watches, as long as they bear it
         refusal = ClusterDenied("forbidden", status=403)
         stage.faults.on("before", "cluster.list_for_watch", refusal, nth=number)
-    with pytest.raises(ClusterDenied):
-        module.handle({"cluster": CLUSTER}, Context())
-    assert metrics_in(capsys.readouterr().out)["ClusterDenied"] == [1.0]
+    with pytest.raises(ClustersNotServed, match=CLUSTER):
+        module.handle({"clusters": [CLUSTER]}, Context())
+    output = capsys.readouterr().out
+    assert metrics_in(output)["ClustersNotServed"] == [1.0]
+    assert "watch given up for now: forbidden" in output
 
 
 def test_an_idle_invocation_writes_no_metrics_but_what_it_counted(

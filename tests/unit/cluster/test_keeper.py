@@ -6,7 +6,7 @@ from threading import Event
 
 import pytest
 
-from shiplap.cluster.keeper import REFRESH_S, SAVE_S, Keeper
+from shiplap.cluster.keeper import REFRESH_S, SAVE_S, SUCCESSOR_S, Keeper, PodRoom
 from shiplap.errors import ClusterUnreachable, StoreError
 from shiplap.kubernetes.compact import Standing, pods_of
 from shiplap.twins.bucket import TwinSnapshots
@@ -35,7 +35,7 @@ class Kept:
 
     def keeper(self, *, established: bool = True, most_pods: int = 100, fewest_pods: int = 1) -> Keeper:
         self.clock.advance(1.0)
-        made = Keeper(BLUE, self.api, self.store, clock=self.clock, most_pods=most_pods, fewest_pods=fewest_pods)
+        made = Keeper(BLUE, self.api, self.store, clock=self.clock, room=PodRoom(most_pods), fewest_pods=fewest_pods)
         if established:
             made.established.set()
         return made
@@ -107,6 +107,9 @@ def test_a_successor_goes_on_without_a_list_and_its_predecessor_retires() -> Non
     second.established.set()
     second.round(1.0)
     assert (kept.names()[0], kept.lists()) == ("late", 1)
+    first.round(1.0)
+    assert not first.retired.is_set()  # that early none is expected, and each question is a request
+    kept.clock.advance(SUCCESSOR_S)
     first.round(1.0)
     assert first.retired.is_set()
     second.round(1.0)

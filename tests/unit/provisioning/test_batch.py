@@ -9,8 +9,9 @@ import pytest
 from shiplap.errors import ClusterUnreachable, StoreError
 from shiplap.provisioning import batch
 from shiplap.provisioning.messages import PodsPending, Sweep, for_schedule
+from shiplap.provisioning.turns import Turns
 from shiplap.settings import ClusterSettings, Settings
-from shiplap.twins.clock import TwinMeter
+from shiplap.twins.clock import TwinClock, TwinMeter
 from shiplap.twins.dead_letters import TwinDeadLetters
 from shiplap.twins.faults import Faults
 
@@ -24,7 +25,7 @@ class Calls:
         self.seen: list[tuple[str, int]] = []
         self._answers = answers or {}
 
-    def __call__(self, cluster: ClusterSettings, hints: Sequence[PodsPending | Sweep]) -> str:
+    def __call__(self, cluster: ClusterSettings, hints: Sequence[PodsPending | Sweep], _until: float) -> str:
         self.seen.append((cluster.name, len(hints)))
         answer = self._answers.get(cluster.name, "")
         if isinstance(answer, Exception):
@@ -41,7 +42,13 @@ def run(calls: Calls, *bodies: str, letters: TwinDeadLetters | None = None) -> t
     arn = "arn:aws:sqs:eu-west-1:123456789012:shiplap-provisioning"
     records = [{"messageId": f"m{n}", "body": body, "eventSourceARN": arn} for n, body in enumerate(bodies)]
     answer = batch.run(
-        records, for_schedule, calls, settings=SETTINGS, dead_letters=letters or TwinDeadLetters(), meter=meter
+        records,
+        for_schedule,
+        calls,
+        settings=SETTINGS,
+        dead_letters=letters or TwinDeadLetters(),
+        meter=meter,
+        turns=Turns(TwinClock(), TwinClock().now() + 300),
     )
     return [item["itemIdentifier"] for item in answer["batchItemFailures"]], meter
 
@@ -116,3 +123,17 @@ def test_messages_of_a_cluster_whose_flow_did_not_end_stay_and_others_do_not(
     assert failed == ["m0", "m2"]
     assert calls.seen == [("blue", 2), ("green", 1)]
     assert meter.counts[metric] == 1
+
+
+def test_a_sweep_without_a_cluster_is_for_all_of_them() -> None:
+    calls = Calls()
+    failed, _ = run(calls, '{"kind":"sweep"}', sweep("green"))
+    assert calls.seen == [("green", 2), ("blue", 1)]  # the one that a message names comes first
+    assert failed == []
+
+
+def test_a_sweep_for_all_stays_when_one_cluster_is_not_done() -> None:
+    calls = Calls({"blue": ClusterUnreachable("no route")})
+    failed, _ = run(calls, '{"kind":"sweep"}')
+    assert calls.seen == [("blue", 1), ("green", 1)]
+    assert failed == ["m0"]

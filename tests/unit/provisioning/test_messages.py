@@ -12,6 +12,7 @@ from shiplap.errors import InvalidMessage
 from shiplap.ports import BusEvent
 from shiplap.provisioning import events
 from shiplap.provisioning.messages import (
+    TURN_MISSED,
     NodeSeen,
     PodsPending,
     Sweep,
@@ -58,6 +59,15 @@ def test_timers_and_sweeps_are_plain_bodies() -> None:
     assert decode('{"kind":"timer","cluster":"demo","claim":"c-1"}', "q") == Timer("demo", "c-1")
     assert decode('{"kind":"sweep","cluster":"demo"}', "q") == Sweep("demo")
     assert decode('{"kind":"sweep","cluster":"demo","time":"2023-11-14T22:13:20Z"}', "q").time == 1_700_000_000.0
+    assert decode('{"kind":"sweep"}', "q") == Sweep()
+
+
+def test_a_cluster_whose_turn_did_not_come_is_swept_in_the_name_of_its_oldest_message() -> None:
+    event = events.pods_pending("demo", (), TURN_MISSED, 1_700_000_000.0, event_id="demo/turn/1")
+    body = {"detail-type": event.detail_type, "source": event.source, "detail": event.detail}
+    assert decode(json.dumps(body), "q") == Sweep("demo", 1_700_000_000.0)
+    with pytest.raises(InvalidMessage, match="cluster: must not be empty"):
+        decode(json.dumps({**body, "detail": {**event.detail, "cluster": ""}}), "q")
 
 
 @pytest.mark.parametrize(
@@ -67,7 +77,6 @@ def test_timers_and_sweeps_are_plain_bodies() -> None:
         ("not json", "malformed"),
         ("[]", "Expected `object`"),
         ("{}", "cluster"),
-        ('{"kind":"sweep"}', "cluster"),
         ('{"kind":"sweep","cluster":""}', "cluster: must not be empty"),
         ('{"kind":"dance","cluster":"demo"}', "unknown kind 'dance'"),
         ('{"cluster":"demo"}', "claim: must not be empty"),

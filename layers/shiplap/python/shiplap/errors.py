@@ -83,6 +83,14 @@ class UnknownCluster(ShiplapError):
         super().__init__(f"cluster {cluster!r} is not configured in this install")
 
 
+class ClustersNotServed(ShiplapError):
+    """Of the clusters that share an invocation, some were not served; what each of them met has been logged."""
+
+    def __init__(self, clusters: Sequence[str]) -> None:
+        self.clusters = tuple(sorted(clusters))
+        super().__init__(f"not served: {', '.join(self.clusters)}; the log lines before this one say why")
+
+
 class ClusterError(ShiplapError):
     """The Kubernetes API refused a request.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable
-from threading import Event
+from threading import Event, Lock
 
 from shiplap.errors import ClusterError, InvalidInput, ResourceVersionGone, StoreError
 from shiplap.kubernetes.compact import PodTable, Standing
@@ -31,11 +31,34 @@ RELIST_S = 3600.0
 FEWEST_PODS = 2_000
 """Fewer pods than this are listed in a few pages, which is cheaper than to keep them."""
 
+SUCCESSOR_S = 720.0
+"""For how long, in seconds, a successor is not expected, and is asked for seldom: each time is a request."""
+
+_SELDOM_S = 240.0
 _ROUND_S = 20.0
+_LAST_ROUNDS_S = 10.0
 _SHARE = 20
 """A snapshot is not written more often than leaves so many times what writing it takes for other work."""
 
+_MANY_PODS = 1_000_000
 _PAUSES_S = (1.0, 2.0, 5.0, 10.0, 30.0)
+
+
+class PodRoom:
+    """How many pods there is memory for, shared by all keepers of a process."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._held: dict[str, int] = {}
+        self._lock = Lock()
+
+    def takes(self, cluster: str, pods: int) -> bool:
+        """Whether so many pods of a cluster fit beside those of the others; then they have their room."""
+        with self._lock:
+            others = sum(number for name, number in self._held.items() if name != cluster)
+            fits = others + pods <= self._most
+            self._held[cluster] = pods if fits else 0
+            return fits
 
 
 class Keeper:
@@ -46,7 +69,7 @@ class Keeper:
         api: its API server.
         store: where the snapshot is.
         clock: tells the time.
-        most_pods: how many pods there is memory for; of a larger cluster none are kept.
+        room: how many pods there is memory for; of a cluster that does not fit none are kept.
         fewest_pods: of a smaller cluster none are kept either.
 
     Attributes:
@@ -63,12 +86,13 @@ class Keeper:
         store: SnapshotStore,
         *,
         clock: Clock,
-        most_pods: int = 1_000_000,
+        room: PodRoom | None = None,
         fewest_pods: int = FEWEST_PODS,
     ) -> None:
         self._cluster, self._api, self._store, self._clock = cluster, api, store, clock
-        self._most_pods, self._fewest_pods = most_pods, fewest_pods
+        self._room, self._fewest_pods = room or PodRoom(_MANY_PODS), fewest_pods
         self._began_at = clock.now()
+        self._asked_at = float("-inf")
         self._table = PodTable()
         self._version = ""
         self._listed_at = 0.0
@@ -87,11 +111,12 @@ class Keeper:
         failures = 0
         while not (stop.is_set() or self.retired.is_set()) and (now := self._clock.now()) < deadline_at:
             try:
-                self.round(min(_ROUND_S, deadline_at - now), stop)
+                round_s = _ROUND_S if now - self._began_at < SUCCESSOR_S else _LAST_ROUNDS_S
+                self.round(min(round_s, deadline_at - now), stop)
                 failures = 0
                 if self._clock.now() - now < _PAUSES_S[0]:
                     # Without pods to follow, or where a server ends watches at once, it must not be a tight loop.
-                    pause(_PAUSES_S[0] if self._following or not self._saved_at else _ROUND_S)
+                    pause(_PAUSES_S[0] if self._following or not self._saved_at else round_s)
             except (ClusterError, StoreError) as error:
                 self.problems["SnapshotsNotKept"] += 1
                 _LOG.warning("snapshot is not kept: %s", error, extra={"cluster": self._cluster})
@@ -123,7 +148,7 @@ class Keeper:
         except ResourceVersionGone:
             self._version = ""
         self._write_if_due()
-        if self._clock.now() - self._listed_at >= RELIST_S or len(self._table) > self._most_pods:
+        if self._clock.now() - self._listed_at >= RELIST_S or not self._fits():
             self._version = ""  # the next round lists; if there are too many pods, it gives them up
 
     def _list(self) -> None:
@@ -134,11 +159,11 @@ class Keeper:
         for pods, version in self._api.bound_pages():  # noqa: B007 - the version of the last page
             for pod in pods:
                 self._table.put(pod)
-            if len(self._table) > self._most_pods:
+            if not self._fits():
                 self.problems["SnapshotsTooLarge"] += 1
                 _LOG.warning(
-                    "more than %d pods need a watch function with more memory to be kept",
-                    self._most_pods,
+                    "%d pods and more need a watch function with more memory to be kept",
+                    len(self._table),
                     extra={"cluster": self._cluster},
                 )
                 self._leave_out()
@@ -160,15 +185,20 @@ class Keeper:
             _LOG.warning("snapshot is made anew: %s", error, extra={"cluster": self._cluster})
             return False
         young = self._clock.now() - standing.listed_at < RELIST_S
-        usable = standing.cluster == self._cluster and standing.complete and young and len(table) <= self._most_pods
-        if usable:
+        usable = standing.cluster == self._cluster and standing.complete and young
+        if usable and self._room.takes(self._cluster, len(table)):
             self._table, self._version, self._listed_at = table, standing.version, standing.listed_at
-        return usable
+            return True
+        return False
+
+    def _fits(self) -> bool:
+        return self._room.takes(self._cluster, len(self._table))
 
     def _leave_out(self) -> None:
         """Follow no pods: deciding functions list them."""
         self._following = False
         self._table.clear()
+        self._room.takes(self._cluster, 0)
 
     def _see(self, event: WatchEvent) -> None:
         self._version = event.resource_version
@@ -204,4 +234,8 @@ class Keeper:
         )
 
     def _has_successor(self) -> bool:
+        now = self._clock.now()
+        if now - self._began_at < SUCCESSOR_S and now - self._asked_at < _SELDOM_S:
+            return False
+        self._asked_at = now
         return self._store.kept_since(self._cluster) > self._began_at

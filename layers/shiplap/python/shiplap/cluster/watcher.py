@@ -173,14 +173,14 @@ def batches(
     deadline_at: float,
     pause: Callable[[float], None],
     gather_s: float = GATHER_S,
-    established: Event | None = None,
+    established: Callable[[], None] | None = None,
     retired: Event | None = None,
 ) -> Iterator[Batch]:
     """What is new, as it happens, until `deadline_at` (epoch seconds) or `retired`.
 
     Whatever follows within `gather_s` seconds of a first change is part of its batch. Lost connections and throttling
-    are borne for minutes, denials for seconds, with pauses. `established` is set once it is known what was there at the
-    start.
+    are borne for minutes, denials for seconds, with pauses. `established` is called once it is known what was there at
+    the start.
 
     Raises:
         ClusterError: the API server goes on to deny what is asked, or stays unreachable.
@@ -211,7 +211,7 @@ def batches(
             if unseen and isinstance(seen, Listed):
                 unseen.discard(seen.kind)
                 if not unseen and established is not None:
-                    established.set()
+                    established()
         if batch := tracker.take():
             yield batch
     finally:

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from shiplap.errors import InvalidMessage, ShiplapError, StoreError, UnknownCluster
+from shiplap.errors import ClustersNotServed, InvalidMessage, ShiplapError, StoreError, UnknownCluster
 from shiplap.ports import DeadLetters, Meter
 from shiplap.provisioning.messages import Message
 from shiplap.provisioning.turns import Due, Turns
@@ -105,6 +105,38 @@ def _handed_on(item: Due, hand_on: Callable[[ClusterSettings, float], None] | No
         return False
     _LOG.info("its turn did not come: handed on", extra=facts)
     return True
+
+
+def serve_all(
+    clusters: Iterable[ClusterSettings],
+    flow: Callable[[ClusterSettings], None],
+    *,
+    meter: Meter,
+    turns: Turns,
+    hand_on: Callable[[ClusterSettings, float], None],
+) -> None:
+    """As `run`, for what time starts for all clusters: those in which a look finds work are served, one by one.
+
+    Raises:
+        ClustersNotServed: after all turns, if the flow of some cluster did not come to its end, or it was neither
+            served nor handed on.
+    """
+    failed: list[str] = []
+
+    def serve(cluster: ClusterSettings, _until: float) -> None:
+        def act() -> str:
+            flow(cluster)
+            return ""
+
+        if not _is_done(act, {"cluster": cluster.name}, meter):
+            failed.append(cluster.name)
+
+    for item in turns.take([Due(cluster, asked=False) for cluster in clusters], serve):
+        meter.count("TurnsMissed")
+        if not _handed_on(item, hand_on):
+            failed.append(item.cluster.name)
+    if failed:
+        raise ClustersNotServed(failed)
 
 
 def run_each(

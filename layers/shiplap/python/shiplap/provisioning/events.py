@@ -19,6 +19,7 @@ MISSED = "NodeClaimMissed"
 INTERRUPTED = "NodeClaimInterrupted"
 FAILED = "NodeClaimFailed"
 TERMINATED = "NodeClaimTerminated"
+DISRUPTION_DUE = "DisruptionDue"
 
 
 def pods_pending(
@@ -28,6 +29,12 @@ def pods_pending(
     named = [[pod.namespace, pod.name, pod.uid] for pod in pods][:MOST_PODS]
     detail = {"cluster": cluster, "id": event_id, "time": rfc3339(now), "pods": named, "reason": reason}
     return BusEvent(POD_PENDING, detail, f"shiplap.{source}")
+
+
+def disruption_due(cluster: str, network: str, now: float) -> BusEvent:
+    """A cluster is to be looked at by an invocation of the disrupt function of its own, in its network group."""
+    detail = {"cluster": cluster, "network": network, "id": f"{cluster}/disruption/{now:.3f}", "time": rfc3339(now)}
+    return BusEvent(DISRUPTION_DUE, detail)
 
 
 def node_seen(cluster: str, node: str, provider_id: str, now: float, *, ready: bool, event_id: str) -> BusEvent:

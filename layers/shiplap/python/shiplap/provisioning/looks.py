@@ -7,7 +7,6 @@ two. It asks the API server last or alone, so that one that hangs is found out.
 from __future__ import annotations
 
 from shiplap.provisioning.world import World
-from shiplap.scheduling.lanes import wants_nodes_anyway
 from shiplap.settings import ClusterSettings
 
 FULL_SWEEP_S = 300.0
@@ -26,6 +25,8 @@ def needs_sweep(settings: ClusterSettings, world: World) -> bool:
     Raises:
         ClusterError, StoreError: the cluster or the state cannot be read.
     """
+    from shiplap.scheduling.lanes import wants_nodes_anyway  # noqa: PLC0415 - only who plans needs numpy
+
     if settings.paused:
         return True
     waiting = world.cluster.pending_pods(most=1)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
+from math import inf
 from queue import Empty, Queue
 from threading import Thread
 from typing import NamedTuple
@@ -62,14 +63,15 @@ Looks = Callable[[Due], bool]
 class Turns(NamedTuple):
     """How an invocation is divided.
 
-    `deadline` is its end in epoch seconds, `least_s` the shortest turn in seconds. Without `look`, all are taken for
-    clusters that answer and have work.
+    `deadline` is its end in epoch seconds, `least_s` the shortest turn in seconds. After `begins_until`, epoch seconds,
+    no further turn begins. Without `look`, all are taken for clusters that answer and have work.
     """
 
     clock: Clock
     deadline: float
     look: Looks | None = None
     least_s: float = LEAST_TURN_S
+    begins_until: float = inf
 
     def take(self, due: Sequence[Due], serve: Callable[[ClusterSettings, float], None]) -> list[Due]:
         """Serve all that have work.
@@ -84,14 +86,16 @@ class Turns(NamedTuple):
         waiting = _Waiting(due, self.look)
         waiting.gather()
         ends_at = self.deadline - RESERVE_S
+        served = 0
         while (item := waiting.next()) is not None:
             now = self.clock.now()
-            if len(due) > 1 and now + self.least_s > ends_at:
+            if served and (now + self.least_s > ends_at or now > self.begins_until):
                 return [item, *waiting.rest()]
             share_s = (ends_at - now) / (1 + waiting.number)
             until = min(ends_at, now + max(self.least_s, share_s))
             with time_limit(until - now):
                 serve(item.cluster, until)
+            served += 1
         return []
 
 

@@ -153,8 +153,13 @@ class Install:
             known = self._worlds[cluster.name] = self._world(cluster)
         return known
 
-    def hand_on(self, cluster: ClusterSettings, since: float) -> None:
-        """Ask for a sweep of a cluster whose turn did not come, in the name of its oldest message.
+    @cached_property
+    def served(self) -> Settings:
+        """The clusters of this function's network group: it reaches the API servers of no others."""
+        return Settings(self.settings.of_network(self._names.network))
+
+    def hand_on_sweep(self, cluster: ClusterSettings, since: float) -> None:
+        """Ask for a sweep of a cluster whose turn did not come, in the name of its oldest message, epoch seconds.
 
         By way of the bus: a function that filled its own queue would be a loop to Lambda, which ends those.
 
@@ -166,6 +171,10 @@ class Install:
             cluster.name, (), TURN_MISSED, since or now, event_id=f"{cluster.name}/turn/{now:.3f}"
         )
         self.world(cluster).bus.publish([hint])
+
+    def hand_on_disruption(self, cluster: ClusterSettings, _since: float) -> None:
+        """Ask for an invocation of the disrupt function for this cluster alone. Raises StoreError."""
+        self.world(cluster).bus.publish([events.disruption_due(cluster.name, cluster.network, self.clock.now())])
 
     def catalog_store(self, region: str) -> CatalogStore:
         """The catalogue of a region."""

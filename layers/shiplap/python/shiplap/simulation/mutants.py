@@ -42,7 +42,7 @@ Patch = tuple[Any, str, Any]
 
 def _acknowledges_first() -> list[Patch]:
     """Messages are done with although their flow did not come to its end, and nothing else looks."""
-    return [(batch, "_serve", _serves_whatever(batch._serve)), (schedule, "sweep", lambda *_, **__: {})]
+    return [(batch, "_is_done", _serves_whatever(batch._is_done)), (schedule, "sweep", lambda *_, **__: {})]
 
 
 def _serves_whatever(serve: Callable[..., bool]) -> Callable[..., bool]:
