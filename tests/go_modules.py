@@ -1,0 +1,44 @@
+"""Upstream's own files, read where Go keeps modules: pinned by version and sum, downloaded by Go, never committed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+KARPENTER = ("github.com/aws/karpenter-provider-aws@v1.14.1", "h1:WGtIQTQcxpElYMdWfWuPwaF2+9muR+hYhPZsTtoY8Gs=")
+"""Karpenter's AWS provider: its examples and CRDs."""
+KUBELET = ("k8s.io/kubelet@v0.37.2", "h1:AaRApKAcqmMD4pxmsxdghJHbTNfOxYOIlPCARw8+01A=")
+"""The kubelet's configuration types."""
+
+_TIMEOUT_S = 300
+
+
+@cache
+def folder_of(module: tuple[str, str]) -> Path:
+    """Where Go has unpacked a module. Skips the test where there is no Go, and fails it there in CI."""
+    name, wanted = module
+    if shutil.which("go") is None:
+        if os.environ.get("CI"):
+            pytest.fail("CI must have Go, which downloads what this test reads")
+        pytest.skip("there is no Go, which downloads what this test reads")
+    with tempfile.TemporaryDirectory() as outside:  # a go.mod would have its own opinion of versions
+        done = subprocess.run(  # noqa: S603 - fixed words
+            ["go", "mod", "download", "-json", name],  # noqa: S607 - wherever Go is
+            cwd=outside,
+            env={**os.environ, "GOTOOLCHAIN": "local", "GOFLAGS": "", "GONOSUMDB": "*"},
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
+    answer = json.loads(done.stdout or "{}")
+    assert done.returncode == 0, answer.get("Error") or done.stderr
+    assert answer["Sum"] == wanted, f"{name} is not what it was"
+    return Path(answer["Dir"])
