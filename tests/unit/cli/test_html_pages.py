@@ -17,6 +17,7 @@ from shiplap.cli.main import run
 from shiplap.cli.options import Sources
 from shiplap.cli.sources import read
 from shiplap.disruption.commands import Blocked, Decision, Method, Proposal, Reason
+from shiplap.disruption.market import node_prices
 from shiplap.kubernetes.quantity import CPU, MEMORY, PODS
 from shiplap.scheduling.bounds import Offers, hourly_bound, offers_of
 from shiplap.scheduling.plan import Placement, Plan
@@ -157,7 +158,7 @@ def test_commands_move_pods_and_keep_others(files: Path) -> None:
         detail="its pods fit elsewhere",
     )
     decision = Decision((command,), (Blocked("a", "has the pods of b"),))
-    (left,) = after_commands(looked_at, decision).nodes
+    (left,) = after_commands(looked_at, decision, node_prices(looked_at)).nodes
     assert {each.name: each.fresh for each in left.pods} == {"stays": False, "moves": True}
     assert "its pods fit elsewhere" in disrupt_report(looked_at, decision)
 

@@ -120,7 +120,13 @@ def test_the_fixed_format(files: Path, capsys: pytest.CaptureFixture[str]) -> No
             "topology.kubernetes.io/zone": "z1",
         },
         "instanceTypes": ["small", "large"],
-        "launch": {"instanceType": "small", "zone": "z1", "capacityType": "on-demand", "price": 0.1},
+        "launch": {
+            "instanceType": "small",
+            "zone": "z1",
+            "capacityType": "on-demand",
+            "price": 0.1,
+            "priceEstimated": False,
+        },
         "requests": {"cpu": "1", "pods": "1"},
         "pods": ["web/a"],
         "reasons": [],
@@ -132,7 +138,7 @@ def test_the_fixed_format(files: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert left["message"].startswith("large in pool default: cpu short by 42100m: 50 needed, 7900m allocatable")
     assert left["nearest"] == {"instanceType": "large", "nodePool": "default", "resource": "cpu", "short": "42100m"}
     assert result["ignored"] == [{"pod": "web/gated", "message": "scheduling gate wait"}]
-    assert result["cost"] == {"hourly": 0.1}
+    assert result["cost"] == {"hourly": 0.1, "estimated": False}
     assert result["stats"]["pods"] == 3
     assert result["stats"]["classes"] == 3
     assert result["stats"]["solveSeconds"] >= 0

@@ -8,8 +8,9 @@ import sys
 import msgspec
 
 from shiplap.api.nodeclaim import ClaimState, NodeClaim, PodReference
-from shiplap.drawing.capture import Prices, after_plan, of_cluster, prices_of_catalogs
+from shiplap.drawing.capture import after_plan, of_cluster
 from shiplap.drawing.picture import Amounts, NodeState
+from shiplap.instances.node_prices import NodePrices
 from shiplap.instances.types import InstanceType, Offering
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.scheduling.plan import LaunchChoice, Placement, Plan, PlannedClaim, Unschedulable
@@ -47,7 +48,8 @@ def claim(name: str, **more: object) -> NodeClaim:
 
 def test_nodes_carry_their_pods_and_what_they_cost() -> None:
     pods = [pod("small", "n1", "250m"), pod("large", "n1", "1"), pod("over", "n1", phase="Succeeded"), pod("waits")]
-    prices = Prices({("m5.large", "z1", "spot"): 0.03}, {"m5.large": 0.096})
+    offered = (Offering("z1", "spot", 0.03), Offering("z1", "on-demand", 0.096))
+    prices = NodePrices(others={"m5.large": offered})
     picture = of_cluster("c", NOW, [node("n1"), node("foreign", pool="")], pods, prices=prices)
     foreign, ours = picture.nodes
     assert [each.name for each in ours.pods] == ["large", "small"]
@@ -142,25 +144,13 @@ def test_a_plan_come_true() -> None:
         existing_nodes=(Placement("n1", (PodReference("shop", "joins"),)),),
         unschedulable=(Unschedulable(PodReference("shop", "stuck"), "fits nothing"),),
     )
-    after = after_plan(snapshot, plan)
+    after = after_plan(snapshot, plan, NodePrices(others={"m5.large": kind.offerings}))
     kept, new = after.nodes
     assert [(each.name, each.fresh) for each in kept.pods] == [("there", False), ("joins", True)]
     assert kept.used == Amounts(1000, 2 * GIB, 2)
     assert (new.name, new.state, new.tier, new.note) == ("web-1", NodeState.PLANNED, 1, "flex is out of capacity")
     assert (new.hourly, new.list_hourly, new.used.millicores) == (0.096, 0.096, 700)
     assert [(each.name, each.reason) for each in after.pending] == [("stuck", "fits nothing")]
-
-
-def test_the_first_catalogue_that_knows_a_price_counts() -> None:
-    def kind(price: float, capacity_type: str) -> InstanceType:
-        return InstanceType("a", (), {}, {}, (Offering("z", capacity_type, price),))
-
-    prices = prices_of_catalogs(
-        [NodeClassCatalog("x", (kind(1.0, "spot"),)), NodeClassCatalog("y", (kind(2.0, "on-demand"),))]
-    )
-    assert prices.paid("a", "z", "spot") == 1.0
-    assert prices.paid("a", "elsewhere", "on-demand") == 2.0
-    assert prices.paid("a", "elsewhere", "spot") == 0.0
 
 
 def test_drawing_needs_no_package_beside_msgspec() -> None:

@@ -21,8 +21,8 @@ from shiplap.cli.top.stream import Happening
 from shiplap.cli.top.view import View
 from shiplap.cluster.follow import Trouble
 from shiplap.disruption.headline import Headline
-from shiplap.drawing.capture import Prices
 from shiplap.errors import InvalidInput, StoreError
+from shiplap.instances.node_prices import NodePrices
 from shiplap.scheduling.plan import Plan
 from shiplap.scheduling.snapshot import Snapshot
 from shiplap.twins.bucket import TwinRecorder
@@ -154,7 +154,7 @@ def test_of_the_claims_of_a_cluster_the_latest_steps_are_told_at_first() -> None
 
 
 def test_decisions_and_steps_are_one_stream_in_order_of_time() -> None:
-    following = Following("prod", lambda _node: Prices())
+    following = Following("prod", lambda _region: (NodePrices(), ""))
     late = Headline(NOON - 5, "schedule", "late", "prod/b")
     following.see(Decided((Headline(NOON - 1, "schedule", "first", "prod/a"),)))
     following.see(Claimed((step(ClaimState.INITIALIZED, changed_at=NOON - 2),)))

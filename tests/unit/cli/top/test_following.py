@@ -7,17 +7,20 @@ from typing import Any
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from shiplap.api.nodeclaim import ClaimState, NodeClaim
 from shiplap.cli.top.claims import Claimed
 from shiplap.cli.top.following import Following
 from shiplap.cluster.follow import Changed, Listed, Seen, Trouble
-from shiplap.drawing.capture import Prices, of_cluster
+from shiplap.drawing.capture import of_cluster
 from shiplap.drawing.picture import ClusterPicture, NodeState
+from shiplap.instances.node_prices import NodePrices
+from shiplap.instances.types import Offering
 from shiplap.kubernetes.objects import Node, Pod
 
 NOW = 1_767_268_800.0
-PRICES = Prices({("m5.large", "z", "on-demand"): 0.1}, {"m5.large": 0.1})
+PRICES = NodePrices(others={"m5.large": (Offering("z", "on-demand", 0.1),)})
 
 
 def node(name: str) -> Node:
@@ -34,7 +37,7 @@ def pod(name: str, on: str = "", phase: str = "Running", **spec: Any) -> Pod:
 
 
 def followed(*seen: Seen) -> Following:
-    following = Following("prod", lambda _node: PRICES)
+    following = Following("prod", lambda _region: (PRICES, ""))
     for item in seen:
         following.see(item)
     return following
@@ -92,20 +95,24 @@ def test_what_can_be_seen_again_is_not_missing() -> None:
     assert drawn(*LISTED, Trouble("pods", "gone"), Trouble("pods", "")).missing == ()
 
 
-def test_prices_are_asked_for_once() -> None:
+def test_prices_are_asked_for_once_for_each_region_and_what_they_assume_is_said() -> None:
     asked: list[str] = []
 
-    def prices(item: Node) -> Prices:
-        asked.append(item.metadata.name)
-        return PRICES
+    def prices(region: str) -> tuple[NodePrices, str]:
+        asked.append(region)
+        return PRICES, "" if region else "nodes do not say their Region"
 
     following = Following("prod", prices)
     for seen in LISTED:
         following.see(seen)
+    assert following.picture(NOW).missing == ("nodes do not say their Region",)
+    there = node("c")
+    marks = there.metadata.labels | {"topology.kubernetes.io/region": "eu-west-1"}
+    following.see(Changed("nodes", replace(there, metadata=replace(there.metadata, labels=marks))))
     following.picture(NOW)
-    following.see(Changed("nodes", node("c")))
-    following.picture(NOW)
-    assert len(asked) == 1
+    following.see(Listed("nodes", (replace(there, metadata=replace(there.metadata, labels=marks)),)))
+    assert following.picture(NOW).missing == ()
+    assert asked == ["", "eu-west-1"]
 
 
 _NAMES = st.sampled_from("abcd")
@@ -125,7 +132,7 @@ _CHANGES = st.one_of(
 
 @given(st.lists(_CHANGES, max_size=30), st.sets(st.integers(0, 29)))
 def test_any_order_of_changes_gives_the_picture_of_what_is_there(changes: list[Seen], looks: set[int]) -> None:
-    following = Following("prod", lambda _node: PRICES)
+    following = Following("prod", lambda _region: (PRICES, ""))
     nodes: dict[str, Node] = {}
     pods: dict[str, Pod] = {}
     for number, seen in enumerate(changes):

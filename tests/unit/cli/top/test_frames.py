@@ -64,7 +64,7 @@ def test_a_frame_at_80_by_24() -> None:
 
 GOLDEN = """\
 prod  12:00:00  3 nodes (1 starting)  2 pods  2 waiting, oldest 1m
-0.350 USD/h  packing could save at most 0.290  flex 1 (1 fallback)  general 2
+0.3500 USD/h  packing could save at most 0.2900  flex 1 (1 fallback)  general 2
 cpu ██████████▊░░░░░░░░░░░░░░░░  40%  memory ████▌░░░░░░░░░░░░░░░░░░░░░░  17%
   NAME▼          TYPE           POOL       CPU       MEMORY    PRICE   STATE
   a              m5.large       general    █░░░  25% █░░░  25% 0.3000  Ready

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from shiplap.cli.totals import Totals
+from shiplap.instances.node_prices import Price
 
 
 class _Part(msgspec.Struct, frozen=True, rename="camel"):
@@ -12,18 +13,25 @@ class _Part(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Launches(_Part, frozen=True):
-    """What one side launches of a pool or of an instance type."""
+    """What one side launches of a pool or of an instance type; `estimated` when any price of it is guessed."""
 
     nodes: int
     hourly: float
+    estimated: bool = False
+
+    @property
+    def price(self) -> Price:
+        """As money is shown."""
+        return Price(self.hourly, self.estimated)
 
 
 class Side(_Part, frozen=True):
-    """One set of manifests: what its plan comes to."""
+    """One set of manifests: what its plan comes to; `estimated` when any price of what it launches is guessed."""
 
     manifests: str
     nodes: int
     hourly: float
+    estimated: bool
     pods_on_new: int
     pods_on_existing: int
     unschedulable: int
@@ -31,6 +39,11 @@ class Side(_Part, frozen=True):
     pools: dict[str, Launches]
     instance_types: dict[str, Launches]
     totals: Totals
+
+    @property
+    def price(self) -> Price:
+        """Of what it launches, as money is shown."""
+        return Price(self.hourly, self.estimated)
 
 
 class LeftOut(_Part, frozen=True):

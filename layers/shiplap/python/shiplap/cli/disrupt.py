@@ -15,6 +15,7 @@ from shiplap.api.nodeclaim import ClaimState, NodeClaim
 from shiplap.cli.html import disrupt_report
 from shiplap.cli.html_file import HtmlFile, write
 from shiplap.cli.install import Which
+from shiplap.cli.money import Money, dollars
 from shiplap.cli.options import Sources, takes_sources
 from shiplap.cli.output import Format, Output, counted, emit
 from shiplap.cli.pages import summary
@@ -74,10 +75,11 @@ def disrupt(
     took_s = time.perf_counter() - started
     if html is not None:
         write(html, disrupt_report(snapshot.scheduling, decided, seen_texts(reading)))
+    money = Money(snapshot.scheduling)
     emit(
-        document(decided) | seen_document(reading),
+        document(decided, money) | seen_document(reading),
         output,
-        lambda: Group(_page(decided, took_s), *seen_lines(reading)),
+        lambda: Group(_page(decided, took_s, money), *seen_lines(reading)),
     )
     return 0 if decided.commands else 1
 
@@ -103,22 +105,23 @@ def disruption_snapshot(reading: Reading, **changes: Any) -> DisruptionSnapshot:
     )
 
 
-def document(decided: Decision) -> dict[str, Any]:
+def document(decided: Decision, money: Money) -> dict[str, Any]:
     """A decision in the fixed format of `shiplap disrupt -o json`."""
     return {
-        "commands": [command_document(command) for command in decided.commands],
+        "commands": [command_document(command, money) for command in decided.commands],
         "blocked": [{"node": entry.node, "reason": entry.reason} for entry in decided.blocked],
     }
 
 
-def command_document(command: Proposal) -> dict[str, Any]:
+def command_document(command: Proposal, money: Money) -> dict[str, Any]:
     """One command in that format."""
     return {
         "reason": str(command.reason),
         "method": str(command.method),
         "nodes": list(command.nodes),
-        "replacements": [claim_document(claim) for claim in command.replacements],
+        "replacements": [claim_document(claim, money) for claim in command.replacements],
         "savingsHourly": command.savings_hourly,
+        "savingsEstimated": money.saved([command]).estimated,
         "movedPods": command.moved,
         "detail": command.detail,
     }
@@ -150,38 +153,37 @@ def _inferred(node: Node) -> NodeClaim:
     )
 
 
-def _page(decided: Decision, took_s: float) -> RenderableType:
+def _page(decided: Decision, took_s: float, money: Money) -> RenderableType:
     """The decision for people: each command with its price, then what keeps the other nodes."""
     parts: list[RenderableType] = []
     for command in decided.commands:
-        parts += [command_page(command), Text()]
+        parts += [command_page(command, money), Text()]
     if decided.blocked:
         table = Table("node", "stays because", box=None, pad_edge=False)
         for entry in decided.blocked:
             table.add_row(entry.node, entry.reason)
         parts += [table, Text()]
-    saved = sum(command.savings_hourly for command in decided.commands)
     nodes = sum(len(command.nodes) for command in decided.commands)
     new = sum(len(command.replacements) for command in decided.commands)
     parts.append(
         Text.assemble(
             ("Disrupt: ", "bold"),
             f"{nodes} to remove, {new} to launch for them, {len(decided.blocked)} stay. ",
-            (f"${saved:.4f} per hour saved", "bold"),
+            (f"{dollars(money.saved(decided.commands))} per hour saved", "bold"),
             f" ({took_s * 1000:.0f} ms)",
         )
     )
     return Group(*parts)
 
 
-def command_page(command: Proposal) -> RenderableType:
+def command_page(command: Proposal, money: Money) -> RenderableType:
     """One command for people: its nodes and why, and what is launched for them."""
     lines = [
         Text.assemble(
             ("- ", "red bold"),
             (summary(command.nodes), "bold"),
             f"  ({command.reason}: {command.detail}; {counted(command.moved, 'pod')} to move, "
-            f"${command.savings_hourly:.4f}/h saved)",
+            f"{dollars(money.saved([command]))}/h saved)",
         )
     ]
     for claim in command.replacements:
@@ -189,7 +191,7 @@ def command_page(command: Proposal) -> RenderableType:
         lines.append(
             Text.assemble(
                 ("  + ", "green bold"),
-                f"{launch.instance_type} {launch.capacity_type} in {launch.zone}, ${launch.price:.4f}/h "
+                f"{launch.instance_type} {launch.capacity_type} in {launch.zone}, {dollars(money.of_launch(claim))}/h "
                 f"(pool {claim.node_pool}, {counted(len(claim.pods), 'pod')})",
             )
         )

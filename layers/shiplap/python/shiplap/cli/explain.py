@@ -16,6 +16,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from shiplap.cli.install import STACK, find
+from shiplap.cli.money import Money
 from shiplap.cli.options import Sources, takes_sources
 from shiplap.cli.output import Format, Output, emit
 from shiplap.cli.pages import account_page, claim_page
@@ -25,6 +26,7 @@ from shiplap.cli.sources import Reading, read
 from shiplap.cli.story import Story
 from shiplap.cli.telling import Where, conflict, known, story_page, tell
 from shiplap.errors import ClusterError, InvalidInput
+from shiplap.instances.node_prices import UNKNOWN
 from shiplap.scheduling.account import account_of
 from shiplap.scheduling.claim_account import ClaimAccounts
 from shiplap.scheduling.plan import Plan
@@ -78,8 +80,14 @@ def pod(
     def decide() -> _Now:
         decision = _decision(record, sources, where)
         account = account_of(decision.snapshot, decision.plan, name)
-        page = Group(account_page(account), *decision.lines)
-        return _Now(_written(account, decision.reading), page, 1 if account.state == "unschedulable" else 0)
+        written = _written(account, decision.reading)
+        price = UNKNOWN
+        if account.home is not None and account.home.launch is not None:
+            launched = {claim.name: claim for claim in decision.plan.node_claims}
+            price = Money(decision.snapshot).of_launch(launched[account.home.name])
+            written["home"]["launch"]["priceEstimated"] = price.estimated
+        page = Group(account_page(account, price), *decision.lines)
+        return _Now(written, page, 1 if account.state == "unschedulable" else 0)
 
     return _answer(story, decide, output)
 
@@ -115,8 +123,11 @@ def claim(
     if name in names:
         found = decision.plan.node_claims[names.index(name)]
         account = ClaimAccounts(compile_world(decision.snapshot)).of(found)
-        page = Group(claim_page(found, account), *decision.lines)
-        emit(_written({"claim": found, "account": account}, decision.reading), output, lambda: page)
+        money = Money(decision.snapshot)
+        page = Group(claim_page(found, account, money), *decision.lines)
+        written = _written({"claim": found, "account": account}, decision.reading)
+        written["claim"]["launch"]["priceEstimated"] = money.of_launch(found).estimated
+        emit(written, output, lambda: page)
         return 0
     now = _present(name, decision.reading)
     if now is not None:
@@ -158,10 +169,11 @@ def node(
         from shiplap.disruption.account import account_of as account_of_node  # noqa: PLC0415 - as above
 
         reading = read(sources, where, lax_budgets=True)
-        account = account_of_node(disruption_snapshot(reading), name)
-        written = _written(account, reading)
-        written["command"] = command_document(account.command) if account.command is not None else None
-        return _Now(written, Group(node_page(account), *seen_lines(reading)))
+        looked_at = disruption_snapshot(reading)
+        account, money = account_of_node(looked_at, name), Money(looked_at.scheduling)
+        written, command = _written(account, reading), account.command
+        written["command"] = command_document(command, money) if command is not None else None
+        return _Now(written, Group(node_page(account, money), *seen_lines(reading)))
 
     return _answer(story, decide, output)
 

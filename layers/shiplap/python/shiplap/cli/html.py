@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
+from shiplap.cli.money import Money
 from shiplap.disruption.commands import Decision
 from shiplap.drawing import boxes, markup
 from shiplap.drawing.capture import after_plan, of_snapshot
@@ -13,6 +14,7 @@ from shiplap.drawing.packing import MOST_PODS, legend, node_table, packing_map, 
 from shiplap.drawing.page import page
 from shiplap.drawing.palette import colour_numbers
 from shiplap.drawing.picture import ClusterPicture, NodeState
+from shiplap.instances.node_prices import NodePrices
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.quantity import PODS, add_resources
 from shiplap.kubernetes.requests import pod_requests
@@ -34,8 +36,9 @@ def plan_report(snapshot: Snapshot, plan: Plan, present: Snapshot | None = None,
         present: the cluster as it is, where the plan was made on another, as with `--from-scratch`.
         missing: what could not be seen, a line each.
     """
-    before = of_snapshot(present or snapshot)
-    after = replace(after_plan(snapshot, plan), bound_hourly=_bound(snapshot, plan))
+    money = Money(snapshot)
+    before = of_snapshot(present or snapshot, money.prices)
+    after = replace(after_plan(snapshot, plan, money.prices), bound_hourly=_bound(snapshot, plan))
     reused = sum(len(place.pods) for place in plan.existing_nodes)
     placed = sum(len(claim.pods) for claim in plan.node_claims)
     lead = (
@@ -48,7 +51,7 @@ def plan_report(snapshot: Snapshot, plan: Plan, present: Snapshot | None = None,
         totals(after, before),
         "<h2>The nodes once it is done</h2>",
         packing_map(after),
-        _launches(plan.node_claims),
+        _launches(plan.node_claims, money),
         waiting(after),
         node_table(after),
     ]
@@ -57,8 +60,9 @@ def plan_report(snapshot: Snapshot, plan: Plan, present: Snapshot | None = None,
 
 def disrupt_report(snapshot: Snapshot, decision: Decision, missing: tuple[str, ...] = ()) -> str:
     """The cluster as it is, and as it would be when every command is done, side by side."""
-    before = of_snapshot(snapshot)
-    after = after_commands(snapshot, decision)
+    money = Money(snapshot)
+    before = of_snapshot(snapshot, money.prices)
+    after = after_commands(snapshot, decision, money.prices)
     gone = {name for command in decision.commands for name in command.nodes}
     marked = replace(
         before,
@@ -66,16 +70,16 @@ def disrupt_report(snapshot: Snapshot, decision: Decision, missing: tuple[str, .
     )
     chosen = boxes.detail(max(before.nodes, after.nodes, key=len), most_pods=MOST_PODS // 2, zoom=0.85)
     colours = colour_numbers({*before.pools, *after.pools})
-    saved = sum(command.savings_hourly for command in decision.commands)
+    saved = money.saved(decision.commands)
     new = sum(len(command.replacements) for command in decision.commands)
     lead = (
         f"{markup.counted(len(gone), 'node')} to remove, {new} to launch for them, {len(decision.blocked)} stay; "
-        f"{markup.dollars(saved)} per hour saved; {rfc3339(snapshot.now)}"
+        f"{markup.dollars(saved.hourly, estimated=saved.estimated)} per hour saved; {rfc3339(snapshot.now)}"
     )
     body = [
         unseen(missing),
         totals(after, before),
-        _commands(decision),
+        _commands(decision, money),
         legend((*marked.nodes, *after.nodes)),
         f'<div class="sides map"><div><h2>Before</h2>{sections(marked, chosen, colours)}</div>',
         f"<div><h2>After</h2>{sections(after, chosen, colours)}</div></div>",
@@ -86,7 +90,7 @@ def disrupt_report(snapshot: Snapshot, decision: Decision, missing: tuple[str, .
     return page(f"Disruption of {_named(snapshot)}", lead, "".join(body))
 
 
-def after_commands(snapshot: Snapshot, decision: Decision) -> ClusterPicture:
+def after_commands(snapshot: Snapshot, decision: Decision, prices: NodePrices) -> ClusterPicture:
     """The cluster when every command is done: its nodes are gone, replacements are there, and pods are on them."""
     gone = {name for command in decision.commands for name in command.nodes}
     merged: dict[str, Placement] = {}
@@ -95,7 +99,7 @@ def after_commands(snapshot: Snapshot, decision: Decision) -> ClusterPicture:
             known = merged.get(place.name)
             merged[place.name] = Placement(place.name, (*known.pods, *place.pods)) if known else place
     claims = tuple(claim for command in decision.commands for claim in command.replacements)
-    after = after_plan(snapshot, Plan(node_claims=claims, existing_nodes=tuple(merged.values())))
+    after = after_plan(snapshot, Plan(node_claims=claims, existing_nodes=tuple(merged.values())), prices)
     return replace(after, nodes=tuple(node for node in after.nodes if node.name not in gone))
 
 
@@ -117,7 +121,7 @@ def _bound(snapshot: Snapshot, plan: Plan) -> float | None:
     return hourly_bound(offers, add_resources(*counted)) if offers is not None else None
 
 
-def _launches(claims: Iterable[PlannedClaim]) -> str:
+def _launches(claims: Iterable[PlannedClaim], money: Money) -> str:
     """Claims that are launched alike in one row."""
     alike: dict[tuple[str, ...], list[PlannedClaim]] = {}
     for claim in claims:
@@ -128,7 +132,7 @@ def _launches(claims: Iterable[PlannedClaim]) -> str:
             launch.instance_type,
             launch.capacity_type,
             launch.zone,
-            markup.dollars(launch.price),
+            markup.dollars(launch.price, estimated=money.of_launch(claim).estimated),
             markup.short("; ".join(claim.reasons), 140),  # all of it is on the card of each node
         )
         alike.setdefault(key, []).append(claim)
@@ -146,14 +150,14 @@ def _pods(claims: Iterable[PlannedClaim]) -> str:
     return f"{sum(len(claim.pods) for claim in claims):,}"
 
 
-def _commands(decision: Decision) -> str:
+def _commands(decision: Decision, money: Money) -> str:
     rows = [
         (
             str(command.reason),
             ", ".join(command.nodes[:4]) + (f" and {len(command.nodes) - 4} more" if len(command.nodes) > 4 else ""),
             ", ".join(claim.launch.instance_type for claim in command.replacements) or markup.NOTHING,
             f"{command.moved:,}",
-            markup.dollars(command.savings_hourly),
+            markup.dollars(command.savings_hourly, estimated=money.saved([command]).estimated),
             command.detail,
         )
         for command in decision.commands[:_MOST_ROWS]

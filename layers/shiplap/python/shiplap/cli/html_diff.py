@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from shiplap.cli.difference import Difference, Launches, LeftOut
+from shiplap.cli.money import dollars
+from shiplap.disruption.market import node_prices
 from shiplap.drawing import boxes, markup
 from shiplap.drawing.capture import after_plan
 from shiplap.drawing.packing import MOST_PODS, legend, sections, totals, unseen
@@ -28,7 +30,9 @@ def diff_report(
         plans: made on them.
         missing: what could not be seen, a line each.
     """
-    old, new = (after_plan(snapshot, plan) for snapshot, plan in zip(snapshots, plans, strict=True))
+    old, new = (
+        after_plan(snapshot, plan, node_prices(snapshot)) for snapshot, plan in zip(snapshots, plans, strict=True)
+    )
     chosen = boxes.detail(max(old.nodes, new.nodes, key=len), most_pods=MOST_PODS // 2, zoom=0.85)
     colours = colour_numbers({*old.pools, *new.pools})
     lead = (
@@ -66,10 +70,10 @@ def _numbers(found: Difference) -> str:
     )
     rows = [(name, f"{before:,}", f"{after:,}", _signed(after - before)) for name, before, after in counts]
     for name, before, after in (
-        ("launched, per hour", old.hourly, new.hourly),
-        ("the cluster then, per hour", old.totals.then.hourly, new.totals.then.hourly),
+        ("launched, per hour", old.price, new.price),
+        ("the cluster then, per hour", old.totals.then.price, new.totals.then.price),
     ):
-        rows.append((name, markup.dollars(before), markup.dollars(after), _money(after - before)))
+        rows.append((name, dollars(before), dollars(after), _money(after.hourly - before.hourly)))
     moved = f"<p>{markup.counted(found.moved, 'pod')} would get a node of another pool.</p>" if found.moved else ""
     table = markup.table(("", "old", "new", "change"), rows, numbers=(1, 2, 3))
     return f"<h2>What changes</h2>{table}{moved}"
@@ -86,8 +90,8 @@ def _launches(title: str, what: str, old: Mapping[str, Launches], new: Mapping[s
                 f"{before.nodes:,}",
                 f"{after.nodes:,}",
                 _signed(after.nodes - before.nodes),
-                markup.dollars(before.hourly),
-                markup.dollars(after.hourly),
+                dollars(before.price),
+                dollars(after.price),
                 _money(after.hourly - before.hourly),
             )
         )

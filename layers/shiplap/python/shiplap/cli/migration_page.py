@@ -19,17 +19,19 @@ _MOST = 10
 
 
 class Trial(msgspec.Struct, frozen=True, rename="camel"):
-    """The present pods on the new pools, as if no node were there; hourly prices in USD.
+    """The present pods on the new pools, as if no node were there; USD per hour, with whether prices are guessed.
 
-    `unpriced_nodes` are present nodes whose type or kind the catalogue does not know, which cost nothing here. Prices
+    `unpriced_nodes` are present nodes that have no price, which cost nothing here. Prices
     are those of `region`; `notes` say what the figures take for granted.
     """
 
     pods: int
     nodes: int
     hourly: float
+    estimated: bool
     present_nodes: int
     present_hourly: float
+    present_estimated: bool
     unpriced_nodes: int
     left_out: tuple[tuple[str, str], ...]
     region: str
@@ -65,8 +67,8 @@ def _trial_lines(trial: Trial) -> Iterator[str]:
     placed = trial.pods - len(trial.left_out)
     pods = f"{placed} of {counted(trial.pods, 'pod')}" if trial.left_out else counted(trial.pods, "pod")
     yield (
-        f"Dry run: {pods} on {counted(trial.nodes, 'new node')}, {trial.hourly:.4f} USD/h; now"
-        f" {counted(trial.present_nodes, 'node')}, {trial.present_hourly:.4f} USD/h"
+        f"Dry run: {pods} on {counted(trial.nodes, 'new node')}, {'~' * trial.estimated}{trial.hourly:.4f} USD/h; now"
+        f" {counted(trial.present_nodes, 'node')}, {'~' * trial.present_estimated}{trial.present_hourly:.4f} USD/h"
         + (f" ({trial.unpriced_nodes} of unknown price)" if trial.unpriced_nodes else "")
     )
     for pod, message in trial.left_out[:_MOST]:

@@ -9,6 +9,8 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from shiplap.api.nodeclaim import PodReference
+from shiplap.cli.money import Money, dollars, mark
+from shiplap.instances.node_prices import UNKNOWN, Price
 from shiplap.kubernetes.quantity import format_amount, format_resources
 from shiplap.scheduling.account import PodAccount
 from shiplap.scheduling.claim_account import ClaimAccount, ClaimAccounts
@@ -23,14 +25,14 @@ _STATES = {"placed": "green", "unschedulable": "red", "ignored": "yellow", "runn
 
 
 def plan_page(
-    snapshot: Snapshot, decided: Plan, solve_s: float, rejected_overlays: Sequence[str] = ()
+    snapshot: Snapshot, decided: Plan, solve_s: float, money: Money, rejected_overlays: Sequence[str] = ()
 ) -> RenderableType:
     """What is added and why, what is used, what stays out and by how much, and the sum."""
     accounts = ClaimAccounts(compile_world(snapshot)) if decided.node_claims else None
     parts: list[RenderableType] = []
     for number, alike in enumerate(_alike(decided.node_claims)):
         account = accounts.of(alike[0]) if accounts is not None and number < _ACCOUNTED else None
-        parts.append(_claims(alike, account))
+        parts.append(_claims(alike, account, money))
     if decided.existing_nodes:
         table = Table("node", "pods", box=None, pad_edge=False)
         for place in decided.existing_nodes:
@@ -63,16 +65,16 @@ def plan_page(
             ("Plan: ", "bold"),
             f"{len(decided.node_claims)} to launch for {_pods(placed)}, {_pods(reused)} on nodes that exist, "
             f"{len(decided.unschedulable)} without a place, {len(decided.ignored)} left alone. ",
-            (f"${decided.hourly:.4f} per hour", "bold"),
+            (f"{mark(money.of_launches(decided.node_claims))}${decided.hourly:.4f} per hour", "bold"),
             f" (classes of pods: {decided.stats.classes}, {solve_s * 1000:.0f} ms)",
         )
     )
     return Group(*parts)
 
 
-def claim_page(claim: PlannedClaim, account: ClaimAccount) -> RenderableType:
+def claim_page(claim: PlannedClaim, account: ClaimAccount, money: Money) -> RenderableType:
     """One claim with its whole account."""
-    return _claims([claim], account)
+    return _claims([claim], account, money)
 
 
 def _alike(claims: Sequence[PlannedClaim]) -> list[list[PlannedClaim]]:
@@ -92,10 +94,11 @@ def _alike(claims: Sequence[PlannedClaim]) -> list[list[PlannedClaim]]:
     return list(found.values())
 
 
-def _claims(alike: Sequence[PlannedClaim], account: ClaimAccount | None) -> RenderableType:
+def _claims(alike: Sequence[PlannedClaim], account: ClaimAccount | None, money: Money) -> RenderableType:
     claim, launch = alike[0], alike[0].launch
     table = _grid()
-    _row(table, "launch", f"{launch.instance_type} {launch.capacity_type} in {launch.zone}, ${launch.price:.4f}/h")
+    price = dollars(money.of_launch(claim))
+    _row(table, "launch", f"{launch.instance_type} {launch.capacity_type} in {launch.zone}, {price}/h")
     if claim.instance_types[1:]:
         _row(table, "or", summary(claim.instance_types[1:]))
     requests = ", ".join(
@@ -141,8 +144,8 @@ def _messages(title: str, entries: Sequence[Unschedulable], style: str) -> list[
     return [Text(title, style="italic"), table, Text()]
 
 
-def account_page(account: PodAccount) -> RenderableType:
-    """The account of one pod: the answer first, then what it rests on."""
+def account_page(account: PodAccount, price: Price = UNKNOWN) -> RenderableType:
+    """The account of one pod: the answer first, then what it rests on; `price` is that of a node launched for it."""
     title = Text.assemble((account.pod, "bold"), " is ", (account.state, _STATES[account.state]))
     parts: list[RenderableType] = [title]
     if account.message:
@@ -154,7 +157,7 @@ def account_page(account: PodAccount) -> RenderableType:
     if account.asked is not None:
         parts += [_asked(account), Text()]
     if account.home is not None:
-        parts += [_home(account), Text()]
+        parts += [_home(account, price), Text()]
     if account.lanes:
         table = Table("lane", "verdict", Column("why", overflow="fold"), title="NodePools", title_justify="left")
         for lane in account.lanes:
@@ -192,7 +195,7 @@ def _asked(account: PodAccount) -> RenderableType:
     return table
 
 
-def _home(account: PodAccount) -> RenderableType:
+def _home(account: PodAccount, price: Price) -> RenderableType:
     home = account.home
     table = _grid()
     if home is None:
@@ -201,9 +204,8 @@ def _home(account: PodAccount) -> RenderableType:
     _row(table, "with", summary(home.shared_with, 8) or "no other pod of this plan")
     if home.launch is not None and home.account is not None:
         launch = home.launch
-        table.add_row(
-            "launch", f"{launch.instance_type} {launch.capacity_type} in {launch.zone}, ${launch.price:.4f}/h"
-        )
+        bought = f"{launch.instance_type} {launch.capacity_type} in {launch.zone}"
+        table.add_row("launch", f"{bought}, {dollars(price)}/h")
         _row(table, "pool", home.account.pool)
         for reason in home.account.skipped:
             _row(table, "because", reason, "yellow")

@@ -16,11 +16,13 @@ from shiplap.api.nodeclaim import PodReference
 from shiplap.cli.html import plan_report
 from shiplap.cli.html_file import HtmlFile, write
 from shiplap.cli.install import Which
+from shiplap.cli.money import Money
 from shiplap.cli.options import Sources, takes_sources
 from shiplap.cli.output import Format, Output, counted, emit, progress
 from shiplap.cli.pages import plan_page
 from shiplap.cli.sources import Reading, read
 from shiplap.cli.totals import Totals, totals_of, without_pool_nodes
+from shiplap.instances.node_prices import Price
 from shiplap.kubernetes.quantity import format_amount, format_resources
 from shiplap.scheduling.catalogues import accepted_overlays
 from shiplap.scheduling.plan import LaunchChoice, Plan, PlannedClaim, Unschedulable
@@ -70,23 +72,21 @@ def plan(
         started = time.perf_counter()
         decided = decide(snapshot)
         solve_s = time.perf_counter() - started
-    answer = document(decided, solve_s) | seen_document(reading)
+    money = Money(reading.snapshot)
+    answer = document(decided, solve_s, money) | seen_document(reading)
     rejected = _rejected_overlays(snapshot)
     if rejected:
         answer["rejectedOverlays"] = rejected
-    totals = totals_of(reading.snapshot, decided, from_scratch=from_scratch)
+    totals = totals_of(reading.snapshot, decided, money, from_scratch=from_scratch)
     if totals.priced or reading.live:
         answer["totals"] = msgspec.to_builtins(totals)
     if html is not None:
         write(html, plan_report(snapshot, decided, reading.snapshot, seen_texts(reading)))
-    emit(answer, output, lambda: _page(reading, snapshot, decided, solve_s, rejected, totals))
+    emit(answer, output, lambda: _page(reading, plan_page(snapshot, decided, solve_s, money, rejected), totals))
     return 1 if decided.unschedulable else 0
 
 
-def _page(
-    reading: Reading, snapshot: Snapshot, decided: Plan, solve_s: float, rejected: Sequence[str], totals: Totals
-) -> RenderableType:
-    page = plan_page(snapshot, decided, solve_s, rejected)
+def _page(reading: Reading, page: RenderableType, totals: Totals) -> RenderableType:
     after = [totals.text] if totals.priced or reading.live else []
     return Group(page, *after, *seen_lines(reading))
 
@@ -116,24 +116,24 @@ def _rejected_overlays(snapshot: Snapshot) -> list[str]:
     return sorted({overlay.metadata.name for overlay in snapshot.manifests.node_overlays} - accepted)
 
 
-def document(decided: Plan, solve_s: float) -> dict[str, Any]:
+def document(decided: Plan, solve_s: float, money: Money) -> dict[str, Any]:
     """A plan in the fixed format of `shiplap plan -o json`; resources as quantities, pods as `namespace/name`.
 
     Static pools and CapacityBuffers are there where there are any.
     """
     extra = {"staticPools": decided.static_pools, "buffers": decided.buffers}
     return {
-        "nodeClaims": [claim_document(claim) for claim in decided.node_claims],
+        "nodeClaims": [claim_document(claim, money) for claim in decided.node_claims],
         "existingNodes": [{"name": place.name, "pods": _names(place.pods)} for place in decided.existing_nodes],
         "unschedulable": [_left_out(entry) for entry in decided.unschedulable],
         "ignored": [{"pod": _name(entry.pod), "message": entry.message} for entry in decided.ignored],
-        "cost": {"hourly": decided.hourly},
+        "cost": {"hourly": decided.hourly, "estimated": money.of_launches(decided.node_claims).estimated},
         "stats": {"pods": decided.stats.pods, "classes": decided.stats.classes, "solveSeconds": round(solve_s, 6)},
         **{key: msgspec.to_builtins(entries) for key, entries in extra.items() if entries},
     }
 
 
-def claim_document(claim: PlannedClaim) -> dict[str, Any]:
+def claim_document(claim: PlannedClaim, money: Money) -> dict[str, Any]:
     """A claim as it stands in the fixed formats."""
     return {
         "name": claim.name,
@@ -143,7 +143,7 @@ def claim_document(claim: PlannedClaim) -> dict[str, Any]:
         "taints": msgspec.to_builtins(claim.taints),
         "labels": claim.labels,
         "instanceTypes": list(claim.instance_types),
-        "launch": _launch(claim.launch),
+        "launch": launch_document(claim.launch, money.of_launch(claim)),
         "requests": format_resources(claim.requests),
         "pods": _names(claim.pods),
         "reasons": list(claim.reasons),
@@ -152,9 +152,10 @@ def claim_document(claim: PlannedClaim) -> dict[str, Any]:
     }
 
 
-def _launch(launch: LaunchChoice) -> dict[str, Any]:
+def launch_document(launch: LaunchChoice, price: Price) -> dict[str, Any]:
     """A reservation is named only where one is used."""
-    return {key: value for key, value in msgspec.to_builtins(launch).items() if value or key != "reservationId"}
+    written = {key: value for key, value in msgspec.to_builtins(launch).items() if value or key != "reservationId"}
+    return written | {"priceEstimated": price.estimated}
 
 
 def _left_out(entry: Unschedulable) -> dict[str, Any]:

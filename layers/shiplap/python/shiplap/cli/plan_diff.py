@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from shiplap.api.nodeclaim import PodReference
 from shiplap.cli.difference import Difference, Launches, LeftOut, Side
 from shiplap.cli.html_file import write
 from shiplap.cli.install import Which
+from shiplap.cli.money import Money, figure
 from shiplap.cli.options import Sources
 from shiplap.cli.output import Format, counted, emit, progress
 from shiplap.cli.pages import summary
@@ -23,6 +23,7 @@ from shiplap.cli.plan import seen_document, seen_lines, seen_texts
 from shiplap.cli.sources import Reading, read_all
 from shiplap.cli.totals import Totals, totals_of, without_pool_nodes
 from shiplap.errors import InvalidInput
+from shiplap.instances.node_prices import Price, total
 from shiplap.scheduling.plan import Plan
 from shiplap.scheduling.planner import plan as decide
 
@@ -40,9 +41,10 @@ def compare(
         with progress(f"planning with {path}"):
             plans.append(decide(snapshot))
         snapshots.append(snapshot)
+    moneys = [Money(reading.snapshot) for reading in readings]
     sides = [
-        _side(str(path), made, totals_of(reading.snapshot, made, from_scratch=from_scratch))
-        for path, made, reading in zip(diff, plans, readings, strict=True)
+        _side(str(path), made, totals_of(reading.snapshot, made, money, from_scratch=from_scratch), money)
+        for path, made, reading, money in zip(diff, plans, readings, moneys, strict=True)
     ]
     found = difference(sides, plans)
     answer: dict[str, Any] = msgspec.to_builtins(found) | seen_document(readings[1])
@@ -71,28 +73,28 @@ def _only(these: Mapping[str, str], those: Mapping[str, str]) -> tuple[LeftOut, 
     return tuple(LeftOut(name, these[name]) for name in sorted(these.keys() - those.keys()))
 
 
-def _side(path: str, made: Plan, totals: Totals) -> Side:
+def _side(path: str, made: Plan, totals: Totals, money: Money) -> Side:
     return Side(
         manifests=path,
         nodes=len(made.node_claims),
         hourly=made.hourly,
+        estimated=money.of_launches(made.node_claims).estimated,
         pods_on_new=sum(len(claim.pods) for claim in made.node_claims),
         pods_on_existing=sum(len(place.pods) for place in made.existing_nodes),
         unschedulable=len(made.unschedulable),
         ignored=len(made.ignored),
-        pools=_launches((claim.node_pool, claim.launch.price) for claim in made.node_claims),
-        instance_types=_launches((claim.launch.instance_type, claim.launch.price) for claim in made.node_claims),
+        pools=_launches((claim.node_pool, money.of_launch(claim)) for claim in made.node_claims),
+        instance_types=_launches((claim.launch.instance_type, money.of_launch(claim)) for claim in made.node_claims),
         totals=totals,
     )
 
 
-def _launches(priced: Iterable[tuple[str, float]]) -> dict[str, Launches]:
-    nodes: Counter[str] = Counter()
-    hourly: dict[str, float] = {}
+def _launches(priced: Iterable[tuple[str, Price]]) -> dict[str, Launches]:
+    by_name: dict[str, list[Price]] = {}
     for name, price in priced:
-        nodes[name] += 1
-        hourly[name] = hourly.get(name, 0.0) + price
-    return {name: Launches(nodes[name], hourly[name]) for name in sorted(nodes)}
+        by_name.setdefault(name, []).append(price)
+    sums = {name: total(prices) for name, prices in sorted(by_name.items())}
+    return {name: Launches(len(by_name[name]), found.hourly, found.estimated) for name, found in sums.items()}
 
 
 def _page(found: Difference, reading: Reading) -> RenderableType:
@@ -110,10 +112,11 @@ def _page(found: Difference, reading: Reading) -> RenderableType:
     for name, before, after in rows:
         table.add_row(name, str(before), str(after), _change(after - before))
     for name, spent, spends in (
-        ("$/h of what is launched", old.hourly, new.hourly),
-        ("$/h of the cluster then", old.totals.then.hourly, new.totals.then.hourly),
+        ("$/h of what is launched", old.price, new.price),
+        ("$/h of the cluster then", old.totals.then.price, new.totals.then.price),
     ):
-        table.add_row(name, f"{spent:.4f}", f"{spends:.4f}", _money(spends - spent, spent))
+        change = _money(spends.hourly - spent.hourly, spent.hourly)
+        table.add_row(name, figure(spent), figure(spends), change)
     parts: list[RenderableType] = [Text.assemble(("- ", "red"), old.manifests, ("  + ", "green"), new.manifests), table]
     for title, before_by, after_by in (
         ("pool", old.pools, new.pools),
@@ -141,8 +144,8 @@ def _by(title: str, old: Mapping[str, Launches], new: Mapping[str, Launches]) ->
             str(before.nodes),
             str(after.nodes),
             _change(after.nodes - before.nodes),
-            f"{before.hourly:.4f}",
-            f"{after.hourly:.4f}",
+            figure(before.price),
+            figure(after.price),
             _money(after.hourly - before.hourly),
         )
     return table

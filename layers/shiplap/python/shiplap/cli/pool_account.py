@@ -10,9 +10,9 @@ from rich.console import Group, RenderableType
 from rich.table import Column, Table
 from rich.text import Text
 
-from shiplap.cli.totals import price_of
-from shiplap.disruption.market import market_of
+from shiplap.cli.money import Money, dollars
 from shiplap.errors import InvalidInput
+from shiplap.instances.node_prices import Price
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.quantity import format_amount
 from shiplap.scheduling.account import account_of
@@ -56,10 +56,12 @@ class PoolAccount(_Part, frozen=True):
     not_ready: str
     nodes: int
     hourly: float
+    estimated: bool
     left: dict[str, str]
     tiers: tuple[TierAccount, ...]
     launches: dict[str, int]
     launched_hourly: float
+    launched_estimated: bool
     passed_over: tuple[str, ...]
     away: tuple[Away, ...]
 
@@ -76,7 +78,7 @@ def account_of_pool(snapshot: Snapshot, decided: Plan, name: str) -> PoolAccount
         raise InvalidInput("pool", f"there is no NodePool {name}; known are {', '.join(near)}")
     pool = pools[name]
     node_class = pool.spec.template.spec.node_class_ref.name
-    market = market_of(snapshot)
+    money = Money(snapshot)
     own = [node for node in snapshot.view.nodes if node.metadata.labels.get(labels.NODE_POOL) == name]
     lanes = [lane for lane in compile_world(snapshot).lanes if lane.pool.metadata.name == name]
     claims = [claim for claim in decided.node_claims if claim.node_pool == name]
@@ -87,11 +89,13 @@ def account_of_pool(snapshot: Snapshot, decided: Plan, name: str) -> PoolAccount
         weight=pool.spec.weight,
         not_ready=next((item.not_ready for item in snapshot.catalogs if item.node_class == node_class), ""),
         nodes=len(own),
-        hourly=sum(price_of(market, node) for node in own),
+        hourly=money.of_nodes(own).hourly,
+        estimated=money.of_nodes(own).estimated,
         left=_left(lanes[0].budget) if lanes else {},
         tiers=tuple(TierAccount(lane.tier.index, len(set(lane.table.row_type)), lane.blocked) for lane in lanes),
         launches=dict(sorted(Counter(claim.launch.instance_type for claim in claims).items())),
-        launched_hourly=sum(claim.launch.price for claim in claims),
+        launched_hourly=money.of_launches(claims).hourly,
+        launched_estimated=money.of_launches(claims).estimated,
         passed_over=tuple(sorted(passed)),
         away=tuple(_away(snapshot, decided, name)),
     )
@@ -123,14 +127,15 @@ def pool_page(account: PoolAccount) -> RenderableType:
     table = Table.grid(Column(style="dim", min_width=10), Column(overflow="fold"), padding=(0, 2))
     table.add_row("node class", f"{account.node_class}{f': {account.not_ready}' if account.not_ready else ''}")
     table.add_row("weight", str(account.weight))
-    table.add_row("nodes", f"{account.nodes} at ${account.hourly:.4f}/h")
+    table.add_row("nodes", f"{account.nodes} at {dollars(Price(account.hourly, account.estimated))}/h")
     if account.left:
         table.add_row("limits", "left: " + ", ".join(f"{name} {amount}" for name, amount in account.left.items()))
     for tier in account.tiers:
         words = tier.blocked or f"{tier.instance_types} instance types"
         table.add_row(f"tier {tier.tier}", Text(words, style="yellow" if tier.blocked else ""))
     launches = ", ".join(f"{number} {kind}" for kind, number in account.launches.items())
-    table.add_row("launches", f"{launches} at ${account.launched_hourly:.4f}/h" if launches else "nothing in this plan")
+    cost = dollars(Price(account.launched_hourly, account.launched_estimated))
+    table.add_row("launches", f"{launches} at {cost}/h" if launches else "nothing in this plan")
     for reason in account.passed_over:
         table.add_row("passed over", Text(reason, style="yellow"))
     parts: list[RenderableType] = [Text(f"pool {account.pool}", style="bold"), table]

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from shiplap.api.nodeclaim import FINAL, IN_FLIGHT, LEAVING, NodeClaim
 from shiplap.cli.disrupt import command_document, disruption_snapshot
+from shiplap.cli.money import Money, dollars
 from shiplap.cli.pages import summary
 from shiplap.cli.plan import seen_texts
 from shiplap.cli.sources import Reading
@@ -55,7 +56,8 @@ def present(name: str, reading: Reading) -> Present | None:
     if node is None:
         blind = any(item.resource == "nodes" for item in reading.unseen)
         return Present(called, _without_node(claim, reading.snapshot.now, blind=blind), unseen=unseen)
-    account = account_of(disruption_snapshot(reading), node.metadata.name)
+    looked_at = disruption_snapshot(reading)
+    account, money = account_of(looked_at, node.metadata.name), Money(looked_at.scheduling)
     on_it = (pod.key for pod in reading.snapshot.view.pods if pod.spec.node_name == node.metadata.name)
     state = f"the claim is {claim.state}" if claim is not None else "no claim of it is known"
     return Present(
@@ -66,8 +68,8 @@ def present(name: str, reading: Reading) -> Present | None:
         taints=tuple(map(_taint, node.spec.taints)),
         pods=tuple(sorted(on_it)),
         moving=account.pods,
-        disruption=_disruption(account, claim),
-        command=command_document(account.command) if account.command is not None else None,
+        disruption=_disruption(account, claim, money),
+        command=command_document(account.command, money) if account.command is not None else None,
         unseen=unseen,
     )
 
@@ -141,11 +143,11 @@ def _conditions(node: Node) -> list[str]:
     return told
 
 
-def _disruption(account: NodeAccount, claim: NodeClaim | None) -> str:
+def _disruption(account: NodeAccount, claim: NodeClaim | None, money: Money) -> str:
     if account.command is not None:
         command = account.command
         instead = f"for {summary([item.name for item in command.replacements])}" if command.replacements else ""
-        words = (f"goes now: {command.reason}", instead, f"saves ${command.savings_hourly:.4f}/h", command.detail)
+        words = (f"goes now: {command.reason}", instead, f"saves {dollars(money.saved([command]))}/h", command.detail)
         return ", ".join(filter(None, words))
     if account.stays:
         return f"stays: {account.stays}"

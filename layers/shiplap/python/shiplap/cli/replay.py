@@ -17,10 +17,11 @@ from shiplap import __version__
 from shiplap.api.types import Manifests
 from shiplap.cli.elsewhere import Elsewhere, decided_by
 from shiplap.cli.install import STACK, Bucket, Dev, Install, Stack, find
+from shiplap.cli.money import Money, dollars
 from shiplap.cli.output import Format, Output, counted, emit, progress
 from shiplap.cli.pages import summary
 from shiplap.cli.records import open_record
-from shiplap.disruption.commands import Decision
+from shiplap.disruption.commands import Decision, Proposal
 from shiplap.disruption.record import (
     DisruptionRecord,
     Outline,
@@ -31,6 +32,7 @@ from shiplap.disruption.record import (
 )
 from shiplap.disruption.record import encode as encode_disruption
 from shiplap.errors import InvalidInput
+from shiplap.instances.node_prices import Price
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.scheduling.plan import Plan, PlannedClaim
 from shiplap.scheduling.record import Record, encode
@@ -146,7 +148,7 @@ def _compared(found: Recorded, document: bytes, written: bytes) -> tuple[_Change
         deeds = [_outlined(found.outline), _outlined(again)]
         change = _Change(tuple(sorted(deeds[0] - deeds[1])), tuple(sorted(deeds[1] - deeds[0])), outlines=True)
         return change, (_spent(found.outline), _spent(again))
-    return _difference(before, after), (_hourly(before), _hourly(after))
+    return _difference(before, after, _money(found.record)), (_hourly(before), _hourly(after))
 
 
 def _outlined(outline: Outline) -> set[str]:
@@ -194,17 +196,24 @@ def _under(snapshot: Snapshot, written: Manifests) -> Snapshot:
     return replace(snapshot, manifests=written, catalogs=(*snapshot.catalogs, *added))
 
 
-def _difference(recorded: Plan | Decision, again: Plan | Decision) -> _Change:
-    before, after = _deeds(recorded), _deeds(again)
+def _money(record: Record | DisruptionRecord | None) -> Money | None:
+    """The prices that were looked at, where this version can read them."""
+    if record is None:
+        return None
+    return Money(record.snapshot if isinstance(record, Record) else record.snapshot.scheduling)
+
+
+def _difference(recorded: Plan | Decision, again: Plan | Decision, money: Money | None) -> _Change:
+    before, after = _deeds(recorded, money), _deeds(again, money)
     return _Change(tuple(sorted(before - after)), tuple(sorted(after - before)))
 
 
-def _deeds(decided: Plan | Decision) -> set[str]:
+def _deeds(decided: Plan | Decision, money: Money | None) -> set[str]:
     """Everything decided, each as a sentence that is equal when the thing decided is."""
     if isinstance(decided, Decision):
-        deeds = {_command(command.nodes, command.replacements, str(command.reason)) for command in decided.commands}
+        deeds = {_command(command, money) for command in decided.commands}
         return deeds | {f"{entry.node} stays: {entry.reason}" for entry in decided.blocked}
-    deeds = {_launch(claim) for claim in decided.node_claims}
+    deeds = {_launch(claim, money) for claim in decided.node_claims}
     deeds |= {f"{pod.namespace}/{pod.name} on {place.name}" for place in decided.existing_nodes for pod in place.pods}
     deeds |= {
         f"{entry.pod.namespace}/{entry.pod.name} has no place: {entry.message}" for entry in decided.unschedulable
@@ -214,18 +223,19 @@ def _deeds(decided: Plan | Decision) -> set[str]:
     }
 
 
-def _launch(claim: PlannedClaim) -> str:
+def _launch(claim: PlannedClaim, money: Money | None) -> str:
+    price = money.of_launch(claim) if money is not None else Price(claim.launch.price)
     launch, tier = claim.launch, f" tier {claim.tier}" if claim.tier else ""
     pods = summary([f"{pod.namespace}/{pod.name}" for pod in claim.pods])
     return (
         f"launch {launch.instance_type} {launch.capacity_type} in {launch.zone} of pool {claim.node_pool}{tier} "
-        f"at ${launch.price:.4f}/h for {pods or 'no pod'}"
+        f"at {dollars(price)}/h for {pods or 'no pod'}"
     )
 
 
-def _command(nodes: tuple[str, ...], replacements: tuple[PlannedClaim, ...], reason: str) -> str:
-    instead = f", {'; '.join(map(_launch, replacements))}" if replacements else ""
-    return f"remove {summary(nodes)} ({reason}){instead}"
+def _command(command: Proposal, money: Money | None) -> str:
+    new = "; ".join(_launch(claim, money) for claim in command.replacements)
+    return f"remove {summary(command.nodes)} ({command.reason})" + (f", {new}" if new else "")
 
 
 def _hourly(decided: Plan | Decision) -> float:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 from msgspec.structs import replace
 from rich.text import Text
 
+from shiplap.cli.money import Money, dollars
 from shiplap.cli.output import counted
-from shiplap.disruption.market import Market, market_of
+from shiplap.instances.node_prices import Price, total
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node, Pod, PodStatus
 from shiplap.scheduling.plan import Plan
@@ -15,14 +18,20 @@ from shiplap.scheduling.snapshot import Snapshot
 
 
 class Sum(msgspec.Struct, frozen=True, rename="camel"):
-    """Nodes, and USD per hour of those whose price is known."""
+    """Nodes, and USD per hour of those whose price is known, `estimated` when any of these prices is guessed."""
 
     nodes: int
     hourly: float
+    estimated: bool = False
+
+    @property
+    def price(self) -> Price:
+        """As money is shown."""
+        return Price(self.hourly, self.estimated)
 
 
 class Totals(msgspec.Struct, frozen=True, rename="camel"):
-    """`unpriced` counts nodes now whose type, zone or capacity type the catalogue does not know."""
+    """`unpriced` counts nodes now that have no price. Claims on their way count as the nodes they will be."""
 
     now: Sum
     then: Sum
@@ -39,9 +48,9 @@ class Totals(msgspec.Struct, frozen=True, rename="camel"):
         change = self.then.hourly - self.now.hourly
         line = Text.assemble(
             ("Cluster: ", "bold"),
-            f"{counted(self.now.nodes, 'node')} at ${self.now.hourly:.4f}/h now → "
+            f"{counted(self.now.nodes, 'node')} at {dollars(self.now.price)}/h now → "
             f"{counted(self.then.nodes, 'node')} at ",
-            (f"${self.then.hourly:.4f}/h", "bold"),
+            (f"{dollars(self.then.price)}/h", "bold"),
             f" then ({change:+.4f} $/h)",
         )
         if self.unpriced:
@@ -49,21 +58,20 @@ class Totals(msgspec.Struct, frozen=True, rename="camel"):
         return line
 
 
-def totals_of(snapshot: Snapshot, decided: Plan, *, from_scratch: bool = False) -> Totals:
+def totals_of(snapshot: Snapshot, decided: Plan, money: Money | None = None, *, from_scratch: bool = False) -> Totals:
     """Before and after a plan made on this snapshot, or on what `without_pool_nodes` leaves of it."""
-    market = market_of(snapshot)
-    prices = [(node, price_of(market, node)) for node in snapshot.view.nodes]
-    now = Sum(len(prices), sum(price for _, price in prices))
-    staying = [price for node, price in prices if not (from_scratch and _of_pool(node))]
-    then = Sum(len(staying) + len(decided.node_claims), sum(staying) + decided.hourly)
-    return Totals(now, then, sum(not price for _, price in prices))
+    money = money or Money(snapshot)
+    of_nodes = [(node, money.of_node(node.metadata.name)) for node in snapshot.view.nodes]
+    now = [*(price for _, price in of_nodes), *money.on_their_way]
+    staying = [price for node, price in of_nodes if not (from_scratch and _of_pool(node))]
+    staying += () if from_scratch else money.on_their_way
+    then = [*staying, *map(money.of_launch, decided.node_claims)]
+    return Totals(_sum(now), _sum(then), sum(not price.known for price in now))
 
 
-def price_of(market: Market, node: Node) -> float:
-    """USD per hour, as the node's own pool sees it; of a node of no pool, as any pool does; 0 when nobody knows."""
-    own = node.metadata.labels.get(labels.NODE_POOL, "")
-    pools = [own] if own in market.by_pool else sorted(market.by_pool)
-    return next((price for pool in pools if (price := market.price_of(pool, node))), 0.0)
+def _sum(prices: Sequence[Price]) -> Sum:
+    known = total(prices)
+    return Sum(len(prices), known.hourly, known.estimated)
 
 
 def without_pool_nodes(snapshot: Snapshot) -> Snapshot:

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
 from shiplap.cli.migration_page import Trial
+from shiplap.cli.money import Money
 from shiplap.cli.options import Sources
 from shiplap.cli.sources import read
+from shiplap.cli.totals import totals_of
 from shiplap.kubernetes import labels
-from shiplap.kubernetes.objects import Node, Pod, PodCondition, PodStatus
+from shiplap.kubernetes.objects import Pod, PodCondition, PodStatus
 from shiplap.scheduling.planner import plan
 from shiplap.scheduling.pods import comes_back
-from shiplap.scheduling.snapshot import Snapshot
 
 _UNSCHEDULABLE = PodStatus(
     phase="Pending", conditions=(PodCondition(type="PodScheduled", status="False", reason="Unschedulable"),)
 )
-_EKS_KIND = "eks.amazonaws.com/capacityType"
-_KINDS = {"SPOT": labels.SPOT, "ON_DEMAND": labels.ON_DEMAND}
 
 
 def try_out(manifests: Path, state: Sequence[Path], region: str) -> Trial:
@@ -34,14 +33,17 @@ def try_out(manifests: Path, state: Sequence[Path], region: str) -> Trial:
     pods = tuple(_homeless(pod) for pod in snapshot.view.pods if _needs_a_node(pod))
     world = msgspec.structs.replace(snapshot.view, pods=pods, nodes=(), events=())
     decided = plan(msgspec.structs.replace(snapshot, view=world, claims=()))
-    prices = [_price(node, _offerings(snapshot)) for node in snapshot.view.nodes]
+    money = Money(snapshot)
+    totals = totals_of(snapshot, decided, money, from_scratch=True)
     return Trial(
         pods=len(pods),
         nodes=len(decided.node_claims),
         hourly=decided.hourly,
-        present_nodes=len(prices),
-        present_hourly=round(sum(prices), 6),
-        unpriced_nodes=sum(1 for price in prices if not price),
+        estimated=money.of_launches(decided.node_claims).estimated,
+        present_nodes=totals.now.nodes,
+        present_hourly=round(totals.now.hourly, 6),
+        present_estimated=totals.now.estimated,
+        unpriced_nodes=totals.unpriced,
         left_out=tuple((f"{e.pod.namespace}/{e.pod.name}", e.message) for e in decided.unschedulable),
         region=reading.region,
         notes=reading.notes,
@@ -58,21 +60,3 @@ def _homeless(pod: Pod) -> Pod:
     selector = {key: value for key, value in pod.spec.node_selector.items() if key not in ties}
     spec = msgspec.structs.replace(pod.spec, node_name="", node_selector=selector)
     return msgspec.structs.replace(pod, spec=spec, status=_UNSCHEDULABLE)
-
-
-def _offerings(snapshot: Snapshot) -> Mapping[tuple[str, str], Sequence[tuple[str, float]]]:
-    """Zones and prices by type and capacity type."""
-    found: dict[tuple[str, str], list[tuple[str, float]]] = {}
-    for item in (item for catalog in snapshot.catalogs for item in catalog.instance_types):
-        for offering in item.offerings:
-            found.setdefault((item.name, offering.capacity_type), []).append((offering.zone, offering.price))
-    return found
-
-
-def _price(node: Node, offerings: Mapping[tuple[str, str], Iterable[tuple[str, float]]]) -> float:
-    """USD per hour; that of another zone where the catalogue does not have the node's; 0 when it knows neither."""
-    marks = node.metadata.labels
-    kind = marks.get(labels.CAPACITY_TYPE) or _KINDS.get(marks.get(_EKS_KIND, ""), labels.ON_DEMAND)
-    known = list(offerings.get((marks.get(labels.INSTANCE_TYPE, ""), kind), ()))
-    own = [price for zone, price in known if zone == marks.get(labels.ZONE)]
-    return min(own or [price for _, price in known], default=0.0)

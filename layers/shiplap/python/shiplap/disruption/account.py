@@ -9,14 +9,18 @@ import msgspec
 from shiplap.disruption.candidates import disruption_cost, moves
 from shiplap.disruption.commands import Proposal
 from shiplap.disruption.decide import decide
-from shiplap.disruption.market import market_of
+from shiplap.disruption.market import node_prices
 from shiplap.disruption.snapshot import DisruptionSnapshot
 from shiplap.errors import InvalidInput
+from shiplap.instances.node_prices import capacity_type_of
 from shiplap.kubernetes import labels
+from shiplap.scheduling.pairing import pair
 
 
 class NodeAccount(msgspec.Struct, frozen=True, rename="camel"):
-    """`pods` would have to move, as `namespace/name`; `hourly` in USD, `disruption_cost` as in `candidates`.
+    """`pods` would have to move, as `namespace/name`; `disruption_cost` as in `candidates`.
+
+    `hourly` is USD, 0 if the price is not known, and `estimated` when it is guessed.
 
     Either `command` is what it would go with, or `stays` says why it does not; a node of nobody's pool has neither.
     """
@@ -27,6 +31,7 @@ class NodeAccount(msgspec.Struct, frozen=True, rename="camel"):
     zone: str
     capacity_type: str
     hourly: float
+    estimated: bool
     disruption_cost: float
     pods: tuple[str, ...]
     command: Proposal | None
@@ -48,14 +53,17 @@ def account_of(snapshot: DisruptionSnapshot, name: str) -> NodeAccount:
     decided = decide(snapshot)
     marks = node.metadata.labels
     pool = marks.get(labels.NODE_POOL, "")
+    claim = pair([node], snapshot.scheduling.claims)[0].get(name)
+    price = node_prices(snapshot.scheduling).of(node, claim)
     moving = [pod for pod in snapshot.scheduling.view.pods if pod.spec.node_name == name and moves(pod)]
     return NodeAccount(
         node=name,
         node_pool=pool,
         instance_type=marks.get(labels.INSTANCE_TYPE, ""),
         zone=marks.get(labels.ZONE, ""),
-        capacity_type=marks.get(labels.CAPACITY_TYPE, ""),
-        hourly=market_of(snapshot.scheduling).price_of(pool, node),
+        capacity_type=capacity_type_of(node),
+        hourly=price.hourly,
+        estimated=price.estimated,
         disruption_cost=disruption_cost(moving),
         pods=tuple(sorted(pod.key for pod in moving)),
         command=next((command for command in decided.commands if name in command.nodes), None),

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from shiplap.instances.node_prices import NodePrices, offering_price, types_of
 from shiplap.instances.types import InstanceType, Offering
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node
@@ -27,12 +28,12 @@ class Market(msgspec.Struct, frozen=True, eq=False):
         return self.by_pool.get(pool, {}).get(name)
 
     def price_of(self, pool: str, node: Node) -> float:
-        """USD per hour of a node by its labels, available or not; 0 when the catalogue does not know its offering."""
-        marks = node.metadata.labels
-        item = self.type_of(pool, marks.get(labels.INSTANCE_TYPE, ""))
-        zone, kind = marks.get(labels.ZONE, ""), marks.get(labels.CAPACITY_TYPE, "")
-        offerings = item.offerings if item is not None else ()
-        return min((o.price for o in offerings if (o.zone, o.capacity_type) == (zone, kind)), default=0.0)
+        """USD per hour of just the offering a node runs on, as decisions compare it; 0 when the catalogue lacks it.
+
+        What a node costs, for people, is said by `node_prices`.
+        """
+        item = self.type_of(pool, node.metadata.labels.get(labels.INSTANCE_TYPE, ""))
+        return offering_price(item.offerings, node) if item is not None else 0.0
 
     def buyable(self, pool: str, name: str, wanted: Requirements) -> tuple[Offering, ...]:
         """The offerings of a type that a launch under these requirements may get, of the kind that EC2 is asked for.
@@ -71,6 +72,15 @@ def market_of(snapshot: Snapshot) -> Market:
         unchanged = seen is by_class.get(name)
         by_pool[pool.metadata.name] = shared[name] if unchanged else {item.name: item for item in seen}
     return Market(by_pool)
+
+
+def node_prices(snapshot: Snapshot) -> NodePrices:
+    """What nodes cost in this cluster; nodes of no pool as EC2's prices are, without NodeOverlays."""
+    of_pools = {
+        pool: {name: item.offerings for name, item in types.items()}
+        for pool, types in market_of(snapshot).by_pool.items()
+    }
+    return NodePrices(of_pools, types_of(*(catalog.instance_types for catalog in snapshot.catalogs)))
 
 
 def _meets(offering: Offering, wanted: Requirements) -> bool:

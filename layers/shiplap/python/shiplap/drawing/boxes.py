@@ -115,7 +115,7 @@ def summary(node: NodePicture) -> str:
         f"CPU {percent(used.millicores, room.millicores)}",
         f"memory {percent(used.memory_bytes, room.memory_bytes)}",
         counted(used.pods, "pod"),
-        f"{dollars(node.hourly)} per hour" if node.hourly else "",
+        f"{dollars(node.hourly, estimated=node.estimated)} per hour" if node.hourly else "",
         str(node.state),
         markup.short(node.note, 160),
     ]
@@ -193,7 +193,7 @@ def _asks(millicores: int, memory_bytes: int) -> str:
 
 
 def _label(node: NodePicture) -> str:
-    price = f"{dollars(node.hourly)}/h" if node.hourly else ""
+    price = f"{dollars(node.hourly, estimated=node.estimated)}/h" if node.hourly else ""
     mark = f"{_STATES[node.state]} " if node.state in _STATES else ""
     first = text(mark + (node.instance_type or markup.short(node.name, 20)))
     second = text(" ".join(part for part in (price, node.capacity_type) if part))
@@ -203,12 +203,16 @@ def _label(node: NodePicture) -> str:
 def _card(node: NodePicture, listed: int) -> str:
     room, used = node.allocatable, node.used
     place = ", ".join(part for part in (node.instance_type, node.zone, node.capacity_type) if part)
-    listed_at = f" (on-demand {dollars(node.list_hourly)})" if node.list_hourly > node.hourly + 1e-9 else ""
+    listed_at = (
+        f" (on-demand {dollars(node.list_hourly, estimated=node.estimated)})"
+        if node.list_hourly > node.hourly + 1e-9
+        else ""
+    )
     facts = [
         place,
         f"pool {node.pool or 'none: not one of ours'}" + (f", fallback tier {node.tier}" if node.tier else ""),
         f"{node.state}{': ' + markup.short(node.note, 300) if node.note else ''}",
-        f"{dollars(node.hourly)} per hour{listed_at}" if node.hourly else "price not known",
+        f"{dollars(node.hourly, estimated=node.estimated)} per hour{listed_at}" if node.hourly else "price not known",
         f"CPU {markup.cores(used.millicores)} of {markup.cores(room.millicores)}, "
         f"memory {markup.memory(used.memory_bytes)} of {markup.memory(room.memory_bytes)}, "
         f"pods {used.pods} of {room.pods or '?'}",

@@ -8,7 +8,7 @@ import msgspec
 
 from shiplap.api.nodeclaim import FINAL, LEAVING, ClaimState, NodeClaim, PodReference
 from shiplap.drawing.picture import Amounts, ClusterPicture, NodePicture, NodeState, PendingPicture, PodPicture
-from shiplap.instances.catalog import Catalog
+from shiplap.instances.node_prices import NodePrices, capacity_type_of
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.kubernetes.quantity import CPU, MEMORY, PODS, parse_amount
@@ -16,42 +16,10 @@ from shiplap.kubernetes.requests import pod_requests
 from shiplap.kubernetes.timestamps import epoch
 from shiplap.scheduling.pairing import leaving, pair
 from shiplap.scheduling.plan import Plan, PlannedClaim
-from shiplap.scheduling.snapshot import NodeClassCatalog, Snapshot
+from shiplap.scheduling.snapshot import Snapshot
 
 _OVER = ("Succeeded", "Failed")
-
-
-class Prices(msgspec.Struct, frozen=True):
-    """What is known of prices, USD per hour: of offerings (type, zone, capacity type), and the on-demand list price."""
-
-    offerings: Mapping[tuple[str, str, str], float] = {}
-    on_demand: Mapping[str, float] = {}
-
-    def paid(self, instance_type: str, zone: str, capacity_type: str) -> float:
-        """The price of an offering; 0 when it is not known."""
-        known = self.offerings.get((instance_type, zone, capacity_type))
-        if known is None and capacity_type != labels.SPOT:
-            known = self.on_demand.get(instance_type)
-        return known or 0.0
-
-
-def prices_of_catalogs(catalogs: Iterable[NodeClassCatalog]) -> Prices:
-    """The prices a decision sees; overlays may make them differ between EC2NodeClasses: the first one counts."""
-    offerings: dict[tuple[str, str, str], float] = {}
-    on_demand: dict[str, float] = {}
-    for catalog in catalogs:
-        for kind in catalog.instance_types:
-            for offering in kind.offerings:
-                offerings.setdefault((kind.name, offering.zone, offering.capacity_type), offering.price)
-                if offering.capacity_type == labels.ON_DEMAND:
-                    on_demand.setdefault(kind.name, offering.price)
-    return Prices(offerings, on_demand)
-
-
-def prices_of_catalog(catalog: Catalog) -> Prices:
-    """The prices of the catalogue that the functions keep."""
-    on_demand = {name: prices.on_demand for name, prices in catalog.prices.items() if prices.on_demand is not None}
-    return Prices({}, on_demand)
+_NO_PRICES = NodePrices()
 
 
 def amounts(resources: Mapping[str, int]) -> Amounts:
@@ -65,7 +33,7 @@ def of_cluster(
     nodes: Sequence[Node],
     pods: Iterable[Pod],
     claims: Sequence[NodeClaim] = (),
-    prices: Prices | None = None,
+    prices: NodePrices = _NO_PRICES,
 ) -> ClusterPicture:
     """The cluster as it is.
 
@@ -74,10 +42,9 @@ def of_cluster(
         now: epoch seconds.
         nodes: all of them, whoever owns them.
         pods: bound and pending ones; those that have ended are left out.
-        claims: of the cluster; those that are over are left out. What they were bought for is what they cost.
-        prices: for nodes without a claim, and for list prices.
+        claims: of the cluster; those that are over are left out.
+        prices: what nodes and claims cost.
     """
-    known = prices or Prices()
     paired, waiting = pair(nodes, claims)
     going = leaving(nodes, paired)
     on_node: dict[str, list[Pod]] = {}
@@ -90,11 +57,12 @@ def of_cluster(
         else:
             pending[pod.metadata.uid or pod.key] = pod
     drawn = [
-        _node(node, paired.get(node.metadata.name), on_node.get(node.metadata.name, ()), known, going) for node in nodes
+        _node(node, paired.get(node.metadata.name), on_node.get(node.metadata.name, ()), prices, going)
+        for node in nodes
     ]
     for claim in waiting:
         expected = [_pod(found, fresh=True) for each in claim.pods if (found := _find(pending, each)) is not None]
-        drawn.append(of_claim(claim, expected, known))
+        drawn.append(of_claim(claim, expected, prices))
     return ClusterPicture(
         cluster=cluster,
         taken_at=now,
@@ -103,21 +71,19 @@ def of_cluster(
     )
 
 
-def of_snapshot(snapshot: Snapshot) -> ClusterPicture:
+def of_snapshot(snapshot: Snapshot, prices: NodePrices) -> ClusterPicture:
     """The cluster that a decision looks at, before it."""
     view = snapshot.view
-    prices = prices_of_catalogs(snapshot.catalogs)
     return of_cluster(snapshot.cluster, snapshot.now, view.nodes, view.pods, snapshot.claims, prices)
 
 
-def after_plan(snapshot: Snapshot, plan: Plan) -> ClusterPicture:
+def after_plan(snapshot: Snapshot, plan: Plan, prices: NodePrices) -> ClusterPicture:
     """The cluster once a plan has come true: its nodes are there and its pods are on them; who is left out still waits.
 
     Pods that move away from a node on its way out are drawn where they go, and still where they are.
     """
-    before = of_snapshot(snapshot)
+    before = of_snapshot(snapshot, prices)
     pods = _by_reference(snapshot.view.pods)
-    prices = prices_of_catalogs(snapshot.catalogs)
     placed: dict[str, list[PodPicture]] = {}
     for place in plan.existing_nodes:
         placed[place.name] = [_pod(pods[key], fresh=True) for ref in place.pods if (key := _key(ref)) in pods]
@@ -158,8 +124,9 @@ def _holding(node: NodePicture, pods: Sequence[Pod]) -> NodePicture:
     return msgspec.structs.replace(node, used=used, pods=drawn)
 
 
-def of_claim(claim: NodeClaim, pods: Sequence[PodPicture] = (), prices: Prices | None = None) -> NodePicture:
+def of_claim(claim: NodeClaim, pods: Sequence[PodPicture] = (), prices: NodePrices = _NO_PRICES) -> NodePicture:
     """A claim that no Node is known of, with those of its pods of which more is known than a name."""
+    price = prices.of_claim(claim)
     allocatable, requested = amounts(claim.allocatable), amounts(claim.requests)
     return NodePicture(
         name=claim.node_name or claim.name,
@@ -168,8 +135,9 @@ def of_claim(claim: NodeClaim, pods: Sequence[PodPicture] = (), prices: Prices |
         instance_type=claim.instance_type or (claim.instance_types[0] if claim.instance_types else ""),
         zone=claim.zone,
         capacity_type=claim.capacity_type,
-        hourly=claim.hourly,
-        list_hourly=(prices or Prices()).on_demand.get(claim.instance_type, 0.0),
+        hourly=price.hourly,
+        estimated=price.estimated,
+        list_hourly=prices.listed(claim.instance_type),
         state=NodeState.LEAVING if claim.state in LEAVING else NodeState.STARTING,
         note=claim.failure or str(claim.state),
         allocatable=allocatable,
@@ -180,13 +148,14 @@ def of_claim(claim: NodeClaim, pods: Sequence[PodPicture] = (), prices: Prices |
 
 
 def _node(
-    node: Node, claim: NodeClaim | None, pods: Sequence[Pod], prices: Prices, going: frozenset[str]
+    node: Node, claim: NodeClaim | None, pods: Sequence[Pod], prices: NodePrices, going: frozenset[str]
 ) -> NodePicture:
     marks = node.metadata.labels
-    kind = marks.get(labels.INSTANCE_TYPE, "") or (claim.instance_type if claim else "")
-    zone = marks.get(labels.ZONE, "") or (claim.zone if claim else "")
+    kind = labels.value_of(marks, labels.INSTANCE_TYPE) or (claim.instance_type if claim else "")
+    zone = labels.value_of(marks, labels.ZONE) or (claim.zone if claim else "")
     ours = claim is not None or labels.NODE_POOL in marks
-    capacity_type = marks.get(labels.CAPACITY_TYPE, "") or (claim.capacity_type if claim else "")
+    capacity_type = capacity_type_of(node) or (claim.capacity_type if claim else "")
+    price = prices.of(node, claim)
     drawn = tuple(sorted((_pod(pod) for pod in pods), key=lambda pod: (-pod.millicores, -pod.memory_bytes, pod.key)))
     born = node.metadata.creation_timestamp
     state, note = _state(node, claim, going)
@@ -197,8 +166,9 @@ def _node(
         instance_type=kind,
         zone=zone,
         capacity_type=capacity_type,
-        hourly=(claim.hourly if claim else 0.0) or prices.paid(kind, zone, capacity_type or labels.ON_DEMAND),
-        list_hourly=prices.on_demand.get(kind, 0.0),
+        hourly=price.hourly,
+        estimated=price.estimated,
+        list_hourly=prices.listed(kind) if price.known else 0.0,
         state=state,
         note=note,
         allocatable=Amounts(*(_amount(node, name) for name in (CPU, MEMORY, PODS))),
@@ -220,7 +190,7 @@ def _state(node: Node, claim: NodeClaim | None, going: frozenset[str]) -> tuple[
     return NodeState.READY, claim.cordoned if claim is not None else ""
 
 
-def _planned(claim: PlannedClaim, pods: Mapping[str, Pod], prices: Prices) -> NodePicture:
+def _planned(claim: PlannedClaim, pods: Mapping[str, Pod], prices: NodePrices) -> NodePicture:
     launch = claim.launch
     drawn = [_pod(pods[key], fresh=True) for ref in claim.pods if (key := _key(ref)) in pods]
     requested = amounts(claim.requests)
@@ -232,7 +202,8 @@ def _planned(claim: PlannedClaim, pods: Mapping[str, Pod], prices: Prices) -> No
         zone=launch.zone,
         capacity_type=launch.capacity_type,
         hourly=launch.price,
-        list_hourly=prices.on_demand.get(launch.instance_type, 0.0),
+        estimated=prices.is_estimated(claim.node_pool, launch.instance_type, launch.zone, launch.capacity_type),
+        list_hourly=prices.listed(launch.instance_type),
         state=NodeState.PLANNED,
         note="; ".join(claim.reasons),
         allocatable=amounts(claim.allocatable),

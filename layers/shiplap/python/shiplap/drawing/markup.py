@@ -43,11 +43,9 @@ def memory(amount_bytes: int) -> str:
     return f"{amount_bytes / 2**20:.0f} MiB" if 0 < amount_bytes < _GIB else f"{number(amount_bytes / _GIB)} GiB"
 
 
-def dollars(hourly: float) -> str:
-    """`$0.0042`, `$0.192`, `$12.30`: three digits that count where prices are small."""
-    if hourly >= 1 or hourly == 0:
-        return f"${hourly:,.2f}"
-    return f"${hourly:.3f}" if hourly >= 0.1 else f"${hourly:.4f}"
+def dollars(hourly: float, *, estimated: bool = False) -> str:
+    """`$0.0042`, `$12.3000`, as tables on the terminal have them; `~$0.0042` when it is estimated."""
+    return f"{'~' if estimated else ''}${hourly:,.4f}"
 
 
 def percent(part: float, whole: float) -> str:

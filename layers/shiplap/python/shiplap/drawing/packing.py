@@ -90,7 +90,7 @@ def heading(pool: str, nodes: Sequence[NodePicture]) -> str:
         counted(used.pods, "pod"),
         f"CPU {percent(used.millicores, room.millicores)}",
         f"memory {percent(used.memory_bytes, room.memory_bytes)}",
-        f"{dollars(hourly)}/h" if hourly else "",
+        f"{dollars(hourly, estimated=any(node.estimated for node in nodes))}/h" if hourly else "",
     ]
     if any(tiers):
         facts.append(", ".join(f"{tiers[tier]} on {_tier(tier)}" for tier in sorted(tiers)))
@@ -154,18 +154,28 @@ def totals(picture: ClusterPicture, before: ClusterPicture | None = None) -> str
         ("pods that wait", f"{len(picture.pending):,}", f"{len(before.pending):,}" if before else ""),
         ("CPU used", percent(used.millicores, room.millicores), _cpu(before)),
         ("memory used", percent(used.memory_bytes, room.memory_bytes), _memory(before)),
-        ("per hour", dollars(picture.hourly), dollars(before.hourly) if before else ""),
+        ("per hour", _cost(picture), _cost(before) if before else ""),
     ]
+    if picture.unpriced:
+        facts.append(("of unknown price", counted(picture.unpriced, "node"), ""))
     if picture.list_hourly > picture.hourly + 1e-9:
-        facts.append(("at on-demand list price", dollars(picture.list_hourly), ""))
+        facts.append(("at on-demand list price", dollars(picture.list_hourly, estimated=picture.estimated), ""))
     if picture.bound_hourly is not None:
         ours = sum(node.hourly for node in picture.nodes if node.pool)
         over = 100 * (ours / picture.bound_hourly - 1) if picture.bound_hourly else 0.0
         facts.append(
-            ("lower bound", dollars(picture.bound_hourly), f"{over:+.1f} % over it" if 0 < over <= _FAR else "")
+            (
+                "lower bound",
+                dollars(picture.bound_hourly, estimated=picture.estimated),
+                f"{over:+.1f} % over it" if 0 < over <= _FAR else "",
+            )
         )
     shown = "".join(f"<div><dt>{name}</dt><dd>{text(value)}{_was(was, value)}</dd></div>" for name, value, was in facts)
     return f"<dl class=totals>{shown}</dl>"
+
+
+def _cost(picture: ClusterPicture) -> str:
+    return dollars(picture.hourly, estimated=picture.estimated)
 
 
 def _was(was: str, value: str) -> str:
@@ -223,7 +233,7 @@ def node_table(picture: ClusterPicture, most: int = 1000) -> str:
             node.instance_type,
             node.zone,
             node.capacity_type,
-            dollars(node.hourly) if node.hourly else "",
+            dollars(node.hourly, estimated=node.estimated) if node.hourly else "",
             percent(node.used.millicores, node.allocatable.millicores),
             percent(node.used.memory_bytes, node.allocatable.memory_bytes),
             f"{node.used.pods:,}",

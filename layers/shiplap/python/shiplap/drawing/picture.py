@@ -52,9 +52,10 @@ class NodePicture(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """A node, or what will be one. Prices in USD per hour.
 
     `pool` is empty for nodes that are not Shiplap's; `tier` 0 is the preferred one, higher ones are fallbacks. `hourly`
-    is what is paid, `list_hourly` the on-demand list price, each 0 when it is not known. `used` is what all pods
-    request, also those that are not among `pods`: daemons that are still to come, or pods that nobody has listed.
-    `note` says in words what is special, for example why it leaves. `created_at` in epoch seconds, 0 if not known.
+    is what is paid, `estimated` when that is guessed, `list_hourly` the on-demand list price, each 0 when it is not
+    known. `used` is what all pods request, also those that are not among `pods`: daemons that are still to come, or
+    pods that nobody has listed. `note` says in words what is special, for example why it leaves. `created_at` in epoch
+    seconds, 0 if not known.
     """
 
     name: str
@@ -64,6 +65,7 @@ class NodePicture(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     zone: str = ""
     capacity_type: str = ""
     hourly: float = 0.0
+    estimated: bool = False
     list_hourly: float = 0.0
     state: NodeState = NodeState.READY
     note: str = ""
@@ -102,6 +104,16 @@ class ClusterPicture(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     def hourly(self) -> float:
         """What all nodes cost, USD per hour."""
         return sum(node.hourly for node in self.nodes)
+
+    @property
+    def estimated(self) -> bool:
+        """Whether the price of any node is guessed."""
+        return any(node.estimated for node in self.nodes)
+
+    @property
+    def unpriced(self) -> int:
+        """How many nodes have no price, which count as nothing in dollars."""
+        return sum(1 for node in self.nodes if not node.hourly)
 
     @property
     def list_hourly(self) -> float:

@@ -87,7 +87,7 @@ def _heading(subject: Subject, endpoint: str, *, alone: bool) -> str:
     facts = [
         counted(len(picture.nodes), "node"),
         f"CPU {cpu} and memory {memory} asked for",
-        f"{dollars(picture.hourly)} per hour",
+        f"{dollars(picture.hourly, estimated=picture.estimated)} per hour",
     ]
     said = "" if subject.failure else f" <small>{text(' · '.join(facts))}</small>"
     return f"<h2>{text(picture.cluster)}{said}</h2>{_link(picture.cluster, endpoint, alone=alone) if endpoint else ''}"

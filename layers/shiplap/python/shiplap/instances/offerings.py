@@ -8,14 +8,12 @@ from shiplap.api.types import EC2NodeClassSpec, NetworkInterface
 from shiplap.instances import prices
 from shiplap.instances.catalog import Catalog, Ec2InstanceType, TypePrices
 from shiplap.instances.families import Family
+from shiplap.instances.node_prices import NodePrices
 from shiplap.instances.nodeclass import CapacityReservation, PlacementGroup, ResolvedNodeClass
-from shiplap.instances.types import Offering
+from shiplap.instances.types import NOMINAL, Offering
 from shiplap.kubernetes.labels import ON_DEMAND, RESERVED, SPOT
 
 _NO_PRICES = TypePrices()
-
-_PAID = 1e-7
-"""A reservation is paid for whether it is used or not: what is left of the on-demand price only keeps the order."""
 
 
 def offerings(
@@ -61,8 +59,18 @@ def offerings(
             rests = (held.id, held.zone, RESERVED) in unavailable or (name, held.zone, RESERVED) in unavailable
             usable = compatible and held.available > 0 and not rests
             zone_id = catalog.zone_ids.get(held.zone, "")
-            found.append(_reserved(held, on_demand * _PAID, zone_id, available=usable))
+            found.append(_reserved(held, on_demand * NOMINAL, zone_id, available=usable))
     return tuple(found)
+
+
+def catalog_prices(catalog: Catalog) -> NodePrices:
+    """What nodes cost by the catalogue of a Region alone, without NodePools and their NodeOverlays."""
+    return NodePrices(
+        others={
+            kind.instance_type: offerings(catalog, kind, compatible=True, zones=None, unavailable=())
+            for kind in catalog.types
+        }
+    )
 
 
 def _reserved(held: CapacityReservation, price: float, zone_id: str, *, available: bool) -> Offering:

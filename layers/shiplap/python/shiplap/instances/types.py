@@ -10,6 +10,9 @@ from shiplap.kubernetes import labels
 from shiplap.kubernetes.quantity import HUGE_PAGES, MEMORY
 from shiplap.kubernetes.requirements import Requirement
 
+NOMINAL = 1e-7
+"""A reservation is paid for whether it is used or not: what is left of the on-demand price only keeps the order."""
+
 
 class Offering(msgspec.Struct, frozen=True, omit_defaults=True):
     """One way to buy an instance type: zone × capacity type (× reservation); price in USD per hour.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 ARCH = "kubernetes.io/arch"
 OS = "kubernetes.io/os"
@@ -44,6 +46,13 @@ NORMALIZED = {
     "topology.ebs.csi.aws.com/zone": ZONE,
 }
 """Older or driver-specific keys that mean the same as a stable one."""
+
+
+def value_of(marks: Mapping[str, str], name: str) -> str:
+    """The value of a label by its stable name, else by an older one; empty without any."""
+    older = (marks.get(old) for old, meant in NORMALIZED.items() if meant == name)
+    return marks.get(name) or next(filter(None, older), "")
+
 
 AWS_WELL_KNOWN = frozenset(
     AWS_PREFIX + name

@@ -15,8 +15,7 @@ _OF_ZONE = re.compile(r"[a-z]{2}(?:-[a-z]+)+-\d+")
 
 def region_of(node: Node) -> str:
     """By the node's label, else by the zone of its label, else by that of its `providerID`; empty when none says."""
-    marks = node.metadata.labels
-    region = marks.get(labels.REGION) or next((marks[old] for old in _OLDER[labels.REGION] if marks.get(old)), "")
+    region = labels.value_of(node.metadata.labels, labels.REGION)
     return region or next(filter(None, map(_region_of_zone, _zones(node))), "")
 
 
@@ -28,8 +27,7 @@ def regions_of(nodes: Iterable[Node]) -> tuple[str, ...]:
 
 
 def _zones(node: Node) -> Iterable[str]:
-    marks = node.metadata.labels
-    yield from (marks.get(name, "") for name in (labels.ZONE, *_OLDER[labels.ZONE]))
+    yield labels.value_of(node.metadata.labels, labels.ZONE)
     # aws:///eu-west-1a/i-0123456789abcdef0; Fargate has aws:///eu-west-1a/<id>/fargate-ip-….
     if node.spec.provider_id.startswith("aws:///"):
         yield node.spec.provider_id.removeprefix("aws:///").partition("/")[0]
@@ -38,10 +36,3 @@ def _zones(node: Node) -> Iterable[str]:
 def _region_of_zone(zone: str) -> str:
     found = _OF_ZONE.match(zone)
     return found[0] if found else ""
-
-
-_OLDER = {
-    name: tuple(old for old, meant in labels.NORMALIZED.items() if meant == name)
-    for name in (labels.REGION, labels.ZONE)
-}
-"""The spellings of a label before the stable one."""

@@ -20,7 +20,7 @@ from shiplap.kubernetes.taints import untolerated
 from shiplap.scheduling.classes import PodClass
 from shiplap.scheduling.explain import Explainer, Verdict
 from shiplap.scheduling.lanes import Lane
-from shiplap.scheduling.nearest import Miss, amount, nearest_node, unmet_labels
+from shiplap.scheduling.nearest import Miss, amount, dollars, nearest_node, unmet_labels
 from shiplap.scheduling.open_claims import Kind
 from shiplap.scheduling.pack import Packing
 from shiplap.scheduling.plan import Plan
@@ -126,17 +126,19 @@ def _tried(outcome: _Outcome | None, steps: list[_Step], asker: _Asker) -> Propo
         return None
     if any(pod.key not in asker.left_out for pods in outcome.packing.unplaced.values() for pod in pods):
         return None
-    place = _place(write(outcome.snapshot, outcome.world, outcome.packing), asker.key)
+    place = _place(write(outcome.snapshot, outcome.world, outcome.packing), outcome.world, asker.key)
     texts = {step.of: step.text for step in steps}
     return Proposal(tuple(texts.values()), place, sum(step.size for step in steps)) if place else None
 
 
-def _place(decided: Plan, key: str) -> str:
+def _place(decided: Plan, world: World, key: str) -> str:
+    tables = {lane.pool.metadata.name: lane.table for lane in world.lanes}
     for claim in decided.node_claims:
         if any(_key(entry) == key for entry in claim.pods):
             launch = claim.launch
             what = f"{launch.instance_type} {launch.capacity_type} in {launch.zone}"
-            return f"{what} of pool {claim.node_pool}, ${launch.price:.4f}/h"
+            price = dollars(tables.get(claim.node_pool), launch.instance_type, launch.price)
+            return f"{what} of pool {claim.node_pool}, {price}"
     for node in decided.existing_nodes:
         if any(_key(entry) == key for entry in node.pods):
             return f"node {node.name}"

@@ -11,9 +11,10 @@ from shiplap.api.nodeclaim import PodReference
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.requirements import Requirements
 from shiplap.scheduling.lanes import Lane
-from shiplap.scheduling.nearest import amount, some
+from shiplap.scheduling.nearest import amount, dollars, some
 from shiplap.scheduling.plan import PlannedClaim
 from shiplap.scheduling.resources import Bools, Floats, Ints
+from shiplap.scheduling.universe import TypeTable
 from shiplap.scheduling.world import World
 
 _NARROWED = frozenset({labels.INSTANCE_TYPE, labels.ZONE, labels.CAPACITY_TYPE})
@@ -38,13 +39,14 @@ class ClaimAccounts:
     def __init__(self, world: World) -> None:
         self._world = world
         self._lanes = {(lane.pool.metadata.name, lane.tier.index): lane for lane in world.lanes}
+        self._tables = {lane.pool.metadata.name: lane.table for lane in world.lanes}
         self._class_of = {pod.key: item for item in (*world.classes, *world.virtual) for pod in item.members}
 
     def of(self, claim: PlannedClaim) -> ClaimAccount:
         """The account of a claim of the plan made of this world."""
         lane = self._lanes.get((claim.node_pool, claim.tier))
         if lane is None:
-            return _of_static(claim)
+            return _of_static(claim, self._tables.get(claim.node_pool))
         table = lane.table
         wanted = self._wanted(lane, claim)
         offered = table.offered(wanted, lane.given)
@@ -84,14 +86,15 @@ class ClaimAccounts:
         return load
 
 
-def _of_static(claim: PlannedClaim) -> ClaimAccount:
+def _of_static(claim: PlannedClaim, table: TypeTable | None) -> ClaimAccount:
     """A claim that keeps a static pool at its replicas: no pod chose its lane."""
     launch = claim.launch
     return ClaimAccount(
         pool=f"pool {claim.node_pool}: {', '.join(claim.reasons) or 'launched for no pod'}",
         skipped=(),
         types=f"{len(claim.instance_types)} listed ({some(claim.instance_types)})",
-        price=f"{launch.instance_type} {launch.capacity_type} in {launch.zone} at ${launch.price:.4f}/h",
+        price=f"{launch.instance_type} {launch.capacity_type} in {launch.zone} at "
+        f"{dollars(table, launch.instance_type, launch.price)}",
     )
 
 
@@ -123,12 +126,14 @@ def _why_price(lane: Lane, claim: PlannedClaim, wanted: Requirements) -> str:
     places = [table.index[name] for name in claim.instance_types]
     prices: Floats = np.where(table.cells(wanted), table.prices, np.inf)[places]
     offers = int(np.isfinite(prices).sum())
-    head = f"{launch.instance_type} {launch.capacity_type} in {launch.zone} at ${launch.price:.4f}/h is the "
+    price = dollars(table, launch.instance_type, launch.price)
+    head = f"{launch.instance_type} {launch.capacity_type} in {launch.zone} at {price} is the "
     text = head + (f"cheapest of {offers} offerings" if offers > 1 else "only offering")
     per_type = prices.min(axis=(1, 2), initial=np.inf)
     others = [place for place in range(1, len(places)) if np.isfinite(per_type[place])]
     if others:
-        text += f"; the next type is {claim.instance_types[others[0]]} at ${per_type[others[0]]:.4f}/h"
+        name = claim.instance_types[others[0]]
+        text += f"; the next type is {name} at {dollars(table, name, per_type[others[0]])}"
     return text
 
 
@@ -147,7 +152,7 @@ def _cheaper(lane: Lane, claim: PlannedClaim, rows: Ints, suits: Bools, price: F
             for column in np.flatnonzero(short > 0).tolist()
         ]
         why = ", ".join(parts) or "exotic, beyond a limit or held by another pilot"
-        found.append(f"{name} at ${price[number]:.4f}/h: {why}")
+        found.append(f"{name} at {dollars(table, name, price[number])}: {why}")
         if len(found) == _CHEAPER:
             break
     return tuple(found)

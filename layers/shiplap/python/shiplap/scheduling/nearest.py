@@ -329,3 +329,11 @@ def some(names: Sequence[str], most: int = 3) -> str:
     """The first few names and how many more there are."""
     shown = ", ".join(names[:most])
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+
+
+def dollars(table: TypeTable | None, name: str, price: float) -> str:
+    """`$0.0960/h` of an instance type; `~$0.0960/h` where that price of it is guessed from hardware."""
+    known = table is not None and name in table.index
+    offered = table.types[table.index[name]].offerings if table is not None and known else ()
+    guessed = any(offering.price_estimated and offering.price == price for offering in offered)
+    return f"{'~' if guessed else ''}${price:.4f}/h"

@@ -14,9 +14,10 @@ from msgspec.structs import replace
 
 from shiplap.api.types import Manifests
 from shiplap.disruption.headline import Headline, headline
-from shiplap.drawing.capture import of_cluster, prices_of_catalog
+from shiplap.drawing.capture import of_cluster
 from shiplap.drawing.picture import ClusterPicture
 from shiplap.drawing.timeline import Frame, Happening, Sample, Timeline
+from shiplap.instances.offerings import catalog_prices
 from shiplap.instances.resolve import instance_types
 from shiplap.instances.setting import from_cluster
 from shiplap.kubernetes.objects import Pod
@@ -78,7 +79,7 @@ class Recording:
         self._looks = 0
         self._sample_every = self._frame_every = 1
         sold = catalog()
-        self._prices = prices_of_catalog(sold)
+        self._prices = catalog_prices(sold)
         self._offers = _offers(play.manifests)
         self._requests: dict[str, tuple[int, int]] = {}
         simulation.observers.append(self.look)
@@ -140,7 +141,7 @@ class Recording:
             pool = _named(instance.cluster, instance.node_pool, many=many)
             nodes[pool] = nodes.get(pool, 0) + 1
             hourly += price
-            listed += self._prices.on_demand.get(instance.instance_type, price)
+            listed += self._prices.listed(instance.instance_type) or price
         return Sample(
             at_s=self._passed(),
             pending=sum(len(kube.pending()) for kube in self._simulation.kubes.values()),

@@ -32,18 +32,15 @@ from shiplap.cluster.enter import enter
 from shiplap.cluster.follow import Seen, follow
 from shiplap.cluster.kubeconfig import load
 from shiplap.disruption.headline import Headline
-from shiplap.drawing.capture import Prices
 from shiplap.drawing.picture import ClusterPicture
 from shiplap.drawing.timeline import Timeline
 from shiplap.errors import ClusterError, InvalidInput
 from shiplap.instances import embedded
-from shiplap.instances.offerings import offerings
-from shiplap.kubernetes.labels import ON_DEMAND
-from shiplap.kubernetes.objects import Node
+from shiplap.instances.node_prices import NodePrices
+from shiplap.instances.offerings import catalog_prices
 
 _EVERY_S = 1.0
 _PATIENCE_S = 30.0
-_REGION = "topology.kubernetes.io/region"
 
 
 @takes_sources
@@ -167,18 +164,13 @@ def _view(sort: str, words: str) -> View:
     return View(sort=sort, filter=words)
 
 
-def _prices(node: Node) -> Prices:
-    """Estimates for the node's region: who looks on need not have credentials of AWS."""
-    region = node.metadata.labels.get(_REGION, "")
-    catalog = embedded.load(region if region in embedded.regions() else embedded.DEFAULT_REGION)
-    of_offerings: dict[tuple[str, str, str], float] = {}
-    on_demand: dict[str, float] = {}
-    for kind in catalog.types:
-        for offering in offerings(catalog, kind, compatible=True, zones=None, unavailable=()):
-            of_offerings[kind.instance_type, offering.zone, offering.capacity_type] = offering.price
-            if offering.capacity_type == ON_DEMAND:
-                on_demand[kind.instance_type] = offering.price
-    return Prices(of_offerings, on_demand)
+def _prices(region: str) -> tuple[NodePrices, str]:
+    """Estimates for a Region, and what is assumed for them: who looks on need not have credentials of AWS."""
+    if region in embedded.regions():
+        return catalog_prices(embedded.load(region)), ""
+    default = embedded.DEFAULT_REGION
+    why = f"no prices of Region {region} are known" if region else "nodes do not say their Region"
+    return catalog_prices(embedded.load(default)), f"{why}: those of {default} are assumed"
 
 
 def _wait(following: Following, seen: Queue[Seen | Claimed | Decided]) -> None:

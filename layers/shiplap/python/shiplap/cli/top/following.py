@@ -14,9 +14,11 @@ from shiplap.cli.top.decisions import Decided
 from shiplap.cli.top.moves import moves
 from shiplap.cluster.follow import Changed, Listed, Seen, Trouble
 from shiplap.disruption.headline import Headline
-from shiplap.drawing.capture import Prices, of_cluster
+from shiplap.drawing.capture import of_cluster
 from shiplap.drawing.picture import ClusterPicture, NodePicture
+from shiplap.instances.node_prices import NodePrices
 from shiplap.kubernetes.objects import Node, Pod
+from shiplap.kubernetes.regions import region_of, regions_of
 from shiplap.scheduling.pairing import pair
 
 _OVER = ("Succeeded", "Failed")
@@ -29,12 +31,12 @@ class Following:
 
     Args:
         cluster: how it is called.
-        prices: of its types; asked once something is known of its nodes.
+        prices: those of a Region, and what is assumed for them, if anything is; asked once for each Region of nodes.
     """
 
-    def __init__(self, cluster: str, prices: Callable[[Node], Prices]) -> None:
+    def __init__(self, cluster: str, prices: Callable[[str], tuple[NodePrices, str]]) -> None:
         self._cluster, self._prices_of = cluster, prices
-        self._prices: Prices | None = None
+        self._prices: dict[str, tuple[NodePrices, str]] = {}
         self._nodes: dict[str, Node] = {}
         self._pods: dict[str, Pod] = {}
         self._on_node: dict[str, dict[str, Pod]] = {}
@@ -96,21 +98,30 @@ class Following:
             if node is None:
                 self._drawn.pop(name, None)
                 continue
-            if self._prices is None:
-                self._prices = self._prices_of(node)
             pods = self._on_node.get(name, {}).values()
             claims = [self._paired[name]] if name in self._paired else []
-            self._drawn[name] = of_cluster("", now, [node], pods, claims, self._prices).nodes[0]
+            self._drawn[name] = of_cluster("", now, [node], pods, claims, self._of_region(region_of(node))).nodes[0]
         self._stale.clear()
-        coming = of_cluster("", now, [], self._pending.values(), self._coming, self._prices)
+        prices = self._of_region(next(iter(regions_of(self._nodes.values())), "")) if self._coming else NodePrices()
+        coming = of_cluster("", now, [], self._pending.values(), self._coming, prices)
         drawn = self._drawn if not self._coming else self._drawn | {node.name: node for node in coming.nodes}
         return ClusterPicture(
             cluster=self._cluster,
             taken_at=now,
             nodes=tuple(drawn[name] for name in sorted(drawn)),
             pending=coming.pending,
-            missing=tuple(self._troubles[kind] for kind in sorted(self._troubles)),
+            missing=(*(self._troubles[kind] for kind in sorted(self._troubles)), *self._assumed()),
         )
+
+    def _of_region(self, region: str) -> NodePrices:
+        if region not in self._prices:
+            self._prices[region] = self._prices_of(region)
+        return self._prices[region][0]
+
+    def _assumed(self) -> Iterable[str]:
+        """What the prices of nodes that are there take for granted."""
+        there = {region_of(node) for node in self._nodes.values()}
+        return (self._prices[region][1] for region in sorted(there & self._prices.keys()) if self._prices[region][1])
 
     def _tell(self, lines: Iterable[Headline]) -> None:
         """A record may appear after one of a later look at the cluster: what is shown is in order of time."""

@@ -109,13 +109,14 @@ def _head(picture: ClusterPicture, width: int) -> Iterator[Text]:
 
 
 def _money(picture: ClusterPicture) -> Text:
-    line = Text(f"{picture.hourly:.3f} USD/h", "bold")
+    line = Text(f"{'~' * picture.estimated}{picture.hourly:.4f} USD/h", "bold")
     if picture.list_hourly > picture.hourly:
         less = 1 - picture.hourly / picture.list_hourly
-        line.append(f"  list {picture.list_hourly:.3f} (-{less:.0%})", "dim")
+        line.append(f"  list {'~' * picture.estimated}{picture.list_hourly:.4f} (-{less:.0%})", "dim")
     bound = picture.bound_hourly if picture.bound_hourly is not None else least_hourly(picture.nodes)
     if picture.hourly:
-        line.append(f"  packing could save at most {max(picture.hourly - bound, 0.0):.3f}", "dim")
+        saving = f"{'~' * picture.estimated}{max(picture.hourly - bound, 0.0):.4f}"
+        line.append(f"  packing could save at most {saving}", "dim")
     for pool in picture.pools:
         members = [node for node in picture.nodes if node.pool == pool]
         fallback = sum(1 for node in members if node.tier)
@@ -209,7 +210,7 @@ def _count(node: NodePicture, _now: float, _size: int) -> Text:
 
 
 def _price(node: NodePicture, _now: float, _size: int) -> Text:
-    return Text(f"{node.hourly:.4f}" if node.hourly else "?")
+    return Text(f"{'~' * node.estimated}{node.hourly:.4f}"[:7] if node.hourly else "?")
 
 
 def _node_age(node: NodePicture, now: float, _size: int) -> Text:
@@ -247,7 +248,7 @@ def _inside(picture: ClusterPicture, view: View, width: int, room: int) -> list[
         cut(Text(plain(node.note), "yellow"), width),
         _of(f"{used.millicores / 1000:g} of {whole.millicores / 1000:g} CPU", used.millicores, whole.millicores, width),
         _of(f"{gib(used.memory_bytes)} of {gib(whole.memory_bytes)}", used.memory_bytes, whole.memory_bytes, width),
-        cut(Text(f"{node.hourly:.4f} USD/h, {used.pods} of {whole.pods} pods"), width),
+        cut(Text(f"{_price(node, 0.0, 0).plain} USD/h, {used.pods} of {whole.pods} pods"), width),
         rule("pods", width),
     ]
     rows = max(room - len(lines), 0)

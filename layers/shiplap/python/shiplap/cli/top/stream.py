@@ -84,7 +84,7 @@ def _appears(node: NodePicture) -> str:
 
 
 def _what(node: NodePicture) -> str:
-    price = f"{node.hourly:.4f} USD/h" if node.hourly else ""
+    price = f"{'~' * node.estimated}{node.hourly:.4f} USD/h" if node.hourly else ""
     return ", ".join(filter(None, (node.pool, node.instance_type, node.capacity_type, price)))
 
 
