@@ -100,8 +100,8 @@ def test_a_plan_of_a_cluster_that_is_asked(cluster: Cluster) -> None:
     assert len(placed) == 2
     assert "unseen" not in found
     assert found["totals"] == {
-        "now": {"nodes": 1, "hourly": 0.0},
-        "then": {"nodes": 1 + len(found["nodeClaims"]), "hourly": found["cost"]["hourly"]},
+        "now": {"nodes": 1, "hourly": 0.0, "estimated": False},
+        "then": {"nodes": 1 + len(found["nodeClaims"]), **found["cost"]},
         "unpriced": 1,
     }
     assert {verb for verb, _, _ in cluster.http.seen} == {"list"}
@@ -274,7 +274,7 @@ def test_from_scratch_plans_the_pods_of_pool_nodes_anew(cluster: Cluster) -> Non
     cluster.http.api.create("pods", agent)
     as_is = cluster.document("plan", *cluster.given)
     assert as_is["nodeClaims"] == []
-    assert as_is["totals"]["now"] == {"nodes": 2, "hourly": 0.4}
+    assert as_is["totals"]["now"] == {"nodes": 2, "hourly": 0.4, "estimated": False}
     anew = cluster.document("plan", *cluster.given, "--from-scratch")
     planned = {name for claim in anew["nodeClaims"] + anew["existingNodes"] for name in claim["pods"]}
     assert planned == {"other/elsewhere", "web/a", "web/b", "web/c", "web/running"}

@@ -18,6 +18,7 @@ from shiplap.aws.dynamodb_capacity import DynamoCapacity
 from shiplap.aws.dynamodb_state import DynamoState
 from shiplap.cli import deployed, install
 from shiplap.cli.main import run
+from shiplap.cli.money import Money
 from shiplap.cli.plan import document
 from shiplap.errors import AwsError
 from shiplap.instances.types import Observation
@@ -37,7 +38,7 @@ def without_times(answer: dict[str, Any]) -> dict[str, Any]:
 def test_it_is_what_the_schedule_function_would_decide(live: LiveInstall) -> None:
     """With its settings and manifests, also when what it remembers changes the answer."""
     snapshot, first = live.decided()
-    assert without_times(live.says("plan", "--cluster", "blue")) == without_times(document(first, 0))
+    assert without_times(live.says("plan", "--cluster", "blue")) == without_times(document(first, 0, Money(snapshot)))
     launch = first.node_claims[0].launch
 
     live.state.mark_unavailable(
@@ -46,16 +47,16 @@ def test_it_is_what_the_schedule_function_would_decide(live: LiveInstall) -> Non
     )
     snapshot, second = live.decided()
     assert second.node_claims[0].launch.instance_type != launch.instance_type
-    assert without_times(live.says("plan", "--stack", "Shiplap")) == without_times(document(second, 0))
+    assert without_times(live.says("plan", "--stack", "Shiplap")) == without_times(document(second, 0, Money(snapshot)))
 
     kind = next(
         item for item in snapshot.catalogs[0].instance_types if item.name == second.node_claims[0].launch.instance_type
     )
     small = {**kind.allocatable, CPU: 500}
     live.capacity.observe(Observation(kind.ami, kind.name, kind.kubelet_hash, small, small, time.time(), "blue", "n"))
-    _, third = live.decided()
+    snapshot, third = live.decided()
     assert kind.name not in {item.launch.instance_type for item in third.node_claims}
-    assert without_times(live.says("plan", "--cluster", "blue")) == without_times(document(third, 0))
+    assert without_times(live.says("plan", "--cluster", "blue")) == without_times(document(third, 0, Money(snapshot)))
 
 
 def test_claims_on_their_way_are_waited_for(live: LiveInstall) -> None:

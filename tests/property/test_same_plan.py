@@ -19,6 +19,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from shiplap.cli.money import Money
 from shiplap.cli.plan import document
 from shiplap.scheduling.planner import plan
 from shiplap.scheduling.record import Record, decode, encode
@@ -136,7 +137,7 @@ def digests() -> tuple[str, str]:
     """
     snapshot = fixed_snapshot()
     recorded = msgspec.msgpack.encode((snapshot.view, snapshot.catalogs), order="deterministic")
-    decided = msgspec.json.encode(document(plan(snapshot), 0.0), order="deterministic")
+    decided = msgspec.json.encode(document(plan(snapshot), 0.0, Money(snapshot)), order="deterministic")
     return hashlib.sha256(recorded).hexdigest()[:16], hashlib.sha256(decided).hexdigest()[:16]
 
 

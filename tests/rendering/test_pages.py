@@ -90,7 +90,7 @@ def install() -> str:
 def compared() -> str:
     old, new = ({"web": Launches(3, 1.5)}, {"web": Launches(2, 1.1), "batch-with-a-long-name": Launches(1, 0.3)})
     totals_then = Totals(Sum(4, 2.0), Sum(7, 3.5))
-    sides = [Side(name, 3, 1.5, 40, 8, 3, 0, by, by, totals_then) for name, by in (("old/", old), ("new/", new))]
+    sides = [Side(name, 3, 1.5, True, 40, 8, 3, 0, by, by, totals_then) for name, by in (("old/", old), ("new/", new))]
     left = (LeftOut("ml/etl-0", "r5a.8xlarge in pool trino: memory short by 6846Mi: 246400Mi needed"),)
     seen = [Snapshot(cluster="prod", now=1.77e9, view=ClusterView(), manifests=Manifests())] * 2
     return diff_report(Difference(*sides, left, left, 7), seen, [Plan(), Plan()], ("pods are not seen",))
