@@ -31,7 +31,7 @@ from tests.property.test_topology_plans import clusters
 
 ZONE, TYPE = "topology.kubernetes.io/zone", "node.kubernetes.io/instance-type"
 GOLDEN_SNAPSHOT = "0e676dc1fbd7c8d8"
-GOLDEN_PLAN = "ac01aac21fd74f1b"
+GOLDEN_PLAN = "4520d6aa7bb9c044"
 SETTINGS = settings(
     derandomize=True,
     deadline=None,
