@@ -31,6 +31,10 @@ OTHERS = {
         Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", False),
         Resource("rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", False),
         Resource("storage.k8s.io", "v1", "csidrivers", "CSIDriver", False),
+        Resource("flowcontrol.apiserver.k8s.io", "v1", "flowschemas", "FlowSchema", False),
+        Resource(
+            "flowcontrol.apiserver.k8s.io", "v1", "prioritylevelconfigurations", "PriorityLevelConfiguration", False
+        ),
     )
 }
 """Kinds that tests create and the twin does not know."""
