@@ -6,13 +6,17 @@ import copy
 import json
 from collections.abc import Callable
 from email.utils import formatdate
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
+from botocore import xform_name
 from botocore.exceptions import ClientError, EndpointConnectionError
+from botocore.session import get_session
+from botocore.validate import ParamValidator
 
 from shiplap.aws import session
 from shiplap.aws.bucket import STATUS_KEY
@@ -44,6 +48,26 @@ def missing(operation: str) -> ClientError:
     return ClientError({"Error": {"Code": "ResourceNotFoundException", "Message": "no"}}, operation)
 
 
+class Model:
+    """An operation as botocore knows it."""
+
+    def __init__(self, service: str, operation: str) -> None:
+        models = get_session().get_service_model(service)
+        named = {xform_name(name): name for name in models.operation_names}
+        self._shape = models.operation_model(named[operation]).input_shape
+
+    def validate(self, request: dict[str, Any]) -> None:
+        """That the request is one that the operation takes."""
+        if self._shape is None:
+            assert not request
+        else:
+            report = ParamValidator().validate(request, self._shape)
+            assert not report.has_errors(), report.generate_report()
+
+
+model = cache(Model)
+
+
 class Aws:
     """AWS by canned answers, keyed `service.operation`."""
 
@@ -63,6 +87,7 @@ class _Client:
 
     def __getattr__(self, operation: str) -> Callable[..., Any]:
         def call(**request: Any) -> Any:
+            model(self._service, operation).validate(request)
             answer = self._answers[f"{self._service}.{operation}"]
             if isinstance(answer, Exception):
                 raise answer
@@ -82,7 +107,7 @@ def outputs() -> dict[str, str]:
 
 
 def status(*problems: Problem, checked_at: float = NOW - 60) -> InstallStatus:
-    item = NodeClassStatus("default", "0" * 12, conditions(problems))
+    item = NodeClassStatus("default", "0" * 12, conditions(problems), family="AL2023", instance_profile="nodes")
     return InstallStatus((ClusterStatus("production", "eu-west-1", checked_at, (item,)),))
 
 
@@ -129,6 +154,23 @@ def attributes(*, dead: int = 0, policy: str = '{"Service": "events.amazonaws.co
     return get
 
 
+NODES = "arn:aws:iam::1:role/nodes"
+
+
+def entry(nodes: str = "EC2_LINUX", groups: tuple[str, ...] = ("shiplap",)) -> Callable[..., Any]:
+    """Access entries: of the type `nodes` for the nodes' role, of some groups for all others; none where empty."""
+
+    def get(*, clusterName: str, principalArn: str) -> dict[str, Any]:  # noqa: N803
+        assert clusterName == "production"
+        if not (nodes if principalArn == NODES else groups):
+            raise missing("DescribeAccessEntry")
+        if principalArn == NODES:
+            return {"accessEntry": {"type": nodes, "kubernetesGroups": ["system:nodes"]}}
+        return {"accessEntry": {"type": "STANDARD", "kubernetesGroups": list(groups)}}
+
+    return get
+
+
 CLUSTER = {
     "status": "ACTIVE",
     "version": "1.34",
@@ -165,7 +207,8 @@ def healthy() -> dict[str, Answer]:
         "ec2.describe_route_tables": {"RouteTables": []},
         "ec2.describe_vpc_endpoints": {"VpcEndpoints": []},
         "eks.describe_cluster": {"cluster": CLUSTER},
-        "eks.describe_access_entry": {"accessEntry": {"kubernetesGroups": ["shiplap"]}},
+        "eks.describe_access_entry": entry(),
+        "iam.get_instance_profile": {"InstanceProfile": {"Roles": [{"Arn": NODES}]}},
         "logs.describe_subscription_filters": {
             "subscriptionFilters": [{"destinationArn": "arn:aws:lambda:eu-west-1:1:function:shiplap-audit:live"}]
         },
@@ -234,6 +277,7 @@ def test_a_healthy_install_is_all_ok(aws: Aws) -> None:
         "quotas",
         "network",
         "cluster",
+        "node role",
         "installs",
         "endpoint",
         "access",
@@ -314,8 +358,8 @@ def endpoint(**changes: Any) -> dict[str, Any]:
             {"lambda.get_function_configuration": configuration(**INSIDE)},
             "network",
             "failed",
-            "no endpoints for sts, ec2, eks, sqs, events, ssm, s3, dynamodb",
-            "make VPC endpoints for sts",
+            "no endpoints for ec2, eks, sqs, events, ssm, s3, dynamodb",
+            "make VPC endpoints for ec2",
         ),
         (
             {
@@ -336,13 +380,28 @@ def endpoint(**changes: Any) -> dict[str, Any]:
             "CONFIG_MAP",
             "API_AND_CONFIG",
         ),
-        ({"eks.describe_access_entry": missing("D")}, "access", "failed", "role/shiplap-schedule", "access: entry"),
+        ({"eks.describe_access_entry": entry(groups=())}, "access", "failed", "role/shiplap-schedule", "access: entry"),
+        ({"eks.describe_access_entry": entry("")}, "node role", "warning", "only if the ConfigMap", "EC2_LINUX"),
         (
-            {"eks.describe_access_entry": {"accessEntry": {"kubernetesGroups": ["admins"]}}},
+            {"eks.describe_access_entry": entry(groups=("admins",))},
             "access",
             "failed",
             "lacks the group shiplap",
             "access: entry",
+        ),
+        (
+            {"eks.describe_access_entry": entry("EC2_WINDOWS")},
+            "node role",
+            "failed",
+            "EC2_WINDOWS, its nodes need EC2_LINUX",
+            f"delete-access-entry --cluster-name production --principal-arn {NODES}; then aws eks create-access-entry",
+        ),
+        (
+            {"iam.get_instance_profile": {"InstanceProfile": {"Roles": []}}},
+            "node role",
+            "unknown",
+            "holds no role",
+            "mend what",
         ),
         (endpoint(endpointPublicAccess=False), "endpoint", "failed", "endpoint is private", "`vpc`"),
         (endpoint(publicAccessCidrs=["10.0.0.0/8"]), "endpoint", "failed", "only to 10.0.0.0/8", "`vpc`"),
@@ -408,13 +467,13 @@ def test_functions_inside_a_vpc_need_nat_or_every_endpoint(aws: Aws) -> None:
     aws.answers["ec2.describe_route_tables"] = {"RouteTables": [TO_NAT]}
     assert [item.verdict for item in found(aws) if item.check == "network"] == ["ok"]
     aws.answers["ec2.describe_route_tables"] = {"RouteTables": [TO_INTERNET]}
-    names = ("sts", "ec2", "eks", "sqs", "events", "ssm", "s3", "dynamodb")
+    names = ("ec2", "eks", "sqs", "events", "ssm", "s3", "dynamodb")
     made = [{"ServiceName": f"com.amazonaws.eu-west-1.{name}"} for name in names]
     aws.answers["ec2.describe_vpc_endpoints"] = {"VpcEndpoints": made}
     assert [item.verdict for item in found(aws) if item.check == "network"] == ["ok"]
     aws.answers["ec2.describe_vpc_endpoints"] = {"VpcEndpoints": made[1:]}
     (item,) = [item for item in found(aws) if item.check == "network"]
-    assert item.says == "no way out, and no endpoints for sts"
+    assert item.says == "no way out, and no endpoints for ec2"
 
 
 @pytest.mark.parametrize("operation", [name for name in healthy() if not name.startswith("cloudformation")])
@@ -431,7 +490,7 @@ def test_a_missing_permission_is_named_and_the_other_checks_go_on(aws: Aws, oper
 
     refused = [item for item in seen if item.verdict == "unknown"]
     assert refused
-    assert needed - {item.check for item in seen} <= {"clock", "endpoint", "access"}
+    assert needed - {item.check for item in seen} <= {"clock", "endpoint", "access", "node role"}
     if service != "s3":  # the store's errors have words of their own
         assert all(action in item.says and action in item.mend for item in refused)
 

@@ -8,7 +8,10 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import unquote
 
+from botocore.exceptions import ClientError
+
 from shiplap.aws import tags
+from shiplap.aws.failures import code_of
 from shiplap.cli.doctor.findings import Client, Deployment, Finding, Words
 
 _SKEW_WARNING_S, _SKEW_FAILED_S = 30.0, 300.0
@@ -26,16 +29,29 @@ _STANDARD = "acdhimrtz"
 _NEARLY_FULL = 0.8
 _LEAST_CONCURRENCY = 50
 
-ENDPOINTS = ("sts", "ec2", "eks", "sqs", "events", "ssm")
-"""Interface endpoints that functions inside a VPC need when it has no way out, by the end of the service's name."""
+ENDPOINTS = ("ec2", "eks", "sqs", "events", "ssm")
+"""Interface endpoints that functions inside a VPC need when it has no way out, by the end of the service's name.
+
+Not `sts`: tokens for clusters are signed, not fetched. Clusters with `kubeconfigSecret` need `secretsmanager` too, and
+clusters with `zonalShift` need `arc-zonal-shift`.
+"""
 GATEWAYS = ("s3", "dynamodb")
 """The same, of kind gateway, which cost nothing."""
 
 
 def credentials(client: Client, deployment: Deployment, now: float) -> Iterator[Finding]:
     """Who asks, and whether this machine's clock is AWS's."""
-    answer = client("sts").get_caller_identity()
-    yield Words("credentials").ok(answer["Arn"], f"account {answer['Account']}, {deployment.region}")
+    yield from caller(client, deployment.region, now)
+
+
+def caller(client: Client, region: str, now: float, account: str = "") -> Iterator[Finding]:
+    """Who asks, whether the account is the one that is meant, and whether this machine's clock is AWS's."""
+    answer, words = client("sts").get_caller_identity(), Words("credentials")
+    if account and answer["Account"] != account:
+        mend = f"use credentials of account {account}, or correct `account` in shiplap.yaml"
+        yield words.failed(answer["Arn"], f"is of account {answer['Account']}, not of {account}", mend)
+    else:
+        yield words.ok(answer["Arn"], f"account {answer['Account']}, {region}")
     date = answer["ResponseMetadata"]["HTTPHeaders"].get("date", "")
     if date:
         yield _skew(now - parsedate_to_datetime(date).timestamp())
@@ -127,24 +143,47 @@ def _attributes(sqs: Any, url: str) -> dict[str, str]:
 
 def quotas(client: Client, deployment: Deployment) -> Iterator[Finding]:
     """What of the account's quotas is used: they are shared by all that runs in the Region."""
+    yield from vcpus_and_templates(client)
+    yield from concurrency(client, len(deployment.clusters))
+
+
+def vcpus_and_templates(client: Client) -> Iterator[Finding]:
+    """EC2's quotas: a launch beyond them is refused."""
     words, used = Words("quotas"), _used(client)
     for service, code, what, key in _QUOTAS:
-        limit = client("service-quotas").get_service_quota(ServiceCode=service, QuotaCode=code)["Quota"]["Value"]
-        says = f"{used[key]:g} of {limit:g}"
+        most = limit(client, service, code)
+        says = f"{used[key]:g} of {most:g}"
         mend = f"aws service-quotas request-service-quota-increase --service-code {service} --quota-code {code} …"
-        if used[key] >= limit:
+        if used[key] >= most:
             yield words.failed(what, says, mend)
-        elif used[key] >= limit * _NEARLY_FULL:
+        elif used[key] >= most * _NEARLY_FULL:
             yield words.warning(what, says, mend)
         else:
             yield words.ok(what, says)
-    limit = client("lambda").get_account_settings()["AccountLimit"]["ConcurrentExecutions"]
-    needed = max(_LEAST_CONCURRENCY, 21 + 4 * len(deployment.clusters))
-    if limit < needed:
+
+
+def concurrency(client: Client, clusters: int) -> Iterator[Finding]:
+    """How many functions may run at once in the account."""
+    words, what = Words("quotas"), "concurrent functions"
+    most = client("lambda").get_account_settings()["AccountLimit"]["ConcurrentExecutions"]
+    needed = max(_LEAST_CONCURRENCY, 21 + 4 * clusters)
+    if most < needed:
         mend = "aws service-quotas request-service-quota-increase --service-code lambda --quota-code L-B99A9384 …"
-        yield words.warning("concurrent functions", f"{limit} in the account, {needed} may be needed", mend)
+        yield words.warning(what, f"{most} in the account, {needed} may be needed", mend)
     else:
-        yield words.ok("concurrent functions", f"{limit} in the account")
+        yield words.ok(what, f"{most} in the account")
+
+
+def limit(client: Client, service: str, code: str) -> float:
+    """A quota of the account, or AWS's default where it has none of its own."""
+    service_quotas = client("service-quotas")
+    try:
+        found = service_quotas.get_service_quota(ServiceCode=service, QuotaCode=code)
+    except ClientError as error:
+        if code_of(error) != "NoSuchResourceException":
+            raise
+        found = service_quotas.get_aws_default_service_quota(ServiceCode=service, QuotaCode=code)
+    return float(found["Quota"]["Value"])
 
 
 def _used(client: Client) -> dict[str, float]:
@@ -184,19 +223,25 @@ def neighbours(client: Client, deployment: Deployment, cluster: str) -> Iterator
 
 def network(client: Client, deployment: Deployment) -> Iterator[Finding]:
     """Whether functions inside a VPC have a way to the AWS services they ask: a route out, or an endpoint for each."""
+    configuration = client("lambda").get_function_configuration(FunctionName=deployment.functions["schedule"])
+    vpc = configuration.get("VpcConfig", {})
+    yield from ways_out(client, vpc.get("VpcId", ""), vpc.get("SubnetIds", ()), ENDPOINTS)
+
+
+def ways_out(client: Client, vpc: str, subnets: Sequence[str], endpoints: Sequence[str]) -> Iterator[Finding]:
+    """The same for functions in some subnets of a VPC, or in none, that need some interface endpoints."""
     words, ec2 = Words("network"), client("ec2")
-    vpc = (
-        client("lambda").get_function_configuration(FunctionName=deployment.functions["schedule"]).get("VpcConfig", {})
-    )
-    if not vpc.get("SubnetIds"):
+    if not subnets:
         yield words.ok("functions", "outside of any VPC: they reach AWS, and clusters with public endpoints")
         return
-    tables = ec2.describe_route_tables(Filters=[{"Name": "vpc-id", "Values": [vpc["VpcId"]]}])["RouteTables"]
-    found = ec2.describe_vpc_endpoints(Filters=[{"Name": "vpc-id", "Values": [vpc["VpcId"]]}])["VpcEndpoints"]
-    there = {item["ServiceName"].rpartition(".")[2] for item in found}
-    missing = [name for name in (*ENDPOINTS, *GATEWAYS) if name not in there]
-    for subnet in vpc["SubnetIds"]:
-        if _leads_out(_table_of(subnet, tables)):
+    inside = [{"Name": "vpc-id", "Values": [vpc]}]
+    tables = ec2.describe_route_tables(Filters=inside)["RouteTables"]
+    found = ec2.describe_vpc_endpoints(Filters=inside)["VpcEndpoints"]
+    for subnet in subnets:
+        table = _table_of(subnet, tables)
+        there = {_service(item) for item in found if _serves(item, table)}
+        missing = [name for name in (*endpoints, *GATEWAYS) if name not in there]
+        if _leads_out(table):
             yield words.ok(subnet, "has a way out through a NAT gateway or another router")
         elif missing:
             mend = (
@@ -204,7 +249,19 @@ def network(client: Client, deployment: Deployment) -> Iterator[Finding]:
             )
             yield words.failed(subnet, f"no way out, and no endpoints for {', '.join(missing)}", mend)
         else:
-            yield words.ok(subnet, f"no way out, but endpoints for {', '.join((*ENDPOINTS, *GATEWAYS))}")
+            yield words.ok(subnet, f"no way out, but endpoints for {', '.join((*endpoints, *GATEWAYS))}")
+
+
+def _service(endpoint: Mapping[str, Any]) -> str:
+    name: str = endpoint["ServiceName"]
+    return name.rpartition(".")[2]
+
+
+def _serves(endpoint: Mapping[str, Any], table: Mapping[str, Any]) -> bool:
+    """A gateway serves the subnets whose route table it is in; an interface answers to the service's own name."""
+    if endpoint.get("VpcEndpointType") == "Gateway":
+        return table.get("RouteTableId") in endpoint.get("RouteTableIds", ())
+    return bool(endpoint.get("PrivateDnsEnabled", True))
 
 
 def _table_of(subnet: str, tables: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:

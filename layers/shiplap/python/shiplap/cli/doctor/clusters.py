@@ -11,9 +11,10 @@ from botocore.exceptions import ClientError
 
 from shiplap.aws.bucket import BucketCatalog, BucketStatus
 from shiplap.aws.failures import code_of
-from shiplap.cli.doctor.findings import Client, Deployment, Finding, Words
+from shiplap.cli.doctor.findings import Client, Deployment, Finding, Verdict, Words
 from shiplap.errors import InvalidInput, StoreError
 from shiplap.instances import conditions
+from shiplap.instances.families import FAMILIES
 from shiplap.instances.status import ClusterStatus
 
 ENTERING = ("schedule", "lifecycle", "disrupt", "watch")
@@ -116,31 +117,48 @@ def node_classes(known: Sequence[ClusterStatus], now: float) -> Iterator[Finding
 
 def control_plane(client: Client, deployment: Deployment, cluster: str) -> Iterator[Finding]:
     """Whether the cluster is there, lets access entries in, can be reached, and lets each function in."""
-    words, eks = Words("cluster"), client("eks")
-    try:
-        found = eks.describe_cluster(name=cluster)["cluster"]
-    except ClientError as error:
-        if code_of(error) != "ResourceNotFoundException":
-            raise
-        mend = "right for a cluster outside EKS (`endpoint` in shiplap.yaml); else correct `name`"
-        yield words.warning(cluster, "EKS knows no cluster of this name", mend)
+    found, findings = described(client, cluster)
+    yield from findings
+    if found is None:
         return
-    if found.get("status") not in ("ACTIVE", "UPDATING"):
-        yield words.failed(cluster, f"is {found.get('status')}", "wait, or look at its health in the EKS console")
-        return
-    yield words.ok(cluster, f"is {found['status']}, Kubernetes {found.get('version', '?')}")
-    yield _endpoint(client, deployment, cluster, found.get("resourcesVpcConfig", {}))
-    if found.get("accessConfig", {}).get("authenticationMode", "API") == "CONFIG_MAP":
-        mend = f"aws eks update-cluster-config --name {cluster} --access-config authenticationMode=API_AND_CONFIG_MAP"
-        yield Words("access").failed(cluster, "knows no access entries: its mode is CONFIG_MAP", mend)
+    schedule = client("lambda").get_function_configuration(FunctionName=deployment.functions["schedule"])
+    yield endpoint(cluster, found.get("resourcesVpcConfig", {}), schedule.get("VpcConfig", {}))
+    entries = authentication(cluster, found)
+    if entries.verdict is Verdict.FAILED:
+        yield entries
         return
     for name in ENTERING:
         yield _entry(client, deployment, cluster, name)
 
 
-def _endpoint(client: Client, deployment: Deployment, cluster: str, config: Mapping[str, Any]) -> Finding:
-    words, lambdas = Words("endpoint"), client("lambda")
-    vpc = lambdas.get_function_configuration(FunctionName=deployment.functions["schedule"]).get("VpcConfig", {})
+def described(client: Client, cluster: str) -> tuple[Mapping[str, Any] | None, list[Finding]]:
+    """What EKS says of a cluster, None when it is not there or not in service; and the findings of that."""
+    words = Words("cluster")
+    try:
+        found = client("eks").describe_cluster(name=cluster)["cluster"]
+    except ClientError as error:
+        if code_of(error) != "ResourceNotFoundException":
+            raise
+        mend = "right for a cluster outside EKS (`endpoint` in shiplap.yaml); else correct `name`"
+        return None, [words.warning(cluster, "EKS knows no cluster of this name", mend)]
+    if found.get("status") not in ("ACTIVE", "UPDATING"):
+        mend = "wait, or look at its health in the EKS console"
+        return None, [words.failed(cluster, f"is {found.get('status')}", mend)]
+    return found, [words.ok(cluster, f"is {found['status']}, Kubernetes {found.get('version', '?')}")]
+
+
+def authentication(cluster: str, found: Mapping[str, Any]) -> Finding:
+    """Whether a cluster knows access entries."""
+    words, mode = Words("access"), found.get("accessConfig", {}).get("authenticationMode", "API")
+    if mode == "CONFIG_MAP":
+        mend = f"aws eks update-cluster-config --name {cluster} --access-config authenticationMode=API_AND_CONFIG_MAP"
+        return words.failed(cluster, "knows no access entries: its mode is CONFIG_MAP", mend)
+    return words.ok(cluster, f"knows access entries: its mode is {mode}")
+
+
+def endpoint(cluster: str, config: Mapping[str, Any], vpc: Mapping[str, Any]) -> Finding:
+    """Whether functions in a VPC (`VpcConfig` as Lambda has it), or in none, reach the API server's endpoint."""
+    words = Words("endpoint")
     inside, public = bool(vpc.get("SubnetIds")), config.get("endpointPublicAccess", True)
     private, open_to = config.get("endpointPrivateAccess", False), config.get("publicAccessCidrs", ["0.0.0.0/0"])
     if not inside and not public:
@@ -173,6 +191,44 @@ def _entry(client: Client, deployment: Deployment, cluster: str, name: str) -> F
     if GROUP not in entry.get("kubernetesGroups", ()):
         return words.failed(subject, f"its access entry lacks the group {GROUP}", mend)
     return words.ok(subject, f"enters as the group {GROUP}")
+
+
+def node_entries(client: Client, known: Sequence[ClusterStatus]) -> Iterator[Finding]:
+    """Whether the roles of nodes, by the instance profiles last inspected, enter as nodes of their system."""
+    found = {
+        (cluster.cluster, item.instance_profile, FAMILIES[item.family].os)
+        for cluster in known
+        for item in cluster.node_classes
+        if item.instance_profile and item.family in FAMILIES
+    }
+    for cluster, profile, system in sorted(found):
+        yield node_entry(client, cluster, role_of_profile(client, profile), system)
+
+
+def role_of_profile(client: Client, profile: str) -> str:
+    """ARN of the role that an instance profile holds. Raises InvalidInput when it holds none."""
+    roles = client("iam").get_instance_profile(InstanceProfileName=profile)["InstanceProfile"]["Roles"]
+    if not roles:
+        raise InvalidInput(f"instance profile {profile}", "holds no role")
+    return str(roles[0]["Arn"])
+
+
+def node_entry(client: Client, cluster: str, role: str, system: str) -> Finding:
+    """Whether a role has an access entry of the type that nodes of an operating system (linux, windows) need."""
+    words, wanted = Words("node role"), f"EC2_{system.upper()}"
+    subject, eks = f"{cluster}/{role.rpartition('/')[2]}", client("eks")
+    create = f"aws eks create-access-entry --cluster-name {cluster} --principal-arn {role} --type {wanted}"
+    try:
+        kind = eks.describe_access_entry(clusterName=cluster, principalArn=role)["accessEntry"].get("type", "STANDARD")
+    except ClientError as error:
+        if code_of(error) != "ResourceNotFoundException":
+            raise
+        says = "has no access entry, so its nodes join only if the ConfigMap aws-auth maps it"
+        return words.warning(subject, says, create)
+    if kind != wanted:
+        mend = f"aws eks delete-access-entry --cluster-name {cluster} --principal-arn {role}; then {create}"
+        return words.failed(subject, f"its access entry is of type {kind}, its nodes need {wanted}", mend)
+    return words.ok(subject, f"enters as {wanted}")
 
 
 def audit_logs(client: Client, deployment: Deployment, cluster: str) -> Iterator[Finding]:

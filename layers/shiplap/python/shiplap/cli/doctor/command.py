@@ -34,12 +34,20 @@ def doctor(
     myself: Annotated[
         bool, typer.Option("--as-self", help="Compare RBAC for who runs this, not for the functions' group.")
     ] = False,
+    before_deploy: Annotated[
+        bool,
+        typer.Option("--before-deploy", help="What the account and clusters lack for a shiplap.yaml; no stack yet."),
+    ] = False,
+    settings: Annotated[Path, typer.Option(help="The file that --before-deploy reads.")] = Path("shiplap.yaml"),
     dev: Annotated[bool, typer.Option("--dev", help="The `shiplap dev` that runs on this machine.")] = False,
     output: Output = Format.TABLE,
 ) -> int:
     """Looks at a deployment from the outside in and says how to mend what is wrong. Nothing is changed.
 
     Exit code 0 when nothing failed, 1 when something failed or could not be looked at, 2 for bad input.
+
+    With --before-deploy it looks at what a first deployment needs: authentication mode, ingress, endpoints, quotas,
+    encryption keys, service-linked roles and node roles, as shiplap.yaml and its manifests ask for them.
 
     Example: shiplap doctor --cluster prod --context prod
     """
@@ -53,9 +61,22 @@ def doctor(
     from shiplap.cli.doctor.findings import Verdict  # noqa: PLC0415
 
     entering = partial(_ask, context=context, kubeconfig=kubeconfig)
-    found = tuple(findings.run(checks(stack, cluster, rbac, myself=myself, entering=entering, now=time.time)))
+    if before_deploy:
+        looked = _prerequisites(settings)
+    else:
+        looked = checks(stack, cluster, rbac, myself=myself, entering=entering, now=time.time)
+    found = tuple(findings.run(looked))
     emit({"findings": found, "verdicts": _counts(found)}, output, lambda: _table(found))
     return 1 if any(item.verdict in (Verdict.FAILED, Verdict.UNKNOWN) for item in found) else 0
+
+
+def _prerequisites(settings: Path) -> Iterable[Any]:
+    """Every check before there is a stack. Raises InvalidInput, InvalidManifests."""
+    from shiplap.cli.doctor import prerequisites  # noqa: PLC0415
+    from shiplap.cli.doctor.planned import planned  # noqa: PLC0415
+
+    plan = planned(settings)
+    return prerequisites.checks(clients(plan.region), plan, time.time())
 
 
 def checks(
@@ -101,6 +122,8 @@ def checks(
     yield Check("network", lambda: account.network(made, deployment))
     for name in names:
         yield Check("cluster", partial(clusters.control_plane, made, deployment, name))
+        known = [item for item in seen if item.cluster == name]
+        yield Check("node role", partial(clusters.node_entries, made, known))
         yield Check("installs", partial(account.neighbours, made, deployment, name))
         yield Check("audit log", partial(clusters.audit_logs, made, deployment, name))
         yield Check("rbac", partial(_rbac, entering, name, region, rights, myself=myself))
@@ -118,8 +141,11 @@ def _rbac(entering: Callable[[str, str], Any], name: str, region: str, rights: S
     return clusters.rbac(ask, name, rights, myself=myself)
 
 
-def clients() -> Callable[[str], Any]:
-    """Clients of this process's account and Region, made when they are first used; making one raises AwsError."""
+def clients(region: str = "") -> Callable[[str], Any]:
+    """Clients of this process's account, made when they are first used; making one raises AwsError.
+
+    Without a region they are of the process's own.
+    """
     from botocore.exceptions import BotoCoreError  # noqa: PLC0415 - so that --help does not wait for it
 
     from shiplap.aws.session import config, session  # noqa: PLC0415
@@ -129,7 +155,9 @@ def clients() -> Callable[[str], Any]:
     def client(service: str) -> Any:
         if service not in known:
             try:
-                known[service] = session().create_client(service, os.environ.get("AWS_REGION"), config=config())
+                known[service] = session().create_client(
+                    service, region or os.environ.get("AWS_REGION"), config=config()
+                )
             except BotoCoreError as error:  # no region, no such profile
                 raise AwsError(f"AWS cannot be asked: {error}") from error
         return known[service]
