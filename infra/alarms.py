@@ -16,15 +16,20 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sns as sns
 from constructs import Construct
 
-from infra.dashboard import own, queues
-from infra.events import Events
+from infra.dashboard import own
+from infra.events import WorkQueue
 
 RUNBOOK = "docs/operations.md"
 
 # Seconds that the oldest message of a queue may have; timers are delayed by up to 900.
 _OLDEST_S = {"provisioning": 600, "lifecycle": 2400, "interruption": 120}
 _OLDEST_CATALOG_S = 3 * 3600
-_FED_BY_QUEUES = ("schedule", "lifecycle", "interrupt")
+# Functions whose errors raise the age of their queue, or the number of its dead letters, within a quarter of an hour.
+_TOLD_BY_QUEUES = ("schedule", "interrupt")
+# The function that sends messages to its own queue: no other is part of a ring that Lambda sees.
+_IN_A_RING = "lifecycle"
+# An invocation of `watch` lasts 14 minutes and fails at its end.
+_MINUTES_OF_WATCH = 15
 
 
 class Alarm(NamedTuple):
@@ -49,12 +54,12 @@ class Alarms(Construct):
         *,
         install: str,
         functions: Mapping[str, lambda_.Function],
-        events: Events,
+        queues: Mapping[str, WorkQueue],
         topic_arn: str,
     ) -> None:
         super().__init__(scope, id_)
         topic = sns.Topic.from_topic_arn(self, "Topic", topic_arn) if topic_arn else None
-        for alarm in (*_of_queues(events), *_of_functions(functions), *_of_nodes(install)):
+        for alarm in (*_of_queues(queues), *_of_functions(functions), *_of_nodes(install)):
             made = cloudwatch.Alarm(
                 self,
                 alarm.name,
@@ -71,8 +76,8 @@ class Alarms(Construct):
                 made.add_ok_action(actions.SnsAction(topic))
 
 
-def _of_queues(events: Events) -> Iterator[Alarm]:
-    for name, work in queues(events).items():
+def _of_queues(queues: Mapping[str, WorkQueue]) -> Iterator[Alarm]:
+    for name, work in queues.items():
         letters = work.dead_letters.metric(
             "ApproximateNumberOfMessagesVisible", statistic="Maximum", period=Duration.minutes(5)
         )
@@ -80,18 +85,24 @@ def _of_queues(events: Events) -> Iterator[Alarm]:
         yield Alarm(f"{name}-dead-letters", "dead-letters", says, letters, 0)
         age = work.queue.metric("ApproximateAgeOfOldestMessage", statistic="Maximum", period=Duration.minutes(1))
         says = f"The queue {name} is not worked off."
-        yield Alarm(f"{name}-queue-age", "queue-age", says, age, _OLDEST_S[name], periods=5)
+        yield Alarm(f"{name}-queue-age", "queue-age", says, age, _OLDEST_S[name.partition("-")[0]], periods=5)
 
 
 def _of_functions(functions: Mapping[str, lambda_.Function]) -> Iterator[Alarm]:
+    """Errors, unless the queue that feeds a function tells of them as soon; and what Lambda takes for loops."""
     for name, function in functions.items():
-        errors = function.metric_errors(period=Duration.minutes(5))
+        if name.partition("-")[0] in _TOLD_BY_QUEUES:
+            continue
+        minutes = _MINUTES_OF_WATCH if name.partition("-")[0] == "watch" else 5
+        errors = function.metric_errors(period=Duration.minutes(minutes))
         says = f"The function {name} ends in errors again and again."
-        yield Alarm(f"{name}-errors", "function-errors", says, errors, 0, periods=3)
-    for name in _FED_BY_QUEUES:
-        throttles = functions[name].metric_throttles(period=Duration.minutes(5))
-        says = f"Lambda has no concurrency left for the function {name}."
-        yield Alarm(f"{name}-throttles", "throttles", says, throttles, 0, periods=3)
+        yield Alarm(f"{name}-errors", "function-errors", says, errors, 0, periods=2 if minutes > 5 else 3)
+    for name, function in functions.items():
+        if name.partition("-")[0] != _IN_A_RING:
+            continue
+        dropped = function.metric("RecursiveInvocationsDropped", statistic="Sum", period=Duration.minutes(5))
+        says = "Lambda took timers for an endless loop and dropped them."
+        yield Alarm(f"{name}-recursion", "recursion", says, dropped, 0)
 
 
 def _of_nodes(install: str) -> Iterator[Alarm]:

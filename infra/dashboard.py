@@ -1,8 +1,8 @@
 """One CloudWatch dashboard per install: what waits, what is launched, what it costs, what goes wrong.
 
-It shows only metrics that the functions or AWS write anyway. Metrics of ours carry the install's name as a dimension,
-some also the cluster, its NodePool and tier; what is per pool is found by a search, so that a new pool appears by
-itself.
+It shows only metrics that the functions or AWS write anyway, and of those at most fifty: that many are free in each of
+an account's first three dashboards, and whatever a search would find counts. So figures are of all clusters together;
+the map shows each cluster with its pools. Metrics of ours carry the install's name as a dimension.
 """
 
 from __future__ import annotations
@@ -12,13 +12,11 @@ from typing import NamedTuple
 
 from aws_cdk import Aws, Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
-from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from infra.events import Events, WorkQueue
-from infra.storage import Storage
+from infra.events import WorkQueue
 from shiplap.ports import INSTALL_DIMENSION, METRICS_NAMESPACE
 
 _WIDTH = 24
@@ -35,7 +33,17 @@ FAILURES = (
     "FailedForThrottling",
     "FailedForUnknown",
 )
-LATENCIES = ("EventToLaunch", "LaunchToJoined", "JoinedToReady", "EventToReady")
+LATENCIES = (
+    ("EventToLaunch", "p50"),
+    ("EventToLaunch", "p99"),
+    ("LaunchToJoined", "p50"),
+    ("JoinedToReady", "p50"),
+    ("EventToReady", "p50"),
+    ("EventToReady", "p99"),
+)
+
+MOST_METRICS = 50
+"""Metrics on a dashboard that costs nothing, as AWS's free tier has it."""
 
 
 class _Graph(NamedTuple):
@@ -58,15 +66,9 @@ def own(install: str, name: str, statistic: str = "Sum", **dimensions: str) -> c
     )
 
 
-def _labelled(install: str, name: str, statistic: str = "Sum", **dimensions: str) -> cloudwatch.Metric:
+def _labelled(install: str, name: str, statistic: str = "Sum") -> cloudwatch.Metric:
     percentile = [statistic] if statistic.startswith("p") else []
-    label = " ".join([name, *dimensions.values(), *percentile])
-    return own(install, name, statistic, **dimensions).with_(label=label)
-
-
-def queues(events: Events) -> dict[str, WorkQueue]:
-    """The queues by name."""
-    return {"provisioning": events.provisioning, "lifecycle": events.lifecycle, "interruption": events.interruption}
+    return own(install, name, statistic).with_(label=" ".join([name, *percentile]))
 
 
 class Dashboard(Construct):
@@ -78,24 +80,24 @@ class Dashboard(Construct):
         id_: str,
         *,
         install: str,
-        clusters: Sequence[str],
         functions: Mapping[str, lambda_.Function],
         widget: lambda_.IFunction,
-        events: Events,
-        storage: Storage,
+        queues: Mapping[str, WorkQueue],
     ) -> None:
-        """`widget` draws the clusters; who looks at the dashboard calls it with rights of their own."""
+        """`widget` draws the clusters; who looks at the dashboard calls it with rights of their own.
+
+        Functions and queues are by name; where there are more than fit, the first ones by name are shown.
+        """
         super().__init__(scope, id_)
         self._install = install
-        self._clusters = clusters
         rows = [
             [*self._waiting()],
             [*self._nodes()],
             [*self._money()],
             [*self._trouble()],
-            [*_health(functions), _Graph("Age of the catalogue (s)", self._own("CatalogAge", statistic="Maximum"))],
-            [*_queues(queues(events)), _tables({"state": storage.state, "capacity": storage.capacity})],
         ]
+        known = sum(len(graph.left) + len(graph.right) for row in rows for graph in row)
+        rows.append([*_health(functions, queues, self._own("CatalogAge", statistic="Maximum"), MOST_METRICS - known)])
         self.dashboard = cloudwatch.Dashboard(
             self,
             "Dashboard",
@@ -107,45 +109,41 @@ class Dashboard(Construct):
     def _own(self, *names: str, statistic: str = "Sum") -> list[cloudwatch.IMetric]:
         return [_labelled(self._install, name, statistic) for name in names]
 
-    def _per_cluster(self, *names: str) -> list[cloudwatch.IMetric]:
+    def _totals(self, *names: str) -> list[cloudwatch.IMetric]:
+        """What every cluster writes once a minute, of all clusters together: sums of five minutes, divided by five."""
         return [
-            _labelled(self._install, name, "Maximum", cluster=cluster) for cluster in self._clusters for name in names
+            cloudwatch.MathExpression(
+                expression=f"{name.lower()} / 5",
+                using_metrics={name.lower(): own(self._install, name).with_(period=_FIVE_MINUTES)},
+                label=name,
+                period=_FIVE_MINUTES,
+            )
+            for name in names
         ]
 
-    def _per_pool(self, name: str, *dimensions: str) -> cloudwatch.IMetric:
-        """The newest value of a metric for each NodePool of each cluster."""
-        schema = ",".join([METRICS_NAMESPACE, INSTALL_DIMENSION, "cluster", *dimensions])
-        wanted = f'MetricName="{name}" {INSTALL_DIMENSION}="{self._install}"'
-        return cloudwatch.MathExpression(
-            expression=f"SEARCH('{{{schema}}} {wanted}', 'Maximum', 60)", using_metrics={}, label="", period=_MINUTE
-        )
-
     def _waiting(self) -> Iterator[_Graph]:
-        waiting = self._per_cluster("PodsWaiting"), self._per_cluster("OldestPodWaiting")
-        yield _Graph("Pods that wait | seconds the oldest has", *waiting)
+        oldest = self._own("OldestPodWaiting", statistic="Maximum")
+        yield _Graph("Pods that wait | seconds the oldest has", self._totals("PodsWaiting"), oldest)
         ages = [_labelled(self._install, "PodAge", statistic) for statistic in ("p50", "p99")]
         yield _Graph("Age of pods when a node is decided (s)", ages)
-        latencies = [_labelled(self._install, name, statistic) for name in LATENCIES for statistic in ("p50", "p99")]
+        latencies = [_labelled(self._install, name, statistic) for name, statistic in LATENCIES]
         yield _Graph("Event, launch, joined, ready (s)", latencies)
 
     def _nodes(self) -> Iterator[_Graph]:
-        yield _Graph("Nodes by pool and tier", [self._per_pool("Nodes", "pool", "tier")], stacked=True)
-        yield _Graph("Pods by pool", [self._per_pool("Pods", "pool")], stacked=True)
+        yield _Graph("Nodes | pods on them", self._totals("Nodes"), self._totals("Pods"))
         life = ("NodesLaunched", "NodesRegistered", "NodesInitialized", "NodesTerminated", "NodesInterrupted")
         yield _Graph("Nodes launched, joined, ready, ended, taken away", self._own(*life))
 
     def _money(self) -> Iterator[_Graph]:
-        yield _Graph("USD per hour | at on-demand list price", self._per_cluster("HourlyCost", "HourlyListPrice"))
+        yield _Graph("USD per hour, and at on-demand list price", self._totals("HourlyCost", "HourlyListPrice"))
         savings = self._own("SavingsHourly")
         yield _Graph("Disruption commands | USD per hour saved by them", self._own(*COMMANDS), savings)
-        yield _Graph("Nodes that must not be disrupted", self._per_cluster("NodesNotDisruptable"))
+        yield _Graph("Nodes that must not be disrupted", self._totals("NodesNotDisruptable"))
 
     def _trouble(self) -> Iterator[_Graph]:
         yield _Graph("Offerings refused, by cause", self._own(*FAILURES), stacked=True)
-        broken = self._own("ClaimsFailed", "NodesNotJoined", "NodeClassNotReady", "PodsUnschedulable")
-        yield _Graph("Failed launches, joins, classes; pods that fit nothing", broken)
-        misses, memory = self._own("NodeClaimsMissed"), self._own("MemoryBeyondPlan", "MemoryShort")
-        yield _Graph("Nodes smaller than planned | GiB beyond, short of plan", misses, memory)
+        broken = ("ClaimsFailed", "NodesNotJoined", "NodeClassNotReady", "PodsUnschedulable", "NodeClaimsMissed")
+        yield _Graph("Failed launches, joins, classes; pods that fit nothing; misses", self._own(*broken))
 
 
 def _map(widget: lambda_.IFunction) -> cloudwatch.IWidget:
@@ -178,34 +176,27 @@ def _row(graphs: Sequence[_Graph]) -> list[cloudwatch.IWidget]:
     ]
 
 
-def _health(functions: Mapping[str, lambda_.Function]) -> Iterator[_Graph]:
+def _health(
+    functions: Mapping[str, lambda_.Function],
+    queues: Mapping[str, WorkQueue],
+    catalog_age: Sequence[cloudwatch.IMetric],
+    most: int,
+) -> list[_Graph]:
+    """Queues, errors and the catalogue's age, in at most so many metrics."""
+    ages = [_of_queue(item.queue, "ApproximateAgeOfOldestMessage", name) for name, item in queues.items()]
+    letters = [
+        _of_queue(item.dead_letters, "ApproximateNumberOfMessagesVisible", f"{name} dead letters")
+        for name, item in queues.items()
+    ]
     errors = [function.metric_errors(label=name, period=_FIVE_MINUTES) for name, function in functions.items()]
-    throttles = [
-        function.metric_throttles(label=f"{name} throttled", period=_FIVE_MINUTES)
-        for name, function in functions.items()
+    each = (most - len(catalog_age)) // 3
+    return [
+        _Graph("Age of the oldest message (s)", ages[:each]),
+        _Graph("Dead letters", letters[:each]),
+        _Graph("Errors of functions", errors[: most - len(catalog_age) - len(ages[:each]) - len(letters[:each])]),
+        _Graph("Age of the catalogue (s)", catalog_age),
     ]
-    yield _Graph("Errors of functions | throttles", errors, throttles)
-    slowest = [
-        function.metric_duration(statistic="p99", label=name, period=_FIVE_MINUTES)
-        for name, function in functions.items()
-    ]
-    yield _Graph("Duration p99 (ms)", slowest)
-    calls = [function.metric_invocations(label=name, period=_FIVE_MINUTES) for name, function in functions.items()]
-    yield _Graph("Invocations", calls)
-
-
-def _queues(work: Mapping[str, WorkQueue]) -> Iterator[_Graph]:
-    ages = [_of_queue(item.queue, "ApproximateAgeOfOldestMessage", name) for name, item in work.items()]
-    yield _Graph("Age of the oldest message (s)", ages)
-    letters = [_of_queue(item.dead_letters, "ApproximateNumberOfMessagesVisible", name) for name, item in work.items()]
-    yield _Graph("Dead letters", letters)
 
 
 def _of_queue(queue: sqs.Queue, name: str, label: str) -> cloudwatch.Metric:
     return queue.metric(name, statistic="Maximum", label=label, period=_MINUTE)
-
-
-def _tables(tables: Mapping[str, dynamodb.TableV2]) -> _Graph:
-    read = [table.metric_consumed_read_capacity_units(label=f"{name} read") for name, table in tables.items()]
-    written = [table.metric_consumed_write_capacity_units(label=f"{name} written") for name, table in tables.items()]
-    return _Graph("DynamoDB units", [*read, *written])

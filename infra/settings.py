@@ -104,6 +104,8 @@ class InstallDocument(_Part, frozen=True):
     `alarm_topic` is the ARN of the SNS topic that alarms are told to; without it they only show in CloudWatch.
     `watch_memory_mib` is what the watch function has: it keeps snapshots of clusters of (MiB - 90) x 1,400 pods.
     `snap_start` restores functions from a snapshot instead of starting them cold; `tracing` sends traces to X-Ray.
+    `dashboard` makes one in CloudWatch. `cluster_metrics` writes what is known of each cluster, NodePool and tier as
+    metrics of its own, each of which is paid for, beside the figures of all clusters together.
     """
 
     region: str
@@ -116,6 +118,8 @@ class InstallDocument(_Part, frozen=True):
     watch_memory_mib: int = WATCH_MEMORY_MIB
     snap_start: bool = False
     tracing: bool = False
+    dashboard: bool = True
+    cluster_metrics: bool = False
 
 
 class Cluster(msgspec.Struct, frozen=True):
@@ -187,7 +191,7 @@ class Install(msgspec.Struct, frozen=True):
 
     def settings(self) -> Settings:
         """What is compiled into the settings layer."""
-        return Settings(clusters=tuple(cluster.settings for cluster in self.clusters))
+        return Settings(tuple(cluster.settings for cluster in self.clusters), self.document.cluster_metrics)
 
 
 def read(path: Path) -> Install:

@@ -100,25 +100,29 @@ class Shiplap(Construct):
         )
         if install.audited:
             AuditLogs(self, "AuditLogs", name=document.name, clusters=install.audited, function=made.live["audit"])
-        self.dashboard = Dashboard(
-            self,
-            "Dashboard",
-            install=document.name,
-            clusters=[cluster.name for cluster in install.clusters],
-            functions=self.functions,
-            widget=made.live["widget"],
-            events=self.events,
-            storage=self.storage,
-        ).dashboard
+        # Whoever looks at the dashboard sees that the widget fails; nobody has to be called.
+        watched = {name: function for name, function in self.functions.items() if name != specifications.WIDGET.name}
+        queues = {
+            "provisioning": self.events.provisioning,
+            "lifecycle": self.events.lifecycle,
+            "interruption": self.events.interruption,
+        }
+        self.dashboard = None
+        if document.dashboard:
+            self.dashboard = Dashboard(
+                self,
+                "Dashboard",
+                install=document.name,
+                functions=watched,
+                widget=made.live["widget"],
+                queues=queues,
+            ).dashboard
         self.alarms = Alarms(
             self,
             "Alarms",
             install=document.name,
-            # Whoever looks at the dashboard sees that the widget fails; nobody has to be called.
-            functions={
-                name: function for name, function in self.functions.items() if name != specifications.WIDGET.name
-            },
-            events=self.events,
+            functions=watched,
+            queues=queues,
             topic_arn=document.alarm_topic,
         )
 

@@ -5,7 +5,6 @@ It shows what a person would see: whether graphs stand where they should, titles
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from math import sin
 from random import Random
@@ -100,17 +99,11 @@ def _graph(place: int, properties: dict[str, Any]) -> str:
 
 
 def _series(metrics: Sequence[Sequence[Any]]) -> Iterator[_Series]:
-    """Names of what is drawn; a search stands for what it would find."""
+    """Names of what is drawn; what only expressions use is not."""
     for metric in metrics:
         options = metric[-1] if isinstance(metric[-1], dict) else {}
-        right = options.get("yAxis") == "right"
-        expression = options.get("expression", "")
-        if expression:
-            found = ("web 0", "web 1", "batch 0", "trino 0") if "tier" in expression else ("web", "batch", "trino")
-            name = re.findall(r'MetricName="(\w+)"', expression)
-            yield from (_Series(f"{kind} {name[0] if name else ''}", right) for kind in found)
-        else:
-            yield _Series(options.get("label") or str(metric[1]), right)
+        if options.get("visible", True):
+            yield _Series(options.get("label") or str(metric[1]), options.get("yAxis") == "right")
 
 
 def _values(seed: int, *, right: bool) -> list[float]:

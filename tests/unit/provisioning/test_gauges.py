@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 import pytest
@@ -156,6 +157,34 @@ def test_every_set_of_dimensions_is_a_document_of_its_own(capsys: pytest.Capture
     assert [(item.get("cluster"), item.get("Nodes")) for item in documents] == [(None, None), ("a", [2]), ("b", [3])]
     assert {item["install"] for item in documents} == {"platform"}
     assert "service" not in documents[0]
+    assert [item["_aws"]["CloudWatchMetrics"][0]["Dimensions"] for item in documents] == [[["install"]]] * 3
+
+
+def test_only_a_detailed_meter_makes_metrics_of_each_cluster(capsys: pytest.CaptureFixture[str]) -> None:
+    meter = EmfMeter("platform", detailed=True)
+    meter.count("NodesLaunched")
+    meter.count("Nodes", 2, dimensions={"cluster": "a", "pool": "general", "tier": "0"})
+    meter.flush()
+
+    documents = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    dimensions = [item["_aws"]["CloudWatchMetrics"][0]["Dimensions"] for item in documents]
+    assert dimensions == [[["install"]], [["install"], ["install", "cluster", "pool", "tier"]]]
+    assert (documents[1]["pool"], documents[1]["Nodes"]) == ("general", [2])
+
+
+def test_many_threads_may_count(capsys: pytest.CaptureFixture[str]) -> None:
+    meter = EmfMeter("platform")
+
+    def count(_: int) -> None:
+        for _number in range(50):
+            meter.count("PodsTold")
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(count, range(4)))
+    meter.flush()
+
+    documents = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert sum(sum(item["PodsTold"]) for item in documents) == 200
 
 
 def test_a_hundred_values_are_written_at_once_and_none_twice(capsys: pytest.CaptureFixture[str]) -> None:

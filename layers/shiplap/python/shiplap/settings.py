@@ -76,9 +76,13 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
 
 class Settings(msgspec.Struct, frozen=True, omit_defaults=True):
-    """All clusters this install serves, sorted by name."""
+    """All clusters this install serves, sorted by name.
+
+    With `cluster_metrics`, what is known of each cluster, NodePool and tier is written as metrics of their own.
+    """
 
     clusters: tuple[ClusterSettings, ...] = ()
+    cluster_metrics: bool = False
 
     def cluster(self, name: str) -> ClusterSettings:
         """Raises UnknownCluster."""

@@ -14,6 +14,7 @@ from functools import cached_property
 from threading import Lock
 from typing import Any, cast
 
+import msgspec
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.metrics import EphemeralMetrics
 
@@ -48,10 +49,13 @@ class SystemClock:
 class EmfMeter:
     """A Meter that writes metrics into the log in CloudWatch's embedded metric format; without calls, nothing.
 
-    It may be used by several threads.
+    It may be used by several threads. Figures of a cluster, NodePool or tier add up to one metric of the install, and
+    their lines say what they are of, for queries of the log. Only a `detailed` meter makes a metric of each as well:
+    those are paid for one by one.
     """
 
-    def __init__(self, install: str) -> None:
+    def __init__(self, install: str, *, detailed: bool = False) -> None:
+        self._detailed = detailed
         self._lock = Lock()
         self._own = {INSTALL_DIMENSION: install} if install else {}
         self._sets: dict[tuple[tuple[str, str], ...], EphemeralMetrics] = {}
@@ -59,12 +63,19 @@ class EmfMeter:
     def count(
         self, name: str, value: float = 1.0, unit: str = "Count", *, dimensions: Mapping[str, str] | None = None
     ) -> None:
-        known = {**self._own, **(dimensions or {})}
-        key = tuple(sorted(known.items()))
+        key = tuple(sorted((dimensions or {}).items()))
         with self._lock:
             if key not in self._sets:  # all metrics of one document have the same dimensions
-                self._sets[key] = EphemeralMetrics(namespace=METRICS_NAMESPACE, default_dimensions=known)
+                self._sets[key] = self._document(dict(key))
             self._sets[key].add_metric(name=name, unit=unit, value=value)
+
+    def _document(self, of: Mapping[str, str]) -> EphemeralMetrics:
+        document = EphemeralMetrics(namespace=METRICS_NAMESPACE, default_dimensions=dict(self._own))
+        for name, value in of.items():
+            document.add_metadata(name, value)
+        if of and self._detailed:
+            document.add_dimensions(**self._own, **of)
+        return document
 
     def flush(self) -> None:
         """Write what was counted since the last time."""
@@ -102,7 +113,7 @@ class Install:
     def __init__(self, service: str, settings: Settings, names: ResourceNames) -> None:
         self.settings = settings
         self.clock = SystemClock()
-        self.meter = EmfMeter(names.install)
+        self.meter = EmfMeter(names.install, detailed=settings.cluster_metrics)
         # A service is the name of its logger. Named like the package, it gets all that the package's modules log.
         self.logger = Logger(service="shiplap")
         self.logger.append_keys(function=service)
@@ -156,7 +167,7 @@ class Install:
     @cached_property
     def served(self) -> Settings:
         """The clusters of this function's network group: it reaches the API servers of no others."""
-        return Settings(self.settings.of_network(self._names.network))
+        return msgspec.structs.replace(self.settings, clusters=self.settings.of_network(self._names.network))
 
     def hand_on_sweep(self, cluster: ClusterSettings, since: float) -> None:
         """Ask for a sweep of a cluster whose turn did not come, in the name of its oldest message, epoch seconds.

@@ -98,6 +98,7 @@ class KubeHttpServer:
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = False  # so that server_close waits for the handlers
+    request_queue_size = 128  # a hundred clients may connect at once
 
     def __init__(self, owner: KubeHttpServer, port: int) -> None:
         self.owner = owner
