@@ -30,7 +30,7 @@ def test_what_is_paid_for_is_found_in_the_template(deployed: Deployed) -> None:
     assert set(deployed.scheduled) == {"schedule", "disrupt", "catalog", "watch"}
     assert deployed.scheduled["schedule"] == deployed.scheduled["disrupt"] == 730 * 60
     assert deployed.memory_gib["watch"] == 0.125
-    assert (deployed.queues, deployed.alarms, deployed.dashboards) == (3, 21, 1)
+    assert (deployed.queues, deployed.alarms, deployed.dashboards) == (3, 17, 1)
 
 
 def test_an_install_at_rest_stays_below_eight_dollars_a_month(deployed: Deployed) -> None:
