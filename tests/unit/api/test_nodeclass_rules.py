@@ -208,7 +208,7 @@ def test_accepted(path: str, value: Any) -> None:
         *((TRACKING, {"udpTimeout": timeout}, f"{TRACKING}.udpTimeout") for timeout in (29, 61, "45s")),
         ("spec.cpuOptions", {"nestedVirtualization": "on"}, "spec.cpuOptions.nestedVirtualization"),
         ("spec.securityGroups", [], "spec.securityGroups"),
-        ("metadata.name", "a" * 64, "metadata.name"),
+        ("metadata.name", "a" * 254, "metadata.name"),
         *(
             ("metadata.annotations", {key: value}, f"metadata.annotations[{key}]")
             for key, value in (

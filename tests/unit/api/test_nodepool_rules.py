@@ -85,7 +85,7 @@ def test_accepted(path: str, value: Any) -> None:
     [
         ("metadata.name", ABSENT, "metadata.name"),
         ("metadata.name", "Upper", "metadata.name"),
-        ("metadata.name", "a" * 64, "metadata.name"),
+        ("metadata.name", "a" * 254, "metadata.name"),
         ("metadata.lables", {}, "metadata.lables"),
         ("spec.wieght", 1, "spec.wieght"),
         ("spec.weight", 0, "spec.weight"),

@@ -22,7 +22,7 @@ _SPEC: Path = ("spec",)
 def problems_of(buffer: CapacityBuffer, _data: Mapping[str, Any]) -> Iterator[Problem]:
     """Every rule the buffer breaks."""
     spec = buffer.spec
-    yield from name_problems(buffer.metadata, is_label=False)
+    yield from name_problems(buffer.metadata)
     yield from own_annotations.unsupported(buffer.metadata.annotations, ("metadata", "annotations"))
     if spec.provisioning_strategy != STRATEGY:
         yield (*_SPEC, "provisioningStrategy"), f"must be {STRATEGY}, is {spec.provisioning_strategy!r}"
@@ -45,7 +45,7 @@ def problems_of(buffer: CapacityBuffer, _data: Mapping[str, Any]) -> Iterator[Pr
 
 def template_problems(template: PodTemplate, _data: Mapping[str, Any]) -> Iterator[Problem]:
     """Of a pod template: its name, its shape, and the amounts that a buffer would ask for."""
-    yield from name_problems(template.metadata, is_label=False)
+    yield from name_problems(template.metadata)
     try:
         spec = msgspec.convert(template.template, PodTemplateSpec).spec
     except msgspec.ValidationError as error:

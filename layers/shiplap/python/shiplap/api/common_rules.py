@@ -39,9 +39,9 @@ def absent(data: Mapping[str, Any], path: Path) -> bool:
     return value is None
 
 
-def name_problems(metadata: ObjectMeta, *, is_label: bool) -> Iterator[Problem]:
-    """Of an object's name; one that becomes the value of a node's label is shorter."""
-    if wrong := subdomain_problem(metadata.name, 63 if is_label else 253):
+def name_problems(metadata: ObjectMeta) -> Iterator[Problem]:
+    """Of an object's name."""
+    if wrong := subdomain_problem(metadata.name):
         yield ("metadata", "name"), wrong
 
 

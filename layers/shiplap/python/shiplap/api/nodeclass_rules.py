@@ -27,7 +27,7 @@ _ACCOUNT = re.compile(r"[0-9]{12}", re.ASCII)
 
 def problems_of(node_class: EC2NodeClass, data: Mapping[str, Any]) -> Iterator[Problem]:
     """Every rule the node class breaks. `data` is the node class as it was written, where absent and empty differ."""
-    yield from name_problems(node_class.metadata, is_label=True)
+    yield from name_problems(node_class.metadata)
     yield from own_annotations.node_class_problems(node_class.metadata.annotations, ("metadata", "annotations"))
     for rule in _RULES:
         yield from rule(node_class)

@@ -23,7 +23,7 @@ _ADJUSTMENT = re.compile(r"[+-][0-9]*\.?[0-9]+|\+[0-9]*\.?[0-9]+%|-[0-9]{1,2}(?:
 
 def problems_of(overlay: NodeOverlay, data: Mapping[str, Any]) -> Iterator[Problem]:
     """Every rule the overlay breaks. `data` is the overlay as it was written, where absent and zero differ."""
-    yield from name_problems(overlay.metadata, is_label=False)
+    yield from name_problems(overlay.metadata)
     yield from own_annotations.unsupported(overlay.metadata.annotations, ("metadata", "annotations"))
     if absent(data, _REQUIREMENTS):
         yield _REQUIREMENTS, "required field is missing"

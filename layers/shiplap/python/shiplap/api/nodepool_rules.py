@@ -12,7 +12,7 @@ from shiplap.api.common_rules import absent, attempt, name_problems, quantity_pr
 from shiplap.api.decoding import Path, Problem
 from shiplap.api.types import NodePool
 from shiplap.kubernetes import labels
-from shiplap.kubernetes.names import label_key_problem, label_value_problem
+from shiplap.kubernetes.names import label_key_problem, label_value_problem, subdomain_problem
 from shiplap.kubernetes.objects import Taint
 
 _SPEC: Path = ("spec",)
@@ -40,7 +40,7 @@ def problems_of(pool: NodePool, data: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def _names(pool: NodePool) -> Iterator[Problem]:
-    yield from name_problems(pool.metadata, is_label=True)
+    yield from name_problems(pool.metadata)
 
 
 def _annotations(pool: NodePool) -> Iterator[Problem]:
@@ -129,8 +129,8 @@ def _taint(taint: Taint, path: Path) -> Iterator[Problem]:
 
 def _node_class_reference(pool: NodePool) -> Iterator[Problem]:
     reference = pool.spec.template.spec.node_class_ref
-    if not reference.name:
-        yield (*_REFERENCE, "name"), "must not be empty"
+    if wrong := subdomain_problem(reference.name):
+        yield (*_REFERENCE, "name"), wrong
     for field, value, known in (
         ("group", reference.group, "karpenter.k8s.aws"),
         ("kind", reference.kind, "EC2NodeClass"),

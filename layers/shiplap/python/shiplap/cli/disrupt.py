@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from shiplap.api.nodeclaim import ClaimState, NodeClaim
+from shiplap.api.types import Manifests
 from shiplap.cli.html import disrupt_report
 from shiplap.cli.html_file import HtmlFile, write
 from shiplap.cli.install import Which
@@ -27,6 +28,7 @@ from shiplap.disruption.history import observe
 from shiplap.disruption.settings import DisruptionSettings
 from shiplap.disruption.snapshot import DisruptionSnapshot
 from shiplap.kubernetes import labels
+from shiplap.kubernetes.names import name_of_label
 from shiplap.kubernetes.objects import Node
 from shiplap.kubernetes.timestamps import epoch
 from shiplap.scheduling.snapshot import Snapshot
@@ -130,17 +132,19 @@ def command_document(command: Proposal, money: Money) -> dict[str, Any]:
 def _with_inferred_claims(snapshot: Snapshot) -> Snapshot:
     """The claims that nodes of NodePools must have had: Shiplap keeps them in its table, not in the cluster."""
     ours = [node for node in snapshot.view.nodes if labels.NODE_POOL in node.metadata.labels]
-    return replace(snapshot, claims=tuple(map(_inferred, ours)))
+    return replace(snapshot, claims=tuple(_inferred(node, snapshot.manifests) for node in ours))
 
 
-def _inferred(node: Node) -> NodeClaim:
+def _inferred(node: Node, manifests: Manifests) -> NodeClaim:
     marks, born = node.metadata.labels, node.metadata.creation_timestamp
     done = marks.get(labels.INITIALIZED) == "true"
     return NodeClaim(
         cluster="files",
         name=marks.get(labels.NODE_CLAIM, node.metadata.name),
-        node_pool=marks[labels.NODE_POOL],
-        node_class=marks.get(labels.NODE_CLASS, ""),
+        node_pool=name_of_label(marks[labels.NODE_POOL], (item.metadata.name for item in manifests.node_pools)),
+        node_class=name_of_label(
+            marks.get(labels.NODE_CLASS, ""), (item.metadata.name for item in manifests.node_classes)
+        ),
         state=ClaimState.INITIALIZED if done else ClaimState.REGISTERED,
         created_at=epoch(born) if born else 0.0,
         labels=marks,

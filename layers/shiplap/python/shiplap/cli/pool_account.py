@@ -14,6 +14,7 @@ from shiplap.cli.money import Money, dollars
 from shiplap.errors import InvalidInput
 from shiplap.instances.node_prices import Price
 from shiplap.kubernetes import labels
+from shiplap.kubernetes.names import label_value_of
 from shiplap.kubernetes.quantity import format_amount
 from shiplap.scheduling.account import account_of
 from shiplap.scheduling.limits import HOURLY, NODES, Budget
@@ -79,7 +80,7 @@ def account_of_pool(snapshot: Snapshot, decided: Plan, name: str) -> PoolAccount
     pool = pools[name]
     node_class = pool.spec.template.spec.node_class_ref.name
     money = Money(snapshot)
-    own = [node for node in snapshot.view.nodes if node.metadata.labels.get(labels.NODE_POOL) == name]
+    own = [node for node in snapshot.view.nodes if node.metadata.labels.get(labels.NODE_POOL) == label_value_of(name)]
     lanes = [lane for lane in compile_world(snapshot).lanes if lane.pool.metadata.name == name]
     claims = [claim for claim in decided.node_claims if claim.node_pool == name]
     passed = {reason for claim in decided.node_claims for reason in claim.reasons if f"pool {name}" in reason}

@@ -14,6 +14,7 @@ from shiplap.disruption.snapshot import DisruptionSnapshot
 from shiplap.errors import InvalidInput
 from shiplap.instances.node_prices import capacity_type_of
 from shiplap.kubernetes import labels
+from shiplap.kubernetes.names import name_of_label
 from shiplap.scheduling.pairing import pair
 
 
@@ -52,7 +53,8 @@ def account_of(snapshot: DisruptionSnapshot, name: str) -> NodeAccount:
         raise InvalidInput("node", f"there is no node {name}; {hint}")
     decided = decide(snapshot)
     marks = node.metadata.labels
-    pool = marks.get(labels.NODE_POOL, "")
+    pools = (item.metadata.name for item in snapshot.scheduling.manifests.node_pools)
+    pool = name_of_label(marks.get(labels.NODE_POOL, ""), pools)
     claim = pair([node], snapshot.scheduling.claims)[0].get(name)
     price = node_prices(snapshot.scheduling).of(node, claim)
     moving = [pod for pod in snapshot.scheduling.view.pods if pod.spec.node_name == name and moves(pod)]

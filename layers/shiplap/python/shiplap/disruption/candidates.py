@@ -12,6 +12,7 @@ from shiplap.disruption.market import Market
 from shiplap.disruption.protection import Guards, protected_by
 from shiplap.disruption.snapshot import DisruptionSnapshot, NodeHistory
 from shiplap.kubernetes import labels
+from shiplap.kubernetes.names import label_value_of
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.kubernetes.timestamps import epoch
 from shiplap.scheduling.pairing import pair
@@ -95,7 +96,7 @@ def survey(snapshot: DisruptionSnapshot, market: Market, guards: Guards, nominat
     paired, waiting = pair(view.nodes, snapshot.scheduling.claims)
     moving_from, costs = view.of_pods(moving), view.of_pods(_costs)
     unguarded = not guards.by_pod
-    pools = {pool.metadata.name: pool for pool in snapshot.scheduling.manifests.node_pools}
+    pools = {label_value_of(pool.metadata.name): pool for pool in snapshot.scheduling.manifests.node_pools}
     histories = {history.node: history for history in snapshot.histories}
     now = snapshot.scheduling.now
     candidates = []

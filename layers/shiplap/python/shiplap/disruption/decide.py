@@ -25,6 +25,7 @@ from shiplap.disruption.protection import guards_of
 from shiplap.disruption.simulation import Simulator
 from shiplap.disruption.snapshot import DisruptionSnapshot
 from shiplap.kubernetes import labels
+from shiplap.kubernetes.names import label_value_of, name_of_label
 from shiplap.kubernetes.objects import Node
 from shiplap.kubernetes.timestamps import rfc3339
 
@@ -267,7 +268,7 @@ class _Decider:
     def _fresh(self) -> frozenset[str]:
         """Nodes that must not take moved pods: they have not settled themselves."""
         snapshot = self.snapshot
-        pools = {pool.metadata.name: pool for pool in snapshot.scheduling.manifests.node_pools}
+        pools = {label_value_of(pool.metadata.name): pool for pool in snapshot.scheduling.manifests.node_pools}
         histories = {history.node: history for history in snapshot.histories}
         fresh = set()
         for node in snapshot.scheduling.view.nodes:
@@ -284,8 +285,8 @@ class _Decider:
 
     def _left(self, pool: NodePool, reason: Reason) -> tuple[int, str]:
         """How many more nodes of a pool may go, and which budget says so."""
-        name = pool.metadata.name
-        limit = allowance(pool, reason, self.totals[name], self.disrupting[name], self.now)
+        name, label = pool.metadata.name, label_value_of(pool.metadata.name)
+        limit = allowance(pool, reason, self.totals[label], self.disrupting[label], self.now)
         return max(limit.nodes - self.taken[name], 0), limit.blocking
 
     def _allowed(self, ordered: Sequence[Candidate], reason: Reason) -> list[Candidate]:
@@ -324,7 +325,7 @@ class _Decider:
             return totals
         held = view.of_pods(moving)
         for node in view.nodes:
-            pool = node.metadata.labels.get(labels.NODE_POOL, "")
+            pool = name_of_label(node.metadata.labels.get(labels.NODE_POOL, ""), totals)
             if pool in totals:
                 price, cost = self.market.price_of(pool, node), disruption_cost(held.get(node.metadata.name, ()))
                 totals[pool] = PoolTotals(totals[pool].price + price, totals[pool].cost + cost)
@@ -336,7 +337,7 @@ def _among(item: Candidate, commands: Sequence[Proposal]) -> bool:
 
 
 def _counts(nodes: Sequence[Node], found: Survey, busy: frozenset[str]) -> tuple[Counter[str], Counter[str]]:
-    """Initialised nodes by NodePool, and how many of them are on their way out or not Ready.
+    """Initialised nodes by the label of their NodePool, and how many of them are on their way out or not Ready.
 
     A node whose instance is being ended, or has ended, is over: it neither counts nor uses up a budget.
     """

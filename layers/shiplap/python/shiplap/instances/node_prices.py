@@ -9,6 +9,7 @@ import msgspec
 from shiplap.api.nodeclaim import NodeClaim
 from shiplap.instances.types import NOMINAL, InstanceType, Offering
 from shiplap.kubernetes import labels
+from shiplap.kubernetes.names import name_of_label
 from shiplap.kubernetes.objects import Node
 
 _COMPUTE_TYPE = "eks.amazonaws.com/compute-type"
@@ -54,7 +55,7 @@ class NodePrices(msgspec.Struct, frozen=True, eq=False):
         if marks.get(_COMPUTE_TYPE) in _NOT_INSTANCES:
             return UNKNOWN
         bought = claim or _NO_CLAIM
-        pool = marks.get(labels.NODE_POOL) or bought.node_pool
+        pool = name_of_label(marks.get(labels.NODE_POOL, ""), self.of_pools) or bought.node_pool
         name = labels.value_of(marks, labels.INSTANCE_TYPE) or bought.instance_type
         zone = labels.value_of(marks, labels.ZONE) or bought.zone
         return self._paid(pool, name, zone, capacity_type_of(node) or bought.capacity_type, bought.hourly)

@@ -16,6 +16,7 @@ from shiplap.errors import InvalidInput
 from shiplap.instances.labels import OF_OFFERINGS, meets
 from shiplap.instances.types import InstanceType, Offering
 from shiplap.kubernetes import labels
+from shiplap.kubernetes.names import label_value_of
 from shiplap.kubernetes.quantity import MEMORY, parse_resources
 from shiplap.kubernetes.requirements import Requirement, Requirements, requirement
 
@@ -83,7 +84,7 @@ class _Changes:
 
     def __init__(self, types: Sequence[InstanceType], pool: NodePool) -> None:
         self._types = types
-        known = {labels.NODE_POOL: pool.metadata.name, **pool.spec.template.metadata.labels}
+        known = {labels.NODE_POOL: label_value_of(pool.metadata.name), **pool.spec.template.metadata.labels}
         self._pool = {key: requirement(key, "In", (value,)) for key, value in known.items()}
         self._prices: dict[tuple[str, int], str] = {}
         self._capacity: dict[str, dict[str, int]] = {}

@@ -6,9 +6,35 @@ Each function answers with what is wrong, or None.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from functools import lru_cache
+from hashlib import sha256
 
+LABEL_VALUE_MAX = 63
+_DIGEST = 10
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
+
+
+@lru_cache(maxsize=4096)
+def label_value_of(name: str) -> str:
+    """An object's name as the value of a label; a name that is too long is cut and ends in a digest of the whole."""
+    if len(name) <= LABEL_VALUE_MAX:
+        return name
+    return f"{name[: LABEL_VALUE_MAX - _DIGEST - 1]}-{sha256(name.encode()).hexdigest()[:_DIGEST]}"
+
+
+def claim_name(pool: str, suffix: str) -> str:
+    """`<pool>-<suffix>` as a DNS label, the pool's name cut where that would be too long."""
+    stem = pool.replace(".", "-")[: LABEL_VALUE_MAX - len(suffix) - 1].rstrip("-")
+    return f"{stem}-{suffix}"
+
+
+def name_of_label(value: str, names: Iterable[str]) -> str:
+    """Which of these names the value of a label stands for; the value itself if none."""
+    if len(value) < LABEL_VALUE_MAX:
+        return value
+    return next((name for name in names if label_value_of(name) == value), value)
 
 
 def subdomain_problem(name: str, longest: int = 253) -> str | None:
@@ -27,7 +53,7 @@ def label_key_problem(key: str) -> str | None:
     prefix, slash, name = key.rpartition("/")
     if slash and (wrong := subdomain_problem(prefix)):
         return f"the prefix of the key {key!r} {wrong}"
-    if not name or len(name) > 63 or not _NAME.fullmatch(name):
+    if not name or len(name) > LABEL_VALUE_MAX or not _NAME.fullmatch(name):
         return (
             f"{key!r} is not a label key: the name must be 1 to 63 letters, digits, '-', '_' or '.', "
             "with a letter or digit at either end"
@@ -37,7 +63,7 @@ def label_key_problem(key: str) -> str | None:
 
 def label_value_problem(value: str) -> str | None:
     """Of a label's value, which may be empty."""
-    if len(value) > 63:
+    if len(value) > LABEL_VALUE_MAX:
         return f"the value {value!r} is longer than 63 characters"
     if value and not _NAME.fullmatch(value):
         return (

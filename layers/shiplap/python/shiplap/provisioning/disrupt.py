@@ -23,6 +23,7 @@ from shiplap.disruption.memory import confirmed
 from shiplap.disruption.progress import READY_S, Command, CommandState, Step, next_step, reconsidered, without
 from shiplap.disruption.snapshot import DisruptionSnapshot
 from shiplap.errors import ClusterError, ConditionFailed, EpochMoved, ObjectNotFound, ShiplapError
+from shiplap.kubernetes.names import claim_name
 from shiplap.ports import MemoryStore
 from shiplap.provisioning import events, gauges
 from shiplap.provisioning.claims import DRAIN, facts, grace_ends_at
@@ -243,7 +244,10 @@ class _Minute:
         planned: list[PlannedClaim] = []
         for proposal in proposals:
             name = _name_of(proposal, epoch)
-            named = [replace(item, name=f"{item.node_pool}-{name}-{n}") for n, item in enumerate(proposal.replacements)]
+            named = [
+                replace(item, name=claim_name(item.node_pool, f"{name}-{number}"))
+                for number, item in enumerate(proposal.replacements)
+            ]
             planned += named
             commands.append(self._command(name, proposal, named, by_node, now))
         hint = f"{self._settings.name}/{epoch}/disruption"

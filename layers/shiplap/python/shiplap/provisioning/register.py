@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from shiplap.api.nodeclaim import ClaimState, NodeClaim
 from shiplap.errors import ObjectConflict, ObjectNotFound
 from shiplap.kubernetes import labels
+from shiplap.kubernetes.names import label_value_of
 from shiplap.kubernetes.objects import Node, Taint
 from shiplap.kubernetes.quantity import format_resources, parse_resources
 from shiplap.kubernetes.taints import is_ephemeral
@@ -128,9 +129,9 @@ def is_registered(node: Node) -> bool:
 def _labels(claim: NodeClaim) -> dict[str, str]:
     """The claim's labels and what the launch settled; the claim's own win."""
     settled = {
-        labels.NODE_POOL: claim.node_pool,
+        labels.NODE_POOL: label_value_of(claim.node_pool),
         labels.NODE_CLAIM: claim.name,
-        labels.NODE_CLASS: claim.node_class,
+        labels.NODE_CLASS: label_value_of(claim.node_class),
         labels.CAPACITY_TYPE: claim.capacity_type,
         labels.INSTANCE_TYPE: claim.instance_type,
         labels.ZONE: claim.zone,

@@ -16,6 +16,7 @@ from shiplap.api.types import EC2NodeClass, NodePool
 from shiplap.errors import AwsThrottled, NodeClassNotReady, ShiplapError
 from shiplap.instances.rehearsals import Rehearsal, rehearsal, untried
 from shiplap.kubernetes import labels
+from shiplap.kubernetes.names import label_value_of
 from shiplap.kubernetes.objects import Container, ObjectMeta, Pod, PodSpec, ResourceRequirements, Toleration
 from shiplap.ports import DecisionState, FleetRequest, RehearsalStore
 from shiplap.provisioning.commitment import Origin, records_of, with_token
@@ -137,7 +138,7 @@ def _pod(pool: NodePool) -> Pod:
     return Pod(
         ObjectMeta(name=name, namespace="shiplap-rehearsal", uid=f"rehearsal/{name}"),
         PodSpec(
-            node_selector={labels.NODE_POOL: name},
+            node_selector={labels.NODE_POOL: label_value_of(name)},
             tolerations=(Toleration(operator="Exists"),),
             containers=(Container(name="rehearsal", resources=ResourceRequirements(requests={"cpu": "10m"})),),
         ),

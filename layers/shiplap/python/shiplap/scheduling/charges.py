@@ -9,6 +9,7 @@ from shiplap.api.nodeclaim import GOING, NodeClaim
 from shiplap.api.price_rules import MICROS, price_rules
 from shiplap.api.types import NodePool
 from shiplap.kubernetes import labels
+from shiplap.kubernetes.names import name_of_label
 from shiplap.kubernetes.objects import Node
 from shiplap.kubernetes.quantity import CPU, parse_resources
 from shiplap.kubernetes.requirements import Requirements
@@ -54,7 +55,8 @@ def budgets_of(
         claim = paired.get(node.metadata.name)
         if node.metadata.deletion_timestamp or (claim is not None and claim.state in GOING):
             continue
-        name = node.metadata.labels.get(labels.NODE_POOL) or (claim.node_pool if claim is not None else "")
+        name = name_of_label(node.metadata.labels.get(labels.NODE_POOL, ""), budgets)
+        name = name or (claim.node_pool if claim is not None else "")
         if name in budgets:
             charge_node(budgets[name], node, claim, tables[name])
     for claim in waiting:

@@ -13,6 +13,7 @@ from shiplap.api.nodeclaim import PodReference
 from shiplap.api.template_hash import marks_of
 from shiplap.api.types import NodePool, RequirementSpec
 from shiplap.kubernetes import labels
+from shiplap.kubernetes.names import claim_name
 from shiplap.kubernetes.objects import Pod
 from shiplap.kubernetes.requirements import Requirement, Requirements, written
 from shiplap.scheduling.groups import Group
@@ -26,7 +27,6 @@ _MARKS = (labels.REGISTERED, labels.INITIALIZED)
 _NAME_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _NAME_PAIRS = [first + second for second in _NAME_ALPHABET for first in _NAME_ALPHABET]
 _SUFFIX = 8
-_LABEL_MAX = 63
 
 
 class TypeList(msgspec.Struct, frozen=True):
@@ -146,10 +146,9 @@ class ClaimWriter:
     def _name(self, pool: str, pods: Sequence[PodName]) -> str:
         """`<pool>-<digest>`: a DNS label that depends on origin, epoch and content only."""
         content = f"{self._seed}\0{pool}\0" + "\0".join(map("/".join, pods))
-        stem = pool.replace(".", "-")[: _LABEL_MAX - _SUFFIX - 1].rstrip("-")
         for attempt in range(len(self._taken) + 1):
             digest = int.from_bytes(hashlib.sha256(f"{content}\0{attempt}".encode()).digest()[:16])
-            name = f"{stem}-{_suffix(digest)}"
+            name = claim_name(pool, _suffix(digest))
             if name not in self._taken:
                 break
         self._taken.add(name)

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from shiplap.api.tiers import Tier, expand
 from shiplap.api.types import Manifests, NodePool
 from shiplap.kubernetes import labels
+from shiplap.kubernetes.names import label_value_of
 from shiplap.kubernetes.requirements import Requirement, Requirements
 from shiplap.scheduling.daemons import Daemon, DaemonLoad, load_of
 from shiplap.scheduling.limits import Budget
@@ -173,8 +174,8 @@ def _lane(
     template_spec = pool.spec.template
     given = {
         **template_spec.metadata.labels,
-        labels.NODE_POOL: pool.metadata.name,
-        labels.NODE_CLASS: template_spec.spec.node_class_ref.name,
+        labels.NODE_POOL: label_value_of(pool.metadata.name),
+        labels.NODE_CLASS: label_value_of(template_spec.spec.node_class_ref.name),
     }
     # The marks of a finished node count while simulating, so that daemons which select them are reckoned with.
     marks = {labels.REGISTERED: "true", labels.INITIALIZED: "true"}

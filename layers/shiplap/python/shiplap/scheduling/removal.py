@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from shiplap.api.nodeclaim import NodeClaim
 from shiplap.kubernetes import labels
+from shiplap.kubernetes.names import name_of_label
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.kubernetes.volumes import has_claims
@@ -120,7 +121,7 @@ class Removals:
         tables = {lane.pool.metadata.name: lane.table for lane in lanes}
         for name in sorted(set(names) - self._gone):
             marks, claim = self._nodes[name].metadata.labels, self._paired.get(name)
-            pool = marks.get(labels.NODE_POOL) or (claim.node_pool if claim is not None else "")
+            pool = name_of_label(marks.get(labels.NODE_POOL, ""), budgets) or (claim.node_pool if claim else "")
             if pool in budgets:
                 charge_node(budgets[pool], self._nodes[name], claim, tables[pool], sign)
         return tuple(replace(lane, budget=budgets[lane.pool.metadata.name]) for lane in lanes)

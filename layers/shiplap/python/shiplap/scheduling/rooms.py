@@ -13,6 +13,7 @@ import numpy as np
 from shiplap.api.nodeclaim import IN_FLIGHT, LEAVING, ClaimState, NodeClaim
 from shiplap.instances.types import InstanceType
 from shiplap.kubernetes import labels
+from shiplap.kubernetes.names import label_value_of
 from shiplap.kubernetes.objects import Node, Pod, Taint
 from shiplap.kubernetes.quantity import parse_resources
 from shiplap.kubernetes.requirements import Requirements
@@ -70,7 +71,7 @@ def rooms_of(
         lanes: of all NodePools; a claim in flight is reckoned as its lane would open it now.
     """
     known = {(lane.tier.pool, lane.tier.index, lane.reserved): lane for lane in reversed(lanes)}
-    of_pool = {lane.tier.pool: lane for lane in lanes}
+    of_pool = {label_value_of(lane.tier.pool): lane for lane in lanes}
     rooms = []
     for node in nodes:
         claim = paired.get(node.metadata.name)
@@ -125,7 +126,11 @@ def _starting(node: Node, now: float) -> bool:
 
 
 def _room_of_claim(claim: NodeClaim, lane: Lane | None) -> Room:
-    certain = {**claim.labels, labels.NODE_POOL: claim.node_pool, labels.NODE_CLASS: claim.node_class}
+    certain = {
+        **claim.labels,
+        labels.NODE_POOL: label_value_of(claim.node_pool),
+        labels.NODE_CLASS: label_value_of(claim.node_class),
+    }
     launched = {
         labels.INSTANCE_TYPE: claim.instance_type,
         labels.ZONE: claim.zone,

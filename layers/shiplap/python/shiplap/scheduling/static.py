@@ -16,6 +16,7 @@ from shiplap.api.nodeclaim import LEAVING, NodeClaim
 from shiplap.api.price_rules import price_rules
 from shiplap.api.types import NodePool
 from shiplap.kubernetes import labels
+from shiplap.kubernetes.names import label_value_of
 from shiplap.kubernetes.objects import Node, Pod, Toleration
 from shiplap.kubernetes.quantity import parse_amount
 from shiplap.kubernetes.requirements import Requirements
@@ -85,7 +86,7 @@ def plan_static(snapshot: Snapshot, daemons: Sequence[Daemon], present: Present)
 
 def _settle(pool: NodePool, opener: _Opener, present: Present, now: float) -> StaticPool:
     name, wanted = pool.metadata.name, pool.spec.replicas or 0
-    nodes = [node for node in present.nodes if node.metadata.labels.get(labels.NODE_POOL) == name]
+    nodes = [node for node in present.nodes if node.metadata.labels.get(labels.NODE_POOL) == label_value_of(name)]
     coming = [claim for claim in present.waiting if claim.node_pool == name and claim.state not in LEAVING]
     staying = [node for node in nodes if node.metadata.name not in present.gone]
     there = len(staying) + len(coming)

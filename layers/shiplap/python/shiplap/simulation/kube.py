@@ -9,6 +9,7 @@ from typing import Any
 
 from shiplap.errors import ObjectConflict, ObjectNotFound
 from shiplap.kubernetes import labels
+from shiplap.kubernetes.names import label_value_of
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.kubernetes.quantity import format_resources
 from shiplap.kubernetes.timestamps import epoch, rfc3339
@@ -118,7 +119,7 @@ class Kube:
             "metadata": {
                 "name": instance.private_dns,
                 "labels": {
-                    labels.NODE_POOL: instance.node_pool,
+                    labels.NODE_POOL: label_value_of(instance.node_pool),
                     labels.HOSTNAME: instance.private_dns,
                     labels.INSTANCE_TYPE: instance.instance_type,
                     labels.ZONE: instance.zone,

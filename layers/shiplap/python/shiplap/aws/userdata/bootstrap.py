@@ -13,6 +13,7 @@ from shiplap.api.types import EC2NodeClass
 from shiplap.instances.kubelet import Values, replaced
 from shiplap.instances.nodeclass import ResolvedNodeClass
 from shiplap.kubernetes import labels
+from shiplap.kubernetes.names import label_value_of
 from shiplap.kubernetes.objects import Taint
 
 UNREGISTERED = Taint(labels.UNREGISTERED_TAINT, "NoExecute")
@@ -78,8 +79,8 @@ def of_claim(
     """
     wanted = {
         **{key: value for key, value in claim.labels.items() if key not in labels.WELL_KNOWN},
-        labels.NODE_POOL: claim.node_pool,
-        labels.NODE_CLASS: claim.node_class,
+        labels.NODE_POOL: label_value_of(claim.node_pool),
+        labels.NODE_CLASS: label_value_of(claim.node_class),
         labels.CAPACITY_TYPE: capacity_type,
         labels.DO_NOT_SYNC_TAINTS: "true",
     }
