@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 import pytest
+from botocore.exceptions import ClientError
 
 from shiplap.aws.catalog_source import Ec2CatalogSource
 from shiplap.aws.describe import instance_types
@@ -111,16 +113,22 @@ def test_without_types_there_is_no_catalogue(running: Region) -> None:
 
 
 class Prices:
-    """A Pricing client with given entries."""
+    """A Pricing client with given entries; of bare metal it tells `bare_metal`, or raises it."""
 
-    def __init__(self, *entries: str) -> None:
+    def __init__(self, *entries: str, bare_metal: tuple[str, ...] | Exception | None = None) -> None:
         self._entries = entries
+        self._bare_metal = bare_metal
 
     def get_paginator(self, operation: str) -> Prices:
         return self
 
-    def paginate(self, **parameters: object) -> list[dict[str, list[str]]]:
-        return [{"PriceList": list(self._entries)}]
+    def paginate(self, **parameters: Any) -> list[dict[str, list[str]]]:
+        family = next(item["Value"] for item in parameters["Filters"] if item["Field"] == "productFamily")
+        if self._bare_metal is None or "bare metal" not in family:
+            return [{"PriceList": list(self._entries)}]
+        if isinstance(self._bare_metal, Exception):
+            raise self._bare_metal
+        return [{"PriceList": list(self._bare_metal)}]
 
 
 def test_an_empty_or_broken_price_list_changes_nothing() -> None:
@@ -140,6 +148,16 @@ def entry(name: str, price: str) -> str:
 def test_an_odd_entry_of_a_price_list_is_left_out(odd: str) -> None:
     prices = on_demand_prices(Prices(entry("m5.large", "0.096"), odd), REGION)  # type: ignore[arg-type]
     assert prices == {"m5.large": 0.096}
+
+
+@pytest.mark.parametrize(
+    "bare_metal",
+    [(), ("{}",), ClientError({"Error": {"Code": "InternalErrorException", "Message": "again"}}, "GetProducts")],
+    ids=["none", "unreadable", "refused"],
+)
+def test_a_region_without_prices_of_bare_metal_keeps_its_others(bare_metal: tuple[str, ...] | Exception) -> None:
+    client = Prices(entry("m5.large", "0.096"), bare_metal=bare_metal)
+    assert on_demand_prices(client, REGION) == {"m5.large": 0.096}  # type: ignore[arg-type]
 
 
 class Types:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import logging
+import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -396,3 +397,14 @@ def test_every_port_of_the_real_wiring_can_be_made(monkeypatch: pytest.MonkeyPat
 def test_an_install_without_its_settings_layer_says_so() -> None:
     with pytest.raises(InvalidInput, match="settings layer is missing"):
         Install.of_environment("schedule")
+
+
+def test_copies_restored_from_one_snapshot_do_not_draw_the_same_pauses(load: Load) -> None:
+    module, _ = load("lifecycle", Stage())
+    before = random.getstate()
+    drawn = set()
+    for _ in range(3):
+        random.setstate(before)
+        module.handle(records(), Context())
+        drawn.add(random.random())  # noqa: S311 - as pauses are drawn
+    assert len(drawn) == 3

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
+from botocore.config import Config
 from botocore.exceptions import ParamValidationError
 
 from shiplap.aws import session
+from shiplap.aws.bus import EventBridgeBus
+from shiplap.cluster import watcher
+from shiplap.cluster.transport import KEPT_ALIVE
 from shiplap.errors import AwsError
+from shiplap.ports import BusEvent
+from shiplap.twins.clock import TwinClock
 
 
 @pytest.fixture(autouse=True)
@@ -107,3 +116,90 @@ def test_a_profile_that_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch) ->
         session.client("sqs", "eu-west-1")
     assert caught.value.code == "ProfileNotFound"
     session.session.cache_clear()
+
+
+class Nat:
+    """A gateway that forwards connections to a server, until it forgets them: then it swallows what is sent."""
+
+    def __init__(self, server: tuple[str, int]) -> None:
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self._server = server
+        self.connections: list[socket.socket] = []
+        self._forgotten: set[socket.socket] = set()
+        Thread(target=self._accept, daemon=True).start()
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self._listening.getsockname()[1]}"
+
+    def forget(self) -> None:
+        self._forgotten.update(self.connections)
+
+    def _accept(self) -> None:
+        while True:
+            inside, _ = self._listening.accept()
+            outside = socket.create_connection(self._server)
+            self.connections.append(inside)
+            for ways in ((inside, outside), (outside, inside)):
+                Thread(target=self._forward, args=(*ways, inside), daemon=True).start()
+
+    def _forward(self, source: socket.socket, target: socket.socket, connection: socket.socket) -> None:
+        while data := source.recv(65536):
+            if connection not in self._forgotten:
+                target.sendall(data)
+
+
+class Bus(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    answer = b'{"FailedEntryCount":0,"Entries":[{"EventId":"1"}]}'
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(self.answer)))
+        self.end_headers()
+        self.wfile.write(self.answer)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+def test_after_a_quiet_night_an_event_does_not_wait_for_a_connection_that_was_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An attempt on the old connection would end at the read timeout, and the pod's event come 15 s late."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Bus)
+    Thread(target=server.serve_forever, daemon=True).start()
+    nat, clock = Nat(("127.0.0.1", server.server_address[1])), TwinClock()
+    monkeypatch.setenv("AWS_ENDPOINT_URL", nat.endpoint)
+    without_retries = Config(retries={"total_max_attempts": 1}, read_timeout=5)
+    made = session.session().create_client("events", region_name="eu-west-1", config=without_retries)
+    bus = EventBridgeBus(session.renew_when_idle(made, clock.now), "bus")
+    event = BusEvent("PodPending", {"cluster": "demo"})
+
+    bus.publish([event])
+    clock.advance(session.IDLE_S - 1)
+    bus.publish([event])
+    assert len(nat.connections) == 1
+    nat.forget()
+    clock.advance(350)
+    bus.publish([event])
+
+    assert len(nat.connections) == 2
+    server.shutdown()
+    server.server_close()
+
+
+def test_every_client_renews_its_connections() -> None:
+    made = session.client("events")
+    handlers = made.meta.events._emitter._handlers.prefix_search("before-send.events.PutEvents")
+    assert any("renew_when_idle" in getattr(handler, "__qualname__", "") for handler in handlers)
+
+
+def test_connections_to_api_servers_are_kept_known_to_gateways() -> None:
+    """Watches are renewed each minute over the same connection; whatever is silent for longer is probed."""
+    options = {option: value for level, option, value in KEPT_ALIVE if level == socket.IPPROTO_TCP}
+    assert (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1) in KEPT_ALIVE
+    assert options[socket.TCP_KEEPIDLE] < 350
+    assert options[socket.TCP_USER_TIMEOUT] <= 10_000
+    assert watcher._WINDOW_S < 350

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from types_boto3_pricing import PricingClient
     from types_boto3_pricing.type_defs import FilterTypeDef
 
+_LOG = logging.getLogger(__name__)
+
 _ENDPOINTS = (
     ("us-gov-", ""),
     ("us-iso", ""),
@@ -26,9 +28,8 @@ _ENDPOINTS = (
 )
 """By how a Region's name begins; none in partitions without a Pricing API."""
 
-_LOG = logging.getLogger(__name__)
-
-_KINDS = (("Shared", "Compute Instance"), ("Dedicated", "Compute Instance (bare metal)"))
+_SHARED = ("Shared", "Compute Instance")
+_BARE_METAL = ("Dedicated", "Compute Instance (bare metal)")
 
 
 class _Attributes(msgspec.Struct, rename="camel"):
@@ -67,19 +68,27 @@ def endpoint_region(region: str) -> str:
 def on_demand_prices(pricing: PricingClient, region: str) -> dict[str, float]:
     """USD (in China CNY) per hour of Linux on shared hardware, and of bare metal, by instance type.
 
-    Entries that cannot be read are logged and left out.
+    Entries that cannot be read are logged and left out. Not every Region sells bare metal: without its prices, the
+    others are as good.
 
     Raises:
-        AwsThrottled, AwsError: the service refused, or answered with nothing.
+        AwsThrottled, AwsError: the service refused, or answered with nothing for shared hardware.
     """
     currency = "CNY" if region.startswith("cn-") else "USD"
-    prices: dict[str, float] = {}
-    for tenancy, family in _KINDS:
-        found = dict(_prices(_offers(pricing, region, tenancy, family), currency))
-        if not found:
-            raise AwsError(f"the price list of {region} holds nothing for {family}")
-        prices |= found
-    return prices
+    tenancy, family = _SHARED
+    shared = dict(_prices(_offers(pricing, region, tenancy, family), currency))
+    if not shared:
+        raise AwsError(f"the price list of {region} holds nothing for {family}")
+    return {**_bare_metal_prices(pricing, region, currency), **shared}
+
+
+def _bare_metal_prices(pricing: PricingClient, region: str, currency: str) -> dict[str, float]:
+    """None where they cannot be had: those known before, or estimates, stand in for them."""
+    try:
+        return dict(_prices(_offers(pricing, region, *_BARE_METAL), currency))
+    except AwsError as error:
+        _LOG.warning("no fresh prices of bare metal: %s", error, extra={"region": region, "code": error.code})
+        return {}
 
 
 def _offers(pricing: PricingClient, region: str, tenancy: str, family: str) -> Iterable[str | bytes]:

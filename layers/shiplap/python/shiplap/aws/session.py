@@ -8,6 +8,8 @@ does not pay for it, and one that calls DynamoDB only does not load the model of
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Callable
 from functools import cache
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -27,6 +29,11 @@ if TYPE_CHECKING:
     from types_boto3_sqs import SQSClient
     from types_boto3_ssm import SSMClient
     from types_boto3_sts import STSClient
+
+IDLE_S = 240.0
+"""Connections that were silent for longer, in seconds, are not used again: NAT gateways, load balancers and interface
+endpoints forget them after 350, and what is sent on one then may be answered by nobody.
+"""
 
 _LOCK = Lock()  # a session must not make clients in two threads at once
 _CLIENTS: dict[tuple[str, str], Any] = {}
@@ -77,11 +84,30 @@ def _make(service: str, region: str) -> Any:
     # The variable that Lambda and every other SDK use; botocore by itself reads only AWS_DEFAULT_REGION.
     region = region or os.environ.get("AWS_REGION", "")
     try:
-        return session().create_client(service, region_name=region or None, config=config())
+        made = session().create_client(service, region_name=region or None, config=config())
     except NoRegionError as error:
         raise AwsError("no AWS region is configured; set AWS_REGION or AWS_DEFAULT_REGION", code="NoRegion") from error
     except BotoCoreError as error:  # for example a profile that is not there
         raise AwsError(f"AWS cannot be asked: {error}", code=type(error).__name__) from error
+    return renew_when_idle(made)
+
+
+def renew_when_idle(made: Any, clock: Callable[[], float] = time.time) -> Any:
+    """The client, which closes its connections before a request that comes long after the last one.
+
+    `clock` must go on while the process is frozen, as functions are between invocations.
+    """
+    used_at = clock()
+
+    def before(**_: Any) -> None:
+        nonlocal used_at
+        now = clock()
+        if now - used_at > IDLE_S:
+            made.close()
+        used_at = now
+
+    made.meta.events.register("before-send", before)
+    return made
 
 
 @cache

@@ -7,6 +7,7 @@ never loads the model of EC2.
 from __future__ import annotations
 
 import os
+import random
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -129,8 +130,10 @@ class Install:
     def reporting(self, request_id: str) -> Iterator[None]:
         """Log lines of the body carry the invocation's id; its metrics are written at the end, whatever happens.
 
-        An error that ends the invocation is logged and counted by its name, and goes on to Lambda.
+        An error that ends the invocation is logged and counted by its name, and goes on to Lambda. Chance begins anew:
+        copies of a function restored from one snapshot would all draw the same pauses, botocore's retries as well.
         """
+        random.seed()
         self.logger.append_keys(request_id=request_id)
         try:
             yield
