@@ -55,7 +55,7 @@ deploy-local: setup ## The stack as synthesised, deployed on a local emulator; S
 	@$(BIN)/shiplap dev --once --scenario $(SCENARIO)
 
 test: setup ## All tests
-	@$(BIN)/pytest -n auto --dist loadfile
+	@$(BIN)/pytest -n auto --dist worksteal
 
 e2e: kube ## The tests that need a real Kubernetes control plane; builds one from Go modules first
 	@$(BIN)/pytest -m e2e tests/e2e tests/integration/contracts

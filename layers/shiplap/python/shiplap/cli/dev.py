@@ -13,6 +13,7 @@ from rich.live import Live
 
 from shiplap.cli.output import Format, Output, emit
 from shiplap.local import report, scenario, screen
+from shiplap.local.ending import ended_by_signals
 from shiplap.local.observation import Observation
 from shiplap.local.player import play
 from shiplap.local.stage import LocalStage
@@ -27,15 +28,16 @@ def dev(
 ) -> int:
     """Play a scenario on an emulated AWS and a simulated cluster, with the deployed functions.
 
-    Exit code 0 when every expectation of the scenario and every promise held, else 1. While it plays, other commands
-    look at it by --dev.
+    Exit code 0 when every expectation of the scenario and every promise held, else 1, with the logs of the run left in
+    build/local. While it plays, other commands look at it by --dev.
 
     Example: shiplap dev --scenario spot-interruption
     """
     folder = scenario.folder_of(name)
     loaded = scenario.load(folder)
     live = not once and output is Format.TABLE
-    result = _live(name, loaded, folder) if live else _quiet(name, loaded, folder)
+    with ended_by_signals():
+        result = _live(name, loaded, folder) if live else _quiet(name, loaded, folder)
     emit(result, output, lambda: report.table(result))
     return 0 if all(result.invariants.values()) else 1
 
@@ -51,7 +53,7 @@ def _quiet(name: str, loaded: scenario.Scenario, folder: Path) -> report.Report:
             sys.stderr.write(f"{time.monotonic() - started:6.1f} s  {line}\n")
 
     with LocalStage(loaded, folder, tell) as stage:
-        return play(name, loaded, stage, lambda say, _world: tell(say))
+        return _judged(play(name, loaded, stage, lambda say, _world: tell(say)), stage)
 
 
 def _live(name: str, loaded: scenario.Scenario, folder: Path) -> report.Report:
@@ -65,4 +67,11 @@ def _live(name: str, loaded: scenario.Scenario, folder: Path) -> report.Report:
                 screen.remember(happened, world)
                 picture.update(screen.frame(loaded.about, say, world, happened))
 
-            return play(name, loaded, stage, show)
+            return _judged(play(name, loaded, stage, show), stage)
+
+
+def _judged(result: report.Report, stage: LocalStage) -> report.Report:
+    """The logs of a run that failed are kept."""
+    if not all(result.invariants.values()):
+        sys.stderr.write(f"the logs of the run are in {stage.keep_logs()}\n")
+    return result

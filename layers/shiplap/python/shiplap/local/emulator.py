@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import http.client
 import os
-import shutil
 import socket
 import sys
 import time
@@ -28,6 +27,7 @@ import msgspec
 from shiplap.errors import ShiplapError
 from shiplap.local.cdk import ROOT, Cdk, finish
 from shiplap.local.processes import Process
+from shiplap.local.run_folder import RunFolder
 
 # The account that moto, which plays EC2, lives in.
 ACCOUNT = "123456789012"
@@ -74,13 +74,15 @@ class Deployed(msgspec.Struct, frozen=True):
 class AwsEmulator:
     """An emulated account in one Region. `start`, then `deploy`; `stop` ends all processes and removes all files.
 
-    As a context manager it is started on entry; when the block fails, its logs are kept in `state`.
+    As a context manager it is started on entry. Its logs stay in `state` when the block fails or `keep_logs` is set.
     """
 
     def __init__(self, region: str = "us-east-1", *, folder: Path = ROOT / "build" / "local") -> None:
         self.region = region
         self.port = _free_port()
-        self.state = folder / f"run-{os.getpid()}-{self.port}"
+        self._folder = RunFolder(folder, str(self.port))
+        self.state = self._folder.path
+        self.keep_logs = False
         self.phases: dict[str, float] = {}
         self._running = ExitStack()
         self._cdk = Cdk(self.state, self.environment(), region, ACCOUNT)
@@ -94,7 +96,8 @@ class AwsEmulator:
     def start(self) -> AwsEmulator:
         """Start MiniStack and, once it answers, begin to bootstrap. Raises ShiplapError when it does not answer."""
         began = time.monotonic()
-        (self.state / "tmp").mkdir(parents=True)
+        self._folder.hold()
+        (self.state / "tmp").mkdir()
         server = self._running.enter_context(
             Process(
                 [sys.executable, "-m", "shiplap.local.traced_ministack"],
@@ -149,23 +152,28 @@ class AwsEmulator:
             aws_secret_access_key="local",  # noqa: S106 - the emulator checks none
         )
 
-    def stop(self, *, keep_logs: bool = False) -> None:
-        """End all processes and remove all files, or all but the logs."""
+    def end(self) -> None:
+        """End all processes."""
         self._running.close()
-        for name in ("tmp", "cdk.out") if keep_logs else (".",):
-            shutil.rmtree(self.state / name, ignore_errors=True)
+
+    def stop(self) -> None:
+        """End all processes and remove all files, or all but the logs."""
+        self.end()
+        self._folder.release(keep_logs=self.keep_logs)
 
     def __enter__(self) -> AwsEmulator:
         try:
             return self.start()
-        except BaseException:
-            self.stop(keep_logs=True)
+        except BaseException as error:
+            self.keep_logs = isinstance(error, Exception)
+            self.stop()
             raise
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.stop(keep_logs=kind is not None and issubclass(kind, Exception))
+        self.keep_logs = self.keep_logs or (kind is not None and issubclass(kind, Exception))
+        self.stop()
 
     def environment(self) -> dict[str, str]:
         """What points AWS clients at this account; an access key of twelve digits chooses it."""

@@ -10,12 +10,9 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from threading import Thread
 from types import FrameType
-
-_GRACE_S = 3.0
 
 
 def main(command: Sequence[str]) -> int:
@@ -23,37 +20,27 @@ def main(command: Sequence[str]) -> int:
     child = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)  # noqa: S603 - our own command
 
     def end(_signal: int, _frame: FrameType | None) -> None:
-        _end(child.pid)
+        _kill(child.pid)
 
     signal.signal(signal.SIGTERM, end)
     Thread(target=_end_with_parent, args=(child.pid,), daemon=True).start()
     code = child.wait()
-    _signal_group(child.pid, signal.SIGKILL)  # what the child left behind
+    _kill(child.pid)  # what the child left behind
     return code if code >= 0 else 128 - code
 
 
 def _end_with_parent(group: int) -> None:
     while os.read(sys.stdin.fileno(), 1024):
         pass
-    _end(group)
+    _kill(group)
 
 
-def _end(group: int) -> None:
-    """Ask the group to end, and make it after a moment."""
-    _signal_group(group, signal.SIGTERM)
-    deadline = time.monotonic() + _GRACE_S
-    while time.monotonic() < deadline and _signal_group(group, 0):
-        time.sleep(0.02)
-    _signal_group(group, signal.SIGKILL)
-
-
-def _signal_group(group: int, number: int) -> bool:
-    """Whether there was a process left to signal."""
+def _kill(group: int) -> None:
+    """At once: nothing that is guarded keeps what it has."""
     try:
-        os.killpg(group, number)
+        os.killpg(group, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):  # macOS says the latter of a group of dead processes
-        return False
-    return True
+        pass
 
 
 if __name__ == "__main__":

@@ -7,11 +7,13 @@ so are the clusters, whose API servers the functions reach over HTTP.
 from __future__ import annotations
 
 import shutil
+import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from threading import Event, Thread
+from types import TracebackType
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -72,6 +74,7 @@ class LocalStage:
         self._tell = tell
         self._clock = RealClock()
         self._running = ExitStack()
+        self._aws: AwsEmulator | None = None
         self._truth: tuple[Truth, ...] = scenario.truth
         self._instances: tuple[EmulatedInstance, ...] = ()
         self._servers: dict[str, ApiServer] = {}
@@ -81,12 +84,23 @@ class LocalStage:
         try:
             self._set_up()
         except BaseException:
-            self._running.close()
+            self.__exit__(*sys.exc_info())
             raise
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._running.close()
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._aws is not None:
+            self._aws.end()  # first, so that no function asks those that are stopped after it
+        self._running.__exit__(kind, error, trace)
+
+    def keep_logs(self) -> Path | None:
+        """Leave the logs behind when the stage is taken down; returns where."""
+        if self._aws is None:
+            return None
+        self._aws.keep_logs = True
+        return self._aws.state
 
     def now(self) -> float:
         return self._clock.now()
@@ -166,7 +180,7 @@ class LocalStage:
     def _set_up(self) -> None:
         self._tell("starting the emulated AWS")
         self._ec2 = self._running.enter_context(Ec2Emulator(region=REGION))
-        aws = self._running.enter_context(AwsEmulator(REGION))
+        aws = self._aws = self._running.enter_context(AwsEmulator(REGION))
         self._seed_region()
         catalog = embedded.load()
         for cluster in self._scenario.clusters:
