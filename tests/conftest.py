@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from hypothesis import settings
 
@@ -12,5 +14,10 @@ settings.load_profile("shiplap")
 
 @pytest.fixture(autouse=True)
 def _no_width_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pages are as wide as where nothing says how wide: pytest's parallel workers are told a width of their own."""
-    monkeypatch.delenv("COLUMNS", raising=False)
+    """Pages are as wide as where nothing says how wide: pytest's parallel workers are told a width of their own.
+
+    GNU readline, which pytest imports, writes both into C's environment, where children find what `os.environ` lacks.
+    """
+    for name in ("COLUMNS", "LINES"):
+        monkeypatch.delenv(name, raising=False)
+        os.unsetenv(name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -457,17 +458,31 @@ def test_nobody_is_told_who_looks_on_no_longer() -> None:
 TMUX = shutil.which("tmux")
 
 
+MOST_CHANGES = 5000
+"""Of a screen, which `top` draws once a second at most, until what is waited for is not coming any more."""
+
+
 class Terminal:
-    """A terminal of its own, by tmux."""
+    """A terminal of its own, by tmux, which tells when its screen changes: no time is waited for."""
 
     def __init__(self, name: str, size: tuple[int, int], command: str) -> None:
         self.name = name
         width, height = size
+        # GNU readline writes the size of the terminal of the tests into C's environment, which children would inherit.
+        self._environment = {key: value for key, value in os.environ.items() if key not in ("LINES", "COLUMNS")}
         self._tmux("new-session", "-d", "-x", str(width), "-y", str(height), "-s", name, command)
+        self._tmux("set-option", "-t", name, "window-size", "manual")
+        self._changes = subprocess.Popen(  # noqa: S603 - our own words
+            [str(TMUX), "-L", name, "-C", "attach-session", "-t", name],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=self._environment,
+        )
 
     def _tmux(self, *arguments: str) -> str:
         command = [str(TMUX), "-L", self.name, *arguments]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout  # noqa: S603 - our own words
+        environment = self._environment
+        return subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout  # noqa: S603
 
     def press(self, *keys: str) -> None:
         self._tmux("send-keys", "-t", self.name, *keys)
@@ -477,23 +492,28 @@ class Terminal:
 
     def shows(self, holds: Callable[[list[str]], bool]) -> list[str]:
         """The screen, as soon as this holds."""
-        for _ in range(600):
+        for _ in range(MOST_CHANGES):
             shown = self.screen()
             if holds(shown):
                 return shown
-            time.sleep(0.05)  # the terminal is another process
+            assert self._changed(), "the program has ended"
         raise AssertionError("\n".join(shown))
 
-    def ended(self) -> bool:
-        try:
-            self._tmux("has-session", "-t", self.name)
-        except subprocess.CalledProcessError:
-            return True
-        return False
+    def ends(self) -> None:
+        """Wait until the program has ended, and the terminal with it."""
+        while self._changed():
+            pass
+
+    def _changed(self) -> bool:
+        """Wait for a change of the screen; whether there was one before the end."""
+        assert self._changes.stdout is not None
+        return bool(self._changes.stdout.readline())
 
     def close(self) -> None:
-        if not self.ended():
-            self._tmux("kill-server")
+        subprocess.run(  # noqa: S603 - our own words
+            [str(TMUX), "-L", self.name, "kill-server"], check=False, capture_output=True, env=self._environment
+        )
+        self._changes.communicate()
 
 
 @pytest.mark.skipif(TMUX is None, reason="tmux is not installed: no terminal to play in")
@@ -514,6 +534,7 @@ def test_decisions_of_a_recording_in_a_terminal(size: tuple[int, int], name: str
         terminal.press("d")
         terminal.shows(lambda lines: any("d decisions" in row for row in lines))
         terminal.press("q")
+        terminal.ends()
     finally:
         terminal.close()
 
@@ -537,10 +558,6 @@ def test_live_in_a_terminal(cluster: Cluster, size: tuple[int, int]) -> None:
         terminal.press("/", "b", "Enter")
         terminal.shows(lambda lines: any("filter: b" in row for row in lines))
         terminal.press("q")
-        for _ in range(200):
-            if terminal.ended():
-                break
-            time.sleep(0.05)  # it ends in its own time
-        assert terminal.ended()
+        terminal.ends()
     finally:
         terminal.close()
