@@ -6,15 +6,11 @@ stack neither makes that group nor switches the logs on. A log group takes two s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from aws_cdk import Aws
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from constructs import Construct
-
-from infra.settings import Cluster
 
 PATTERN = (
     '{ ($.objectRef.resource = "pods") && ($.objectRef.subresource = "status") && ($.stage = "ResponseComplete") && '
@@ -29,31 +25,33 @@ def log_group_of(cluster: str) -> str:
     return f"/aws/eks/{cluster}/cluster"
 
 
-class AuditLogs(Construct):
-    """Subscriptions of a function to the audit logs of clusters."""
+def let_deliver(scope: Construct, id_: str, function: lambda_.IFunction) -> lambda_.CfnPermission:
+    """Let CloudWatch call the function with records of the control planes of this account and Region.
 
-    def __init__(
-        self, scope: Construct, id_: str, *, name: str, clusters: Sequence[Cluster], function: lambda_.Alias
-    ) -> None:
-        super().__init__(scope, id_)
-        for cluster in clusters:
-            group = log_group_of(cluster.name)
-            allowed = lambda_.CfnPermission(
-                self,
-                f"Deliver-{cluster.name}",
-                action="lambda:InvokeFunction",
-                function_name=function.function_arn,
-                principal=iam.ServicePrincipal("logs.amazonaws.com").service,
-                source_account=Aws.ACCOUNT_ID,
-                source_arn=f"arn:{Aws.PARTITION}:logs:{Aws.REGION}:{Aws.ACCOUNT_ID}:log-group:{group}:*",
-            )
-            subscription = logs.CfnSubscriptionFilter(
-                self,
-                f"Subscription-{cluster.name}",
-                log_group_name=group,
-                filter_name=name,
-                filter_pattern=PATTERN,
-                destination_arn=function.function_arn,
-            )
-            # CloudWatch tries the function out when it is subscribed.
-            subscription.node.add_dependency(allowed)
+    One statement for all clusters, because a function's resource policy holds 20 KB. A log group of another cluster
+    still needs a subscription, and records of clusters that are not ours are dropped.
+    """
+    groups = f"{Aws.REGION}:{Aws.ACCOUNT_ID}:log-group:{log_group_of('*')}:*"
+    return lambda_.CfnPermission(
+        scope,
+        id_,
+        action="lambda:InvokeFunction",
+        function_name=function.function_arn,
+        principal=iam.ServicePrincipal("logs.amazonaws.com").service,
+        source_account=Aws.ACCOUNT_ID,
+        source_arn=f"arn:{Aws.PARTITION}:logs:{groups}",
+    )
+
+
+def subscribe(
+    scope: Construct, id_: str, install: str, cluster: str, function: lambda_.IFunction
+) -> logs.CfnSubscriptionFilter:
+    """Subscribe the function to the audit log of a cluster."""
+    return logs.CfnSubscriptionFilter(
+        scope,
+        id_,
+        log_group_name=log_group_of(cluster),
+        filter_name=install,
+        filter_pattern=PATTERN,
+        destination_arn=function.function_arn,
+    )

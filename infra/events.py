@@ -6,6 +6,8 @@ cannot be delivered or read ends in the queue's dead letters.
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from aws_cdk import Duration
@@ -13,6 +15,11 @@ from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
+
+from infra.spread import spread
+
+PATTERN_CHARACTERS = 2048
+"""What EventBridge allows in the pattern of a rule, unless the account's quota was raised."""
 
 # AWS advises a visibility timeout of six times the function's, so that a batch is not delivered again while it is
 # being retried by the event source mapping.
@@ -37,11 +44,40 @@ class WorkQueue(NamedTuple):
     dead_letters: sqs.Queue
 
 
-class Events(Construct):
-    """Bus `name`, queues `name-provisioning` and `name-lifecycle`, fed by it, and `name-interruption`, fed by AWS.
+class Queues(NamedTuple):
+    """What feeds the functions of a network group."""
 
-    The whole event is the message's body, as on any other target. Sources are `shiplap.<origin>`; anyone whom the
-    account allows PutEvents may add an origin. What AWS itself says arrives on the account's default bus.
+    provisioning: WorkQueue
+    lifecycle: WorkQueue
+
+
+class Events(Construct):
+    """Bus `name`, and the queue `name-interruption`, fed by AWS: what AWS itself says arrives on the default bus.
+
+    Sources are `shiplap.<origin>`; anyone whom the account allows PutEvents may add an origin.
+    """
+
+    def __init__(self, scope: Construct, id_: str, *, name: str, interruption_timeout_s: int) -> None:
+        super().__init__(scope, id_)
+        self.bus = events.EventBus(self, "Bus", event_bus_name=name)
+        self.interruption = _work_queue(self, "Interruption", f"{name}-interruption", interruption_timeout_s)
+        for rule, detail_type in _OF_EC2.items():
+            detail = {"state": _STATES_OF_AN_END} if rule == "InstanceStateChange" else None
+            self._rule(rule, events.EventPattern(source=["aws.ec2"], detail_type=[detail_type], detail=detail))
+        of_instances = {"service": ["EC2"], "eventTypeCategory": ["scheduledChange"]}
+        health = events.EventPattern(source=["aws.health"], detail_type=["AWS Health Event"], detail=of_instances)
+        self._rule("ScheduledChange", health)
+
+    def _rule(self, id_: str, pattern: events.EventPattern) -> None:
+        """A rule on the account's default bus."""
+        events.Rule(self, id_, event_pattern=pattern, targets=[_deliver(self.interruption)])
+
+
+class ClusterEvents(Construct):
+    """The queues `name-provisioning` and `name-lifecycle` of a network group, fed by the bus.
+
+    The whole event is the message's body, as on any other target. `clusters` are those whose events the queues get;
+    None for every event, where there is no other group.
     """
 
     def __init__(
@@ -49,69 +85,75 @@ class Events(Construct):
         scope: Construct,
         id_: str,
         *,
-        name: str,
+        bus: events.IEventBus,
+        queue_name: Callable[[str], str],
+        clusters: Sequence[str] | None,
         provisioning_timeout_s: int,
         lifecycle_timeout_s: int,
-        interruption_timeout_s: int,
     ) -> None:
         super().__init__(scope, id_)
-        self._name = name
-        self.bus = events.EventBus(self, "Bus", event_bus_name=name)
-        self.provisioning = self._work_queue("provisioning", provisioning_timeout_s)
-        self.lifecycle = self._work_queue("lifecycle", lifecycle_timeout_s)
-        self.interruption = self._work_queue("interruption", interruption_timeout_s)
-        self._rule("PodPending", ["PodPending"], self.provisioning)
-        self._rule("NodeSeen", ["NodeJoined", "NodeReady"], self.lifecycle)
-        for rule, detail_type in _OF_EC2.items():
-            detail = {"state": _STATES_OF_AN_END} if rule == "InstanceStateChange" else None
-            self._aws_rule(rule, events.EventPattern(source=["aws.ec2"], detail_type=[detail_type], detail=detail))
-        of_instances = {"service": ["EC2"], "eventTypeCategory": ["scheduledChange"]}
-        health = events.EventPattern(source=["aws.health"], detail_type=["AWS Health Event"], detail=of_instances)
-        self._aws_rule("ScheduledChange", health)
-
-    def _work_queue(self, name: str, timeout_s: int) -> WorkQueue:
-        id_ = name.capitalize()
-        dead_letters = self._queue(f"{id_}DeadLetters", f"{name}-dead-letters", retention_period=Duration.days(14))
-        queue = self._queue(
-            id_,
-            name,
-            visibility_timeout=Duration.seconds(VISIBILITY_FACTOR * timeout_s),
-            dead_letter_queue=sqs.DeadLetterQueue(queue=dead_letters, max_receive_count=MOST_DELIVERIES),
+        self._bus = bus
+        self.queues = Queues(
+            _work_queue(self, "Provisioning", queue_name("provisioning"), provisioning_timeout_s),
+            _work_queue(self, "Lifecycle", queue_name("lifecycle"), lifecycle_timeout_s),
         )
-        return WorkQueue(queue, dead_letters)
+        self._route("PodPending", ["PodPending"], clusters, self.queues.provisioning)
+        self._route("NodeSeen", ["NodeJoined", "NodeReady"], clusters, self.queues.lifecycle)
 
-    def _queue(
-        self,
-        id_: str,
-        name: str,
-        *,
-        retention_period: Duration | None = None,
-        visibility_timeout: Duration | None = None,
-        dead_letter_queue: sqs.DeadLetterQueue | None = None,
-    ) -> sqs.Queue:
-        return sqs.Queue(
-            self,
-            id_,
-            queue_name=f"{self._name}-{name}",
-            encryption=sqs.QueueEncryption.SQS_MANAGED,
-            enforce_ssl=True,
-            retention_period=retention_period,
-            visibility_timeout=visibility_timeout,
-            dead_letter_queue=dead_letter_queue,
-        )
+    def _route(self, id_: str, detail_types: list[str], clusters: Sequence[str] | None, to: WorkQueue) -> None:
+        """One rule for all clusters, or several where their names are too long for one pattern."""
 
-    def _rule(self, id_: str, detail_types: list[str], to: WorkQueue) -> None:
-        events.Rule(
-            self,
-            id_,
-            event_bus=self.bus,
-            event_pattern=events.EventPattern(source=events.Match.prefix("shiplap."), detail_type=detail_types),
-            targets=[_deliver(to)],
-        )
+        def fits(names: Sequence[str]) -> bool:
+            # The source as the pattern will have it; white space does not count.
+            written = {"source": [{"prefix": "shiplap."}], "detail-type": detail_types, "detail": {"cluster": names}}
+            return len(json.dumps(written, separators=(",", ":"))) <= PATTERN_CHARACTERS
 
-    def _aws_rule(self, id_: str, pattern: events.EventPattern) -> None:
-        """A rule on the account's default bus."""
-        events.Rule(self, id_, event_pattern=pattern, targets=[_deliver(self.interruption)])
+        routed = {"": None} if clusters is None else spread(clusters, fits)
+        for bucket, names in routed.items():
+            events.Rule(
+                self,
+                f"{id_}{bucket}",
+                event_bus=self._bus,
+                event_pattern=events.EventPattern(
+                    source=events.Match.prefix("shiplap."),
+                    detail_type=detail_types,
+                    detail=None if names is None else {"cluster": list(names)},
+                ),
+                targets=[_deliver(to)],
+            )
+
+
+def _work_queue(scope: Construct, id_: str, name: str, timeout_s: int) -> WorkQueue:
+    dead_letters = _queue(scope, f"{id_}DeadLetters", f"{name}-dead-letters", retention_period=Duration.days(14))
+    queue = _queue(
+        scope,
+        id_,
+        name,
+        visibility_timeout=Duration.seconds(VISIBILITY_FACTOR * timeout_s),
+        dead_letter_queue=sqs.DeadLetterQueue(queue=dead_letters, max_receive_count=MOST_DELIVERIES),
+    )
+    return WorkQueue(queue, dead_letters)
+
+
+def _queue(
+    scope: Construct,
+    id_: str,
+    name: str,
+    *,
+    retention_period: Duration | None = None,
+    visibility_timeout: Duration | None = None,
+    dead_letter_queue: sqs.DeadLetterQueue | None = None,
+) -> sqs.Queue:
+    return sqs.Queue(
+        scope,
+        id_,
+        queue_name=name,
+        encryption=sqs.QueueEncryption.SQS_MANAGED,
+        enforce_ssl=True,
+        retention_period=retention_period,
+        visibility_timeout=visibility_timeout,
+        dead_letter_queue=dead_letter_queue,
+    )
 
 
 def _deliver(to: WorkQueue) -> targets.SqsQueue:

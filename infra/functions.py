@@ -16,10 +16,9 @@ from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from infra import layers
-from infra.access import CLUSTER_FUNCTIONS
 from infra.acknowledged import acknowledge
 from infra.events import WorkQueue
-from infra.settings import WATCH_MEMORY_MIB, Network
+from infra.settings import WATCH_MEMORY_MIB, Network, in_group
 from shiplap.settings import Settings
 
 RUNTIME = lambda_.Runtime.PYTHON_3_13
@@ -61,8 +60,11 @@ AUDIT = Specification("audit", "Hears of pending pods from audit logs", 256, 60,
 # Nobody waits longer for a dashboard; drawing a thousand nodes takes a second.
 WIDGET = Specification("widget", "Draws the clusters on the dashboard", 512, 20)
 
-ALWAYS = (SCHEDULE, LIFECYCLE, INTERRUPT, CATALOG, DISRUPT, WATCH, WIDGET)
-"""What every install has."""
+OF_NETWORK = (SCHEDULE, LIFECYCLE, DISRUPT, WATCH)
+"""What talks to the Kubernetes API: each network group has these."""
+
+OF_INSTALL = (INTERRUPT, CATALOG, WIDGET)
+"""What every install has once, outside of all networks."""
 
 
 class Feed(NamedTuple):
@@ -77,7 +79,8 @@ class Feed(NamedTuple):
 class Running(NamedTuple):
     """How functions run: where, started from snapshots, traced by X-Ray, how long their logs are kept.
 
-    `watch_memory_mib` is for the watch function alone, whose need depends on the largest cluster.
+    `watch_memory_mib` is for the watch function alone, whose need depends on the largest cluster. `group` names the
+    network group, which is part of the functions' names.
     """
 
     network: Network | None
@@ -85,6 +88,7 @@ class Running(NamedTuple):
     snap_start: bool
     tracing: bool
     watch_memory_mib: int = WATCH_MEMORY_MIB
+    group: str = ""
 
 
 class Artifacts(NamedTuple):
@@ -98,6 +102,30 @@ class Artifacts(NamedTuple):
     def built(cls, settings: Settings, target: layers.Target = layers.LAMBDA) -> Artifacts:
         """Build what is not built yet. Raises ShiplapError when a layer cannot be built."""
         return cls(layers.dependencies(target), layers.library(target), layers.settings(settings))
+
+
+class Layers(Construct):
+    """The layers of all functions, in `versions`."""
+
+    def __init__(self, scope: Construct, id_: str, artifacts: Artifacts) -> None:
+        super().__init__(scope, id_)
+        self.versions = [
+            self._layer("Dependencies", artifacts.dependencies, "Third-party packages"),
+            self._layer("Library", artifacts.library, "The package shiplap"),
+            self._layer("Settings", artifacts.settings, "Clusters and their manifests"),
+        ]
+
+    def _layer(self, id_: str, layer: layers.Layer, description: str) -> lambda_.LayerVersion:
+        return lambda_.LayerVersion(
+            self,
+            id_,
+            code=lambda_.Code.from_asset(str(layer.path), asset_hash=layer.digest),
+            compatible_runtimes=[RUNTIME],
+            compatible_architectures=[lambda_.Architecture.ARM_64],
+            description=description,
+            # An earlier version of a function keeps working as long as its layers exist.
+            removal_policy=RemovalPolicy.RETAIN,
+        )
 
 
 class Functions(Construct):
@@ -114,45 +142,29 @@ class Functions(Construct):
         install: str,
         specifications: Sequence[Specification],
         roles: Mapping[str, iam.Role],
-        artifacts: Artifacts,
-        environment: Mapping[str, str],
+        layer_versions: Sequence[lambda_.LayerVersion],
+        environment: Mapping[str, Mapping[str, str]],
         feeds: Mapping[str, Feed],
         running: Running,
     ) -> None:
+        """`environment` is by function, and added to what all are given."""
         super().__init__(scope, id_)
         self._install = install
         self._environment = environment
         self._running = running
-        self._layers = [
-            self._layer("Dependencies", artifacts.dependencies, "Third-party packages"),
-            self._layer("Library", artifacts.library, "The package shiplap"),
-            self._layer("Settings", artifacts.settings, "Clusters and their manifests"),
-        ]
-        self._network = running.network
+        self._layers = list(layer_versions)
         self.live: dict[str, lambda_.Alias] = {}
         self.functions = {
             specification.name: self._function(specification, roles[specification.name], feeds.get(specification.name))
             for specification in specifications
         }
 
-    def _layer(self, id_: str, layer: layers.Layer, description: str) -> lambda_.LayerVersion:
-        return lambda_.LayerVersion(
-            self,
-            id_,
-            code=lambda_.Code.from_asset(str(layer.path), asset_hash=layer.digest),
-            compatible_runtimes=[RUNTIME],
-            compatible_architectures=[lambda_.Architecture.ARM_64],
-            description=description,
-            # An earlier version of a function keeps working as long as its layers exist.
-            removal_policy=RemovalPolicy.RETAIN,
-        )
-
     def _function(self, specification: Specification, role: iam.Role, feed: Feed | None) -> lambda_.Function:
-        id_ = specification.name.capitalize()
+        id_, name = specification.name.capitalize(), in_group(specification.name, self._running.group)
         log_group = logs.LogGroup(
             self,
             f"{id_}Log",
-            log_group_name=f"/{self._install}/{specification.name}",
+            log_group_name=f"/{self._install}/{name}",
             retention=_retention(self._running.log_retention_days),
             removal_policy=RemovalPolicy.DESTROY,
         )
@@ -160,7 +172,7 @@ class Functions(Construct):
         function = lambda_.Function(
             self,
             id_,
-            function_name=f"{self._install}-{specification.name}",
+            function_name=f"{self._install}-{name}",
             description=specification.description,
             runtime=RUNTIME,
             architecture=lambda_.Architecture.ARM_64,
@@ -168,7 +180,7 @@ class Functions(Construct):
             code=lambda_.Code.from_asset(str(CODE / specification.name), exclude=["__pycache__", "*.pyc"]),
             layers=self._layers,
             role=role.without_policy_updates(),
-            environment=layers.ENVIRONMENT | dict(self._environment) | _dead_letters(feed),
+            environment=layers.ENVIRONMENT | dict(self._environment[specification.name]) | _dead_letters(feed),
             memory_size=self._running.watch_memory_mib if specification == WATCH else specification.memory_mib,
             timeout=Duration.seconds(specification.timeout_s),
             log_group=log_group,
@@ -178,13 +190,13 @@ class Functions(Construct):
             recursive_loop=lambda_.RecursiveLoop.ALLOW if specification == LIFECYCLE else None,
             current_version_options=lambda_.VersionOptions(removal_policy=RemovalPolicy.RETAIN),
         )
-        if self._network and specification.name in CLUSTER_FUNCTIONS:
+        if self._running.network:
             # By id, so that nothing about the VPC is looked up or described twice.
             cast("CfnResource", function.node.default_child).add_property_override(
                 "VpcConfig",
                 {
-                    "SubnetIds": list(self._network.subnets),
-                    "SecurityGroupIds": list(self._network.security_groups),
+                    "SubnetIds": list(self._running.network.subnets),
+                    "SecurityGroupIds": list(self._running.network.security_groups),
                 },
             )
         acknowledge(

@@ -6,7 +6,7 @@ so that neither touches what the other launched. A test finds every call of the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -40,23 +40,25 @@ _REFERRED = (
 class Reach(NamedTuple):
     """What the statements refer to.
 
-    `clusters` are those that EKS describes, `shifting` those among them whose zonal shifts are heeded. Role ARNs are
-    those of nodes; parameters, by name or ARN, those that name images; keys, by id, ARN or alias, those of KMS that
-    encrypt nodes' volumes; secrets, by ARN, those with kubeconfigs.
+    `timers` are ARNs of the lifecycle queues, `feeds` the queues that feed functions, by the function. `clusters` are
+    those that EKS describes, `shifting` those whose zonal shifts are heeded. `own_node_roles` is a pattern for the ARNs
+    of node roles that the stack makes, if any; `node_roles` are ARNs of others. Parameters, by name or ARN, are those
+    that name images; keys, by id, ARN or alias, those of KMS that encrypt nodes' volumes; secrets, by ARN, those with
+    kubeconfigs.
     """
 
     storage: Storage
     bus_arn: str
-    provisioning: WorkQueue
-    lifecycle: WorkQueue
-    interruption: WorkQueue
     install: str
+    timers: tuple[str, ...]
+    feeds: Mapping[str, WorkQueue]
     clusters: tuple[str, ...]
     shifting: tuple[str, ...]
-    node_role_arns: tuple[str, ...]
-    image_parameters: tuple[str, ...] = ()
-    volume_keys: tuple[str, ...] = ()
-    kubeconfig_secrets: tuple[str, ...] = ()
+    own_node_roles: str
+    node_roles: tuple[str, ...]
+    image_parameters: tuple[str, ...]
+    volume_keys: tuple[str, ...]
+    kubeconfig_secrets: tuple[str, ...]
 
 
 class Listed(NamedTuple):
@@ -74,8 +76,8 @@ _BY_STAGE_AND_INSTANCE = (tables.STAGE_INDEX, tables.INSTANCE_ID_INDEX)
 def schedule(reach: Reach) -> Statements:
     """Reads the world, commits decisions, launches."""
     return [
-        *consume(reach.provisioning),
-        _allow("Remind", ["sqs:SendMessage"], [reach.lifecycle.queue.queue_arn]),
+        *consume(reach.feeds["schedule"]),
+        _allow("Remind", ["sqs:SendMessage"], reach.timers),
         *_launch(reach),
         *_state(reach, "GetItem", "BatchGetItem", "Query", "PutItem", "UpdateItem", "BatchWriteItem"),
         _capacity(reach, "GetItem", "Query", "PutItem", "DeleteItem"),
@@ -95,8 +97,8 @@ def schedule(reach: Reach) -> Statements:
 def lifecycle(reach: Reach) -> Statements:
     """Follows instances until they are nodes, learns from them, and ends what did not join."""
     return [
-        *consume(reach.lifecycle),
-        _allow("Remind", ["sqs:SendMessage"], [reach.lifecycle.queue.queue_arn]),
+        *consume(reach.feeds["lifecycle"]),
+        _allow("Remind", ["sqs:SendMessage"], reach.timers),
         _allow(
             "EndOurInstances",
             ["ec2:TerminateInstances"],
@@ -114,8 +116,8 @@ def lifecycle(reach: Reach) -> Statements:
 def interrupt(reach: Reach) -> Statements:
     """Marks claims whose instances AWS takes away, and reminds `lifecycle`; neither EC2 nor a cluster is asked."""
     return [
-        *consume(reach.interruption),
-        _allow("Remind", ["sqs:SendMessage"], [reach.lifecycle.queue.queue_arn]),
+        *consume(reach.feeds["interrupt"]),
+        _allow("Remind", ["sqs:SendMessage"], reach.timers),
         *_state(reach, "GetItem", "PutItem", indexes=(tables.INSTANCE_ID_INDEX,)),
         _publish(reach),
     ]
@@ -138,7 +140,7 @@ def catalog(reach: Reach) -> Statements:
 def disrupt(reach: Reach) -> Statements:
     """Decides which nodes go and writes it down: it neither launches nor ends anything."""
     return [
-        _allow("Remind", ["sqs:SendMessage"], [reach.lifecycle.queue.queue_arn]),
+        _allow("Remind", ["sqs:SendMessage"], reach.timers),
         *_state(reach, "BatchGetItem", "Query", "PutItem", "UpdateItem"),
         _capacity(reach, "Query"),
         *_market(reach),
@@ -297,8 +299,10 @@ def _launch(reach: Reach) -> Statements:
         *_selectors(reach),
     ]
     passed = {"StringEquals": {"iam:PassedToService": ["ec2.amazonaws.com", "ec2.amazonaws.com.cn"]}}
+    if reach.own_node_roles:
+        statements.append(_allow("GiveNodesOurRoles", ["iam:PassRole"], [reach.own_node_roles], passed))
     give = partial(_allow, "GiveNodesTheirRole", ["iam:PassRole"], conditions=passed)
-    return statements + _listed(reach.node_role_arns, give) + _volume_keys(reach.volume_keys)
+    return statements + _listed(reach.node_roles, give) + _volume_keys(reach.volume_keys)
 
 
 def _selectors(reach: Reach) -> Statements:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from aws_cdk import Aws
 from aws_cdk import aws_iam as iam
@@ -25,22 +26,11 @@ DISRUPTION = "rate(1 minute)"
 
 
 class Schedules(Construct):
-    """One group: per cluster sweep, disruption and, unless switched off, watch; catalogue and inspections for all."""
+    """Schedules of an install's group, with a role that may start their targets and nothing else."""
 
-    def __init__(
-        self,
-        scope: Construct,
-        id_: str,
-        *,
-        name: str,
-        clusters: Sequence[Cluster],
-        provisioning: sqs.Queue,
-        catalog: lambda_.IFunction,
-        watch: lambda_.IFunction,
-        disrupt: lambda_.IFunction,
-    ) -> None:
+    def __init__(self, scope: Construct, id_: str, *, group: scheduler.CfnScheduleGroup) -> None:
         super().__init__(scope, id_)
-        self._group = scheduler.CfnScheduleGroup(self, "Group", name=name)
+        self._group = group
         self._role = iam.Role(
             self,
             "Role",
@@ -48,23 +38,27 @@ class Schedules(Construct):
             assumed_by=iam.ServicePrincipal(
                 "scheduler.amazonaws.com",
                 # The group's own ARN: EventBridge Scheduler refuses a role whose trust names schedules or a prefix.
-                conditions={
-                    "StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID, "aws:SourceArn": self._group.attr_arn}
-                },
+                conditions={"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID, "aws:SourceArn": group.attr_arn}},
             ),
         )
-        self._role.add_to_policy(
-            iam.PolicyStatement(sid="Sweep", actions=["sqs:SendMessage"], resources=[provisioning.queue_arn])
-        )
-        self._role.add_to_policy(
-            iam.PolicyStatement(
-                sid="Invoke",
-                actions=["lambda:InvokeFunction"],
-                resources=[catalog.function_arn, watch.function_arn, disrupt.function_arn],
-            )
-        )
+
+    def refresh(self, catalog: lambda_.IFunction) -> None:
+        """Keep the catalogue fresh, and what is known of the EC2NodeClasses."""
+        self._may("Invoke", "lambda:InvokeFunction", catalog.function_arn)
         self._schedule("Catalog", CATALOG, catalog.function_arn, {}, retries=2)
         self._schedule("Inspection", INSPECTION, catalog.function_arn, {"kind": "inspect"}, retries=0)
+
+    def look_after(
+        self,
+        clusters: Sequence[Cluster],
+        *,
+        provisioning: sqs.Queue,
+        watch: lambda_.IFunction,
+        disrupt: lambda_.IFunction,
+    ) -> None:
+        """Sweep, disrupt and, unless switched off, watch the clusters of a network group."""
+        self._may("Sweep", "sqs:SendMessage", provisioning.queue_arn)
+        self._may("Invoke", "lambda:InvokeFunction", watch.function_arn, disrupt.function_arn)
         for cluster in clusters:
             sweep = {"kind": "sweep", "cluster": cluster.name}
             self._schedule(f"Sweep-{cluster.name}", SWEEP, provisioning.queue_arn, sweep, retries=0)
@@ -73,7 +67,10 @@ class Schedules(Construct):
             if cluster.document.watch:
                 self._schedule(f"Watch-{cluster.name}", WATCH, watch.function_arn, named, retries=2)
 
-    def _schedule(self, id_: str, rate: str, target_arn: str, message: dict[str, str], *, retries: int) -> None:
+    def _may(self, sid: str, action: str, *resources: str) -> None:
+        self._role.add_to_policy(iam.PolicyStatement(sid=sid, actions=[action], resources=list(resources)))
+
+    def _schedule(self, id_: str, rate: str, target_arn: str, message: Mapping[str, Any], *, retries: int) -> None:
         schedule = scheduler.CfnSchedule(
             self,
             id_,

@@ -17,12 +17,14 @@ import msgspec
 from shiplap.api.claim_rules import ClaimRule, rule_problems
 from shiplap.api.decoding import Path as Where
 from shiplap.api.decoding import Problem, decode, field_name
-from shiplap.api.documents import Document, read_documents
+from shiplap.api.documents import Document, files_of, read_documents, read_file
 from shiplap.api.manifests import load as load_manifests
 from shiplap.api.scheduler_config import PodTopologySpread
-from shiplap.api.types import Manifests
+from shiplap.api.types import EC2NodeClass, Manifests
+from shiplap.aws.instance_profiles import node_role_name
 from shiplap.disruption.settings import DisruptionSettings
 from shiplap.errors import InvalidInput, InvalidManifests
+from shiplap.instances.families import family_of
 from shiplap.settings import IMPROVE_S, ClusterSettings, Settings
 
 # The retentions CloudWatch Logs knows that make sense for a function's log.
@@ -30,6 +32,10 @@ LOG_RETENTION_DAYS = (1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 
 
 _NAME = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]{0,99}")
 _INSTALL_NAME = re.compile(r"[a-z][a-z0-9-]{0,30}")
+_NETWORK_NAME = re.compile(r"[a-z][a-z0-9]{0,15}")
+# `shiplap-schedule` may be an install's name: its function `watch` must not be our `schedule` in a network `watch`.
+_FUNCTIONS = ("schedule", "lifecycle", "interrupt", "catalog", "disrupt", "watch", "audit", "widget")
+_RESERVED_NAMES = (*_FUNCTIONS, "provisioning", "interruption")
 _REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-\d")
 _NETWORK_ID = re.compile(r"(subnet|sg)-([0-9a-f]{8}|[0-9a-f]{17})")
 _TOPIC = re.compile(r"arn:aws[a-z-]*:sns:(?P<region>[a-z0-9-]+):\d{12}:[0-9A-Za-z_-]{1,256}")
@@ -56,8 +62,9 @@ class ClusterDocument(_Part, frozen=True):
     """One cluster as written. `access` is `entry` (an EKS access entry made by the stack) or `none` (mapped by others).
 
     `manifests` is a file or folder, relative to shiplap.yaml. `node_roles` names roles, beside those of the
-    EC2NodeClasses, that instance profiles of this cluster carry. `watch` and `audit` are sources of events beside
-    the sweep.
+    EC2NodeClasses, that instance profiles of this cluster carry. `volume_keys` names KMS keys, by id, ARN or alias,
+    beside those of the EC2NodeClasses: the one that the account encrypts volumes with by default, for example. `watch`
+    and `audit` are sources of events beside the sweep.
     """
 
     name: str
@@ -67,6 +74,7 @@ class ClusterDocument(_Part, frozen=True):
     watch: bool = True
     audit: bool = False
     node_roles: tuple[str, ...] = ()
+    volume_keys: tuple[str, ...] = ()
     endpoint: str = ""
     certificate_authority: str = ""
     token: str = ""
@@ -145,8 +153,29 @@ class Cluster(msgspec.Struct, frozen=True):
 
     @property
     def own_node_role(self) -> str:
-        """Name of the node role that the stack makes when an EC2NodeClass of this cluster names it."""
+        """By this name an EC2NodeClass asks for the node role that the stack makes (`node_role_name`)."""
         return f"shiplap-node-{self.name}"
+
+    @property
+    def has_own_node_role(self) -> bool:
+        """Whether the stack makes a node role: an EC2NodeClass, or `nodeRoles`, names it."""
+        return self.own_node_role in self.node_roles
+
+    @property
+    def node_role_name(self) -> str:
+        """The name in IAM of the node role that the stack makes: another install may serve a cluster of this name."""
+        return node_role_name(self.settings.install, self.settings.region, self.name)
+
+    @property
+    def node_role_path(self) -> str:
+        """The path in IAM of the node roles that the stack makes; one install's differs from all others'."""
+        return node_role_path(self.settings.install, self.settings.region)
+
+    @property
+    def node_entry_type(self) -> str:
+        """The type of the access entry that lets nodes with the stack's role join."""
+        own = [item for item in self.settings.manifests.node_classes if item.spec.role == self.own_node_role]
+        return "EC2_WINDOWS" if any(_is_windows(item) for item in own) else "EC2_LINUX"
 
     @property
     def roles_in_manifests(self) -> frozenset[str]:
@@ -167,10 +196,11 @@ class Cluster(msgspec.Struct, frozen=True):
 
     @property
     def volume_keys(self) -> frozenset[str]:
-        """KMS keys that EC2NodeClasses encrypt volumes with: ids, ARNs or aliases."""
+        """KMS keys that volumes are encrypted with: ids, ARNs or aliases."""
         specs = [item.spec for item in self.settings.manifests.node_classes]
         devices = [mapping.ebs for spec in specs for mapping in spec.block_device_mappings]
-        return frozenset(ebs.kms_key_id for ebs in devices if ebs is not None and ebs.kms_key_id)
+        named = {ebs.kms_key_id for ebs in devices if ebs is not None and ebs.kms_key_id}
+        return frozenset(named | set(self.document.volume_keys))
 
 
 class Install(msgspec.Struct, frozen=True):
@@ -180,9 +210,10 @@ class Install(msgspec.Struct, frozen=True):
     clusters: tuple[Cluster, ...]
 
     @property
-    def network(self) -> Network | None:
-        """The network of the functions that talk to the Kubernetes API; None when all endpoints are public."""
-        return self.clusters[0].document.vpc
+    def networks(self) -> dict[str, tuple[Cluster, ...]]:
+        """Clusters by the name of their network group, sorted. All clusters of a group have the same `vpc`, or none."""
+        names = sorted({cluster.settings.network for cluster in self.clusters})
+        return {name: tuple(cluster for cluster in self.clusters if cluster.settings.network == name) for name in names}
 
     @property
     def audited(self) -> tuple[Cluster, ...]:
@@ -192,6 +223,16 @@ class Install(msgspec.Struct, frozen=True):
     def settings(self) -> Settings:
         """What is compiled into the settings layer."""
         return Settings(tuple(cluster.settings for cluster in self.clusters), self.document.cluster_metrics)
+
+
+def in_group(name: str, group: str) -> str:
+    """The name of a function or queue of a network group, within its install."""
+    return f"{name}-{group}" if group else name
+
+
+def node_role_path(install: str, region: str) -> str:
+    """The path in IAM of the node roles that an install makes."""
+    return f"/shiplap/{region}/{install}/"
 
 
 def read(path: Path) -> Install:
@@ -226,11 +267,40 @@ def _cluster(source: Document, index: int, install: InstallDocument, folder: Pat
     shared = set(ClusterSettings.__struct_fields__) & set(ClusterDocument.__struct_fields__)
     values: dict[str, Any] = {field: getattr(document, field) for field in shared}
     manifests: Manifests = load_manifests([manifests_path])
-    network = document.vpc.name if document.vpc else ""
-    values |= {"region": install.region, "install": install.name, "network": network, "manifests": manifests}
     default_access = "none" if document.endpoint else "entry"
     written = msgspec.structs.replace(document, access=document.access or default_access)
+    if written.access == "entry":
+        _refuse_roles_of_two_systems(manifests_path)
+    network = document.vpc.name if document.vpc else ""
+    values |= {"region": install.region, "install": install.name, "network": network, "manifests": manifests}
     return Cluster(written, ClusterSettings(**values))
+
+
+def _refuse_roles_of_two_systems(manifests: Path) -> None:
+    """Raises InvalidManifests for each role that Windows and Linux nodes would share: it has one access entry."""
+    found: dict[str, dict[bool, tuple[Document, EC2NodeClass]]] = {}
+    for document in (each for file in files_of(manifests) for each in read_file(file)):
+        if document.data.get("kind") != "EC2NodeClass":
+            continue
+        node_class, _ = decode(document.data, EC2NodeClass)
+        if node_class is not None and node_class.spec.role:
+            found.setdefault(node_class.spec.role, {}).setdefault(_is_windows(node_class), (document, node_class))
+    problems = []
+    where: Where = ("spec", "role")
+    for role, by_system in found.items():
+        if len(by_system) == 2:
+            (linux, of_linux), (windows, _) = by_system[False], by_system[True]
+            other = f"EC2NodeClass {of_linux.metadata.name!r} ({linux.source}:{linux.line_of(where)})"
+            reason = (
+                f"{role!r} is for Windows here and for Linux in {other}; an access entry is of one type: use two roles"
+            )
+            problems.append(_refusal(windows, where, reason))
+    if problems:
+        raise InvalidManifests(problems)
+
+
+def _is_windows(node_class: EC2NodeClass) -> bool:
+    return family_of(node_class).os == "windows"
 
 
 def _refusal(source: Document, where: Where, reason: str) -> InvalidInput:
@@ -259,8 +329,7 @@ def _problems(install: InstallDocument) -> Iterator[Problem]:
         where = ("clusters", index)
         if cluster.name in [other.name for other in install.clusters[:index]]:
             yield (*where, "name"), f"{cluster.name!r} is named twice"
-        if cluster.vpc != install.clusters[0].vpc:
-            yield (*where, "vpc"), "all clusters of an install share one network; use an install of its own"
+        yield from (((*where, "vpc"), reason) for reason in _network_problems(install, index))
         yield from (((*where, field), reason) for field, reason in _cluster_problems(cluster))
         spread = cluster.pod_topology_spread.problems()
         yield from (((*where, "podTopologySpread", *field), reason) for field, reason in spread)
@@ -268,6 +337,23 @@ def _problems(install: InstallDocument) -> Iterator[Problem]:
         yield from (((*where, "claimRules", *field), reason) for field, reason in claimed)
         disruption = cluster.disruption.problems()
         yield from (((*where, "disruption", *field), reason) for field, reason in disruption)
+
+
+def _network_problems(install: InstallDocument, index: int) -> Iterator[str]:
+    cluster = install.clusters[index]
+    name = _network_name(cluster)
+    if name and not _NETWORK_NAME.fullmatch(name):
+        yield f"the name {name!r} must be lower-case letters and digits, at most 16"
+    if name in _RESERVED_NAMES:
+        yield f"the name {name!r} is taken: it is part of the names of queues and functions"
+    first = next(other for other in install.clusters if _network_name(other) == name)
+    if cluster.vpc != first.vpc:
+        which = f"network {name!r}" if name else "network without a name"
+        yield f"the {which} is that of {first.name!r}; give this one a name of its own, `vpc: {{name: …}}`"
+
+
+def _network_name(cluster: ClusterDocument) -> str:
+    return cluster.vpc.name if cluster.vpc else ""
 
 
 def _one_of(*values: str) -> tuple[Callable[[Any], bool], str]:

@@ -5,28 +5,31 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from aws_cdk import CfnOutput, Stack, Tags
+from aws_cdk import CfnOutput, NestedStack, Stack, Tags
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_scheduler as scheduler
 from constructs import Construct
 
 from infra import functions as specifications
-from infra.access import Access
+from infra.access import FunctionRoles
 from infra.alarms import Alarms
-from infra.audit import AuditLogs
+from infra.audit import let_deliver
+from infra.cluster_stack import ClusterStack, needs_stack
 from infra.dashboard import Dashboard
-from infra.events import Events
-from infra.functions import Artifacts, Feed, Functions, Running
+from infra.events import Events, WorkQueue
+from infra.functions import Artifacts, Feed, Functions, Layers
+from infra.network_group import Common, NetworkGroup
 from infra.schedules import Schedules
-from infra.settings import Install
+from infra.settings import Install, in_group
 from infra.storage import Storage
-
-# A burst of a thousand events is one invocation; Lambda cuts a batch where its payload would pass 6 MB.
-_LARGEST_BATCH = 1000
-# Lambda allows no less than two. Decisions of one cluster are serialised by its epoch anyway.
-_LEAST_CONCURRENCY = 2
 
 
 class Shiplap(Construct):
-    """All of Shiplap for the clusters of one account and Region, for use in anybody's stack."""
+    """All of Shiplap for the clusters of one account and Region, for use in anybody's stack.
+
+    `functions` and `queues` are by name; those of a network group with a name end in it, as `schedule-blue`.
+    """
 
     def __init__(
         self,
@@ -39,74 +42,30 @@ class Shiplap(Construct):
     ) -> None:
         """`environment` is added to every function's own."""
         super().__init__(scope, id_)
-        self._install = install
         document = install.document
-        deployed = [*specifications.ALWAYS, *([specifications.AUDIT] if install.audited else [])]
         self.storage = Storage(self, "Storage", record_retention_days=document.record_retention_days)
         self.events = Events(
-            self,
-            "Events",
-            name=document.name,
-            provisioning_timeout_s=specifications.SCHEDULE.timeout_s,
-            lifecycle_timeout_s=specifications.LIFECYCLE.timeout_s,
-            interruption_timeout_s=specifications.INTERRUPT.timeout_s,
+            self, "Events", name=document.name, interruption_timeout_s=specifications.INTERRUPT.timeout_s
         )
-        self.access = Access(
-            self,
-            "Access",
-            install=install,
-            storage=self.storage,
-            events=self.events,
-            functions=[specification.name for specification in deployed],
-            in_network=install.network is not None,
-            tracing=document.tracing,
+        common = Common(
+            document,
+            self.storage,
+            self.events,
+            Layers(self, "Layers", artifacts).versions,
+            scheduler.CfnScheduleGroup(self, "ScheduleGroup", name=document.name),
+            environment or {},
         )
-        made = Functions(
-            self,
-            "Functions",
-            install=document.name,
-            specifications=deployed,
-            roles=self.access.roles,
-            artifacts=artifacts,
-            environment={**self._resource_names(), **(environment or {})},
-            feeds={
-                "schedule": Feed(
-                    self.events.provisioning,
-                    batch_size=_LARGEST_BATCH,
-                    window_s=1,
-                    most_at_once=max(_LEAST_CONCURRENCY, len(install.clusters)),
-                ),
-                "lifecycle": Feed(self.events.lifecycle, batch_size=10, window_s=0, most_at_once=10),
-                "interrupt": Feed(self.events.interruption, batch_size=10, window_s=0, most_at_once=10),
-            },
-            running=Running(
-                install.network,
-                document.log_retention_days,
-                document.snap_start,
-                document.tracing,
-                document.watch_memory_mib,
-            ),
-        )
-        self.functions = made.functions
-        self.schedules = Schedules(
-            self,
-            "Schedules",
-            name=document.name,
-            clusters=install.clusters,
-            provisioning=self.events.provisioning.queue,
-            catalog=made.live["catalog"],
-            watch=made.live["watch"],
-            disrupt=made.live["disrupt"],
-        )
-        if install.audited:
-            AuditLogs(self, "AuditLogs", name=document.name, clusters=install.audited, function=made.live["audit"])
+        self.networks = {name: self._network(name, install, common) for name in install.networks}
+        self.queues: dict[str, WorkQueue] = {"interruption": self.events.interruption}
+        self.functions: dict[str, lambda_.Function] = {}
+        for name, group in self.networks.items():
+            self.queues |= {in_group(queue, name): work for queue, work in group.queues._asdict().items()}
+            self.functions |= {in_group(function, name): made for function, made in group.functions.items()}
+        live = self._functions_of_install(install, common)
+        Schedules(self, "Schedules", group=common.schedule_group).refresh(live["catalog"])
+        self._clusters(install, live.get("audit"))
         # Whoever looks at the dashboard sees that the widget fails; nobody has to be called.
         watched = {name: function for name, function in self.functions.items() if name != specifications.WIDGET.name}
-        queues = {
-            "provisioning": self.events.provisioning,
-            "lifecycle": self.events.lifecycle,
-            "interruption": self.events.interruption,
-        }
         self.dashboard = None
         if document.dashboard:
             self.dashboard = Dashboard(
@@ -114,29 +73,66 @@ class Shiplap(Construct):
                 "Dashboard",
                 install=document.name,
                 functions=watched,
-                widget=made.live["widget"],
-                queues=queues,
+                widget=live["widget"],
+                queues=self.queues,
             ).dashboard
         self.alarms = Alarms(
             self,
             "Alarms",
             install=document.name,
             functions=watched,
-            queues=queues,
+            queues=self.queues,
             topic_arn=document.alarm_topic,
         )
 
-    def _resource_names(self) -> dict[str, str]:
-        """The environment variables of `shiplap.settings.ResourceNames`."""
-        return {
-            "SHIPLAP_STATE_TABLE": self.storage.state.table_name,
-            "SHIPLAP_CAPACITY_TABLE": self.storage.capacity.table_name,
-            "SHIPLAP_BUCKET": self.storage.bucket.bucket_name,
-            "SHIPLAP_BUS": self.events.bus.event_bus_name,
-            "SHIPLAP_LIFECYCLE_QUEUE_URL": self.events.lifecycle.queue.queue_url,
-            "SHIPLAP_LIFECYCLE_QUEUE_URLS": Stack.of(self).to_json_string({"": self.events.lifecycle.queue.queue_url}),
-            "SHIPLAP_INSTALL": self._install.document.name,
-        }
+    def _network(self, name: str, install: Install, common: Common) -> NetworkGroup:
+        """The group without a name is part of the stack, each other one a nested stack."""
+        scope = NestedStack(self, f"Network-{name}", description=f"Shiplap: network {name}") if name else self
+        only = len(install.networks) == 1
+        return NetworkGroup(scope, "Network", name=name, clusters=install.networks[name], common=common, only=only)
+
+    def _functions_of_install(self, install: Install, common: Common) -> Mapping[str, lambda_.Alias]:
+        """Make the functions outside of all networks; the aliases of their versions in service, by name."""
+        document = install.document
+        wanted = [*specifications.OF_INSTALL, *([specifications.AUDIT] if install.audited else [])]
+        deployed = [specification.name for specification in wanted]
+        lifecycles = {name: group.queues.lifecycle.queue for name, group in self.networks.items()}
+        urls = Stack.of(self).to_json_string({name: queue.queue_url for name, queue in lifecycles.items()})
+        environment = {name: {**common.resource_names(), **common.environment} for name in deployed}
+        environment["interrupt"]["SHIPLAP_LIFECYCLE_QUEUE_URLS"] = urls
+        made = Functions(
+            self,
+            "Functions",
+            install=document.name,
+            specifications=wanted,
+            roles=FunctionRoles(
+                self,
+                "Roles",
+                reach=common.reach(
+                    install.clusters,
+                    timers=[queue.queue_arn for queue in lifecycles.values()],
+                    feeds={"interrupt": self.events.interruption},
+                ),
+                functions=deployed,
+                in_network=False,
+                tracing=document.tracing,
+            ).roles,
+            layer_versions=common.layer_versions,
+            environment=environment,
+            feeds={"interrupt": Feed(self.events.interruption, batch_size=10, window_s=0, most_at_once=10)},
+            running=common.running(),
+        )
+        self.functions |= made.functions
+        return made.live
+
+    def _clusters(self, install: Install, audit: lambda_.Alias | None) -> None:
+        delivery = let_deliver(self, "AuditDelivery", audit) if audit is not None else None
+        for cluster in install.clusters:
+            if needs_stack(cluster):
+                roles: Mapping[str, iam.Role] = self.networks[cluster.settings.network].roles
+                ClusterStack(
+                    self, f"Cluster-{cluster.name}", cluster=cluster, roles=roles, audit=audit, delivery=delivery
+                )
 
 
 class ShiplapStack(Stack):
@@ -158,16 +154,18 @@ class ShiplapStack(Stack):
         made = self.shiplap
         outputs = {
             "Bus": made.events.bus.event_bus_name,
-            "ProvisioningQueueUrl": made.events.provisioning.queue.queue_url,
-            "ProvisioningDeadLettersUrl": made.events.provisioning.dead_letters.queue_url,
-            "LifecycleQueueUrl": made.events.lifecycle.queue.queue_url,
-            "LifecycleDeadLettersUrl": made.events.lifecycle.dead_letters.queue_url,
-            "InterruptionQueueUrl": made.events.interruption.queue.queue_url,
-            "InterruptionDeadLettersUrl": made.events.interruption.dead_letters.queue_url,
             "StateTable": made.storage.state.table_name,
             "CapacityTable": made.storage.capacity.table_name,
             "Bucket": made.storage.bucket.bucket_name,
         }
-        outputs |= {f"{name.capitalize()}Function": function.function_name for name, function in made.functions.items()}
+        for name, work in made.queues.items():
+            outputs[f"{_title(name)}QueueUrl"] = work.queue.queue_url
+            outputs[f"{_title(name)}DeadLettersUrl"] = work.dead_letters.queue_url
+        outputs |= {f"{_title(name)}Function": function.function_name for name, function in made.functions.items()}
         for name, value in outputs.items():
             CfnOutput(self, name, value=value)
+
+
+def _title(name: str) -> str:
+    """`schedule-blue` as ScheduleBlue."""
+    return "".join(part.capitalize() for part in name.split("-"))

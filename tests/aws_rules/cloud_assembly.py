@@ -89,7 +89,10 @@ class Template:
         self._raw: dict[str, Any] = self._body["Resources"]
         self._nested = {
             logical_id: Template(
-                path.parent / item["Metadata"]["aws:asset:path"], f"{name}/{logical_id}", self, logical_id
+                _asset(path.parent, self.resolved(item["Properties"]["TemplateURL"])),
+                f"{name}/{logical_id}",
+                self,
+                logical_id,
             )
             for logical_id, item in self._raw.items()
             if item["Type"] == "AWS::CloudFormation::Stack"
@@ -177,6 +180,16 @@ class Template:
         given = next((raw[field] for field in _NAMES if field in raw), logical_id)
         name = str(self.resolved(given)).rpartition("function:")[2]
         return name.lower() if self._raw[logical_id]["Type"] == "AWS::S3::Bucket" else name
+
+
+def _asset(folder: Path, url: str) -> Path:
+    """The file of an assembly that will be at an address in the bucket of assets."""
+    key = url.rpartition("/")[2]
+    for manifest in folder.glob("*.assets.json"):
+        for asset in json.loads(manifest.read_text())["files"].values():
+            if any(place["objectKey"].endswith(key) for place in asset["destinations"].values()):
+                return folder / asset["source"]["path"]
+    raise FileNotFoundError(url)
 
 
 def templates(folder: Path) -> list[Template]:

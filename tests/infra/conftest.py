@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.aws_rules import cloud_assembly
 from tests.infra.synthesised import INSTALL
 
 if TYPE_CHECKING:  # the CDK's binding starts Node.js when it is imported
@@ -25,3 +27,9 @@ def template(app: App) -> Template:
     from aws_cdk.assertions import Template  # noqa: PLC0415 - as above
 
     return Template.from_stack(app.node.find_child("Shiplap"))
+
+
+@pytest.fixture(scope="session")
+def templates(app: App) -> list[cloud_assembly.Template]:
+    """All templates of the install, nested ones too, with references resolved."""
+    return cloud_assembly.templates(Path(app.synth().directory))

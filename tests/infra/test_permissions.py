@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 import yaml
@@ -23,21 +22,20 @@ except ShiplapError as error:
 os.environ.setdefault("JSII_NODE", str(NODE))
 os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "18,20")
 
-from infra.access import CLUSTER_FUNCTIONS, KUBERNETES_GROUP
+from infra.access import CLUSTER_FUNCTIONS
+from infra.cluster_stack import KUBERNETES_GROUP
+from tests.aws_rules.cloud_assembly import Template
 from tests.infra.synthesised import FUNCTIONS, INSTALL
-from tests.permissions.authorizations import SHARER, arn, pass_role
+from tests.permissions.authorizations import ACCOUNT, SHARER, arn, pass_role
 from tests.permissions.evaluator import Request, allowed, concerns, of
 from tests.permissions.recording import KubernetesRequest, Recording
 from tests.permissions.roles import Roles
 from tests.permissions.story import REGION, told
 
-if TYPE_CHECKING:
-    from aws_cdk.assertions import Template
-
 
 @pytest.fixture(scope="module")
-def roles(template: Template) -> Roles:
-    return Roles(template, REGION)
+def roles(templates: list[Template]) -> Roles:
+    return Roles(templates)
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +72,7 @@ UNTOLD = {
     ("schedule", "ec2:DescribeFleets"): "what it gave (fleet_answers.first_answer)",
 }
 UNTOLD_STATEMENTS = {
+    "GiveNodesTheirRole": "roles that the stack did not make: the story's nodes carry the stack's own",
     "NameOurInstances": "tags of instances that were launched together (settle.name_instances)",
     "ReadSnapshots": "the pods of clusters of thirty nodes and more (standing.Standing)",
 }
@@ -81,6 +80,7 @@ UNTOLD_STATEMENTS = {
 
 UNTOLD_OF_CLUSTERS = {("delete", "", "nodes"): "a Node left over when its instance is gone (endings.clear_nodes)"}
 RBAC = Path(__file__).parents[2] / "docs" / "rbac.yaml"
+NODE_ROLE = f"arn:aws:iam::{ACCOUNT}:role/shiplap/{REGION}/shiplap/shiplap-node-{REGION}-production"
 _TAGS = {"shiplap.dev/cluster": "production", "shiplap.dev/nodepool": "general", "shiplap.dev/install": "shiplap"}
 OURS = {f"aws:ResourceTag/{key}": value for key, value in _TAGS.items()}
 REQUESTED = {f"aws:RequestTag/{key}": value for key, value in _TAGS.items()}
@@ -208,10 +208,13 @@ FOREIGN = {
     "tagging without making": of("ec2:CreateTags", ec2("volume/vol-1"), REQUESTED),
     "taking tags away": of("ec2:DeleteTags", ec2("instance/i-1"), OURS),
     "passing an administrator's role": pass_role("arn:aws:iam::123456789012:role/admin"),
-    "passing a node role to a function": pass_role(
-        "arn:aws:iam::123456789012:role/shiplap-node-production", "lambda.amazonaws.com"
+    "passing a node role to a function": pass_role(NODE_ROLE, "lambda.amazonaws.com"),
+    "passing a role of another account": pass_role(NODE_ROLE.replace(ACCOUNT, SHARER)),
+    "passing another install's node role": pass_role(NODE_ROLE.replace(f"{REGION}/shiplap/", f"{REGION}/theirs/")),
+    "passing a node role of another Region's install": pass_role(NODE_ROLE.replace(f"/{REGION}/", "/us-east-1/")),
+    "passing a role of the same name without the install's path": pass_role(
+        f"arn:aws:iam::{ACCOUNT}:role/shiplap-node-eu-west-1-production"
     ),
-    "passing a role of another account": pass_role("arn:aws:iam::210987654321:role/shiplap-node-production"),
     "another table": of("dynamodb:GetItem", arn("dynamodb", REGION, "table/other"), {}),
     "the whole table": of("dynamodb:Scan", arn("dynamodb", REGION, "table/ShiplapStorageStateA37890B1"), {}),
     "deleting a table": of("dynamodb:DeleteTable", arn("dynamodb", REGION, "table/ShiplapStorageStateA37890B1"), {}),
@@ -248,7 +251,8 @@ def test_the_forbidden_requests_are_forbidden_by_what_is_wrong_with_them(roles: 
             of("ec2:CreateFleet", ec2("launch-template/lt-1"), OURS),
             of("ec2:DeleteLaunchTemplate", ec2("launch-template/lt-1"), OURS),
             of("ec2:CreateTags", ec2("instance/i-1"), OURS | {"aws:TagKeys": "Name"}),
-            pass_role("arn:aws:iam::123456789012:role/shiplap-node-production"),
+            pass_role(NODE_ROLE),
+            pass_role(f"arn:aws:iam::{ACCOUNT}:role/path/windows-nodes"),
             of("s3:PutObject", "arn:aws:s3:::shiplapstoragebucketf4f1456a/records/x", {}),
         ],
         "lifecycle": [

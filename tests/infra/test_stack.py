@@ -38,6 +38,8 @@ from infra.app import build
 from infra.audit import PATTERN
 from infra.service_models import called
 from tests import audit_log
+from tests.aws_rules.cloud_assembly import Resource as Made
+from tests.aws_rules.cloud_assembly import Template as Assembled
 from tests.infra.synthesised import (
     FUNCTIONS,
     INSTALL,
@@ -200,24 +202,24 @@ def test_only_this_stacks_schedules_may_use_the_schedules_role(template: Templat
     (group,) = resources(template, "AWS::Scheduler::ScheduleGroup")
     assert resources(template, "AWS::Scheduler::ScheduleGroup")[group]["Properties"]["Name"] == "shiplap"
 
-    assert _scheduler_trust(template) == {
+    own = {
         "StringEquals": {
             "aws:SourceAccount": {"Ref": "AWS::AccountId"},
             "aws:SourceArn": {"Fn::GetAtt": [group, "Arn"]},
         }
     }
-    assert _outline(_scheduler_trust(template)) == _outline(_scheduler_trust(_scheduled_by_cdk()))
+    assert _scheduler_trust(template) == [own, own]  # of the install's own schedules, and of its clusters'
+    assert [_outline(own)] == [_outline(condition) for condition in _scheduler_trust(_scheduled_by_cdk())]
 
 
-def _scheduler_trust(template: Template) -> Any:
-    """The condition under which EventBridge Scheduler may assume the one role that trusts it."""
-    (statement,) = [
-        statement
+def _scheduler_trust(template: Template) -> list[Any]:
+    """The conditions under which EventBridge Scheduler may assume roles that trust it."""
+    return [
+        statement["Condition"]
         for item in resources(template, "AWS::IAM::Role").values()
         for statement in item["Properties"]["AssumeRolePolicyDocument"]["Statement"]
         if statement["Principal"] == {"Service": "scheduler.amazonaws.com"}
     ]
-    return statement["Condition"]
 
 
 def _outline(condition: Any) -> str:
@@ -486,19 +488,29 @@ def test_only_lifecycle_ends_instances_and_only_ours(template: Template) -> None
 
 
 def test_only_node_roles_are_passed_and_only_to_ec2(template: Template) -> None:
-    (statement,) = allowing(template, "iam:PassRole")["schedule"]
+    own, others = allowing(template, "iam:PassRole")["schedule"]
 
     assert set(allowing(template, "iam:PassRole")) == {"schedule"}
-    assert statement["Condition"]["StringEquals"]["iam:PassedToService"] == [
-        "ec2.amazonaws.com",
-        "ec2.amazonaws.com.cn",
-    ]
-    named = json.dumps(statement["Resource"])
+    for statement in (own, others):
+        assert statement["Condition"]["StringEquals"]["iam:PassedToService"] == [
+            "ec2.amazonaws.com",
+            "ec2.amazonaws.com.cn",
+        ]
+    named = json.dumps(others["Resource"])
     assert "role/edge-nodes" in named
     assert "role/path/windows-nodes" in named
-    (made,) = [arn["Fn::GetAtt"][0] for arn in statement["Resource"] if "Fn::GetAtt" in arn]
-    assert resources(template, "AWS::IAM::Role")[made]["Properties"]["RoleName"] == "shiplap-node-production"
-    assert len(statement["Resource"]) == 3
+    assert len(others["Resource"]) == 2
+    assert own["Resource"]["Fn::Join"][1][-1] == ":role/shiplap/eu-west-1/shiplap/*"
+
+
+def test_the_stacks_node_role_is_apart_from_other_installs_and_regions(templates: list[Assembled]) -> None:
+    (role,) = [item.properties for item in _of(templates, "AWS::IAM::Role") if "Path" in item.properties]
+
+    assert (role["Path"], role["RoleName"]) == ("/shiplap/eu-west-1/shiplap/", "shiplap-node-eu-west-1-production")
+
+
+def _of(templates: list[Assembled], kind: str) -> list[Made]:
+    return [item for template in templates for item in template.resources() if item.type == kind]
 
 
 def test_everything_the_adapters_call_is_allowed_to_some_function(template: Template) -> None:
@@ -599,26 +611,31 @@ def test_schedule_may_have_ec2_use_the_keys_that_manifests_name(template: Templa
     assert by_alias["Condition"]["ForAnyValue:StringEquals"] == {"kms:ResourceAliases": ["alias/nodes"]}
 
 
-def test_functions_enter_clusters_of_eks_as_a_group(template: Template) -> None:
-    entries = [item["Properties"] for item in resources(template, "AWS::EKS::AccessEntry").values()]
+def test_functions_enter_clusters_of_eks_as_a_group(templates: list[Assembled]) -> None:
+    entries = [item.properties for item in _of(templates, "AWS::EKS::AccessEntry")]
     standard = [entry for entry in entries if entry["Type"] == "STANDARD"]
 
-    assert len(standard) == 4
+    assert len({entry["PrincipalArn"] for entry in standard}) == len(standard) == 4
     assert {entry["ClusterName"] for entry in entries} == {"production"}
     assert all(entry["KubernetesGroups"] == ["shiplap"] for entry in standard)
     assert all("AccessPolicies" not in entry for entry in entries), "RBAC alone says what the group may do"
     (nodes,) = [entry for entry in entries if entry["Type"] != "STANDARD"]
     assert nodes["Type"] == "EC2_LINUX"
+    role = "role/shiplap/eu-west-1/shiplap/shiplap-node-eu-west-1-production"
+    assert nodes["PrincipalArn"] == f"arn:aws:iam::123456789012:{role}"
 
 
-def test_every_role_of_the_manifests_has_an_instance_profile(template: Template) -> None:
+def test_every_role_of_the_manifests_has_an_instance_profile(templates: list[Assembled]) -> None:
     profiles = {
-        item["Properties"]["InstanceProfileName"] for item in resources(template, "AWS::IAM::InstanceProfile").values()
+        item.properties["InstanceProfileName"]: item.properties["Roles"]
+        for item in _of(templates, "AWS::IAM::InstanceProfile")
     }
 
     assert profiles == {
-        profile_name("eu-west-1", "edge", "edge-nodes"),
-        profile_name("eu-west-1", "production", "shiplap-node-production"),
+        profile_name("shiplap", "eu-west-1", "edge", "edge-nodes"): ["edge-nodes"],
+        profile_name("shiplap", "eu-west-1", "production", "shiplap-node-production"): [
+            "shiplap-node-eu-west-1-production"
+        ],
     }
 
 
@@ -677,21 +694,30 @@ def test_kubeconfigs_are_read_by_functions_that_enter_clusters_and_only_those_na
 # The audit log as a source
 
 
-def test_audit_logs_reach_the_function_of_clusters_that_ask_for_it(template: Template) -> None:
-    (subscription,) = resources(template, "AWS::Logs::SubscriptionFilter").values()
+def test_audit_logs_reach_the_function_of_clusters_that_ask_for_it(templates: list[Assembled]) -> None:
+    (subscription,) = _of(templates, "AWS::Logs::SubscriptionFilter")
     (permission,) = [
-        item["Properties"]
-        for item in resources(template, "AWS::Lambda::Permission").values()
-        if item["Properties"]["Principal"] == "logs.amazonaws.com"
+        item.properties
+        for item in _of(templates, "AWS::Lambda::Permission")
+        if item.properties["Principal"] == "logs.amazonaws.com"
     ]
 
     group = "/aws/eks/production/cluster"
-    assert subscription["Properties"]["LogGroupName"] == group
-    assert started(template, subscription["Properties"]["DestinationArn"]["Ref"]) == "audit"
-    assert permission["FunctionName"] == subscription["Properties"]["DestinationArn"]
-    assert permission["SourceAccount"] == {"Ref": "AWS::AccountId"}
-    assert f"log-group:{group}:*" in json.dumps(permission["SourceArn"])
-    assert resources(template, "AWS::Lambda::Permission")[subscription["DependsOn"][0]]["Properties"] == permission
+    assert subscription.properties["LogGroupName"] == group
+    assert subscription.properties["DestinationArn"] == permission["FunctionName"]
+    assert permission["FunctionName"].endswith(":live")
+    assert permission["SourceAccount"] == "123456789012"
+    assert fnmatch(f"arn:aws:logs:eu-west-1:123456789012:log-group:{group}:*", permission["SourceArn"])
+    assert permission["SourceArn"].startswith("arn:aws:logs:eu-west-1:123456789012:log-group:/aws/eks/")
+
+
+def test_clusters_are_subscribed_after_cloudwatch_may_deliver(template: Template) -> None:
+    (stack,) = [
+        item for id_, item in resources(template, "AWS::CloudFormation::Stack").items() if "Clusterproduction" in id_
+    ]
+    (delivery,) = [id_ for id_ in resources(template, "AWS::Lambda::Permission") if "AuditDelivery" in id_]
+
+    assert delivery in stack["DependsOn"]
 
 
 def test_audit_may_put_events_on_our_bus_and_nothing_else(template: Template) -> None:
@@ -708,7 +734,7 @@ def test_without_a_cluster_that_asks_for_it_there_is_no_audit_function(tmp_path:
     plain = Template.from_stack(build(settings, outdir=str(tmp_path / "cdk.out")).node.find_child("Shiplap"))
 
     assert set(functions(plain)) == set(FUNCTIONS) - {"audit"}
-    assert not resources(plain, "AWS::Logs::SubscriptionFilter")
+    assert not [id_ for id_ in resources(plain, "AWS::Lambda::Permission") if "AuditDelivery" in id_]
 
 
 @pytest.mark.parametrize(

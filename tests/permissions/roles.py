@@ -1,94 +1,59 @@
-"""What the roles of a synthesised template allow, with every reference resolved to what it would be once deployed."""
+"""What the roles of a synthesised install allow, with every reference resolved to what it would be once deployed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import Any
 
-from tests.infra.synthesised import functions, resources, statements
+from tests.aws_rules.cloud_assembly import Resource, Template
 from tests.permissions.authorizations import ACCOUNT
-
-if TYPE_CHECKING:  # the CDK's binding starts Node.js when it is imported
-    from aws_cdk.assertions import Template
-
-_SERVICES = {
-    "AWS::DynamoDB::GlobalTable": ("dynamodb", "table/{}"),
-    "AWS::SQS::Queue": ("sqs", "{}"),
-    "AWS::Events::EventBus": ("events", "event-bus/{}"),
-    "AWS::Logs::LogGroup": ("logs", "log-group:{}:*"),
-    "AWS::Lambda::Function": ("lambda", "function:{}"),
-}
-_NAMES = ("QueueName", "Name", "LogGroupName", "FunctionName", "RoleName", "InstanceProfileName")
 
 
 class Roles:
-    """The roles of one template, deployed to ACCOUNT in `region`; what has no name is called by its logical id."""
+    """The roles of all templates of an install, nested ones too; what has no name is called by its logical id.
 
-    def __init__(self, template: Template, region: str) -> None:
-        self._template = template
-        self._region = region
-        self._resources: dict[str, Any] = template.to_json()["Resources"]
+    A function goes by its name without the install's; one of a network group ends in the group's, as `schedule-blue`.
+    """
+
+    def __init__(self, templates: Sequence[Template]) -> None:
+        self._resources = [resource for template in templates for resource in template.resources()]
+        self._functions = {
+            resource.properties["FunctionName"].removeprefix("shiplap-"): resource.properties
+            for resource in self._of("AWS::Lambda::Function")
+        }
+
+    def functions(self) -> list[str]:
+        """All functions, sorted."""
+        return sorted(self._functions)
+
+    def policies(self, function: str) -> Iterator[Resource]:
+        """The policies of a function's role, inline or attached."""
+        role = self._functions[function]["Role"].rpartition("/")[2]
+        for kind in ("AWS::IAM::Policy", "AWS::IAM::ManagedPolicy"):
+            yield from (policy for policy in self._of(kind) if role in policy.properties["Roles"])
 
     def statements(self, function: str) -> list[dict[str, Any]]:
         """What the role of a function says."""
-        found: list[dict[str, Any]] = self.resolved(statements(self._template, function))
-        return found
+        documents = [policy.properties["PolicyDocument"] for policy in self.policies(function)]
+        return [statement for document in documents for statement in document["Statement"]]
 
     def environment(self, function: str) -> dict[str, str]:
         """The environment variables of a function."""
-        found: dict[str, str] = self.resolved(functions(self._template)[function]["Environment"]["Variables"])
+        found: dict[str, str] = self._functions[function]["Environment"]["Variables"]
         return found
 
     def role_of_profile(self) -> dict[str, str]:
         """ARNs of the roles that instance profiles carry, by the profile's name."""
+        made = {
+            role.properties["RoleName"]: role.template.arn(role.logical_id)
+            for role in self._of("AWS::IAM::Role")
+            if "RoleName" in role.properties
+        }
         found = {}
-        for item in resources(self._template, "AWS::IAM::InstanceProfile").values():
-            (role,) = self.resolved(item["Properties"]["Roles"])
-            found[self.resolved(item["Properties"]["InstanceProfileName"])] = f"arn:aws:iam::{ACCOUNT}:role/{role}"
+        for profile in self._of("AWS::IAM::InstanceProfile"):
+            (role,) = profile.properties["Roles"]
+            found[profile.properties["InstanceProfileName"]] = made.get(role, f"arn:aws:iam::{ACCOUNT}:role/{role}")
         return found
 
-    def name(self, logical_id: str) -> str:
-        """The physical name of a resource."""
-        properties: Mapping[str, Any] = self._resources[logical_id].get("Properties", {})
-        named = next((properties[field] for field in _NAMES if isinstance(properties.get(field), str)), logical_id)
-        return named.lower() if self._resources[logical_id]["Type"] == "AWS::S3::Bucket" else named
-
-    def resolved(self, value: Any) -> Any:
-        """A value of the template without intrinsic functions."""
-        if isinstance(value, list):
-            return [self.resolved(item) for item in value]
-        if not isinstance(value, dict):
-            return value
-        match value:
-            case {"Ref": str(name)}:
-                return self._reference(name)
-            case {"Fn::GetAtt": [str(name), "Arn"]}:
-                return self._arn(name)
-            case {"Fn::GetAtt": [str(name), "QueueName"]}:
-                return self.name(name)
-            case {"Fn::Join": [str(separator), list(parts)]}:
-                return separator.join(self.resolved(parts))
-        assert not any(key.startswith("Fn::") for key in value), value
-        return {key: self.resolved(item) for key, item in value.items()}
-
-    def _reference(self, name: str) -> str:
-        pseudo = {
-            "AWS::Partition": "aws",
-            "AWS::Region": self._region,
-            "AWS::AccountId": ACCOUNT,
-            "AWS::URLSuffix": "amazonaws.com",
-        }
-        if name in pseudo:
-            return pseudo[name]
-        if self._resources[name]["Type"] == "AWS::SQS::Queue":
-            return f"https://sqs.{self._region}.amazonaws.com/{ACCOUNT}/{self.name(name)}"
-        return self.name(name)
-
-    def _arn(self, logical_id: str) -> str:
-        kind = self._resources[logical_id]["Type"]
-        if kind == "AWS::S3::Bucket":
-            return f"arn:aws:s3:::{self.name(logical_id)}"
-        if kind == "AWS::IAM::Role":
-            return f"arn:aws:iam::{ACCOUNT}:role/{self.name(logical_id)}"
-        service, pattern = _SERVICES[kind]
-        return f"arn:aws:{service}:{self._region}:{ACCOUNT}:{pattern.format(self.name(logical_id))}"
+    def _of(self, kind: str) -> Iterator[Resource]:
+        return (resource for resource in self._resources if resource.type == kind)

@@ -18,7 +18,8 @@ from shiplap.aws.failures import FAILURES, code_of
 _LOG = logging.getLogger(__name__)
 
 _LONGEST = 128
-_DIGEST = 16
+_LONGEST_ROLE = 64
+_DIGEST = 10
 
 
 class Profiles(Protocol):
@@ -27,15 +28,24 @@ class Profiles(Protocol):
     def get_instance_profile(self, *, InstanceProfileName: str) -> Any: ...  # noqa: N803 - the API's name
 
 
-def profile_name(region: str, cluster: str, role: str) -> str:
+def profile_name(install: str, region: str, cluster: str, role: str) -> str:
     """The instance profile for a role, which may be written with its path; at most 128 characters.
 
-    IAM knows no Regions, so the name carries it. A name that is too long ends in a digest of the whole.
+    IAM knows neither installs nor Regions, so the name carries both.
     """
-    name = f"shiplap-{region}-{cluster}-{role_name(role)}"
-    if len(name) <= _LONGEST:
+    return shortened(f"{install or 'shiplap'}-{region}-{cluster}-{role_name(role)}", _LONGEST)
+
+
+def node_role_name(install: str, region: str, cluster: str) -> str:
+    """The node role that the stack makes for a cluster; at most 64 characters."""
+    return shortened(f"{install or 'shiplap'}-node-{region}-{cluster}", _LONGEST_ROLE)
+
+
+def shortened(name: str, longest: int) -> str:
+    """A name as it is, or one that is too long cut and ended by a digest of the whole."""
+    if len(name) <= longest:
         return name
-    return f"{name[: _LONGEST - _DIGEST - 1]}-{hashlib.sha256(name.encode()).hexdigest()[:_DIGEST]}"
+    return f"{name[: longest - _DIGEST - 1]}-{hashlib.sha256(name.encode()).hexdigest()[:_DIGEST]}"
 
 
 def role_name(role: str) -> str:

@@ -160,8 +160,8 @@ class NodeClassResolver:
 
     def _instance_profile(self, node_class: EC2NodeClass) -> str:
         """As written, else the one that the stack makes for the role."""
-        spec = node_class.spec
-        return spec.instance_profile or profile_name(self._settings.region, self._settings.name, spec.role)
+        spec, own = node_class.spec, self._settings
+        return spec.instance_profile or profile_name(own.install, own.region, own.name, spec.role)
 
 
 def _family(node_class: EC2NodeClass, problems: list[Problem]) -> str:

@@ -1,0 +1,141 @@
+"""The functions that talk to the Kubernetes API, with their queues and schedules, for the clusters of one network.
+
+Lambda puts a function into one VPC. So clusters in another VPC, or with public endpoints, have functions of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from aws_cdk import Aws
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_scheduler as scheduler
+from constructs import Construct
+
+from infra import functions as specifications
+from infra import permissions
+from infra.access import FunctionRoles
+from infra.cluster_stack import node_roles
+from infra.events import ClusterEvents, Events, Queues, WorkQueue
+from infra.functions import Feed, Functions, Running
+from infra.schedules import Schedules
+from infra.settings import Cluster, InstallDocument, in_group, node_role_path
+from infra.storage import Storage
+
+# A burst of a thousand events is one invocation; Lambda cuts a batch where its payload would pass 6 MB.
+_LARGEST_BATCH = 1000
+# Lambda allows from 2 to 1,000. Decisions of one cluster are serialised by its epoch anyway.
+_LEAST_CONCURRENCY, _MOST_CONCURRENCY = 2, 1000
+_LIFECYCLE_CONCURRENCY = 10
+
+
+class Common(NamedTuple):
+    """What all functions of an install share. `environment` holds variables that each of them is given."""
+
+    document: InstallDocument
+    storage: Storage
+    events: Events
+    layer_versions: Sequence[lambda_.LayerVersion]
+    schedule_group: scheduler.CfnScheduleGroup
+    environment: Mapping[str, str]
+
+    def resource_names(self) -> dict[str, str]:
+        """The environment variables of `shiplap.settings.ResourceNames` that are the same everywhere."""
+        return {
+            "SHIPLAP_STATE_TABLE": self.storage.state.table_name,
+            "SHIPLAP_CAPACITY_TABLE": self.storage.capacity.table_name,
+            "SHIPLAP_BUCKET": self.storage.bucket.bucket_name,
+            "SHIPLAP_BUS": self.events.bus.event_bus_name,
+            "SHIPLAP_INSTALL": self.document.name,
+        }
+
+    def running(self) -> Running:
+        """How functions outside of all networks run."""
+        own = self.document
+        return Running(None, own.log_retention_days, own.snap_start, own.tracing, own.watch_memory_mib)
+
+    def reach(
+        self, clusters: Sequence[Cluster], *, timers: Sequence[str], feeds: Mapping[str, WorkQueue]
+    ) -> permissions.Reach:
+        """What functions that serve these clusters refer to; `timers` are ARNs of lifecycle queues."""
+        own_path = node_role_path(self.document.name, self.document.region)
+        own_roles = f"arn:{Aws.PARTITION}:iam::{Aws.ACCOUNT_ID}:role{own_path}*"
+        return permissions.Reach(
+            storage=self.storage,
+            timers=tuple(timers),
+            feeds=feeds,
+            bus_arn=self.events.bus.event_bus_arn,
+            install=self.document.name,
+            own_node_roles=own_roles if any(cluster.has_own_node_role for cluster in clusters) else "",
+            clusters=tuple(cluster.name for cluster in clusters if cluster.asks_eks),
+            shifting=tuple(cluster.name for cluster in clusters if cluster.document.zonal_shift),
+            node_roles=_sorted(role for cluster in clusters for role in node_roles(cluster)),
+            image_parameters=_sorted(name for cluster in clusters for name in cluster.image_parameters),
+            volume_keys=_sorted(key for cluster in clusters for key in cluster.volume_keys),
+            kubeconfig_secrets=_sorted(cluster.document.kubeconfig_secret for cluster in clusters),
+        )
+
+
+class NetworkGroup(Construct):
+    """A network group. `only` says that there is no other, so that its queues get the events of all clusters."""
+
+    def __init__(
+        self, scope: Construct, id_: str, *, name: str, clusters: Sequence[Cluster], common: Common, only: bool
+    ) -> None:
+        super().__init__(scope, id_)
+        document, network = common.document, clusters[0].document.vpc
+        self.queues = ClusterEvents(
+            self,
+            "Events",
+            bus=common.events.bus,
+            queue_name=lambda queue: f"{document.name}-{in_group(queue, name)}",
+            clusters=None if only else [cluster.name for cluster in clusters],
+            provisioning_timeout_s=specifications.SCHEDULE.timeout_s,
+            lifecycle_timeout_s=specifications.LIFECYCLE.timeout_s,
+        ).queues
+        lifecycle = self.queues.lifecycle.queue
+        own = {"SHIPLAP_LIFECYCLE_QUEUE_URL": lifecycle.queue_url} | ({"SHIPLAP_NETWORK": name} if name else {})
+        deployed = [specification.name for specification in specifications.OF_NETWORK]
+        self.roles = FunctionRoles(
+            self,
+            "Roles",
+            reach=common.reach(
+                clusters,
+                timers=[lifecycle.queue_arn],
+                feeds={"schedule": self.queues.provisioning, "lifecycle": self.queues.lifecycle},
+            ),
+            functions=deployed,
+            in_network=network is not None,
+            tracing=document.tracing,
+        ).roles
+        made = Functions(
+            self,
+            "Functions",
+            install=document.name,
+            specifications=specifications.OF_NETWORK,
+            roles=self.roles,
+            layer_versions=common.layer_versions,
+            environment={function: {**common.resource_names(), **own, **common.environment} for function in deployed},
+            feeds=_feeds(self.queues, len(clusters)),
+            running=common.running()._replace(network=network, group=name),
+        )
+        self.functions = made.functions
+        Schedules(self, "Schedules", group=common.schedule_group).look_after(
+            clusters,
+            provisioning=self.queues.provisioning.queue,
+            watch=made.live["watch"],
+            disrupt=made.live["disrupt"],
+        )
+
+
+def _feeds(queues: Queues, clusters: int) -> dict[str, Feed]:
+    at_once = min(max(_LEAST_CONCURRENCY, clusters), _MOST_CONCURRENCY)
+    return {
+        "schedule": Feed(queues.provisioning, batch_size=_LARGEST_BATCH, window_s=1, most_at_once=at_once),
+        "lifecycle": Feed(queues.lifecycle, batch_size=10, window_s=0, most_at_once=_LIFECYCLE_CONCURRENCY),
+    }
+
+
+def _sorted(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(set(names) - {""}))
