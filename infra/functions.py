@@ -47,7 +47,8 @@ SCHEDULE = Specification("schedule", "Packs pending pods onto new nodes and laun
 LIFECYCLE = Specification("lifecycle", "Follows instances until they are nodes and learns from them", 512, 60)
 # Short, so that a message that failed comes again while there is still time: EC2 warns two minutes ahead.
 INTERRUPT = Specification("interrupt", "Notes which instances AWS takes away", 512, 10)
-CATALOG = Specification("catalog", "Refreshes what EC2 sells and its prices", 1024, 300)
+# It mostly waits for AWS, and needs 150 MiB with two catalogues and a page of answers.
+CATALOG = Specification("catalog", "Refreshes what EC2 sells and its prices", 512, 300)
 DISRUPT = Specification(
     "disrupt", "Removes and replaces nodes that are empty, drifted, expired or dear", 1769, 300, 60, 0
 )

@@ -10,7 +10,7 @@ from shiplap.disruption.standstill import LastDecision
 from shiplap.errors import UnknownCluster
 from shiplap.provisioning import batch
 from shiplap.provisioning.disrupt import disrupt
-from shiplap.provisioning.looks import needs_disruption
+from shiplap.provisioning.looks import AtRest, needs_disruption
 from shiplap.provisioning.turns import Turns
 from shiplap.provisioning.wiring import Install
 from shiplap.settings import ClusterSettings
@@ -27,6 +27,8 @@ def install() -> Install:
 
 _LAST: defaultdict[str, LastDecision] = defaultdict(LastDecision)
 """By cluster, while the function is warm."""
+
+_AT_REST = AtRest()
 
 SHARED_S = 45.0
 """No cluster's turn begins later than so many seconds after the start of an invocation that serves all clusters: the
@@ -45,7 +47,7 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
     turns = Turns(
         own.clock,
         deadline=now + context.get_remaining_time_in_millis() / 1000,
-        look=lambda due: needs_disruption(due.cluster, own.world(due.cluster)),
+        look=lambda due: needs_disruption(due.cluster, own.world(due.cluster), _AT_REST),
         begins_until=now + SHARED_S,
     )
 

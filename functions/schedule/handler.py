@@ -7,7 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from shiplap.provisioning import batch
-from shiplap.provisioning.looks import FULL_SWEEP_S, answers, needs_sweep
+from shiplap.provisioning.looks import FULL_SWEEP_S, AtRest, answers, needs_sweep
 from shiplap.provisioning.messages import PodsPending, Sweep, for_schedule
 from shiplap.provisioning.schedule import schedule
 from shiplap.provisioning.turns import Due, Turns
@@ -27,6 +27,8 @@ def install() -> Install:
 _SWEPT_AT: dict[str, float] = {}
 """When this process last swept a cluster, epoch seconds by name."""
 
+_AT_REST = AtRest()
+
 
 def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Lambda's entry point: a batch of SQS records in, the messages to deliver again out."""
@@ -38,7 +40,7 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
         if due.asked:
             return answers(world)
         overdue = _SWEPT_AT.get(due.cluster.name, 0.0) + FULL_SWEEP_S <= own.clock.now()
-        return needs_sweep(due.cluster, world) or overdue
+        return needs_sweep(due.cluster, world, _AT_REST) or overdue
 
     def flow(cluster: ClusterSettings, hints: Sequence[PodsPending | Sweep], until: float) -> str:
         if any(isinstance(hint, Sweep) for hint in hints):

@@ -76,6 +76,7 @@ def advance_to(store: StateStore, item: NodeClaim, *states: ClaimState) -> NodeC
 def test_a_cluster_never_written_to_is_at_epoch_0_and_empty(world: World) -> None:
     state = world.store.read(CLUSTER, NOW)
     assert (state.epoch, state.claims, state.unavailable, state.missed_pods) == (0, (), (), frozenset())
+    assert world.store.epoch(CLUSTER) == 0
     assert world.store.claims(CLUSTER) == ()
     assert world.store.claim(CLUSTER, "none") is None
 
@@ -105,7 +106,8 @@ def test_a_committed_claim_is_read_back_exactly(world: World) -> None:
 def test_each_decision_advances_the_epoch_and_claims_come_sorted(world: World) -> None:
     assert world.store.commit(CLUSTER, 0, [claim("c"), claim("a")]) == 1
     assert world.store.commit(CLUSTER, 1, [claim("b")]) == 2
-    assert world.store.read(CLUSTER, NOW).epoch == 2
+    assert world.store.read(CLUSTER, NOW).epoch == world.rival.epoch(CLUSTER) == 2
+    assert world.store.epoch(f"{CLUSTER}-too") == 0
     assert in_flight(world.store) == ["a", "b", "c"]
 
 

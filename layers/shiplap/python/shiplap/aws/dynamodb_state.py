@@ -94,6 +94,10 @@ class DynamoState:
             refused=refused,
         )
 
+    def epoch(self, cluster: str) -> int:
+        items = query(self._client, self._table, ("cluster", cluster), ("item", EPOCH))
+        return next((int(item["epoch"]["N"]) for item in items), 0)
+
     def commit(self, cluster: str, epoch: int, claims: Sequence[NodeClaim], commands: Sequence[Command] = ()) -> int:
         check_new(cluster, claims)
         items = [*map(_command_item, commands), *map(_claim_item, claims)]

@@ -148,6 +148,10 @@ class StateStore(Protocol):
         """
         ...
 
+    def epoch(self, cluster: str) -> int:
+        """The epoch alone, a consistent read of one item: as long as it stands, no claim and no command was added."""
+        ...
+
     def commit(self, cluster: str, epoch: int, claims: Sequence[NodeClaim], commands: Sequence[Command] = ()) -> int:
         """Write commands and Planned claims exactly as given and advance the epoch, atomically in groups of at most 99.
 

@@ -19,7 +19,29 @@ def answers(world: World) -> bool:
     return True
 
 
-def needs_sweep(settings: ClusterSettings, world: World) -> bool:
+class AtRest:
+    """Clusters that had neither claims nor commands at some epoch. Both are only added together with a step of it, so
+    they have none as long as it stands: a request instead of nine. What others put into the table is found after
+    FULL_SWEEP_S.
+    """
+
+    def __init__(self) -> None:
+        self._since: dict[str, tuple[int, float]] = {}
+
+    def holds(self, cluster: str, world: World) -> bool:
+        """Whether there are neither claims nor commands. Raises StoreError."""
+        epoch = world.state.epoch(cluster)  # before the others: what is added meanwhile moves it
+        known_epoch, at = self._since.get(cluster, (-1, 0.0))
+        if known_epoch == epoch and world.clock.now() < at + FULL_SWEEP_S:
+            return True
+        self._since.pop(cluster, None)
+        if world.state.claims(cluster) or world.state.commands(cluster):
+            return False
+        self._since[cluster] = (epoch, world.clock.now())
+        return True
+
+
+def needs_sweep(settings: ClusterSettings, world: World, at_rest: AtRest) -> bool:
     """Whether pods wait, nodes are there or on their way, or are wanted without pods.
 
     Raises:
@@ -30,15 +52,13 @@ def needs_sweep(settings: ClusterSettings, world: World) -> bool:
     if settings.paused:
         return True
     waiting = world.cluster.pending_pods(most=1)
-    return bool(waiting or world.state.claims(settings.name) or wants_nodes_anyway(settings.manifests))
+    return bool(waiting) or wants_nodes_anyway(settings.manifests) or not at_rest.holds(settings.name, world)
 
 
-def needs_disruption(settings: ClusterSettings, world: World) -> bool:
+def needs_disruption(settings: ClusterSettings, world: World, at_rest: AtRest) -> bool:
     """Whether there are nodes of ours, or commands under way. A cluster without is not asked.
 
     Raises:
         ClusterError, StoreError: the cluster or the state cannot be read.
     """
-    if not world.state.claims(settings.name) and not world.state.commands(settings.name):
-        return False
-    return answers(world)
+    return not at_rest.holds(settings.name, world) and answers(world)

@@ -71,6 +71,10 @@ class TwinState:
                 },
             )
 
+    def epoch(self, cluster: str) -> int:
+        with self._effect("state.epoch"):
+            return self._epochs.get(cluster, 0)
+
     def commit(self, cluster: str, epoch: int, claims: Sequence[NodeClaim], commands: Sequence[Command] = ()) -> int:
         check_new(cluster, claims)
         items: list[NodeClaim | Command] = [*commands, *claims]
