@@ -17,7 +17,7 @@ from shiplap.aws.dynamodb_capacity import DynamoCapacity
 from shiplap.aws.dynamodb_state import DynamoState
 from shiplap.errors import ConditionFailed, EpochMoved, StoreError, StoreThrottled
 from shiplap.instances.types import Observation
-from shiplap.ports import OfferingFailure
+from shiplap.ports import OfferingFailure, Refusals
 from shiplap.twins.faults import Faults
 from tests.integration.contracts.in_process_aws import HookedClient, aws_in_process, create_table, make_client
 
@@ -138,6 +138,14 @@ def test_large_claims_are_committed_in_more_transactions(dynamodb: Any) -> None:
     assert state_of(Counted()).commit("blue", 0, [claim(name, pods=pods) for name in names]) == len(calls) == 3
     assert sum(calls) == 20 + 3
     assert [each.name for each in state_of(dynamodb).read("blue", NOW).claims] == names
+
+
+def test_refusals_of_an_older_version_are_read(dynamodb: Any) -> None:
+    item = {"cluster": {"S": "blue"}, "item": {"S": "REFUSED#uid"}, "claims": {"SS": ["b", "a"]}, "at": {"N": str(NOW)}}
+    dynamodb.put_item(TableName="state", Item={**item, "expiresAt": {"N": str(int(NOW) + 100)}})
+    (known,) = state_of(dynamodb).read("blue", NOW).refused.values()
+    assert known == Refusals(("a", "b"), NOW)
+    assert known.number == 2
 
 
 def test_what_cannot_be_read_as_a_claim_is_a_store_error(dynamodb: Any) -> None:

@@ -15,6 +15,7 @@ from shiplap.aws.dynamodb_state import DynamoState
 from shiplap.errors import ConditionFailed, EpochMoved, StoreThrottled
 from shiplap.kubernetes.objects import Taint
 from shiplap.ports import (
+    FUTILE_FOR_S,
     MISSED_FOR_S,
     REFUSED_FOR_S,
     Move,
@@ -356,16 +357,33 @@ def test_missed_pods_are_remembered_for_thirty_days(world: World) -> None:
     assert world.store.read(CLUSTER, NOW + MISSED_FOR_S + 1).missed_pods == frozenset()
 
 
-def test_nodes_that_a_pod_does_not_run_on_are_remembered_once_each(world: World) -> None:
-    world.store.mark_refused(CLUSTER, "uid", "b", NOW)
-    world.store.mark_refused(CLUSTER, "uid", "a", NOW + 5)
-    world.store.mark_refused(CLUSTER, "uid", "b", NOW + 10)
-    world.store.mark_refused("another", "uid", "c", NOW)
-    world.store.mark_refused(CLUSTER, "other", "a", NOW)
+def test_nodes_that_a_pod_does_not_run_on_are_remembered(world: World) -> None:
+    noted = Refusals(("a", "b"), NOW + 5, 2, NOW - 100)
+    world.store.mark_refused(CLUSTER, "uid", Refusals(("b",), NOW, 1, NOW - 200))
+    world.store.mark_refused(CLUSTER, "uid", Refusals(("b", "a"), NOW + 5, 2, NOW - 100))
+    world.store.mark_refused("another", "uid", Refusals(("c",), NOW, 1, NOW))
+    world.store.mark_refused(CLUSTER, "other", Refusals(("a",), NOW, 1, NOW))
     state = world.store.read(CLUSTER, NOW + REFUSED_FOR_S - 1)
-    assert state.refused == {"other": Refusals(("a",), NOW), "uid": Refusals(("a", "b"), NOW + 5)}
+    assert state.refused == {"other": Refusals(("a",), NOW, 1, NOW), "uid": noted}
     assert state.missed_pods == frozenset()
     assert set(world.store.read(CLUSTER, NOW + REFUSED_FOR_S + 2).refused) == {"uid"}
+
+
+def test_what_another_sweep_has_noted_of_a_pod_since_is_kept(world: World) -> None:
+    newer = Refusals(("a", "b"), NOW + 60, 2, NOW)
+    world.store.mark_refused(CLUSTER, "uid", newer)
+    world.rival.mark_refused(CLUSTER, "uid", Refusals(("a",), NOW, 1, NOW))
+    assert world.store.read(CLUSTER, NOW).refused == {"uid": newer}
+
+
+def test_nodes_in_vain_are_remembered_for_an_hour_after_their_launch(world: World) -> None:
+    launched = {f"claim-{number:02d}": NOW + number for number in range(60)}
+    world.store.mark_futile(CLUSTER, launched)
+    world.rival.mark_futile(CLUSTER, {"claim-00": NOW, "long-ago": NOW - FUTILE_FOR_S})
+    world.store.mark_futile("another", {"c": NOW})
+    assert world.store.read(CLUSTER, NOW + 100).futile == launched
+    later = world.store.read(CLUSTER, NOW + FUTILE_FOR_S + 29).futile
+    assert later == {name: at for name, at in launched.items() if at > NOW + 29}
 
 
 def test_ended_claims_carry_the_moment_from_which_they_may_be_forgotten(world: World) -> None:

@@ -27,6 +27,7 @@ from shiplap.instances.types import InstanceType
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.quantity import MEMORY, format_resources, parse_resources
 from shiplap.kubernetes.requests import pod_requests
+from shiplap.kubernetes.taints import untolerated
 from shiplap.ports import Instance
 from shiplap.provisioning import lifecycle, messages, notices
 from shiplap.provisioning.interrupt import interrupt
@@ -170,7 +171,16 @@ class Stage:
 
     # What users do
 
-    def add_pods(self, count: int, *, cpu: str = "1", memory: str = "1Gi", prefix: str = "web") -> None:
+    def add_pods(
+        self,
+        count: int,
+        *,
+        cpu: str = "1",
+        memory: str = "1Gi",
+        prefix: str = "web",
+        selector: Mapping[str, str] | None = None,
+        tolerations: Sequence[Mapping[str, str]] = (),
+    ) -> None:
         """Pods that kube-scheduler has found no node for."""
         pending = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
         for number in range(count):
@@ -179,7 +189,11 @@ class Stage:
                 "pods",
                 {
                     "metadata": {"name": f"{prefix}-{number:03d}", "uid": f"uid-{prefix}-{number:03d}"},
-                    "spec": {"containers": [container]},
+                    "spec": {
+                        "containers": [container],
+                        "nodeSelector": dict(selector or {}),
+                        "tolerations": [dict(item) for item in tolerations],
+                    },
                     "status": {"phase": "Pending", "conditions": [pending]},
                 },
             )
@@ -222,9 +236,8 @@ class Stage:
         open and has room; returns how many. Room is kept for those that are nominated.
         """
         view = self._spectator.view()
-        room = {
-            node.metadata.name: parse_resources(node.status.allocatable) for node in view.nodes if not node.spec.taints
-        }
+        room = {node.metadata.name: parse_resources(node.status.allocatable) for node in view.nodes}
+        taints = {node.metadata.name: node.spec.taints for node in view.nodes}
         for pod in view.pods:
             if pod.spec.node_name in room:
                 _take(room[pod.spec.node_name], pod_requests(pod))
@@ -233,7 +246,8 @@ class Stage:
             if pod.spec.node_name:
                 continue
             wanted = pod_requests(pod)
-            names = sorted(room, key=lambda item: (item != pod.status.nominated_node_name, item))
+            tolerable = (item for item in room if untolerated(taints[item], pod.spec.tolerations) is None)
+            names = sorted(tolerable, key=lambda item: (item != pod.status.nominated_node_name, item))
             name = next((n for n in names if all(room[n].get(r, 0) >= a for r, a in wanted.items())), None)
             if name is not None:
                 _take(room[name], wanted)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
-from shiplap.provisioning.refusals import FIRST_PAUSE_S, FREE, MOST
+from shiplap.kubernetes import labels
+from shiplap.provisioning.refusals import FIRST_PAUSE_S, FREE, LONGEST_PAUSE_S
 from tests.integration.flows.disrupted import Disrupted
 from tests.integration.flows.stage import Stage, pool
 
+TOLERATED = {"key": "neighbour.example.com/mine", "operator": "Exists"}
 HOSTILE = {"key": "neighbour.example.com/mine", "effect": "NoSchedule"}
 
 
@@ -35,6 +38,10 @@ class Besieged(Disrupted):
             if not any(taint["key"] == HOSTILE["key"] for taint in taints):
                 self.server.patch("nodes", item["metadata"]["name"], {"spec": {"taints": [*taints, HOSTILE]}})
 
+    def waiting(self) -> list[dict]:
+        """Pods without a node."""
+        return [item for item in self.server.list("pods").items if not item["spec"].get("nodeName")]
+
     def events(self) -> list[str]:
         return [item["message"] for item in self.server.list("events").items]
 
@@ -52,9 +59,85 @@ def test_a_pod_that_every_node_refuses_costs_a_few_nodes_and_says_why() -> None:
     assert FREE <= first <= FREE + 1
     assert any("runs on none of them" in message for message in stage.events())
     stage.minutes(12 * 60)
-    assert len(stage.compute.launches) <= MOST + 1
-    assert stage.compute.alive() == ()
-    assert any("no more are launched" in message for message in stage.events())
+    assert len(stage.compute.launches) <= FREE + 2 + 12, "hourly at last"
+    assert len(stage.compute.alive()) <= 1
+
+
+def test_a_pod_is_served_within_the_hour_after_what_kept_it_off_has_gone() -> None:
+    """A taint that lasted for three hours must not keep a pod waiting for a week."""
+    stage = besieged()
+    stage.minutes(180)
+    stage.hostile = False
+    stage.minutes(int(LONGEST_PAUSE_S / 60) + 5)
+    assert stage.pending() == 0
+
+
+# A crowd
+
+
+def launched_within(stage: Stage, seconds: float, since: float = 0.0) -> int:
+    """The most nodes that were launched within so many seconds, those before `since` left out."""
+    times = sorted(item.launched_at for item in stage.compute.launches if item.launched_at >= since)
+    return max((sum(at - seconds < other <= at for other in times) for at in times), default=0)
+
+
+@pytest.mark.parametrize("kinds", [1, 25])
+def test_a_crowd_that_every_node_refuses_is_tried_with_few_nodes(kinds: int) -> None:
+    """After its first batch, about which nothing could be known, at most 35 in five minutes and 60 in an hour."""
+    stage = Besieged()
+    for kind in range(kinds):
+        stage.add_pods(500 // kinds, cpu="1200m", memory="2Gi", prefix=f"kind-{kind:02d}", selector=own_selector(kind))
+    stage.minutes(1)
+    first = len(stage.compute.launches)
+    began = stage.clock.now()
+    stage.minutes(2 * 60)
+    assert launched_within(stage, 300, began) <= 35
+    assert launched_within(stage, 3600, began) <= 60
+    within_hour = sum(item.launched_at < began + 3540 for item in stage.compute.launches)
+    assert within_hour <= max(first, 60)
+    stage.hostile = False
+    stage.minutes(75)
+    assert stage.pending() == 0
+
+
+def own_selector(kind: int) -> dict[str, str]:
+    """Makes pods unlike others, on the same nodes."""
+    return {labels.OS: "linux"} | {f"karpenter.sh/{name}": "on-demand" for name in ("capacity-type",) if kind % 2}
+
+
+def test_pods_whose_nodes_are_taken_are_never_slowed_by_others() -> None:
+    """A thousand nodes in five minutes, beside a crowd that a hostile taint keeps off its nodes."""
+    stage = Besieged()
+    stage.settings = msgspec.structs.replace(stage.settings, unproven_nodes=2000)
+    stage.add_pods(200, cpu="1200m", memory="2Gi", prefix="kept-off")
+    stage.minutes(6)
+    began = stage.clock.now()
+    for minute in range(5):
+        stage.add_pods(200, cpu="6", memory="2Gi", prefix=f"good-{minute}", tolerations=[TOLERATED])
+        stage.around()
+        assert {pod["metadata"]["name"][:8] for pod in stage.waiting()} == {"kept-off"}, "served within the minute"
+    homes = {pod["spec"].get("nodeName") for pod in stage.server.list("pods").items} - {None, ""}
+    assert len(homes) == 1000
+    launched = sum(item.launched_at >= began for item in stage.compute.launches)
+    assert 1000 - 35 <= launched <= 1000 + 35
+    assert launched_within(stage, 300, began) >= 950
+
+
+def test_a_node_that_has_just_become_complete_is_waited_for_before_another_is_launched() -> None:
+    stage = besieged()
+    stage.settings = msgspec.structs.replace(stage.settings, placement="none")
+    stage.schedule()
+    stage.join()
+    stage.attend()
+    stage.attend()
+    stage.taint()
+    for _ in range(4):
+        stage.schedule()
+        stage.clock.advance(10)
+    assert len(stage.compute.launches) == 1
+    stage.clock.advance(10)
+    stage.schedule()
+    assert len(stage.compute.launches) == 2, "the 45 seconds are over"
 
 
 def test_pauses_grow_between_the_last_tries() -> None:
@@ -90,8 +173,8 @@ def test_a_node_that_is_refused_in_silence_is_not_kept_for_ever() -> None:
     stage.minutes(20)
     assert len(stage.compute.launches) == 2
     stage.minutes(24 * 60)
-    assert len(stage.compute.launches) <= MOST
-    assert stage.compute.alive() == ()
+    assert len(stage.compute.launches) <= FREE + 2 + 24
+    assert len(stage.compute.alive()) <= 1
     assert stage.pending() == 1
 
 

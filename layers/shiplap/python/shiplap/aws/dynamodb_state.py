@@ -19,7 +19,7 @@ from shiplap.api.nodeclaim import UNSETTLED, ClaimState, NodeClaim, check_new, f
 from shiplap.aws.dynamodb import Item, Value, expiry, float_of, get, number, placeholders, put_if, query, text
 from shiplap.aws.dynamodb_account import DynamoAccount
 from shiplap.aws.dynamodb_staged import Staged
-from shiplap.aws.failures import CONDITION_FAILED, TRANSACTION_CANCELED, code_of, store_errors
+from shiplap.aws.failures import TRANSACTION_CANCELED, code_of, store_errors
 from shiplap.aws.retries import Sleep, attempts
 from shiplap.aws.tables import EXPIRY, INSTANCE_ID_INDEX, STAGE_INDEX
 from shiplap.disruption.progress import Command, CommandState, advanced
@@ -28,6 +28,7 @@ from shiplap.errors import ConditionFailed, EpochMoved, StoreError, StoreThrottl
 from shiplap.ports import (
     COMMIT_BYTES,
     COMMIT_GROUP,
+    FUTILE_FOR_S,
     MISSED_FOR_S,
     REFUSED_FOR_S,
     DecisionState,
@@ -47,7 +48,7 @@ SHARDS = 8
 """Partitions a cluster's claims are spread over. Never change it: claims would be looked for where they are not."""
 
 EPOCH, CLAIM, OFFERING, POD, COMMAND = "EPOCH", "CLAIM", "OFFERING", "POD", "COMMAND"
-REFUSED = "REFUSED"
+REFUSED, FUTILE = "REFUSED", "FUTILE"
 """What sort keys begin with; a `#` and the rest of the key follow, except after EPOCH."""
 
 UNSETTLED_STAGE, SETTLED_STAGE, FAILED_STAGE = "Unsettled", "Settled", "Failed"
@@ -74,6 +75,7 @@ class DynamoState:
         epoch = 0
         missed: set[str] = set()
         refused: dict[str, Refusals] = {}
+        futile: dict[str, float] = {}
         for item in query(self._client, self._table, ("cluster", cluster)):
             kind, _, rest = item["item"]["S"].partition("#")
             if kind == EPOCH:
@@ -81,7 +83,9 @@ class DynamoState:
             elif kind == POD and float_of(item, EXPIRY) > now:
                 missed.add(rest)
             elif kind == REFUSED and float_of(item, EXPIRY) > now:
-                refused[rest] = Refusals(tuple(sorted(item["claims"]["SS"])), float_of(item, "at"))
+                refused[rest] = _refusals(item)
+            elif kind == FUTILE and float_of(item, EXPIRY) > now:
+                futile[rest] = float_of(item, "created_at")
         known = self._account.read()
         return DecisionState(
             epoch=epoch,
@@ -92,6 +96,7 @@ class DynamoState:
             addresses=total_addresses(item.addresses for item in known.reservations if item.until > now),
             missed_pods=frozenset(missed),
             refused=refused,
+            futile={name: at for name, at in futile.items() if at + FUTILE_FOR_S > now},
         )
 
     def epoch(self, cluster: str) -> int:
@@ -239,25 +244,38 @@ class DynamoState:
             else:
                 raise StoreThrottled(f"cluster {cluster}: {len(unwritten)} missed pods could not be written")
 
-    def mark_refused(self, cluster: str, pod_uid: str, claim: str, now: float) -> None:
-        with store_errors(f"write table {self._table}"):
-            try:
-                self._client.update_item(
-                    TableName=self._table,
-                    Key=_key(cluster, f"{REFUSED}#{pod_uid}"),
-                    UpdateExpression="ADD #claims :claims SET #at = :now, #expiry = :expiry",
-                    ConditionExpression="NOT contains(#claims, :claim)",
-                    ExpressionAttributeNames={**placeholders(["claims", "at"]), "#expiry": EXPIRY},
-                    ExpressionAttributeValues={
-                        ":claims": {"SS": [claim]},
-                        ":claim": text(claim),
-                        ":now": number(now),
-                        ":expiry": expiry(now + REFUSED_FOR_S),
-                    },
-                )
-            except ClientError as error:
-                if code_of(error) != CONDITION_FAILED:  # it was noted before
-                    raise
+    def mark_refused(self, cluster: str, pod_uid: str, refusals: Refusals) -> None:
+        at = number(refusals.at)
+        item = {
+            **_key(cluster, f"{REFUSED}#{pod_uid}"),
+            "claims": {"SS": sorted(refusals.claims)},
+            "at": at,
+            "tries": number(refusals.tries),
+            "launched_at": number(refusals.launched_at),
+            EXPIRY: expiry(refusals.at + REFUSED_FOR_S),
+        }
+        # What is newer stays: it was noted by another sweep meanwhile.
+        put_if(self._client, self._table, item, "attribute_not_exists(#at) OR #at <= :at", ["at"], {":at": at})
+
+    def mark_futile(self, cluster: str, created_at: Mapping[str, float]) -> None:
+        for name, at in sorted(created_at.items()):  # few at a time, and not every function may write batches
+            item = {
+                **_key(cluster, f"{FUTILE}#{name}"),
+                "created_at": number(at),
+                EXPIRY: expiry(at + FUTILE_FOR_S),
+            }
+            with store_errors(f"write table {self._table}"):
+                self._client.put_item(TableName=self._table, Item=item)
+
+
+def _refusals(item: Item) -> Refusals:
+    """Items written before `tries` was counted lack it, and when the claims were created."""
+    return Refusals(
+        tuple(sorted(item["claims"]["SS"])),
+        float_of(item, "at"),
+        int(item["tries"]["N"]) if "tries" in item else 0,
+        float_of(item, "launched_at") if "launched_at" in item else 0.0,
+    )
 
 
 def _explain(error: ClientError, cluster: str, epoch: int) -> None:

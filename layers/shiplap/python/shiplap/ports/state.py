@@ -72,11 +72,27 @@ class UnavailableOffering(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.until <= now < remembered_until(self.failures, self.until) and self.failures > 0
 
 
+FUTILE_FOR_S = 3600.0
+"""How long it is remembered that a node was launched in vain, in seconds after its claim was created."""
+
+
 class Refusals(msgspec.Struct, frozen=True):
-    """Nodes that were launched for a pod and that it does not run on: their claims, and when the last one was noted."""
+    """Nodes that were launched for a pod and that it does not run on: the newest claims by name, and when it was noted.
+
+    `tries` counts how often nodes were launched in vain for pods like it, up to this one; those launched together count
+    once. `launched_at` is when the youngest of the claims was created. Times are epoch seconds. Items written before
+    these fields existed lack them.
+    """
 
     claims: tuple[str, ...] = ()
     at: float = 0.0
+    tries: int = 0
+    launched_at: float = 0.0
+
+    @property
+    def number(self) -> int:
+        """How many tries there were."""
+        return self.tries or len(self.claims)
 
 
 class DecisionState(msgspec.Struct, frozen=True):
@@ -84,7 +100,7 @@ class DecisionState(msgspec.Struct, frozen=True):
 
     `recovering` offerings rest no more, but failed not long ago. `addresses` are those that launches in flight will
     take from each subnet, by its id; `reserved` the instances they will take of each capacity reservation, by token.
-    `refused` holds pods by uid.
+    `refused` holds pods by uid, `futile` the claims of nodes in vain with the time they were created.
     """
 
     epoch: int
@@ -95,6 +111,7 @@ class DecisionState(msgspec.Struct, frozen=True):
     reserved: dict[str, dict[str, int]] = {}
     missed_pods: frozenset[str] = frozenset()
     refused: dict[str, Refusals] = {}
+    futile: dict[str, float] = {}
 
 
 class Move(msgspec.Struct, frozen=True):
@@ -228,8 +245,12 @@ class StateStore(Protocol):
         """Remember pods whose node turned out too small, for 30 days."""
         ...
 
-    def mark_refused(self, cluster: str, pod_uid: str, claim: str, now: float) -> None:
-        """Remember for REFUSED_FOR_S that a pod does not run on a claim's node; again for a claim changes nothing."""
+    def mark_refused(self, cluster: str, pod_uid: str, refusals: Refusals) -> None:
+        """Remember for REFUSED_FOR_S that a pod does not run on nodes of its own; what is newer stays as it is."""
+        ...
+
+    def mark_futile(self, cluster: str, created_at: Mapping[str, float]) -> None:
+        """Remember claims of nodes in vain by name, until FUTILE_FOR_S after they were created."""
         ...
 
 

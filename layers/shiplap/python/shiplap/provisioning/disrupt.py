@@ -213,11 +213,11 @@ class _Minute:
         busy = _busy(self._world.state.commands(self._settings.name))
         claims = self._world.state.claims(self._settings.name)
         claims = renew_hashes(claims, self._settings.manifests.node_pools, sight.snapshot.catalogs, self._world)
-        refused = note_refusals(self._settings.name, claims, glance.view, glance.state.refused, self._world)
+        refused = note_refusals(self._settings.name, claims, glance.view, glance.state, self._world)
         histories = observe(remembered.histories, glance.view, claims, now)
         histories = with_undone(histories, self._given_up, now)
         snapshot = DisruptionSnapshot(
-            scheduling=replace(sight.snapshot, claims=claims, view=holding(glance.view, refused, now)),
+            scheduling=replace(sight.snapshot, claims=claims, view=holding(glance.view, claims, refused, now)),
             pod_disruption_budgets=self._world.cluster.disruption_budgets(),
             histories=histories,
             busy=busy,

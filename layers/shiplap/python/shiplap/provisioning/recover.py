@@ -99,7 +99,7 @@ def sweep(
         return {}
     if settings.placement != NONE:
         withdraw(claims.values(), glance.view, world)
-    return note_refusals(cluster, claims.values(), glance.view, glance.state.refused, world)
+    return note_refusals(cluster, claims.values(), glance.view, glance.state, world)
 
 
 def _tell_of_others(cluster: str, holders: Holders, instances: Iterable[Instance], world: World) -> None:

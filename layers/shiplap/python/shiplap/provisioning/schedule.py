@@ -27,7 +27,7 @@ from shiplap.provisioning.launch import LEASE_S, Outcome, launch
 from shiplap.provisioning.market import Market
 from shiplap.provisioning.messages import MOST_PODS, UNSCHEDULABLE, PodsPending, Sweep
 from shiplap.provisioning.recover import sweep
-from shiplap.provisioning.refusals import set_aside
+from shiplap.provisioning.refusals import hold_back, may_be_held
 from shiplap.provisioning.rehearse import rehearse
 from shiplap.provisioning.resume import orphans, resume
 from shiplap.provisioning.settle import Attempt, name_instances
@@ -38,6 +38,7 @@ from shiplap.provisioning.world import World
 from shiplap.scheduling.lanes import wants_nodes_anyway
 from shiplap.scheduling.plan import Plan, Unschedulable
 from shiplap.scheduling.planner import plan, unreadable_pods
+from shiplap.scheduling.snapshot import ClusterView
 from shiplap.settings import ClusterSettings
 
 _LOG = logging.getLogger(__name__)
@@ -193,7 +194,7 @@ class _Run:
 
     def _round(self, glance: Glance) -> bool:
         """Finish what was begun, else plan; whether nothing is left for another round."""
-        view, self._set_aside = set_aside(glance.view, {**self._refused, **glance.state.refused}, glance.at)
+        view, self._set_aside = self._held_back(glance)
         glance = msgspec.structs.replace(glance, view=view)
         self._unschedulable = (*self._set_aside, *unreadable_pods(view))
         waiting = orphans(glance.state.claims, self._attempt.owner, self._world.clock.now())
@@ -213,6 +214,15 @@ class _Run:
                 self._carry_on(claims, sight, self._known_supply())
             return False
         return self._decide(sight)
+
+    def _held_back(self, glance: Glance) -> tuple[ClusterView, tuple[Unschedulable, ...]]:
+        """The view without pods that nodes were launched for in vain, and what their users are told."""
+        known = {**glance.state.refused, **self._refused}
+        if not may_be_held(glance.view, known, glance.state.futile):
+            return glance.view, ()
+        claims = self._world.state.claims(self._settings.name)
+        held = hold_back(glance.view, claims, known, glance.state.futile, self._world.clock.now())
+        return held.view, held.told
 
     def _fresh_supply(self) -> Supply:
         """What can be bought, with no answer from before this invocation."""

@@ -8,6 +8,7 @@ from threading import Lock
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from shiplap.api.nodeclaim import UNSETTLED, ClaimState, NodeClaim, check_new, forgotten_at, moved
 from shiplap.disruption.progress import OVER, Command, CommandState, advanced
@@ -16,6 +17,7 @@ from shiplap.errors import ConditionFailed, EpochMoved
 from shiplap.ports import (
     ADDRESSES_S,
     COMMIT_GROUP,
+    FUTILE_FOR_S,
     MISSED_FOR_S,
     REFUSED_FOR_S,
     DecisionState,
@@ -51,6 +53,7 @@ class TwinState:
         self._addresses: dict[str, tuple[dict[str, int], float]] = {}
         self._missed: dict[tuple[str, str], float] = {}
         self._refused: dict[tuple[str, str], Refusals] = {}
+        self._futile: dict[tuple[str, str], float] = {}
 
     def read(self, cluster: str, now: float) -> DecisionState:
         with self._effect("state.read"):
@@ -68,6 +71,11 @@ class TwinState:
                     uid: item
                     for (of, uid), item in sorted(self._refused.items())
                     if of == cluster and item.at + REFUSED_FOR_S > now
+                },
+                futile={
+                    name: at
+                    for (of, name), at in sorted(self._futile.items())
+                    if of == cluster and at + FUTILE_FOR_S > now
                 },
             )
 
@@ -175,11 +183,15 @@ class TwinState:
         with self._effect("state.mark_missed"):
             self._missed.update(((cluster, uid), now + MISSED_FOR_S) for uid in pod_uids)
 
-    def mark_refused(self, cluster: str, pod_uid: str, claim: str, now: float) -> None:
+    def mark_refused(self, cluster: str, pod_uid: str, refusals: Refusals) -> None:
         with self._effect("state.mark_refused"):
             known = self._refused.get((cluster, pod_uid), Refusals())
-            if claim not in known.claims:
-                self._refused[cluster, pod_uid] = Refusals(tuple(sorted((*known.claims, claim))), now)
+            if known.at <= refusals.at:
+                self._refused[cluster, pod_uid] = replace(refusals, claims=tuple(sorted(refusals.claims)))
+
+    def mark_futile(self, cluster: str, created_at: Mapping[str, float]) -> None:
+        with self._effect("state.mark_futile"):
+            self._futile.update(((cluster, name), at) for name, at in created_at.items())
 
     def expire(self, now: float) -> None:
         """What DynamoDB's TTL does sooner or later: forget claims that ended long ago and stale marks."""
@@ -195,6 +207,7 @@ class TwinState:
                 del self._commands[key]
         self._missed = {key: until for key, until in self._missed.items() if until > now}
         self._refused = {key: item for key, item in self._refused.items() if item.at + REFUSED_FOR_S > now}
+        self._futile = {key: at for key, at in self._futile.items() if at + FUTILE_FOR_S > now}
 
     def _of(self, cluster: str) -> Iterator[NodeClaim]:
         return (claim for key, claim in sorted(self._claims.items()) if key[0] == cluster)
