@@ -16,8 +16,10 @@ import pytest
 from shiplap.api.types import Manifests, NodePool
 from shiplap.errors import InvalidInput
 from shiplap.kubernetes.objects import Pod
-from shiplap.scheduling.planner import plan
+from shiplap.scheduling import attempts
+from shiplap.scheduling.planner import plan, solve
 from shiplap.scheduling.snapshot import ClusterView, NodeClassCatalog, Snapshot
+from tests.adversarial import drawn
 from tests.conformance import given as case
 from tests.conformance.catalogues import incrementing_types
 
@@ -96,6 +98,55 @@ def test_steps_grow_no_faster_than_pods() -> None:
 def test_steps_do_not_grow_with_pods_that_are_alike_but_for_reading_them() -> None:
     few, many = (snapshot(case.pods(number, cpu="1")) for number in (500, 2000))
     assert steps(many) - steps(few) <= 40 * 1500
+
+
+def wishing(pods: int, constraints: int) -> list[Pod]:
+    """Pods with ScheduleAnyway constraints over labels that no other pod names and no node has."""
+    return [
+        case.pod(
+            f"p{place}",
+            cpu="1",
+            metadata={"labels": {"app": f"a{place}"}},
+            spec={
+                "topologySpreadConstraints": [
+                    {
+                        "topologyKey": f"example.com/key-{place}-{number}",
+                        "maxSkew": 1,
+                        "whenUnsatisfiable": "ScheduleAnyway",
+                        "labelSelector": {"matchLabels": {"app": f"a{place}"}},
+                    }
+                    for number in range(constraints)
+                ]
+            },
+        )
+        for place in range(pods)
+    ]
+
+
+@pytest.mark.parametrize("pods", [16, 64])
+def test_steps_grow_no_faster_than_preferred_constraints(pods: int) -> None:
+    """One is given up at a time, but none that leaves no domain is tried with."""
+    few, many = snapshot(wishing(pods, 16)), snapshot(wishing(pods, 64))
+    assert not plan(many).unschedulable
+    assert steps(many) <= 5 * steps(few)
+    _, packing = solve(many)
+    assert sum(packing.attempts.vain.values()) <= pods
+
+
+@pytest.mark.parametrize("seed", range(1, 9))
+def test_attempts_of_adversarial_pods_are_bounded(seed: int) -> None:
+    world, packing = solve(drawn(seed, 100))
+    for item in world.classes:
+        preferring, requiring = (packing.attempts.vain.get((item.index, soft), 0) for soft in (True, False))
+        assert preferring <= attempts.PREFERRING
+        assert requiring <= attempts.REQUIRING + 2 * len(item.terms)
+    number = len(world.classes)
+    assert sum(packing.attempts.vain.values()) <= (
+        attempts.ALL_PREFERRING
+        + attempts.ALL_REQUIRING
+        + (attempts.LEAST_PREFERRING + attempts.LEAST_REQUIRING) * number
+        + sum(2 * len(item.terms) for item in world.classes)
+    )
 
 
 def test_a_decision_leaves_nothing_to_collect() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -78,13 +79,19 @@ def marks_of(pool: NodePool) -> dict[str, str]:
     return {POOL_HASH: pool_hash(pool), POOL_HASH_VERSION: HASH_VERSION}
 
 
+@cache
+def _fields(kind: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    """The fields of a class; msgspec works them out anew every time, and leaves garbage behind."""
+    return msgspec.structs.fields(kind)
+
+
 def _plain(value: Any) -> Any:
     """Fields by name with their defaults, those without a value left out, and lists as sets.
 
     What users name themselves, such as a label, stays although it is empty.
     """
     if isinstance(value, msgspec.Struct):
-        fields = msgspec.structs.fields(value)
+        fields = _fields(type(value))
         left_out = _LEFT_OUT.get(type(value), ())
         said = {field.encode_name: _field(value, field) for field in fields if field.name not in left_out}
         return {name: entry for name, entry in said.items() if entry is not None and entry not in ("", [], {})}

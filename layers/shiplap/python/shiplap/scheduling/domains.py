@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import product
+from itertools import islice, product
 from math import prod
 
 import msgspec
@@ -18,16 +18,21 @@ import numpy as np
 from shiplap.kubernetes.labels import HOSTNAME
 from shiplap.kubernetes.requirements import Requirement
 from shiplap.scheduling.classes import PodClass
+from shiplap.scheduling.combinations import Choice, Choices, Option, best_first, weight
 from shiplap.scheduling.following import Entry, Pulls, pulls_of, starts
 from shiplap.scheduling.ledger import ABSENT, Ledger
 from shiplap.scheduling.nodes import NodeTable
 from shiplap.scheduling.open_claims import Kind, Want
 from shiplap.scheduling.openings import Openings
-from shiplap.scheduling.resources import PLENTY, Bools, Ints
+from shiplap.scheduling.resources import PLENTY, Ints
+from shiplap.scheduling.topology import Spread
 from shiplap.scheduling.wants import Wants
 
-_MOST_WAYS = 1000
-"""Combinations of domains up to which it is worked out which can least be had otherwise."""
+_MOST_SORTED = 200
+"""Combinations of domains up to which they are all compared, with which can least be had otherwise."""
+
+_MOST_TRIED = 64
+"""Of more combinations, how many are tried before the pods are taken not to fit: those with the lowest counts."""
 
 
 class Bounds(msgspec.Struct, frozen=True, eq=False):
@@ -42,34 +47,6 @@ class Bounds(msgspec.Struct, frozen=True, eq=False):
     single: bool = False
 
 
-class Choice(msgspec.Struct, frozen=True, eq=False):
-    """One combination of domains. `rooms` [rooms] are in it; `want` is pinned to it, None if its pods exclude it.
-
-    At most `most` pods may go there before the choice has to be made again. `drawn`: pods of a series that has not
-    begun should go there rather than elsewhere.
-    """
-
-    want: Want | None
-    rooms: Bools
-    most: int
-    drawn: bool = False
-
-
-class _Option(msgspec.Struct, frozen=True, order=True):
-    """One domain of one label; no label comes last.
-
-    First comes what attracts the most classes of a series that no pod has begun (`pull`, negative), then the fewest
-    counted pods, then the name.
-    """
-
-    absent: bool
-    pull: int
-    count: int
-    value: str
-    code: int
-    most: int
-
-
 class Domains:
     """Answers for one packing."""
 
@@ -78,35 +55,67 @@ class Domains:
         self._openings = openings
         self._wants = wants
         self._nodes = nodes
+        self._labels = ledger.ground.label_keys().union(*(lane.label_keys for lane in openings.lanes), (HOSTNAME,))
+        self._known_options: dict[object, list[Option]] = {}
+        self._options_version = (-1, -1)
         self._pulls: Pulls = {}
+        self._strengths: dict[int, int] = {}
         self._reaches: dict[tuple[int, str], frozenset[str]] = {}
         self._terms = ledger.terms
         self._known_ways: dict[tuple[int, tuple[str, ...], tuple[int, ...]], dict[tuple[str, str], int]] = {}
 
-    def choices(self, want: Want) -> list[Choice]:
+    def choices(self, want: Want) -> Choices:
         """The combinations of domains that the next pods of a class may go to, best first."""
         keys = sorted(self._keys(want) - {HOSTNAME})
-        rooms = self._ledger.ground.rooms
-        result = []
-        combinations = product(*(self._options(want, key) for key in keys))
+        options = [self._options(want, key) for key in keys]
+        if not all(options):
+            return Choices(iter(()), lambda chosen: self._choice(want, keys, chosen, ()))
+        binding = [self._binds(want, key) for key in keys]
+        return Choices(self._ranked(want, keys, options), lambda chosen: self._choice(want, keys, chosen, binding))
+
+    def dead_end(self, want: Want) -> bool:
+        """Whether the constraints over one label alone leave no domain, whatever those over other labels allow."""
+        if not self._needed(want) <= self._labels:
+            return True
+        return not all(self._options(want, key) for key in sorted(self._keys(want) - {HOSTNAME}))
+
+    def _ranked(
+        self, want: Want, keys: Sequence[str], options: Sequence[Sequence[Option]]
+    ) -> Iterator[Sequence[Option]]:
+        """Combinations of one option per label: the lowest counts first, then what can least be had otherwise."""
+        if prod(map(len, options)) > _MOST_SORTED:
+            possible = [self._possible(want, key, some) for key, some in zip(keys, options, strict=True)]
+            return islice(best_first(possible), _MOST_TRIED) if all(possible) else iter(())
         ways = self._ways(want, keys) if len(keys) > 1 else {}
 
-        def rank(options: Sequence[_Option]) -> tuple[int, int, int, int, Sequence[_Option]]:
-            ways_left = sum(ways.get((key, option.value), 0) for key, option in zip(keys, options, strict=True))
-            pull = sum(option.pull for option in options)
-            return (sum(o.absent for o in options), pull, sum(o.count for o in options), ways_left, options)
+        def rank(chosen: Sequence[Option]) -> tuple[tuple[int, int, int], int, Sequence[Option]]:
+            ways_left = sum(ways.get((key, option.value), 0) for key, option in zip(keys, chosen, strict=True))
+            return weight(chosen), ways_left, chosen
 
-        for options in sorted(combinations, key=rank):
-            inside = np.ones(rooms, np.bool_)
-            pins = []
-            for key, option in zip(keys, options, strict=True):
-                if self._binds(want, key):
-                    inside &= self._ledger.place_codes(key)[:rooms] == option.code
-                pins.append(Requirement(key) if option.absent else Requirement(key, False, frozenset((option.value,))))
-            most = min((option.most for option in options), default=PLENTY)
-            drawn = any(option.pull for option in options)
-            result.append(Choice(self._wants.pinned(want, pins), inside, most, drawn))
-        return result
+        return iter(sorted(product(*options), key=rank))
+
+    def _possible(self, want: Want, key: str, options: Sequence[Option]) -> list[Option]:
+        """The options in which a node suits a class, or may be launched, as far as this label alone tells."""
+        rooms = self._ledger.ground.rooms
+        suited: set[int] = set()
+        if self._nodes.rooms:
+            codes = self._ledger.place_codes(key)[:rooms]
+            suited = set(codes[self._nodes.fits(want.item, soft=want.soft, preferred=want.preferred)].tolist())
+        return [option for option in options if option.code in suited or self._may_launch(want, key, option)]
+
+    def _may_launch(self, want: Want, key: str, option: Option) -> bool:
+        pinned = self._wants.pinned(want, (_pin(key, option),))
+        return pinned is not None and any(self._openings.suits(lane, pinned) for lane in self._openings.lanes)
+
+    def _choice(self, want: Want, keys: Sequence[str], chosen: Sequence[Option], binding: Sequence[bool]) -> Choice:
+        rooms = self._ledger.ground.rooms
+        inside = np.ones(rooms, np.bool_)
+        for key, option, binds in zip(keys, chosen, binding, strict=True):
+            if binds:
+                inside &= self._ledger.place_codes(key)[:rooms] == option.code
+        pins = map(_pin, keys, chosen)
+        most = min((option.most for option in chosen), default=PLENTY)
+        return Choice(self._wants.pinned(want, pins), inside, most, any(option.pull for option in chosen))
 
     def _ways(self, want: Want, keys: Sequence[str]) -> dict[tuple[str, str], int]:
         """Per label and value, with how many values of the other labels a new node could have it.
@@ -119,7 +128,7 @@ class Domains:
         known = self._known_ways.get(identity)
         if known is None:
             known = self._known_ways[identity] = {}
-            for combination in product(*values) if prod(map(len, values)) <= _MOST_WAYS else ():
+            for combination in product(*values) if prod(map(len, values)) <= _MOST_SORTED else ():
                 labelled = list(zip(keys, combination, strict=True))
                 pinned = self._wants.pinned(
                     want, [Requirement(key, False, frozenset((value,))) for key, value in labelled]
@@ -135,19 +144,20 @@ class Domains:
     def draw_together(self, waiting: Sequence[Entry]) -> None:
         """Note which domains attract the classes of one series as long as none of its pods has a place."""
         self._reaches.clear()
+        self._strengths.clear()
+        self._known_options.clear()
         opened = {term for item, _ in waiting for term in item.constraints.affinity if starts(item)}
         self._pulls = pulls_of(waiting, {term for term in opened if not self._ledger.begun(term)}, self._reach)
 
     def pull(self, item: PodClass) -> int:
         """How many classes of the series of a class can reach the best domain that it can reach itself."""
-        return max(
-            (
-                self._pulls[term][value]
-                for term in item.selected & self._pulls.keys()
-                for value in self._reach(item, term)
-            ),
-            default=0,
-        )
+        known = self._strengths.get(item.index)
+        if known is None:
+            pulled = item.selected & self._pulls.keys()
+            known = self._strengths[item.index] = max(
+                (self._pulls[term][value] for term in pulled for value in self._reach(item, term)), default=0
+            )
+        return known
 
     def _reach(self, item: PodClass, term: int) -> frozenset[str]:
         """The domains of a term's label with a node that takes a pod of a class, or where one can be launched."""
@@ -208,8 +218,14 @@ class Domains:
         return known[term][: self._ledger.ground.rooms], self._ledger.on_claims(term, keeping=keeping)
 
     def _keys(self, want: Want) -> set[str]:
-        numbers = {*want.item.selected, *want.constraints.affinity, *want.constraints.anti}
-        return {self._terms.all[term].key for term in numbers} | {s.key for s in want.constraints.spreads}
+        """The labels whose domains matter to a class; of labels that no node can have, those it cannot do without."""
+        merely = {self._terms.all[term].key for term in {*want.item.selected, *want.constraints.anti}}
+        return self._needed(want) | (merely & self._labels)
+
+    def _needed(self, want: Want) -> set[str]:
+        return {self._terms.all[term].key for term in want.constraints.affinity} | {
+            spread.key for spread in want.constraints.spreads
+        }
 
     def _of_key(self, numbers: Sequence[int] | frozenset[int] | set[int], key: str) -> list[int]:
         return sorted(term for term in numbers if self._terms.all[term].key == key)
@@ -222,9 +238,28 @@ class Domains:
             self._of_key({*demands.affinity, *demands.anti, *avoided}, key)
         )
 
-    def _options(self, want: Want, key: str) -> list[_Option]:
+    def _options(self, want: Want, key: str) -> list[Option]:
+        """The domains of a label that the counts leave open, remembered until a pod is placed or a limit changes."""
+        version = (self._ledger.version, self._openings.open.changes)
+        if version != self._options_version:
+            self._known_options.clear()
+            self._options_version = version
+        demands = want.constraints
+        spreads = tuple(spread for spread in demands.spreads if spread.key == key)
+        identity = (
+            want.item.index,
+            key,
+            spreads,
+            tuple(self._of_key(demands.affinity, key)),
+            tuple(self._of_key(demands.anti, key)),
+        )
+        known = self._known_options.get(identity)
+        if known is None:
+            known = self._known_options[identity] = self._open_options(want, key, spreads)
+        return known
+
+    def _open_options(self, want: Want, key: str, spreads: Sequence[Spread]) -> list[Option]:
         item, ledger = want.item, self._ledger
-        spreads = [spread for spread in want.constraints.spreads if spread.key == key]
         launchable = self.launchable(want, key)
         usable = np.zeros(len(ledger.values(key)), np.bool_)
         usable[launchable] = True
@@ -255,12 +290,12 @@ class Domains:
         values, pull = ledger.values(key), self._pull_of(want, key)
         options = [
             # The first pod of a series settles where others find it; one is enough.
-            _Option(False, -pull[value], int(order[code]), value, code, 1 if pull[value] else int(most[code]))
+            Option(False, -pull[value], int(order[code]), value, code, 1 if pull[value] else int(most[code]))
             for code in np.flatnonzero(most > 0).tolist()
             for value in [values[code]]
         ]
         if not spreads and not attracted:
-            options.append(_Option(True, 0, 0, "", ABSENT, PLENTY))
+            options.append(Option(True, 0, 0, "", ABSENT, PLENTY))
         return sorted(options)
 
     def _pull_of(self, want: Want, key: str) -> Counter[str]:
@@ -298,6 +333,10 @@ class Domains:
             return {*places.tolist(), *claims.tolist()}
         present = [self._ledger.spread(want.item, spread)[1] for spread in spreads]
         return set.intersection(*(set(np.flatnonzero(domains).tolist()) for domains in present))
+
+
+def _pin(key: str, option: Option) -> Requirement:
+    return Requirement(key) if option.absent else Requirement(key, False, frozenset((option.value,)))
 
 
 def _room_under(above: Ints, max_skew: int, *, own: bool) -> Ints:

@@ -14,6 +14,9 @@ from shiplap.kubernetes.objects import Pod
 from shiplap.scheduling.classes import PodClass
 
 Entry = tuple[PodClass, list[Pod]]
+_MOST_SERIES, _MOST_CLASSES = 32, 8
+"""For how many series it is worked out what attracts them, and by how many of their classes."""
+
 Pulls = Mapping[int, Mapping[str, int]]
 """Per affinity term whose series several classes may start or join: how many of them can reach each domain."""
 
@@ -34,11 +37,10 @@ def pulls_of(
         reach: the domains of a term's label in which a class can have a node now.
     """
     started = {term for item, _ in waiting if starts(item) for term in item.constraints.affinity} & open_series
-    counted = _counted(waiting, started)
+    shared = [(term, places) for term, places in sorted(_counted(waiting, started).items()) if len(places) > 1]
     return {
-        term: Counter(value for place in places for value in reach(waiting[place][0], term))
-        for term, places in sorted(counted.items())
-        if len(places) > 1
+        term: Counter(value for place in places[:_MOST_CLASSES] for value in reach(waiting[place][0], term))
+        for term, places in shared[:_MOST_SERIES]
     }
 
 

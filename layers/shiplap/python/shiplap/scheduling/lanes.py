@@ -63,6 +63,11 @@ class Lane(msgspec.Struct, frozen=True, eq=False):
         return f"pool {pool} ({text})" if text else f"pool {pool}"
 
     @property
+    def label_keys(self) -> frozenset[str]:
+        """The labels that nodes of this lane may have."""
+        return self.given | frozenset(self.template) | self.allow_undefined
+
+    @property
     def counted(self) -> bool:
         """Whether claims of this lane are opened one by one, by a count that every other claim can change."""
         return self.reserved or self.budget.shares

@@ -6,16 +6,18 @@ Claims opened by this decision follow the numbering of OpenClaims.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 import numpy as np
 
+from shiplap.kubernetes import labels
 from shiplap.kubernetes.labels import HOSTNAME
 from shiplap.kubernetes.objects import Pod, Toleration
 from shiplap.kubernetes.requirements import Requirements
 from shiplap.kubernetes.taints import untolerated
 from shiplap.scheduling.classes import PodClass
+from shiplap.scheduling.groups import Group
 from shiplap.scheduling.nodes import label_of, meets
 from shiplap.scheduling.open_claims import OpenClaims
 from shiplap.scheduling.resources import Bools, Ints
@@ -39,6 +41,11 @@ class Ground(msgspec.Struct, frozen=True, eq=False):
     leaving: Bools
     counted: Ints
     keeping: Ints
+
+    def label_keys(self) -> frozenset[str]:
+        """All labels that a place has or may still get."""
+        names = {key for place in self.places for key in (*place.labels, *place.possible)}
+        return frozenset(labels.NORMALIZED.get(key, key) for key in names)
 
 
 _NOTHING: Ints = np.zeros((0, 0), np.int64)
@@ -68,7 +75,7 @@ def ground_of(
 
 
 class Ledger:
-    """The counts of one packing; they grow as pods are placed."""
+    """The counts of one packing; they grow as pods are placed, and `version` with them."""
 
     def __init__(self, ground: Ground, open_claims: OpenClaims) -> None:
         self.ground = ground
@@ -76,17 +83,20 @@ class Ledger:
         self.counted = ground.counted.copy()
         self.keeping = ground.keeping.copy()
         self._open = open_claims
+        self.version = 0
         self._claims_counted: Ints = np.zeros((len(self.terms.all), 64), np.int64)
         self._claims_keeping: Ints = np.zeros((len(self.terms.all), 64), np.int64)
         self._values: dict[str, list[str]] = {}
         self._codes: dict[str, dict[str, int]] = {}
         self._place_codes: dict[str, tuple[Ints, list[tuple[int, list[int]]]]] = {}
-        self._group_codes: dict[str, list[int]] = {}
+        self._group_codes: dict[str, dict[int, int]] = {}
+        self._claim_codes: dict[str, tuple[int, Ints]] = {}
         self._suited: dict[object, Bools] = {}
-        self._group_suited: dict[object, list[bool]] = {}
+        self._group_suited: dict[object, dict[int, int]] = {}
 
     def record(self, item: PodClass, place: int, number: int, *, claim: bool) -> None:
         """`number` pods of a class now stand on a place, or on a claim."""
+        self.version += 1
         if claim:
             self._reach(place)
         counted = self._claims_counted if claim else self.counted
@@ -100,6 +110,7 @@ class Ledger:
         """`number` [n] pods that topology sees as it sees those of this class now stand on each of `claims` [n]."""
         if not len(claims):
             return
+        self.version += 1
         self._reach(int(np.max(claims)))
         for term in item.selected:
             np.add.at(self._claims_counted[term], claims, number)
@@ -136,17 +147,30 @@ class Ledger:
 
     def claim_codes(self, key: str) -> Ints:
         """The domain of each claim [claims] as far as its requirements decide it, else OPEN."""
-        known = self._group_codes.setdefault(key, [])
-        for group in self._open.groups.all[len(known) :]:
-            entry = group.requirements.get(key)
-            if entry is None or entry.complement:
-                known.append(OPEN)
-            elif len(entry.values) == 1:
-                known.append(self.code(key, next(iter(entry.values))))
-            else:
-                known.append(OPEN if entry.values else ABSENT)
-        codes: Ints = np.array(known, np.int64)[self._open.group_of] if known else np.zeros(0, np.int64)
-        return codes
+        found = self._claim_codes.get(key)
+        if found is None or found[0] != self._open.changes:
+            known = self._group_codes.setdefault(key, {})
+            codes = self._of_groups(lambda group: self._code_of(group, key), known)
+            found = self._claim_codes[key] = (self._open.changes, codes)
+        return found[1]
+
+    def _code_of(self, group: Group, key: str) -> int:
+        entry = group.requirements.get(key)
+        if entry is None or entry.complement:
+            return OPEN
+        if len(entry.values) == 1:
+            return self.code(key, next(iter(entry.values)))
+        return OPEN if entry.values else ABSENT
+
+    def _of_groups(self, ask: Callable[[Group], int], known: dict[int, int]) -> Ints:
+        """What is asked of the group of each claim [claims]; far more groups are known than claims are in."""
+        used, of_claims = np.unique(self._open.group_of, return_inverse=True)
+        numbers = used.tolist()
+        for number in numbers:
+            if number not in known:
+                known[number] = ask(self._open.groups.all[number])
+        answers: Ints = np.array([known[number] for number in numbers], np.int64)[of_claims]
+        return answers
 
     def totals(self, term: int, key: str, *, keeping: bool = False, certain: bool = False) -> Ints:
         """Per domain [values], the pods a term counts or that keep away from them.
@@ -238,17 +262,19 @@ class Ledger:
 
     def _claims_suit(self, item: PodClass, spread: Spread) -> Bools:
         """Which claims [claims] a spread constraint looks at."""
-        known = self._group_suited.setdefault(_filter(item, spread), [])
-        for group in self._open.groups.all[len(known) :]:
+        known = self._group_suited.setdefault(_filter(item, spread), {})
+
+        def suits(group: Group) -> int:
             lane = group.lane
             fits = not spread.honor_affinity or any(
                 group.requirements.compatible(term, lane.allow_undefined) for term in item.own_terms
             )
             taints = lane.pool.spec.template.spec.taints
-            tolerated = untolerated(taints, item.tolerations, ignore_preferences=True) is None
-            known.append(fits and (tolerated or not spread.honor_taints))
-        suited: Bools = np.array(known, np.bool_)[self._open.group_of] if known else np.zeros(0, np.bool_)
-        return suited
+            return fits and (
+                not spread.honor_taints or untolerated(taints, item.tolerations, ignore_preferences=True) is None
+            )
+
+        return self._of_groups(suits, known) > 0
 
 
 def _filter(item: PodClass, spread: Spread) -> tuple[tuple[Requirements, ...] | None, tuple[Toleration, ...] | None]:

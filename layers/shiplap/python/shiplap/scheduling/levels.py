@@ -14,7 +14,8 @@ import numpy as np
 
 from shiplap.kubernetes.labels import HOSTNAME
 from shiplap.kubernetes.requirements import Requirement
-from shiplap.scheduling.domains import Bounds, Choice, Domains
+from shiplap.scheduling.combinations import Choice
+from shiplap.scheduling.domains import Bounds, Domains
 from shiplap.scheduling.ledger import Ledger
 from shiplap.scheduling.nodes import NodeTable
 from shiplap.scheduling.open_claims import Kind, Want

@@ -38,6 +38,10 @@ class Openings:
         self._merged: dict[tuple[int, int], Group | None] = {}
         self._entries: dict[tuple[int, int], Requirements | Kind] = {}
 
+    def suits(self, lane: Lane, want: Want) -> bool:
+        """Whether taints and requirements let a lane's nodes take pods of a class, whatever their size."""
+        return not isinstance(self._joined(lane, want), Kind)
+
     def best_level(self, want: Want) -> tuple[int, int] | None:
         """The level of the first lane that could open a claim; claims of later levels are filled but not enlarged."""
         for lane in self.lanes:

@@ -7,18 +7,20 @@ that can hold the pod. Counts are closed-form per node and claim, so the cost do
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import groupby
+from itertools import groupby, islice
 
 import msgspec
 import numpy as np
 
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Pod
+from shiplap.scheduling.attempts import Attempts
 from shiplap.scheduling.bulk.shapes import Waiting
 from shiplap.scheduling.bulk.stage import Bulk
 from shiplap.scheduling.claims import launch_prices
 from shiplap.scheduling.classes import PodClass, ports_collide
-from shiplap.scheduling.domains import Bounds, Choice, Domains
+from shiplap.scheduling.combinations import Choice
+from shiplap.scheduling.domains import Bounds, Domains
 from shiplap.scheduling.following import after_company
 from shiplap.scheduling.groups import Group
 from shiplap.scheduling.lanes import Lane
@@ -35,10 +37,11 @@ from shiplap.scheduling.wants import Wants
 class Packing(msgspec.Struct, frozen=True):
     """The outcome: claims with their loads [claims, resources], filled nodes, and pods that fit nowhere by class.
 
-    `openings` still knows what is left of limits and estimates, `wants` how it numbers constraints, and `ledger` which
-    pods are counted where. `waits`: some pods are left because this packing gave away the last instances of their
-    reservations, and would be placed elsewhere once its claims are there. `floor` is what the claims would surely have
-    cost without the cost search, in USD per hour; infinite when it changed nothing.
+    `openings` still knows what is left of limits and estimates, `wants` how it numbers constraints, `ledger` which
+    pods are counted where, and `attempts` how often it tried in vain. `waits`: some pods are left because this packing
+    gave away the last instances of their reservations, and would be placed elsewhere once its claims are there.
+    `floor` is what the claims would surely have cost without the cost search, in USD per hour; infinite when it changed
+    nothing.
     """
 
     claims: list[OpenClaim]
@@ -48,6 +51,7 @@ class Packing(msgspec.Struct, frozen=True):
     openings: Openings
     wants: Wants
     ledger: Ledger
+    attempts: Attempts
     waits: bool = False
     floor: float = np.inf
 
@@ -81,6 +85,7 @@ class Packer:
         """
         self._last = last
         self._by_priority = True
+        self._attempts = Attempts(0)
         self._strictly_reserved = strictly_reserved
         self._waits = False
         self._floor = np.inf
@@ -102,6 +107,7 @@ class Packer:
         """
         classes = list(classes)
         self._by_priority = bulk is None
+        self._attempts = Attempts(len(classes) + len(self._last))
         kept = self._keep_promises(classes)
         waiting: Waiting = [(item, [pod for pod in item.members if id(pod) not in kept]) for item in classes]
         if bulk is not None:
@@ -118,6 +124,7 @@ class Packer:
             self.openings,
             self._wants,
             self._ledger,
+            self._attempts,
             self._waits,
             self._floor,
         )
@@ -142,28 +149,34 @@ class Packer:
 
     def _place(self, item: PodClass, pods: list[Pod]) -> list[Pod]:
         previous_level = -1
-        for want in self._wants.of(item):
-            if item.topological:
-                pods = self._place_by_domain(want, pods)
-                if not pods:
-                    break
+        wants = self._wants.of(item)
+        for want in wants:
+            preferring = want.level < wants[-1].level
+            if not self._attempts.left(item, preferring=preferring):
                 continue
-            if want.level != previous_level:  # nodes are asked for all terms at once
-                pods = self._fill_nodes(want, pods)
-                previous_level = want.level
-            if pods:
-                pods = self._fill_claims(want, pods)
-            if pods:
-                pods = self._open_claims(want, pods)
+            before = len(pods)
+            if item.topological:
+                if not self._domains.dead_end(want):
+                    pods = self._place_by_domain(want, pods, preferring=preferring)
+            else:
+                if want.level != previous_level:  # nodes are asked for all terms at once
+                    pods = self._fill_nodes(want, pods)
+                    previous_level = want.level
+                if pods:
+                    pods = self._fill_claims(want, pods)
+                if pods:
+                    pods = self._open_claims(want, pods)
+                if len(pods) == before:
+                    self._attempts.failed(item, preferring=preferring)
             if not pods:
                 break
         return pods
 
-    def _place_by_domain(self, want: Want, pods: list[Pod]) -> list[Pod]:
+    def _place_by_domain(self, want: Want, pods: list[Pod], *, preferring: bool) -> list[Pod]:
         """Place pods that topology constraints bind or count, a few at a time: each placement changes the counts."""
         pods = self._rise(want, pods)
         while pods:
-            number = self._next_by_domain(want, pods)
+            number = self._next_by_domain(want, pods, preferring=preferring)
             if not number:
                 break
             pods = pods[number:]
@@ -184,18 +197,19 @@ class Packer:
             done += share
         return [*left, *pods[done:]]
 
-    def _next_by_domain(self, want: Want, pods: list[Pod]) -> int:
+    def _next_by_domain(self, want: Want, pods: list[Pod], *, preferring: bool) -> int:
         """Place the first of these pods where the constraints allow it now; returns how many were placed.
 
         Room that exists anywhere goes before new claims. But where several labels have to be kept in balance at once,
         the best combination goes first: filling one label's domains could close the other's.
         """
-        bounds = self._domains.bounds(want)
+        item, bounds = want.item, self._domains.bounds(want)
         choices = self._domains.choices(want)
+        takes = self._taking(want, bounds)
         balances = len({spread.key for spread in want.constraints.spreads} - {labels.HOSTNAME}) > 1
 
         def nodes(choice: Choice, some: list[Pod]) -> list[Pod]:
-            return self._fill_nodes(want, some, bounds, choice.rooms)
+            return self._fill_nodes(want, some, bounds, choice.rooms) if (choice.rooms & takes).any() else some
 
         def claims(choice: Choice, some: list[Pod]) -> list[Pod]:
             return self._fill_claims(choice.want, some, bounds) if choice.want is not None else some
@@ -203,15 +217,30 @@ class Packer:
         def new(choice: Choice, some: list[Pod]) -> list[Pod]:
             return self._open_claims(choice.want, some, bounds) if choice.want is not None else some
 
-        attempts = [(fill, choice) for fill in (nodes, claims, new) for choice in choices]
-        if balances or any(choice.drawn for choice in choices):
-            attempts.sort(key=lambda attempt: choices.index(attempt[1]))
+        fills = (nodes, claims, new) if takes.any() else (claims, new)
+        by_choice = balances or any(choice.drawn for choice in islice(choices, 1))
+        attempts = (
+            ((fill, choice) for choice in choices for fill in fills)
+            if by_choice
+            else ((fill, choice) for fill in fills for choice in choices)
+        )
         for fill, choice in attempts:
             some = pods[: choice.most]
             placed = len(some) - len(fill(choice, some))
             if placed:
                 return placed
+            self._attempts.failed(item, preferring=preferring)
+            if not self._attempts.left(item, preferring=preferring):
+                break
         return 0
+
+    def _taking(self, want: Want, bounds: Bounds) -> Bools:
+        """Which rooms [rooms] take a pod of a class, whatever their domain."""
+        if not self.nodes.rooms:
+            return np.zeros(0, np.bool_)
+        fits = self.nodes.fits(want.item, soft=want.soft, preferred=want.preferred)
+        takes: Bools = np.minimum(self.nodes.count(want.item, fits, want.requests), bounds.rooms) > 0
+        return takes
 
     def _fill_nodes(
         self, want: Want, pods: list[Pod], bounds: Bounds | None = None, inside: Bools | None = None
