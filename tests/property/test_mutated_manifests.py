@@ -1,0 +1,257 @@
+"""Manifests gone wrong in any way: each is refused with file, field and reason, or is usable; none crashes."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shiplap.api.documents import read_text
+from shiplap.api.manifests import Report, check
+from shiplap.api.template_hash import pool_hash
+from shiplap.api.tiers import expand
+from shiplap.errors import InvalidInput
+from shiplap.instances import kubelet
+from shiplap.instances.families import first_hashes, spec_hash
+from shiplap.instances.resolve import instance_types
+from shiplap.instances.setting import from_cluster
+from shiplap.instances.status import digest
+from shiplap.settings import ClusterSettings
+from tests.integration.flows.stage import catalog
+
+ANY = settings(deadline=None, max_examples=200)
+Steps = tuple[str | int, ...]
+
+POOL = """
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata:
+  name: default
+  labels: {team: a}
+  annotations: {shiplap.dev/max-hourly-price: "12.50", shiplap.dev/min-on-demand: 30%}
+spec:
+  weight: 10
+  limits: {cpu: "100", memory: 1000Gi, nodes: 5}
+  disruption:
+    consolidationPolicy: Balanced
+    consolidateAfter: 1m
+    budgets: [{nodes: 10%, schedule: "0 9 * * mon-fri", duration: 8h, reasons: [Empty, Drifted]}, {nodes: "3"}]
+  template:
+    metadata:
+      labels: {team: a, speed: "5"}
+      annotations: {example.com/owner: me}
+    spec:
+      nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: default}
+      expireAfter: 720h
+      terminationGracePeriod: 1h30m
+      taints: [{key: dedicated, value: web, effect: NoSchedule}]
+      startupTaints: [{key: starting, effect: NoExecute}]
+      requirements:
+        - {key: karpenter.sh/capacity-type, operator: In, values: [spot, on-demand], minValues: 2}
+        - {key: karpenter.k8s.aws/instance-family, operator: In, values: [c7i-flex, "*-flex", "*"]}
+        - {key: karpenter.k8s.aws/instance-cpu, operator: Lt, values: ["33"]}
+        - {key: speed, operator: Gt, values: ["2"]}
+        - {key: team, operator: Exists}
+"""
+CLASS = """
+apiVersion: karpenter.k8s.aws/v1
+kind: EC2NodeClass
+metadata:
+  name: default
+  annotations: {shiplap.dev/vm-memory-overhead-percent: "0.06"}
+spec:
+  role: node
+  amiFamily: AL2023
+  amiSelectorTerms: [{name: "my-*", owner: self, tags: {a: b}}, {id: ami-0a}, {ssmParameter: /my/ami}]
+  subnetSelectorTerms: [{tags: {karpenter.sh/discovery: "*"}}, {id: subnet-0a}]
+  securityGroupSelectorTerms: [{id: sg-0123abcd}, {name: mine}]
+  capacityReservationSelectorTerms: [{id: cr-012}, {tags: {a: b}, ownerID: "012345678901", instanceMatchCriteria: open}]
+  placementGroupSelector: {name: mine}
+  tags: {team: a}
+  userData: "#!/bin/bash"
+  instanceStorePolicy: RAID0
+  detailedMonitoring: true
+  associatePublicIPAddress: false
+  ipPrefixCount: 1
+  context: any
+  cpuOptions: {nestedVirtualization: enabled}
+  connectionTracking: {tcpEstablishedTimeout: 60, udpTimeout: 45}
+  metadataOptions: {httpEndpoint: enabled, httpProtocolIPv6: disabled, httpPutResponseHopLimit: 1, httpTokens: required}
+  networkInterfaces:
+    - {networkCardIndex: 0, deviceIndex: 0, interfaceType: interface}
+    - {networkCardIndex: 1, deviceIndex: 1, interfaceType: efa-only}
+  blockDeviceMappings:
+    - deviceName: /dev/xvda
+      rootVolume: true
+      ebs: {volumeSize: 100Gi, volumeType: gp3, iops: 3000, throughput: 125, encrypted: true, kmsKeyID: alias/x}
+    - {deviceName: /dev/xvdb, ebs: {snapshotID: snap-0a, volumeInitializationRate: 100}}
+  kubelet:
+    maxPods: max_pods - 1
+    podsPerCore: 2
+    clusterDNS: [10.0.0.10]
+    kubeReserved: {cpu: vcpus * 10, memory: 1Gi, pid: "1000"}
+    evictionHard: {memory.available: 5%, nodefs.available: 1Gi}
+    evictionSoft: {memory.available: 500Mi}
+    evictionSoftGracePeriod: {memory.available: 1m30s}
+    authentication: {webhook: {cacheTTL: 2m}}
+    logging: {verbosity: 2, vmodule: [{filePattern: a, verbosity: 3}]}
+    featureGates: {X: true}
+    shutdownGracePeriodByPodPriority: [{priority: 1, shutdownGracePeriodSeconds: 2}]
+"""
+OVERLAY = """
+apiVersion: karpenter.sh/v1alpha1
+kind: NodeOverlay
+metadata: {name: measured}
+spec:
+  weight: 10
+  priceAdjustment: "-10%"
+  capacity: {example.com/gpu: "4", hugepages-2Mi: 100Mi}
+  requirements:
+    - {key: node.kubernetes.io/instance-type, operator: In, values: [r5a.8xlarge]}
+"""
+BUFFER = """
+apiVersion: autoscaling.x-k8s.io/v1beta1
+kind: CapacityBuffer
+metadata: {name: spare, namespace: default}
+spec:
+  provisioningStrategy: buffer.x-k8s.io/active-capacity
+  podTemplateRef: {name: spare}
+  replicas: 3
+  limits: {cpu: "10"}
+---
+apiVersion: v1
+kind: PodTemplate
+metadata: {name: spare, namespace: default}
+template:
+  metadata: {labels: {a: b}}
+  spec:
+    containers: [{name: main, resources: {requests: {cpu: "1", memory: 1Gi}}}]
+"""
+SOLD = catalog(spot=True)
+SETTING = from_cluster(ClusterSettings(name="demo", region="eu-west-1"), ())
+SOUND = [item for text in (POOL, CLASS, OVERLAY, BUFFER) for item in yaml.safe_load_all(text)]
+
+ODD: st.SearchStrategy[Any] = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.sampled_from([0, -1, 2**31, 2**63, 2**64, 10**30, 0.5, float("inf"), float("nan"), -0.0]),
+    st.sampled_from(
+        ["", " ", "0", "-1", "5%", "1e3", "*", "a*b*", "Never", "720h", "\u0661", "9" * 400, "a" * 300, "\0", "{{x}}"]
+    ),
+    st.text(max_size=6),
+    st.sampled_from([[], {}, [[]], [None], {"": ""}, {"a": None}, [{}], {"a": {"b": {"c": []}}}]),
+    st.recursive(st.integers() | st.text(max_size=3), lambda inner: st.lists(inner, max_size=2), max_leaves=8),
+)
+
+
+def places(value: Any, path: Steps = ()) -> Iterator[Steps]:
+    """Every path into a document."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for step, item in inner:
+        yield (*path, step)
+        yield from places(item, (*path, step))
+
+
+@st.composite
+def mutants(draw: st.DrawFn) -> dict[str, Any]:
+    """A sound document after one to four accidents."""
+    document: dict[str, Any] = copy.deepcopy(draw(st.sampled_from(SOUND)))
+    for _ in range(draw(st.integers(1, 4))):
+        known = sorted(places(document), key=str)
+        if not known:
+            break
+        path = draw(st.sampled_from(known))
+        parent: Any = document
+        for step in path[:-1]:
+            parent = parent[step]
+        accident = draw(st.sampled_from(["replace", "drop", "add", "rename", "double", "swap"]))
+        if accident == "replace":
+            parent[path[-1]] = copy.deepcopy(draw(ODD))
+        elif accident == "drop":
+            del parent[path[-1]]
+        elif accident == "double" and isinstance(parent, list):
+            parent.append(copy.deepcopy(parent[path[-1]]))
+        elif accident == "swap":
+            other: Any = document
+            for step in draw(st.sampled_from(known)):
+                other = other[step]
+            parent[path[-1]] = copy.deepcopy(other)
+        elif isinstance(parent, dict):
+            item = parent.pop(path[-1]) if accident == "rename" else copy.deepcopy(draw(ODD))
+            parent[draw(st.text(max_size=8))] = item
+    return document
+
+
+def checked(text: str) -> Report | None:
+    """What is said of a file; None when it cannot be read at all, which is said with its name and a reason."""
+    try:
+        documents = read_text("given", text)
+    except InvalidInput as problem:
+        return None if problem.source == "given" else pytest.fail(str(problem))
+    return check(documents)
+
+
+def uses(report: Report) -> None:
+    """What is done with manifests that were accepted."""
+    for pool in report.manifests.node_pools:
+        pool_hash(pool)
+        expand(pool, lambda _: ("a", "b-flex"))
+    for node_class in report.manifests.node_classes:
+        spec_hash(node_class)
+        first_hashes(node_class)
+        digest(node_class)
+        kubelet.read(node_class)
+        instance_types(SOLD, node_class, SETTING, resolved=None, learned=(), unavailable=())
+
+
+def assert_told(report: Report | None) -> None:
+    if report is None:
+        return
+    for problem in report.problems:
+        assert problem.source == "given"
+        assert problem.reason.strip()
+        assert problem.field or problem.document
+        assert "Traceback" not in str(problem)
+    if not report.problems:
+        uses(report)
+
+
+@ANY
+@given(mutants())
+def test_a_mutant_in_json_is_refused_or_usable(document: dict[str, Any]) -> None:
+    assert_told(checked(json.dumps(document)))
+
+
+@ANY
+@given(mutants())
+def test_a_mutant_in_yaml_is_refused_or_usable(document: dict[str, Any]) -> None:
+    assert_told(checked(yaml.safe_dump(document, allow_unicode=True)))
+
+
+@ANY
+@given(st.sampled_from([POOL, CLASS, OVERLAY, BUFFER]), st.data())
+def test_a_file_with_damaged_text_is_refused_or_usable(text: str, data: st.DataObject) -> None:
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(text)))
+        gone = data.draw(st.integers(0, 5))
+        text = (
+            text[:at]
+            + data.draw(st.text(max_size=3) | st.sampled_from(list("{}[]:#&*!|>'\"%@`,?-")))
+            + text[at + gone :]
+        )
+    assert_told(checked(text))
+
+
+def test_the_sound_ones_are_accepted() -> None:
+    for item in SOUND:
+        report = checked(json.dumps(item))
+        assert report is not None
+        assert report.problems == ()
+        uses(report)
