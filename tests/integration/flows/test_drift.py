@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from shiplap.api.types import Manifests
 from shiplap.errors import NodeClassNotReady
 from shiplap.instances.nodeclass import Ami, Subnet
 from shiplap.ports import Instance
@@ -18,6 +19,7 @@ from tests.integration.flows.disrupted import Disrupted
 def settled(pods: int = 5) -> Disrupted:
     """Nodes in service for so many pods, worth what they cost."""
     stage = Disrupted()
+    stage.compute.cluster_ca = "b25l"
     stage.add_pods(pods, cpu="1200m", memory="2Gi")
     stage.play_on()
     stage.run_pods()
@@ -32,6 +34,29 @@ def says(stage: Disrupted, **spec: Any) -> None:
     changed = msgspec.structs.replace(known, spec=msgspec.structs.replace(known.spec, **spec))
     manifests = msgspec.structs.replace(stage.settings.manifests, node_classes=(changed,))
     stage.settings = msgspec.structs.replace(stage.settings, manifests=manifests)
+
+
+def writes_defaults(stage: Disrupted) -> None:
+    """The manifests move to a cluster, whose API server fills in what they leave out."""
+    manifests = stage.settings.manifests
+    (pool,), (node_class,) = map(msgspec.to_builtins, (manifests.node_pools, manifests.node_classes))
+    pool["spec"]["template"]["spec"] |= {
+        "expireAfter": "720h",
+        "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"},
+    }
+    node_class["spec"]["metadataOptions"] = {
+        "httpEndpoint": "enabled",
+        "httpProtocolIPv6": "disabled",
+        "httpPutResponseHopLimit": 1,
+        "httpTokens": "required",
+    }
+    written = msgspec.json.encode({"node_pools": [pool], "node_classes": [node_class]})
+    stage.settings = msgspec.structs.replace(stage.settings, manifests=msgspec.json.decode(written, type=Manifests))
+
+
+def knows(ca: str) -> Callable[[Disrupted], None]:
+    """The cluster has this certificate authority from now on; an empty one is not known."""
+    return lambda stage: setattr(stage.compute, "cluster_ca", ca)
 
 
 def ids(stage: Disrupted) -> set[str]:
@@ -49,8 +74,9 @@ def moved_subnets(stage: Disrupted) -> None:
         lambda stage: says(stage, tags={"team": "a"}),
         moved_subnets,
         lambda stage: setattr(stage.compute, "security_groups", ("sg-twin", "sg-two")),
+        knows("dHdv"),
     ],
-    ids=["user data", "tags", "subnets", "security groups"],
+    ids=["user data", "tags", "subnets", "security groups", "certificate authority"],
 )
 def test_nodes_made_otherwise_are_replaced_once(change: Callable[[Disrupted], None]) -> None:
     stage = settled()
@@ -69,10 +95,18 @@ def test_nodes_made_otherwise_are_replaced_once(change: Callable[[Disrupted], No
     "change",
     [
         lambda stage: says(stage, ami_selector_terms=()),
+        writes_defaults,
+        knows(""),
         lambda stage: stage.compute.not_ready.update(default=NodeClassNotReady("no subnet", code="SubnetsNotFound")),
         lambda stage: setattr(stage.compute, "subnets", (*stage.compute.subnets, Subnet("subnet-more", "eu-west-1a"))),
     ],
-    ids=["another way to name the same AMIs", "EC2 does not answer", "one more subnet"],
+    ids=[
+        "another way to name the same AMIs",
+        "defaults written out",
+        "certificate authority unknown",
+        "EC2 does not answer",
+        "one more subnet",
+    ],
 )
 def test_what_makes_no_other_nodes_moves_nobody(change: Callable[[Disrupted], None]) -> None:
     stage = settled()

@@ -25,6 +25,7 @@ from tests.integration.flows.stage import Stage
 def before_the_upgrade(pods: int = 12) -> Disrupted:
     """Nodes in service whose claims carry what version shiplap-1 wrote."""
     stage = Disrupted()
+    stage.compute.cluster_ca = "b25l"
     stage.add_pods(pods, cpu="1200m", memory="2Gi")
     stage.play_on()
     stage.run_pods()
@@ -57,6 +58,10 @@ def change_class(stage: Disrupted) -> None:
     stage.settings = msgspec.structs.replace(stage.settings, manifests=manifests)
 
 
+def change_ca(stage: Disrupted) -> None:
+    stage.compute.cluster_ca = "dHdv"
+
+
 def versions(stage: Stage) -> set[str]:
     alive = [claim for claim in stage.claims() if claim.state is ClaimState.INITIALIZED]
     return {claim.annotations[key] for claim in alive for key in (POOL_HASH_VERSION, NODE_CLASS_HASH_VERSION)}
@@ -84,7 +89,7 @@ def test_an_upgrade_replaces_no_node_and_renews_all_hashes() -> None:
     assert renewed(stage) == len(before)
 
 
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("change", [*CHANGES, pytest.param(change_ca, id="certificate authority")])
 def test_a_change_after_the_upgrade_replaces_them_all(change: Callable[[Disrupted], None]) -> None:
     stage = before_the_upgrade()
     before = ids(stage)

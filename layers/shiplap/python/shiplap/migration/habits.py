@@ -12,6 +12,7 @@ from typing import Any
 from shiplap.api.documents import Document
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.disruption_budgets import PodDisruptionBudget
+from shiplap.kubernetes.names import label_value_of
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.migration.findings import Finding, Match
 
@@ -101,7 +102,7 @@ def _selecting(pods: Sequence[Pod], renamed: Mapping[str, str]) -> Iterable[Find
         members = [pod for pod in pods if pod.spec.node_selector.get(key) in renamed]
         if members:
             names = sorted({pod.spec.node_selector[key] for pod in members})
-            becomes = ", ".join(f"{labels.NODE_POOL}: {renamed[name]}" for name in names)
+            becomes = ", ".join(f"{labels.NODE_POOL}: {label_value_of(renamed[name])}" for name in names)
             yield Finding(Match.APPROXIMATE, _named(members), f"nodeSelector {key}", becomes, "change it to move them")
 
 

@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterator, Sequence
 
 from shiplap.kubernetes import labels
+from shiplap.kubernetes.names import label_value_of
 from shiplap.migration.findings import MIGRATION_TAINT, Former, Origin, Step
 
 _DRAIN = "--ignore-daemonsets --delete-emptydir-data"
@@ -65,7 +66,7 @@ def _one_workload(pool: str, *, tainted: bool) -> Step:
     template = "/spec/template/spec"
     toleration = {"key": MIGRATION_TAINT.key, "operator": "Exists"}
     patch = [{"op": "add", "path": f"{template}/tolerations", "value": [toleration]}] if tainted else []
-    selector = {"op": "add", "path": f"{template}/nodeSelector", "value": {labels.NODE_POOL: pool}}
+    selector = {"op": "add", "path": f"{template}/nodeSelector", "value": {labels.NODE_POOL: label_value_of(pool)}}
     return Step(
         "Move one workload",
         "The patch replaces tolerations and nodeSelector: merge by hand where there are some. Watch it for a day.",

@@ -82,6 +82,7 @@ class TwinCompute:
         self.reservations: tuple[CapacityReservation, ...] = ()
         self.placement_group: PlacementGroup | None = None
         self.security_groups: tuple[str, ...] = ("sg-twin",)
+        self.cluster_ca = ""
         self.amis = dict(amis or {})
         self.remembered: dict[str, tuple[Ami, ...]] = {}
         self.subnets = tuple(Subnet(f"subnet-{zone}", zone, free_ips=4000) for zone in zones)
@@ -120,6 +121,7 @@ class TwinCompute:
             placement_group=self.placement_group,
             security_groups=self.security_groups,
             instance_profile="twin",
+            cluster_ca=self.cluster_ca,
             security_group_names=("twin",),
             service_cidr="10.100.0.0/16",
         )
