@@ -343,3 +343,74 @@ def test_an_instance_that_ends_while_it_is_being_ended_is_no_error(ground: Groun
     ground.faults.refuse("TerminateInstances", "InvalidInstanceID.NotFound")
     ground.compute.terminate("demo", made.id)
     assert len(ground.faults.made("TerminateInstances")) == 1
+
+
+def test_some_that_ec2_refuses_to_end_together_are_ended_one_by_one(ground: Ground) -> None:
+    ids = [item.id for item in ground.compute.launch(ground.request("a", "b", "c")).instances]
+    ground.faults.refuse("TerminateInstances", "OperationNotPermitted", times=2)  # all together, then the first alone
+    with pytest.raises(AwsError) as raised:
+        ground.compute.terminate("demo", *ids)
+    assert raised.value.code == "OperationNotPermitted"
+    assert ground.running() == [ids[0]]
+    together, *alone = ground.faults.made("TerminateInstances")
+    assert {together.parameters[f"InstanceId.{number}"] for number in (1, 2, 3)} == set(ids)
+    assert all("InstanceId.2" not in call.parameters for call in alone)
+
+
+def test_one_that_is_gone_keeps_no_other_from_being_ended(ground: Ground) -> None:
+    ids = [item.id for item in ground.compute.launch(ground.request("a", "b", "c")).instances]
+    ground.faults.refuse("TerminateInstances", "InvalidInstanceID.NotFound", times=2)
+    ground.compute.terminate("demo", *ids)
+    assert ground.running() == [ids[0]]
+
+
+def test_throttled_endings_are_not_tried_one_by_one(ground: Ground) -> None:
+    ids = [item.id for item in ground.compute.launch(ground.request("a", "b", "c")).instances]
+    ground.faults.refuse("TerminateInstances", "RequestLimitExceeded", times=5)
+    with pytest.raises(AwsThrottled):
+        ground.compute.terminate("demo", *ids)
+    assert len(ground.faults.made("TerminateInstances")) == 5
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "kind"),
+    [
+        ("Client.InternalError", "Client.InternalError: Client error on launch", "configuration"),
+        ("Client.InvalidKMSKey.InvalidState", "The KMS key provided is in an incorrect state", "configuration"),
+        ("Client.VolumeLimitExceeded", "Volume limit exceeded", "quota"),
+        ("Server.InsufficientInstanceCapacity", "Insufficient capacity", "capacity"),
+        ("Server.InternalError", "Server.InternalError: Internal error on launch", "unknown"),
+    ],
+)
+def test_an_instance_that_dies_at_once_says_why(ground: Ground, code: str, message: str, kind: str) -> None:
+    ground.region.control.death(code, message)
+    made = ground.compute.launch(ground.request()).instance
+    assert made is not None
+    assert ground.running() == []
+    failure = ground.compute.ended("demo", made.id)
+    assert failure is not None
+    assert (failure.code, failure.kind, failure.message) == (code, kind, message)
+    assert (failure.instance_type, failure.zone, failure.capacity_type) == ("m5.large", ZONES[0], "on-demand")
+
+
+def test_the_transition_reason_counts_where_there_is_no_other_and_tags_are_not_needed(ground: Ground) -> None:
+    def bare(document: str) -> str:
+        without = re.sub(r"<stateReason>.*?</stateReason>", "", document, flags=re.DOTALL)
+        without = re.sub(r"<tagSet>.*?</tagSet>", "<tagSet/>", without, flags=re.DOTALL)
+        reason = "<reason>Server.InternalError: Internal error on launch</reason>"
+        return re.sub(r"<reason>.*?</reason>|<reason\s*/>", reason, without)
+
+    ground.region.control.death("Server.InternalError")
+    made = ground.compute.launch(ground.request()).instance
+    assert made is not None
+    ground.faults.edit("DescribeInstances", bare)
+    failure = ground.compute.ended("demo", made.id)
+    assert failure is not None
+    assert (failure.code, failure.kind) == ("Server.InternalError", "unknown")
+
+
+def test_a_fleet_that_the_emulator_silences_is_found(ground: Ground) -> None:
+    ground.region.control.silence()
+    result = ground.compute.launch(ground.request("a", "b"))
+    assert [item.id for item in result.instances] == sorted(ground.running())
+    assert len(result.instances) == 2

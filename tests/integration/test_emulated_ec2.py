@@ -326,3 +326,42 @@ def test_strategies(strategy: str, expected: list[str]) -> None:
 def test_an_unknown_strategy_is_refused(ground: Ground) -> None:
     with pytest.raises(ClientError, match="unknown allocation strategy"):
         ground.fleet(("m5.large", ZONES[0]), strategy={"OnDemandOptions": {"AllocationStrategy": "fastest"}})
+
+
+def test_a_thousand_instances_are_launched_at_once_then_two_a_second(ground: Ground) -> None:
+    ground.region.emulator.behaviour.launchable.take(998, START)
+    answer = ground.fleet(("m5.large", ZONES[0]), count=5)
+    assert [len(group["InstanceIds"]) for group in answer["Instances"]] == [2]
+    assert [error["ErrorCode"] for error in answer["Errors"]] == ["RequestLimitExceeded"]
+    ground.control.advance(1.5)
+    answer = ground.fleet(("m5.large", ZONES[0]), count=5)
+    assert [len(group["InstanceIds"]) for group in answer["Instances"]] == [3]
+
+
+def test_a_thousand_instances_are_ended_at_once_then_twenty_a_second(ground: Ground) -> None:
+    answer = ground.fleet(("m5.large", ZONES[0]), count=3)
+    ids = answer["Instances"][0]["InstanceIds"]
+    ground.region.emulator.behaviour.endable.take(998, START)
+    with pytest.raises(ClientError, match="RequestLimitExceeded"):
+        ground.ec2.terminate_instances(InstanceIds=ids)
+    ground.control.advance(0.1)
+    ground.ec2.terminate_instances(InstanceIds=ids)
+
+
+def test_an_instance_that_is_to_die_ends_while_it_starts_and_says_why(ground: Ground) -> None:
+    ground.control.death("Client.InternalError")
+    answer = ground.fleet(("m5.large", ZONES[0]), count=2)
+    ids = answer["Instances"][0]["InstanceIds"]
+    shown = ground.ec2.describe_instances(InstanceIds=ids)["Reservations"]
+    seen = {item["InstanceId"]: item for reservation in shown for item in reservation["Instances"]}
+    assert [seen[name]["State"]["Name"] for name in ids] == ["terminated", "running"]
+    expected = {"Code": "Client.InternalError", "Message": "Client.InternalError: Client error on launch"}
+    assert seen[ids[0]]["StateReason"] == expected
+
+
+def test_a_silenced_fleet_is_answered_with_its_id_alone(ground: Ground) -> None:
+    ground.control.silence()
+    answer = ground.fleet(("m5.large", ZONES[0]))
+    assert (answer["Instances"], answer["Errors"]) == ([], [])
+    (known,) = ground.ec2.describe_fleets(FleetIds=[answer["FleetId"]])["Fleets"]
+    assert len(known["Instances"][0]["InstanceIds"]) == 1

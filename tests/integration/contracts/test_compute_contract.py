@@ -373,3 +373,31 @@ def test_instances_that_name_no_install_are_shown_to_all_and_claimed_by_whoever_
     assert after.neighbours("demo") == {}
     after.terminate("demo", old.id)
     assert after.instance("demo", old.id) is None
+
+
+def test_why_an_instance_ended_is_told_while_it_is_described(bench: Bench) -> None:
+    compute = bench.compute()
+    instance = launched(compute.launch(request_for(compute)))
+    assert compute.ended("demo", instance.id) is None
+    assert compute.ended("demo", "i-00000000000abcdef") is None
+    compute.terminate("demo", instance.id)
+    failure = compute.ended("demo", instance.id)
+    assert failure is not None
+    assert (failure.code, failure.kind) == ("Client.UserInitiatedShutdown", "transient")
+    assert (failure.instance_type, failure.zone, failure.capacity_type) == ("m5.large", ZONES[0], "on-demand")
+    assert compute.ended("other", instance.id) is None
+
+
+def test_several_instances_are_ended_at_once_and_only_ours(bench: Bench) -> None:
+    compute = bench.compute()
+    ids = [
+        instance.id for instance in compute.launch(request_for(compute, beside=("default-2", "default-3"))).instances
+    ]
+    other = bench.compute(install="other")
+    theirs = launched(other.launch(request_for(other, "theirs")))
+    compute.terminate("demo", *ids[:2], theirs.id, "i-00000000000abcdef")
+    assert [instance.id for instance in compute.instances("demo")] == [ids[2]]
+    assert [instance.id for instance in other.instances("demo")] == [theirs.id]
+    compute.terminate("demo")
+    compute.terminate("demo", *ids)
+    assert compute.instances("demo") == ()

@@ -306,8 +306,21 @@ def test_an_instance_that_vanishes_before_it_joins_fails_its_claim() -> None:
     stage.sweep()
     assert stage.attend(*stage.due()).ended == (claim.name,)
     (failed,) = stage.claims()
-    assert (failed.state, failed.failure) == (ClaimState.FAILED, f"instance {claim.instance_id} is gone")
+    assert failed.state is ClaimState.FAILED
+    assert failed.failure.startswith(f"its instance {claim.instance_id} ended before it joined: Client.UserInitiated")
     stage.play_on()
+
+
+def test_an_instance_that_ec2_has_forgotten_fails_its_claim(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage()
+    claim = launched(stage)
+    stage.compute.lose(claim.instance_id)
+    monkeypatch.setattr(stage.compute, "ended", lambda *_: None)
+    stage.clock.advance(130)
+    stage.sweep()
+    assert stage.attend(*stage.due()).ended == (claim.name,)
+    (failed,) = stage.claims()
+    assert (failed.state, failed.failure) == (ClaimState.FAILED, f"instance {claim.instance_id} is gone")
 
 
 def test_describing_that_lags_behind_a_launch_ends_nothing() -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError
 from botocore.parsers import ResponseParserError
+from botocore.session import get_session
 
-from shiplap.aws.ec2_errors import TEMPLATE_GONE, aws_error, aws_errors, classify, launch_errors
+from shiplap.aws.ec2_errors import TEMPLATE_GONE, aws_error, aws_errors, classify, classify_end, launch_errors
 from shiplap.errors import AwsError, AwsThrottled, AwsUnavailable, NodeClassNotReady
 
 PUBLISHED = {
@@ -168,6 +171,37 @@ def test_a_request_that_did_not_count_is_worth_another_try_and_keeps_its_code(co
     error = aws_error("launch", refusal(code))
     assert isinstance(error, AwsUnavailable)
     assert error.code == code
+
+
+ENDS = {
+    "Client.InstanceInitiatedShutdown": "transient",
+    "Client.InstanceTerminated": "transient",
+    "Client.InternalError": "configuration",
+    "Client.InvalidSnapshot.NotFound": "configuration",
+    "Client.UserInitiatedHibernate": "transient",
+    "Client.UserInitiatedShutdown": "transient",
+    "Client.VolumeLimitExceeded": "quota",
+    "Server.InsufficientInstanceCapacity": "capacity",
+    "Server.InternalError": "unknown",
+    "Server.ScheduledStop": "capacity",
+    "Server.SpotInstanceShutdown": "capacity",
+    "Server.SpotInstanceTermination": "capacity",
+}
+"""The reasons of EC2 for the end of an instance, as its model documents them, by the kind of failure they amount to."""
+
+
+def test_every_documented_reason_for_the_end_of_an_instance_has_a_kind() -> None:
+    model = get_session().get_service_model("ec2").shape_for("StateReason").members["Message"]
+    documented = set(re.findall(r"<code>((?:Client|Server)\.[\w.]+)</code>", model.documentation))
+    assert documented == set(ENDS)
+    assert {reason: classify_end(reason) for reason in ENDS} == ENDS
+
+
+@pytest.mark.parametrize("reason", ["Client.InvalidKMSKey.InvalidState", "Client.CustomerKeyHasBeenRevoked"])
+def test_reasons_that_are_not_documented_are_judged_as_the_error_of_their_name(reason: str) -> None:
+    assert classify_end(reason) == "configuration"
+    assert classify_end("Server.SomethingNew") == "unknown"
+    assert classify_end("") == "unknown"
 
 
 def test_throttling_is_worth_another_try() -> None:

@@ -17,7 +17,7 @@ from shiplap.kubernetes.objects import Taint
 class ClaimState(StrEnum):
     """Planned, Launching, Launched, Registered, Initialized, (Disrupting,) Draining, Terminating, Gone, in this order.
 
-    Failed is reached from the first three.
+    Failed is reached from the first three, and from Terminating when the instance ended before it became a node.
     """
 
     PLANNED = "Planned"
@@ -67,7 +67,7 @@ ARROWS: dict[ClaimState, frozenset[ClaimState]] = {
     # A disruption command that is given up returns its nodes to service.
     ClaimState.DISRUPTING: frozenset({ClaimState.INITIALIZED}) | _ENDING,
     ClaimState.DRAINING: frozenset({ClaimState.TERMINATING, ClaimState.GONE}),
-    ClaimState.TERMINATING: frozenset({ClaimState.GONE}),
+    ClaimState.TERMINATING: frozenset({ClaimState.GONE, ClaimState.FAILED}),
 }
 """Which states may follow each; a claim may stay in its state while something else of it is written."""
 

@@ -26,6 +26,7 @@ from shiplap.aws.ec2_errors import (
     aws_error,
     aws_errors,
     classify,
+    classify_end,
 )
 from shiplap.aws.failures import NO_ANSWER, code_of
 from shiplap.aws.fleet_answers import first_answer
@@ -36,10 +37,10 @@ from shiplap.aws.node_classes import NodeClassResolver
 from shiplap.aws.rehearsal import rehearse
 from shiplap.aws.retries import Sleep
 from shiplap.aws.template_sweep import sweep_templates
-from shiplap.errors import AwsError, NodeClassNotReady
+from shiplap.errors import AwsError, AwsThrottled, AwsUnavailable, NodeClassNotReady
 from shiplap.instances.nodeclass import Problem, ResolvedNodeClass
 from shiplap.kubernetes import labels
-from shiplap.ports import FleetRequest, FleetResult, Instance
+from shiplap.ports import FleetRequest, FleetResult, Instance, OfferingFailure
 from shiplap.settings import ClusterSettings
 
 if TYPE_CHECKING:
@@ -51,10 +52,15 @@ if TYPE_CHECKING:
 ALIVE = ("pending", "running", "shutting-down", "stopping", "stopped")
 """Every state but terminated."""
 
+_ENDING = ("shutting-down", "terminated", "stopping", "stopped")
+
 _TEMPLATE_SWEEP_S = 3600.0
 
 _TEMPLATE_PAUSES_S = (1.0, 2.0, 4.0)
 """Before the same launch is asked for again, in seconds: EC2 may not find a launch template that was made just now."""
+
+_MOST_ENDED_TOGETHER = 100
+"""EC2 refuses to end any of some when one of them does not exist; a filter takes at most 200 ids."""
 
 _FLEET_PAUSES_S = (0.5, 1.0, 2.0)
 """Before each question for a fleet that was answered with neither instances nor errors, in seconds."""
@@ -240,6 +246,23 @@ class Ec2Compute:
         # The id is a filter, not a parameter: an id that does not exist then is an empty answer and no error.
         return next(self._described(cluster, [{"Name": "instance-id", "Values": [instance_id]}]), None)
 
+    def ended(self, cluster: str, instance_id: str) -> OfferingFailure | None:
+        """Why an instance of a claim has ended, or is ending; None while it runs, or when EC2 shows it no more.
+
+        EC2 takes the tags off an instance that has ended, so that one without tags counts as the claim's.
+
+        Raises:
+            AwsThrottled, AwsError: EC2 refused.
+        """
+        with aws_errors(f"describe {instance_id}"):
+            filters: list[FilterTypeDef] = [
+                {"Name": "instance-id", "Values": [instance_id]},
+                {"Name": "instance-state-name", "Values": list(_ENDING)},
+            ]
+            found = self._ec2.describe_instances(Filters=filters)["Reservations"]
+        shown = (seen for item in found for seen in item["Instances"])
+        return next((_failure(seen) for seen in shown if _instance(seen).cluster in ("", cluster)), None)
+
     def images(self, instance_ids: Sequence[str]) -> dict[str, str]:
         """The AMI of each instance that exists, whoever launched it; each is asked for once.
 
@@ -277,21 +300,40 @@ class Ec2Compute:
         except NO_ANSWER as error:
             raise aws_error(f"name {claim.instance_id}", error) from error
 
-    def terminate(self, cluster: str, instance_id: str) -> None:
-        """End an instance that carries this cluster's tags; others, and those that are gone, are left alone.
+    def terminate(self, cluster: str, *instance_ids: str) -> None:
+        """End instances that carry this cluster's tags, up to a hundred by one request.
+
+        Others, and those that are gone, are left alone. Where EC2 refuses some together, each is ended by itself.
 
         Raises:
-            AwsThrottled, AwsError: EC2 refused.
+            AwsThrottled, AwsError: EC2 refused; the first refusal, after all have been tried.
         """
-        if self.instance(cluster, instance_id) is None:
-            return
+        refusals: list[AwsError] = []
+        for start in range(0, len(instance_ids), _MOST_ENDED_TOGETHER):
+            chosen = list(instance_ids[start : start + _MOST_ENDED_TOGETHER])
+            shown = self._described(cluster, [{"Name": "instance-id", "Values": chosen}])
+            ours = sorted(instance.id for instance in shown)
+            refused = self._end(ours) if ours else []
+            if refused and len(ours) > 1:
+                refused = [error for instance_id in ours for error in self._end([instance_id])]
+            refusals += refused
+        if refusals:
+            raise refusals[0]
+
+    def _end(self, ids: list[str]) -> list[AwsError]:
+        """The refusal, if it is about these instances. Raises AwsThrottled, and AwsError without an answer."""
+        what = f"terminate {ids[0]}" if len(ids) == 1 else f"terminate {ids[0]} and {len(ids) - 1} more"
         try:
-            self._ec2.terminate_instances(InstanceIds=[instance_id])
+            self._ec2.terminate_instances(InstanceIds=ids)
         except ClientError as error:
-            if code_of(error) not in INSTANCE_GONE:
-                raise aws_error(f"terminate {instance_id}", error) from error
+            translated = aws_error(what, error)
+            if isinstance(translated, AwsThrottled | AwsUnavailable):
+                raise translated from error
+            gone = len(ids) == 1 and translated.code in INSTANCE_GONE
+            return [] if gone else [translated]
         except NO_ANSWER as error:
-            raise aws_error(f"terminate {instance_id}", error) from error
+            raise aws_error(what, error) from error
+        return []
 
     def _described(self, cluster: str, filters: list[FilterTypeDef]) -> Iterator[Instance]:
         """What is ours."""
@@ -343,4 +385,22 @@ def _instance(seen: InstanceTypeDef) -> Instance:
         security_groups=tuple(sorted(group["GroupId"] for group in seen.get("SecurityGroups", []))),
         reservation=seen.get("CapacityReservationId", ""),
         partition=str(seen.get("Placement", {}).get("PartitionNumber", "")),
+    )
+
+
+def _failure(seen: InstanceTypeDef) -> OfferingFailure:
+    """The end of an instance as a failure of its launch."""
+    known = _instance(seen)
+    reason = seen.get("StateReason", {})
+    text = reason.get("Message", "") or seen.get("StateTransitionReason", "")
+    code = reason.get("Code", "") or text.partition(":")[0]
+    return OfferingFailure(
+        known.instance_type,
+        known.zone,
+        known.capacity_type,
+        code,
+        classify_end(code, text),
+        text or code or "EC2 gave no reason",
+        group=seen.get("Placement", {}).get("GroupId", ""),
+        reservation=known.reservation,
     )

@@ -106,6 +106,22 @@ _CREDENTIALS_PHRASE = "validate the provided access credentials"
 _SUBSCRIPTION_PHRASE = "accept terms and subscribe"
 """OptInRequired is about the account unless its text says this of the product of one AMI."""
 
+_ENDS = {
+    "Client.InternalError": CONFIGURATION,
+    "Client.InstanceInitiatedShutdown": TRANSIENT,
+    "Client.InstanceTerminated": TRANSIENT,
+    "Client.UserInitiatedHibernate": TRANSIENT,
+    "Client.UserInitiatedShutdown": TRANSIENT,
+    "Server.ScheduledStop": CAPACITY,
+    "Server.SpotInstanceShutdown": CAPACITY,
+    "Server.SpotInstanceTermination": CAPACITY,
+}
+"""Reasons for the end of an instance that mean something else than the error code of the same name, or have none.
+
+A client error without a name is in practice a volume whose key may not be used. After an end that a person or the
+instance itself asked for, the launch may simply be repeated.
+"""
+
 GROUP_FULL = "limit of instances in this spread placement group"
 """EC2 calls it missing capacity, but no other instance type would help, and no other launch is concerned."""
 
@@ -126,6 +142,14 @@ def classify(code: str, message: str = "") -> str:
     if kind == QUOTA and _SUBSCRIPTION_PHRASE in message:
         return CONFIGURATION
     return kind
+
+
+def classify_end(reason: str, message: str = "") -> str:
+    """The kind of failure that the end of an instance amounts to when it never became a node.
+
+    `reason` is EC2's StateReason, for example `Client.VolumeLimitExceeded`: an error code after Client or Server.
+    """
+    return _ENDS.get(reason) or classify(reason.partition(".")[2], message)
 
 
 def aws_error(action: str, error: Failure) -> AwsError:

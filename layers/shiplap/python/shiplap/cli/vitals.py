@@ -20,6 +20,7 @@ from shiplap.errors import AwsError, InvalidInput, StoreError
 from shiplap.instances import learning
 from shiplap.instances.capacity import estimated_memory, nominal_memory
 from shiplap.instances.catalog import Catalog
+from shiplap.instances.launch_deaths import shown
 from shiplap.instances.types import LearnedCapacity
 from shiplap.kubernetes.quantity import CPU, MEMORY, format_amount, parse_amount
 from shiplap.kubernetes.timestamps import rfc3339
@@ -152,7 +153,7 @@ def gather(
         pool_use=tuple(use for name in clusters for use in pool_use(name, claims[name], catalogs.get(name), limits)),
         failures=failures([claim for name in clusters for claim in claims[name]], now),
         resting=tuple(
-            Resting(item.instance_type, item.zone, item.capacity_type, rfc3339(item.until), item.code)
+            Resting(shown(item.instance_type), item.zone, item.capacity_type, rfc3339(item.until), item.code)
             for item in offerings
         ),
         learned=worth(learned, [(claim, catalogs.get(name)) for name in clusters for claim in claims[name]]),

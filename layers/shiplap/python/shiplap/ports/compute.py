@@ -109,7 +109,8 @@ class OfferingFailure(msgspec.Struct, frozen=True, order=True):
 
     `subnet` is the id of the one that has no addresses left, `group` that of the placement group that was launched
     into, `reservation` that of the capacity reservation: another one of the same type may well have room. The instance
-    type and the capacity type are `*` when the group is full in the zone.
+    type and the capacity type are `*` when the group is full in the zone. `node_class` is the name under which an
+    EC2NodeClass is left alone, see `launch_deaths`, when it is to blame.
     """
 
     instance_type: str
@@ -121,13 +122,17 @@ class OfferingFailure(msgspec.Struct, frozen=True, order=True):
     subnet: str = ""
     group: str = ""
     reservation: str = ""
+    node_class: str = ""
 
     @property
     def scope(self) -> tuple[str, str, str]:
         """What is left alone: an offering as (type, zone, capacity type), or more than one.
 
-        In the place of the type may stand a subnet, a reservation, or a quota that many types share; `*` means any.
+        In the place of the type may stand a subnet, a reservation, an EC2NodeClass, or a quota that many types share;
+        `*` means any.
         """
+        if self.node_class:
+            return self.node_class, ANY, ANY
         if self.kind == "subnet" and self.subnet:
             return self.subnet, ANY, ANY
         if self.kind == "quota":
@@ -192,6 +197,13 @@ class Compute(Protocol):
         """An instance of ours, unless terminated."""
         ...
 
+    def ended(self, cluster: str, instance_id: str) -> OfferingFailure | None:
+        """Why a claim's instance has ended or is ending; None while it runs, or when that is not known (any more).
+
+        Its kind is `transient` when the like may be launched again. Raises AwsThrottled, AwsError.
+        """
+        ...
+
     def images(self, instance_ids: Sequence[str]) -> dict[str, str]:
         """The AMI of each of these instances that exists, whoever launched it. Raises AwsThrottled, AwsError."""
         ...
@@ -207,8 +219,8 @@ class Compute(Protocol):
         """Tag a claim's instance, launched together with others, as its own; already gone is not an error."""
         ...
 
-    def terminate(self, cluster: str, instance_id: str) -> None:
-        """End an instance if it is ours; already gone is not an error."""
+    def terminate(self, cluster: str, *instance_ids: str) -> None:
+        """End those instances that are ours; already gone is not an error. One that cannot be ended stops no other."""
         ...
 
 

@@ -24,6 +24,9 @@ DRAIN = "drain"
 CORDON = "cordon"
 """The step of a timer for a node that takes no more pods."""
 
+ENDED = "ended"
+"""The step of a timer for an instance of which AWS says that it has ended."""
+
 GARBAGE = "garbage"
 """The step of a timer that points at an instance rather than at a claim."""
 

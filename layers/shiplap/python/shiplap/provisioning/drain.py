@@ -112,7 +112,7 @@ def drain(claim: NodeClaim, node: Node | None, drains: Drains, world: World, *, 
         again: whether to set the timer of the next round.
 
     Returns:
-        The claim as Gone once its instance is ended, or None while pods are left.
+        The claim as Terminating once its instance is to be ended, or None while pods are left.
 
     Raises:
         ConditionFailed: somebody else advanced the claim.

@@ -6,36 +6,88 @@ Only the lifecycle function uses this, and only it may terminate instances.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from functools import cached_property
 
+from msgspec.structs import replace
+
 from shiplap.api.nodeclaim import FINAL, ClaimState, NodeClaim
-from shiplap.errors import ClusterGone
+from shiplap.errors import ClusterGone, ConditionFailed
+from shiplap.instances.launch_deaths import node_class_scope, with_advice
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node
-from shiplap.ports import Instance
+from shiplap.ports import Instance, OfferingFailure
 from shiplap.provisioning import events
 from shiplap.provisioning.claims import GRACE_S, Holders, facts, fail, release_pilot
+from shiplap.provisioning.herald import tell_pods
+from shiplap.provisioning.joining import note_failed
 from shiplap.provisioning.learn import instance_of
+from shiplap.provisioning.notices import Kind
 from shiplap.provisioning.register import is_ready
 from shiplap.provisioning.world import World
+from shiplap.settings import ClusterSettings
 
 _LOG = logging.getLogger(__name__)
 
 
 def give_up(claim: NodeClaim, reason: str, world: World) -> NodeClaim:
-    """End a claim and its instance, and have its pods planned again.
+    """Have a claim and its instance ended: the claim is Terminating, and `finish` does the rest.
 
-    Terminating comes first: from then on nobody can register the node, so that what is ended was never in service.
+    From then on no function can register the node, so that what is ended was never in service.
     """
     now = world.clock.now()
     claim = world.state.advance(claim, ClaimState.TERMINATING, failure=reason, changed_at=now)
     _LOG.warning("giving up: %s", reason, extra=facts(claim))
-    return finish(claim, world)
+    return claim
 
 
-def finish(claim: NodeClaim, world: World) -> NodeClaim:
-    """End the instance of a Terminating claim, then the claim."""
-    world.compute.terminate(claim.cluster, claim.instance_id)
+def finish(claims: Sequence[NodeClaim], world: World) -> tuple[NodeClaim, ...]:
+    """End the instances of Terminating claims, all by one request, then the claims.
+
+    Returns:
+        The claims as Gone, without those that others have advanced and those that wait until EC2 says why they ended.
+
+    Raises:
+        StoreError, AwsError: what is left is done when the claims are visited again.
+    """
+    found = {claim.name: why_ended(claim, world) for claim in claims if never_joined(claim)}
+    ready = [claim for claim in claims if claim.name not in found or _is_explained(claim, found[claim.name], world)]
+    if not ready:
+        return ()
+    world.compute.terminate(claims[0].cluster, *(claim.instance_id for claim in ready))
+    ended = []
+    for claim in ready:
+        try:
+            if claim.name in found:
+                ended.append(_fail(claim, found[claim.name], world))
+            else:
+                ended.append(_finish(claim, world))
+        except ConditionFailed as error:  # another invocation is at it; what is left to do, it does
+            world.meter.count("ClaimsLost")
+            _LOG.info("claim was advanced meanwhile: %s", error, extra=facts(claim))
+    return tuple(ended)
+
+
+def never_joined(claim: NodeClaim) -> bool:
+    """Whether a Terminating claim's instance ended by itself before it became a node."""
+    return not claim.node_name and claim.failure in (Kind.STOPPED, Kind.TERMINATED)
+
+
+def why_ended(claim: NodeClaim, world: World) -> OfferingFailure | None:
+    """Why the claim's instance has ended, or is about to; None while it runs, or when EC2 does not tell.
+
+    Raises:
+        AwsError: EC2 refused.
+    """
+    return world.compute.ended(claim.cluster, claim.instance_id)
+
+
+def _is_explained(claim: NodeClaim, failure: OfferingFailure | None, world: World) -> bool:
+    """Whether it is known why an instance ended, or too late to wait for that: describing may lag behind the event."""
+    return failure is not None or world.clock.now() >= claim.changed_at + GRACE_S
+
+
+def _finish(claim: NodeClaim, world: World) -> NodeClaim:
     now = world.clock.now()
     claim = world.state.advance(claim, ClaimState.GONE, changed_at=now)
     world.meter.count("NodesTerminated")
@@ -43,6 +95,40 @@ def finish(claim: NodeClaim, world: World) -> NodeClaim:
     world.tell(events.of_claim(events.TERMINATED, claim, now, reason=claim.failure))
     _replan(claim, world)
     return claim
+
+
+def _fail(claim: NodeClaim, failure: OfferingFailure | None, world: World) -> NodeClaim:
+    reason = f"its instance {claim.instance_id} ended before it joined"
+    if failure is not None:
+        reason = with_advice(failure.code, f"{reason}: {failure.message}")
+    claim = fail(claim, reason, world)
+    tell_pods(claim, reason, world)
+    _replan(claim, world)
+    world.meter.count("InstancesVanished")
+    return claim
+
+
+def take_back(claim: NodeClaim, failure: OfferingFailure, settings: ClusterSettings, world: World) -> NodeClaim:
+    """Give up a Launched claim whose instance ended before it joined.
+
+    What is learned of it comes first: pods that are planned again must meet it.
+    """
+    _learn(claim, failure, settings, world)
+    return give_up(claim, Kind.TERMINATED, world)
+
+
+def _learn(claim: NodeClaim, failure: OfferingFailure, settings: ClusterSettings, world: World) -> None:
+    """Leave alone what would end alike: the EC2NodeClass, the offering or the quota; else count it as a failed join."""
+    if failure.kind == "transient":
+        note_failed(claim, world)
+        return
+    if failure.kind == "configuration":
+        classes = (item for item in settings.manifests.node_classes if item.metadata.name == claim.node_class)
+        scopes = [node_class_scope(claim.cluster, item) for item in classes]
+        if not scopes:  # nothing is launched from it any more
+            return
+        failure = replace(failure, node_class=scopes[0])
+    world.state.mark_unavailable([failure], world.clock.now())
 
 
 def has_vanished(claim: NodeClaim, world: World) -> bool:
@@ -120,7 +206,7 @@ def clear_away(cluster: str, name: str, inventory: Inventory, world: World) -> b
         Whether any was ended.
     """
     now = world.clock.now()
-    ended = False
+    garbage = []
     for instance in inventory.instances:
         if instance.tagged != name or not inventory.holders.is_garbage(instance, now):
             continue
@@ -129,11 +215,12 @@ def clear_away(cluster: str, name: str, inventory: Inventory, world: World) -> b
             world.meter.count("NodesWithoutClaim")
             _LOG.warning("node without a claim is left alone", extra=about)
             continue
-        world.compute.terminate(cluster, instance.id)
-        ended = True
+        garbage.append(instance.id)
         world.meter.count("GarbageTerminated")
-        _LOG.warning("instance without a claim terminated", extra=about)
-    return ended
+        _LOG.warning("instance without a claim is terminated", extra=about)
+    if garbage:
+        world.compute.terminate(cluster, *garbage)
+    return bool(garbage)
 
 
 def clear_nodes(cluster: str, claim: NodeClaim, inventory: Inventory, world: World) -> bool:

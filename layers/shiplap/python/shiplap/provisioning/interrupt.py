@@ -16,7 +16,7 @@ from shiplap.errors import ConditionFailed, UnknownCluster
 from shiplap.kubernetes import labels
 from shiplap.ports import Meter, OfferingFailure, StateStore
 from shiplap.provisioning import events
-from shiplap.provisioning.claims import CORDON, DRAIN, facts, grace_ends_at, pool_of
+from shiplap.provisioning.claims import CORDON, DRAIN, ENDED, facts, grace_ends_at, pool_of
 from shiplap.provisioning.messages import rfc3339
 from shiplap.provisioning.notices import Kind, Notice
 from shiplap.provisioning.world import World
@@ -113,7 +113,14 @@ def _act(claim: NodeClaim, notice: Notice, settings: ClusterSettings, world: Wor
 
 
 def _end(claim: NodeClaim, notice: Notice, world: World) -> None:
-    """The instance has stopped or gone: there is nothing to empty."""
+    """The instance has stopped or gone: there is nothing to empty.
+
+    One that never became a node stays Launched until `lifecycle` knows why: else its pods would be planned again at
+    once, and the same be launched in vain.
+    """
+    if claim.state is ClaimState.LAUNCHED:
+        world.remind(claim.cluster, claim.name, ENDED, 0)
+        return
     now = world.clock.now()
     claim = world.state.advance(claim, ClaimState.TERMINATING, failure=notice.kind, changed_at=now)
     world.meter.count("NodesInterrupted")

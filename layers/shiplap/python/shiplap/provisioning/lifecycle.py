@@ -24,9 +24,19 @@ from shiplap.errors import (
 )
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node
-from shiplap.provisioning.claims import GARBAGE, Holders
+from shiplap.provisioning.claims import ENDED, GARBAGE, Holders
 from shiplap.provisioning.drain import Drains, cordon, drain
-from shiplap.provisioning.endings import Inventory, clear_away, clear_nodes, finish, give_up, has_vanished, write_off
+from shiplap.provisioning.endings import (
+    Inventory,
+    clear_away,
+    clear_nodes,
+    finish,
+    give_up,
+    has_vanished,
+    take_back,
+    why_ended,
+    write_off,
+)
 from shiplap.provisioning.joining import Notes, give_up_incomplete, note_failed
 from shiplap.provisioning.learn import has_reported, instance_of
 from shiplap.provisioning.messages import NodeSeen, Timer
@@ -68,7 +78,8 @@ def attend(settings: ClusterSettings, hints: Sequence[NodeSeen | Timer], world: 
         world.meter.count("InvocationsPaused")
         _LOG.info("paused", extra={"cluster": settings.name, "hints": len(hints)})
         return Report()
-    rounds = _Rounds(settings, world)
+    told_ended = {hint.claim for hint in hints if isinstance(hint, Timer) and hint.step == ENDED}
+    rounds = _Rounds(settings, told_ended, world)
     visits: dict[str, bool] = {}
     garbage: set[str] = set()
     strangers = 0
@@ -85,6 +96,7 @@ def attend(settings: ClusterSettings, hints: Sequence[NodeSeen | Timer], world: 
         world.meter.count("NodesNotOurs", strangers)
     try:
         failures = _visit_all(rounds, visits, garbage)
+        failures += rounds.finish()
     finally:
         rounds.notes.write()
     if failures:
@@ -116,7 +128,7 @@ def _visit_all(rounds: _Rounds, visits: Mapping[str, bool], garbage: Collection[
 class _Rounds:
     """One invocation's visits to claims, sharing what has been listed already."""
 
-    def __init__(self, settings: ClusterSettings, world: World) -> None:
+    def __init__(self, settings: ClusterSettings, told_ended: Collection[str], world: World) -> None:
         self.registered: list[str] = []
         self.initialized: list[str] = []
         self.ended: list[str] = []
@@ -124,6 +136,8 @@ class _Rounds:
         self.cluster = settings.name
         self._settings = settings
         self._world = world
+        self._told_ended = told_ended
+        self._terminating: list[NodeClaim] = []
         self._nodes: dict[str, Node] = {}
         self._listed = False
         self._drains = Drains(settings.name, world)
@@ -169,11 +183,11 @@ class _Rounds:
             if claim is None or claim.state in (ClaimState.FAILED, ClaimState.GONE):
                 return
             if claim.state is ClaimState.TERMINATING:
-                self._ended(finish(claim, self._world))
+                self._terminating.append(claim)
             elif claim.state is ClaimState.DRAINING:
-                ended = drain(claim, self._node_of(claim), self._drains, self._world, again=not seen)
-                if ended is not None:
-                    self._ended(ended)
+                empty = drain(claim, self._node_of(claim), self._drains, self._world, again=not seen)
+                if empty is not None:
+                    self._terminating.append(empty)
             elif claim.state in (ClaimState.PLANNED, ClaimState.LAUNCHING):
                 self._again(claim, seen=seen)  # its launch is not written down yet, which schedule sees to
             else:
@@ -182,10 +196,27 @@ class _Rounds:
             self._world.meter.count("ClaimsLost")
             _LOG.info("claim was advanced meanwhile: %s", error, extra={"cluster": self.cluster, "claim": name})
 
+    def finish(self) -> list[ShiplapError]:
+        """End the instances of all claims that are Terminating by now, together; what went wrong with it.
+
+        Raises what would go wrong with other claims, too.
+        """
+        claims, self._terminating = self._terminating, []
+        try:
+            for claim in finish(claims, self._world):
+                self._ended(claim)
+        except _NOT_OF_ONE_CLAIM:
+            raise
+        except ShiplapError as error:
+            names = ", ".join(claim.name for claim in claims)
+            _LOG.warning("instances not ended: %s", error, extra={"cluster": self.cluster, "claim": names})
+            return [error]
+        return []
+
     def _attend(self, claim: NodeClaim, *, seen: bool) -> None:
         node = self._node_of(claim)
         if claim.state is ClaimState.LAUNCHED:
-            if node is None or not has_reported(node):
+            if node is None or not has_reported(node) or self._has_ended(claim):
                 self._await(claim, seen=seen and node is not None)
                 return
             self._steering.nominate(claim, node)
@@ -210,6 +241,10 @@ class _Rounds:
                 self._steering.bind(complete, lambda: self._named(complete))
         elif not is_ready(node) and has_vanished(claim, self._world):
             self._ended(write_off(claim, self._world))
+
+    def _has_ended(self, claim: NodeClaim) -> bool:
+        """Whether the instance of a claim has ended of which AWS said so: its node must not be opened to pods."""
+        return claim.name in self._told_ended and why_ended(claim, self._world) is not None
 
     def _node_of(self, claim: NodeClaim) -> Node | None:
         """The claim's Node, freshly read: by the name it registered with, or else by its providerID."""
@@ -241,11 +276,14 @@ class _Rounds:
     def _await(self, claim: NodeClaim, *, seen: bool) -> None:
         """A Launched claim whose Node has not joined, or not reported what it has: wait, or give up."""
         now = self._world.clock.now()
-        if has_vanished(claim, self._world):
+        if (failure := why_ended(claim, self._world)) is not None:
+            self._terminating.append(take_back(claim, failure, self._settings, self._world))
+        elif has_vanished(claim, self._world):
             self._ended(write_off(claim, self._world))
         elif now >= claim.deadline_at:
             note_failed(claim, self._world)
-            self._ended(give_up(claim, f"did not join within {now - claim.changed_at:.0f} s", self._world))
+            reason = f"did not join within {now - claim.changed_at:.0f} s"
+            self._terminating.append(give_up(claim, reason, self._world))
         else:
             self._again(claim, seen=seen)
 
@@ -258,7 +296,7 @@ class _Rounds:
             self._world.state.advance(claim, claim.state, deadline_at=now + NODE_GRACE_S)
             self._world.remind(self.cluster, claim.name, "node gone", NODE_GRACE_S)
         elif now >= claim.deadline_at:
-            self._ended(give_up(claim, f"its Node {claim.node_name} is gone", self._world))
+            self._terminating.append(give_up(claim, f"its Node {claim.node_name} is gone", self._world))
 
     def _ended(self, claim: NodeClaim) -> None:
         self.ended.append(claim.name)

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from shiplap.api.nodeclaim import NodeClaim
+from shiplap.api.nodeclaim import ClaimState, NodeClaim
 from shiplap.instances.catalog import Catalog
+from shiplap.instances.launch_deaths import is_node_class, left_alone
 from shiplap.instances.nodeclass import ResolvedNodeClass
 from shiplap.instances.subnets import emptiest_subnets, open_subnets
 from shiplap.instances.types import InstanceType
@@ -22,6 +23,7 @@ from shiplap.ports import DecisionState, FleetOverride, OfferingFailure, Unavail
 Offering = tuple[str, str, str]
 """Instance type, zone, capacity type."""
 
+_NOT_JOINED = frozenset({ClaimState.PLANNED, ClaimState.LAUNCHING, ClaimState.LAUNCHED})
 _CAPACITY_TYPES = (labels.ON_DEMAND, labels.SPOT)
 
 
@@ -71,6 +73,8 @@ class Market:
     def __init__(self, state: DecisionState) -> None:
         self._resting = {item.scope for item in state.unavailable}
         self._recovering = {item.scope: item for item in state.recovering}
+        self._suspected = sorted(name for name, *_ in self._resting | self._recovering.keys() if is_node_class(name))
+        self._in_flight = {claim.node_class for claim in state.claims if claim.state in _NOT_JOINED}
         self._addresses = dict(state.addresses)
         own = {claim.token for claim in state.claims}  # the plan itself counts what it has promised to claims in flight
         self._reserved = {
@@ -135,11 +139,17 @@ class Market:
 
         A group that can be launched on offerings which have not failed lately is launched as a whole. The others share
         the budgets of the offerings that have: what may be asked for at once is halved with each failure and doubled
-        with each success, so that many clusters and retries together cannot make a storm.
+        with each success, so that many clusters and retries together cannot make a storm. Of an EC2NodeClass whose
+        instances ended before they joined there is one claim at a time, until that is forgotten.
         """
         left = {scope: launch_budget(item.failures) for scope, item in self._recovering.items()}
+        tried = set(self._in_flight)
         kept = []
         for claims, sold in zip(groups, types, strict=True):
+            if left_alone(claims[0].cluster, claims[0].node_class, self._suspected):
+                kept.append(() if claims[0].node_class in tried else claims[:1])
+                tried.add(claims[0].node_class)
+                continue
             offerings = self._offerings(claims[0], sold)
             if offerings and offerings <= left.keys():
                 allowed = min(max(left[scope] for scope in offerings), len(claims))

@@ -8,7 +8,7 @@ node's truth is stored, so a key can never look both unexplored and unlearned.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -18,6 +18,7 @@ from shiplap.errors import AwsError, AwsThrottled, InvalidInput, StoreError
 from shiplap.instances.catalog import Catalog
 from shiplap.instances.families import first_hashes, spec_hash
 from shiplap.instances.joins import Bars, JoinHistory, bars, without_barred
+from shiplap.instances.launch_deaths import node_class_scope, with_advice
 from shiplap.instances.nodeclass import ResolvedNodeClass
 from shiplap.instances.remembered import remembered_types
 from shiplap.instances.setting import from_cluster
@@ -25,8 +26,9 @@ from shiplap.instances.status import InstallStatus, known_problem
 from shiplap.instances.types import InstanceType, pilot_key
 from shiplap.instances.zones import without_zones
 from shiplap.kubernetes.objects import Node
+from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.kubernetes.workloads import ScalableName
-from shiplap.ports import ClusterApi, DecisionState, KnownCapacity, KnownPods, Meter
+from shiplap.ports import ClusterApi, DecisionState, KnownCapacity, KnownPods, Meter, UnavailableOffering
 from shiplap.provisioning.learn import has_reported, instance_of, learn_from_crowd
 from shiplap.provisioning.market import Market, resting_in_group, resting_offerings
 from shiplap.provisioning.refresh import refresh, stored
@@ -315,6 +317,17 @@ def _learn_from_joined(state: DecisionState, view: ClusterView, world: World) ->
     return learn_from_crowd(world, [(claim, node) for claim, node in joined if has_reported(node)])
 
 
+def _ends_at_once(cluster: str, node_class: EC2NodeClass, resting: Iterable[UnavailableOffering]) -> str:
+    """Why nothing is launched from an EC2NodeClass whose last instances ended before they joined; empty if none did."""
+    scope = node_class_scope(cluster, node_class)
+    known = next((item for item in resting if item.instance_type == scope), None)
+    if known is None:
+        return ""
+    return (
+        with_advice(known.code, f"its instances end at once: {known.code}") + f"; tried again at {rfc3339(known.until)}"
+    )
+
+
 def _catalogs(
     settings: ClusterSettings, supply: Supply, glance: Glance, capacity: KnownCapacity, meter: Meter
 ) -> tuple[NodeClassCatalog, ...]:
@@ -329,8 +342,9 @@ def _catalogs(
     setting = from_cluster(settings, glance.view.daemon_sets)
     catalogs = []
     for name, item in sorted(supply.node_classes.items()):
-        if item.resolved is None or item.not_ready:
-            catalogs.append(NodeClassCatalog(name, not_ready=item.not_ready))
+        problem = item.not_ready or _ends_at_once(settings.name, item.node_class, glance.state.unavailable)
+        if item.resolved is None or problem:
+            catalogs.append(NodeClassCatalog(name, not_ready=problem))
             continue
         worth_asking = market.open(item.resolved, glance.at)
         # What is sold in a zone does not change with its free addresses: nodes there would seem to have drifted.

@@ -20,7 +20,6 @@ from shiplap.provisioning import (
     batch,
     disrupt,
     drain,
-    endings,
     launch,
     leaving,
     lifecycle,
@@ -143,8 +142,10 @@ def _terminates_before_writing() -> list[Patch]:
 
     def act(claim: NodeClaim, reason: str, world: Any) -> NodeClaim:
         world.compute.terminate(claim.cluster, claim.instance_id)
-        claim = world.state.advance(claim, ClaimState.TERMINATING, failure=reason, changed_at=world.clock.now())
-        return endings.finish(claim, world)
+        ending: NodeClaim = world.state.advance(
+            claim, ClaimState.TERMINATING, failure=reason, changed_at=world.clock.now()
+        )
+        return ending
 
     return [(lifecycle, "give_up", act), (drain, "give_up", act)]
 

@@ -81,8 +81,12 @@ class WatchedCompute(TwinCompute):
         other.promises = promises
         return other
 
-    def terminate(self, cluster: str, instance_id: str) -> None:
-        """As the twin's."""
+    def terminate(self, cluster: str, *instance_ids: str) -> None:
+        """As the twin's, one after the other."""
+        for instance_id in instance_ids:
+            self._terminate(cluster, instance_id)
+
+    def _terminate(self, cluster: str, instance_id: str) -> None:
         found = self.promises.instances.get(instance_id)
         if found is not None and instance_id not in self.promises.ended:
             self.promises.terminating(found, self._pods_of(cluster, instance_id))

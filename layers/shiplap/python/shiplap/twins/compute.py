@@ -92,6 +92,7 @@ class TwinCompute:
         self._visible_at: dict[str, float] = {}
         self._ended_at: dict[str, float] = {}
         self._answers: dict[str, _Answered] = {}
+        self._reasons: dict[str, tuple[str, str]] = {}
 
     def resolve(self, node_class: EC2NodeClass, *, fresh: bool = False) -> ResolvedNodeClass:
         """One subnet per zone, and the AMIs given for this class or one AMI for every architecture."""
@@ -181,6 +182,18 @@ class TwinCompute:
         with self._faults.effect("compute.instance"):
             return next((i for i in self._described() if (i.cluster, i.id) == (cluster, instance_id)), None)
 
+    def ended(self, cluster: str, instance_id: str) -> OfferingFailure | None:
+        """What `lose` was told, once describing shows it; by default a person did it."""
+        with self._faults.effect("compute.ended"):
+            found = self._instances.get(instance_id)
+            lags = self._clock.now() < self._ended_at.get(instance_id, float("-inf")) + self.describe_lag_s
+            if found is None or found.cluster != cluster or found.state not in _GONE or lags:
+                return None
+            code, kind = self._reasons.get(instance_id, ("Client.UserInitiatedShutdown", "transient"))
+            return OfferingFailure(
+                found.instance_type, found.zone, found.capacity_type, code, kind, f"{code}: told by the twin"
+            )
+
     def images(self, instance_ids: Sequence[str]) -> dict[str, str]:
         """The AMIs of instances that were ever there."""
         with self._faults.effect("compute.images"):
@@ -210,14 +223,15 @@ class TwinCompute:
             if found is not None:
                 self._instances[claim.instance_id] = msgspec.structs.replace(found, claim=claim.name)
 
-    def terminate(self, cluster: str, instance_id: str) -> None:
-        """End the instance at once; an instance of another cluster, or an unknown one, is left alone."""
+    def terminate(self, cluster: str, *instance_ids: str) -> None:
+        """End the instances at once; an instance of another cluster, or an unknown one, is left alone."""
         with self._faults.effect("compute.terminate"):
-            found = self._instances.get(instance_id)
-            if found is None or found.cluster != cluster or found.state in _GONE or self._is_foreign(found):
-                return
-            self._instances[instance_id] = msgspec.structs.replace(found, state="terminated")
-            self._ended_at[instance_id] = self._clock.now()
+            for instance_id in instance_ids:
+                found = self._instances.get(instance_id)
+                if found is None or found.cluster != cluster or found.state in _GONE or self._is_foreign(found):
+                    continue
+                self._instances[instance_id] = msgspec.structs.replace(found, state="terminated")
+                self._ended_at[instance_id] = self._clock.now()
 
     def alive(self) -> tuple[Instance, ...]:
         """Every instance that has not ended, whether or not describing shows it yet."""
@@ -227,8 +241,10 @@ class TwinCompute:
         """Put an instance there that no launch of this twin made."""
         self._instances[instance.id] = instance
 
-    def lose(self, instance_id: str) -> None:
-        """End an instance from outside, as EC2 or a person would."""
+    def lose(self, instance_id: str, code: str = "", kind: str = "") -> None:
+        """End an instance from outside, as EC2 or a person would; EC2 for a reason of some kind."""
+        if code:
+            self._reasons[instance_id] = (code, kind)
         self._instances[instance_id] = msgspec.structs.replace(self._instances[instance_id], state="terminated")
 
     def sold_as(self, instance_id: str, capacity_type: str, reservation: str = "") -> None:

@@ -12,9 +12,13 @@ from moto.ec2.models import ec2_backends
 from moto.ec2.models.amis import Ami
 from moto.ssm.models import Parameter, ssm_backends
 
-from shiplap.local.ec2.behaviour import Behaviour, CapacityRule, Fault, Timing
+from shiplap.local.ec2.behaviour import Behaviour, CapacityRule, Death, Fault, Timing
 from shiplap.local.ec2.control import EmulatedImage, EmulatedInstance
 from shiplap.local.ec2.launching import decoded, settle
+
+
+class _Silence(msgspec.Struct, rename="camel"):
+    fleets: int
 
 
 class _Clock(msgspec.Struct, rename="camel"):
@@ -45,6 +49,8 @@ class Admin:
         self._actions: dict[tuple[str, str], Callable[[_Request], Any]] = {
             ("POST", "/capacity"): self._capacity,
             ("POST", "/faults"): self._fault,
+            ("POST", "/deaths"): self._death,
+            ("POST", "/silence"): self._silence,
             ("POST", "/timing"): self._timing,
             ("POST", "/clock"): self._clock,
             ("POST", "/prices"): self._price,
@@ -79,6 +85,12 @@ class Admin:
 
     def _fault(self, request: _Request) -> None:
         self._behaviour.faults.append(msgspec.json.decode(request.body, type=Fault))
+
+    def _death(self, request: _Request) -> None:
+        self._behaviour.deaths.append(msgspec.json.decode(request.body, type=Death))
+
+    def _silence(self, request: _Request) -> None:
+        self._behaviour.silent_fleets = msgspec.json.decode(request.body, type=_Silence).fleets
 
     def _timing(self, request: _Request) -> None:
         self._behaviour.timing = msgspec.json.decode(request.body, type=Timing)

@@ -49,6 +49,33 @@ class Fault(msgspec.Struct, rename="camel"):
     after: bool = False
 
 
+class Death(msgspec.Struct, rename="camel"):
+    """The next `times` instances end while they start, with EC2's reason `code`, as when a volume's key is refused."""
+
+    code: str
+    message: str = ""
+    times: int = 1
+
+
+class InstanceBucket:
+    """Tokens for instances as EC2 counts them: so many at once, refilled by `per_second`. Times in epoch seconds."""
+
+    def __init__(self, burst: float, per_second: float) -> None:
+        self._burst = burst
+        self._per_second = per_second
+        self._tokens = burst
+        self._at = 0.0
+
+    def take(self, count: int, now: float) -> bool:
+        """Use so many tokens; False, and none is used, when there are fewer."""
+        self._tokens = min(self._tokens + max(now - self._at, 0.0) * self._per_second, self._burst)
+        self._at = max(now, self._at)
+        if self._tokens < count:
+            return False
+        self._tokens -= count
+        return True
+
+
 class Timing(msgspec.Struct, frozen=True, rename="camel"):
     """Delays in seconds: launch → running, terminate → terminated, launch → visible in DescribeInstances."""
 
@@ -72,6 +99,10 @@ class Behaviour:
             self.timing = Timing()
             self.rules: list[CapacityRule] = []
             self.faults: list[Fault] = []
+            self.deaths: list[Death] = []
+            self.silent_fleets = 0
+            self.launchable = InstanceBucket(1000, 2)
+            self.endable = InstanceBucket(1000, 20)
             self.calls: dict[str, int] = {}
             self.fleets: dict[str, dict[str, Any]] = {}
             self._ahead_s = 0.0
@@ -132,6 +163,15 @@ class Behaviour:
                 if fault.action == action and fault.after == after and fault.times > 0:
                     fault.times -= 1
                     return fault
+            return None
+
+    def death(self) -> Death | None:
+        """How the instance that starts now ends, used up by one."""
+        with self.lock:
+            for death in self.deaths:
+                if death.times > 0:
+                    death.times -= 1
+                    return death
             return None
 
     def count(self, action: str) -> None:

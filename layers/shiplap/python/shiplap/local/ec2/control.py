@@ -4,6 +4,8 @@
 |---|---|
 | `POST /capacity` {instanceType, zone, capacityType, available} | a rule; names may hold `*`, null means plenty |
 | `POST /faults` {action, code, times, after} | the next calls of an action fail, before or after their effect |
+| `POST /deaths` {code, message, times} | the next instances end while they start, for a reason of EC2 |
+| `POST /silence` {fleets} | the next fleets are answered with neither instances nor errors |
 | `POST /timing` {pendingS, terminatingS, describeLagS} | delays |
 | `POST /clock` {advanceS} | time passes |
 | `POST /prices` {instanceType, price} | an on-demand price in USD per hour |
@@ -81,6 +83,14 @@ class Ec2Control:
     def fault(self, action: str, code: str, *, times: int = 1, after: bool = False) -> None:
         """Fail the next calls of an EC2 action; `after` lets the effect happen and loses the answer."""
         self._post("/faults", {"action": action, "code": code, "times": times, "after": after})
+
+    def death(self, code: str, message: str = "", *, times: int = 1) -> None:
+        """Have the next instances end while they start; DescribeInstances tells why."""
+        self._post("/deaths", {"code": code, "message": message, "times": times})
+
+    def silence(self, fleets: int = 1) -> None:
+        """Answer the next fleets with their ids alone: what they gave is found by describing."""
+        self._post("/silence", {"fleets": fleets})
 
     def timing(self, *, pending_s: float = 0, terminating_s: float = 0, describe_lag_s: float = 0) -> None:
         """Set all three delays."""

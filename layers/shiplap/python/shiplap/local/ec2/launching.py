@@ -9,13 +9,15 @@ from typing import Any
 
 from moto.core.types import Base64EncodedString
 from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS, INSTANCE_TYPES
-from moto.ec2.models.instances import InstanceState
+from moto.ec2.models.instances import InstanceState, StateReason
 from moto.ec2.utils import convert_tag_spec
 
 from shiplap.local.ec2.allocation import Candidate, Pool
 from shiplap.local.ec2.behaviour import Behaviour
 
 USER_DATA_BYTES = 16384
+
+TOO_MANY = ("RequestLimitExceeded", "Request limit exceeded.")
 
 Refusal = tuple[str, str]
 """EC2's error code and message."""
@@ -114,6 +116,8 @@ def launch(
             )
         if not behaviour.take(candidate.pool):
             return launched, no_capacity(candidate.pool)
+        if not behaviour.launchable.take(1, behaviour.now()):
+            return launched, TOO_MANY
         launched.append(_start(behaviour, backend, candidate, tags))
     return launched, None
 
@@ -165,6 +169,11 @@ def begin(behaviour: Behaviour, instance: Any) -> None:
     instance.launch_time = datetime.fromtimestamp(now, tz=UTC).replace(tzinfo=None)
     instance.shiplap_visible_at = now + behaviour.timing.describe_lag_s
     instance.shiplap_settles = (now + behaviour.timing.pending_s, InstanceState("running", 16))
+    death = behaviour.death()
+    if death is not None:
+        end(behaviour, instance)
+        instance._reason = death.code
+        instance.state_reason = StateReason(death.message or f"{death.code}: Client error on launch", death.code)
 
 
 def end(behaviour: Behaviour, instance: Any) -> None:

@@ -24,7 +24,7 @@ from shiplap.errors import AwsError
 from shiplap.local.ec2.allocation import Pool
 from shiplap.local.ec2.behaviour import Behaviour
 from shiplap.local.ec2.fleets import create_instant, described
-from shiplap.local.ec2.launching import begin, end, no_capacity, refusal_of_pool, settle
+from shiplap.local.ec2.launching import TOO_MANY, begin, end, no_capacity, refusal_of_pool, settle
 
 _FLEET_PARAMETERS = (
     "Type",
@@ -146,9 +146,11 @@ def _create_fleet(behaviour: Behaviour) -> _Answer:
         if request.get("Type") != "instant":
             raise EC2ClientError("UnsupportedOperation", "only instant fleets are emulated")
         with behaviour.lock:
-            return ActionResult(
-                _once(self, behaviour, request, lambda: create_instant(behaviour, self.ec2_backend, request))
-            )
+            answer = _once(self, behaviour, request, lambda: create_instant(behaviour, self.ec2_backend, request))
+            if behaviour.silent_fleets > 0:
+                behaviour.silent_fleets -= 1
+                answer = {"FleetId": answer["FleetId"], "Instances": [], "Errors": []}
+            return ActionResult(answer)
 
     return create_fleet
 
@@ -192,6 +194,8 @@ def _run_instances(behaviour: Behaviour, original: _Answer) -> _Answer:
                 count = int(self._get_param("MinCount") or 1)
                 if not all(behaviour.take(pool) for _ in range(count)):
                     refusal = no_capacity(pool)
+                elif not behaviour.launchable.take(count, behaviour.now()):
+                    refusal = TOO_MANY
             if refusal is not None:
                 raise EC2ClientError(*refusal)
             answer = original(self)
@@ -226,6 +230,8 @@ def _terminate_instances(behaviour: Behaviour, original: _Answer) -> _Answer:
     def terminate_instances(self: Any) -> Any:
         with behaviour.lock:
             wanted = set(self._get_param("InstanceIds") or ())
+            if not behaviour.endable.take(len(wanted), behaviour.now()):
+                raise EC2ClientError(*TOO_MANY)
             settle(behaviour, self.ec2_backend.all_instances())
             gone = {
                 instance.id: instance._state
