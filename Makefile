@@ -19,7 +19,7 @@ CODE := layers functions infra tests benchmarks tools
 help: ## Show this help
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
-setup: .venv/.ready node_modules/.ready $(CATALOG) build/.layers ## Install everything into .venv and node_modules (idempotent)
+setup: .venv/.ready node_modules/.ready $(CATALOG) build/.layers build/parliament/.ready ## Install everything into .venv and node_modules (idempotent)
 
 .venv/.ready: requirements/dev.txt requirements/bootstrap.txt pyproject.toml tools/find-python
 	@python=$$(tools/find-python) && echo "setup: using $$python" && \
@@ -40,6 +40,12 @@ node_modules/.ready: package.json package-lock.json requirements/node.txt .venv/
 # The downloads of the layers, done once, so that neither demo nor tests wait for them.
 build/.layers: .venv/.ready $(CATALOG) requirements/lambda.txt infra/layers.py infra/service_models.py
 	@$(BIN)/python -m infra.layers
+	@touch $@
+
+# A linter with an environment of its own: what it imports would hold back everything else.
+build/parliament/.ready: .venv/.ready requirements/parliament.txt
+	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python build/parliament
+	@$(BIN)/uv pip sync --quiet --require-hashes --python build/parliament/bin/python requirements/parliament.txt
 	@touch $@
 
 $(CATALOG): .venv/.ready tools/build_catalog.py layers/shiplap/python/shiplap/instances/catalog.py
@@ -95,7 +101,7 @@ format: .venv/.ready ## Format the code
 	@$(BIN)/ruff format --quiet $(CODE)
 
 lock: .venv/.ready ## Lock the newest versions of all dependencies, with hashes and without addresses
-	@for name in dev lambda bootstrap node; do \
+	@for name in dev lambda bootstrap node parliament; do \
 	  constraint=$$([ $$name = dev ] || [ $$name = node ] || echo "-c requirements/dev.txt"); \
 	  $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 	    $$constraint requirements/$$name.in -o requirements/$$name.txt; done
