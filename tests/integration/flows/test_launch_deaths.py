@@ -14,6 +14,7 @@ from shiplap.errors import AwsError, AwsThrottled
 from shiplap.ports import Instance
 from shiplap.provisioning import events
 from shiplap.provisioning.messages import Timer
+from shiplap.twins.faults import Crash
 from tests.integration.flows.stage import CLUSTER, Stage
 from tests.integration.flows.test_interrupt import STATE, warning
 
@@ -88,6 +89,20 @@ def test_instances_that_always_end_at_once_are_launched_less_and_less_often_and_
     assert pauses == sorted(pauses)
     assert pauses[-1] >= 59
     assert len(stage.compute.launches) - first <= 24 + 5
+
+
+def test_claims_that_were_planned_before_it_was_known_are_not_launched_any_more() -> None:
+    stage = Stage()
+    launched(stage)
+    stage.add_pods(3, cpu="1500m", prefix="late")
+    stage.faults.on("after", "state.commit", Crash())
+    assert stage.dies(stage.schedule)
+    assert ClaimState.PLANNED in {claim.state for claim in stage.claims()}
+    all_die(stage, KEY)
+    stage.clock.advance(61)
+    stage.sweep()
+    assert len(stage.compute.launches) == 1
+    assert {claim.state for claim in stage.claims()} == {ClaimState.FAILED}
 
 
 def test_a_node_class_that_is_changed_is_launched_from_at_once_by_one_node_and_then_by_all() -> None:

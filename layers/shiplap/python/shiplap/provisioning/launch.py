@@ -121,6 +121,8 @@ def _launch(
 ) -> Outcome:
     if supply.resolved is None or supply.not_ready:
         return _cannot(claims, f"node class {claims[0].node_class}: {supply.not_ready}", types, world)
+    if claims[0].state is ClaimState.PLANNED and market.leaves_alone(claims[0].cluster, supply.node_class):
+        return _cannot(claims, f"node class {claims[0].node_class}: its last instances ended at once", types, world)
     resolved = market.open(supply.resolved)
     zones = [subnet.zone for subnet in resolved.subnets]
     rests = partial(market.rests, group=supply.resolved.group)

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from shiplap.api.nodeclaim import ClaimState, NodeClaim
+from shiplap.api.types import EC2NodeClass
 from shiplap.instances.catalog import Catalog
-from shiplap.instances.launch_deaths import is_node_class, left_alone
+from shiplap.instances.launch_deaths import is_node_class, left_alone, node_class_scope
 from shiplap.instances.nodeclass import ResolvedNodeClass
 from shiplap.instances.subnets import emptiest_subnets, open_subnets
 from shiplap.instances.types import InstanceType
@@ -92,6 +93,10 @@ class Market:
         for_group = _in_group(group, own) if group else ()
         scopes = (own, *for_group, *_wider(instance_type, capacity_type))
         return not self._resting.isdisjoint(scopes)
+
+    def leaves_alone(self, cluster: str, node_class: EC2NodeClass) -> bool:
+        """Whether nothing is to be launched from an EC2NodeClass, as it is written now, because its instances ended."""
+        return (node_class_scope(cluster, node_class), ANY, ANY) in self._resting
 
     def open(self, resolved: ResolvedNodeClass, now: float = 0.0) -> ResolvedNodeClass:
         """An EC2NodeClass with what is worth a launch: subnets, less what launches in flight take, and reservations,

@@ -1,0 +1,50 @@
+"""Names under which an EC2NodeClass is left alone, and advice."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from shiplap.api.types import EC2NodeClass, EC2NodeClassSpec
+from shiplap.instances import launch_deaths
+from shiplap.kubernetes.objects import ObjectMeta
+from shiplap.ports import OfferingFailure
+
+NODE_CLASS = EC2NodeClass(ObjectMeta(name="default"), EC2NodeClassSpec())
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        ("Client.InternalError", "volumeKeys"),
+        ("Client.InvalidKMSKey.InvalidState", "volumeKeys"),
+        ("Client.InvalidSnapshot.NotFound", "snapshot"),
+        ("Client.VolumeLimitExceeded", "Service Quotas"),
+    ],
+)
+def test_people_are_told_what_helps(code: str, says: str) -> None:
+    assert says in launch_deaths.with_advice(code, "it ended")
+
+
+@pytest.mark.parametrize("code", ["", "Server.InternalError", "Client.InternalErrors", "Client"])
+def test_where_nothing_is_known_to_help_nothing_is_said(code: str) -> None:
+    assert launch_deaths.with_advice(code, "it ended") == "it ended"
+
+
+def test_a_changed_node_class_has_another_name_and_is_still_recognised() -> None:
+    scope = launch_deaths.node_class_scope("demo", NODE_CLASS)
+    changed = launch_deaths.node_class_scope("demo", replace(NODE_CLASS, spec=EC2NodeClassSpec(role="other")))
+    assert scope != changed
+    for each in (scope, changed):
+        assert launch_deaths.left_alone("demo", "default", ["m5.large", each])
+        assert not launch_deaths.left_alone("demo", "default-2", [each])
+        assert not launch_deaths.left_alone("demo-2", "default", [each])
+        assert launch_deaths.shown(each) == "EC2NodeClass default of demo"
+    assert launch_deaths.shown("m5.large") == "m5.large"
+
+
+def test_a_failure_that_a_node_class_is_to_blame_for_concerns_no_offering() -> None:
+    scope = launch_deaths.node_class_scope("demo", NODE_CLASS)
+    failure = OfferingFailure("m5.large", "a", "spot", "Client.InternalError", "configuration", node_class=scope)
+    assert failure.scope == (scope, "*", "*")
+    assert replace(failure, node_class="").scope == ("m5.large", "a", "spot")
