@@ -357,6 +357,18 @@ def test_missed_pods_are_remembered_for_thirty_days(world: World) -> None:
     assert world.store.read(CLUSTER, NOW + MISSED_FOR_S + 1).missed_pods == frozenset()
 
 
+def test_a_claim_is_adopted_once_in_the_state_its_node_has(world: World) -> None:
+    lost = claim("lost", state=S.INITIALIZED, instance_id="i-1")
+    assert world.store.adopt(lost)
+    assert not world.rival.adopt(claim("lost", state=S.INITIALIZED, instance_id="i-2"))
+    assert world.store.claim(CLUSTER, "lost") == lost
+    assert world.store.claims(CLUSTER) == (lost,)
+    assert world.store.read(CLUSTER, NOW).epoch == 0
+    world.store.commit(CLUSTER, 0, [claim("planned")])
+    assert not world.store.adopt(claim("planned", state=S.INITIALIZED))
+    assert world.store.advance(lost, S.DRAINING, changed_at=NOW).version == 1
+
+
 def test_nodes_that_a_pod_does_not_run_on_are_remembered(world: World) -> None:
     noted = Refusals(("a", "b"), NOW + 5, 2, NOW - 100)
     world.store.mark_refused(CLUSTER, "uid", Refusals(("b",), NOW, 1, NOW - 200))

@@ -217,6 +217,13 @@ class StateStore(Protocol):
         """
         ...
 
+    def adopt(self, claim: NodeClaim) -> bool:
+        """Write a claim, in whichever state, if there is none of its name; whether it was written.
+
+        The epoch stays: the claim's node is in service, and decisions see it with or without a claim.
+        """
+        ...
+
     def mark_unavailable(self, failures: Sequence[OfferingFailure], now: float) -> tuple[UnavailableOffering, ...]:
         """Remember for the whole account that offerings failed; their waits double while failures repeat.
 

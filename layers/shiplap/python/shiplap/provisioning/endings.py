@@ -18,6 +18,7 @@ from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node
 from shiplap.ports import Instance, OfferingFailure
 from shiplap.provisioning import events
+from shiplap.provisioning.adoption import adopt
 from shiplap.provisioning.claims import GRACE_S, Holders, facts, fail, release_pilot
 from shiplap.provisioning.herald import tell_pods
 from shiplap.provisioning.joining import note_failed
@@ -188,32 +189,35 @@ class Inventory:
         except ClusterGone:
             return ()
 
-    def in_service(self, instance: Instance) -> bool:
-        """Whether the instance's Node was opened to pods."""
+    def in_service(self, instance: Instance) -> Node | None:
+        """The instance's Node, if it was opened to pods."""
         for node in self.nodes:
             if instance_of(node.spec.provider_id) == instance.id:
-                return all(taint.key != labels.UNREGISTERED_TAINT for taint in node.spec.taints)
-        return False
+                opened = all(taint.key != labels.UNREGISTERED_TAINT for taint in node.spec.taints)
+                return node if opened else None
+        return None
 
 
-def clear_away(cluster: str, name: str, inventory: Inventory, world: World) -> bool:
+def clear_away(settings: ClusterSettings, name: str, inventory: Inventory, world: World) -> bool:
     """End instances tagged with the name of a claim, or a launch, that no claim has or will ever take.
 
-    The sweep took the first look; this is the second one. An instance whose Node was opened to pods is only reported:
-    it may be doing work.
+    The sweep took the first look; this is the second one. An instance whose Node was opened to pods is given a claim,
+    or is only reported where that is not possible: it may be doing work.
 
     Returns:
         Whether any was ended.
     """
-    now = world.clock.now()
+    cluster, now = settings.name, world.clock.now()
     garbage = []
     for instance in inventory.instances:
         if instance.tagged != name or not inventory.holders.is_garbage(instance, now):
             continue
         about = {"cluster": cluster, "claim": name, "instance_id": instance.id}
-        if inventory.in_service(instance):
-            world.meter.count("NodesWithoutClaim")
-            _LOG.warning("node without a claim is left alone", extra=about)
+        node = inventory.in_service(instance)
+        if node is not None:
+            if adopt(settings, instance, node, world) is None:
+                world.meter.count("NodesWithoutClaim")
+                _LOG.warning("node without a claim is left alone", extra=about)
             continue
         garbage.append(instance.id)
         world.meter.count("GarbageTerminated")

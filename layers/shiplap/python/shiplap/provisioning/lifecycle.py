@@ -170,7 +170,7 @@ class _Rounds:
 
     def clear(self, name: str) -> None:
         """End what carries the tag of a claim, or of a launch, and has no right to."""
-        if clear_away(self.cluster, name, self._inventory, self._world):
+        if clear_away(self._settings, name, self._inventory, self._world):
             self.ended.append(name)
         claim = self._world.state.claim(self.cluster, name)
         if claim is not None:

@@ -156,6 +156,13 @@ class TwinState:
                 self._put(claim)
         return after
 
+    def adopt(self, claim: NodeClaim) -> bool:
+        with self._effect("state.adopt"):
+            if (claim.cluster, claim.name) in self._claims:
+                return False
+            self._put(claim)
+            return True
+
     def mark_unavailable(self, failures: Sequence[OfferingFailure], now: float) -> tuple[UnavailableOffering, ...]:
         by_scope = {failure.scope: failure for failure in sorted(failures, reverse=True)}
         with self._effect("state.mark_unavailable"):
