@@ -1,4 +1,5 @@
-"""What the watch function needs: processor time from an API server's event to the bus, and memory by the pods it keeps.
+"""What the watch function needs: processor time from an API server's event to the bus, memory by the pods it keeps, and
+both by the number of clusters that one invocation watches.
 
 Events come as lines of a watch's stream, hints go to EventBridge as a server on loopback plays it. Lambda gives a
 function with 128 MiB a fourteenth of a processor: expect fourteen times the time by wall there, plus the time that what
@@ -13,15 +14,21 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
+from typing import Any
 
 import msgspec
+
+from shiplap.ports import BusEvent
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 
 PODS = (0, 10_000, 30_000, 100_000)
+CLUSTERS = (1, 24, 48)
 EVENTS = 300
 _ANSWER = b'{"FailedEntryCount":0,"Entries":[{"EventId":"1"}]}'
 
@@ -99,11 +106,116 @@ def memory(pods: int) -> tuple[float, float]:
             "status": {"phase": "Running"},
         }
         table.put(msgspec.convert(document, Pod))
-    kept = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+    kept = _rss_mib()
     standing = Standing(cluster="c", version="1", taken_at=0.0, listed_at=0.0, kept_since=0.0)
     for _ in range(2):
         table.document(standing)
     return kept, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def play(clusters: int) -> None:
+    """API servers of clusters with twenty nodes each, in which pods become pending when a line is read."""
+    from shiplap.local.kube.http_server import KubeHttpServer  # noqa: PLC0415
+    from shiplap.twins.clock import TwinClock  # noqa: PLC0415
+    from shiplap.twins.cluster import ApiServer  # noqa: PLC0415
+
+    servers = []
+    for _ in range(clusters):
+        api = ApiServer(TwinClock())
+        for number in range(20):
+            meta = {"name": f"node-{number}", "labels": {str(label): "x" * 20 for label in range(30)}}
+            status = {"conditions": [{"type": "Ready", "status": "True"}]}
+            api.create("nodes", {"metadata": meta, "spec": {}, "status": status})
+        servers.append(KubeHttpServer(api).start())
+    print(*(server.endpoint for server in servers), flush=True)
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    for number, _ in enumerate(sys.stdin):
+        pod = {"metadata": {"name": f"p-{time.time_ns()}"}, "spec": {"containers": [{"name": "c"}]}}
+        pod["status"] = {"phase": "Pending", "conditions": [condition]}
+        servers[number % clusters].api.create("pods", pod)
+
+
+class _Heard:
+    """A bus that notes how long after its pod each event came, in milliseconds."""
+
+    def __init__(self) -> None:
+        self.after_ms: list[float] = []
+
+    def publish(self, events: Sequence[BusEvent]) -> None:
+        for event in events:
+            self.after_ms += [(time.time_ns() - int(pod[1][2:])) / 1e6 for pod in event.detail["pods"]]
+
+
+class _Clock:
+    def now(self) -> float:
+        return time.time()
+
+
+def together(clusters: int) -> None:
+    """Watch so many clusters in this process and print what that takes."""
+    sys.path.insert(0, str(ROOT / "functions" / "watch"))
+    import handler  # noqa: F401, PLC0415 - for its memory
+
+    from shiplap.aws.session import client  # noqa: PLC0415
+    from shiplap.cluster.connect import connect  # noqa: PLC0415
+    from shiplap.provisioning.watch import watch_all  # noqa: PLC0415
+    from shiplap.provisioning.world import World  # noqa: PLC0415
+    from shiplap.settings import ClusterSettings  # noqa: PLC0415
+    from shiplap.twins.bucket import TwinSnapshots  # noqa: PLC0415
+    from shiplap.twins.clock import TwinMeter  # noqa: PLC0415
+
+    client("events"), client("s3")
+    command = [sys.executable, str(Path(__file__)), "play", str(clusters)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as played:  # noqa: S603
+        assert played.stdin is not None
+        assert played.stdout is not None
+        bus, clock, worlds = _Heard(), _Clock(), {}
+        for number, endpoint in enumerate(played.stdout.readline().split()):
+            settings = ClusterSettings(name=f"c{number}", region="us-east-1", endpoint=endpoint, token="t")  # noqa: S106
+            api: Any = connect(settings, describe_cluster=_unasked, credentials=_unasked, clock=clock, sleep=time.sleep)
+            unused: Any = None
+            worlds[settings.name] = World(
+                clock=clock,
+                cluster=api,
+                compute=unused,
+                state=unused,
+                capacity=unused,
+                catalog=unused,
+                bus=bus,
+                timers=unused,
+                recorder=unused,
+                meter=TwinMeter(),
+                snapshots=TwinSnapshots(),
+            )
+        before = _rss_mib()
+        thread = Thread(target=watch_all, args=(worlds,), kwargs={"deadline": time.time() + 45, "pause": time.sleep})
+        thread.start()
+        time.sleep(10)
+        began_s = time.process_time()
+        time.sleep(20)
+        idle_s = (time.process_time() - began_s) * 3
+        for _ in range(200):
+            print(file=played.stdin, flush=True)
+            time.sleep(0.05)
+        thread.join()
+        after = sorted(bus.after_ms)
+        slowest = after[len(after) * 99 // 100]
+        print(
+            f"{clusters:4} clusters: {_rss_mib() - before:5.1f} MiB more, {1000 * idle_s:5.0f} ms of a processor",
+            end="",
+        )
+        print(
+            f" a minute; {len(after)} pods told after {statistics.median(after):.0f} ms (p50), {slowest:.0f} ms (p99)"
+        )
+        played.kill()
+
+
+def _unasked(*_: object) -> Any:
+    raise AssertionError("the settings name endpoint and token")
+
+
+def _rss_mib() -> float:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
 def _run(*arguments: str, **more: str) -> str:
@@ -121,6 +233,10 @@ def main() -> None:
             print(*hints())
         case ["memory", pods]:
             print(*memory(int(pods)))
+        case ["play", clusters]:
+            play(int(clusters))
+        case ["together", clusters]:
+            together(int(clusters))
         case _:
             with subprocess.Popen(  # noqa: S603 - our own program
                 [sys.executable, str(Path(__file__)), "serve"], stdout=subprocess.PIPE, text=True
@@ -136,6 +252,8 @@ def main() -> None:
             for pods in PODS:
                 kept, most = (float(mib) for mib in _run("memory", str(pods)).split())
                 print(f"{pods:7} pods: {kept:5.0f} MiB, {most:5.0f} at most while a snapshot is made")
+            for clusters in CLUSTERS:
+                print(_run("together", str(clusters)), end="")
 
 
 if __name__ == "__main__":

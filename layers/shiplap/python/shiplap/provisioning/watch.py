@@ -23,7 +23,7 @@ from shiplap.provisioning.world import World
 _LOG = logging.getLogger(__name__)
 
 _OWN_MIB = 90
-_MIB_PER_CLUSTER = 1.0
+_MIB_PER_CLUSTER = 0.5
 _PODS_PER_MIB = 1_400
 """The process needs 75 MiB with a page of a list, each cluster beyond the first its connections and threads, and a pod
 about 0.7 KiB while a snapshot is made (docs/costs.md)."""
