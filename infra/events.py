@@ -13,10 +13,12 @@ from typing import NamedTuple
 from aws_cdk import Duration
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
+from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from infra.spread import spread
+from shiplap.provisioning.events import DISRUPTION_DUE
 
 PATTERN_CHARACTERS = 2048
 """What EventBridge allows in the pattern of a rule, unless the account's quota was raised."""
@@ -121,6 +123,18 @@ class ClusterEvents(Construct):
                 ),
                 targets=[_deliver(to)],
             )
+
+
+def hand_on_disruption(
+    scope: Construct, id_: str, *, bus: events.IEventBus, network: str, disrupt: lambda_.IFunction
+) -> None:
+    """Route clusters that an invocation for all had no time for to an invocation of their own."""
+    pattern = events.EventPattern(
+        source=events.Match.prefix("shiplap."), detail_type=[DISRUPTION_DUE], detail={"network": [network]}
+    )
+    # As with the schedule: what comes late is worth nothing, since a minute later all clusters are looked at again.
+    target = targets.LambdaFunction(disrupt, retry_attempts=0, max_event_age=Duration.minutes(1))
+    events.Rule(scope, id_, event_bus=bus, event_pattern=pattern, targets=[target])
 
 
 def _work_queue(scope: Construct, id_: str, name: str, timeout_s: int) -> WorkQueue:

@@ -17,7 +17,7 @@ from infra import functions as specifications
 from infra import permissions
 from infra.access import FunctionRoles
 from infra.cluster_stack import node_roles
-from infra.events import ClusterEvents, Events, Queues, WorkQueue
+from infra.events import ClusterEvents, Events, Queues, WorkQueue, hand_on_disruption
 from infra.functions import Feed, Functions, Running
 from infra.schedules import Schedules
 from infra.settings import Cluster, InstallDocument, in_group, node_role_path
@@ -121,11 +121,13 @@ class NetworkGroup(Construct):
             running=common.running()._replace(network=network, group=name),
         )
         self.functions = made.functions
+        bus, disrupt = common.events.bus, made.live["disrupt"]
+        hand_on_disruption(self, "DisruptionDue", bus=bus, network=name, disrupt=disrupt)
         Schedules(self, "Schedules", group=common.schedule_group).look_after(
             clusters,
             provisioning=self.queues.provisioning.queue,
             watch=made.live["watch"],
-            disrupt=made.live["disrupt"],
+            disrupt=disrupt,
         )
 
 

@@ -14,6 +14,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from infra.settings import Cluster
+from infra.spread import spread
 
 SWEEP = "rate(1 minute)"
 CATALOG = "rate(1 hour)"
@@ -21,6 +22,9 @@ CATALOG = "rate(1 hour)"
 INSPECTION = "rate(5 minutes)"
 # A watch lives for up to 14 minutes of its function's 15: its successor starts before it ends.
 WATCH = "rate(13 minutes)"
+WATCHED_TOGETHER = 24
+"""Clusters that one invocation watches: the memory that a function has at least then holds 21,000 pods of them."""
+
 # Commands take a step each minute; a proposal is acted on when it stands a minute later.
 DISRUPTION = "rate(1 minute)"
 
@@ -56,16 +60,17 @@ class Schedules(Construct):
         watch: lambda_.IFunction,
         disrupt: lambda_.IFunction,
     ) -> None:
-        """Sweep, disrupt and, unless switched off, watch the clusters of a network group."""
+        """Sweep, disrupt and, unless switched off, watch the clusters of a network group.
+
+        Neither sweep nor disruption names a cluster: they are for all that the function serves.
+        """
         self._may("Sweep", "sqs:SendMessage", provisioning.queue_arn)
         self._may("Invoke", "lambda:InvokeFunction", watch.function_arn, disrupt.function_arn)
-        for cluster in clusters:
-            sweep = {"kind": "sweep", "cluster": cluster.name}
-            self._schedule(f"Sweep-{cluster.name}", SWEEP, provisioning.queue_arn, sweep, retries=0)
-            named = {"cluster": cluster.name}
-            self._schedule(f"Disruption-{cluster.name}", DISRUPTION, disrupt.function_arn, named, retries=0)
-            if cluster.document.watch:
-                self._schedule(f"Watch-{cluster.name}", WATCH, watch.function_arn, named, retries=2)
+        self._schedule("Sweep", SWEEP, provisioning.queue_arn, {"kind": "sweep"}, retries=0)
+        self._schedule("Disruption", DISRUPTION, disrupt.function_arn, {}, retries=0)
+        watched = [cluster.name for cluster in clusters if cluster.document.watch]
+        for bucket, names in spread(watched, lambda some: len(some) <= WATCHED_TOGETHER).items():
+            self._schedule(f"Watch{bucket}", WATCH, watch.function_arn, {"clusters": list(names)}, retries=2)
 
     def _may(self, sid: str, action: str, *resources: str) -> None:
         self._role.add_to_policy(iam.PolicyStatement(sid=sid, actions=[action], resources=list(resources)))

@@ -16,6 +16,7 @@ from shiplap.aws import tables, tags
 from shiplap.aws.instance_profiles import profile_name
 from shiplap.errors import ShiplapError
 from shiplap.local import node
+from shiplap.provisioning.events import disruption_due
 from shiplap.provisioning.messages import Sweep, decode
 from shiplap.settings import ResourceNames
 
@@ -168,20 +169,34 @@ def test_what_aws_says_on_the_default_bus_reaches_interrupt(template: Template, 
     assert not {"Input", "InputPath", "InputTransformer"} & set(target)
 
 
-def test_a_sweep_looks_at_every_cluster_every_minute(template: Template) -> None:
-    for cluster in ("edge", "production"):
-        template.has_resource_properties(
-            "AWS::Scheduler::Schedule",
-            {
-                "ScheduleExpression": "rate(1 minute)",
-                "FlexibleTimeWindow": {"Mode": "OFF"},
-                "Target": Match.object_like({"Input": json.dumps({"kind": "sweep", "cluster": cluster})}),
-            },
-        )
+def test_time_starts_each_function_once_for_all_clusters(template: Template) -> None:
+    found = [item["Properties"] for item in resources(template, "AWS::Scheduler::Schedule").values()]
+    started = sorted((item["Target"]["Input"], item["ScheduleExpression"]) for item in found)
+
+    assert started == [
+        ('{"clusters": ["edge", "production"]}', "rate(13 minutes)"),
+        ('{"kind": "inspect"}', "rate(5 minutes)"),
+        ('{"kind": "sweep"}', "rate(1 minute)"),
+        ("{}", "rate(1 hour)"),
+        ("{}", "rate(1 minute)"),
+    ]
+    assert {item["FlexibleTimeWindow"]["Mode"] for item in found} == {"OFF"}
 
 
 def test_what_the_sweep_sends_is_what_schedule_reads() -> None:
-    assert decode(json.dumps({"kind": "sweep", "cluster": "edge"}), "provisioning") == Sweep("edge")
+    assert decode(json.dumps({"kind": "sweep"}), "provisioning") == Sweep("")
+
+
+def test_a_cluster_whose_turn_did_not_come_is_disrupted_by_an_invocation_of_its_own(template: Template) -> None:
+    rules = [item["Properties"] for item in resources(template, "AWS::Events::Rule").values()]
+    (rule,) = [rule for rule in rules if rule["EventPattern"]["detail-type"] == ["DisruptionDue"]]
+    (target,) = rule["Targets"]
+    due = disruption_due("edge", "", 0.0)
+
+    assert rule["EventPattern"]["detail"] == {"network": [due.detail["network"]]}
+    assert due.source.startswith(rule["EventPattern"]["source"][0]["prefix"])
+    assert started(template, target["Arn"]["Ref"]) == "disrupt"
+    assert target["RetryPolicy"]["MaximumRetryAttempts"] == 0
 
 
 def test_what_every_minute_starts_anew_is_neither_repeated_nor_kept_for_later(template: Template) -> None:
