@@ -22,8 +22,8 @@ CATALOG = "rate(1 hour)"
 INSPECTION = "rate(5 minutes)"
 # A watch lives for up to 14 minutes of its function's 15: its successor starts before it ends.
 WATCH = "rate(13 minutes)"
-WATCHED_TOGETHER = 24
-"""Clusters that one invocation watches: the memory that a function has at least then holds 21,000 pods of them."""
+WATCHED_TOGETHER = 48
+"""Clusters that one invocation watches: the memory that a function has at least then keeps 20,000 pods of them."""
 
 # Commands take a step each minute; a proposal is acted on when it stands a minute later.
 DISRUPTION = "rate(1 minute)"
