@@ -35,6 +35,21 @@ def test_taints_of_the_pool(tolerations: list[dict[str, str]], placed: bool) -> 
         assert "did not tolerate taint test-key=test-value:NoSchedule" in outcome.left("pod").message
 
 
+@pytest.mark.parametrize(
+    ("operator", "limit", "chosen"), [("Gt", "950", "gold"), ("Lt", "950", "bronze"), ("Gt", "999", None)]
+)
+def test_a_toleration_compares_the_integer_of_a_taint(operator: str, limit: str, chosen: str | None) -> None:
+    """As Kubernetes does with its feature gate TaintTolerationComparisonOperators, and Karpenter always."""
+    tainted = [
+        pool(name, taints=[{"key": "sla", "value": value, "effect": "NoSchedule"}])
+        for name, value in (("bronze", "900"), ("gold", "999"))
+    ]
+    outcome = given(pod(tolerations=[{"key": "sla", "operator": operator, "value": limit}]), pools=tainted)
+    assert outcome.scheduled is (chosen is not None)
+    if chosen is not None:
+        assert outcome.claim.node_pool == chosen
+
+
 def test_tolerations_never_taint_a_node() -> None:
     assert given(pod(tolerations=[{"key": "test-key", "operator": "Exists"}])).claim.taints == ()
 
