@@ -273,3 +273,22 @@ def test_instances_of_one_batch_are_ended_by_one_request() -> None:
     assert stage.compute.alive() == ()
     assert len(claims) > 1
     assert sum(point == "before compute.terminate" for point in stage.faults.points) == 1
+
+
+def test_an_instance_that_cannot_be_ended_keeps_no_other_of_its_batch_from_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage()
+    claims = launched(stage, pods=8)
+    stage.clock.advance(1000)
+    protected = claims[0].instance_id
+    terminate = stage.compute.terminate
+
+    def refusing(cluster: str, *instance_ids: str) -> None:
+        terminate(cluster, *(name for name in instance_ids if name != protected))
+        if protected in instance_ids:
+            raise AwsError("termination protection", code="OperationNotPermitted")
+
+    monkeypatch.setattr(stage.compute, "terminate", refusing)
+    with pytest.raises(AwsError, match="termination protection"):
+        stage.attend(*(Timer(CLUSTER, claim.name, "join") for claim in claims))
+    assert [instance.id for instance in stage.compute.alive()] == [protected]
+    assert [claim.name for claim in stage.claims()] == [claims[0].name]

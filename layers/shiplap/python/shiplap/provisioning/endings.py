@@ -220,10 +220,11 @@ def clear_away(settings: ClusterSettings, name: str, inventory: Inventory, world
                 _LOG.warning("node without a claim is left alone", extra=about)
             continue
         garbage.append(instance.id)
-        world.meter.count("GarbageTerminated")
-        _LOG.warning("instance without a claim is terminated", extra=about)
     if garbage:
         world.compute.terminate(cluster, *garbage)
+        world.meter.count("GarbageTerminated", len(garbage))
+        about = {"cluster": cluster, "claim": name, "instance_id": ", ".join(garbage)}
+        _LOG.warning("instances without a claim terminated", extra=about)
     return bool(garbage)
 
 

@@ -202,6 +202,12 @@ class _Rounds:
         Raises what would go wrong with other claims, too.
         """
         claims, self._terminating = self._terminating, []
+        failures = self._finish(claims)
+        if failures and len(claims) > 1:  # one that cannot be ended keeps no other from it
+            failures = [error for claim in claims for error in self._finish([claim])]
+        return failures
+
+    def _finish(self, claims: Sequence[NodeClaim]) -> list[ShiplapError]:
         try:
             for claim in finish(claims, self._world):
                 self._ended(claim)
