@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from shiplap.api.own_annotations import MAX_HOURLY_PRICE
 from shiplap.kubernetes.objects import PodSpec
 from shiplap.scheduling.changes import Proposal, proposals
 from shiplap.scheduling.planner import solve
@@ -106,11 +107,20 @@ def test_several_obstacles_on_one_way() -> None:
 
 
 def test_the_smaller_change_comes_first() -> None:
-    pools = [pool("near", rule(ZONE, "In", Z1)), pool("far", rule(ZONE, "In", Z2), taints=[TAINT])]
-    first, second = asked(given(pod(cpu="4"), pools=pools, types=ONLY))
+    name = "node.kubernetes.io/instance-type"
+    pools = [pool("near", rule(name, "In", "only")), pool("far", rule(name, "In", "big"), taints=[TAINT])]
+    types = [*ONLY, fake_type("big", cpu="8", memory="16Gi")]
+    first, second = asked(given(pod(cpu="4"), pools=pools, types=types))
     assert first.changes == ("request 3900m cpu instead of 4",)
-    assert second.changes == ("tolerate dedicated=x:NoSchedule", "request 3900m cpu instead of 4")
+    assert second.changes == ("tolerate dedicated=x:NoSchedule",)
     assert first.size < second.size
+
+
+def test_a_part_that_is_not_needed_is_not_proposed() -> None:
+    """On the way to the tainted pool the pod becomes small enough for the other one."""
+    pools = [pool("near", rule(ZONE, "In", Z1)), pool("far", rule(ZONE, "In", Z2), taints=[TAINT])]
+    (proposal,) = asked(given(pod(cpu="4"), pools=pools, types=ONLY))
+    assert proposal.changes == ("request 3900m cpu instead of 4",)
 
 
 def test_a_wider_spread() -> None:
@@ -160,3 +170,49 @@ def test_pods_with_overhead_and_init_containers_shrink_as_a_whole() -> None:
     whole = msgspec.structs.replace(greedy, spec=msgspec.convert(spec, PodSpec))
     (proposal,) = asked(given(whole, types=ONLY))
     assert proposal.changes == ("request 3900m cpu instead of 5250m",)
+
+
+def test_no_more_of_a_limit_than_it_takes() -> None:
+    """The nearest type of the first try is larger than what is launched in the end."""
+    gpu = "nvidia.com/gpu"
+    types = [
+        fake_type("four", cpu="32", memory="64Gi", extra={gpu: "4"}, price=4.0),
+        fake_type("one", cpu="8", memory="16Gi", extra={gpu: "1"}, price=1.0),
+    ]
+    old = node("old", pool="default", capacity={gpu: "2"}, cpu="1", pods="0")
+    outcome = given(pod(requests={gpu: "1"}), pools=[pool(limits={gpu: "2"})], nodes=[old], types=types)
+    assert asked(outcome)[0].changes == (f"raise the {gpu} limit of pool default from 2 to 3",)
+
+
+def test_limits_of_memory_rise_by_whole_gi() -> None:
+    def limited(memory: str) -> Outcome:
+        types = [fake_type("only", cpu="64", memory="1853631Mi")]
+        return given(pod(memory="1Ti"), pools=[pool(limits={"memory": memory})], types=types)
+
+    (proposal,) = asked(limited("1000Gi"))
+    assert proposal.changes == ("raise the memory limit of pool default from 1000Gi to 1811Gi",)
+    assert limited("1811Gi").scheduled
+    assert not limited("1810Gi").scheduled
+
+
+def test_of_several_constraints_only_the_one_that_matters_is_loosened() -> None:
+    rules = [{**spread(key)["topologySpreadConstraints"][0]} for key in (ZONE, KIND)]
+    pools = [pool("default", rule(ZONE, "In", Z1))]
+    here = [node(f"n-{zone}", labels={ZONE: zone, KIND: "spot"}, pods="0") for zone in (Z2, Z3)]
+    outcome = given(
+        *pods(3, "web", cpu="1", metadata=WEB, spec={"topologySpreadConstraints": rules}),
+        pools=pools,
+        nodes=here,
+        types=ONLY,
+    )
+    (proposal,) = asked(outcome, outcome.plan.unschedulable[0].pod.name)
+    assert proposal.changes == ("maxSkew 2 over topology.kubernetes.io/zone",)
+
+
+def test_limits_in_dollars_are_no_limits_of_the_spec() -> None:
+    dear = pool(limits={})
+    annotated = msgspec.structs.replace(
+        dear, metadata=msgspec.structs.replace(dear.metadata, annotations={MAX_HOURLY_PRICE: "0.01"})
+    )
+    outcome = given(pod(cpu="3"), pools=[annotated], types=ONLY)
+    assert asked(outcome) == ()

@@ -1,0 +1,162 @@
+"""What is proposed gives the pod a place, and nothing weaker of the same kind does: read from its words and tried."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from shiplap.api.types import Manifests
+from shiplap.kubernetes.objects import Pod, ResourceRequirements, Toleration
+from shiplap.kubernetes.quantity import format_amount, parse_amount
+from shiplap.scheduling.changes import proposals
+from shiplap.scheduling.planner import plan, solve
+from shiplap.scheduling.snapshot import ClusterView, NodeClassCatalog, Snapshot
+from tests.conformance import given as case
+from tests.conformance.catalogues import Z1, Z2, fake_type
+
+ZONE, GPU = "topology.kubernetes.io/zone", "nvidia.com/gpu"
+TAINT = {"key": "dedicated", "value": "x", "effect": "NoSchedule"}
+MEBI, GIBI = 2**20, 2**30
+RAISE = re.compile(r"raise the (\S+) limit of pool (\S+) from (\S+) to ([^\s,]+)")
+REQUEST = re.compile(r"request (\S+) (\S+) instead of ([^\s,]+)")
+NOTHING = re.compile(r"request no ([^\s,]+)")
+TOLERATE = re.compile(r"tolerate (\w+)=(\w+):(\w+)")
+FREE = re.compile(r"do not ask for (\S+) In ")
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> Snapshot:
+    """One pod that may be too large, keep off taints, or ask for a zone, before pools that may be full."""
+    pods = [
+        case.pod(
+            "asker",
+            cpu=draw(st.sampled_from(["1", "3900m", "5", "20"])),
+            memory=draw(st.sampled_from(["1Gi", "9Gi", "70Gi"])),
+            requests={GPU: "1"} if draw(st.booleans()) else {},
+            selector=draw(st.sampled_from([{}, {}, {ZONE: Z2}, {ZONE: "nowhere"}])),
+        )
+    ]
+    types = (
+        fake_type("small", cpu="4", memory="8Gi", price=0.4),
+        fake_type("large", cpu="16", memory="64Gi", price=1.6),
+        fake_type("one", cpu="8", memory="16Gi", extra={GPU: "1"}, price=2.0),
+        fake_type("four", cpu="32", memory="64Gi", extra={GPU: "4"}, price=8.0),
+    )
+    old = [case.node("old", pool="p0", cpu="1", pods="0", capacity={"cpu": "3", "memory": "5Gi", GPU: "2"})]
+    limit = st.fixed_dictionaries(
+        {},
+        optional={
+            "cpu": st.sampled_from(["2", "7", "100"]),
+            "memory": st.sampled_from(["6Gi", "3000Mi", "500Gi"]),
+            GPU: st.sampled_from(["2", "3"]),
+            "nodes": st.sampled_from(["1", "5"]),
+        },
+    )
+    pools = [
+        case.pool(
+            f"p{number}",
+            *draw(st.sampled_from([[], [case.rule(ZONE, "In", Z1)]])),
+            taints=draw(st.sampled_from([[], [TAINT]])),
+            limits=draw(limit),
+        )
+        for number in range(draw(st.integers(1, 2)))
+    ]
+    return Snapshot(
+        cluster="advice",
+        now=case.NOW,
+        view=ClusterView(tuple(pods), tuple(old)),
+        manifests=Manifests(node_pools=tuple(pools)),
+        catalogs=(NodeClassCatalog("default", types),),
+    )
+
+
+def edits(text: str) -> list[tuple[str, ...]]:
+    """The single edits that the words of a change ask for."""
+    found: list[tuple[str, ...]] = [("limit", *match) for match in RAISE.findall(text)]
+    found += [("request", resource, value, before) for value, resource, before in REQUEST.findall(text)]
+    found += [("request", resource, "0", "") for resource in NOTHING.findall(text)]
+    found += [("tolerate", *match) for match in TOLERATE.findall(text)]
+    found += [("free", label) for label in FREE.findall(text)]
+    return found
+
+
+def edited(snapshot: Snapshot, wanted: list[tuple[str, ...]]) -> Snapshot:
+    pools = {pool.metadata.name: pool for pool in snapshot.manifests.node_pools}
+    asker: Any = snapshot.view.pods[0]
+    spec = asker.spec
+    requests: dict[str, Any] = {}
+    for kind, *rest in wanted:
+        if kind == "limit":
+            known = pools[rest[1]]
+            limits = {**known.spec.limits, rest[0]: rest[3]}
+            pools[rest[1]] = msgspec.structs.replace(known, spec=msgspec.structs.replace(known.spec, limits=limits))
+        elif kind == "request":
+            requests[rest[0]] = rest[1]
+        elif kind == "tolerate":
+            spec = msgspec.structs.replace(spec, tolerations=(Toleration(rest[0], "Equal", rest[1], rest[2]),))
+        else:
+            spec = msgspec.structs.replace(spec, node_selector={})
+    if requests:
+        spec = msgspec.structs.replace(spec, resources=ResourceRequirements(requests=requests))
+    pods: tuple[Pod, ...] = (msgspec.structs.replace(asker, spec=spec), *snapshot.view.pods[1:])
+    return msgspec.structs.replace(
+        snapshot,
+        view=msgspec.structs.replace(snapshot.view, pods=pods),
+        manifests=msgspec.structs.replace(snapshot.manifests, node_pools=tuple(pools.values())),
+    )
+
+
+def weaker(edit: tuple[str, ...]) -> tuple[str, ...] | None:
+    """The same edit, one unit less of it, in the unit it is written in; None if that is no edit any more."""
+    if edit[0] not in ("limit", "request"):
+        return None
+    limit = edit[0] == "limit"
+    resource, to, now = (edit[1], edit[4], edit[3]) if limit else (edit[1], edit[2], edit[3])
+    if not now:
+        return None
+    value = parse_amount(resource, to)
+    unit = 1
+    if resource == "memory":
+        unit = GIBI if limit and to.endswith("Gi") and value > 4 * GIBI else MEBI
+    elif resource == "cpu" and limit and not to.endswith("m"):
+        unit = 1000
+    less = value - unit if limit else value + unit
+    if (less <= parse_amount(resource, now)) == limit:
+        return None
+    text = format_amount(resource, less)
+    return (*edit[:4], text) if limit else (edit[0], resource, text, now)
+
+
+def places(snapshot: Snapshot) -> bool:
+    return not plan(snapshot).unschedulable
+
+
+@settings(derandomize=True, deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@given(clusters())
+def test_what_is_proposed_works_and_nothing_weaker_does(snapshot: Snapshot) -> None:
+    if places(snapshot):
+        return
+    for proposal in proposals(snapshot, *solve(snapshot), "default/asker"):
+        wanted = [edit for text in proposal.changes for edit in edits(text)]
+        if not wanted or any(not edits(text) for text in proposal.changes):
+            continue  # words that this test cannot carry out
+        assert places(edited(snapshot, wanted)), proposal
+        for number, edit in enumerate(wanted):
+            others = [*wanted[:number], *wanted[number + 1 :]]
+            assert not places(edited(snapshot, others)), (proposal, "without", edit)
+            less = weaker(edit)
+            assert less is None or not places(edited(snapshot, [*others, less])), (proposal, "with", less)
+
+
+def test_the_words_can_be_read() -> None:
+    """So that the property is about something."""
+    assert edits("raise the cpu limit of pool p from 2 to 4, raise the memory limit of pool p from 1Gi to 2Gi") == [
+        ("limit", "cpu", "p", "2", "4"),
+        ("limit", "memory", "p", "1Gi", "2Gi"),
+    ]
+    assert edits("request 3900m cpu instead of 4") == [("request", "cpu", "3900m", "4")]
+    assert edits("tolerate dedicated=x:NoSchedule") == [("tolerate", "dedicated", "x", "NoSchedule")]
