@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Sequence
 
-from aws_cdk import Stack
+from aws_cdk import Names, Stack
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
@@ -85,26 +85,28 @@ class FunctionRoles(Construct):
             "AwsSolutions-IAM5",
             "Instances, volumes, templates and recorded decisions get their ids when they are made: tags or a prefix "
             "bound them instead. Describe actions and the Pricing API know no resources.",
-            *self._findings(statements),
+            *sorted({f"Resource::{self._readable(arn, reach)}" for arn in _wildcards(statements)}),
         )
         return role
 
-    def _findings(self, statements: permissions.Statements) -> list[str]:
-        """What cdk-nag says of these statements, one by one; none for all of it.
+    def _readable(self, arn: str, reach: permissions.Reach) -> str:
+        """An ARN as cdk-nag writes it in the id of a finding: `<LogicalId.Attribute>` for each reference.
 
-        In a nested stack its findings name parameters of the template, which do not exist yet.
+        In a nested stack a reference to the bucket, the only one among our patterns, is the name of a parameter.
         """
-        if Stack.of(self).nested_stack_parent is not None:
-            return []
-        return sorted({f"Resource::{self._readable(arn)}" for arn in _wildcards(statements)})
-
-    def _readable(self, arn: str) -> str:
-        """An ARN as cdk-nag writes it in the id of a finding: `<LogicalId.Attribute>` for each reference."""
         resolved = Stack.of(self).resolve(arn)
         if isinstance(resolved, str):
             return resolved
-        parts = resolved["Fn::Join"][1]
-        return "".join(part if isinstance(part, str) else f"<{_reference(part)}>" for part in parts)
+        return "".join(
+            part if isinstance(part, str) else f"<{self._referred(_reference(part), reach)}>"
+            for part in resolved["Fn::Join"][1]
+        )
+
+    def _referred(self, reference: str, reach: permissions.Reach) -> str:
+        bucket = reach.storage.bucket.node.default_child
+        if bucket is None or reference.startswith("AWS::") or Stack.of(self).nested_stack_parent is None:
+            return reference
+        return f"referenceto{Names.node_unique_id(bucket.node)}Arn"
 
 
 def policies(listed: Sequence[permissions.Listed]) -> dict[str, list[iam.PolicyStatement]]:

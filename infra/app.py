@@ -15,10 +15,11 @@ from typing import Any
 
 from aws_cdk import Annotations, App, Environment, Validations
 from cdk_nag import AwsSolutionsChecks
+from jsii.errors import JSIIError
 
-from infra import layers
+from infra import layers, quotas
 from infra.functions import Artifacts
-from infra.settings import Install, read
+from infra.settings import Install, read, refusal
 from infra.stack import ShiplapStack
 from shiplap.errors import InvalidManifests, ShiplapError
 
@@ -33,6 +34,8 @@ FLAGS: Mapping[str, Any] = {
     "@aws-cdk/core:enablePartitionLiterals": True,
     "@aws-cdk/core:stackRelativeExports": True,
     "@aws-cdk/core:validateAgainstDefaultRules": True,
+    # `quotas` counts resources, and says what to do.
+    "@aws-cdk/core:stackResourceLimit": 0,
 }
 
 
@@ -71,6 +74,30 @@ def build(
     return tree
 
 
+def synthesise(settings: Path, **app: Any) -> Path:
+    """Synthesise the app of one install, as `build`, and hold it against AWS's quotas; returns the assembly's folder.
+
+    Raises:
+        InvalidInput: shiplap.yaml or a manifest says something wrong.
+        InvalidManifests: the same, or the stack would exceed quotas.
+        ShiplapError: a layer cannot be built, or the CDK refuses the stack.
+    """
+    try:
+        folder = Path(build(settings, **app).synth().directory)
+    except (JSIIError, RuntimeError) as error:
+        raise ShiplapError(f"the CDK refuses the stack: {str(error).strip().partition(chr(10))[0]}") from error
+    templates = {
+        path.name.partition(".")[0]: json.loads(path.read_text()) for path in sorted(folder.glob("*.template.json"))
+    }
+    target = layers.HERE if app.get("local") else layers.LAMBDA
+    artifacts = Artifacts.built(read(settings).settings(), target)
+    code = {name: layer.path for name, layer in artifacts._asdict().items()}
+    reasons = [*quotas.exceeded(templates), *quotas.too_large(code)]
+    if reasons:
+        raise InvalidManifests([refusal(settings, ("clusters",), reason) for reason in reasons])
+    return folder
+
+
 def _environment(install: Install) -> Environment:
     return Environment(region=install.document.region, account=install.document.account or None)
 
@@ -82,7 +109,7 @@ def main() -> int:
     local = context.try_get_context("stage") == "local"
     endpoints = context.try_get_context("endpoints") if local else None
     try:
-        build(settings, local=local, endpoints=json.loads(endpoints) if endpoints else None).synth()
+        synthesise(settings, local=local, endpoints=json.loads(endpoints) if endpoints else None)
     except InvalidManifests as error:
         for problem in error.problems:
             print(problem, file=sys.stderr)  # noqa: T201

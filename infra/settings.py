@@ -259,6 +259,11 @@ def read(path: Path) -> Install:
     return Install(install, tuple(sorted(clusters, key=lambda cluster: cluster.name)))
 
 
+def refusal(path: Path, where: Where, reason: str) -> InvalidInput:
+    """What is wrong with the install that a shiplap.yaml describes, at a field of it."""
+    return _refusal(read_documents(path)[0], where, reason)
+
+
 def _cluster(source: Document, index: int, install: InstallDocument, folder: Path) -> Cluster:
     document = install.clusters[index]
     manifests_path = folder / document.manifests
