@@ -13,8 +13,8 @@ from shiplap.local import node
 from tests.aws_rules import installs
 from tests.aws_rules.cloud_assembly import Template, templates
 
-_MANY = 25
-_NETWORKS = 1
+_MANY = 100
+_NETWORKS = 3
 _INSTALLS: dict[str, Callable[[Path], object]] = {
     "public": lambda _: installs.PUBLIC,
     "private": lambda _: installs.PRIVATE,

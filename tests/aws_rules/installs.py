@@ -11,8 +11,10 @@ _KEY = "arn:aws:kms:eu-west-1:210987654321:key/1234abcd-12ab-34cd-56ef-123456789
 _SECRET = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:edge-kubeconfig-AbCdEf"
 
 
-def _network(number: int) -> dict[str, list[str]]:
-    return {
+def _network(number: int) -> dict[str, object]:
+    """The first network goes without a name."""
+    name = {"name": f"network{number}"} if number > 1 else {}
+    return name | {
         "subnets": [f"subnet-{number:07x}1", f"subnet-{number:07x}2"],
         "securityGroups": [f"sg-{number:08x}"],
     }
@@ -63,7 +65,7 @@ def many_clusters(folder: Path, count: int, networks: int) -> dict[str, object]:
                 "name": name,
                 "manifests": str(manifests),
                 "audit": number % 2 == 0,
-                **({"vpc": _network(number % networks)} if networks else {}),
+                **({"vpc": _network(1 + number % networks)} if networks else {}),
             }
         )
     return {"region": "eu-west-1", "clusters": clusters}

@@ -13,8 +13,8 @@ SHAPES = {
     "scheduler.amazonaws.com": rf"arn:aws:scheduler:{REGION}:{ACCOUNT}:schedule-group/[\w.-]{{1,64}}",
     # A rule of a bus other than the default one has the bus in its ARN.
     "events.amazonaws.com": rf"arn:aws:events:{REGION}:{ACCOUNT}:rule/([\w./-]{{1,256}}/)?[\w.-]{{1,64}}",
-    # A subscription filter speaks for its log group and all streams of it.
-    "logs.amazonaws.com": rf"arn:aws:logs:{REGION}:{ACCOUNT}:log-group:[\w./#-]{{1,512}}:\*",
+    # A subscription filter speaks for its log group and all streams of it; a pattern may stand for several groups.
+    "logs.amazonaws.com": rf"arn:aws:logs:{REGION}:{ACCOUNT}:log-group:[\w./#*-]{{1,512}}:\*",
     "cloudwatch.amazonaws.com": rf"arn:aws:cloudwatch:{REGION}:{ACCOUNT}:alarm:.+",
     "sns.amazonaws.com": rf"arn:aws:sns:{REGION}:{ACCOUNT}:[\w-]{{1,256}}",
     "s3.amazonaws.com": r"arn:aws:s3:::[a-z0-9.-]{3,63}",

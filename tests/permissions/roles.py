@@ -18,7 +18,7 @@ class Roles:
     def __init__(self, templates: Sequence[Template]) -> None:
         self._resources = [resource for template in templates for resource in template.resources()]
         self._functions = {
-            resource.properties["FunctionName"].removeprefix("shiplap-"): resource.properties
+            resource.properties["FunctionName"].removeprefix("shiplap-"): resource
             for resource in self._of("AWS::Lambda::Function")
         }
 
@@ -27,10 +27,12 @@ class Roles:
         return sorted(self._functions)
 
     def policies(self, function: str) -> Iterator[Resource]:
-        """The policies of a function's role, inline or attached."""
-        role = self._functions[function]["Role"].rpartition("/")[2]
+        """The policies of a function's role, inline or attached; all are in the function's own template."""
+        made = self._functions[function]
+        role = made.properties["Role"].rpartition("/")[2]
         for kind in ("AWS::IAM::Policy", "AWS::IAM::ManagedPolicy"):
-            yield from (policy for policy in self._of(kind) if role in policy.properties["Roles"])
+            of_template = (policy for policy in self._of(kind) if policy.template is made.template)
+            yield from (policy for policy in of_template if role in policy.properties["Roles"])
 
     def statements(self, function: str) -> list[dict[str, Any]]:
         """What the role of a function says."""
@@ -39,7 +41,7 @@ class Roles:
 
     def environment(self, function: str) -> dict[str, str]:
         """The environment variables of a function."""
-        found: dict[str, str] = self._functions[function]["Environment"]["Variables"]
+        found: dict[str, str] = self._functions[function].properties["Environment"]["Variables"]
         return found
 
     def role_of_profile(self) -> dict[str, str]:
