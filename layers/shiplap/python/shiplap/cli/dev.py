@@ -29,7 +29,8 @@ def dev(
     """Play a scenario on an emulated AWS and a simulated cluster, with the deployed functions.
 
     Exit code 0 when every expectation of the scenario and every promise held, else 1, with the logs of the run left in
-    build/local. While it plays, other commands look at it by --dev.
+    build/local. While it plays, other commands look at it by --dev. Ctrl-C, `kill` and closing the terminal end it in
+    seconds and leave nothing behind; what a run that was killed outright has left, the next one removes.
 
     Example: shiplap dev --scenario spot-interruption
     """
