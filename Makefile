@@ -76,7 +76,7 @@ kube: setup
 check: setup ## What CI checks beside the tests: style, types, floors
 	@$(BIN)/ruff check $(CODE)
 	@$(BIN)/ruff format --check --quiet $(CODE)
-	@$(BIN)/mypy
+	@$(BIN)/mypy --num-workers 2
 	@$(BIN)/lint-imports
 
 bench: setup ## Benchmarks, as tables
