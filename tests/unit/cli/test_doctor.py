@@ -495,6 +495,16 @@ def test_a_missing_permission_is_named_and_the_other_checks_go_on(aws: Aws, oper
         assert all(action in item.says and action in item.mend for item in refused)
 
 
+def test_a_finding_is_one_line_whatever_an_answer_says(aws: Aws) -> None:
+    page = {"Error": {"Code": "500", "Message": "<!doctype html>\n<title>Internal Server Error</title>\n" * 100}}
+    aws.answers["eks.describe_cluster"] = ClientError(page, "DescribeCluster")
+    (item,) = [item for item in found(aws) if item.verdict != "ok"]
+
+    assert item.says.startswith("AWS refused: An error occurred (500) when calling the DescribeCluster operation")
+    assert "\n" not in item.says
+    assert len(item.says) < 400
+
+
 def test_without_an_answer_the_network_is_pointed_at(aws: Aws) -> None:
     aws.answers["eks.describe_cluster"] = EndpointConnectionError(endpoint_url="https://eks")
     (item,) = [item for item in found(aws) if item.verdict != "ok"]

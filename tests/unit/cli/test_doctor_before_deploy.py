@@ -240,6 +240,18 @@ def test_any_rule_that_admits_the_functions_will_do(aws: Aws, rules: list[dict[s
     assert wrong(aws) == []
 
 
+@pytest.mark.parametrize(("groups", "told"), [(["sg-more"], "sg-more does not admit"), ([], "names no security group")])
+def test_a_cluster_without_a_security_group_of_its_own(aws: Aws, groups: list[str], told: str) -> None:
+    found = ready()["eks.describe_cluster"]["cluster"]
+    del found["resourcesVpcConfig"]["clusterSecurityGroupId"]
+    found["resourcesVpcConfig"]["securityGroupIds"] = groups
+    aws.answers |= admitting() | {"eks.describe_cluster": {"cluster": found}}
+    (item,) = wrong(aws)
+
+    assert (item.check, item.verdict) == ("ingress", "failed" if groups else "unknown")
+    assert told in item.says
+
+
 def test_a_key_that_is_named_in_any_way_is_enough(aws: Aws) -> None:
     aws.answers |= ENCRYPTED
     for name in (KEY, KEY.rpartition("/")[2]):

@@ -17,6 +17,8 @@ Client = Callable[[str], Any]
 """A client of an AWS service, by the service's name."""
 
 _DENIED = re.compile(r"AccessDenied|UnauthorizedOperation|AuthorizationError|Forbidden|AccessDeniedException")
+_LONGEST = 300
+"""Characters of AWS's words that a finding repeats: a proxy may answer with a whole page."""
 _ACTION = re.compile(r"not authorized to perform: (?P<action>[\w-]+:\w+)")
 
 
@@ -101,14 +103,14 @@ def run(checks: Iterable[Check]) -> Iterator[Finding]:
 
 
 def _refused(name: str, error: Exception) -> Finding:
-    words = Words(name)
+    words, said = Words(name), " ".join(str(error).split())[:_LONGEST]
     if isinstance(error, ClientError) and _DENIED.search(code_of(error)):
         named = _ACTION.search(str(error))
         action = named["action"] if named else error.operation_name
         return words.unknown("", f"not permitted: {action}", f"allow {action} to who runs this, or ask who may")
     if isinstance(error, BotoCoreError):
-        return words.unknown("", f"no answer: {error}", "look at the network, AWS_REGION and the credentials")
-    return words.unknown("", f"AWS refused: {error}", "look at the message; AWS's status page may know more")
+        return words.unknown("", f"no answer: {said}", "look at the network, AWS_REGION and the credentials")
+    return words.unknown("", f"AWS refused: {said}", "look at the message; AWS's status page may know more")
 
 
 def _broken(name: str, error: ShiplapError) -> Finding:

@@ -176,9 +176,13 @@ def ingress(client: Client, cluster: PlannedCluster) -> Iterator[Finding]:
     config = (found or {}).get("resourcesVpcConfig", {})
     if not cluster.subnets or not config.get("endpointPrivateAccess"):
         return
-    own = config["clusterSecurityGroupId"]
-    ec2 = client("ec2")
-    groups = ec2.describe_security_groups(GroupIds=[own, *config.get("securityGroupIds", ())])["SecurityGroups"]
+    names = [name for name in (config.get("clusterSecurityGroupId"), *config.get("securityGroupIds", ())) if name]
+    if not names:
+        mend = "look at the cluster's networking in the EKS console: it must admit the functions on port 443"
+        yield words.unknown(cluster.name, "EKS names no security group of its API server", mend)
+        return
+    own = names[0]
+    groups = client("ec2").describe_security_groups(GroupIds=names)["SecurityGroups"]
     subnets = _subnets(client, cluster.subnets)
     rules = [rule for group in groups for rule in group.get("IpPermissions", ()) if _of_https(rule)]
     source = cluster.security_groups[0]
