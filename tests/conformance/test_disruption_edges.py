@@ -610,3 +610,25 @@ def test_a_single_node_of_a_balanced_pool_may_go() -> None:
         types=[LARGE],
     )
     assert verdict.removed == {"a"}
+
+
+def test_an_expired_node_that_a_protected_pod_keeps_is_overdue_and_says_what_would_end_it() -> None:
+    node = large("a", created_at=NOW - 3700)
+    wanted = pool(expire_after="1h", policy="WhenEmpty")
+    kept = disrupted(node, pods=[guarded("p")], pools=[wanted], types=BOTH)
+    assert kept.removed == set()
+    assert kept.decision.overdue == ("a",)
+    assert kept.blocked("a").startswith("has expired (older than 1h) and stays because pod default/p")
+    assert "terminationGracePeriod" in kept.blocked("a")
+    assert "expireProtected" in kept.blocked("a")
+
+
+def test_a_setting_lets_nodes_expire_in_spite_of_protected_pods_but_not_drift() -> None:
+    anyway = DisruptionSettings(expire_protected=True)
+    expired = pool(expire_after="1h", policy="WhenEmpty")
+    node = large("a", created_at=NOW - 3700)
+    verdict = disrupted(node, pods=[guarded("p")], pools=[expired], types=BOTH, settings=anyway)
+    assert (verdict.removed, verdict.decision.overdue) == ({"a"}, ())
+    drifts = pool("default", rule("gone", "DoesNotExist"), policy="WhenEmpty")
+    drifted = large("a", labels={"gone": "x"})
+    assert disrupted(drifted, pods=[guarded("p")], pools=[drifts], types=BOTH, settings=anyway).removed == set()

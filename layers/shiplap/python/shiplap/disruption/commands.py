@@ -63,9 +63,11 @@ class Blocked(msgspec.Struct, frozen=True, rename="camel", order=True):
 class Decision(msgspec.Struct, frozen=True, rename="camel"):
     """What one disruption decision concluded; commands in the order they are to begin, `blocked` by node.
 
-    `drifted` names all nodes that have drifted, whether or not anything is done about it now.
+    `drifted` names all nodes that have drifted, whether or not anything is done about it now, `overdue` those that have
+    expired and stay because of protected pods.
     """
 
     commands: tuple[Proposal, ...] = ()
     blocked: tuple[Blocked, ...] = ()
     drifted: tuple[str, ...] = ()
+    overdue: tuple[str, ...] = ()

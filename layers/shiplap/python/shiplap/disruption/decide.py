@@ -57,6 +57,7 @@ class _Decider:
         self.homes: set[str] = set()
         self.followed = True
         self.drifted: tuple[str, ...] = ()
+        self.overdue: dict[str, str] = {}
 
     def run(self) -> Decision:
         commands = self._scale_down()
@@ -68,8 +69,9 @@ class _Decider:
         if not replaced:
             commands += self._consolidate(left) or self._climb_back(left)
         gone = {node for command in commands for node in command.nodes}
+        self.blocked |= self.overdue  # what is looked at after it has more to say, but nothing that matters more
         blocked = tuple(Blocked(name, reason) for name, reason in sorted(self.blocked.items()) if name not in gone)
-        return Decision(tuple(commands), blocked, self.drifted)
+        return Decision(tuple(commands), blocked, self.drifted, tuple(sorted(self.overdue.keys() - gone)))
 
     def _scale_down(self) -> list[Proposal]:
         """Nodes that static pools have too many of: that is what was asked for, so no budget holds it up.
@@ -109,8 +111,8 @@ class _Decider:
         for item in candidates:
             if item.name not in reasons:
                 continue
-            if item.protected and item.grace is None:
-                self.blocked[item.name] = item.protected
+            if item.protected and item.grace is None and not self._expires_anyway(reasons[item.name][0]):
+                self.blocked[item.name] = self._keeps(item, *reasons[item.name])
             elif why := self._resting(item):
                 self.blocked[item.name] = why
             else:
@@ -123,6 +125,19 @@ class _Decider:
             due = [item for item in due if (item.pool.spec.replicas is not None) is static]
             proposals += self._renew(due, reason, reasons) if static else self._relocate(due, reason, reasons)
         return proposals
+
+    def _expires_anyway(self, reason: Reason) -> bool:
+        return reason is Reason.EXPIRED and self.snapshot.settings.expire_protected
+
+    def _keeps(self, item: Candidate, reason: Reason, why: str) -> str:
+        """What keeps a node that should be replaced; one that has expired is noted as overdue."""
+        if reason is not Reason.EXPIRED:
+            return item.protected
+        self.overdue[item.name] = (
+            f"has expired ({why}) and stays because {item.protected}: terminationGracePeriod of the NodePool, or "
+            "disruption.expireProtected of the cluster, would end this"
+        )
+        return self.overdue[item.name]
 
     def _renew(
         self, due: Sequence[Candidate], reason: Reason, reasons: Mapping[str, tuple[Reason, str]]

@@ -16,6 +16,7 @@ class DisruptionSettings(msgspec.Struct, frozen=True, omit_defaults=True, rename
     `settle_s` how long pods that a
     command moved are left where they are. `improve_s` is the effort spent on finding cheaper replacements.
     `climb_back_s` is how old a node of a fallback tier has to be before it may go back to the preferred one.
+    `expire_protected` lets nodes expire in spite of protected pods, as Karpenter does.
     """
 
     enabled: bool = True
@@ -25,6 +26,7 @@ class DisruptionSettings(msgspec.Struct, frozen=True, omit_defaults=True, rename
     settle_s: float = msgspec.field(default=1800.0, name="settleSeconds")
     improve_s: float = msgspec.field(default=0.6, name="improveSeconds")
     climb_back_s: float = msgspec.field(default=3600.0, name="climbBackSeconds")
+    expire_protected: bool = False
 
     def problems(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
         """What is wrong with them: the field as written, and the reason."""

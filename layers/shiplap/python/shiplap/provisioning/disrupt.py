@@ -109,6 +109,12 @@ class _Minute:
             self._world.meter.count(
                 "NodesNotDisruptable", report.blocked, dimensions=gauges.of_cluster(self._settings.name)
             )
+        if decision.overdue:
+            self._world.meter.count(
+                "NodesOverdue", len(decision.overdue), dimensions=gauges.of_cluster(self._settings.name)
+            )
+            kept = {item.node: item.reason for item in decision.blocked if item.node in decision.overdue}
+            _LOG.warning("expired nodes stay", extra={"cluster": self._settings.name, "nodes": kept})
         busy = report.begun or report.done or report.undone or report.proposed
         _LOG.log(
             logging.INFO if busy else logging.DEBUG,

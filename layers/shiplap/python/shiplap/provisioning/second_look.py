@@ -78,8 +78,9 @@ def objections(
             continue
         pool = pool_of(claim, settings)
         grace = pool.spec.template.spec.termination_grace_period if pool is not None else None
+        goes_anyway = reason is Reason.EXPIRED and settings.disruption.expire_protected
         pods = world.cluster.pods_on(claim.node_name)
-        if why := objection(reason, node, pods, world.clock.now(), has_deadline=grace is not None):
+        if why := objection(reason, node, pods, world.clock.now(), has_deadline=grace is not None or goes_anyway):
             found[claim.name] = why
             world.meter.count("NodesSpared")
             about = {"cluster": settings.name, "claim": claim.name, "node": claim.node_name, "reason": str(reason)}
