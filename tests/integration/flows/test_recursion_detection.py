@@ -23,6 +23,7 @@ from shiplap.local.lineage import HEADER, MOST_TURNS, invoked, longest, turns
 from shiplap.provisioning import batch
 from shiplap.provisioning.lifecycle import attend
 from shiplap.provisioning.messages import NodeSeen, Timer, for_lifecycle
+from shiplap.provisioning.turns import Turns
 from shiplap.settings import ClusterSettings, Settings
 from shiplap.twins.dead_letters import TwinDeadLetters
 from tests.integration.flows.leaving import evicted, first, serving, warning
@@ -103,10 +104,11 @@ class Lambda:
                 settings=Settings((self._stage.settings,)),
                 dead_letters=TwinDeadLetters(),
                 meter=self._stage.meter,
+                turns=Turns(self._stage.clock, self._stage.clock.now() + 300),
             )
         return {"Payload": io.BytesIO(json.dumps(answer).encode())}
 
-    def _attend(self, cluster: ClusterSettings, hints: Sequence[NodeSeen | Timer]) -> str:
+    def _attend(self, cluster: ClusterSettings, hints: Sequence[NodeSeen | Timer], _until: float) -> str:
         attend(cluster, hints, self._world)
         return ""
 
