@@ -6,9 +6,14 @@ import msgspec
 import pytest
 
 from shiplap.api.nodeclaim import ClaimState
+from shiplap.api.types import NodePool
+from shiplap.instances.probes import MEMORY_LABEL
 from shiplap.instances.types import InstanceType
+from shiplap.kubernetes.requirements import requirement
+from shiplap.scheduling.changes import proposals
+from shiplap.scheduling.planner import solve
 from tests.conformance.catalogues import fake_type
-from tests.conformance.given import given, in_flight, pod, pods
+from tests.conformance.given import given, in_flight, pod, pods, pool
 
 GI = 2**30
 
@@ -138,3 +143,51 @@ def test_what_was_launched_is_what_counts_not_what_might_have_been() -> None:
     refuted = fake_type("new", cpu="4", memory="7.2Gi", pods="20", price=1.0)
     launched = in_flight(first.claim, state=ClaimState.LAUNCHED, instance_type="new", allocatable=refuted.allocatable)
     assert given(waiting, types=[refuted, LARGE], claims=[launched]).claim.instance_types == ("known",)
+
+
+def stated(memory_gi: int = 9) -> InstanceType:
+    """A type of which EC2 states more memory than the formula expects."""
+    return msgspec.structs.replace(
+        unverified(),
+        requirements=(*unverified().requirements, requirement(MEMORY_LABEL, "In", (str(memory_gi * 1024),))),
+    )
+
+
+def probing(value: str = "on") -> NodePool:
+    plain = pool()
+    metadata = msgspec.structs.replace(plain.metadata, annotations={"shiplap.dev/probe-unmeasured-types": value})
+    return msgspec.structs.replace(plain, metadata=metadata)
+
+
+def test_a_pod_that_only_what_ec2_states_could_hold_waits_unless_the_pool_asks_for_a_probe() -> None:
+    large = pod(memory="8.5Gi")
+    assert given(large, types=[stated()]).claims == ()
+    assert given(large, types=[stated()], pools=[probing("off")]).claims == ()
+    claim = given(large, types=[stated()], pools=[probing()]).claim
+    assert claim.relies_on_estimate == ("new",)
+    assert claim.allocatable["memory"] == 9 * GI - 10 * 2**20
+
+
+def test_one_probe_at_a_time_and_none_for_a_pod_that_was_missed() -> None:
+    two = given(*pods(2, memory="8.5Gi"), types=[stated()], pools=[probing()])
+    assert len(two.claims) == 1
+    assert len(two.plan.unschedulable) == 1
+    large = pod(memory="8.5Gi")
+    assert given(large, types=[stated()], pools=[probing()], piloted=["ami-1/new#k"]).claims == ()
+    assert given(large, types=[stated()], pools=[probing()], missed=["uid-pod"]).claims == ()
+
+
+def test_the_lesson_of_a_probe_settles_it() -> None:
+    measured = msgspec.structs.replace(stated(), verified=True, careful={}, sources={"memory": "learned"})
+    large = pod(memory="8.5Gi")
+    assert given(large, types=[measured], pools=[probing()]).claims == ()
+    enough = msgspec.structs.replace(measured, capacity=measured.capacity | {"memory": 9 * GI})
+    assert given(*pods(2, memory="8.5Gi"), types=[enough], pools=[probing()]).scheduled
+
+
+def test_explanations_propose_the_probe_and_the_overlay_that_would_do() -> None:
+    outcome = given(pod(memory="8.5Gi"), types=[stated()])
+    found = proposals(outcome.snapshot, *solve(outcome.snapshot), "default/pod")
+    texts = [text for proposal in found for text in proposal.changes]
+    assert "annotate pool default with shiplap.dev/probe-unmeasured-types: on, so that one node finds out" in texts
+    assert "a NodeOverlay that states 8714Mi memory as the capacity of new, if you have measured it" in texts

@@ -10,9 +10,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
+import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from shiplap.api.own_annotations import PROBE_UNMEASURED_TYPES
+from shiplap.api.types import NodePool
 from shiplap.instances.types import InstanceType
 from shiplap.kubernetes.quantity import MEMORY
 from shiplap.twins.faults import Crash
@@ -51,16 +54,22 @@ steps = st.one_of(
 )
 
 
+def _probing(item: NodePool) -> NodePool:
+    metadata = msgspec.structs.replace(item.metadata, annotations={PROBE_UNMEASURED_TYPES: "on"})
+    return msgspec.structs.replace(item, metadata=metadata)
+
+
 class Account:
     """Two clusters, and what can happen to them. `fraction_of` places a type's memory between careful and stated."""
 
-    def __init__(self, fraction_of: dict[str, float]) -> None:
+    def __init__(self, fraction_of: dict[str, float], *, probing: bool = False) -> None:
         def memory(kind: InstanceType, nominal: int) -> int:
             least = kind.careful[MEMORY]
             return int(least + (nominal - least) * fraction_of.get(kind.name, 1.0))
 
-        first = Stage(POOLS, true_memory=memory)
-        self.stages = (first, Stage(POOLS, true_memory=memory, beside=first))
+        pools = tuple(map(_probing, POOLS)) if probing else POOLS
+        first = Stage(pools, true_memory=memory)
+        self.stages = (first, Stage(pools, true_memory=memory, beside=first))
         self._batches = 0
 
     def take(self, step: tuple[object, ...]) -> None:
@@ -141,9 +150,12 @@ class Account:
 @given(
     fraction_of=st.fixed_dictionaries(dict.fromkeys(TYPES, st.floats(0.0, 0.6))),
     script=st.lists(steps, min_size=6, max_size=30),
+    probing=st.booleans(),
 )
-def test_no_type_and_no_pod_misses_twice(fraction_of: dict[str, float], script: list[tuple[object, ...]]) -> None:
-    account = Account(fraction_of)
+def test_no_type_and_no_pod_misses_twice(
+    fraction_of: dict[str, float], script: list[tuple[object, ...]], probing: bool
+) -> None:
+    account = Account(fraction_of, probing=probing)
     for step in script:
         account.take(step)
     for _ in range(6):  # what is left to do is done
@@ -164,3 +176,20 @@ def test_the_script_language_can_tell_of_a_miss() -> None:
     by_type, by_pod = account.misses()
     assert list(by_type.values()) == [1]
     assert list(by_pod.values()) == [1]
+
+
+def test_a_probe_is_wrong_once() -> None:
+    """Pods that only what EC2 states could hold: one node is launched, its lesson keeps the next from being."""
+    account = Account(dict.fromkeys(TYPES, 0.5), probing=True)
+    stage = account.stages[0]
+    size = str(stage.types["m6i.large"].allocatable[MEMORY] + 200 * 2**20)
+    only = {"node.kubernetes.io/instance-type": "m6i.large"}
+    stage.add_pods(2, cpu="500m", memory=size, prefix="large", selector=only)
+    for _ in range(4):
+        account.minute()
+        account.schedule(0)
+        account.join(0)
+        account.attend(0)
+    assert [instance.instance_type for instance in stage.compute.launches] == ["m6i.large"]
+    by_type, _ = account.misses()
+    assert by_type == {"m6i.large": 1}

@@ -32,6 +32,8 @@ SPOT_DISCOUNT = PREFIX + "spot-discount"
 """On a NodePool: the part of spot prices that is not paid."""
 MIN_ON_DEMAND = PREFIX + "min-on-demand"
 """On a NodePool: the share of its nodes that must not be spot, such as 30%."""
+PROBE_UNMEASURED_TYPES = PREFIX + "probe-unmeasured-types"
+"""On a NodePool: `on` lets one node of a type nobody has run be launched for pods that only EC2's own figure holds."""
 DISRUPTION_TIME_ZONE = PREFIX + "disruption-time-zone"
 """On a NodePool: the IANA time zone that the schedules of its budgets are written in; UTC without."""
 MIN_ON_DEMAND_VCPUS = PREFIX + "min-on-demand-vcpus"
@@ -89,6 +91,7 @@ _OF_NODE_POOL: dict[str, Callable[[str], str | None]] = {
     MIN_ON_DEMAND: _percentage,
     MIN_ON_DEMAND_VCPUS: _percentage,
     DISRUPTION_TIME_ZONE: _time_zone,
+    PROBE_UNMEASURED_TYPES: _switch,
 }
 
 _OF_NODE_CLASS: dict[str, Callable[[str], str | None]] = {

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from shiplap.api.price_rules import PriceRules, price_rules
 from shiplap.api.types import NodeOverlay, NodePool
+from shiplap.instances.probes import apply as with_stated_memory
+from shiplap.instances.probes import probes
 from shiplap.instances.types import InstanceType
 from shiplap.kubernetes.requirements import Requirements
 from shiplap.scheduling.lanes import Catalogue, usable
@@ -29,7 +31,8 @@ def catalogues_of(snapshot: Snapshot, pools: Sequence[NodePool], axis: Axis) -> 
         catalog = by_class.get(name, NodeClassCatalog(name, not_ready="there is no such EC2NodeClass"))
         not_ready = f"EC2NodeClass {name} is not ready: {catalog.not_ready}" if catalog.not_ready else ""
         rules = price_rules(pool)
-        if accepted or rules.changes_types or rules.max_hourly_micros is not None or rules.min_on_demand_vcpus:
+        apart = bool(accepted) or probes(pool) or rules.changes_types
+        if apart or rules.max_hourly_micros is not None or rules.min_on_demand_vcpus:
             table = _table(as_seen_by(pool, catalog.instance_types, accepted), snapshot, axis)
             if rules.max_hourly_micros is not None:
                 table.charge_prices(Requirements.of(pool.spec.template.spec.requirements))
@@ -46,7 +49,8 @@ def catalogues_of(snapshot: Snapshot, pools: Sequence[NodePool], axis: Axis) -> 
 def as_seen_by(
     pool: NodePool, types: Sequence[InstanceType], accepted: Sequence[NodeOverlay]
 ) -> Sequence[InstanceType]:
-    """The instance types of a pool's EC2NodeClass as the pool sees them: overlays first, then its rules about prices.
+    """The instance types of a pool's EC2NodeClass as the pool sees them: overlays first, then what it says about types
+    nobody has run, then its rules about prices.
 
     Raises ValueError for a malformed annotation.
     """
@@ -54,6 +58,8 @@ def as_seen_by(
         from shiplap.instances import overlays  # noqa: PLC0415 - few installs have overlays; others need not load it
 
         types = overlays.apply(types, pool, accepted)
+    if probes(pool):
+        types = with_stated_memory(types)
     rules: PriceRules = price_rules(pool)
     if rules.changes_types:
         from shiplap.instances import price_rules as prices  # noqa: PLC0415 - as above

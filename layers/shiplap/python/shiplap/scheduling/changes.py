@@ -7,16 +7,26 @@ a place as well are left out, and amounts are changed by no more than it takes, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import msgspec
 
 from shiplap.api.nodeclaim import PodReference
-from shiplap.api.types import NodePool
-from shiplap.instances.types import InstanceType
+from shiplap.api.own_annotations import PROBE_UNMEASURED_TYPES
+from shiplap.api.types import NodeOverlay, NodeOverlaySpec, NodePool, RequirementSpec
+from shiplap.instances.probes import probes, stated_memory
+from shiplap.instances.types import InstanceType, huge_pages
 from shiplap.kubernetes import labels
-from shiplap.kubernetes.objects import Affinity, NodeSelectorTerm, Pod, PodSpec, ResourceRequirements, Toleration
-from shiplap.kubernetes.quantity import CPU, format_amount, parse_amount, parse_resources
+from shiplap.kubernetes.objects import (
+    Affinity,
+    NodeSelectorTerm,
+    ObjectMeta,
+    Pod,
+    PodSpec,
+    ResourceRequirements,
+    Toleration,
+)
+from shiplap.kubernetes.quantity import CPU, MEMORY, format_amount, parse_amount, parse_resources
 from shiplap.kubernetes.requirements import Requirements
 from shiplap.kubernetes.taints import untolerated
 from shiplap.scheduling.classes import PodClass
@@ -133,6 +143,10 @@ def proposals(snapshot: Snapshot, world: World, packing: Packing, key: str, most
     if node is not None and node.short:
         step = _shrink(snapshot, asker, first.item, node)
         found.append(_tried(first, _Outcome.of(step.snapshot, *solve(step.snapshot), key), [step], asker))
+    found += [
+        _tried(first, _Outcome.of(step.snapshot, *solve(step.snapshot), key), [step], asker)
+        for step in _measuring(snapshot, first.item, verdicts[:_LANES])
+    ]
     distinct = {proposal.changes: proposal for proposal in found if proposal is not None}
     return tuple(sorted(distinct.values(), key=lambda p: (len(p.changes), p.size, p.changes))[:most])
 
@@ -394,6 +408,53 @@ def _limiting(snapshot: Snapshot, pool: str, before: Mapping[str, str], parts: M
 def _exactly_above(resource: str, value: int) -> str:
     """A limit as it may be written; memory that is no whole number of Mi is rounded up."""
     return _exactly(resource, -(-value // _MEBI) * _MEBI if _is_bytes(resource) else value)
+
+
+def _measuring(snapshot: Snapshot, item: PodClass, verdicts: Sequence[Verdict]) -> Iterator[_Step]:
+    """What lets a pod have a type that nobody has run: one node that finds out, or an overlay that says its memory."""
+    for verdict in verdicts:
+        lane, miss = verdict.lane, verdict.miss
+        if miss is None or set(miss.short) != {MEMORY} or miss.of_limit or item.missed:
+            continue
+        place = lane.table.index.get(miss.nearest.instance_type)
+        kind = lane.table.types[place] if place is not None else None
+        if place is None or kind is None or kind.verified:
+            continue
+        if not probes(lane.pool):
+            yield _probing(snapshot, lane.pool.metadata.name)
+        daemons = lane.daemons.overhead[place][lane.table.axis.names.index(MEMORY)]
+        needed = item.requests.get(MEMORY, 0) + int(daemons) + kind.overhead.get(MEMORY, 0) + huge_pages(kind.capacity)
+        if needed <= stated_memory(kind):
+            yield _stating(snapshot, kind.name, -(-needed // _MEBI) * _MEBI)
+
+
+def _probing(snapshot: Snapshot, pool: str) -> _Step:
+    def annotated(item: NodePool) -> NodePool:
+        marked = item.metadata.annotations | {PROBE_UNMEASURED_TYPES: "on"}
+        return replace(item, metadata=replace(item.metadata, annotations=marked))
+
+    def changed(other: Snapshot) -> Snapshot:
+        pools = tuple(annotated(p) if p.metadata.name == pool else p for p in other.manifests.node_pools)
+        return replace(other, manifests=replace(other.manifests, node_pools=pools))
+
+    text = f"annotate pool {pool} with {PROBE_UNMEASURED_TYPES}: on, so that one node finds out"
+    return _whole("probe", text, _ONE_RULE, changed, snapshot)
+
+
+def _stating(snapshot: Snapshot, kind: str, memory: int) -> _Step:
+    only = RequirementSpec(labels.INSTANCE_TYPE, "In", (kind,))
+    written = _exactly(MEMORY, memory)
+    overlay = NodeOverlay(
+        ObjectMeta(name=f"memory-of-{kind}".replace(".", "-")),
+        NodeOverlaySpec(requirements=(only,), capacity={MEMORY: written}),
+    )
+
+    def changed(other: Snapshot) -> Snapshot:
+        overlays = (*other.manifests.node_overlays, overlay)
+        return replace(other, manifests=replace(other.manifests, node_overlays=overlays))
+
+    text = f"a NodeOverlay that states {written} memory as the capacity of {kind}, if you have measured it"
+    return _whole("overlay", text, 2 * _ONE_RULE, changed, snapshot)
 
 
 def _available(snapshot: Snapshot, node_class: str, miss: Miss) -> _Step:
