@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+import msgspec
 import pytest
 
 from shiplap.api.nodeclaim import FORGET_AFTER_S, ClaimState, NodeClaim, PodReference
 from shiplap.api.types import RequirementSpec
 from shiplap.aws import tables
 from shiplap.aws.dynamodb_state import DynamoState
-from shiplap.errors import ConditionFailed, EpochMoved, StoreThrottled
+from shiplap.errors import ConditionFailed, EpochMoved, StoreError, StoreThrottled
 from shiplap.kubernetes.objects import Taint
 from shiplap.ports import (
     FUTILE_FOR_S,
@@ -23,6 +25,7 @@ from shiplap.ports import (
     Refusals,
     StateStore,
     UnavailableOffering,
+    can_be_stored,
 )
 from shiplap.twins.faults import Faults
 from shiplap.twins.state import TwinState
@@ -355,6 +358,35 @@ def test_missed_pods_are_remembered_for_thirty_days(world: World) -> None:
     world.store.mark_missed(CLUSTER, [], NOW)
     assert world.store.read(CLUSTER, NOW + MISSED_FOR_S - 1).missed_pods == frozenset(uids)
     assert world.store.read(CLUSTER, NOW + MISSED_FOR_S + 1).missed_pods == frozenset()
+
+
+def many(number: int) -> tuple[PodReference, ...]:
+    """Pods with the longest names there are, as random as names can be."""
+    letters = random.Random(7)  # noqa: S311 - names, no secrets
+    return tuple(
+        PodReference(
+            "namespace", "".join(letters.choices("abcdefghijklmnopqrstuvwxyz0123456789-.", k=253)), f"{n:036x}"
+        )
+        for n in range(number)
+    )
+
+
+def test_a_claim_of_a_thousand_pods_with_the_longest_names_is_stored(world: World) -> None:
+    large = claim("large", pods=many(1500))
+    assert len(msgspec.json.encode(large)) > 400 * 1024
+    assert can_be_stored(large)
+    assert world.store.commit(CLUSTER, 0, [large, claim("small")]) == 1
+    assert world.rival.claim(CLUSTER, "large") == large
+    assert world.rival.read(CLUSTER, NOW).claims == (large, claim("small"))
+    assert world.store.advance(large, S.LAUNCHING, owner="us").version == 1
+
+
+def test_a_claim_that_no_item_can_hold_is_refused_whole(world: World) -> None:
+    huge = claim("huge", pods=many(4000))
+    assert not can_be_stored(huge)
+    with pytest.raises(StoreError, match="size"):
+        world.store.commit(CLUSTER, 0, [claim("small"), huge])
+    assert world.store.claims(CLUSTER) == ()
 
 
 def test_a_claim_is_adopted_once_in_the_state_its_node_has(world: World) -> None:

@@ -10,6 +10,7 @@ import pytest
 from shiplap.api.nodeclaim import ClaimState, PodReference
 from shiplap.errors import AwsError, AwsThrottled, ClusterUnreachable, EpochMoved, NodeClassNotReady, StoreError
 from shiplap.provisioning import events
+from shiplap.provisioning import schedule as schedule_flow
 from shiplap.provisioning.messages import MOST_PODS, UNSCHEDULABLE, PodsPending, Sweep
 from tests.integration.flows.stage import CLUSTER, ZONES, Stage, pool, share
 
@@ -335,3 +336,14 @@ def test_two_installs_that_make_the_same_plan_do_not_make_the_same_claims() -> N
     assert one.created_at == other.created_at
     assert one.name != other.name
     assert one.token != other.token
+
+
+def test_a_claim_too_large_to_be_stored_keeps_no_other_from_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage()
+    stage.add_pods(3, cpu="100m", prefix="large", selector={"topology.kubernetes.io/zone": ZONES[0]})
+    stage.add_pods(1, cpu="100m", prefix="small", selector={"topology.kubernetes.io/zone": ZONES[1]})
+    monkeypatch.setattr(schedule_flow, "can_be_stored", lambda claim: len(claim.pods) < 3)
+    report = stage.schedule()
+    assert (len(report.launched), report.unschedulable) == (1, 3)
+    assert stage.meter.counts["ClaimsTooLarge"] == 1
+    assert any("larger than" in item["message"] for item in stage.server.list("events").items)

@@ -37,8 +37,10 @@ from shiplap.ports import (
     Refusals,
     UnavailableOffering,
     check_together,
+    read_claim,
     taken_now,
     total_addresses,
+    written_claim,
 )
 
 if TYPE_CHECKING:
@@ -56,7 +58,6 @@ UNSETTLED_STAGE, SETTLED_STAGE, FAILED_STAGE = "Unsettled", "Settled", "Failed"
 
 _BATCH = 25
 _TRIES = 8
-_DECODER = msgspec.json.Decoder(NodeClaim)
 _COMMANDS = msgspec.json.Decoder(Command)
 
 
@@ -315,7 +316,7 @@ def _groups(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
     group: list[Item] = []
     size = 0
     for item in items:
-        length = len((item.get("claim") or item["command"])["S"].encode())
+        length = max(len(stored) for stored in (item.get("claim") or item["command"]).values())
         if group and (len(group) == COMMIT_GROUP or size + length > COMMIT_BYTES):
             yield group
             group, size = [], 0
@@ -338,9 +339,10 @@ def _claim_key(cluster: str, name: str) -> dict[str, Value]:
 
 
 def _claim_item(claim: NodeClaim) -> Item:
+    stored = written_claim(claim)
     item = {
         **_claim_key(claim.cluster, claim.name),
-        "claim": text(msgspec.json.encode(claim).decode()),
+        "claim": text(stored) if isinstance(stored, str) else {"B": stored},
         "state": text(claim.state),
         "version": number(claim.version),
     }
@@ -386,8 +388,9 @@ def _stage(state: ClaimState) -> str:
 
 def _claim(item: Item) -> NodeClaim:
     try:
-        return _DECODER.decode(item["claim"]["S"])
-    except msgspec.DecodeError as error:
+        stored = item["claim"]
+        return read_claim(stored["S"] if "S" in stored else bytes(stored["B"]))
+    except (msgspec.DecodeError, zlib.error) as error:
         raise StoreError(f"{item['item']['S']} cannot be read as a NodeClaim: {error}") from error
 
 

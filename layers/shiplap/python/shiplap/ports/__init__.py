@@ -30,6 +30,7 @@ from shiplap.ports.signals import (
 )
 from shiplap.ports.state import (
     ADDRESSES_S,
+    CLAIM_BYTES,
     COMMIT_BYTES,
     COMMIT_GROUP,
     FUTILE_FOR_S,
@@ -42,10 +43,13 @@ from shiplap.ports.state import (
     StateStore,
     Taken,
     UnavailableOffering,
+    can_be_stored,
     check_together,
     may_take,
+    read_claim,
     taken_now,
     total_addresses,
+    written_claim,
 )
 from shiplap.ports.stores import (
     PILOT_LEASE_S,
@@ -63,6 +67,7 @@ from shiplap.ports.stores import (
 
 __all__ = [
     "ADDRESSES_S",
+    "CLAIM_BYTES",
     "COMMIT_BYTES",
     "COMMIT_GROUP",
     "FUTILE_FOR_S",
@@ -106,8 +111,11 @@ __all__ = [
     "Timers",
     "UnavailableOffering",
     "WatchEvent",
+    "can_be_stored",
     "check_together",
     "may_take",
+    "read_claim",
     "taken_now",
     "total_addresses",
+    "written_claim",
 ]

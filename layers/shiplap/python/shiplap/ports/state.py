@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
@@ -21,6 +22,35 @@ COMMIT_GROUP = 99
 
 COMMIT_BYTES = 3_000_000
 """Encoded claims one transaction can hold: DynamoDB takes 4 MB, and names, keys and later changes need some of it."""
+
+
+CLAIM_BYTES = 380_000
+"""Bytes a stored claim may have: an item of DynamoDB holds 400 KiB, and keys and later changes need some of it."""
+
+_PLAIN_BYTES = 300_000
+"""A longer claim is stored compressed. Shorter ones stay text, which people and older versions read."""
+
+_CLAIMS = msgspec.json.Decoder(NodeClaim)
+
+
+def written_claim(claim: NodeClaim) -> str | bytes:
+    """A claim as it is stored: JSON, or compressed JSON where that is long."""
+    document = msgspec.json.encode(claim)
+    return zlib.compress(document, 9) if len(document) > _PLAIN_BYTES else document.decode()
+
+
+def read_claim(stored: str | bytes) -> NodeClaim:
+    """The inverse of `written_claim`.
+
+    Raises:
+        msgspec.DecodeError, zlib.error: it is no claim.
+    """
+    return _CLAIMS.decode(stored if isinstance(stored, str) else zlib.decompress(stored))
+
+
+def can_be_stored(claim: NodeClaim) -> bool:
+    """Whether a claim is small enough to be written."""
+    return len(written_claim(claim)) <= CLAIM_BYTES
 
 
 MISSED_FOR_S = 30 * 24 * 3600

@@ -18,7 +18,7 @@ from shiplap.api.nodeclaim import ClaimState, NodeClaim
 from shiplap.api.types import NodePool
 from shiplap.errors import ClusterGone, EpochMoved, ShiplapError
 from shiplap.instances.joins import timeouts
-from shiplap.ports import DecisionState, Refusals
+from shiplap.ports import CLAIM_BYTES, DecisionState, Refusals, can_be_stored
 from shiplap.provisioning import gauges, proof
 from shiplap.provisioning.commitment import Origin, records_of, spec_hashes, with_token
 from shiplap.provisioning.fleet import launches
@@ -266,14 +266,14 @@ class _Run:
             event_id=self._event_id,
             spec_hashes=spec_hashes(sight.snapshot),
         )
-        planned = records_of(decision.node_claims, origin)
+        planned = self._small_enough(records_of(decision.node_claims, origin))
         groups = [
             with_token(claims, sight.snapshot.epoch, self._settings.install)
             for claims in self._affordable(planned, sight)
         ]
         try:
             committed = [claim for claims in groups for claim in claims]
-            if planned and not committed and len(planned) == self._without_proof:
+            if not committed and len(planned) == self._without_proof:
                 return True  # the next sweep asks again: by then a node may have joined
             self._world.state.commit(self._settings.name, sight.snapshot.epoch, committed)
         except EpochMoved as moved:
@@ -299,6 +299,21 @@ class _Run:
             self._world.meter.count("ClaimsHeldBack", held_back)
             _LOG.info("%d claims held back by launch budgets", held_back, extra={"cluster": self._settings.name})
         return [claims for claims in kept if claims]
+
+    def _small_enough(self, planned: Sequence[NodeClaim]) -> list[NodeClaim]:
+        """The claims that can be stored. One that cannot, for its many pods, must not keep the others from it."""
+        kept = [claim for claim in planned if can_be_stored(claim)]
+        if len(kept) == len(planned):
+            return kept
+        large = [claim for claim in planned if claim not in kept]
+        self._world.meter.count("ClaimsTooLarge", len(large))
+        about = {"cluster": self._settings.name, "claims": [claim.name for claim in large]}
+        _LOG.warning("%d claims are too large to be stored", len(large), extra=about)
+        why = (
+            f"its NodeClaim would be larger than the {CLAIM_BYTES} bytes that can be stored: limit maxPods of its pool"
+        )
+        self._unschedulable += tuple(Unschedulable(pod, why) for claim in large for pod in claim.pods)
+        return kept
 
     def _must_wait_for_proof(self, sight: Sight) -> bool:
         """Whether nothing could be launched whatever the plan."""

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from shiplap.api.nodeclaim import UNSETTLED, ClaimState, NodeClaim, check_new, forgotten_at, moved
 from shiplap.disruption.progress import OVER, Command, CommandState, advanced
 from shiplap.disruption.progress import forgotten_at as command_forgotten_at
-from shiplap.errors import ConditionFailed, EpochMoved
+from shiplap.errors import ConditionFailed, EpochMoved, StoreError
 from shiplap.ports import (
     ADDRESSES_S,
     COMMIT_GROUP,
@@ -27,13 +27,18 @@ from shiplap.ports import (
     UnavailableOffering,
     check_together,
     may_take,
+    read_claim,
     taken_now,
     total_addresses,
+    written_claim,
 )
 from shiplap.twins.faults import Faults
 
-_DECODER = msgspec.json.Decoder(NodeClaim)
 _COMMAND = msgspec.json.Decoder(Command)
+
+
+MOST_ITEM_BYTES = 400 * 1024
+"""DynamoDB's limit of an item."""
 
 
 class TwinState:
@@ -99,6 +104,9 @@ class TwinState:
             known = self._commands if isinstance(item, Command) else self._claims
             if (cluster, item.name) in known:
                 raise ConditionFailed(f"cluster {cluster}: {item.name} exists")
+        for item in items:
+            if isinstance(item, NodeClaim):
+                _checked(item)
         self._epochs[cluster] = epoch + 1
         for item in items:
             if isinstance(item, Command):
@@ -148,6 +156,8 @@ class TwinState:
         after = tuple(moved(move.claim, move.to, move.changes) for move in moves)
         check_together(moves)
         with self._effect("state.advance_all"):
+            for claim in after:
+                _checked(claim)
             for move in moves:
                 known = self._claims.get((move.claim.cluster, move.claim.name))
                 if known is None or known.version != move.claim.version:
@@ -221,7 +231,7 @@ class TwinState:
 
     def _put(self, claim: NodeClaim) -> None:
         key = (claim.cluster, claim.name)
-        self._claims[key] = stored = _DECODER.decode(msgspec.json.encode(claim))
+        self._claims[key] = stored = read_claim(_checked(claim))
         unsettled = self._unsettled.setdefault(claim.cluster, {})
         if stored.state in UNSETTLED:
             unsettled[claim.name] = stored
@@ -235,3 +245,11 @@ class TwinState:
 
     def _effect(self, name: str) -> AbstractContextManager[None]:
         return self.faults.locked_effect(name, self._lock)
+
+
+def _checked(claim: NodeClaim) -> str | bytes:
+    """The claim as it is stored. Raises StoreError where DynamoDB would refuse the item."""
+    stored = written_claim(claim)
+    if len(stored) > MOST_ITEM_BYTES:
+        raise StoreError(f"claim {claim.name}: Item size has exceeded the maximum allowed size")
+    return stored
