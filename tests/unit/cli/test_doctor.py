@@ -495,6 +495,49 @@ def test_a_missing_permission_is_named_and_the_other_checks_go_on(aws: Aws, oper
         assert all(action in item.says and action in item.mend for item in refused)
 
 
+@pytest.mark.parametrize("first", ["", "Amber"])
+def test_clusters_are_entered_by_the_functions_of_their_network(aws: Aws, first: str) -> None:
+    """Each network has functions and queues of its own; their names end in the network's."""
+    listed = outputs()
+    own = {
+        name: value
+        for name, value in listed.items()
+        if not name.startswith(("Catalog", "Interrupt", "Audit", "Bucket"))
+    }
+    common = {name: value for name, value in listed.items() if name not in own}
+    for network in (first, "Blue"):
+        for name, value in own.items():
+            (ending,) = [item for item in ("Function", "QueueUrl", "DeadLettersUrl") if name.endswith(item)]
+            suffix = f"-{network.lower()}" if network else ""
+            common[name.removesuffix(ending) + network + ending] = (
+                value.removesuffix("-dead") + suffix + ("-dead" if value.endswith("-dead") else "")
+            )
+    stack = {"Outputs": [{"OutputKey": name, "OutputValue": value} for name, value in common.items()]}
+    aws.answers["cloudformation.describe_stacks"] = {"Stacks": [stack]}
+    asked: set[str] = set()
+
+    def of_blue(*, clusterName: str, principalArn: str) -> dict[str, Any]:  # noqa: N803
+        if principalArn == NODES:
+            return {"accessEntry": {"type": "EC2_LINUX"}}
+        if not principalArn.endswith("-blue"):
+            raise missing("DescribeAccessEntry")
+        asked.add(principalArn.rpartition("/")[2])
+        return {"accessEntry": {"kubernetesGroups": ["shiplap"]}}
+
+    aws.answers["eks.describe_access_entry"] = of_blue
+    seen = found(aws)
+
+    assert {item.verdict for item in seen} == {"ok"}
+    assert asked == {f"shiplap-{name}-blue" for name in ("schedule", "lifecycle", "disrupt", "watch")}
+    assert {item.subject for item in seen if item.check == "event sources"} == {
+        f"schedule{first.lower()}",
+        f"lifecycle{first.lower()}",
+        "scheduleblue",
+        "lifecycleblue",
+        "interrupt",
+    }
+
+
 def test_a_finding_is_one_line_whatever_an_answer_says(aws: Aws) -> None:
     page = {"Error": {"Code": "500", "Message": "<!doctype html>\n<title>Internal Server Error</title>\n" * 100}}
     aws.answers["eks.describe_cluster"] = ClientError(page, "DescribeCluster")

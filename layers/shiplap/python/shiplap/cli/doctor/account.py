@@ -96,10 +96,20 @@ def _in_service(lambdas: Any, name: str, function: str) -> Finding:
     return words.ok(name, f"version {live} is in service")
 
 
+def _fed(deployment: Deployment) -> dict[str, str]:
+    """Functions and the queues that feed them; those of a named network end in its name, `interrupt` is of none."""
+    return {
+        f"{name}{network}": f"{queue}{network.capitalize()}"
+        for name, queue in _FED.items()
+        for network in dict.fromkeys(("", *deployment.networks))
+        if f"{name}{network}" in deployment.functions
+    }
+
+
 def sources(client: Client, deployment: Deployment) -> Iterator[Finding]:
     """Whether Lambda polls the queues."""
     words, lambdas = Words("event sources"), client("lambda")
-    for name in _FED:
+    for name in _fed(deployment):
         function = deployment.functions[name]
         found = lambdas.list_event_source_mappings(FunctionName=f"{function}:live")["EventSourceMappings"]
         states = sorted({item.get("State", "Enabled") for item in found})
@@ -115,7 +125,7 @@ def sources(client: Client, deployment: Deployment) -> Iterator[Finding]:
 def queues(client: Client, deployment: Deployment) -> Iterator[Finding]:
     """Whether EventBridge may send to the queues, and whether anything was set aside."""
     words, sqs = Words("queues"), client("sqs")
-    for queue in _FED.values():
+    for queue in _fed(deployment).values():
         url, letters = deployment.outputs[f"{queue}QueueUrl"], deployment.outputs[f"{queue}DeadLettersUrl"]
         attributes = _attributes(sqs, url)
         if "events.amazonaws.com" not in unquote(attributes.get("Policy", "")):
@@ -223,9 +233,10 @@ def neighbours(client: Client, deployment: Deployment, cluster: str) -> Iterator
 
 def network(client: Client, deployment: Deployment) -> Iterator[Finding]:
     """Whether functions inside a VPC have a way to the AWS services they ask: a route out, or an endpoint for each."""
-    configuration = client("lambda").get_function_configuration(FunctionName=deployment.functions["schedule"])
-    vpc = configuration.get("VpcConfig", {})
-    yield from ways_out(client, vpc.get("VpcId", ""), vpc.get("SubnetIds", ()), ENDPOINTS)
+    for name in deployment.networks:
+        function = deployment.functions[f"schedule{name}"]
+        vpc = client("lambda").get_function_configuration(FunctionName=function).get("VpcConfig", {})
+        yield from ways_out(client, vpc.get("VpcId", ""), vpc.get("SubnetIds", ()), ENDPOINTS)
 
 
 def ways_out(client: Client, vpc: str, subnets: Sequence[str], endpoints: Sequence[str]) -> Iterator[Finding]:

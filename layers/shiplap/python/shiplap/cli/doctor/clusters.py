@@ -121,14 +121,30 @@ def control_plane(client: Client, deployment: Deployment, cluster: str) -> Itera
     yield from findings
     if found is None:
         return
-    schedule = client("lambda").get_function_configuration(FunctionName=deployment.functions["schedule"])
+    network = _network_of(client, deployment, cluster)
+    schedule = client("lambda").get_function_configuration(FunctionName=deployment.functions[f"schedule{network}"])
     yield endpoint(cluster, found.get("resourcesVpcConfig", {}), schedule.get("VpcConfig", {}))
     entries = authentication(cluster, found)
     if entries.verdict is Verdict.FAILED:
         yield entries
         return
     for name in ENTERING:
-        yield _entry(client, deployment, cluster, name)
+        yield _entry(client, deployment, cluster, f"{name}{network}")
+
+
+def _network_of(client: Client, deployment: Deployment, cluster: str) -> str:
+    """The network whose functions enter a cluster; the first where none do, and where there is only one."""
+    for name in deployment.networks[1:]:
+        function = deployment.functions[f"schedule{name}"]
+        role = client("lambda").get_function_configuration(FunctionName=function)["Role"]
+        try:
+            client("eks").describe_access_entry(clusterName=cluster, principalArn=role)
+        except ClientError as error:
+            if code_of(error) != "ResourceNotFoundException":
+                raise
+        else:
+            return name
+    return deployment.networks[0]
 
 
 def described(client: Client, cluster: str) -> tuple[Mapping[str, Any] | None, list[Finding]]:

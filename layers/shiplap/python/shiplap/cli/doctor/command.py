@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -178,7 +179,7 @@ def outputs_of(client: Callable[[str], Any], stack: str) -> Mapping[str, str]:
             raise InvalidInput("--stack", f"there is no stack {stack!r} in this account and Region") from error
         raise AwsError(f"could not look up stack {stack}: {error}") from error
     outputs = {item["OutputKey"]: item["OutputValue"] for item in found.get("Outputs", ())}
-    if "Bucket" not in outputs or "ScheduleFunction" not in outputs:
+    if "Bucket" not in outputs or not any(re.fullmatch("Schedule.*Function", name) for name in outputs):
         raise InvalidInput("--stack", f"stack {stack!r} is not an install of Shiplap")
     return outputs
 

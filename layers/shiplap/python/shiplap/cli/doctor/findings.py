@@ -60,9 +60,14 @@ class Deployment(msgspec.Struct, frozen=True):
         return {name.removesuffix("Function").lower(): value for name, value in sorted(found.items())}
 
     @property
+    def networks(self) -> tuple[str, ...]:
+        """Names of the networks that have functions of their own, sorted; the one without a name is empty."""
+        return tuple(name.removeprefix("schedule") for name in self.functions if name.startswith("schedule"))
+
+    @property
     def install(self) -> str:
         """The install's name, which all its functions' names begin with."""
-        return self.functions["schedule"].removesuffix("-schedule")
+        return self.functions[f"schedule{self.networks[0]}"].partition("-schedule")[0]
 
 
 class Check(msgspec.Struct, frozen=True):
