@@ -50,7 +50,7 @@ class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_un
 class Network(_Part, frozen=True):
     """Where functions that talk to a private API endpoint sit: ids of subnets and security groups of one VPC.
 
-    `name` tells the networks of an install apart; one of them may go without.
+    `name` tells the networks of an install apart; one of them goes without.
     """
 
     subnets: tuple[str, ...]
@@ -351,6 +351,8 @@ def _network_problems(install: InstallDocument, index: int) -> Iterator[str]:
         yield f"the name {name!r} must be lower-case letters and digits, at most 16"
     if name in _RESERVED_NAMES:
         yield f"the name {name!r} is taken: it is part of the names of queues and functions"
+    if index == 0 and all(_network_name(other) for other in install.clusters):
+        yield "one network of an install goes without a name: leave `name` out for its clusters"
     first = next(other for other in install.clusters if _network_name(other) == name)
     if cluster.vpc != first.vpc:
         which = f"network {name!r}" if name else "network without a name"

@@ -207,7 +207,7 @@ OTHER = "  - name: other\n    manifests: manifests\n"
         ("", "", {"": ["edge", "other"]}),
         (vpc(1), vpc(1), {"": ["edge", "other"]}),
         ("", vpc(1, "blue"), {"": ["edge"], "blue": ["other"]}),
-        (vpc(2, "red"), vpc(1, "blue"), {"blue": ["other"], "red": ["edge"]}),
+        (vpc(2, "red"), vpc(1), {"": ["other"], "red": ["edge"]}),
     ],
     ids=["public", "one VPC", "public and a VPC", "two VPCs"],
 )
@@ -226,7 +226,11 @@ def test_clusters_of_one_network_form_a_group(
     [
         ("", vpc(1), "the network without a name is that of 'edge'"),
         (vpc(1), vpc(2), "the network without a name is that of 'edge'"),
-        (vpc(1, "blue"), vpc(2, "blue"), "the network 'blue' is that of 'edge'"),
+        (
+            "",
+            vpc(1, "blue") + OTHER.replace("other", "third") + vpc(2, "blue"),
+            "the network 'blue' is that of 'other'",
+        ),
         ("", vpc(1, "Blue-1"), "must be lower-case letters and digits"),
         ("", vpc(1, "watch"), "is taken"),
     ],
@@ -236,8 +240,15 @@ def test_a_network_that_cannot_be_told_from_another_is_refused(
 ) -> None:
     error = refusal(folder, WRITTEN + first + OTHER + second)
 
-    assert error.field == "clusters[1].vpc"
+    assert error.field in ("clusters[1].vpc", "clusters[2].vpc")
     assert reason in error.reason
+
+
+def test_one_network_of_an_install_goes_without_a_name(folder: Path) -> None:
+    error = refusal(folder, WRITTEN + vpc(1, "red") + OTHER + vpc(2, "blue"))
+
+    assert error.field == "clusters[0].vpc"
+    assert "goes without a name" in error.reason
 
 
 def test_volumes_may_use_keys_that_no_manifest_names(folder: Path) -> None:

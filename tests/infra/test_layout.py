@@ -122,7 +122,7 @@ def test_one_cluster_more_or_less_changes_nothing_of_any_other(tmp_path: Path) -
     for title, chosen in (("all", names), ("one more", [*names, "blue-0"]), ("without the first", names[1:])):
         folder = tmp_path / title
         folder.mkdir()
-        found[title] = install(folder, chosen, lambda name: name.partition("-")[0])
+        found[title] = install(folder, chosen, lambda name: name.partition("-")[0].removeprefix("blue"))
 
     before = found["all"]
     for after in (found["one more"], found["without the first"]):

@@ -19,8 +19,10 @@ from shiplap.aws.dead_letters import SqsDeadLetters
 from shiplap.aws.dynamodb_capacity import DynamoCapacity
 from shiplap.aws.dynamodb_state import DynamoState
 from shiplap.cli import status as command
+from shiplap.cli.install import Install as Found
 from shiplap.cli.letters import GIVEN_UP
 from shiplap.cli.main import run
+from shiplap.cli.vitals import queues_of
 from shiplap.instances import embedded
 from shiplap.instances.conditions import conditions
 from shiplap.instances.status import ClusterStatus, InstallStatus, NodeClassStatus, PoolStatus
@@ -209,3 +211,9 @@ def test_a_story_of_the_install(install: Install, capsys: pytest.CaptureFixture[
     assert "leave files and --record out" in asked("pod", "web/x", *both, code=2)
     BucketStatus(install.s3, "install").save(InstallStatus())
     assert "the install serves no cluster yet" in asked("pod", "web/x", "--stack", "Shiplap", code=2)
+
+
+def test_queues_of_named_networks_are_told_after_those_that_every_install_has() -> None:
+    outputs = {f"{name}QueueUrl": "" for name in ("LifecycleBlue", "Provisioning", "Lifecycle", "Interruption")}
+
+    assert queues_of(Found("bucket", outputs)) == ("Provisioning", "Lifecycle", "Interruption", "LifecycleBlue")

@@ -20,7 +20,7 @@ from rich.text import Text
 from shiplap.cli.html_file import HtmlFile, write
 from shiplap.cli.install import STACK, Bucket, Dev, Install, Stack, find
 from shiplap.cli.output import Format, Output, emit
-from shiplap.cli.vitals import QUEUES, Vitals, gather
+from shiplap.cli.vitals import Vitals, gather, queues_of
 from shiplap.cli.vitals_page import vitals_page
 from shiplap.errors import InvalidInput, StoreError
 from shiplap.instances import conditions
@@ -104,7 +104,10 @@ def _redrive(install: Install, output: Format, *, ask: bool) -> int:
     """Exit code 1 when malformed messages stay. Raises StoreError, InvalidInput."""
     from shiplap.cli import letters  # noqa: PLC0415 - loads botocore
 
-    urls = {name: (install.output(f"{name}DeadLettersUrl"), install.output(f"{name}QueueUrl")) for name in QUEUES}
+    urls = {
+        name: (install.output(f"{name}DeadLettersUrl"), install.output(f"{name}QueueUrl"))
+        for name in queues_of(install)
+    }
     waiting = {name.lower(): sum(letters.depth(dead)) for name, (dead, _) in urls.items()}
     if ask and any(waiting.values()):
         if sys.stdin is None or not sys.stdin.isatty():

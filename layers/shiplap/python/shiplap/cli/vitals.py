@@ -35,6 +35,12 @@ _NODES = "nodes"
 _GIB = 1 << 30
 
 
+def queues_of(install: Install) -> tuple[str, ...]:
+    """The queues of every install, then those of network groups with a name, by what their outputs begin with."""
+    named = {key.removesuffix("QueueUrl") for key in install.outputs if key.endswith("QueueUrl")}
+    return (*QUEUES, *sorted(named - set(QUEUES)))
+
+
 class _Shown(msgspec.Struct, frozen=True, rename="camel"):
     """Base of what is printed; money in USD per hour, times as RFC 3339."""
 
@@ -147,7 +153,7 @@ def gather(
     claims = {name: attempt(f"claims of {name}", partial(_claims, install, name), ()) for name in clusters}
     learned = attempt("learned capacity", lambda: _learned(install), ())
     offerings = attempt("offerings that rest", lambda: _resting(install, clusters, now), ())
-    queues = [attempt(f"queue {name}", partial(_queue, install, name), None) for name in QUEUES]
+    queues = [attempt(f"queue {name}", partial(_queue, install, name), None) for name in queues_of(install)]
     functions = attempt("functions", lambda: _functions(install, now), ())
     return Vitals(
         pool_use=tuple(use for name in clusters for use in pool_use(name, claims[name], catalogs.get(name), limits)),
