@@ -8,7 +8,7 @@ the hostname every node is a domain, so those constraints only bound how many po
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, product
 from math import prod
 
@@ -30,6 +30,9 @@ from shiplap.scheduling.wants import Wants
 
 _MOST_SORTED = 200
 """Combinations of domains up to which they are all compared, with which can least be had otherwise."""
+
+_MOST_TERMS = 4
+"""Of a class's required node-affinity terms, how many are asked which domains they reach."""
 
 _MOST_TRIED = 64
 """Of more combinations, how many are tried before the pods are taken not to fit: those with the lowest counts."""
@@ -149,13 +152,23 @@ class Domains:
         opened = {term for item, _ in waiting for term in item.constraints.affinity if starts(item)}
         self._pulls = pulls_of(waiting, {term for term in opened if not self._ledger.begun(term)}, self._reach)
 
+    @property
+    def drawn(self) -> Iterable[int]:
+        """The terms of which it is known what attracts their series."""
+        return self._pulls.keys()
+
     def pull(self, item: PodClass) -> int:
-        """How many classes of the series of a class can reach the best domain that it can reach itself."""
+        """How many classes of the series of a class can reach the best domain that it can reach, as far as is known."""
         known = self._strengths.get(item.index)
         if known is None:
             pulled = item.selected & self._pulls.keys()
             known = self._strengths[item.index] = max(
-                (self._pulls[term][value] for term in pulled for value in self._reach(item, term)), default=0
+                (
+                    self._pulls[term][value]
+                    for term in pulled
+                    for value in self._reaches.get((item.index, self._terms.all[term].key), ())
+                ),
+                default=0,
             )
         return known
 
@@ -170,15 +183,19 @@ class Domains:
     def _within_reach(self, item: PodClass, key: str) -> Iterator[str]:
         if key == HOSTNAME:
             return
-        for want in self._wants.relaxed(item):
+        found: set[str] = set()
+        for want in self._wants.relaxed(item)[:_MOST_TERMS]:
             if self._nodes.rooms:
                 fits = self._nodes.fits(item, soft=want.soft)
                 codes = self._ledger.place_codes(key)[: len(fits)][self._nodes.count(item, fits, want.requests) > 0]
                 yield from (self._ledger.values(key)[code] for code in codes[codes >= 0].tolist())
             for lane in self._openings.lanes:
                 for value in lane.values_of(key):
+                    if value in found:
+                        continue
                     pinned = self._wants.pinned(want, (Requirement(key, False, frozenset((value,))),))
                     if pinned is not None and not isinstance(self._openings.entry(lane, pinned), Kind):
+                        found.add(value)
                         yield value
 
     def bounds(self, want: Want) -> Bounds:

@@ -8,13 +8,13 @@ classes are drawn to the domain that most of them can reach.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from shiplap.kubernetes.objects import Pod
 from shiplap.scheduling.classes import PodClass
 
 Entry = tuple[PodClass, list[Pod]]
-_MOST_SERIES, _MOST_CLASSES = 32, 8
+_MOST_SERIES, _MOST_CLASSES = 8, 8
 """For how many series it is worked out what attracts them, and by how many of their classes."""
 
 Pulls = Mapping[int, Mapping[str, int]]
@@ -45,12 +45,17 @@ def pulls_of(
 
 
 def after_company(
-    waiting: Sequence[Entry], pull: Callable[[PodClass], int], *, by_priority: bool = False
+    waiting: Sequence[Entry],
+    drawn: Iterable[int],
+    pull: Callable[[PodClass], int],
+    *,
+    by_priority: bool = False,
 ) -> list[Entry]:
     """The same entries, those that required affinity follows before their followers, as far as there is no circle.
 
     Args:
         waiting: classes with pods, in placing order.
+        drawn: the terms of which it is known what attracts their series.
         pull: how many classes of its series can reach the best domain that a class can reach.
         by_priority: leave pods behind those that are more important.
     """
@@ -58,7 +63,12 @@ def after_company(
     counted = _counted(waiting, followed)
     if all(counted[term] == [place] for place, (item, _) in enumerate(waiting) for term in item.constraints.affinity):
         return list(waiting)
-    company = {term: _starters_last(waiting, places, pull) for term, places in counted.items()}
+    starting = [starts(item) for item, _ in waiting]
+    company = {term: _starters_last(places, starting) for term, places in counted.items()}
+    for term in drawn:
+        if term in company:
+            strength = {place: pull(waiting[place][0]) if starting[place] else 0 for place in company[term]}
+            company[term].sort(key=lambda place, of=strength: (starting[place], -of[place], place))  # type: ignore[misc]
     return [waiting[place] for place in _ordered(waiting, company, by_priority=by_priority)]
 
 
@@ -71,13 +81,8 @@ def _counted(waiting: Sequence[Entry], terms: set[int]) -> dict[int, list[int]]:
     return counted
 
 
-def _starters_last(waiting: Sequence[Entry], places: Sequence[int], pull: Callable[[PodClass], int]) -> list[int]:
-    starters = [place for place in places if starts(waiting[place][0])]
-    if len(starters) > 1:
-        strength = {place: pull(waiting[place][0]) for place in starters}
-        starters.sort(key=lambda place: (-strength[place], place))
-    known = set(starters)
-    return [place for place in places if place not in known] + starters
+def _starters_last(places: Sequence[int], starting: Sequence[bool]) -> list[int]:
+    return [place for place in places if not starting[place]] + [place for place in places if starting[place]]
 
 
 def _ordered(waiting: Sequence[Entry], company: Mapping[int, Sequence[int]], *, by_priority: bool) -> list[int]:

@@ -136,7 +136,7 @@ class Packer:
             # Claims that were filled further may need less of a limit, so that another round can place more.
             before = number
             self._domains.draw_together(waiting)
-            ordered = after_company(waiting, self._domains.pull, by_priority=self._by_priority)
+            ordered = after_company(waiting, self._domains.drawn, self._domains.pull, by_priority=self._by_priority)
             waiting = [(item, left) for item, pods in ordered if (left := self._place(item, pods))]
         return waiting
 
