@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import marshal
 import subprocess
 import sys
@@ -102,6 +103,12 @@ def test_dependencies_are_reproducible(tmp_path: Path) -> None:
     assert again.path.read_bytes() == before.path.read_bytes()
 
 
+def source_of(compiled: str) -> str:
+    """The source in a layer that a file of bytecode was made of."""
+    folder, _, name = compiled.rpartition("/__pycache__/")
+    return f"{folder}/{name.partition('.')[0]}.py"
+
+
 def test_bytecode_is_never_checked_and_names_no_path_of_this_machine(tmp_path: Path) -> None:
     layer = layers.library(layers.HERE, tmp_path)
     compiled = [name for name in names(layer) if name.endswith(".pyc")]
@@ -111,7 +118,10 @@ def test_bytecode_is_never_checked_and_names_no_path_of_this_machine(tmp_path: P
         for name in compiled:
             data = archive.read(name)
             assert data[4:8] == b"\x01\x00\x00\x00", "the flags of an unchecked hash"
-            assert marshal.loads(data[16:]).co_filename.startswith("/opt/python/shiplap/")  # noqa: S302 - our own bytecode
+            code = marshal.loads(data[16:])  # noqa: S302 - our own bytecode
+            assert code.co_filename.startswith("/opt/python/shiplap/")
+            said = ast.get_docstring(ast.parse(archive.read(source_of(name))), clean=False)
+            assert said is None or said not in code.co_consts, "docstrings are uploaded once, in the source"
 
 
 def test_bytecode_is_left_out_when_this_interpreter_writes_another_kind(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ STORED: dict[type[msgspec.Struct], set[str]] = {
     InstallStatus: set(),
     Catalog: {"region", "types"},
     messages._Envelope: {"detail_type", "detail"},
-    messages._Body: {"cluster"},
+    messages._Body: set(),
     messages._PodPendingDetail: {"cluster"},
     messages._NodeDetail: {"cluster", "node"},
 }
