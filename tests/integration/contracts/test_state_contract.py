@@ -402,9 +402,9 @@ def test_a_claim_is_adopted_once_in_the_state_its_node_has(world: World) -> None
 
 
 def test_nodes_that_a_pod_does_not_run_on_are_remembered(world: World) -> None:
-    noted = Refusals(("a", "b"), NOW + 5, 2, NOW - 100)
+    noted = Refusals(("a", "b"), NOW + 5, 2, NOW - 100, "alike")
     world.store.mark_refused(CLUSTER, "uid", Refusals(("b",), NOW, 1, NOW - 200))
-    world.store.mark_refused(CLUSTER, "uid", Refusals(("b", "a"), NOW + 5, 2, NOW - 100))
+    world.store.mark_refused(CLUSTER, "uid", Refusals(("b", "a"), NOW + 5, 2, NOW - 100, "alike"))
     world.store.mark_refused("another", "uid", Refusals(("c",), NOW, 1, NOW))
     world.store.mark_refused(CLUSTER, "other", Refusals(("a",), NOW, 1, NOW))
     state = world.store.read(CLUSTER, NOW + REFUSED_FOR_S - 1)

@@ -100,6 +100,25 @@ def test_a_crowd_that_every_node_refuses_is_tried_with_few_nodes(kinds: int) -> 
     assert stage.pending() == 0
 
 
+def test_pods_that_come_back_under_other_uids_are_no_news() -> None:
+    """Somebody deletes the pods every three minutes, and their controller creates them again, alike."""
+    stage = Besieged()
+    for minute in range(0, 90, 3):
+        for pod in stage.waiting():
+            stage.server.delete("pods", pod["metadata"]["name"], grace_s=0)
+        stage.add_pods(50, cpu="1200m", memory="2Gi", prefix=f"created-{minute:02d}")
+        stage.minutes(3)
+    assert launched_within(stage, 300) <= 35
+    assert launched_within(stage, 3600) <= 60
+    stage.hostile = False
+    for _ in range(75):
+        stage.minutes(1)
+        if stage.pending() < 50:
+            break
+    stage.minutes(5)
+    assert stage.pending() == 0, "all of them as soon as one is"
+
+
 def own_selector(kind: int) -> dict[str, str]:
     """Makes pods unlike others, on the same nodes."""
     return {labels.OS: "linux"} | {f"karpenter.sh/{name}": "on-demand" for name in ("capacity-type",) if kind % 2}

@@ -256,6 +256,7 @@ class DynamoState:
             "at": at,
             "tries": number(refusals.tries),
             "launched_at": number(refusals.launched_at),
+            "like": {"S": refusals.like},
             EXPIRY: expiry(refusals.at + REFUSED_FOR_S),
         }
         # What is newer stays: it was noted by another sweep meanwhile.
@@ -273,12 +274,13 @@ class DynamoState:
 
 
 def _refusals(item: Item) -> Refusals:
-    """Items written before `tries` was counted lack it, and when the claims were created."""
+    """Items of older versions lack `tries`, `launched_at` and `like`."""
     return Refusals(
         tuple(sorted(item["claims"]["SS"])),
         float_of(item, "at"),
         int(item["tries"]["N"]) if "tries" in item else 0,
         float_of(item, "launched_at") if "launched_at" in item else 0.0,
+        item["like"]["S"] if "like" in item else "",
     )
 
 

@@ -110,14 +110,15 @@ class Refusals(msgspec.Struct, frozen=True):
     """Nodes that were launched for a pod and that it does not run on: the newest claims by name, and when it was noted.
 
     `tries` counts how often nodes were launched in vain for pods like it, up to this one; those launched together count
-    once. `launched_at` is when the youngest of the claims was created. Times are epoch seconds. Items written before
-    these fields existed lack them.
+    once. `launched_at` is when the youngest of the claims was created. Times are epoch seconds. `like` is equal for
+    pods alike. Items written before these fields existed lack them.
     """
 
     claims: tuple[str, ...] = ()
     at: float = 0.0
     tries: int = 0
     launched_at: float = 0.0
+    like: str = ""
 
     @property
     def number(self) -> int:

@@ -12,6 +12,7 @@ again. Pods of which nodes do take some are launched for without this limit.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
@@ -59,8 +60,9 @@ MOST_NAMES = 8
 
 _SEEN = frozenset({ClaimState.INITIALIZED, ClaimState.DISRUPTING, ClaimState.DRAINING, ClaimState.TERMINATING})
 
-Likeness = tuple[str, bytes]
-"""What pods have in common that one thing may keep off all nodes: their namespace, and what they ask of a node."""
+Likeness = str
+"""A digest of all that pods have in common that one thing may keep off all nodes: their namespace, and what they ask of
+a node."""
 
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 
@@ -179,10 +181,13 @@ def refused(
                 new.setdefault(uid, []).append(claim)
     if not new:
         return {}
-    before = _by_likeness({uid: item for uid, item in known.items() if uid in pending}, pending)
-    return {
-        uid: _with(known.get(uid, Refusals()), new[uid], before.get(likeness(pending[uid])), now) for uid in sorted(new)
-    }
+    noted = {uid: item for uid, item in known.items() if uid in pending} | _departed(known, view, now)
+    before = _by_likeness(noted, pending)
+    found = {}
+    for uid in sorted(new):
+        like = likeness(pending[uid])
+        found[uid] = _with(known.get(uid, Refusals()), new[uid], before.get(like), like, now)
+    return found
 
 
 def hold_back(
@@ -206,13 +211,15 @@ def hold_back(
         return Held(view)
     seen = verdicts(claims, view, now)
     noted = {uid: item for uid, item in {**known, **refused(claims, view, known, now)}.items() if uid in pending}
-    if not noted and not seen.unjudged:
+    departed = {uid: item for uid, item in _departed(known, view, now).items() if item.number >= FREE}
+    if not noted and not departed and not seen.unjudged:
         return Held(view)
     on_the_way = [*seen.unjudged, *(claim for claim in claims if claim.state in IN_FLIGHT)]
     expected = {uid for claim in on_the_way for uid in _uids(claim)}
+    replaced = {item.like for item in departed.values()}
     kept_off = {
         like: item
-        for like, item in _by_likeness(noted, pending).items()
+        for like, item in _by_likeness({**departed, **noted}, pending).items()
         if seen.taken_at.get(like, -1.0) < item.launched_at
     }
     alike: dict[Likeness, list[Pod]] = {}
@@ -223,7 +230,7 @@ def hold_back(
     reasons: dict[str, str] = {}
     suspects = {pod.metadata.uid for pods in alike.values() for pod in pods}
     for uid, item in noted.items():
-        if uid not in suspects and (until := next_at(item)) > now:
+        if uid not in suspects and (until := _after(len(item.claims), item.at)) > now:
             reasons[uid] = _reason_of_pod(item, until)
     counted = {claim.name: claim.created_at for claim in seen.futile} | dict(gone)
     counted |= {claim.name: claim.created_at for claim in on_the_way if not suspects.isdisjoint(_uids(claim))}
@@ -235,7 +242,8 @@ def hold_back(
         busy = any(pod.metadata.uid in expected for pod in pods)
         tried: set[str] = set()
         if not busy:
-            rested = [pod for pod in pods if until <= now or pod.metadata.uid not in noted]  # a new pod is news, too
+            is_news = like not in replaced  # a new pod, unless it may stand for one that was deleted
+            rested = [pod for pod in pods if until <= now or (is_news and pod.metadata.uid not in noted)]
             rested.sort(key=lambda pod: (noted.get(pod.metadata.uid, Refusals()).at, pod.key))
             tried = {pod.metadata.uid for pod in rested[: min(FREE, allowed)]}
             allowed -= len(tried)
@@ -292,17 +300,11 @@ def may_be_held(view: ClusterView, known: Mapping[str, Refusals], gone: Mapping[
     )
 
 
-def next_at(item: Refusals) -> float:
-    """Epoch seconds from which another node may be launched for a pod."""
-    return _after(item.number, item.at)
-
-
 def likeness(pod: Pod) -> Likeness:
     """What a pod shares with those that the same thing would keep off nodes."""
     spec = pod.spec
-    return pod.metadata.namespace, _encode(
-        (spec.scheduler_name or "default-scheduler", spec.node_selector, spec.affinity, spec.tolerations)
-    )
+    asked = (spec.scheduler_name or "default-scheduler", spec.node_selector, spec.affinity, spec.tolerations)
+    return hashlib.blake2b(_encode((pod.metadata.namespace, *asked)), digest_size=16).hexdigest()
 
 
 def _after(number: int, at: float) -> float:
@@ -311,11 +313,18 @@ def _after(number: int, at: float) -> float:
     return at + min(FIRST_PAUSE_S * 2.0 ** min(number - FREE, 10), LONGEST_PAUSE_S)
 
 
+def _departed(known: Mapping[str, Refusals], view: ClusterView, now: float) -> dict[str, Refusals]:
+    """What was noted within the hour of pods that are there no more: those that replace them have other uids."""
+    young = {uid: item for uid, item in known.items() if item.like and now - item.at < FUTILE_FOR_S}
+    return {uid: young[uid] for uid in young.keys() - {pod.metadata.uid for pod in view.pods}} if young else {}
+
+
 def _by_likeness(noted: Mapping[str, Refusals], pending: Mapping[str, Pod]) -> dict[Likeness, _Refusal]:
     """What is noted of single pods, put together for all that are alike."""
     found: dict[Likeness, _Refusal] = {}
     for uid in sorted(noted):
-        item, like = noted[uid], likeness(pending[uid])
+        item = noted[uid]
+        like = likeness(pending[uid]) if uid in pending else item.like
         before = found.get(like, _Refusal((), 0.0, 0, 0.0))
         newest = item if item.at >= before.at else before
         found[like] = _Refusal(
@@ -327,7 +336,7 @@ def _by_likeness(noted: Mapping[str, Refusals], pending: Mapping[str, Pod]) -> d
     return found
 
 
-def _with(item: Refusals, claims: Sequence[NodeClaim], before: _Refusal | None, now: float) -> Refusals:
+def _with(item: Refusals, claims: Sequence[NodeClaim], before: _Refusal | None, like: Likeness, now: float) -> Refusals:
     """With more claims, the oldest first. Those launched together, for whichever pods of a likeness, are one try."""
     number = before.number if before is not None else 0
     launched_at = before.launched_at if before is not None else -1.0
@@ -335,7 +344,7 @@ def _with(item: Refusals, claims: Sequence[NodeClaim], before: _Refusal | None, 
         if claim.created_at > launched_at:
             number, launched_at = number + 1, claim.created_at
     names = tuple(dict.fromkeys((*item.claims, *(claim.name for claim in claims))))[-MOST_NAMES:]
-    return Refusals(names, now, number, launched_at)
+    return Refusals(names, now, number, launched_at, like)
 
 
 def _is_taken(on_node: Iterable[Pod], wanted: Collection[str]) -> bool:
@@ -362,7 +371,7 @@ def _without(view: ClusterView, out: Collection[str], reasons: Mapping[str, str]
 def _reason_of_pod(item: Refusals, until: float) -> str:
     names = ", ".join(item.claims[-FREE:])
     return (
-        f"{item.number} nodes were launched for it, and it runs on none of them ({names}): something beside the "
+        f"{len(item.claims)} nodes were launched for it, and it runs on none of them ({names}): something beside the "
         f"plan keeps it off, such as a taint set by others; none is launched before {rfc3339(until)}"
     )
 
