@@ -40,6 +40,11 @@ def test_less_of_what_is_short_to_the_unit() -> None:
     assert not given(pod(cpu="3900m", memory="8183Mi"), types=ONLY).scheduled
 
 
+def test_what_is_requested_now_is_said_as_it_was_written() -> None:
+    (proposal,) = asked(given(pod(cpu="1", memory="240Gi"), types=[fake_type("only", cpu="32", memory="233Gi")]))
+    assert proposal.changes == ("request 238582Mi memory instead of 240Gi",)
+
+
 def test_a_toleration() -> None:
     (proposal,) = asked(given(pod(), pools=[pool(taints=[TAINT])], types=ONLY))
     assert proposal.changes == ("tolerate dedicated=x:NoSchedule",)

@@ -336,7 +336,7 @@ def _requesting(snapshot: Snapshot, asker: _Asker, parts: Mapping[str, _Part]) -
         return replace(spec, resources=replace(known, requests={**known.requests, **new}))
 
     texts = [
-        f"request {_exactly(name, part.to)} {name} instead of {amount(name, part.now)}"
+        f"request {_exactly(name, part.to)} {name} instead of {_as_written(name, part.now)}"
         if part.to
         else f"request no {name}"
         for name, part in sorted(parts.items())
@@ -354,6 +354,11 @@ def _requesting(snapshot: Snapshot, asker: _Asker, parts: Mapping[str, _Part]) -
 
 def _is_bytes(resource: str) -> bool:
     return resource == "memory" or resource.endswith("storage")
+
+
+def _as_written(resource: str, value: int) -> str:
+    """What is requested now; memory in whole Gi or Mi where it is that."""
+    return _exactly(resource, value) if _is_bytes(resource) and value % _MEBI == 0 else amount(resource, value)
 
 
 def _exactly(resource: str, value: int) -> str:
