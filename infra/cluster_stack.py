@@ -6,6 +6,7 @@ grows by one resource.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 
 from aws_cdk import Aws, NestedStack
@@ -57,7 +58,8 @@ class ClusterStack(NestedStack):
         super().__init__(scope, id_, description=f"Shiplap: access to the cluster {cluster.name}")
         self._cluster = cluster
         nodes = self._node_role() if cluster.has_own_node_role else None
-        for name in sorted(cluster.roles_in_manifests):
+        # IAM tells roles apart by their names, whatever their paths.
+        for name in sorted({role_name(role): role for role in sorted(cluster.roles_in_manifests)}.values()):
             self._profile(name, nodes.role_name if nodes and name == cluster.own_node_role else role_name(name))
         if cluster.access_entry:
             for function, role in roles.items():
@@ -72,7 +74,8 @@ class ClusterStack(NestedStack):
         own = self._cluster.settings
         iam.CfnInstanceProfile(
             self,
-            f"Profile-{role_name(role)}",
+            # CloudFormation takes letters and digits only: `a-b` and `ab` would have the same logical id.
+            f"Profile-{role_name(role)}-{hashlib.sha256(role_name(role).encode()).hexdigest()[:8]}",
             roles=[name_in_iam],
             instance_profile_name=profile_name(own.install, own.region, own.name, role),
         )

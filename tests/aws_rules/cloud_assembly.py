@@ -177,7 +177,9 @@ class Template:
     def _name(self, logical_id: str) -> str:
         """The physical name; the logical id, which no two share, for what CloudFormation names."""
         raw = self._raw[logical_id].get("Properties", {})
-        given = next((raw[field] for field in _NAMES if field in raw), logical_id)
+        of_alias = self._raw[logical_id]["Type"] == "AWS::Lambda::Alias"
+        names = ("FunctionName",) if of_alias else _NAMES
+        given = next((raw[field] for field in names if field in raw), logical_id)
         name = str(self.resolved(given)).rpartition("function:")[2]
         return name.lower() if self._raw[logical_id]["Type"] == "AWS::S3::Bucket" else name
 

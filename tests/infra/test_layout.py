@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 from collections.abc import Callable, Sequence
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
 from shiplap.errors import ShiplapError
 from shiplap.local import node
@@ -24,6 +26,7 @@ os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "18,20")
 
 from infra import quotas
 from infra.app import build
+from shiplap.provisioning.events import DISRUPTION_DUE
 from tests.aws_rules import cloud_assembly
 from tests.infra.synthesised import INSTALL
 from tests.permissions.authorizations import ACCOUNT, arn, pass_role
@@ -57,7 +60,7 @@ QUEUES = {
 OF_CLUSTER = {
     "Nodes66C30434": "AWS::IAM::Role",
     "NodesEntry": "AWS::EKS::AccessEntry",
-    "Profileshiplapnodeproduction": "AWS::IAM::InstanceProfile",
+    "Profileshiplapnodeproduction0f92670c": "AWS::IAM::InstanceProfile",
     "Entryschedule": "AWS::EKS::AccessEntry",
     "Entrylifecycle": "AWS::EKS::AccessEntry",
     "Entrydisrupt": "AWS::EKS::AccessEntry",
@@ -246,3 +249,51 @@ def test_interrupt_finds_the_lifecycle_queue_of_each_network(roles: Roles) -> No
         assert allowed(statements, of("sqs:SendMessage", queue, {}))
     assert roles.environment("schedule-blue")["SHIPLAP_NETWORK"] == "blue"
     assert "SHIPLAP_NETWORK" not in roles.environment("schedule")
+
+
+def test_disruption_that_is_handed_on_starts_the_function_of_the_clusters_network(hundred: Written) -> None:
+    rules = {
+        item.properties["EventPattern"]["detail"]["network"][0]: (template, item)
+        for template in cloud_assembly.templates(hundred.folder)
+        for item in template.resources()
+        if item.type == "AWS::Events::Rule" and item.properties["EventPattern"]["detail-type"] == [DISRUPTION_DUE]
+    }
+
+    assert set(rules) == set(NETWORKS)
+    for network, (template, rule) in rules.items():
+        (target,) = rule.properties["Targets"]
+        function = f"shiplap-disrupt-{network}" if network else "shiplap-disrupt"
+        assert target["Arn"].endswith(f":function:{function}:live")
+        assert rule.properties["EventBusName"].rpartition("/")[2] == "shiplap"
+        allows = [
+            item.properties
+            for item in template.resources()
+            if item.type == "AWS::Lambda::Permission"
+            and item.properties["Principal"] == "events.amazonaws.com"
+            and item.properties["FunctionName"] == target["Arn"]
+        ]
+        assert [item["Action"] for item in allows] == ["lambda:InvokeFunction"]
+        assert ":rule/" in allows[0]["SourceArn"]
+
+
+def test_roles_whose_names_differ_by_hyphens_or_paths_have_their_instance_profiles(tmp_path: Path) -> None:
+    text = (INSTALL.parent / "manifests" / "production" / "nodes.yaml").read_text()
+    written = list(yaml.safe_load_all(text))
+    (first, *_) = [item for item in written if item["kind"] == "EC2NodeClass"]
+    for number, role in enumerate(("a-b", "ab", "path/ab")):
+        again = copy.deepcopy(first)
+        again["metadata"]["name"], again["spec"]["role"] = f"more-{number}", role
+        written.append(again)
+    (tmp_path / "nodes.yaml").write_text(yaml.safe_dump_all(written))
+    clusters = [{"name": "production", "manifests": "nodes.yaml"}]
+    (tmp_path / "shiplap.yaml").write_text(json.dumps({"region": REGION, "clusters": clusters}))
+    build(tmp_path / "shiplap.yaml", local=True, outdir=str(tmp_path / "cdk.out")).synth()
+
+    (path,) = (tmp_path / "cdk.out").glob("ShiplapClusterproduction*.nested.template.json")
+    profiles = [
+        item["Properties"]["InstanceProfileName"]
+        for item in json.loads(path.read_text())["Resources"].values()
+        if item["Type"] == "AWS::IAM::InstanceProfile"
+    ]
+    assert {f"shiplap-{REGION}-production-{role}" for role in ("a-b", "ab")} <= set(profiles)
+    assert len(profiles) == len(set(profiles))
