@@ -40,6 +40,13 @@ _REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-\d")
 _NETWORK_ID = re.compile(r"(subnet|sg)-([0-9a-f]{8}|[0-9a-f]{17})")
 _TOPIC = re.compile(r"arn:aws[a-z-]*:sns:(?P<region>[a-z0-9-]+):\d{12}:[0-9A-Za-z_-]{1,256}")
 _SECRET = re.compile(r"arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:\d{12}:secret:[0-9A-Za-z/_+=.@-]{1,512}")
+_ROLE = re.compile(r"(?!arn:)/?([\x21-\x2e\x30-\x7e]+/)*[\w+=,.@-]{1,64}", re.ASCII)
+_KEY = re.compile(
+    r"(arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:)?((key/)?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|(key/)?mrk-[0-9a-f]+"
+    r"|alias/[0-9A-Za-z/_-]{1,250})"
+)
+# What Lambda takes of a VPC.
+_MOST_SUBNETS, _MOST_SECURITY_GROUPS = 16, 5
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -154,7 +161,7 @@ class Cluster(msgspec.Struct, frozen=True):
     @property
     def own_node_role(self) -> str:
         """By this name an EC2NodeClass asks for the node role that the stack makes (`node_role_name`)."""
-        return f"shiplap-node-{self.name}"
+        return own_node_role(self.name)
 
     @property
     def has_own_node_role(self) -> bool:
@@ -225,6 +232,11 @@ class Install(msgspec.Struct, frozen=True):
         return Settings(tuple(cluster.settings for cluster in self.clusters), self.document.cluster_metrics)
 
 
+def own_node_role(cluster: str) -> str:
+    """By this name an EC2NodeClass asks for the node role that the stack makes."""
+    return f"shiplap-node-{cluster}"
+
+
 def in_group(name: str, group: str) -> str:
     """The name of a function or queue of a network group, within its install."""
     return f"{name}-{group}" if group else name
@@ -272,6 +284,7 @@ def _cluster(source: Document, index: int, install: InstallDocument, folder: Pat
     shared = set(ClusterSettings.__struct_fields__) & set(ClusterDocument.__struct_fields__)
     values: dict[str, Any] = {field: getattr(document, field) for field in shared}
     manifests: Manifests = load_manifests([manifests_path])
+    _refuse_roles_that_iam_cannot_have(manifests_path, document.name)
     default_access = "none" if document.endpoint else "entry"
     written = msgspec.structs.replace(document, access=document.access or default_access)
     if written.access == "entry":
@@ -281,15 +294,31 @@ def _cluster(source: Document, index: int, install: InstallDocument, folder: Pat
     return Cluster(written, ClusterSettings(**values))
 
 
+def _node_classes(manifests: Path) -> Iterator[tuple[Document, EC2NodeClass]]:
+    """EC2NodeClasses that name a role, with where they are written."""
+    for document in (each for file in files_of(manifests) for each in read_file(file)):
+        if document.data.get("kind") == "EC2NodeClass":
+            node_class, _ = decode(document.data, EC2NodeClass)
+            if node_class is not None and node_class.spec.role:
+                yield document, node_class
+
+
+def _refuse_roles_that_iam_cannot_have(manifests: Path, cluster: str) -> None:
+    """Raises InvalidManifests; the role that the stack makes may be asked for by a name that is longer than IAM's."""
+    problems = [
+        _refusal(document, ("spec", "role"), _not_a_role(item.spec.role))
+        for document, item in _node_classes(manifests)
+        if item.spec.role != own_node_role(cluster) and not _ROLE.fullmatch(item.spec.role)
+    ]
+    if problems:
+        raise InvalidManifests(problems)
+
+
 def _refuse_roles_of_two_systems(manifests: Path) -> None:
     """Raises InvalidManifests for each role that Windows and Linux nodes would share: it has one access entry."""
     found: dict[str, dict[bool, tuple[Document, EC2NodeClass]]] = {}
-    for document in (each for file in files_of(manifests) for each in read_file(file)):
-        if document.data.get("kind") != "EC2NodeClass":
-            continue
-        node_class, _ = decode(document.data, EC2NodeClass)
-        if node_class is not None and node_class.spec.role:
-            found.setdefault(node_class.spec.role, {}).setdefault(_is_windows(node_class), (document, node_class))
+    for document, node_class in _node_classes(manifests):
+        found.setdefault(node_class.spec.role, {}).setdefault(_is_windows(node_class), (document, node_class))
     problems = []
     where: Where = ("spec", "role")
     for role, by_system in found.items():
@@ -399,12 +428,29 @@ def _cluster_problems(cluster: ClusterDocument) -> Iterator[tuple[str, str]]:
     if cluster.token and endpoint.hostname not in _LOOPBACK:
         yield "token", "a token in a file is readable by many; it is only for a cluster on this machine"
     yield from _secret_problems(cluster)
-    if cluster.vpc and not (cluster.vpc.subnets and cluster.vpc.security_groups):
-        yield "vpc", "must name at least one of subnets and of securityGroups"
     if cluster.vpc:
-        for wrong in sorted({*cluster.vpc.subnets, *cluster.vpc.security_groups}):
-            if not _NETWORK_ID.fullmatch(wrong):
-                yield "vpc", f"{wrong!r} is not the id of a subnet or security group"
+        yield from (("vpc", reason) for reason in _vpc_problems(cluster.vpc))
+    wrong = [role for role in cluster.node_roles if not _ROLE.fullmatch(role)]
+    yield from (("nodeRoles", _not_a_role(role)) for role in wrong if role != own_node_role(cluster.name))
+    for key in cluster.volume_keys:
+        if not _KEY.fullmatch(key):
+            yield "volumeKeys", f"{key!r} is not the id, ARN or alias of a KMS key"
+
+
+def _vpc_problems(vpc: Network) -> Iterator[str]:
+    if not (vpc.subnets and vpc.security_groups):
+        yield "must name at least one of subnets and of securityGroups"
+    most = (("subnets", vpc.subnets, _MOST_SUBNETS), ("security groups", vpc.security_groups, _MOST_SECURITY_GROUPS))
+    for kind, named, taken in most:
+        if len(named) > taken:
+            yield f"names {len(named)} {kind}, Lambda takes {taken}: leave some out"
+    for wrong in sorted({*vpc.subnets, *vpc.security_groups}):
+        if not _NETWORK_ID.fullmatch(wrong):
+            yield f"{wrong!r} is not the id of a subnet or security group"
+
+
+def _not_a_role(role: str) -> str:
+    return f"{role!r} is not the name of an IAM role: a name of at most 64 letters, digits and +=,.@_-, without its ARN"
 
 
 def _secret_problems(cluster: ClusterDocument) -> Iterator[tuple[str, str]]:

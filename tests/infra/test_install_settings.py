@@ -135,6 +135,20 @@ def test_all_problems_are_told_at_once(folder: Path) -> None:
             "must be 1 or more, is 0",
         ),
         ("    reservedENIs: -1", "reservedENIs", "must not be negative"),
+        ("    nodeRoles: [not a role!]", "nodeRoles", "'not a role!' is not the name of an IAM role"),
+        (f"    nodeRoles: [{'r' * 65}]", "nodeRoles", "at most 64"),
+        ("    nodeRoles: ['arn:aws:iam::123456789012:role/nodes']", "nodeRoles", "is not the name of an IAM role"),
+        ("    volumeKeys: [not a key]", "volumeKeys", "'not a key' is not the id, ARN or alias of a KMS key"),
+        (
+            f"    vpc: {{subnets: [{', '.join(f'subnet-{n:08x}' for n in range(17))}], securityGroups: [sg-00000001]}}",
+            "vpc",
+            "names 17 subnets, Lambda takes 16: leave some out",
+        ),
+        (
+            f"    vpc: {{subnets: [subnet-00000001], securityGroups: [{', '.join(f'sg-{n:08x}' for n in range(6))}]}}",
+            "vpc",
+            "names 6 security groups, Lambda takes 5: leave some out",
+        ),
         ("    claimRules: [{}]", "claimRules[0]", "says nothing"),
         ("    claimRules: [{namespaces: ['?']}]", "claimRules[0].namespaces[0]", "must be a name"),
         ("    claimRules: [{namespace: a}]", "claimRules[0].namespace", "did you mean namespaces"),
@@ -268,6 +282,28 @@ spec:
   subnetSelectorTerms: [{{tags: {{a: b}}}}]
   securityGroupSelectorTerms: [{{tags: {{a: b}}}}]
 """
+
+
+@pytest.mark.parametrize("key", ["alias/volumes", "mrk-0a1b2c", "1234abcd-12ab-34cd-56ef-1234567890ab"])
+def test_keys_are_named_by_alias_or_id(folder: Path, key: str) -> None:
+    arn = f"arn:aws:kms:eu-west-1:123456789012:{key if '/' in key else f'key/{key}'}"
+
+    (cluster,) = written(folder, WRITTEN + f"    volumeKeys: [{key}, '{arn}']\n").clusters
+
+    assert cluster.volume_keys >= {key, arn}
+
+
+def test_a_role_of_a_manifest_that_iam_cannot_have_is_refused_with_its_line(folder: Path) -> None:
+    nodes = folder / "manifests" / "nodes.yaml"
+    text = nodes.read_text()
+    (line,) = [line for line in text.splitlines() if line.lstrip().startswith("role:")][:1]
+    nodes.write_text(text.replace(line, f"  role: {'r' * 65}", 1))
+
+    error = refusal(folder, WRITTEN)
+
+    assert isinstance(error, InvalidManifests)
+    assert f"{nodes}:{text.splitlines().index(line) + 1}: spec.role: " in str(error.problems[0])
+    assert "at most 64" in str(error.problems[0])
 
 
 def test_a_role_for_windows_and_linux_nodes_is_refused_with_both_lines(folder: Path) -> None:
