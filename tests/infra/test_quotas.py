@@ -144,6 +144,26 @@ def test_a_stack_beyond_a_quota_is_refused_with_file_line_and_field(
     assert str(problem).startswith(f"{INSTALL}:6: clusters: resources in the template of Shiplap would be ")
 
 
+def test_too_many_networks_are_refused_before_the_cdk_reports_on_its_templates(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    manifests = str(INSTALL.parent / "manifests" / "edge")
+    vpc = {"subnets": ["subnet-00000001"], "securityGroups": ["sg-00000001"]}
+    clusters = [
+        {"name": f"c{number}", "manifests": manifests, "vpc": {**vpc, "name": f"n{number}"} if number else vpc}
+        for number in range(26)
+    ]
+    (tmp_path / "shiplap.yaml").write_text(json.dumps({"region": "eu-west-1", "clusters": clusters}))
+
+    with pytest.raises(InvalidManifests) as refused:
+        app.synthesise(tmp_path / "shiplap.yaml", local=True, outdir=str(tmp_path / "cdk.out"))
+
+    problems = [str(problem) for problem in refused.value.problems]
+    assert all(problem.startswith(f"{tmp_path / 'shiplap.yaml'}:1: clusters: ") for problem in problems)
+    assert any("outputs in the template of Shiplap would be 2" in problem for problem in problems)
+    assert "CloudFormation Validate" not in capfd.readouterr().err
+
+
 def test_what_the_cdk_itself_refuses_is_one_line(tmp_path: Path) -> None:
     not_a_folder = tmp_path / "cdk.out"
     not_a_folder.write_text("")
