@@ -141,8 +141,9 @@ def disrupt(reach: Reach) -> Statements:
     """Decides which nodes go and writes it down: it neither launches nor ends anything."""
     return [
         _allow("Remind", ["sqs:SendMessage"], reach.timers),
-        *_state(reach, "BatchGetItem", "Query", "PutItem", "UpdateItem"),
-        _capacity(reach, "Query"),
+        *_state(reach, "BatchGetItem", "Query", "PutItem", "UpdateItem", "BatchWriteItem"),
+        # It learns from nodes that have joined before `lifecycle` hears of them.
+        _capacity(reach, "GetItem", "Query", "PutItem"),
         *_market(reach),
         *_selectors(reach),
         _notice_absence(reach),

@@ -65,6 +65,10 @@ UNTOLD = {
         "schedule",
         "dynamodb:BatchWriteItem",
     ): "pods whose node was too small, as a sweep learns it",
+    (
+        "disrupt",
+        "dynamodb:BatchWriteItem",
+    ): "pods whose node was too small, as a look learns it before `lifecycle` does",
     ("lifecycle", "dynamodb:BatchWriteItem"): "pods whose node was too small, as its registration learns it",
     ("schedule", "dynamodb:DeleteItem"): "the lease of a pilot whose launch failed (settle.release_leases)",
     ("lifecycle", "dynamodb:DeleteItem"): "the lease of a pilot that has joined (claims.release_pilot)",

@@ -204,6 +204,8 @@ class Story:
             self.pod(name, affinity=_apart("apart"))
         self.live(5, functions=False)
         self.schedule()
+        self.live(60, functions=False)
+        self.disrupt()  # which learns from nodes that have joined and of which `lifecycle` has not heard
         self.live(90)
 
     def _an_end(self) -> None:
