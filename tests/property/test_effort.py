@@ -17,6 +17,7 @@ from shiplap.api.types import Manifests, NodePool
 from shiplap.errors import InvalidInput
 from shiplap.kubernetes.objects import Pod
 from shiplap.scheduling import attempts
+from shiplap.scheduling.explain import Explainer
 from shiplap.scheduling.planner import plan, solve
 from shiplap.scheduling.snapshot import ClusterView, NodeClassCatalog, Snapshot
 from tests.adversarial import drawn
@@ -171,3 +172,32 @@ def test_the_collector_runs_again_after_a_decision_that_fails() -> None:
         with pytest.raises(InvalidInput):
             plan(snapshot([case.pod()], malformed))
         assert gc.isenabled()
+
+
+def test_a_class_whose_attempts_ran_out_is_told_so() -> None:
+    told = 0
+    for seed in (4, 12, 17):
+        world, packing = solve(drawn(seed, 60))
+        explainer = Explainer(world, packing)
+        for item in world.classes:
+            if packing.unplaced.get(item.index):
+                message, _ = explainer.unschedulable(item)
+                stopped = item.index in packing.attempts.spent and not item.problem
+                assert ("the search stopped after" in message) == stopped
+                told += stopped
+    assert told
+
+
+def test_an_explanation_tells_of_few_constraints_and_counts_the_others() -> None:
+    """Every pod keeps away from all others by a term of its own, so that each is kept off by all of them."""
+    pods = []
+    for place in range(60):
+        others = {"matchExpressions": [{"key": "app", "operator": "In", "values": ["shared", f"a{place}"]}]}
+        apart = {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": ZONE, "labelSelector": others}]}
+        spec = {"affinity": {"podAntiAffinity": apart}}
+        pods.append(case.pod(f"p{place}", cpu="1", metadata={"labels": {"app": "shared"}}, spec=spec))
+    left_out = plan(snapshot(pods)).unschedulable
+    assert left_out
+    for entry in left_out:
+        assert entry.message.count("affinity of other pods over") + entry.message.count("anti-affinity over") == 20
+        assert "40 more constraints" in entry.message

@@ -31,7 +31,7 @@ class RequirementLike(Protocol):
     def values(self) -> tuple[str, ...]: ...
 
 
-class Requirement(msgspec.Struct, frozen=True, omit_defaults=True):
+class Requirement(msgspec.Struct, frozen=True, omit_defaults=True, cache_hash=True):
     """The values one label may take. `at_least`/`at_most` are inclusive; `min_values` counts distinct values wanted."""
 
     key: str
@@ -151,7 +151,7 @@ def written(item: Requirement) -> list[tuple[str, str, tuple[str, ...]]]:
 class Requirements(Mapping[str, Requirement]):
     """An immutable conjunction of requirements, one per label."""
 
-    __slots__ = ("_by_key",)
+    __slots__ = ("_by_key", "_hash")
 
     def __init__(self, items: Iterable[Requirement] = ()) -> None:
         by_key: dict[str, Requirement] = {}
@@ -159,6 +159,7 @@ class Requirements(Mapping[str, Requirement]):
             known = by_key.get(item.key)
             by_key[item.key] = item if known is None else known.intersection(item)
         self._by_key = by_key
+        self._hash: int | None = None
 
     @classmethod
     def of(cls, written_items: Iterable[RequirementLike]) -> Requirements:
@@ -214,10 +215,12 @@ class Requirements(Mapping[str, Requirement]):
         return None
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Requirements) and self._by_key == other._by_key
+        return self is other or (isinstance(other, Requirements) and self._by_key == other._by_key)
 
     def __hash__(self) -> int:
-        return hash(frozenset(self._by_key.values()))
+        if self._hash is None:
+            self._hash = hash(frozenset(self._by_key.values()))
+        return self._hash
 
     def __repr__(self) -> str:
         return f"Requirements({', '.join(str(self._by_key[key]) for key in sorted(self._by_key))})"

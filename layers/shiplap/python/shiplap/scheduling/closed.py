@@ -9,11 +9,14 @@ import numpy as np
 from shiplap.kubernetes.labels import HOSTNAME
 from shiplap.scheduling.classes import PodClass
 from shiplap.scheduling.ledger import Ledger
-from shiplap.scheduling.resources import Ints
+from shiplap.scheduling.resources import PLENTY, Ints
 from shiplap.scheduling.topology import Spread
 
 _MOST = 6
 """Domains named per constraint; the others are counted."""
+
+_MOST_CONSTRAINTS = 20
+"""Constraints that a text tells of; the others are counted."""
 
 
 def binds(item: PodClass, ledger: Ledger) -> bool:
@@ -29,40 +32,53 @@ def keys(item: PodClass, ledger: Ledger) -> list[str]:
     return sorted(({terms.all[n].key for n in numbers} | {spread.key for spread in demands.spreads}) - {HOSTNAME})
 
 
-def left_open(item: PodClass, key: str, value: str, ledger: Ledger) -> bool:
-    """Whether the counts would let one more pod of a class into a domain, were it possible to launch a node there."""
+def left_open(item: PodClass, key: str, values: Iterable[str], ledger: Ledger) -> list[str]:
+    """The values of a label, by name, whose counts let one more pod of a class in, were a node launched there."""
     demands, terms = item.constraints, ledger.terms
-    code = ledger.code(key, value)
-    for term, keeping in [(n, False) for n in demands.anti] + [(n, True) for n in item.selected & terms.anti]:
-        if terms.all[term].key == key and ledger.totals(term, key, keeping=keeping)[code]:
-            return False
-    for term in demands.affinity:
-        empty = terms.all[term].key == key and not ledger.totals(term, key)[code]
-        if empty and (term not in item.selected or ledger.begun(*item.series(term))):
-            return False
+    ordered = sorted(values)
+    if not ordered:
+        return []
+    codes = np.array([ledger.code(key, value) for value in ordered], np.int64)
+    free = np.ones(len(codes), np.bool_)
+    for term in terms.over(key, demands.anti):
+        free &= ledger.totals(term, key)[codes] == 0
+    for term in terms.over(key, item.selected) & terms.anti:
+        free &= ledger.totals(term, key, keeping=True)[codes] == 0
+    for term in terms.over(key, demands.affinity):
+        if term not in item.selected or ledger.begun(*item.series(term)):
+            free &= ledger.totals(term, key)[codes] > 0
     for spread in demands.spreads:
         if spread.key == key:
             counts, present = ledger.spread(item, spread)
-            present[code] = True
-            lowest = min(counts[present].tolist(), default=0) if int(present.sum()) >= spread.min_domains else 0
-            if int(counts[code]) + (spread.term in item.selected) - lowest > spread.max_skew:
-                return False
-    return True
+            here = counts[codes]
+            enough = present.sum() + ~present[codes] >= spread.min_domains
+            lowest = np.where(enough, np.minimum(here, min(counts[present].tolist(), default=PLENTY)), 0)
+            free &= here + (spread.term in item.selected) - lowest <= spread.max_skew
+    return [value for value, is_free in zip(ordered, free.tolist(), strict=True) if is_free]
 
 
 def unsatisfied(item: PodClass, ledger: Ledger) -> str:
-    """The constraints of a class, each with how its domains stand now."""
+    """The constraints of a class, the first ones with how their domains stand now."""
     demands, terms = item.constraints, ledger.terms
     parts = [_spread(item, spread, ledger) for spread in demands.spreads]
-    parts += [f"pod affinity over {terms.all[term].key} ({_company(item, term, ledger)})" for term in demands.affinity]
-    for term in demands.anti:
-        key = terms.all[term].key
-        parts.append(f"pod anti-affinity over {key} (such pods are in {_places(ledger, term, key) or 'no domain'})")
-    for term in sorted(item.selected & terms.anti - set(demands.anti)):
-        key = terms.all[term].key
-        keepers = _places(ledger, term, key, keeping=True)
-        parts.append(f"anti-affinity of other pods over {key} (they are in {keepers or 'no domain'})")
+    closing = [(term, _company) for term in demands.affinity] + [(term, _kept_off) for term in demands.anti]
+    closing += [(term, _kept_off_by_others) for term in sorted(item.selected & terms.anti - set(demands.anti))]
+    told = max(_MOST_CONSTRAINTS - len(parts), 1)
+    parts += [words(item, term, ledger) for term, words in closing[:told]]
+    if len(closing) > told:
+        parts.append(f"{len(closing) - told} more constraints")
     return f"unsatisfiable topology constraint: no domain is left by {'; '.join(parts)}"
+
+
+def _kept_off(_item: PodClass, term: int, ledger: Ledger) -> str:
+    key = ledger.terms.all[term].key
+    return f"pod anti-affinity over {key} (such pods are in {_places(ledger, term, key) or 'no domain'})"
+
+
+def _kept_off_by_others(_item: PodClass, term: int, ledger: Ledger) -> str:
+    key = ledger.terms.all[term].key
+    keepers = _places(ledger, term, key, keeping=True)
+    return f"anti-affinity of other pods over {key} (they are in {keepers or 'no domain'})"
 
 
 def _company(item: PodClass, term: int, ledger: Ledger) -> str:
@@ -70,11 +86,11 @@ def _company(item: PodClass, term: int, ledger: Ledger) -> str:
     where = _places(ledger, term, ledger.terms.all[term].key)
     begun = ledger.begun(*item.series(term))
     if not where and not begun:
-        return "there is no such pod"
+        return f"pod affinity over {ledger.terms.all[term].key} (there is no such pod)"
     words = f"such pods are in {where}" if where else "such pods are only on nodes without this label"
     if term in item.selected and begun:
         words += "; kube-scheduler starts no second group elsewhere"
-    return words
+    return f"pod affinity over {ledger.terms.all[term].key} ({words})"
 
 
 def _spread(item: PodClass, spread: Spread, ledger: Ledger) -> str:

@@ -20,6 +20,7 @@ from shiplap.kubernetes.requirements import Requirement
 from shiplap.scheduling.classes import PodClass
 from shiplap.scheduling.combinations import Choice, Choices, Option, best_first, weight
 from shiplap.scheduling.following import Entry, Pulls, pulls_of, starts
+from shiplap.scheduling.lanes import Lane
 from shiplap.scheduling.ledger import ABSENT, Ledger
 from shiplap.scheduling.nodes import NodeTable
 from shiplap.scheduling.open_claims import Kind, Want
@@ -60,6 +61,7 @@ class Domains:
         self._nodes = nodes
         self._labels = ledger.ground.label_keys().union(*(lane.label_keys for lane in openings.lanes), (HOSTNAME,))
         self._known_options: dict[object, list[Option]] = {}
+        self._known_opening: dict[tuple[int, int, str, int], bool] = {}
         self._options_version = (-1, -1)
         self._pulls: Pulls = {}
         self._strengths: dict[int, int] = {}
@@ -236,8 +238,8 @@ class Domains:
 
     def _keys(self, want: Want) -> set[str]:
         """The labels whose domains matter to a class; of labels that no node can have, those it cannot do without."""
-        merely = {self._terms.all[term].key for term in {*want.item.selected, *want.constraints.anti}}
-        return self._needed(want) | (merely & self._labels)
+        anti = {self._terms.all[term].key for term in want.constraints.anti}
+        return self._needed(want) | (anti & self._labels) | (self._terms.keys(want.item.selected) & self._labels)
 
     def _needed(self, want: Want) -> set[str]:
         return {self._terms.all[term].key for term in want.constraints.affinity} | {
@@ -245,7 +247,7 @@ class Domains:
         }
 
     def _of_key(self, numbers: Sequence[int] | frozenset[int] | set[int], key: str) -> list[int]:
-        return sorted(term for term in numbers if self._terms.all[term].key == key)
+        return sorted(self._terms.over(key, numbers))
 
     def _binds(self, want: Want, key: str) -> bool:
         """Whether pods of this class may be kept out of a domain; others are only counted."""
@@ -257,10 +259,7 @@ class Domains:
 
     def _options(self, want: Want, key: str) -> list[Option]:
         """The domains of a label that the counts leave open, remembered until a pod is placed or a limit changes."""
-        version = (self._ledger.version, self._openings.open.changes)
-        if version != self._options_version:
-            self._known_options.clear()
-            self._options_version = version
+        self._forget_if_changed()
         demands = want.constraints
         spreads = tuple(spread for spread in demands.spreads if spread.key == key)
         identity = (
@@ -274,6 +273,13 @@ class Domains:
         if known is None:
             known = self._known_options[identity] = self._open_options(want, key, spreads)
         return known
+
+    def _forget_if_changed(self) -> None:
+        version = (self._ledger.version, self._openings.open.changes)
+        if version != self._options_version:
+            self._known_options.clear()
+            self._known_opening.clear()
+            self._options_version = version
 
     def _open_options(self, want: Want, key: str, spreads: Sequence[Spread]) -> list[Option]:
         item, ledger = want.item, self._ledger
@@ -328,6 +334,7 @@ class Domains:
 
         A domain that no pool can reach must not hold down a spread: nothing would ever raise its count.
         """
+        self._forget_if_changed()
         ledger = self._ledger
         settled = self._settled(want, key)
         found = []
@@ -336,11 +343,19 @@ class Domains:
                 code = ledger.code(key, value)
                 if code in settled or code in found:
                     continue
-                pin = Requirement(key, False, frozenset((value,)))
-                pinned = (self._wants.pinned(other, (pin,)) for other in self._wants.relaxed(want.item))
-                if any(p is not None and not isinstance(self._openings.entry(lane, p), Kind) for p in pinned):
+                identity = (want.item.index, lane.index, key, code)
+                known = self._known_opening.get(identity)
+                if known is None:
+                    known = self._known_opening[identity] = self._opens(want.item, lane, key, value)
+                if known:
                     found.append(code)
         return found
+
+    def _opens(self, item: PodClass, lane: Lane, key: str, value: str) -> bool:
+        """Whether a claim with this value of a label could be opened in a lane for what a class requires."""
+        pin = Requirement(key, False, frozenset((value,)))
+        pinned = (self._wants.pinned(want, (pin,)) for want in self._wants.relaxed(item))
+        return any(p is not None and not isinstance(self._openings.entry(lane, p), Kind) for p in pinned)
 
     def _settled(self, want: Want, key: str) -> set[int]:
         """Domains that exist whether or not a node can be launched in them."""

@@ -48,6 +48,10 @@ from shiplap.scheduling.words import (
 from shiplap.scheduling.world import World
 
 _NAMED_LANES = 5
+
+_MOST_DOMAINS, _FEWEST_DOMAINS = 8_000, 8
+"""Domains that are asked about to explain all classes left out, who share them equally; and the least for each."""
+
 TOPOLOGY = "topology"
 """The verdict on a lane that could hold a pod if its topology constraints allowed it to."""
 
@@ -85,6 +89,10 @@ class Explainer:
         self._words: dict[tuple[int, int, Kind], str] = {}
         self._reasons: dict[int, tuple[str, ...]] = {}
         self._facts: dict[tuple[int, int], _Facts] = {}
+        self._domains_to_ask = 0
+        self._topology_keys: dict[int, list[str]] = {}
+        self._topology_words: dict[int, str] = {}
+        self._open_domains: dict[tuple[int, str, frozenset[str]], list[str]] = {}
 
     def reasons(self, claim: OpenClaim) -> tuple[str, ...]:
         """Why the lanes before the claim's own were not used for its first pod."""
@@ -123,7 +131,7 @@ class Explainer:
         misses = [verdict.miss for verdict in verdicts if verdict.miss is not None]
         if node is not None:
             misses.append(node)
-        texts = "; ".join(_grouped(verdicts))
+        texts = "; ".join(_grouped(verdicts)) + self._stopped(item)
         if not misses:
             return texts, None
         nearest = min(misses, key=lambda miss: miss.rank)
@@ -134,6 +142,7 @@ class Explainer:
         openings = self._packing.openings
         wants = self._last_wants(item)
         topological = item.topological and binds(item, self._packing.ledger)
+        self._domains_to_ask = max(_FEWEST_DOMAINS, _MOST_DOMAINS // max(len(self._packing.unplaced), 1))
         result = []
         for lane in self._world.lanes:
             left = openings.budgets[lane.pool.metadata.name].left
@@ -157,12 +166,15 @@ class Explainer:
     def _closed(self, lane: Lane, want: Want, left: Ints) -> Verdict:
         """A lane that could hold the pod but for topology: in the domains its counts leave, what stands in its way?"""
         packing, item = self._packing, want.item
-        words = unsatisfied(item, packing.ledger)
+        words = self._unsatisfied(item)
         refused = []
-        for key in keys(item, packing.ledger):
-            for value in sorted(lane.table.values_of(key)):
+        for key in self._keys(item):
+            for value in self._left_open(item, key, lane.table.values_of(key)):
+                if not self._domains_to_ask:
+                    break
+                self._domains_to_ask -= 1
                 pinned = packing.wants.pinned(want, (Requirement(key, False, frozenset((value,))),))
-                if pinned is None or not left_open(item, key, value, packing.ledger):
+                if pinned is None:
                     continue
                 entry = packing.openings.entry(lane, pinned)
                 if isinstance(entry, Kind):
@@ -171,6 +183,32 @@ class Explainer:
             return Verdict(lane, TOPOLOGY, words, want=want)
         best = min(refused, key=_furthest)
         return Verdict(lane, TOPOLOGY, f"{best.text}, in the domains that are left: {words}", best.miss, want)
+
+    def _stopped(self, item: PodClass) -> str:
+        """Words if the search for a place ended before all combinations of domains were tried."""
+        attempts = self._packing.attempts
+        if item.index not in attempts.spent:
+            return ""
+        number = attempts.vain.get((item.index, False), 0)
+        return f"; the search stopped after {number} attempts in vain, and may have left out a domain with room"
+
+    def _unsatisfied(self, item: PodClass) -> str:
+        """The words about a class's topology constraints, which are the same for every lane."""
+        if item.index not in self._topology_words:
+            self._topology_words[item.index] = unsatisfied(item, self._packing.ledger)
+        return self._topology_words[item.index]
+
+    def _keys(self, item: PodClass) -> list[str]:
+        if item.index not in self._topology_keys:
+            self._topology_keys[item.index] = keys(item, self._packing.ledger)
+        return self._topology_keys[item.index]
+
+    def _left_open(self, item: PodClass, key: str, values: frozenset[str]) -> list[str]:
+        known = self._open_domains.get((item.index, key, values))
+        if known is None:
+            known = left_open(item, key, values, self._packing.ledger)
+            self._open_domains[item.index, key, values] = known
+        return known
 
     def _skipped(self, refusal: Refusal) -> str:
         key = (refusal.want.constraint, refusal.lane.index, refusal.kind)

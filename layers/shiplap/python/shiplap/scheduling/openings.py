@@ -37,6 +37,7 @@ class Openings:
         self._least: dict[tuple[int, bytes, bool], tuple[Ints, Bools]] = {}
         self._merged: dict[tuple[int, int], Group | None] = {}
         self._entries: dict[tuple[int, int], Requirements | Kind] = {}
+        self._within: dict[tuple[int, Requirements, bytes], tuple[bytes, Group | Kind]] = {}
 
     def suits(self, lane: Lane, want: Want) -> bool:
         """Whether taints and requirements let a lane's nodes take pods of a class, whatever their size."""
@@ -106,10 +107,22 @@ class Openings:
 
     def _within_limits(self, lane: Lane, requirements: Requirements, want: Want) -> Group | Kind:
         budget = self.budgets[lane.pool.metadata.name]
-        allowed = self.allowed_rows(lane, want)
-        if not len(budget.columns):
+        allowed = within = self.allowed_rows(lane, want)
+        if len(budget.columns):
+            within = allowed & budget.allowed(lane.table.capacity)[lane.table.row_type]
+        # Most limits still leave the same rows when the lane is asked again.
+        key = (lane.index, requirements, want.requests.tobytes())
+        rows = np.packbits((allowed, within)).tobytes()
+        known = self._within.get(key)
+        if known is None or known[0] != rows:
+            known = self._within[key] = (rows, self._group_within(lane, requirements, allowed, within, want))
+        return known[1]
+
+    def _group_within(
+        self, lane: Lane, requirements: Requirements, allowed: Bools, within: Bools, want: Want
+    ) -> Group | Kind:
+        if within is allowed:
             return self._holding_group(lane, requirements, allowed, want)
-        within = allowed & budget.allowed(lane.table.capacity)[lane.table.row_type]
         # Asked before a group is made for these rows: a pool at its limit is asked for every class.
         fits = (lane.net >= want.requests).all(axis=1)
         group = self._holding_group(lane, requirements, within, want) if (within & fits).any() else Kind.TYPES

@@ -110,9 +110,23 @@ class Terms:
         self.defaults = defaults
         self.all: list[Term] = []
         self.anti: set[int] = set()
+        self._over: dict[str, set[int]] = {}
+        self._keys: dict[frozenset[int], frozenset[str]] = {}
         self._numbers: dict[bytes, int] = {}
         self._reaching: dict[str, _Reach] = {}
         self._selections: dict[frozenset[int], frozenset[int]] = {}
+
+    def over(self, key: str, numbers: Iterable[int]) -> set[int]:
+        """Those of these terms whose topology key is `key`."""
+        known = self._over.get(key)
+        return known.intersection(numbers) if known else set()
+
+    def keys(self, selected: frozenset[int]) -> frozenset[str]:
+        """The topology keys of the terms that select a pod; pods of few kinds are asked for often."""
+        known = self._keys.get(selected)
+        if known is None:
+            known = self._keys[selected] = frozenset(self.all[term].key for term in selected)
+        return known
 
     def constraints_of(self, pod: Pod, *, standing: bool = False) -> Constraints:
         """What a pod demands, its terms numbered; of a `standing` pod only anti-affinity, which others must respect.
@@ -258,6 +272,7 @@ class Terms:
         number = self._numbers.setdefault(identity, len(self.all))
         if number == len(self.all):
             self.all.append(term)
+            self._over.setdefault(term.key, set()).add(number)
         return number
 
 

@@ -73,6 +73,7 @@ class TypeTable:
             {entry.key: entry for entry in item.requirements} for item in self.types
         ]
         self.label_keys: frozenset[str] = frozenset().union(*map(frozenset, self._labels))
+        self._values: dict[str, frozenset[str]] = {}
         self._masks: dict[Requirement, Bools] = {}
         self._offered: dict[tuple[Requirements, frozenset[str]], Offered] = {}
         self._known: dict[str, tuple[list[Requirement | None], Ints]] = {}
@@ -171,6 +172,12 @@ class TypeTable:
 
     def values_of(self, key: str) -> frozenset[str]:
         """All values that a label takes in this catalogue."""
+        known = self._values.get(key)
+        if known is None:
+            known = self._values[key] = self._collect_values(key)
+        return known
+
+    def _collect_values(self, key: str) -> frozenset[str]:
         if key == labels.ZONE:
             return frozenset(self.zones)
         if key == labels.ZONE_ID:
