@@ -355,7 +355,7 @@ class Domains:
         """Whether a claim with this value of a label could be opened in a lane for what a class requires."""
         pin = Requirement(key, False, frozenset((value,)))
         pinned = (self._wants.pinned(want, (pin,)) for want in self._wants.relaxed(item))
-        return any(p is not None and not isinstance(self._openings.entry(lane, p), Kind) for p in pinned)
+        return any(p is not None and self._openings.opens(lane, p) for p in pinned)
 
     def _settled(self, want: Want, key: str) -> set[int]:
         """Domains that exist whether or not a node can be launched in them."""

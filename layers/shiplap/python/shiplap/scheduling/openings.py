@@ -71,6 +71,17 @@ class Openings:
             return self._reserved_entry(lane, requirements, want)
         return self._within_limits(lane, requirements, want)
 
+    def opens(self, lane: Lane, want: Want) -> bool:
+        """Whether `entry` finds a group; a pool at its limits is not asked which of its limits it is."""
+        budget = self.budgets[lane.pool.metadata.name]
+        if isinstance(self._joined(lane, want), Kind):
+            return False
+        if len(budget.columns):
+            within = budget.allowed(lane.table.capacity)[lane.table.row_type]
+            if not (within & (lane.net >= want.requests).all(axis=1)).any():
+                return False
+        return not isinstance(self.entry(lane, want), Kind)
+
     def _reserved_entry(self, lane: Lane, requirements: Requirements, want: Want) -> Group | Kind:
         """The group of the largest reservation with an instance left for a pod; RESERVED if this plan took the last."""
         refusal = Kind.TYPES
