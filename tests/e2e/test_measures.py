@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -27,7 +28,7 @@ def written(second: float, verb: str, uid: str, subresource: str = "", user: str
 
 def source_of(*messages: tuple[str, float, str]) -> EventSource:
     """Messages by id, when they were handed over, and the event they are."""
-    source = EventSource(None, None, MAPPED)
+    source = EventSource(None, Mock(), MAPPED)
     for name, invoked, event in messages:
         source.bodies[name] = json.dumps({"detail": {"id": event}})
         source.handed.append(Handed((name,), invoked, invoked + 1))

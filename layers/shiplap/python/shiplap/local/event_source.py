@@ -108,12 +108,12 @@ class EventSource:
         self._stop = Event()
         self._lock = Lock()
         self._invocation = local()
+        lambda_.meta.events.register("before-call.lambda.Invoke", self._trace)
         self._pollers = [
             Thread(target=self._poll, name=f"poller-{number}", daemon=True) for number in range(mapped.most_at_once)
         ]
 
     def __enter__(self) -> EventSource:
-        self._lambda.meta.events.register("before-call.lambda.Invoke", self._trace)
         for poller in self._pollers:
             poller.start()
         return self
