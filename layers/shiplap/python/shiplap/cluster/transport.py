@@ -180,7 +180,7 @@ class Transport:
         """The whole body. A read timeout bounds each part of it only, so the time limit is looked at in between."""
         parts = []
         try:
-            for part in response.stream(_CHUNK):
+            for part in response.stream(_CHUNK, decode_content=True):  # a chunked body is left packed otherwise
                 parts.append(part)
                 if left_s() <= 0:
                     response.close()

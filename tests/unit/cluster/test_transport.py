@@ -1,0 +1,58 @@
+"""Answers as real API servers send them: packed, and in chunks where their length is not known."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+
+import pytest
+import urllib3
+
+from shiplap.cluster.transport import StaticToken, Transport
+
+DOCUMENT = b'{"items": [' + b", ".join(b'{"number": %d}' % number for number in range(50_000)) + b"]}"
+
+
+class _ApiServer(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        body = gzip.compress(DOCUMENT) if "gzip" in self.path else DOCUMENT
+        self.send_response(200)
+        if "gzip" in self.path:
+            self.send_header("Content-Encoding", "gzip")
+        if "chunked" in self.path:
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            for start in range(0, len(body), 4096):
+                part = body[start : start + 4096]
+                self.wfile.write(b"%x\r\n%s\r\n" % (len(part), part))
+            self.wfile.write(b"0\r\n\r\n")
+        else:
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name of the base class
+        """Nothing is logged."""
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _ApiServer)
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.mark.parametrize("path", ["/plain", "/gzip", "/chunked", "/gzip-chunked"])
+def test_an_answer_is_read_whole_however_it_is_sent(address: str, path: str) -> None:
+    with urllib3.connection_from_url(address) as pool:
+        transport = Transport(address, StaticToken("t"), pool=pool, sleep=[].append)
+
+        assert transport.get(path) == DOCUMENT
