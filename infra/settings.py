@@ -98,6 +98,7 @@ class ClusterDocument(_Part, frozen=True):
     placement: str = "nominate"
     join_timeout_s: int = msgspec.field(default=900, name="joinTimeoutSeconds")
     unproven_nodes: int = 200
+    unproven_pod_nodes: int = 0
     node_repair: bool = True
     dry_run: bool = True
     zonal_shift: bool = False
@@ -412,6 +413,7 @@ _CHECKS: tuple[tuple[str, str, tuple[Callable[[Any], bool], str]], ...] = (
     ("reservedENIs", "reserved_enis", (lambda value: value >= 0, "must not be negative")),
     ("joinTimeoutSeconds", "join_timeout_s", (lambda value: 60 <= value <= 3600, "must be from 60 to 3600")),
     ("unprovenNodes", "unproven_nodes", (lambda value: 1 <= value <= 5000, "must be from 1 to 5000")),
+    ("unprovenPodNodes", "unproven_pod_nodes", (lambda value: 0 <= value <= 5000, "must be from 0 to 5000")),
     ("improveSeconds", "improve_s", (lambda value: 0 <= value <= 60, "must be from 0 to 60")),
 )
 

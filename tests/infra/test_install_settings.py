@@ -126,6 +126,7 @@ def test_all_problems_are_told_at_once(folder: Path) -> None:
         ("    access: sometimes", "access", "must be entry or none"),
         ("    prefixDelegation: maybe", "prefixDelegation", "must be auto, on or off"),
         ("    vmMemoryOverheadPercent: 7.5", "vmMemoryOverheadPercent", "must be a fraction"),
+        ("    unprovenPodNodes: -1", "unprovenPodNodes", "must be from 0 to 5000"),
         ("    improveSeconds: -1", "improveSeconds", "must be from 0 to 60"),
         ("    vmMemoryOverheadPercent: much", "vmMemoryOverheadPercent", "expected a number, got text"),
         ("    podTopologySpread: {defaultingType: Some}", "podTopologySpread.defaultingType", "Some"),

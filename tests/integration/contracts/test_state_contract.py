@@ -19,6 +19,7 @@ from shiplap.kubernetes.objects import Taint
 from shiplap.ports import (
     FUTILE_FOR_S,
     MISSED_FOR_S,
+    PROVEN_FOR_S,
     REFUSED_FOR_S,
     Move,
     OfferingFailure,
@@ -428,6 +429,17 @@ def test_nodes_in_vain_are_remembered_for_an_hour_after_their_launch(world: Worl
     assert world.store.read(CLUSTER, NOW + 100).futile == launched
     later = world.store.read(CLUSTER, NOW + FUTILE_FOR_S + 29).futile
     assert later == {name: at for name, at in launched.items() if at > NOW + 29}
+
+
+def test_kinds_of_pods_that_nodes_run_are_remembered_since_they_were_last_noted(world: World) -> None:
+    world.store.mark_proven(CLUSTER, ["b", "a"], NOW)
+    world.rival.mark_proven(CLUSTER, ["b"], NOW + 60.5)
+    world.store.mark_proven("another", ["c"], NOW)
+    assert world.store.read(CLUSTER, NOW + 61).proven == {"a": NOW, "b": NOW + 60.5}
+    assert world.store.read(CLUSTER, NOW + PROVEN_FOR_S + 30).proven == {"b": NOW + 60.5}
+    if isinstance(world.store, TwinState):
+        world.store.expire(NOW + PROVEN_FOR_S + 30)
+        assert world.store.read(CLUSTER, NOW).proven == {"b": NOW + 60.5}
 
 
 def test_ended_claims_carry_the_moment_from_which_they_may_be_forgotten(world: World) -> None:

@@ -5,45 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from shiplap.kubernetes import labels
 from shiplap.provisioning.refusals import FIRST_PAUSE_S, FREE, LONGEST_PAUSE_S
+from tests.integration.flows.besieged import TOLERATED, Besieged, launched_within, own_toleration
 from tests.integration.flows.disrupted import Disrupted
 from tests.integration.flows.stage import Stage, pool
-
-TOLERATED = {"key": "neighbour.example.com/mine", "operator": "Exists"}
-HOSTILE = {"key": "neighbour.example.com/mine", "effect": "NoSchedule"}
-
-
-class Besieged(Disrupted):
-    """A neighbour taints every node as it comes, as long as `hostile`."""
-
-    hostile = True
-
-    def around(self) -> None:
-        """A minute in which no new node ever takes a pod."""
-        self.sweep()
-        self.join()
-        self.attend(*self.due())
-        self.attend()
-        if self.hostile:
-            self.taint()
-        self.cloud_controller()
-        self.bind()
-        self.run_pods()
-        self.clock.advance(60)
-
-    def taint(self) -> None:
-        for item in self.server.list("nodes").items:
-            taints = item["spec"].get("taints", [])
-            if not any(taint["key"] == HOSTILE["key"] for taint in taints):
-                self.server.patch("nodes", item["metadata"]["name"], {"spec": {"taints": [*taints, HOSTILE]}})
-
-    def waiting(self) -> list[dict]:
-        """Pods without a node."""
-        return [item for item in self.server.list("pods").items if not item["spec"].get("nodeName")]
-
-    def events(self) -> list[str]:
-        return [item["message"] for item in self.server.list("events").items]
 
 
 def besieged(pods: int = 1) -> Besieged:
@@ -75,18 +40,13 @@ def test_a_pod_is_served_within_the_hour_after_what_kept_it_off_has_gone() -> No
 # A crowd
 
 
-def launched_within(stage: Stage, seconds: float, since: float = 0.0) -> int:
-    """The most nodes that were launched within so many seconds, those before `since` left out."""
-    times = sorted(item.launched_at for item in stage.compute.launches if item.launched_at >= since)
-    return max((sum(at - seconds < other <= at for other in times) for at in times), default=0)
-
-
 @pytest.mark.parametrize("kinds", [1, 25])
 def test_a_crowd_that_every_node_refuses_is_tried_with_few_nodes(kinds: int) -> None:
     """After its first batch, about which nothing could be known, at most 35 in five minutes and 60 in an hour."""
     stage = Besieged()
     for kind in range(kinds):
-        stage.add_pods(500 // kinds, cpu="1200m", memory="2Gi", prefix=f"kind-{kind:02d}", selector=own_selector(kind))
+        own = [own_toleration(kind)]
+        stage.add_pods(500 // kinds, cpu="1200m", memory="2Gi", prefix=f"kind-{kind:02d}", tolerations=own)
     stage.minutes(1)
     first = len(stage.compute.launches)
     began = stage.clock.now()
@@ -117,11 +77,6 @@ def test_pods_that_come_back_under_other_uids_are_no_news() -> None:
             break
     stage.minutes(5)
     assert stage.pending() == 0, "all of them as soon as one is"
-
-
-def own_selector(kind: int) -> dict[str, str]:
-    """Makes pods unlike others, on the same nodes."""
-    return {labels.OS: "linux"} | {f"karpenter.sh/{name}": "on-demand" for name in ("capacity-type",) if kind % 2}
 
 
 def test_pods_whose_nodes_are_taken_are_never_slowed_by_others() -> None:

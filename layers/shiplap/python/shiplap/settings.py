@@ -32,7 +32,8 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
     `vm_memory_overhead_percent` is a fraction (0.075); `reserved_enis` as upstream; `prefix_delegation` is `auto`
     (read from the VPC CNI's DaemonSet), `on` or `off`; `join_timeout_s` bounds launch → registered.
-    `unproven_nodes` may be on their way at once on an AMI that no node has joined with.
+    `unproven_nodes` may be on their way at once on an AMI that no node has joined with. `unproven_pod_nodes` may be
+    launched within five minutes for pods of which no node has run any yet, all kinds together; 0 for no limit.
     `reserved_policy` Strict|Fallback see `SchedulingSettings`.
     `pod_topology_spread` is what kube-scheduler is configured with for pods without spread constraints.
     `node_repair` replaces nodes whose instance or kubelet has failed for long; `zonal_shift` keeps launches out of
@@ -66,6 +67,7 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     placement: str = "nominate"
     join_timeout_s: int = 900
     unproven_nodes: int = 200
+    unproven_pod_nodes: int = 0
     node_repair: bool = True
     dry_run: bool = True
     zonal_shift: bool = False

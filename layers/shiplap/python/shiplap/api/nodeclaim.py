@@ -90,7 +90,9 @@ class NodeClaim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     empty where nothing is known. `cordoned` says why the node takes no more pods although nothing drives those it has
     away; empty when it takes them. `change_at` is when AWS will change or end its instance, 0 when nothing is
     scheduled. `expire_after` and `termination_grace_period` are what a NodeClaim object says; where empty, what its
-    NodePool does. `event_id` names the hint that the node goes back to, so that its story can be found in the log.
+    NodePool does. `unproven` are the kinds of its pods, if no node was known to have run any of them when it was
+    planned (see `provisioning.unproven`). `event_id` names the hint that the node goes back to, so that its story can
+    be found in the log.
     """
 
     cluster: str
@@ -111,6 +113,7 @@ class NodeClaim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     relies_on_estimate: tuple[str, ...] = ()
     requests: dict[str, int] = {}
     pods: tuple[PodReference, ...] = ()
+    unproven: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
     token: str = ""
     together: int = 0

@@ -30,6 +30,7 @@ from shiplap.ports import (
     COMMIT_GROUP,
     FUTILE_FOR_S,
     MISSED_FOR_S,
+    PROVEN_FOR_S,
     REFUSED_FOR_S,
     DecisionState,
     Move,
@@ -50,7 +51,7 @@ SHARDS = 8
 """Partitions a cluster's claims are spread over. Never change it: claims would be looked for where they are not."""
 
 EPOCH, CLAIM, OFFERING, POD, COMMAND = "EPOCH", "CLAIM", "OFFERING", "POD", "COMMAND"
-REFUSED, FUTILE = "REFUSED", "FUTILE"
+REFUSED, FUTILE, PROVEN = "REFUSED", "FUTILE", "PROVEN"
 """What sort keys begin with; a `#` and the rest of the key follow, except after EPOCH."""
 
 UNSETTLED_STAGE, SETTLED_STAGE, FAILED_STAGE = "Unsettled", "Settled", "Failed"
@@ -77,6 +78,7 @@ class DynamoState:
         missed: set[str] = set()
         refused: dict[str, Refusals] = {}
         futile: dict[str, float] = {}
+        proven: dict[str, float] = {}
         for item in query(self._client, self._table, ("cluster", cluster)):
             kind, _, rest = item["item"]["S"].partition("#")
             if kind == EPOCH:
@@ -87,6 +89,8 @@ class DynamoState:
                 refused[rest] = _refusals(item)
             elif kind == FUTILE and float_of(item, EXPIRY) > now:
                 futile[rest] = float_of(item, "created_at")
+            elif kind == PROVEN:
+                proven[rest] = float_of(item, "at")
         known = self._account.read()
         return DecisionState(
             epoch=epoch,
@@ -98,6 +102,7 @@ class DynamoState:
             missed_pods=frozenset(missed),
             refused=refused,
             futile={name: at for name, at in futile.items() if at + FUTILE_FOR_S > now},
+            proven={kind: at for kind, at in proven.items() if at + PROVEN_FOR_S > now},
         )
 
     def epoch(self, cluster: str) -> int:
@@ -269,6 +274,12 @@ class DynamoState:
                 "created_at": number(at),
                 EXPIRY: expiry(at + FUTILE_FOR_S),
             }
+            with store_errors(f"write table {self._table}"):
+                self._client.put_item(TableName=self._table, Item=item)
+
+    def mark_proven(self, cluster: str, kinds: Sequence[str], now: float) -> None:
+        for kind in sorted(kinds):
+            item = {**_key(cluster, f"{PROVEN}#{kind}"), "at": number(now), EXPIRY: expiry(now + PROVEN_FOR_S)}
             with store_errors(f"write table {self._table}"):
                 self._client.put_item(TableName=self._table, Item=item)
 

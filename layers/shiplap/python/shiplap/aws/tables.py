@@ -11,6 +11,8 @@ Table `state`, by `cluster` and `item`:
 | `@requests` | `<region>#<action>` | requests that EC2 may be sent: `tokens` left `at` an epoch second |
 | `<cluster>` | `POD#<uid>` | a pod whose node turned out too small |
 | `<cluster>` | `REFUSED#<uid>` | a pod that runs on none of the nodes that were launched for it, and their claims |
+| `<cluster>` | `FUTILE#<claim>` | a node in vain: `created_at` of its claim |
+| `<cluster>` | `PROVEN#<kind>` | a kind of pods that nodes were seen to run, `at` an epoch second |
 | `<cluster>#commands` | `COMMAND#<name>` | a disruption command: JSON in `command`, `state`, `version`, `stage` |
 | `<cluster>#joins` | `POOL#<NodePool>`, `AMI#<AMI>` | how nodes have joined: JSON in `joins`, `version` |
 | `<cluster>#<shard>` | `CLAIM#<name>` | a NodeClaim: JSON in `claim`, and `state`, `version`, `instanceId`, `stage` |

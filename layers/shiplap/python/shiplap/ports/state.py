@@ -106,6 +106,10 @@ FUTILE_FOR_S = 3600.0
 """How long it is remembered that a node was launched in vain, in seconds after its claim was created."""
 
 
+PROVEN_FOR_S = 14 * 24 * 3600
+"""How long it is remembered that a node ran pods of a kind, in seconds after it was last noted."""
+
+
 class Refusals(msgspec.Struct, frozen=True):
     """Nodes that were launched for a pod and that it does not run on: the newest claims by name, and when it was noted.
 
@@ -131,7 +135,8 @@ class DecisionState(msgspec.Struct, frozen=True):
 
     `recovering` offerings rest no more, but failed not long ago. `addresses` are those that launches in flight will
     take from each subnet, by its id; `reserved` the instances they will take of each capacity reservation, by token.
-    `refused` holds pods by uid, `futile` the claims of nodes in vain with the time they were created.
+    `refused` holds pods by uid, `futile` the claims of nodes in vain with the time they were created, `proven` the
+    kinds of pods that nodes were seen to run with the time that was last noted.
     """
 
     epoch: int
@@ -143,6 +148,7 @@ class DecisionState(msgspec.Struct, frozen=True):
     missed_pods: frozenset[str] = frozenset()
     refused: dict[str, Refusals] = {}
     futile: dict[str, float] = {}
+    proven: dict[str, float] = {}
 
 
 class Move(msgspec.Struct, frozen=True):
@@ -289,6 +295,10 @@ class StateStore(Protocol):
 
     def mark_futile(self, cluster: str, created_at: Mapping[str, float]) -> None:
         """Remember claims of nodes in vain by name, until FUTILE_FOR_S after they were created."""
+        ...
+
+    def mark_proven(self, cluster: str, kinds: Sequence[str], now: float) -> None:
+        """Remember for PROVEN_FOR_S that nodes run pods of these kinds; see `provisioning.unproven`."""
         ...
 
 

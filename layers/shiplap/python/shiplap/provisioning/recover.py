@@ -22,6 +22,7 @@ from shiplap.provisioning.refusals import note_refusals
 from shiplap.provisioning.repair import heal
 from shiplap.provisioning.settle import name_instances
 from shiplap.provisioning.snapshot import Glance
+from shiplap.provisioning.unproven import note_kinds
 from shiplap.provisioning.world import World
 from shiplap.settings import ClusterSettings
 
@@ -99,6 +100,8 @@ def sweep(
         return {}
     if settings.placement != NONE:
         withdraw(claims.values(), glance.view, world)
+    if settings.unproven_pod_nodes:
+        note_kinds(cluster, tuple(claims.values()), glance.view, glance.state, world)
     return note_refusals(cluster, claims.values(), glance.view, glance.state, world)
 
 

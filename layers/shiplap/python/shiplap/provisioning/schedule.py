@@ -19,7 +19,7 @@ from shiplap.api.types import NodePool
 from shiplap.errors import ClusterGone, EpochMoved, ShiplapError
 from shiplap.instances.joins import timeouts
 from shiplap.ports import CLAIM_BYTES, DecisionState, Refusals, can_be_stored
-from shiplap.provisioning import gauges, proof
+from shiplap.provisioning import gauges, proof, unproven
 from shiplap.provisioning.commitment import Origin, records_of, spec_hashes, with_token
 from shiplap.provisioning.fleet import launches
 from shiplap.provisioning.herald import tell_unschedulable
@@ -144,10 +144,13 @@ class _Run:
         self._refused: Mapping[str, Refusals] = {}
         self._set_aside: tuple[Unschedulable, ...] = ()
         self._without_proof = 0
+        self._is_sweep = False
+        self._state = DecisionState(0)
         self._standing = StandingPods(settings.name, world)
 
     def until_done(self, *, sweeping: bool, named: frozenset[str] = frozenset()) -> Report:
         """Rounds; none at all when the instance of every pod that was `named`, by uid, is about to join."""
+        self._is_sweep = sweeping
         for number in range(MAX_ROUNDS):
             if self._out_of_time():
                 return self._report(number, "out of time")
@@ -208,7 +211,7 @@ class _Run:
             self._has_learned = True
             if learn_from_strangers(self._settings.name, glance.view.nodes, sight.snapshot.catalogs, self._world):
                 sight = sight_of(self._settings, glance, supply, self._world)
-        self._market = Market(glance.state)
+        self._market, self._state = Market(glance.state), glance.state
         if waiting:  # their pods are accounted for only once it is known what became of them
             for claims in waiting:
                 self._carry_on(claims, sight, self._known_supply())
@@ -250,7 +253,8 @@ class _Run:
 
     def _decide(self, sight: Sight) -> bool:
         """Plan, commit and launch; whether nothing is left to plan again."""
-        if self._must_wait_for_proof(sight):
+        bound = self._bound(sight)
+        if self._must_wait_for_proof(sight) or self._must_wait_for_a_pod_to_run(sight, bound):
             return True  # the next sweep asks again: a burst is not planned once a second for nothing
         decision = plan(sight.snapshot)
         self._unschedulable = (*decision.unschedulable, *self._set_aside)
@@ -266,7 +270,7 @@ class _Run:
             event_id=self._event_id,
             spec_hashes=spec_hashes(sight.snapshot),
         )
-        planned = self._small_enough(records_of(decision.node_claims, origin))
+        planned = self._bounded(self._small_enough(records_of(decision.node_claims, origin)), sight, bound)
         groups = [
             with_token(claims, sight.snapshot.epoch, self._settings.install)
             for claims in self._affordable(planned, sight)
@@ -313,6 +317,39 @@ class _Run:
             f"its NodeClaim would be larger than the {CLAIM_BYTES} bytes that can be stored: limit maxPods of its pool"
         )
         self._unschedulable += tuple(Unschedulable(pod, why) for claim in large for pod in claim.pods)
+        return kept
+
+    def _bound(self, sight: Sight) -> unproven.Bound | None:
+        """What is left of the bound on nodes for pods of which no node has run any; None where there is none."""
+        most = self._settings.unproven_pod_nodes
+        if not most:
+            return None
+        claims = self._world.state.claims(self._settings.name)
+        return unproven.bound_of(most, sight.snapshot.view, claims, self._state, self._world.clock.now())
+
+    def _must_wait_for_a_pod_to_run(self, sight: Sight, bound: unproven.Bound | None) -> bool:
+        """Whether a hint is about pods that would wait again; sweeps plan all the same, and tell why each one waits."""
+        if bound is None or self._is_sweep or wants_nodes_anyway(self._settings.manifests):
+            return False
+        view, now = sight.snapshot.view, self._world.clock.now()
+        if unproven.has_room_for(view, sight.snapshot.claims, bound, now):
+            return False
+        self._world.meter.count("PlansOfUnprovenPods")
+        about = {"cluster": self._settings.name, "reason": bound.reason(now)}
+        _LOG.info("nothing is planned until a node runs such a pod", extra=about)
+        return True
+
+    def _bounded(self, planned: list[NodeClaim], sight: Sight, bound: unproven.Bound | None) -> list[NodeClaim]:
+        """The claims that need not wait for a node to run a pod like theirs."""
+        if bound is None:
+            return planned
+        named = unproven.marked(planned, sight.snapshot.view, bound.proven)
+        kept, told = unproven.within(named, bound, self._world.clock.now())
+        if len(kept) < len(planned):
+            self._world.meter.count("ClaimsOfUnprovenPods", len(planned) - len(kept))
+            about = {"cluster": self._settings.name, "reason": told[0].message}
+            _LOG.info("%d claims wait for a node to run a pod of theirs", len(planned) - len(kept), extra=about)
+            self._unschedulable += told
         return kept
 
     def _must_wait_for_proof(self, sight: Sight) -> bool:

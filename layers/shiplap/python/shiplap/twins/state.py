@@ -19,6 +19,7 @@ from shiplap.ports import (
     COMMIT_GROUP,
     FUTILE_FOR_S,
     MISSED_FOR_S,
+    PROVEN_FOR_S,
     REFUSED_FOR_S,
     DecisionState,
     Move,
@@ -59,6 +60,7 @@ class TwinState:
         self._missed: dict[tuple[str, str], float] = {}
         self._refused: dict[tuple[str, str], Refusals] = {}
         self._futile: dict[tuple[str, str], float] = {}
+        self._proven: dict[tuple[str, str], float] = {}
 
     def read(self, cluster: str, now: float) -> DecisionState:
         with self._effect("state.read"):
@@ -81,6 +83,11 @@ class TwinState:
                     name: at
                     for (of, name), at in sorted(self._futile.items())
                     if of == cluster and at + FUTILE_FOR_S > now
+                },
+                proven={
+                    kind: at
+                    for (of, kind), at in sorted(self._proven.items())
+                    if of == cluster and at + PROVEN_FOR_S > now
                 },
             )
 
@@ -210,6 +217,10 @@ class TwinState:
         with self._effect("state.mark_futile"):
             self._futile.update(((cluster, name), at) for name, at in created_at.items())
 
+    def mark_proven(self, cluster: str, kinds: Sequence[str], now: float) -> None:
+        with self._effect("state.mark_proven"):
+            self._proven.update(((cluster, kind), now) for kind in kinds)
+
     def expire(self, now: float) -> None:
         """What DynamoDB's TTL does sooner or later: forget claims that ended long ago and stale marks."""
         for key, claim in list(self._claims.items()):
@@ -225,6 +236,7 @@ class TwinState:
         self._missed = {key: until for key, until in self._missed.items() if until > now}
         self._refused = {key: item for key, item in self._refused.items() if item.at + REFUSED_FOR_S > now}
         self._futile = {key: at for key, at in self._futile.items() if at + FUTILE_FOR_S > now}
+        self._proven = {key: at for key, at in self._proven.items() if at + PROVEN_FOR_S > now}
 
     def _of(self, cluster: str) -> Iterator[NodeClaim]:
         return (claim for key, claim in sorted(self._claims.items()) if key[0] == cluster)
