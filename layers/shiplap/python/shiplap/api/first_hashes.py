@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from shiplap.api.template_hash import fields_of
 from shiplap.api.types import EC2NodeClass, MetadataOptions, NodeClaimTemplateSpec, NodePool
 
 FIRST_VERSION = "shiplap-1"
@@ -48,16 +49,14 @@ def first_node_class_hashes(node_class: EC2NodeClass, family: str) -> frozenset[
     if node_class.spec.connection_tracking is not None:  # was text then
         kept["connectionTracking"] = {name: f"{value}s" for name, value in kept["connectionTracking"].items()}
     defaults = {
-        field.encode_name: field.default
-        for field in msgspec.structs.fields(MetadataOptions)
-        if isinstance(field.default, str)
+        field.encode_name: field.default for field in fields_of(MetadataOptions) if isinstance(field.default, str)
     }
     options = _spellings(kept.get("metadataOptions", {}), defaults)
     return frozenset(_digest([_plain({**kept, "metadataOptions": said}, _ABSENT), family]) for said in options)
 
 
 def _default_of(kind: type[msgspec.Struct], name: str) -> Any:
-    return next(field.default for field in msgspec.structs.fields(kind) if field.name == name)
+    return next(field.default for field in fields_of(kind) if field.name == name)
 
 
 def _spellings(written: dict[str, Any], defaults: dict[str, Any]) -> Iterator[dict[str, Any]]:

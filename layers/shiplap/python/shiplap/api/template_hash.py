@@ -80,7 +80,7 @@ def marks_of(pool: NodePool) -> dict[str, str]:
 
 
 @cache
-def _fields(kind: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+def fields_of(kind: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
     """The fields of a class; msgspec works them out anew every time, and leaves garbage behind."""
     return msgspec.structs.fields(kind)
 
@@ -91,7 +91,7 @@ def _plain(value: Any) -> Any:
     What users name themselves, such as a label, stays although it is empty.
     """
     if isinstance(value, msgspec.Struct):
-        fields = _fields(type(value))
+        fields = fields_of(type(value))
         left_out = _LEFT_OUT.get(type(value), ())
         said = {field.encode_name: _field(value, field) for field in fields if field.name not in left_out}
         return {name: entry for name, entry in said.items() if entry is not None and entry not in ("", [], {})}
