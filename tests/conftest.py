@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 
 import pytest
@@ -10,6 +11,15 @@ from hypothesis import settings
 # How long an example takes says how busy the machine is, not whether the code is right.
 settings.register_profile("shiplap", deadline=None)
 settings.load_profile("shiplap")
+
+_OBJECTS_UNTIL_COLLECTED = 100_000
+
+
+def pytest_collection_finish() -> None:
+    """All tests and what they import stay to the end: a collector that looks at them again and again finds nothing."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_OBJECTS_UNTIL_COLLECTED, *gc.get_threshold()[1:])
 
 
 @pytest.fixture(autouse=True)

@@ -43,6 +43,7 @@ class Death(NamedTuple):
         return Fault("crash", (self.began_at - 0.0005) / 60, 0.0, self.function, self.number)
 
 
+@cache
 def life() -> Play:
     """Small, and the same each time."""
     play = load("mixed")
