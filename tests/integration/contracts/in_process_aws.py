@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from threading import RLock
 from typing import Any
 from unittest.mock import patch
 
-import boto3
+import botocore.session
+from botocore.loaders import Loader, create_loader
 from moto import mock_aws
 
 from shiplap.aws import tables
@@ -22,6 +24,8 @@ _ENVIRONMENT = {
     "AWS_DEFAULT_REGION": REGION,
     "AWS_REGION": REGION,
     "AWS_EC2_METADATA_DISABLED": "true",
+    # They are 1,300, of which no test here needs any, and made anew for every test.
+    "MOTO_EC2_LOAD_DEFAULT_AMIS": "false",
 }
 
 
@@ -34,7 +38,15 @@ def aws_in_process() -> Iterator[None]:
 
 def make_client(service: str) -> Any:
     """A client configured as the adapters' own are."""
-    return boto3.client(service, region_name=REGION, config=config())
+    session = botocore.session.Session()
+    session.register_component("data_loader", _loader())
+    return session.create_client(service, region_name=REGION, config=config())
+
+
+@cache
+def _loader() -> Loader:
+    """Keeps the models of services, which each session would read and parse anew."""
+    return create_loader()
 
 
 class HookedClient:
