@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from shiplap.api.types import NodePool
+from shiplap.disruption.standstill import LastDecision
 from shiplap.kubernetes import labels
 from shiplap.provisioning.disrupt import Report, disrupt
 from shiplap.twins.bucket import TwinMemory
@@ -24,10 +27,18 @@ class Disrupted(Stage):
             self.settings, disruption=msgspec.structs.replace(known, **{"settle_s": 0.0, **settings})
         )
         self.memory = TwinMemory(self.faults)
+        self._last = LastDecision()
 
     def disrupt(self) -> Report:
-        """One invocation of the disrupt function."""
-        return disrupt(self.settings, self.world, self.memory)
+        """One invocation of the disrupt function, which as deployed knows its last decision."""
+        return disrupt(self.settings, self.world, self.memory, decision_of=self._last)
+
+    def dies(self, act: Callable[[], object]) -> bool:
+        """As of any stage; what a function knew is lost with its process."""
+        died = super().dies(act)
+        if died:
+            self._last = LastDecision()
+        return died
 
     def around(self) -> None:
         """Everything in a minute that is not the disrupt function."""

@@ -309,8 +309,7 @@ class Stage:
             self.clock.advance(60)
         raise AssertionError(f"not quiet after {minutes} minutes: {self.summary()}")
 
-    @staticmethod
-    def dies(act: Callable[[], object]) -> bool:
+    def dies(self, act: Callable[[], object]) -> bool:
         """Run one invocation; True when it died of an injected crash."""
         try:
             act()
