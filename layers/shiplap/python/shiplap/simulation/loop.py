@@ -3,7 +3,7 @@
 Somebody who waits in the middle of something lets the loop go on until the wait is over. That is how invocations
 overlap: what a function does not see while it waits for an answer is what others do meanwhile. Each has a thread of its
 own only because Python can leave off in the middle of plain calls in no other way: never do two of them run, and who is
-next follows from the moments alone.
+next follows from the moments alone. Threads are used again, until the loop is closed.
 """
 
 from __future__ import annotations
@@ -22,18 +22,20 @@ class _Strand:
     """Something that runs until it waits, and goes on from there. `back` is what sleeps until it, or who it hands over
     to, leaves off."""
 
-    def __init__(self, act: Act, ended: Callable[[_Strand], object]) -> None:
+    def __init__(self, act: Act, carrier: _Carrier, ended: Callable[[_Strand], object]) -> None:
         self.back = Lock()
         self.error: BaseException | None = None
-        self.thread = Thread(target=self._run, daemon=True)
+        self.carrier = carrier
         self._act, self._ended = act, ended
         self._turn = Lock()
         self._turn.acquire()
+        self._begun = False
 
     def go_on(self) -> None:
         """Let it run; it does at once what the others have left to it."""
-        if self.thread.ident is None:
-            self.thread.start()
+        if not self._begun:
+            self._begun = True
+            self.carrier.carry(self)
         else:
             self._turn.release()
 
@@ -41,7 +43,8 @@ class _Strand:
         """Called by what runs: until it is to go on."""
         self._turn.acquire()
 
-    def _run(self) -> None:
+    def run(self) -> None:
+        """What its carrier does."""
         try:
             self._act()
         except BaseException as error:  # noqa: BLE001 - raised again where the strand was let run
@@ -49,6 +52,36 @@ class _Strand:
         finally:
             self._ended(self)
             self.back.release()
+
+
+class _Carrier:
+    """A thread that runs one strand after the other: to start a thread takes longer than many a strand."""
+
+    def __init__(self) -> None:
+        self._thread = Thread(target=self._run, daemon=True)
+        self._strand: _Strand | None = None
+        self._turn = Lock()
+        self._turn.acquire()
+
+    def carry(self, strand: _Strand) -> None:
+        """Run a strand; called when the one before has ended."""
+        self._strand = strand
+        if self._thread.ident is None:
+            self._thread.start()
+        else:
+            self._turn.release()
+
+    def end(self) -> None:
+        """Called when it carries nothing."""
+        self._strand = None
+        self._turn.release()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while (strand := self._strand) is not None:
+            strand.run()
+            del strand
+            self._turn.acquire()
 
 
 class _Wake:
@@ -77,6 +110,7 @@ class Loop:
         # The one that the loop itself has let go on, so that nothing is left to do behind it but the next event.
         self._woken: _Strand | None = None
         self._ended: list[_Strand] = []
+        self._idle: list[_Carrier] = []
         self._horizon = float("-inf")
 
     def now(self) -> float:
@@ -114,7 +148,8 @@ class Loop:
 
     def begin(self, act: Act) -> None:
         """Do something that may wait; the loop goes on when it first does."""
-        self._let(_Strand(act, self._ended.append))
+        carrier = self._idle.pop() if self._idle else _Carrier()
+        self._let(_Strand(act, carrier, self._ended.append))
 
     def wait(self, seconds: float) -> None:
         """Called in what was begun: let others go on for so many seconds."""
@@ -148,6 +183,8 @@ class Loop:
         self.stopped = True
         while self._waiting:
             self._let(next(iter(self._waiting.values())))
+        while self._idle:
+            self._idle.pop().end()
 
     def _pass_to(self, moment: float) -> None:
         self.steps += 1
@@ -180,6 +217,6 @@ class Loop:
         self._strand = outer
         while self._ended:
             ended = self._ended.pop()
-            ended.thread.join()
+            self._idle.append(ended.carrier)
             if ended.error is not None:
                 raise ended.error
