@@ -6,6 +6,8 @@ import contextlib
 import importlib
 import io
 import tomllib
+import zlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
@@ -13,9 +15,28 @@ from unittest.mock import patch
 import msgspec
 
 from infra.settings import InstallDocument, read
-from shiplap.aws.bucket import BucketRecorder
+from shiplap.aws import tables
+from shiplap.aws.bucket import (
+    BucketCatalog,
+    BucketMemory,
+    BucketRecorder,
+    BucketRehearsals,
+    BucketSnapshots,
+    BucketStatus,
+)
+from shiplap.aws.bus import EventBridgeBus
+from shiplap.aws.dead_letters import SqsDeadLetters
+from shiplap.aws.dynamodb_capacity import DynamoCapacity
+from shiplap.aws.dynamodb_joins import DynamoJoins
+from shiplap.aws.dynamodb_state import DynamoState
+from shiplap.aws.pace import Pace
+from shiplap.aws.timers import SqsTimers
 from shiplap.disruption import record as records
+from shiplap.ports import OfferingFailure, Refusals, read_claim
+from shiplap.provisioning import events
+from shiplap.provisioning.messages import decode
 from tests.formats.sources import ROOT
+from tests.integration.contracts.in_process_aws import REGION, aws_in_process, create_table, make_client
 
 
 class Answer(NamedTuple):
@@ -56,9 +77,11 @@ class Puts:
 
     def __init__(self) -> None:
         self.found: dict[str, bytes] = {}
+        self.metadata: dict[str, dict[str, str]] = {}
 
-    def put_object(self, *, Key: str, Body: bytes, **_: Any) -> None:  # noqa: N803 - as boto3 has them
+    def put_object(self, *, Key: str, Body: bytes, Metadata: dict[str, str] | None = None, **_: Any) -> None:  # noqa: N803 - as boto3 has them
         self.found[Key] = Body
+        self.metadata[Key] = Metadata or {}
 
 
 def recorded_again(document: bytes) -> dict[str, bytes]:
@@ -72,3 +95,157 @@ def recorded_again(document: bytes) -> dict[str, bytes]:
         assert record is not None
         recorder.record(record.snapshot, record.plan)
     return client.found
+
+
+NOW = 1_700_000_000.0
+_KEYS = {"state": ("cluster", "item"), "capacity": ("ami", "item")}
+
+
+def stored_items(seeds: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """One item of each kind, by table, as the adapters write them.
+
+    Claims, commands and learned capacity are read from items that hold the seeds, and written again.
+    """
+    with aws_in_process():
+        client = make_client("dynamodb")
+        create_table(client, "state", tables.STATE)
+        create_table(client, "capacity", tables.CAPACITY)
+        state, capacity = DynamoState(client, "state"), DynamoCapacity(client, "capacity")
+        _write_claims(client, state, seeds)
+        _write_learned(client, capacity, seeds["learned"])
+        _write_notes(state, DynamoJoins(client, "state"))
+        assert capacity.acquire_pilot("ami-1", "m5.large", "k1", "blue/general-planned", NOW)
+        Pace(client, "state", REGION, clock=lambda: NOW).wait("create_fleet", 3)
+        return {name: sorted(client.scan(TableName=name)["Items"], key=str) for name in _KEYS}
+
+
+def _write_claims(client: Any, state: DynamoState, seeds: Mapping[str, Any]) -> None:
+    for claim in seeds["claims"]:
+        seed = {"cluster": "seed#0", "item": f"CLAIM#{claim['name']}", "stage": f"Settled#{claim['name']}"}
+        _put(client, "state", seed | {"claim": _text(claim)})
+    for command in seeds["commands"]:
+        seed = {
+            "cluster": "seed#commands",
+            "item": f"COMMAND#{command['name']}",
+            "stage": f"Unsettled#{command['name']}",
+        }
+        _put(client, "state", seed | {"command": _text(command)})
+    claims, commands = state.claims("seed"), state.commands("seed")
+    _empty(client, "state")
+    planned = [claim for claim in claims if claim.state == "Planned"]
+    assert state.commit("blue", 0, planned, commands) == 1
+    for claim in claims:
+        assert claim in planned or state.adopt(claim)
+
+
+def _write_learned(client: Any, capacity: DynamoCapacity, learned: Mapping[str, Any]) -> None:
+    _put(client, "capacity", {"ami": "seed", "item": "m5.large#k1", "learned": _text(learned)})
+    (entry,) = capacity.all()
+    _empty(client, "capacity")
+    capacity.merge(entry)
+
+
+def _write_notes(state: DynamoState, joins: DynamoJoins) -> None:
+    one = OfferingFailure("m5.large", f"{REGION}a", "spot", "InsufficientInstanceCapacity")
+    state.mark_unavailable([one], NOW)
+    assert state.take_reserved("cr-1", "token", 2, 5, NOW) == 2
+    state.reserve_addresses("token", {"subnet-1": 4}, NOW)
+    state.mark_missed("blue", ["uid-1"], NOW)
+    state.mark_refused("blue", "uid-2", Refusals(("general-a",), NOW, 2, NOW - 60, "likeness"))
+    state.mark_futile("blue", {"general-a": NOW})
+    joins.joined("blue", "general", "ami-1", "m5.large", [40.0], NOW)
+    joins.initialized("blue", "general", [20.0], NOW)
+    joins.failed("blue", "ami-1", "c5.large", NOW - 900, NOW)
+
+
+def _put(client: Any, table: str, item: Mapping[str, str]) -> None:
+    client.put_item(
+        TableName=table, Item={"version": {"N": "0"}} | {name: {"S": value} for name, value in item.items()}
+    )
+
+
+def _empty(client: Any, table: str) -> None:
+    for item in client.scan(TableName=table)["Items"]:
+        client.delete_item(TableName=table, Key={name: item[name] for name in _KEYS[table]})
+
+
+def _text(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def stored_objects(seeds: Mapping[str, Any]) -> Iterator[tuple[str, Any, dict[str, str]]]:
+    """Keys, documents and metadata of objects in the bucket, each read from one that holds the seed, then written."""
+    with aws_in_process():
+        client = make_client("s3")
+        client.create_bucket(Bucket="bucket", CreateBucketConfiguration={"LocationConstraint": REGION})
+        for key in ("rehearsals/blue.json", "status/clusters.json"):
+            client.put_object(Bucket="bucket", Key=key, Body=msgspec.json.encode(seeds[key]))
+        for key, name in (("memory/blue", "memory/blue"), (f"catalog/{REGION}/seed", "catalog")):
+            client.put_object(Bucket="bucket", Key=key, Body=zlib.compress(msgspec.msgpack.encode(seeds[name])))
+        client.put_object(Bucket="bucket", Key=f"catalog/{REGION}/latest", Body=b"seed")
+        puts = Puts()
+        BucketCatalog(puts, "bucket", REGION).save(BucketCatalog(client, "bucket", REGION).load())  # type: ignore[arg-type]
+        BucketMemory(puts, "bucket").save("blue", BucketMemory(client, "bucket").load("blue"))  # type: ignore[arg-type]
+        BucketRehearsals(puts, "bucket").save("blue", BucketRehearsals(client, "bucket").load("blue"))  # type: ignore[arg-type]
+        BucketStatus(puts, "bucket").save(BucketStatus(client, "bucket").load())  # type: ignore[arg-type]
+        BucketSnapshots(puts, "bucket").save("blue", b'"document"', NOW)  # type: ignore[arg-type]
+    for key, body in puts.found.items():
+        yield key, body, puts.metadata.get(key, {})
+
+
+class Sent:
+    """A client of EventBridge and SQS that keeps what is sent."""
+
+    def __init__(self) -> None:
+        self.entries: list[dict[str, Any]] = []
+
+    def put_events(self, *, Entries: list[dict[str, Any]]) -> dict[str, Any]:  # noqa: N803 - as boto3 has them
+        self.entries += Entries
+        return {"Entries": [{"EventId": str(number)} for number in range(len(Entries))]}
+
+    def send_message(self, **message: Any) -> None:
+        self.entries.append(message)
+
+
+def published(claim: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Entries of the bus: one event of each kind of the library's."""
+    record = claim_of(claim)
+    pods = record.pods
+    kinds = sorted(
+        {value for value in vars(events).values() if isinstance(value, str) and value.startswith("NodeClaim")}
+    )
+    told = [
+        events.pods_pending("blue", pods, "Unschedulable", NOW, event_id="blue/pods/1", source="watch"),
+        events.disruption_due("blue", "network", NOW),
+        *(events.node_seen("blue", "a", "aws:///z/i-1", NOW, ready=ready, event_id="e") for ready in (False, True)),
+        *(events.of_claim(kind, record, NOW) for kind in kinds),
+    ]
+    client = Sent()
+    EventBridgeBus(client, "shiplap").publish(told)  # type: ignore[arg-type]
+    return client.entries
+
+
+def claim_of(document: Mapping[str, Any]) -> Any:
+    """A claim as it is stored."""
+    return read_claim(_text(document))
+
+
+def messages_sent() -> list[dict[str, Any]]:
+    """A timer and a dead letter as they are sent to SQS."""
+    client = Sent()
+    SqsTimers(client, "https://queue").remind("blue", "general-a", "join", 90)  # type: ignore[arg-type]
+    SqsDeadLetters(client, "https://letters").send("not a message", "why")  # type: ignore[arg-type]
+    return client.entries
+
+
+def message(body: str) -> list[Any]:
+    """What of a queue's message is understood: values, without what the code calls them."""
+    return sorted(_values(msgspec.to_builtins(decode(body, "queue"))), key=str)
+
+
+def _values(found: Any) -> Iterator[Any]:
+    parts = found.values() if isinstance(found, dict) else found if isinstance(found, list | tuple) else None
+    if parts is None:
+        yield found
+    else:
+        yield from (value for part in parts for value in _values(part))

@@ -57,7 +57,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(entry) for entry in value]
     if isinstance(value, float) and math.isfinite(value):
-        return float(f"{value:.9g}")
+        return float(f"{value:.12g}")
     return value
 
 
