@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from tests.formats.golden import Golden
-from tests.formats.sources import all_calls, called, calls, functions
+from tests.formats.sources import all_calls, called, calls, code
 
 
 def keys_of(expression: ast.expr, scope: ast.Module) -> Iterator[str]:
@@ -35,7 +35,7 @@ def keys_of(expression: ast.expr, scope: ast.Module) -> Iterator[str]:
 
 def _returned(function: str) -> Iterator[str]:
     """Keys of dictionaries that a function of this name returns."""
-    for tree, node in functions():
+    for tree, node in code().functions:
         if node.name == function:
             for inner in ast.walk(node):
                 if isinstance(inner, ast.Return) and isinstance(inner.value, ast.Dict):
@@ -56,7 +56,7 @@ def _assigned(name: str, scope: ast.Module) -> Iterator[str]:
 
 def _given(name: str, scope: ast.Module) -> Iterator[str]:
     """Keys of dictionaries that functions of a module which log are given as a parameter of this name."""
-    for tree, function in functions():
+    for tree, function in code().functions:
         names = [argument.arg for argument in function.args.args]
         if tree is scope and name in names and "extra=" in ast.unparse(function):
             index = names.index(name) - (names[0] == "self")

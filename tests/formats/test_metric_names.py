@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.formats.golden import Golden
-from tests.formats.sources import calls, classes_below, constants
+from tests.formats.sources import calls, classes_below, code
 
 _NAME = re.compile(r"[A-Z][A-Za-z]+")
 
@@ -74,8 +74,8 @@ IN_TABLES = (
 
 def test_metrics_that_are_counted(golden: Golden) -> None:
     put_together = {name for name in IN_TABLES if name.startswith("Commands")}
-    assert set(IN_TABLES) - put_together <= constants()
-    assert {name.removeprefix("Commands") for name in put_together} <= constants()
+    assert set(IN_TABLES) - put_together <= code().constants
+    assert {name.removeprefix("Commands") for name in put_together} <= code().constants
     golden.holds("metrics", counted() | {name: [{"unit": "Count", "dimensions": []}] for name in IN_TABLES})
 
 
