@@ -193,6 +193,15 @@ def stored_objects(seeds: Mapping[str, Any]) -> Iterator[tuple[str, Any, dict[st
         yield key, body, puts.metadata.get(key, {})
 
 
+def shiplap_on_a_bucket(seeds: Mapping[str, Any], *arguments: str) -> Answer:
+    """Run `shiplap` in an account with a bucket that holds the seeds' statuses."""
+    with aws_in_process():
+        client = make_client("s3")
+        client.create_bucket(Bucket="bucket", CreateBucketConfiguration={"LocationConstraint": REGION})
+        client.put_object(Bucket="bucket", Key="status/clusters.json", Body=_text(seeds["status/clusters.json"]))
+        return shiplap(*arguments, "--bucket", "bucket")
+
+
 class Sent:
     """A client of EventBridge and SQS that keeps what is sent."""
 

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.formats.doors import stored_items, stored_objects
+from tests.formats.doors import shiplap_on_a_bucket, stored_items, stored_objects
 from tests.formats.golden import Golden, same
 
 SEEDS: dict[str, Any] = json.loads((Path(__file__).parent / "given" / "stored.json").read_text())
@@ -72,3 +72,11 @@ def test_objects(golden: Golden) -> None:
         found[re.sub(r"[0-9a-f]{32}$", "DIGEST", key)] = {"document": document, "metadata": metadata}
     assert re.fullmatch(r"[0-9a-f]{32}", digest)
     golden.holds("stored-objects", found)
+
+
+def test_status_of_what_is_stored(golden: Golden) -> None:
+    found = shiplap_on_a_bucket(SEEDS, "status", "-o", "json")
+    answer = json.loads(found.out)
+    for cluster in answer["clusters"]:
+        assert isinstance(cluster.pop("ageSeconds"), int | float)
+    golden.holds("commands/status", {"exit code": found.code, "answer": answer})
