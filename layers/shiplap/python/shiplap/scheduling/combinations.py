@@ -29,6 +29,8 @@ class Option(msgspec.Struct, frozen=True, order=True):
 class Choice(msgspec.Struct, frozen=True, eq=False):
     """One combination of domains. `rooms` [rooms] are in it; `want` is pinned to it, None if its pods exclude it.
 
+    Claims other than `claims` [claims], None for all, are in another one.
+
     At most `most` pods may go there before the choice has to be made again. `drawn`: pods of a series that has not
     begun should go there rather than elsewhere.
     """
@@ -37,6 +39,7 @@ class Choice(msgspec.Struct, frozen=True, eq=False):
     rooms: Bools
     most: int
     drawn: bool = False
+    claims: Bools | None = None
 
 
 class Choices:

@@ -21,12 +21,13 @@ from shiplap.scheduling.classes import PodClass
 from shiplap.scheduling.combinations import Choice, Choices, Option, best_first, weight
 from shiplap.scheduling.following import Entry, Pulls, pulls_of, starts
 from shiplap.scheduling.lanes import Lane
-from shiplap.scheduling.ledger import ABSENT, Ledger
+from shiplap.scheduling.ledger import ABSENT, OPEN, Ledger
 from shiplap.scheduling.nodes import NodeTable
 from shiplap.scheduling.open_claims import Kind, Want
 from shiplap.scheduling.openings import Openings
+from shiplap.scheduling.reach import Reach
 from shiplap.scheduling.resources import PLENTY, Ints
-from shiplap.scheduling.topology import Spread
+from shiplap.scheduling.topology import Constraints, Spread
 from shiplap.scheduling.wants import Wants
 
 _MOST_SORTED = 200
@@ -51,6 +52,17 @@ class Bounds(msgspec.Struct, frozen=True, eq=False):
     single: bool = False
 
 
+class _Demand(msgspec.Struct, frozen=True):
+    """What one attempt demands over one label: its spreads, and the numbers of its affinity and anti-affinity terms."""
+
+    spreads: tuple[Spread, ...] = ()
+    affinity: tuple[int, ...] = ()
+    anti: tuple[int, ...] = ()
+
+
+_NOTHING = _Demand()
+
+
 class Domains:
     """Answers for one packing."""
 
@@ -61,7 +73,10 @@ class Domains:
         self._nodes = nodes
         self._labels = ledger.ground.label_keys().union(*(lane.label_keys for lane in openings.lanes), (HOSTNAME,))
         self._known_options: dict[object, list[Option]] = {}
-        self._known_opening: dict[tuple[int, int, str, int], bool] = {}
+        self._reach = Reach(openings, wants)
+        self._codes: dict[tuple[int, str], Ints] = {}
+        self._dead_ends: dict[int, str] = {}
+        self._last_demands: tuple[Constraints, PodClass, tuple[list[str], dict[str, _Demand]]] | None = None
         self._options_version = (-1, -1)
         self._pulls: Pulls = {}
         self._strengths: dict[int, int] = {}
@@ -71,7 +86,7 @@ class Domains:
 
     def choices(self, want: Want) -> Choices:
         """The combinations of domains that the next pods of a class may go to, best first."""
-        keys = sorted(self._keys(want) - {HOSTNAME})
+        keys = self._keys(want)
         options = [self._options(want, key) for key in keys]
         if not all(options):
             return Choices(iter(()), lambda chosen: self._choice(want, keys, chosen, ()))
@@ -80,16 +95,23 @@ class Domains:
 
     def dead_end(self, want: Want) -> bool:
         """Whether the constraints over one label alone leave no domain, whatever those over other labels allow."""
-        if not self._needed(want) <= self._labels:
+        if not self._possible_at_all(want):
             return True
-        return not all(self._options(want, key) for key in sorted(self._keys(want) - {HOSTNAME}))
+        self._forget_if_changed()
+        key = self._dead_ends.get(want.item.index)
+        if key is not None and key in self._demands(want)[1] and not self._options(want, key):
+            return True  # what a class gives up first is seldom what leaves it nothing
+        key = next((key for key in self._keys(want) if not self._options(want, key)), None)
+        if key is not None:
+            self._dead_ends[want.item.index] = key
+        return key is not None
 
     def _ranked(
         self, want: Want, keys: Sequence[str], options: Sequence[Sequence[Option]]
     ) -> Iterator[Sequence[Option]]:
         """Combinations of one option per label: the lowest counts first, then what can least be had otherwise."""
         if prod(map(len, options)) > _MOST_SORTED:
-            possible = [self._possible(want, key, some) for key, some in zip(keys, options, strict=True)]
+            possible = self._possible(want, keys, options)
             return islice(best_first(possible), _MOST_TRIED) if all(possible) else iter(())
         ways = self._ways(want, keys) if len(keys) > 1 else {}
 
@@ -99,28 +121,31 @@ class Domains:
 
         return iter(sorted(product(*options), key=rank))
 
-    def _possible(self, want: Want, key: str, options: Sequence[Option]) -> list[Option]:
-        """The options in which a node suits a class, or may be launched, as far as this label alone tells."""
+    def _possible(self, want: Want, keys: Sequence[str], options: Sequence[Sequence[Option]]) -> list[list[Option]]:
+        """The options in which a node suits a class, or may be launched, as far as each label alone tells."""
         rooms = self._ledger.ground.rooms
-        suited: set[int] = set()
-        if self._nodes.rooms:
-            codes = self._ledger.place_codes(key)[:rooms]
-            suited = set(codes[self._nodes.fits(want.item, soft=want.soft, preferred=want.preferred)].tolist())
-        return [option for option in options if option.code in suited or self._may_launch(want, key, option)]
-
-    def _may_launch(self, want: Want, key: str, option: Option) -> bool:
-        pinned = self._wants.pinned(want, (_pin(key, option),))
-        return pinned is not None and any(self._openings.suits(lane, pinned) for lane in self._openings.lanes)
+        fits = self._nodes.fits(want.item, soft=want.soft, preferred=want.preferred) if rooms else None
+        possible = []
+        for key, some in zip(keys, options, strict=True):
+            suited = set() if fits is None else set(self._ledger.place_codes(key)[:rooms][fits].tolist())
+            reached = [option.code in suited or self._reach.may_launch(want, _pin(key, option)) for option in some]
+            possible.append([option for option, may in zip(some, reached, strict=True) if may])
+            if not possible[-1]:
+                break
+        return possible
 
     def _choice(self, want: Want, keys: Sequence[str], chosen: Sequence[Option], binding: Sequence[bool]) -> Choice:
         rooms = self._ledger.ground.rooms
         inside = np.ones(rooms, np.bool_)
+        claims = np.ones(len(self._openings.open), np.bool_)
         for key, option, binds in zip(keys, chosen, binding, strict=True):
             if binds:
                 inside &= self._ledger.place_codes(key)[:rooms] == option.code
+            codes = self._ledger.claim_codes(key)
+            claims &= (codes == option.code) | (codes == OPEN)
         pins = map(_pin, keys, chosen)
         most = min((option.most for option in chosen), default=PLENTY)
-        return Choice(self._wants.pinned(want, pins), inside, most, any(option.pull for option in chosen))
+        return Choice(self._wants.pinned(want, pins), inside, most, any(option.pull for option in chosen), claims)
 
     def _ways(self, want: Want, keys: Sequence[str]) -> dict[tuple[str, str], int]:
         """Per label and value, with how many values of the other labels a new node could have it.
@@ -152,7 +177,7 @@ class Domains:
         self._strengths.clear()
         self._known_options.clear()
         opened = {term for item, _ in waiting for term in item.constraints.affinity if starts(item)}
-        self._pulls = pulls_of(waiting, {term for term in opened if not self._ledger.begun(term)}, self._reach)
+        self._pulls = pulls_of(waiting, {term for term in opened if not self._ledger.begun(term)}, self._domains_of)
 
     @property
     def drawn(self) -> Iterable[int]:
@@ -174,7 +199,7 @@ class Domains:
             )
         return known
 
-    def _reach(self, item: PodClass, term: int) -> frozenset[str]:
+    def _domains_of(self, item: PodClass, term: int) -> frozenset[str]:
         """The domains of a term's label with a node that takes a pod of a class, or where one can be launched."""
         key = self._terms.all[term].key
         known = self._reaches.get((item.index, key))
@@ -236,53 +261,74 @@ class Domains:
         known = self._ledger.keeping if keeping else self._ledger.counted
         return known[term][: self._ledger.ground.rooms], self._ledger.on_claims(term, keeping=keeping)
 
-    def _keys(self, want: Want) -> set[str]:
-        """The labels whose domains matter to a class; of labels that no node can have, those it cannot do without."""
-        anti = {self._terms.all[term].key for term in want.constraints.anti}
-        return self._needed(want) | (anti & self._labels) | (self._terms.keys(want.item.selected) & self._labels)
+    def _keys(self, want: Want) -> list[str]:
+        """The labels, hostname aside, whose domains matter to an attempt, by name."""
+        return self._demands(want)[0]
 
-    def _needed(self, want: Want) -> set[str]:
-        return {self._terms.all[term].key for term in want.constraints.affinity} | {
-            spread.key for spread in want.constraints.spreads
+    def _demands(self, want: Want) -> tuple[list[str], dict[str, _Demand]]:
+        """The labels whose domains matter to an attempt and what it demands over each; the last answer is remembered.
+
+        Of labels that no node can have only those matter that the attempt cannot do without.
+        """
+        last = self._last_demands
+        if last is not None and last[0] is want.constraints and last[1] is want.item:
+            return last[2]
+        constraints = want.constraints
+        spreads: dict[str, list[Spread]] = {}
+        for spread in constraints.spreads:
+            spreads.setdefault(spread.key, []).append(spread)
+        affinity, anti = self._by_key(constraints.affinity), self._by_key(constraints.anti)
+        matter = (
+            affinity.keys() | spreads.keys() | ((anti.keys() | self._terms.keys(want.item.selected)) & self._labels)
+        )
+        keys = sorted(matter - {HOSTNAME})
+        demands = {
+            key: _Demand(tuple(spreads.get(key, ())), tuple(affinity.get(key, ())), tuple(anti.get(key, ())))
+            for key in keys
         }
+        self._last_demands = (want.constraints, want.item, (keys, demands))
+        return keys, demands
+
+    def _by_key(self, numbers: Iterable[int]) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for number in sorted(set(numbers)):
+            found.setdefault(self._terms.all[number].key, []).append(number)
+        return found
+
+    def _possible_at_all(self, want: Want) -> bool:
+        """Whether nodes can have all the labels that an attempt cannot do without."""
+        terms, labels = self._terms.all, self._labels
+        constraints = want.constraints
+        return all(spread.key in labels for spread in reversed(constraints.spreads)) and all(
+            terms[term].key in labels for term in reversed(constraints.affinity)
+        )
 
     def _of_key(self, numbers: Sequence[int] | frozenset[int] | set[int], key: str) -> list[int]:
         return sorted(self._terms.over(key, numbers))
 
     def _binds(self, want: Want, key: str) -> bool:
         """Whether pods of this class may be kept out of a domain; others are only counted."""
-        demands = want.constraints
-        avoided = want.item.selected & self._terms.anti
-        return any(spread.key == key for spread in demands.spreads) or bool(
-            self._of_key({*demands.affinity, *demands.anti, *avoided}, key)
-        )
+        return self._demands(want)[1][key] != _NOTHING or key in self._terms.keys(want.item.selected & self._terms.anti)
 
     def _options(self, want: Want, key: str) -> list[Option]:
         """The domains of a label that the counts leave open, remembered until a pod is placed or a limit changes."""
         self._forget_if_changed()
-        demands = want.constraints
-        spreads = tuple(spread for spread in demands.spreads if spread.key == key)
-        identity = (
-            want.item.index,
-            key,
-            spreads,
-            tuple(self._of_key(demands.affinity, key)),
-            tuple(self._of_key(demands.anti, key)),
-        )
+        demand = self._demands(want)[1][key]
+        identity = (want.item.index, key, demand)
         known = self._known_options.get(identity)
         if known is None:
-            known = self._known_options[identity] = self._open_options(want, key, spreads)
+            known = self._known_options[identity] = self._open_options(want, key, demand)
         return known
 
     def _forget_if_changed(self) -> None:
         version = (self._ledger.version, self._openings.open.changes)
         if version != self._options_version:
             self._known_options.clear()
-            self._known_opening.clear()
+            self._reach.forget()
             self._options_version = version
 
-    def _open_options(self, want: Want, key: str, spreads: Sequence[Spread]) -> list[Option]:
-        item, ledger = want.item, self._ledger
+    def _open_options(self, want: Want, key: str, demand: _Demand) -> list[Option]:
+        item, ledger, spreads = want.item, self._ledger, demand.spreads
         launchable = self.launchable(want, key)
         usable = np.zeros(len(ledger.values(key)), np.bool_)
         usable[launchable] = True
@@ -298,13 +344,12 @@ class Domains:
             room = _room_under(counts - lowest, spread.max_skew, own=spread.term in item.selected)
             most = np.minimum(most, np.where(present, room, 0))
             order += counts
-        for term in self._of_key(want.constraints.anti, key):
+        for term in demand.anti:
             own = 1 if term in item.selected else PLENTY
             most = np.minimum(most, np.where(ledger.totals(term, key) == 0, own, 0))
         for term in self._of_key(item.selected & self._terms.anti, key):
             most = np.minimum(most, np.where(ledger.totals(term, key, keeping=True) == 0, PLENTY, 0))
-        attracted = self._of_key(want.constraints.affinity, key)
-        for term in attracted:
+        for term in demand.affinity:
             if term not in item.selected or ledger.begun(*item.series(term)):
                 most = np.where(ledger.totals(term, key, certain=True) > 0, most, 0)
         if not spreads:
@@ -317,7 +362,7 @@ class Domains:
             for code in np.flatnonzero(most > 0).tolist()
             for value in [values[code]]
         ]
-        if not spreads and not attracted:
+        if not spreads and not demand.affinity:
             options.append(Option(True, 0, 0, "", ABSENT, PLENTY))
         return sorted(options)
 
@@ -330,41 +375,25 @@ class Domains:
         return pull
 
     def launchable(self, want: Want, key: str) -> list[int]:
-        """Domains in which a node for this class could be launched now, those aside that have nodes or claims.
+        """Domains in which a node for this class could be launched now.
 
         A domain that no pool can reach must not hold down a spread: nothing would ever raise its count.
         """
         self._forget_if_changed()
-        ledger = self._ledger
-        settled = self._settled(want, key)
-        found = []
+        found: set[int] = set()
         for lane in self._openings.lanes:
-            for value in lane.values_of(key):
-                code = ledger.code(key, value)
-                if code in settled or code in found:
-                    continue
-                identity = (want.item.index, lane.index, key, code)
-                known = self._known_opening.get(identity)
-                if known is None:
-                    known = self._known_opening[identity] = self._opens(want.item, lane, key, value)
-                if known:
-                    found.append(code)
-        return found
+            codes = self._codes_of(lane, key)
+            if len(codes):
+                found.update(codes[self._reach.opening(want.item, lane, key)].tolist())
+        return sorted(found)
 
-    def _opens(self, item: PodClass, lane: Lane, key: str, value: str) -> bool:
-        """Whether a claim with this value of a label could be opened in a lane for what a class requires."""
-        pin = Requirement(key, False, frozenset((value,)))
-        pinned = (self._wants.pinned(want, (pin,)) for want in self._wants.relaxed(item))
-        return any(p is not None and self._openings.opens(lane, p) for p in pinned)
-
-    def _settled(self, want: Want, key: str) -> set[int]:
-        """Domains that exist whether or not a node can be launched in them."""
-        spreads = [spread for spread in want.constraints.spreads if spread.key == key]
-        if not spreads:
-            places, claims = self._ledger.place_codes(key), self._ledger.claim_codes(key)
-            return {*places.tolist(), *claims.tolist()}
-        present = [self._ledger.spread(want.item, spread)[1] for spread in spreads]
-        return set.intersection(*(set(np.flatnonzero(domains).tolist()) for domains in present))
+    def _codes_of(self, lane: Lane, key: str) -> Ints:
+        """The domains [values] of the values of a label that nodes of a lane may have."""
+        known = self._codes.get((lane.index, key))
+        if known is None:
+            codes = [self._ledger.code(key, value) for value in self._reach.values_of(lane, key)]
+            known = self._codes[lane.index, key] = np.array(codes, np.int64)
+        return known
 
 
 def _pin(key: str, option: Option) -> Requirement:

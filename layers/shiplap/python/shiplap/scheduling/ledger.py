@@ -91,6 +91,8 @@ class Ledger:
         self._place_codes: dict[str, tuple[Ints, list[tuple[int, list[int]]]]] = {}
         self._group_codes: dict[str, dict[int, int]] = {}
         self._claim_codes: dict[str, tuple[int, Ints]] = {}
+        self._totals: dict[tuple[int, str, bool, bool], Ints] = {}
+        self._totals_version = (-1, -1)
         self._suited: dict[object, Bools] = {}
         self._group_suited: dict[object, dict[int, int]] = {}
 
@@ -175,8 +177,21 @@ class Ledger:
     def totals(self, term: int, key: str, *, keeping: bool = False, certain: bool = False) -> Ints:
         """Per domain [values], the pods a term counts or that keep away from them.
 
-        What stands where the domain is not decided yet counts in every domain it may become, unless `certain`.
+        What stands where the domain is not decided yet counts in every domain it may become, unless `certain`. Answers
+        are remembered until a pod is placed or a claim changes; nobody may alter them.
         """
+        version = (self.version, self._open.changes)
+        if version != self._totals_version:
+            self._totals.clear()
+            self._totals_version = version
+        identity = (term, key, keeping, certain)
+        known = self._totals.get(identity)
+        if known is None or len(known) != len(self.values(key)):
+            known = self._totals[identity] = self._total(term, key, keeping=keeping, certain=certain)
+            known.flags.writeable = False
+        return known
+
+    def _total(self, term: int, key: str, *, keeping: bool, certain: bool) -> Ints:
         places, undecided = self._compiled(key)
         claims = self.claim_codes(key)
         on_places = (self.keeping if keeping else self.counted)[term]
@@ -215,8 +230,10 @@ class Ledger:
         return counts, present
 
     def _sum(self, codes: Ints, amounts: Ints, key: str) -> Ints:
-        known = codes >= 0
-        total = np.bincount(codes[known], amounts[known], minlength=len(self.values(key)))
+        if not amounts.any():
+            return np.zeros(len(self.values(key)), np.int64)
+        # Every domain moves up by two, so that those that are none come first.
+        total = np.bincount(codes + 2, amounts, minlength=len(self.values(key)) + 2)[2:]
         return total.astype(np.int64)
 
     def _compiled(self, key: str) -> tuple[Ints, list[tuple[int, list[int]]]]:

@@ -42,6 +42,7 @@ class NodeTable:
         self._estimated: Bools = np.array([room.estimated for room in rooms], np.bool_)
         self.free: Ints = self._initial_room(daemons, loads)
         self.placed: list[list[Pod]] = [[] for _ in rooms]
+        self._last_fits: tuple[PodClass, bool, Requirements | None, Bools] | None = None
 
     def copy(self) -> NodeTable:
         """The same rooms with independent room left and no further placements shared."""
@@ -67,6 +68,7 @@ class NodeTable:
         attachments = [self._attachments[place] for place in some]
         twin._attachments = [known and known.copy() for known in attachments]
         twin._estimated = self._estimated[places]
+        twin._last_fits = None
         return twin
 
     def _initial_room(self, daemons: Sequence[Daemon], loads: Mapping[str, Load]) -> Ints:
@@ -101,7 +103,18 @@ class NodeTable:
             item: the class.
             soft: tolerate PreferNoSchedule.
             preferred: a preference of the class that nodes have to meet as well.
+
+        The last answer is remembered, because every domain that one attempt looks at asks for it; nobody may alter it.
         """
+        last = self._last_fits
+        if last is not None and last[0] is item and last[1] == soft and last[2] is preferred:
+            return last[3]
+        mask = self._fitting(item, soft=soft, preferred=preferred)
+        mask.flags.writeable = False
+        self._last_fits = (item, soft, preferred, mask)
+        return mask
+
+    def _fitting(self, item: PodClass, *, soft: bool, preferred: Requirements | None) -> Bools:
         mask = self._fits_labels(item.terms, meets) & self._tolerated(item.tolerations, soft=soft)
         if preferred is not None:
             mask &= self._fits_labels((preferred,), meets)

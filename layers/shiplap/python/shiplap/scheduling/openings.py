@@ -36,6 +36,7 @@ class Openings:
         self._slim: dict[tuple[str, bool], _Slim] = {}
         self._least: dict[tuple[int, bytes, bool], tuple[Ints, Bools]] = {}
         self._merged: dict[tuple[int, int], Group | None] = {}
+        self._best: tuple[tuple[int, int, int], tuple[int, int] | None] | None = None
         self._entries: dict[tuple[int, int], Requirements | Kind] = {}
         self._within: dict[tuple[int, Requirements, bytes], tuple[bytes, Group | Kind]] = {}
 
@@ -44,11 +45,15 @@ class Openings:
         return not isinstance(self._joined(lane, want), Kind)
 
     def best_level(self, want: Want) -> tuple[int, int] | None:
-        """The level of the first lane that could open a claim; claims of later levels are filled but not enlarged."""
-        for lane in self.lanes:
-            if not isinstance(self.entry(lane, want), Kind):
-                return lane.level
-        return None
+        """The level of the first lane that could open a claim; claims of later levels are filled but not enlarged.
+
+        Remembered until a claim changes, because every group of claims asks.
+        """
+        key = (want.constraint, want.item.index, self.open.changes)
+        if self._best is None or self._best[0] != key:
+            opening = (lane.level for lane in self.lanes if not isinstance(self.entry(lane, want), Kind))
+            self._best = (key, next(opening, None))
+        return self._best[1]
 
     def take_estimates(self, group: Group, place: int) -> None:
         """The claim at `place` now relies on the estimates among its group's rows; no other claim may."""

@@ -93,7 +93,7 @@ class Packer:
         self.axis = axis
         self.open = OpenClaims(len(axis))
         self.openings = Openings(lanes, self.open, best_effort=best_effort)
-        self._mixed_levels = len({lane.level for lane in lanes}) > 1
+        self._best_level = min((lane.level for lane in lanes), default=None)
         self._wants = Wants(lanes, nodes, axis)
         self._ledger = Ledger(ground, self.open)
         self._domains = Domains(self._ledger, self.openings, self._wants, self.nodes)
@@ -212,7 +212,7 @@ class Packer:
             return self._fill_nodes(want, some, bounds, choice.rooms) if (choice.rooms & takes).any() else some
 
         def claims(choice: Choice, some: list[Pod]) -> list[Pod]:
-            return self._fill_claims(choice.want, some, bounds) if choice.want is not None else some
+            return self._fill_claims(choice.want, some, bounds, choice.claims) if choice.want is not None else some
 
         def new(choice: Choice, some: list[Pod]) -> list[Pod]:
             return self._open_claims(choice.want, some, bounds) if choice.want is not None else some
@@ -259,11 +259,16 @@ class Packer:
             pods = pods[number:]
         return pods
 
-    def _fill_claims(self, want: Want, pods: list[Pod], bounds: Bounds | None = None) -> list[Pod]:
+    def _fill_claims(
+        self, want: Want, pods: list[Pod], bounds: Bounds | None = None, inside: Bools | None = None
+    ) -> list[Pod]:
         roomy = self.open.within_reach(want.requests)
+        if bounds is not None:
+            roomy = roomy[bounds.claims[roomy] > 0]
+        if inside is not None:
+            roomy = roomy[inside[roomy]]
         if not len(roomy):
             return pods
-        level = self.openings.best_level(want) if self._mixed_levels else None
         groups = self.open.group_of
         candidates = groups[roomy]
         many = np.zeros(len(self.open), np.int64)
@@ -276,7 +281,7 @@ class Packer:
             members = roomy[candidates == number]
             used = self.open.used[members]
             many[members] = target.room(used, want.requests)
-            if level is not None and target.lane.level > level:
+            if many[members].any() and self._better_opens(target.lane, want):
                 many[members] = np.minimum(
                     many[members], _paid_room(self.open.groups.all[number], target, used, want.requests)
                 )
@@ -292,6 +297,13 @@ class Packer:
             self._ledger.record(want.item, place, number, claim=True)
             pods = pods[number:]
         return pods
+
+    def _better_opens(self, lane: Lane, want: Want) -> bool:
+        """Whether a lane of a better level could open a claim."""
+        if lane.level == self._best_level:
+            return False
+        level = self.openings.best_level(want)
+        return level is not None and lane.level > level
 
     def _open_claims(self, want: Want, pods: list[Pod], bounds: Bounds | None = None) -> list[Pod]:
         if bounds is not None and not bounds.new:

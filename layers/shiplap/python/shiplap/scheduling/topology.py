@@ -82,11 +82,12 @@ class _Reach(msgspec.Struct, frozen=True):
     """The terms that can count pods of one namespace, and the labels that any of them looks at.
 
     `by_label` holds those that ask for exactly one label, which is what nearly all of them do; `others` the rest.
-    `known` are the terms found so far by the values of the labels in `mentioned`.
+    Of these, terms of equal crowds over several labels are together. `known` are the terms found so far by the values
+    of the labels in `mentioned`.
     """
 
     by_label: dict[tuple[str, str], list[int]]
-    others: tuple[int, ...]
+    others: tuple[tuple[int, ...], ...]
     mentioned: tuple[str, ...]
     known: dict[tuple[str | None, ...], frozenset[int]]
 
@@ -112,7 +113,8 @@ class Terms:
         self.anti: set[int] = set()
         self._over: dict[str, set[int]] = {}
         self._keys: dict[frozenset[int], frozenset[str]] = {}
-        self._numbers: dict[bytes, int] = {}
+        self._numbers: dict[tuple[str, bytes], int] = {}
+        self._crowds: list[bytes] = []
         self._reaching: dict[str, _Reach] = {}
         self._selections: dict[frozenset[int], frozenset[int]] = {}
 
@@ -202,7 +204,7 @@ class Terms:
         known = reach.known.get(profile)
         if known is None:
             found = [number for label in meta.labels.items() for number in reach.by_label.get(label, ())]
-            found += [number for number in reach.others if self.all[number].selects(meta.labels)]
+            found += [number for some in reach.others if self.all[some[0]].selects(meta.labels) for number in some]
             selected = frozenset(found)
             known = reach.known[profile] = self._selections.setdefault(selected, selected)
         return known
@@ -211,15 +213,19 @@ class Terms:
         known = self._reaching.get(namespace)
         if known is None:
             by_label: dict[tuple[str, str], list[int]] = {}
-            others: list[int] = []
+            others: dict[bytes, list[int]] = {}
             mentioned: set[str] = set()
             labels_there = {**self.namespaces.get(namespace, {}), NAMESPACE_NAME: namespace}
             for number, term in enumerate(self.all):
                 if term.reaches(namespace, labels_there):
                     mentioned.update(key for crowd in term.crowds for key in _keys(crowd.selector))
                     label = _only_label(term.crowds[0].selector) if len(term.crowds) == 1 else None
-                    (others if label is None else by_label.setdefault(label, [])).append(number)
-            known = self._reaching[namespace] = _Reach(by_label, tuple(others), tuple(sorted(mentioned)), {})
+                    if label is None:
+                        others.setdefault(self._crowds[number], []).append(number)
+                    else:
+                        by_label.setdefault(label, []).append(number)
+            together = tuple(map(tuple, others.values()))
+            known = self._reaching[namespace] = _Reach(by_label, together, tuple(sorted(mentioned)), {})
         return known
 
     def _spread(self, pod: Pod, item: TopologySpreadConstraint) -> Spread:
@@ -268,10 +274,11 @@ class Terms:
             (None if crowd.namespaces is None else sorted(crowd.namespaces), crowd.namespace_selector, crowd.selector)
             for crowd in term.crowds
         ]
-        identity = msgspec.msgpack.encode((term.key, crowds), order="deterministic")
-        number = self._numbers.setdefault(identity, len(self.all))
+        same = msgspec.msgpack.encode(crowds, order="deterministic")
+        number = self._numbers.setdefault((term.key, same), len(self.all))
         if number == len(self.all):
             self.all.append(term)
+            self._crowds.append(same)
             self._over.setdefault(term.key, set()).add(number)
         return number
 

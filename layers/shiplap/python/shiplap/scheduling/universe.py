@@ -206,6 +206,36 @@ class TypeTable:
             return Requirement(key, False, frozenset(kind for kind, has in kinds if has))
         return found
 
+    @staticmethod
+    def tells_types(key: str) -> bool:
+        """Whether a requirement on a label leaves some of the types; others leave some of their offerings."""
+        return key not in _OFFERING_KEYS
+
+    @staticmethod
+    def tells_columns(key: str) -> bool:
+        """Whether a requirement of one value for a label leaves one zone or one kind of capacity."""
+        return key in (labels.ZONE, labels.CAPACITY_TYPE)
+
+    def bought(self, wanted: Requirements, types: Ints, key: str) -> frozenset[str]:
+        """The zones, or kinds of capacity, in which one of `types` [n] can be bought as wanted."""
+        there = np.isfinite(self.prices[types]) & self.cells(wanted)
+        if key == labels.ZONE:
+            names, found = self.zones, there.any(axis=(0, 2))
+        else:
+            names, found = self.capacity_types, there.any(axis=(0, 1))
+        return frozenset(name for name, is_there in zip(names, found.tolist(), strict=True) if is_there)
+
+    def with_label(self, wanted: Requirement, given: frozenset[str] = frozenset()) -> Bools:
+        """Which types [types] may have a label as wanted; `given` are labels that the NodePool sets on the node."""
+        if wanted.key == labels.INSTANCE_TYPE:
+            return self.requirement_mask(wanted)
+        if wanted.key not in self.label_keys:
+            return np.ones(len(self.types), np.bool_)
+        if wanted.key not in given:
+            return self.requirement_mask(wanted)
+        distinct, place = self._distinct(wanted.key)
+        return np.array([known is None or known.intersects(wanted) for known in distinct], np.bool_)[place]
+
     def requirement_mask(self, wanted: Requirement) -> Bools:
         """Which types [types] a requirement on one of their labels leaves."""
         mask = self._masks.get(wanted)
@@ -251,16 +281,8 @@ class TypeTable:
     def _filter(self, wanted: Requirements, given: frozenset[str]) -> Offered:
         suits = np.ones(len(self.types), np.bool_)
         for name, entry in wanted.items():
-            if name in _OFFERING_KEYS:
-                continue
-            if name in self.label_keys:
-                if name in given:
-                    distinct, place = self._distinct(name)
-                    suits &= np.array([k is None or k.intersects(entry) for k in distinct], np.bool_)[place]
-                else:
-                    suits &= self.requirement_mask(entry)
-            elif name == labels.INSTANCE_TYPE:
-                suits &= self.requirement_mask(entry)
+            if self.tells_types(name) and (name in self.label_keys or name == labels.INSTANCE_TYPE):
+                suits &= self.with_label(entry, given)
         cells = self.cells(wanted)
         price = np.where(cells, self.prices, np.inf).min(axis=(1, 2), initial=np.inf)
         return Offered(suits, price)
