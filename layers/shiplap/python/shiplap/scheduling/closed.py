@@ -25,11 +25,11 @@ def binds(item: PodClass, ledger: Ledger) -> bool:
     return bool(demands.spreads or demands.affinity or demands.anti or item.selected & ledger.terms.anti)
 
 
-def keys(item: PodClass, ledger: Ledger) -> list[str]:
+def keys(item: PodClass, ledger: Ledger) -> frozenset[str]:
     """The labels, hostname aside, whose domains a class is bound by."""
     demands, terms = item.constraints, ledger.terms
-    numbers = {*demands.affinity, *demands.anti, *(item.selected & terms.anti)}
-    return sorted(({terms.all[n].key for n in numbers} | {spread.key for spread in demands.spreads}) - {HOSTNAME})
+    own = terms.keys(frozenset({*demands.affinity, *demands.anti}))
+    return (own | terms.keys(item.selected & terms.anti) | {spread.key for spread in demands.spreads}) - {HOSTNAME}
 
 
 def left_open(item: PodClass, key: str, values: Iterable[str], ledger: Ledger) -> list[str]:
@@ -62,7 +62,8 @@ def unsatisfied(item: PodClass, ledger: Ledger) -> str:
     demands, terms = item.constraints, ledger.terms
     parts = [_spread(item, spread, ledger) for spread in demands.spreads]
     closing = [(term, _company) for term in demands.affinity] + [(term, _kept_off) for term in demands.anti]
-    closing += [(term, _kept_off_by_others) for term in sorted(item.selected & terms.anti - set(demands.anti))]
+    others = (item.selected & terms.anti).difference(demands.anti)
+    closing += [(term, _kept_off_by_others) for term in sorted(others)]
     told = max(_MOST_CONSTRAINTS - len(parts), 1)
     parts += [words(item, term, ledger) for term, words in closing[:told]]
     if len(closing) > told:

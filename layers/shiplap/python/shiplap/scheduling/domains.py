@@ -330,9 +330,10 @@ class Domains:
     def _open_options(self, want: Want, key: str, demand: _Demand) -> list[Option]:
         item, ledger, spreads = want.item, self._ledger, demand.spreads
         launchable = self.launchable(want, key)
+        standing = (ledger.place_codes(key), ledger.claim_codes(key))  # which may number further values
         usable = np.zeros(len(ledger.values(key)), np.bool_)
         usable[launchable] = True
-        for codes in (ledger.place_codes(key), ledger.claim_codes(key)):
+        for codes in standing:
             usable[codes[codes >= 0]] = True
         most = np.where(usable, PLENTY, 0)
         order = np.zeros(len(most), np.int64)

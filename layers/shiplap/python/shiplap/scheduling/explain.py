@@ -49,7 +49,7 @@ from shiplap.scheduling.world import World
 
 _NAMED_LANES = 5
 
-_MOST_DOMAINS, _FEWEST_DOMAINS = 8_000, 8
+MOST_DOMAINS, FEWEST_DOMAINS = 8_000, 8
 """Domains that are asked about to explain all classes left out, who share them equally; and the least for each."""
 
 TOPOLOGY = "topology"
@@ -81,7 +81,10 @@ class _Facts(msgspec.Struct, frozen=True, eq=False):
 
 
 class Explainer:
-    """Words for one packing; texts are remembered per class and lane."""
+    """Words for one packing; texts are remembered per class and lane.
+
+    `asked` counts the domains that lanes were asked about, which bounds what explanations cost.
+    """
 
     def __init__(self, world: World, packing: Packing) -> None:
         self._world = world
@@ -89,8 +92,9 @@ class Explainer:
         self._words: dict[tuple[int, int, Kind], str] = {}
         self._reasons: dict[int, tuple[str, ...]] = {}
         self._facts: dict[tuple[int, int], _Facts] = {}
+        self.asked = 0
         self._domains_to_ask = 0
-        self._topology_keys: dict[int, list[str]] = {}
+        self._topology_keys: dict[int, frozenset[str]] = {}
         self._topology_words: dict[int, str] = {}
         self._open_domains: dict[tuple[int, str, frozenset[str]], list[str]] = {}
 
@@ -142,7 +146,7 @@ class Explainer:
         openings = self._packing.openings
         wants = self._last_wants(item)
         topological = item.topological and binds(item, self._packing.ledger)
-        self._domains_to_ask = max(_FEWEST_DOMAINS, _MOST_DOMAINS // max(len(self._packing.unplaced), 1))
+        self._domains_to_ask = max(FEWEST_DOMAINS, MOST_DOMAINS // max(len(self._packing.unplaced), 1))
         result = []
         for lane in self._world.lanes:
             left = openings.budgets[lane.pool.metadata.name].left
@@ -168,11 +172,12 @@ class Explainer:
         packing, item = self._packing, want.item
         words = self._unsatisfied(item)
         refused = []
-        for key in self._keys(item):
-            for value in self._left_open(item, key, lane.table.values_of(key)):
-                if not self._domains_to_ask:
-                    break
+        for key in sorted(self._keys(item) & lane.table.told):
+            if not self._domains_to_ask:
+                break
+            for value in self._left_open(item, key, lane.table.values_of(key))[: self._domains_to_ask]:
                 self._domains_to_ask -= 1
+                self.asked += 1
                 pinned = packing.wants.pinned(want, (Requirement(key, False, frozenset((value,))),))
                 if pinned is None:
                     continue
@@ -198,7 +203,7 @@ class Explainer:
             self._topology_words[item.index] = unsatisfied(item, self._packing.ledger)
         return self._topology_words[item.index]
 
-    def _keys(self, item: PodClass) -> list[str]:
+    def _keys(self, item: PodClass) -> frozenset[str]:
         if item.index not in self._topology_keys:
             self._topology_keys[item.index] = keys(item, self._packing.ledger)
         return self._topology_keys[item.index]

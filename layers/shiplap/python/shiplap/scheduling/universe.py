@@ -73,6 +73,8 @@ class TypeTable:
             {entry.key: entry for entry in item.requirements} for item in self.types
         ]
         self.label_keys: frozenset[str] = frozenset().union(*map(frozenset, self._labels))
+        # The labels of which values are known.
+        self.told = self.label_keys | _OFFERING_KEYS | {labels.INSTANCE_TYPE}
         self._values: dict[str, frozenset[str]] = {}
         self._masks: dict[Requirement, Bools] = {}
         self._offered: dict[tuple[Requirements, frozenset[str]], Offered] = {}
