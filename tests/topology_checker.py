@@ -47,6 +47,11 @@ def affinity_violations(snapshot: Snapshot, plan: Plan) -> list[str]:
     return [*_too_close(places), *_too_far(places)]
 
 
+def anti_affinity_violations(snapshot: Snapshot, plan: Plan) -> list[str]:
+    """Every required anti-affinity that the plan breaks."""
+    return list(_too_close(list(places_of(snapshot, plan))))
+
+
 def places_of(snapshot: Snapshot, plan: Plan) -> Iterator[Place]:
     """All nodes once the plan is carried out, those in flight and those planned included."""
     pods = {(pod.metadata.namespace or "default", pod.metadata.name): pod for pod in snapshot.view.pods}

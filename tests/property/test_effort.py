@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -16,7 +16,7 @@ import pytest
 from shiplap.api.types import Manifests, NodePool
 from shiplap.errors import InvalidInput
 from shiplap.kubernetes.objects import Pod
-from shiplap.scheduling import attempts
+from shiplap.scheduling import attempts, explain
 from shiplap.scheduling.explain import Explainer
 from shiplap.scheduling.planner import plan, solve
 from shiplap.scheduling.snapshot import ClusterView, NodeClassCatalog, Snapshot
@@ -75,6 +75,10 @@ def mixed(number: int) -> list[Pod]:
 
 def steps(world: Snapshot) -> int:
     """Calls of functions, Python's and C's, that one decision makes."""
+    return calls(lambda: plan(world))
+
+
+def calls(work: Callable[[], object]) -> int:
     number = 0
 
     def count(_frame: FrameType, event: str, _argument: object) -> None:
@@ -84,7 +88,7 @@ def steps(world: Snapshot) -> int:
     before = sys.getprofile()
     sys.setprofile(count)
     try:
-        plan(world)
+        work()
     finally:
         sys.setprofile(before)
     return number
@@ -201,3 +205,59 @@ def test_an_explanation_tells_of_few_constraints_and_counts_the_others() -> None
     for entry in left_out:
         assert entry.message.count("affinity of other pods over") + entry.message.count("anti-affinity over") == 20
         assert "40 more constraints" in entry.message
+
+
+def explaining(world: Snapshot) -> tuple[Explainer, int]:
+    """An explainer that told everybody who is left out why, and the calls of functions that took."""
+    compiled, packing = solve(world)
+    explainer = Explainer(compiled, packing)
+    left = [item for item in compiled.classes if packing.unplaced.get(item.index)]
+    assert left
+    return explainer, calls(lambda: [explainer.unschedulable(item) for item in left])
+
+
+def shunning(number: int) -> list[Pod]:
+    """Pods that keep away from all others, in their zone and over a label that no other pod names."""
+    everybody = {"matchExpressions": [{"key": "app", "operator": "Exists"}]}
+    pods = []
+    for place in range(number):
+        away = [{"topologyKey": key, "labelSelector": everybody} for key in (ZONE, f"example.com/key-{place}")]
+        spec = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": away}}}
+        pods.append(case.pod(f"p{place}", cpu="1", metadata={"labels": {"app": f"a{place}"}}, spec=spec))
+    return pods
+
+
+def test_explanations_grow_no_faster_than_pods_left_out() -> None:
+    """Each of them is kept off by all others, over as many labels."""
+    (_, few), (_, many) = (explaining(snapshot(shunning(number))) for number in (50, 200))
+    assert many <= 5 * few
+
+
+@pytest.mark.parametrize("most", [0, 200])
+def test_explanations_ask_about_few_domains(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    monkeypatch.setattr(explain, "MOST_DOMAINS", most)
+    asked = []
+    for seed in range(1, 13):
+        world = drawn(seed, 60)
+        explainer, _ = explaining(world)
+        _, packing = solve(world)
+        number = len(packing.unplaced)
+        assert explainer.asked <= max(explain.FEWEST_DOMAINS * number, most)
+        asked.append(explainer.asked)
+    assert any(asked)
+
+
+def test_levels_that_reach_no_domain_cost_no_attempt() -> None:
+    """Nodes may have these labels, but none that the pods are allowed on."""
+    racks = [f"example.com/rack-{at}" for at in range(8)]
+    pods = []
+    for place in range(20):
+        own = {"matchLabels": {"app": f"a{place}"}}
+        wish = {"maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": own}
+        spec = {"topologySpreadConstraints": [{**wish, "topologyKey": rack} for rack in racks]}
+        labels = {"labels": {"app": f"a{place}"}}
+        pods.append(case.pod(f"p{place}", cpu="1", selector={"example.com/no": "x"}, metadata=labels, spec=spec))
+    pool = case.pool("pool", *(case.rule(rack, "In", "r0", "r1", "r2") for rack in racks), limits={})
+    _, packing = solve(snapshot(pods, pool))
+    assert len(packing.unplaced) == 20
+    assert not any(preferring for _, preferring in packing.attempts.vain)

@@ -94,17 +94,34 @@ class Domains:
         return Choices(self._ranked(want, keys, options), lambda chosen: self._choice(want, keys, chosen, binding))
 
     def dead_end(self, want: Want) -> bool:
-        """Whether the constraints over one label alone leave no domain, whatever those over other labels allow."""
+        """Whether the constraints over one label leave no domain within reach, whatever those over others allow."""
         if not self._possible_at_all(want):
             return True
         self._forget_if_changed()
-        key = self._dead_ends.get(want.item.index)
-        if key is not None and key in self._demands(want)[1] and not self._options(want, key):
-            return True  # what a class gives up first is seldom what leaves it nothing
-        key = next((key for key in self._keys(want) if not self._options(want, key)), None)
+        last = self._dead_ends.get(want.item.index)
+        # What a class gives up first is seldom what leaves it nothing.
+        if last is not None and last in self._demands(want)[1] and self._leaves_nothing(want, last):
+            return True
+        key = next((key for key in self._keys(want) if self._leaves_nothing(want, key)), None)
         if key is not None:
             self._dead_ends[want.item.index] = key
         return key is not None
+
+    def _leaves_nothing(self, want: Want, key: str) -> bool:
+        options = self._options(want, key)
+        if not options or not self._binds(want, key):
+            return not options
+        if any(self._reach.may_launch(want, _pin(key, option)) for option in options):
+            return False
+        return self._suited(want, key).isdisjoint(option.code for option in options)
+
+    def _suited(self, want: Want, key: str) -> set[int]:
+        """The domains with a node that suits an attempt, whatever room it has."""
+        rooms = self._ledger.ground.rooms
+        if not rooms:
+            return set()
+        fits = self._nodes.fits(want.item, soft=want.soft, preferred=want.preferred)
+        return set(self._ledger.place_codes(key)[:rooms][fits].tolist())
 
     def _ranked(
         self, want: Want, keys: Sequence[str], options: Sequence[Sequence[Option]]
@@ -123,11 +140,9 @@ class Domains:
 
     def _possible(self, want: Want, keys: Sequence[str], options: Sequence[Sequence[Option]]) -> list[list[Option]]:
         """The options in which a node suits a class, or may be launched, as far as each label alone tells."""
-        rooms = self._ledger.ground.rooms
-        fits = self._nodes.fits(want.item, soft=want.soft, preferred=want.preferred) if rooms else None
         possible = []
         for key, some in zip(keys, options, strict=True):
-            suited = set() if fits is None else set(self._ledger.place_codes(key)[:rooms][fits].tolist())
+            suited = self._suited(want, key)
             reached = [option.code in suited or self._reach.may_launch(want, _pin(key, option)) for option in some]
             possible.append([option for option, may in zip(some, reached, strict=True) if may])
             if not possible[-1]:
