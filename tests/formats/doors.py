@@ -153,6 +153,7 @@ def _write_notes(state: DynamoState, joins: DynamoJoins) -> None:
     state.mark_missed("blue", ["uid-1"], NOW)
     state.mark_refused("blue", "uid-2", Refusals(("general-a",), NOW, 2, NOW - 60, "likeness"))
     state.mark_futile("blue", {"general-a": NOW})
+    state.mark_proven("blue", ["kind"], NOW)
     joins.joined("blue", "general", "ami-1", "m5.large", [40.0], NOW)
     joins.initialized("blue", "general", [20.0], NOW)
     joins.failed("blue", "ami-1", "c5.large", NOW - 900, NOW)
@@ -232,6 +233,14 @@ def published(claim: Mapping[str, Any]) -> list[dict[str, Any]]:
     client = Sent()
     EventBridgeBus(client, "shiplap").publish(told)  # type: ignore[arg-type]
     return client.entries
+
+
+def fields_of_claims() -> set[str]:
+    """Every field of a claim as it is stored."""
+    return {field.encode_name for field in msgspec.structs.fields(claim_of(_LEAST))}
+
+
+_LEAST = {"cluster": "blue", "name": "a", "node_pool": "general", "node_class": "default"}
 
 
 def claim_of(document: Mapping[str, Any]) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.formats.doors import shiplap_on_a_bucket, stored_items, stored_objects
+from tests.formats.doors import fields_of_claims, shiplap_on_a_bucket, stored_items, stored_objects
 from tests.formats.golden import Golden, same
 
 SEEDS: dict[str, Any] = json.loads((Path(__file__).parent / "given" / "stored.json").read_text())
@@ -50,6 +50,11 @@ def test_documents_in_items_lose_nothing(items: dict[str, list[dict[str, Any]]])
     same(sorted(SEEDS["claims"], key=str), sorted(found["claim"], key=str), "claims")
     same(SEEDS["commands"], found["command"], "commands")
     same([SEEDS["learned"]], found["learned"], "learned")
+
+
+def test_a_claim_has_every_field_set() -> None:
+    """So that a field which is new is held as well: give it a value in `given/stored.json`."""
+    assert fields_of_claims() - {"state"} <= max(SEEDS["claims"], key=len).keys()
 
 
 def opened(body: bytes) -> Any:
