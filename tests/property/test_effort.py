@@ -248,16 +248,20 @@ def test_explanations_ask_about_few_domains(monkeypatch: pytest.MonkeyPatch, mos
 
 
 def test_levels_that_reach_no_domain_cost_no_attempt() -> None:
-    """Nodes may have these labels, but none that the pods are allowed on."""
-    racks = [f"example.com/rack-{at}" for at in range(8)]
+    """Nodes may have these labels, but none with what the pods prefer; what they prefer otherwise is kept."""
+    racks = [f"example.com/rack-{at}" for at in range(4)]
+    nowhere = {"matchExpressions": [{"key": "example.com/no", "operator": "Exists"}]}
+    preferred = [{"weight": 1, "preference": nowhere}]
     pods = []
     for place in range(20):
         own = {"matchLabels": {"app": f"a{place}"}}
         wish = {"maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": own}
-        spec = {"topologySpreadConstraints": [{**wish, "topologyKey": rack} for rack in racks]}
-        labels = {"labels": {"app": f"a{place}"}}
-        pods.append(case.pod(f"p{place}", cpu="1", selector={"example.com/no": "x"}, metadata=labels, spec=spec))
+        spec = {
+            "topologySpreadConstraints": [{**wish, "topologyKey": rack} for rack in racks],
+            "affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}},
+        }
+        pods.append(case.pod(f"p{place}", cpu="1", metadata={"labels": {"app": f"a{place}"}}, spec=spec))
     pool = case.pool("pool", *(case.rule(rack, "In", "r0", "r1", "r2") for rack in racks), limits={})
     _, packing = solve(snapshot(pods, pool))
-    assert len(packing.unplaced) == 20
-    assert not any(preferring for _, preferring in packing.attempts.vain)
+    assert not packing.unplaced
+    assert max(packing.attempts.vain.values(), default=0) <= 1
