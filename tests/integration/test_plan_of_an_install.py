@@ -17,9 +17,9 @@ from shiplap.aws import session
 from shiplap.aws.dynamodb_capacity import DynamoCapacity
 from shiplap.aws.dynamodb_state import DynamoState
 from shiplap.cli import deployed, install
+from shiplap.cli.decision_documents import plan_document as document
 from shiplap.cli.main import run
 from shiplap.cli.money import Money
-from shiplap.cli.plan import document
 from shiplap.errors import AwsError
 from shiplap.instances.types import Observation
 from shiplap.kubernetes import labels

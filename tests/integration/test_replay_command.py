@@ -13,7 +13,7 @@ import pytest
 from shiplap import __version__
 from shiplap.aws import session
 from shiplap.aws.bucket import BucketRecorder
-from shiplap.cli.disrupt import disruption_snapshot
+from shiplap.cli.disruption_inputs import disruption_snapshot
 from shiplap.cli.main import run
 from shiplap.cli.options import Sources
 from shiplap.cli.sources import read

@@ -16,8 +16,8 @@ from shiplap.aws.bucket import BucketCatalog, BucketStatus
 from shiplap.cli import status as command
 from shiplap.cli.html_status import status_report
 from shiplap.cli.main import run
-from shiplap.cli.status import StatusShown
 from shiplap.cli.vitals import Failure, Function, PoolUse, Queue, Vitals
+from shiplap.cli.vitals_page import StatusShown
 from shiplap.drawing.picture import ClusterPicture, NodePicture
 from shiplap.errors import InvalidInput
 from shiplap.instances.catalog import Catalog

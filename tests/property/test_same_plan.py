@@ -19,8 +19,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from shiplap.cli.decision_documents import plan_document as document
 from shiplap.cli.money import Money
-from shiplap.cli.plan import document
 from shiplap.scheduling.planner import plan
 from shiplap.scheduling.record import Record, decode, encode
 from shiplap.scheduling.snapshot import Snapshot

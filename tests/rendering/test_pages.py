@@ -13,9 +13,9 @@ from shiplap.api.types import Manifests
 from shiplap.cli.difference import Difference, Launches, LeftOut, Side
 from shiplap.cli.html_diff import diff_report
 from shiplap.cli.html_status import status_report
-from shiplap.cli.status import CatalogueShown, ClusterShown, StatusShown
 from shiplap.cli.totals import Sum, Totals
 from shiplap.cli.vitals import Failure, Function, Learned, PoolUse, Queue, Resting, Vitals
+from shiplap.cli.vitals_page import CatalogueShown, ClusterShown, StatusShown
 from shiplap.drawing.charts import charts
 from shiplap.drawing.moments import moments
 from shiplap.drawing.packing import node_table, packing_map, totals, waiting

@@ -15,12 +15,12 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from shiplap.cli.decision_documents import seen_document, seen_lines
 from shiplap.cli.install import STACK, find
 from shiplap.cli.money import Money
 from shiplap.cli.options import Sources, takes_sources
 from shiplap.cli.output import Format, Output, emit
 from shiplap.cli.pages import account_page, claim_page
-from shiplap.cli.plan import seen_document, seen_lines
 from shiplap.cli.records import open_record
 from shiplap.cli.sources import Reading, read
 from shiplap.cli.story import Story
@@ -164,7 +164,8 @@ def node(
             return _tell(story, output)
 
     def decide() -> _Now:
-        from shiplap.cli.disrupt import command_document, disruption_snapshot  # noqa: PLC0415 - only here
+        from shiplap.cli.decision_documents import command_document  # noqa: PLC0415 - only here
+        from shiplap.cli.disruption_inputs import disruption_snapshot  # noqa: PLC0415 - only here
         from shiplap.cli.node_page import node_page  # noqa: PLC0415 - as above
         from shiplap.disruption.account import account_of as account_of_node  # noqa: PLC0415 - as above
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shiplap.cli.install import Install
-from shiplap.cli.status import StatusShown
 from shiplap.cli.vitals import Vitals
+from shiplap.cli.vitals_page import StatusShown
 from shiplap.drawing.capture import of_claims
 from shiplap.drawing.markup import counted, dollars, duration, table, text
 from shiplap.drawing.packing import node_table, packing_map, totals, unseen

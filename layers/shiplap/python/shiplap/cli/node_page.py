@@ -6,10 +6,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from shiplap.cli.disrupt import command_page
-from shiplap.cli.money import Money, shown
+from shiplap.cli.money import Money, dollars, shown
+from shiplap.cli.output import counted
 from shiplap.cli.pages import summary
 from shiplap.disruption.account import NodeAccount
+from shiplap.disruption.commands import Proposal
 from shiplap.instances.node_prices import Price
 
 
@@ -29,3 +30,25 @@ def node_page(account: NodeAccount, money: Money) -> RenderableType:
     elif account.stays:
         parts.append(Text.assemble(("Stays: ", "green"), account.stays))
     return Group(*parts)
+
+
+def command_page(command: Proposal, money: Money) -> RenderableType:
+    """One command for people: its nodes and why, and what is launched for them."""
+    lines = [
+        Text.assemble(
+            ("- ", "red bold"),
+            (summary(command.nodes), "bold"),
+            f"  ({command.reason}: {command.detail}; {counted(command.moved, 'pod')} to move, "
+            f"{dollars(money.saved([command]))}/h saved)",
+        )
+    ]
+    for claim in command.replacements:
+        launch = claim.launch
+        lines.append(
+            Text.assemble(
+                ("  + ", "green bold"),
+                f"{launch.instance_type} {launch.capacity_type} in {launch.zone}, {dollars(money.of_launch(claim))}/h "
+                f"(pool {claim.node_pool}, {counted(len(claim.pods), 'pod')})",
+            )
+        )
+    return Group(*lines)

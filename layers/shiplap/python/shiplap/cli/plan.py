@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import typer
 from rich.console import Group, RenderableType
-from rich.text import Text
 
-from shiplap.api.nodeclaim import PodReference
+from shiplap.cli.decision_documents import plan_document, seen_document, seen_lines, seen_texts
 from shiplap.cli.html import plan_report
 from shiplap.cli.html_file import HtmlFile, write
 from shiplap.cli.install import Which
@@ -22,10 +20,7 @@ from shiplap.cli.output import Format, Output, counted, emit, progress
 from shiplap.cli.pages import plan_page
 from shiplap.cli.sources import Reading, read
 from shiplap.cli.totals import Totals, totals_of, without_pool_nodes
-from shiplap.instances.node_prices import Price
-from shiplap.kubernetes.quantity import format_amount, format_resources
 from shiplap.scheduling.catalogues import accepted_overlays
-from shiplap.scheduling.plan import LaunchChoice, Plan, PlannedClaim, Unschedulable
 from shiplap.scheduling.planner import plan as decide
 from shiplap.scheduling.snapshot import Snapshot
 
@@ -73,7 +68,7 @@ def plan(
         decided = decide(snapshot)
         solve_s = time.perf_counter() - started
     money = Money(reading.snapshot)
-    answer = document(decided, solve_s, money) | seen_document(reading)
+    answer = plan_document(decided, solve_s, money) | seen_document(reading)
     rejected = _rejected_overlays(snapshot)
     if rejected:
         answer["rejectedOverlays"] = rejected
@@ -91,89 +86,7 @@ def _page(reading: Reading, page: RenderableType, totals: Totals) -> RenderableT
     return Group(page, *after, *seen_lines(reading))
 
 
-def seen_document(reading: Reading) -> dict[str, Any]:
-    """The Region of its prices and zones, and what an answer does not rest on: rights that are missing, AWS not asked.
-
-    Each is there where there is any of it.
-    """
-    parts = {"region": reading.region, "unseen": reading.unseen, "notes": reading.notes}
-    return {key: msgspec.to_builtins(entries) for key, entries in parts.items() if entries}
-
-
-def seen_lines(reading: Reading) -> list[RenderableType]:
-    """The same for people."""
-    return [Text.assemble(("! ", "yellow bold"), (line, "yellow")) for line in seen_texts(reading)]
-
-
-def seen_texts(reading: Reading) -> tuple[str, ...]:
-    """The same as plain lines."""
-    return (*(item.text for item in reading.unseen), *reading.notes)
-
-
 def _rejected_overlays(snapshot: Snapshot) -> list[str]:
     """Names of NodeOverlays that are applied nowhere because they conflict with another of equal weight, sorted."""
     accepted = {overlay.metadata.name for overlay in accepted_overlays(snapshot)}
     return sorted({overlay.metadata.name for overlay in snapshot.manifests.node_overlays} - accepted)
-
-
-def document(decided: Plan, solve_s: float, money: Money) -> dict[str, Any]:
-    """A plan in the fixed format of `shiplap plan -o json`; resources as quantities, pods as `namespace/name`.
-
-    Static pools and CapacityBuffers are there where there are any.
-    """
-    extra = {"staticPools": decided.static_pools, "buffers": decided.buffers}
-    return {
-        "nodeClaims": [claim_document(claim, money) for claim in decided.node_claims],
-        "existingNodes": [{"name": place.name, "pods": _names(place.pods)} for place in decided.existing_nodes],
-        "unschedulable": [_left_out(entry) for entry in decided.unschedulable],
-        "ignored": [{"pod": _name(entry.pod), "message": entry.message} for entry in decided.ignored],
-        "cost": {"hourly": decided.hourly, "estimated": money.of_launches(decided.node_claims).estimated},
-        "stats": {"pods": decided.stats.pods, "classes": decided.stats.classes, "solveSeconds": round(solve_s, 6)},
-        **{key: msgspec.to_builtins(entries) for key, entries in extra.items() if entries},
-    }
-
-
-def claim_document(claim: PlannedClaim, money: Money) -> dict[str, Any]:
-    """A claim as it stands in the fixed formats."""
-    return {
-        "name": claim.name,
-        "nodePool": claim.node_pool,
-        "tier": claim.tier,
-        "requirements": msgspec.to_builtins(claim.requirements),
-        "taints": msgspec.to_builtins(claim.taints),
-        "labels": claim.labels,
-        "instanceTypes": list(claim.instance_types),
-        "launch": launch_document(claim.launch, money.of_launch(claim)),
-        "requests": format_resources(claim.requests),
-        "pods": _names(claim.pods),
-        "reasons": list(claim.reasons),
-        **({"gaveUp": list(claim.gave_up)} if claim.gave_up else {}),
-        **({"virtualPods": _names(claim.virtual_pods)} if claim.virtual_pods else {}),
-    }
-
-
-def launch_document(launch: LaunchChoice, price: Price) -> dict[str, Any]:
-    """A reservation is named only where one is used."""
-    written = {key: value for key, value in msgspec.to_builtins(launch).items() if value or key != "reservationId"}
-    return written | {"priceEstimated": price.estimated}
-
-
-def _left_out(entry: Unschedulable) -> dict[str, Any]:
-    result: dict[str, Any] = {"pod": _name(entry.pod), "message": entry.message}
-    if entry.nearest is not None and entry.nearest.resource:
-        nearest = entry.nearest
-        result["nearest"] = {
-            "instanceType": nearest.instance_type,
-            "nodePool": nearest.node_pool,
-            "resource": nearest.resource,
-            "short": format_amount(nearest.resource, nearest.short),
-        }
-    return result
-
-
-def _name(pod: PodReference) -> str:
-    return f"{pod.namespace}/{pod.name}"
-
-
-def _names(pods: Sequence[PodReference]) -> list[str]:
-    return [_name(pod) for pod in pods]

@@ -12,6 +12,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from shiplap.api.nodeclaim import PodReference
+from shiplap.cli.decision_documents import seen_document, seen_lines, seen_texts
 from shiplap.cli.difference import Difference, Launches, LeftOut, Side
 from shiplap.cli.html_file import write
 from shiplap.cli.install import Which
@@ -19,7 +20,6 @@ from shiplap.cli.money import Money, figure
 from shiplap.cli.options import Sources
 from shiplap.cli.output import Format, counted, emit, progress
 from shiplap.cli.pages import summary
-from shiplap.cli.plan import seen_document, seen_lines, seen_texts
 from shiplap.cli.sources import Reading, read_all
 from shiplap.cli.totals import Totals, totals_of, without_pool_nodes
 from shiplap.errors import InvalidInput

@@ -13,10 +13,10 @@ from rich.table import Table
 from rich.text import Text
 
 from shiplap.api.nodeclaim import FINAL, IN_FLIGHT, LEAVING, NodeClaim
-from shiplap.cli.disrupt import command_document, disruption_snapshot
+from shiplap.cli.decision_documents import command_document, seen_texts
+from shiplap.cli.disruption_inputs import disruption_snapshot
 from shiplap.cli.money import Money, dollars
 from shiplap.cli.pages import summary
-from shiplap.cli.plan import seen_texts
 from shiplap.cli.sources import Reading
 from shiplap.disruption.account import NodeAccount, account_of
 from shiplap.kubernetes import labels

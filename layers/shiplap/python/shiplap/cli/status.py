@@ -21,46 +21,15 @@ from shiplap.cli.html_file import HtmlFile, write
 from shiplap.cli.install import STACK, Bucket, Dev, Install, Stack, find
 from shiplap.cli.output import Format, Output, emit
 from shiplap.cli.vitals import Vitals, gather, queues_of
-from shiplap.cli.vitals_page import vitals_page
+from shiplap.cli.vitals_page import CatalogueShown, ClusterShown, StatusShown, vitals_page
 from shiplap.errors import InvalidInput, StoreError
 from shiplap.instances import conditions
 from shiplap.instances.catalog import Catalog
-from shiplap.instances.status import ClusterStatus, InstallStatus, NodeClassStatus, PoolStatus
+from shiplap.instances.status import ClusterStatus, InstallStatus, NodeClassStatus
 from shiplap.kubernetes.timestamps import rfc3339
 
 _OLD_S = 3 * 3600
 """A catalogue that was not refreshed for so long, seconds, is pointed out: it should be every hour."""
-
-
-class _Shown(msgspec.Struct, frozen=True, rename="camel"):
-    """Base of what is printed; times as RFC 3339, empty for never."""
-
-
-class ClusterShown(_Shown, frozen=True):
-    cluster: str
-    region: str
-    checked_at: str
-    age_seconds: int
-    node_classes: tuple[NodeClassStatus, ...]
-    pools: tuple[PoolStatus, ...]
-
-
-class CatalogueShown(_Shown, frozen=True):
-    """`problem` says why there is none."""
-
-    region: str
-    version: str = ""
-    instance_types: int = 0
-    refreshed_at: str = ""
-    age_seconds: int = 0
-    on_demand_prices_at: str = ""
-    spot_prices_at: str = ""
-    problem: str = ""
-
-
-class StatusShown(_Shown, frozen=True):
-    clusters: tuple[ClusterShown, ...]
-    catalogues: tuple[CatalogueShown, ...]
 
 
 def status(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
 from rich.console import RenderableType
 from rich.table import Column, Table
 from rich.text import Text
 
 from shiplap.cli.vitals import Vitals
+from shiplap.instances.status import NodeClassStatus, PoolStatus
 
 _MOST = 10
 """Failures and resting offerings that one screen has room for."""
@@ -84,3 +86,34 @@ def _resting(vitals: Vitals) -> Table:
     for item in vitals.resting[:_MOST]:
         table.add_row(item.instance_type, item.zone, item.capacity_type, item.until, item.code)
     return table
+
+
+class _Shown(msgspec.Struct, frozen=True, rename="camel"):
+    """Base of what is printed; times as RFC 3339, empty for never."""
+
+
+class ClusterShown(_Shown, frozen=True):
+    cluster: str
+    region: str
+    checked_at: str
+    age_seconds: int
+    node_classes: tuple[NodeClassStatus, ...]
+    pools: tuple[PoolStatus, ...]
+
+
+class CatalogueShown(_Shown, frozen=True):
+    """`problem` says why there is none."""
+
+    region: str
+    version: str = ""
+    instance_types: int = 0
+    refreshed_at: str = ""
+    age_seconds: int = 0
+    on_demand_prices_at: str = ""
+    spot_prices_at: str = ""
+    problem: str = ""
+
+
+class StatusShown(_Shown, frozen=True):
+    clusters: tuple[ClusterShown, ...]
+    catalogues: tuple[CatalogueShown, ...]

@@ -64,12 +64,12 @@ class _Decision(_Part, frozen=True):
     commands: tuple[_Command, ...] = ()
 
 
-class _Written(msgspec.Struct, frozen=True):
+class _Headline(msgspec.Struct, frozen=True):
     plan: _Plan | None = None
     decision: _Decision | None = None
 
 
-_DECODER = msgspec.msgpack.Decoder(_Written)
+_HEADLINE = msgspec.msgpack.Decoder(_Headline)
 
 
 def is_disruption(record_id: str) -> bool:
@@ -81,7 +81,7 @@ def headline(document: bytes, record_id: str) -> Headline:
     """A record in a line. What is no record, or one of a version that wrote it otherwise, is said to be so."""
     kind = DISRUPT if is_disruption(record_id) else SCHEDULE
     try:
-        written = _DECODER.decode(zlib.decompress(document))
+        written = _HEADLINE.decode(zlib.decompress(document))
     except (zlib.error, msgspec.DecodeError):
         text = "this version cannot read it; `shiplap replay` shows what can be read"
     else:

@@ -23,7 +23,7 @@ from shiplap.settings import ClusterSettings
 
 _LOG = logging.getLogger(__name__)
 
-_ALIVE = frozenset({ClaimState.LAUNCHED, ClaimState.REGISTERED, ClaimState.INITIALIZED, ClaimState.DISRUPTING})
+_NOT_LEAVING = frozenset({ClaimState.LAUNCHED, ClaimState.REGISTERED, ClaimState.INITIALIZED, ClaimState.DISRUPTING})
 
 
 def leave_in_turn(
@@ -49,7 +49,7 @@ def leave_in_turn(
     due = [
         (told.get(claim.instance_id, claim.change_at), claim)
         for claim in claims
-        if claim.state in _ALIVE and (claim.instance_id in told or claim.change_at)
+        if claim.state in _NOT_LEAVING and (claim.instance_id in told or claim.change_at)
     ]
     now = world.clock.now()
     left: dict[str, int] = {}
