@@ -11,8 +11,8 @@ unexport PYTHONDONTWRITEBYTECODE
 BIN := .venv/bin
 # Node.js may come from the venv.
 export PATH := $(PATH):$(CURDIR)/$(BIN)
-CATALOG := layers/shiplap/python/shiplap/instances/data/.built
-CODE := layers functions infra tests benchmarks tools
+CATALOG := src/shiplap_lab/catalogue/data/.built
+CODE := layers src functions infra tests benchmarks tools
 
 .PHONY: help setup demo deploy-local test e2e e2e-short kube check bench docs format clean lock simulate simulate-long mutants
 
@@ -48,7 +48,7 @@ build/parliament/.ready: .venv/.ready requirements/parliament.txt
 	@$(BIN)/uv pip sync --quiet --require-hashes --python build/parliament/bin/python requirements/parliament.txt
 	@touch $@
 
-$(CATALOG): .venv/.ready tools/build_catalog.py layers/shiplap/python/shiplap/instances/catalog.py
+$(CATALOG): .venv/.ready tools/build_catalog.py layers/shiplap/python/shiplap/instances/catalog/ec2_catalog.py
 	@$(BIN)/python tools/build_catalog.py
 	@touch $@
 

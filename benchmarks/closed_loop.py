@@ -24,14 +24,14 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from disruption import POOL
 
-from shiplap.api.nodeclaim import PodReference
-from shiplap.api.types import NodePool
+from shiplap.kubernetes.pod_requests import pod_requests
 from shiplap.kubernetes.quantity import parse_resources
-from shiplap.kubernetes.requests import pod_requests
-from shiplap.scheduling.plan import Plan
+from shiplap.manifests.custom_resources import NodePool
+from shiplap.manifests.nodeclaim import PodReference
+from shiplap.scheduling.model.resources import Axis, Ints
+from shiplap.scheduling.model.scheduling_plan import Plan
+from shiplap.scheduling.model.snapshot import SchedulingSettings
 from shiplap.scheduling.planner import plan
-from shiplap.scheduling.resources import Axis, Ints
-from shiplap.scheduling.snapshot import SchedulingSettings
 from tests.living_cluster import LivingCluster
 
 AXIS = Axis(("cpu", "memory", "pods"))

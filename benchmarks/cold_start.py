@@ -33,7 +33,7 @@ SHOWN_MODULES = 14
 
 # Packages that no function needs, or none on its way to the first decision.
 NEVER = ("aws_cdk", "boto3", "moto", "pydantic", "requests", "rich", "s3transfer", "typer", "yaml")
-NEVER += ("asyncio", "multiprocessing", "unittest", "shiplap.cli", "shiplap.local", "shiplap.twins")
+NEVER += ("asyncio", "multiprocessing", "unittest", "shiplap_cli", "shiplap_lab")
 
 PHASES = ("import of the handler", "settings, log, metrics", "clients of every decision", "clients of a launch")
 

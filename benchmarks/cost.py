@@ -300,9 +300,9 @@ def private_network(zones: int) -> dict[str, float]:
 
 def synthesised(*, clusters: int = 1, watch: bool = True, dashboard: bool = True) -> list[dict[str, Any]]:
     """The templates of an install of so many clusters."""
-    from shiplap.local import node  # noqa: PLC0415 - the CDK is not needed for templates that are there
+    from shiplap_lab.emulated_aws import cdk  # noqa: PLC0415 - the CDK is not needed for templates that are there
 
-    os.environ.setdefault("JSII_NODE", str(node.executable()))
+    os.environ.setdefault("JSII_NODE", str(cdk.executable()))
     os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "18,20")
     from infra.app import build  # noqa: PLC0415
 

@@ -20,10 +20,10 @@ from rich.console import Console
 from rich.table import Table
 
 from shiplap.kubernetes.objects import Pod
-from shiplap.scheduling.classes import PodClass, group
-from shiplap.scheduling.pods import sort
-from shiplap.scheduling.search.remembered import forget
-from shiplap.scheduling.snapshot import Snapshot
+from shiplap.scheduling.model.planned_pods import sort
+from shiplap.scheduling.model.pod_classes import PodClass, group
+from shiplap.scheduling.model.snapshot import Snapshot
+from shiplap.scheduling.search.improve import forget
 
 REPLICAS = 40
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -26,13 +26,13 @@ from scheduling import decoded, real_types
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from shiplap.api.types import NodePool
 from shiplap.disruption.commands import Decision
 from shiplap.disruption.decide import decide
-from shiplap.scheduling.parcels import Parcel
+from shiplap.manifests.custom_resources import NodePool
+from shiplap.scheduling.model.snapshot import SchedulingSettings
+from shiplap.scheduling.packing.compiled_snapshot import compile_world
+from shiplap.scheduling.search.bin_packing import Parcel
 from shiplap.scheduling.search.problem import problems_of, shape_of
-from shiplap.scheduling.snapshot import SchedulingSettings
-from shiplap.scheduling.world import compile_world
 from tests.living_cluster import LivingCluster
 
 replace = msgspec.structs.replace

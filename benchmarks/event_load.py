@@ -22,9 +22,9 @@ from typing import Any, NamedTuple
 
 import boto3
 
-from shiplap.local import running, scenario
-from shiplap.local.event_source import EventSource, taken_over
-from shiplap.local.stage import LocalStage
+from shiplap_lab.dev import dev_scenario, running
+from shiplap_lab.dev.local_region import LocalStage
+from shiplap_lab.emulated_aws.event_source import EventSource, taken_over
 
 CLUSTER = "load"
 SPREAD_S = 10.0
@@ -82,7 +82,7 @@ def run(events: int, tell: Any) -> Load:
         (path / "scenario.yaml").write_text(SCENARIO)
         (path / "manifests").mkdir()
         (path / "manifests" / "nodes.yaml").write_text(MANIFESTS)
-        with LocalStage(scenario.load(path), path, tell) as stage:
+        with LocalStage(dev_scenario.load(path), path, tell) as stage:
             return _sent(events, stage, tell)
 
 

@@ -21,11 +21,11 @@ from scheduling import decoded, snapshot
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from shiplap.api.types import Manifests, NodePool
-from shiplap.scheduling.account import account_of
-from shiplap.scheduling.explain import Explainer
+from shiplap.manifests.custom_resources import Manifests, NodePool
+from shiplap.scheduling.explain.unschedulable import Explainer
+from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.planner import plan, solve
-from shiplap.scheduling.snapshot import Snapshot
+from shiplap_cli.explain.account import account_of
 from tests.conformance.catalogues import incrementing_types
 
 _BAR_PERCENT = 2.0

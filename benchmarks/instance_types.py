@@ -6,15 +6,15 @@ import time
 
 import msgspec
 
-from shiplap.api.types import EC2NodeClass, EC2NodeClassSpec
-from shiplap.instances import embedded
-from shiplap.instances.catalog import decode, encode
-from shiplap.instances.learning import observe
-from shiplap.instances.nodeclass import Ami, ResolvedNodeClass, Subnet
+from shiplap.instances.capacity.capacity_setting import CapacitySetting
+from shiplap.instances.capacity.learned_capacity import observe
+from shiplap.instances.catalog.ec2_catalog import decode, encode
+from shiplap.instances.catalog.resolved_nodeclass import Ami, ResolvedNodeClass, Subnet
+from shiplap.instances.catalog.type_catalog import InstanceType, LearnedCapacity, Observation
 from shiplap.instances.resolve import instance_types
-from shiplap.instances.setting import CapacitySetting
-from shiplap.instances.types import InstanceType, LearnedCapacity, Observation
 from shiplap.kubernetes.objects import ObjectMeta
+from shiplap.manifests.custom_resources import EC2NodeClass, EC2NodeClassSpec
+from shiplap_lab.catalogue import embedded
 
 GPU, ACCELERATOR = "karpenter.k8s.aws/instance-gpu-count", "karpenter.k8s.aws/instance-accelerator-count"
 CATALOG = embedded.load()

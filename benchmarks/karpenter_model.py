@@ -14,8 +14,8 @@ from collections.abc import Sequence
 import numpy as np
 from karpenter_workload import LABELS, DrawnPod
 
-from shiplap.scheduling.parcels import Parcel
-from shiplap.scheduling.resources import Bools, Floats, Ints, pareto_front
+from shiplap.scheduling.model.resources import Bools, Floats, Ints, pareto_front
+from shiplap.scheduling.search.bin_packing import Parcel
 
 _MIB = 2**20
 

@@ -136,7 +136,7 @@ def _message(function: str) -> dict[str, Any]:
 
 def _keep(handler: Any) -> dict[str, Any]:
     """The watch function's keeper alone: a list, a snapshot, and a quiet second."""
-    from shiplap.cluster.keeper import Keeper  # noqa: PLC0415
+    from shiplap.cluster.snapshot_keeper import Keeper  # noqa: PLC0415
 
     own = handler.install()
     world = own.world(own.settings.clusters[0])

@@ -21,18 +21,18 @@ from moto.dynamodb.models.table import Table
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from shiplap.api.nodeclaim import ClaimState, NodeClaim, PodReference  # noqa: E402
-from shiplap.api.types import Manifests, RequirementSpec  # noqa: E402
-from shiplap.aws import tables  # noqa: E402
 from shiplap.aws.bucket import CLUSTERS_PREFIX, MEMORY_PREFIX, BucketCatalog  # noqa: E402
-from shiplap.aws.dynamodb_state import _claim_item  # noqa: E402
-from shiplap.instances import embedded  # noqa: E402
-from shiplap.local.ec2 import seed  # noqa: E402
-from shiplap.local.ec2.server import Ec2Emulator  # noqa: E402
-from shiplap.local.kube.http_server import KubeHttpServer  # noqa: E402
-from shiplap.provisioning.wiring import SystemClock  # noqa: E402
+from shiplap.aws.dynamodb import tables  # noqa: E402
+from shiplap.aws.dynamodb.state_table import _claim_item  # noqa: E402
+from shiplap.flows.install import SystemClock  # noqa: E402
+from shiplap.manifests.custom_resources import Manifests, RequirementSpec  # noqa: E402
+from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, PodReference  # noqa: E402
 from shiplap.settings import ClusterSettings, Settings  # noqa: E402
-from shiplap.twins.cluster import ApiServer  # noqa: E402
+from shiplap_lab.catalogue import embedded  # noqa: E402
+from shiplap_lab.cluster_simulator.http_server import KubeHttpServer  # noqa: E402
+from shiplap_lab.emulated_ec2 import seed  # noqa: E402
+from shiplap_lab.emulated_ec2.ec2_server import Ec2Emulator  # noqa: E402
+from shiplap_lab.fakes.cluster import ApiServer  # noqa: E402
 from tests.integration.contracts.in_process_aws import create_table  # noqa: E402
 
 CLUSTER, REGION, VERSION = "large", "us-east-1", "1.34"

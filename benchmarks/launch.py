@@ -24,16 +24,16 @@ import msgspec
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from shiplap.api.nodeclaim import NodeClaim, PodReference  # noqa: E402
-from shiplap.api.types import RequirementSpec  # noqa: E402
+from shiplap.flows.assign_instances import Attempt  # noqa: E402
+from shiplap.flows.planning.decision_inputs import NodeClassSupply  # noqa: E402
+from shiplap.flows.planning.fleet_offerings import launches  # noqa: E402
+from shiplap.flows.planning.offering_market import Market  # noqa: E402
+from shiplap.flows.schedule.launch import launch  # noqa: E402
+from shiplap.flows.sweep.sweep import sweep  # noqa: E402
 from shiplap.kubernetes import labels  # noqa: E402
+from shiplap.manifests.custom_resources import RequirementSpec  # noqa: E402
+from shiplap.manifests.nodeclaim import NodeClaim, PodReference  # noqa: E402
 from shiplap.ports import FleetOverride, FleetRequest  # noqa: E402
-from shiplap.provisioning.fleet import launches  # noqa: E402
-from shiplap.provisioning.launch import launch  # noqa: E402
-from shiplap.provisioning.market import Market  # noqa: E402
-from shiplap.provisioning.recover import sweep  # noqa: E402
-from shiplap.provisioning.settle import Attempt  # noqa: E402
-from shiplap.provisioning.snapshot import NodeClassSupply  # noqa: E402
 from tests.integration.contracts import emulated_ec2, test_compute_contract  # noqa: E402
 from tests.integration.flows.stage import CLUSTER, NODE_CLASS, ZONES, Stage  # noqa: E402
 

@@ -18,9 +18,9 @@ from typing import Any
 
 import msgspec
 
-from shiplap.local.kube.http_server import KubeHttpServer
-from shiplap.twins.clock import TwinClock
-from shiplap.twins.cluster import ApiServer
+from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
+from shiplap_lab.fakes.clock import TwinClock
+from shiplap_lab.fakes.cluster import ApiServer
 
 NODES, PODS, PENDING = 1_000, 20_000, 1_000
 POOL: dict[str, Any] = {
@@ -118,7 +118,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "config")
         file.write_bytes(msgspec.json.encode(config))
-        command = [sys.executable, "-c", "from shiplap.cli.main import main; main()", "plan", "--no-aws"]
+        command = [sys.executable, "-c", "from shiplap_cli.main import main; main()", "plan", "--no-aws"]
         for output in ("json", "table"):
             took = []
             for _ in range(3):

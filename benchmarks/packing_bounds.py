@@ -13,7 +13,7 @@ import time
 import highspy
 import numpy as np
 
-from shiplap.scheduling.resources import Floats, Ints
+from shiplap.scheduling.model.resources import Floats, Ints
 from shiplap.scheduling.search.columns import Generation, Pool, size_values, totals_bound
 from shiplap.scheduling.search.effort import Effort
 from shiplap.scheduling.search.problem import Problem

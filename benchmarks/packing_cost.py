@@ -21,13 +21,13 @@ from packing_cases import Case, cases, known_prices
 from rich.console import Console
 from rich.table import Table
 
-from shiplap.scheduling.parcels import Parcel
-from shiplap.scheduling.plan import Plan
+from shiplap.scheduling.model.scheduling_plan import Plan
+from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.planner import plan
+from shiplap.scheduling.search.bin_packing import Parcel
 from shiplap.scheduling.search.columns import totals_bound
 from shiplap.scheduling.search.effort import Effort
 from shiplap.scheduling.search.problem import Problem, problems_of, shape_of
-from shiplap.scheduling.snapshot import Snapshot
 
 BUDGET_S = 1.0
 FIRST_S = 0.1

@@ -22,16 +22,16 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from shiplap.api.types import EC2NodeClass, Manifests, NodePool
-from shiplap.instances import embedded
+from shiplap.instances.capacity.capacity_setting import CapacitySetting
+from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.instances.resolve import instance_types
-from shiplap.instances.setting import CapacitySetting
-from shiplap.instances.types import InstanceType
 from shiplap.kubernetes.objects import DaemonSet, Node, Pod
-from shiplap.scheduling.plan import Plan
+from shiplap.manifests.custom_resources import EC2NodeClass, Manifests, NodePool
+from shiplap.scheduling.model.scheduling_plan import Plan
+from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, SchedulingSettings, Snapshot
+from shiplap.scheduling.packing.compiled_snapshot import compile_world
 from shiplap.scheduling.planner import plan
-from shiplap.scheduling.snapshot import ClusterView, NodeClassCatalog, SchedulingSettings, Snapshot
-from shiplap.scheduling.world import compile_world
+from shiplap_lab.catalogue import embedded
 from tests.conformance.catalogues import incrementing_types
 
 _POOL = msgspec.convert(

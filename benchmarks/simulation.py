@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from rich.console import Console
 from rich.table import Table
 
-from shiplap.simulation.campaign import run
-from shiplap.simulation.run import Outcome
-from shiplap.simulation.scenario import Play, load
+from shiplap_lab.simulation.campaign import run
+from shiplap_lab.simulation.run import Outcome
+from shiplap_lab.virtual_time.scenario import Play, load
 
 _SEEDS = 8
 

@@ -26,9 +26,9 @@ sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 
 from live_plan import NODES, PODS, node, pod  # noqa: E402 - found by the path above
 
-from shiplap.local.kube.http_server import KubeHttpServer  # noqa: E402 - as above
-from shiplap.twins.clock import TwinClock  # noqa: E402 - as above
-from shiplap.twins.cluster import ApiServer  # noqa: E402 - as above
+from shiplap_lab.cluster_simulator.http_server import KubeHttpServer  # noqa: E402 - as above
+from shiplap_lab.fakes.clock import TwinClock  # noqa: E402 - as above
+from shiplap_lab.fakes.cluster import ApiServer  # noqa: E402 - as above
 
 CHANGES_S = 20
 SECONDS = 20
@@ -75,7 +75,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "config")
         file.write_bytes(msgspec.json.encode(config))
-        program = ["-c", "from shiplap.cli.main import main; main()", "top", "--kubeconfig", str(file)]
+        program = ["-c", "from shiplap_cli.main import main; main()", "top", "--kubeconfig", str(file)]
         process, terminal = pty.fork()
         if process == 0:
             os.environ["TERM"] = "xterm-256color"

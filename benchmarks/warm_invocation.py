@@ -21,14 +21,14 @@ import msgspec
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from shiplap.api.types import NodePool  # noqa: E402
-from shiplap.instances import embedded  # noqa: E402
-from shiplap.instances.catalog import Catalog  # noqa: E402
-from shiplap.provisioning.wiring import Install  # noqa: E402
-from shiplap.provisioning.world import World  # noqa: E402
+from shiplap.flows.context import World  # noqa: E402
+from shiplap.flows.install import Install  # noqa: E402
+from shiplap.instances.catalog.ec2_catalog import Catalog  # noqa: E402
+from shiplap.manifests.custom_resources import NodePool  # noqa: E402
 from shiplap.settings import ClusterSettings, ResourceNames, Settings  # noqa: E402
-from shiplap.twins.bucket import TwinCatalog  # noqa: E402
-from shiplap.twins.compute import TwinCompute  # noqa: E402
+from shiplap_lab.catalogue import embedded  # noqa: E402
+from shiplap_lab.fakes.bucket import TwinCatalog  # noqa: E402
+from shiplap_lab.fakes.compute import TwinCompute  # noqa: E402
 from tests.integration.flows.stage import Stage  # noqa: E402
 
 _ANY_TYPE = {"metadata": {"name": "default"}, "spec": {"template": {"spec": {"nodeClassRef": {"name": "default"}}}}}

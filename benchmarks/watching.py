@@ -62,7 +62,7 @@ def hints() -> list[float]:
     from shiplap.aws.session import client  # noqa: PLC0415
     from shiplap.cluster.client import _watch_event  # noqa: PLC0415
     from shiplap.cluster.watcher import Tracker  # noqa: PLC0415
-    from shiplap.provisioning.watch import hints_of  # noqa: PLC0415
+    from shiplap.flows.watch.watch import hints_of  # noqa: PLC0415
 
     bus, tracker = EventBridgeBus(client("events"), "bus"), Tracker()
     taken = []
@@ -83,7 +83,7 @@ def memory(pods: int) -> tuple[float, float]:
     import handler  # noqa: F401, PLC0415 - for its memory
 
     from shiplap.aws.session import client  # noqa: PLC0415
-    from shiplap.kubernetes.compact import PodTable, Standing  # noqa: PLC0415
+    from shiplap.kubernetes.compact_pods import PodTable, Standing  # noqa: PLC0415
     from shiplap.kubernetes.objects import Pod  # noqa: PLC0415
 
     client("events"), client("s3")
@@ -115,9 +115,9 @@ def memory(pods: int) -> tuple[float, float]:
 
 def play(clusters: int) -> None:
     """API servers of clusters with twenty nodes each, in which pods become pending when a line is read."""
-    from shiplap.local.kube.http_server import KubeHttpServer  # noqa: PLC0415
-    from shiplap.twins.clock import TwinClock  # noqa: PLC0415
-    from shiplap.twins.cluster import ApiServer  # noqa: PLC0415
+    from shiplap_lab.cluster_simulator.http_server import KubeHttpServer  # noqa: PLC0415
+    from shiplap_lab.fakes.clock import TwinClock  # noqa: PLC0415
+    from shiplap_lab.fakes.cluster import ApiServer  # noqa: PLC0415
 
     servers = []
     for _ in range(clusters):
@@ -158,11 +158,11 @@ def together(clusters: int) -> None:
 
     from shiplap.aws.session import client  # noqa: PLC0415
     from shiplap.cluster.connect import connect  # noqa: PLC0415
-    from shiplap.provisioning.watch import watch_all  # noqa: PLC0415
-    from shiplap.provisioning.world import World  # noqa: PLC0415
+    from shiplap.flows.context import World  # noqa: PLC0415
+    from shiplap.flows.watch.watch import watch_all  # noqa: PLC0415
     from shiplap.settings import ClusterSettings  # noqa: PLC0415
-    from shiplap.twins.bucket import TwinSnapshots  # noqa: PLC0415
-    from shiplap.twins.clock import TwinMeter  # noqa: PLC0415
+    from shiplap_lab.fakes.bucket import TwinSnapshots  # noqa: PLC0415
+    from shiplap_lab.fakes.clock import TwinMeter  # noqa: PLC0415
 
     client("events"), client("s3")
     command = [sys.executable, str(Path(__file__)), "play", str(clusters)]

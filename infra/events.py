@@ -18,7 +18,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from infra.spread import spread
-from shiplap.provisioning.events import DISRUPTION_DUE
+from shiplap.flows.claim_events import DISRUPTION_DUE
 
 PATTERN_CHARACTERS = 2048
 """What EventBridge allows in the pattern of a rule, unless the account's quota was raised."""

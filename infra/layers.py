@@ -43,39 +43,6 @@ _DATE = (1980, 1, 1, 0, 0, 0)
 # start a thread for each processor when it is imported.
 ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1"}
 
-# What only a person's machine runs of the library: it would bring in packages that the layers do not hold, or be
-# uploaded with each change of code for nothing.
-LOCAL_PARTS = (
-    "cli/",
-    "local/",
-    "migration/",
-    "simulation/",
-    "twins/",
-    "api/block_device_rules.py",
-    "api/buffer_rules.py",
-    "api/manifests.py",
-    "api/nodeclass_rules.py",
-    "api/nodeoverlay_rules.py",
-    "api/nodepool_rules.py",
-    "api/requirement_rules.py",
-    "cluster/follow.py",
-    "cluster/survey.py",
-    "disruption/account.py",
-    "drawing/charts.py",
-    "drawing/moments.py",
-    "drawing/page.py",
-    "drawing/timeline.py",
-    "instances/embedded.py",
-    "instances/learned_file.py",
-    "kubernetes/regions.py",
-    "scheduling/account.py",
-    "scheduling/bounds.py",
-    "scheduling/changes.py",
-    "scheduling/claim_account.py",
-    "scheduling/search/faults.py",
-)
-
-_GENERATED = {"__pycache__", "data"}
 
 # Folders of third-party packages that nothing imports at run time.
 _UNUSED_FOLDERS = ("tests", "f2py", "include", "examples", "__pycache__", "bin")
@@ -126,7 +93,7 @@ def dependencies(target: Target, build: Path = BUILD) -> Layer:
 
 
 def library(target: Target, build: Path = BUILD) -> Layer:
-    """The package `shiplap`, without what only a person's machine runs; the same for every platform."""
+    """The package `shiplap`; the same for every platform."""
     files = list(_library_files())
     inputs = [part for path in files for part in (str(path.relative_to(LIBRARY)).encode(), path.read_bytes())]
 
@@ -163,7 +130,7 @@ def unpack(layer: Layer, folder: Path) -> Path:
 def _library_files() -> Iterator[Path]:
     for path in sorted(LIBRARY.rglob("*")):
         inside = path.relative_to(LIBRARY)
-        if path.is_file() and not inside.as_posix().startswith(LOCAL_PARTS) and not _GENERATED & set(inside.parts):
+        if path.is_file() and "__pycache__" not in inside.parts:
             yield path
 
 

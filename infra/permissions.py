@@ -15,7 +15,7 @@ from aws_cdk import aws_iam as iam
 
 from infra.events import WorkQueue
 from infra.storage import Storage
-from shiplap.aws import tables, tags
+from shiplap.aws import tags
 from shiplap.aws.bucket import (
     CATALOG_PREFIX,
     CLUSTERS_PREFIX,
@@ -24,6 +24,7 @@ from shiplap.aws.bucket import (
     REHEARSALS_PREFIX,
     STATUS_KEY,
 )
+from shiplap.aws.dynamodb import tables
 
 _EC2 = f"arn:{Aws.PARTITION}:ec2:{Aws.REGION}"
 _OURS = f"{_EC2}:{Aws.ACCOUNT_ID}"

@@ -14,17 +14,17 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from shiplap.api.claim_rules import ClaimRule, rule_problems
-from shiplap.api.decoding import Path as Where
-from shiplap.api.decoding import Problem, decode, field_name
-from shiplap.api.documents import Document, files_of, read_documents, read_file
-from shiplap.api.manifests import load as load_manifests
-from shiplap.api.scheduler_config import PodTopologySpread
-from shiplap.api.types import EC2NodeClass, Manifests
 from shiplap.aws.instance_profiles import node_role_name
-from shiplap.disruption.settings import DisruptionSettings
+from shiplap.disruption.disruption_snapshot import DisruptionSettings
 from shiplap.errors import InvalidInput, InvalidManifests
-from shiplap.instances.families import family_of
+from shiplap.instances.catalog.ami_families import family_of
+from shiplap.manifests.claim_rules import ClaimRule, rule_problems
+from shiplap.manifests.custom_resources import EC2NodeClass, Manifests
+from shiplap.manifests.decoding import Path as Where
+from shiplap.manifests.decoding import Problem, decode, field_name
+from shiplap.manifests.files.documents import Document, files_of, read_documents, read_file
+from shiplap.manifests.files.loading import load as load_manifests
+from shiplap.manifests.scheduler_config import PodTopologySpread
 from shiplap.settings import IMPROVE_S, ClusterSettings, Settings
 
 # The retentions CloudWatch Logs knows that make sense for a function's log.

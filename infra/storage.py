@@ -8,8 +8,8 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from infra.acknowledged import acknowledge
-from shiplap.aws import tables
 from shiplap.aws.bucket import CATALOG_PREFIX, CLUSTERS_PREFIX, MEMORY_PREFIX, RECORDS_PREFIX
+from shiplap.aws.dynamodb import tables
 
 
 class Storage(Construct):

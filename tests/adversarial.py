@@ -9,10 +9,10 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from shiplap.api.types import Manifests, NodePool
 from shiplap.kubernetes.objects import Node, Pod
-from shiplap.kubernetes.volumes import PersistentVolumeClaim, StorageClass
-from shiplap.scheduling.snapshot import ClusterView, NodeClassCatalog, SchedulingSettings, Snapshot
+from shiplap.kubernetes.storage_objects import PersistentVolumeClaim, StorageClass
+from shiplap.manifests.custom_resources import Manifests, NodePool
+from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, SchedulingSettings, Snapshot
 from tests.conformance import given as case
 from tests.conformance.catalogues import Z1, Z2, Z3, incrementing_types
 

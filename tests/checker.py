@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from shiplap.api.nodeclaim import NodeClaim, PodReference
-from shiplap.instances.types import InstanceType
+from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.kubernetes.objects import DaemonSet, Node, Pod
-from shiplap.scheduling.plan import Plan, PlannedClaim
-from shiplap.scheduling.snapshot import Snapshot
+from shiplap.manifests.nodeclaim import NodeClaim, PodReference
+from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim
+from shiplap.scheduling.model.snapshot import Snapshot
 from tests.rules import (
     KIND,
     POOL,

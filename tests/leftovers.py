@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from shiplap.api.types import NodePool
-from shiplap.instances.types import InstanceType
+from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.kubernetes.objects import Pod
-from shiplap.scheduling.plan import Plan
-from shiplap.scheduling.snapshot import Snapshot
+from shiplap.manifests.custom_resources import NodePool
+from shiplap.scheduling.model.scheduling_plan import Plan
+from shiplap.scheduling.model.snapshot import Snapshot
 from tests.checker import NODE_CLASS, Judge, pilot
 from tests.rules import (
     KIND,

@@ -6,20 +6,19 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from shiplap.api.nodeclaim import ClaimState, NodeClaim, PodReference
-from shiplap.api.types import Manifests, NodePool
 from shiplap.disruption.commands import Proposal
-from shiplap.disruption.settings import DisruptionSettings
-from shiplap.disruption.snapshot import DisruptionSnapshot, NodeHistory
-from shiplap.instances.types import InstanceType
+from shiplap.disruption.disruption_snapshot import DisruptionSettings, DisruptionSnapshot, NodeHistory
+from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.kubernetes import labels
-from shiplap.kubernetes.disruption_budgets import PodDisruptionBudget
 from shiplap.kubernetes.objects import DaemonSet, Node, Pod
+from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget
 from shiplap.kubernetes.quantity import format_resources
 from shiplap.kubernetes.timestamps import rfc3339
-from shiplap.scheduling.plan import PlannedClaim
+from shiplap.manifests.custom_resources import Manifests, NodePool
+from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, PodReference
+from shiplap.scheduling.model.scheduling_plan import PlannedClaim
+from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, SchedulingSettings, Snapshot
 from shiplap.scheduling.planner import plan
-from shiplap.scheduling.snapshot import ClusterView, NodeClassCatalog, SchedulingSettings, Snapshot
 
 replace = msgspec.structs.replace
 

@@ -13,7 +13,7 @@ from itertools import product
 from typing import Any
 
 from shiplap.kubernetes.objects import Pod, PodSpec
-from shiplap.scheduling.snapshot import ClusterView
+from shiplap.scheduling.model.snapshot import ClusterView
 
 ZONE, KIND = "topology.kubernetes.io/zone", "karpenter.sh/capacity-type"
 TYPE, POOL = "node.kubernetes.io/instance-type", "karpenter.sh/nodepool"

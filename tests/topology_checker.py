@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shiplap.kubernetes.objects import LabelSelector, Pod, PodAffinityTerm, Taint, TopologySpreadConstraint
-from shiplap.scheduling.plan import Plan
-from shiplap.scheduling.snapshot import Snapshot
+from shiplap.scheduling.model.scheduling_plan import Plan
+from shiplap.scheduling.model.snapshot import Snapshot
 
 HOST = "kubernetes.io/hostname"
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from shiplap.api.types import NodePool
-from shiplap.instances.types import InstanceType
+from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.kubernetes.objects import Pod, Taint
 from shiplap.kubernetes.quantity import parse_amount
-from shiplap.scheduling.plan import Plan
-from shiplap.scheduling.snapshot import Snapshot
+from shiplap.manifests.custom_resources import NodePool
+from shiplap.scheduling.model.scheduling_plan import Plan
+from shiplap.scheduling.model.snapshot import Snapshot
 from tests.topology_checker import Place, counts, looks_at, places_of, required_terms, selected, spreads_of
 
 HOST = "kubernetes.io/hostname"

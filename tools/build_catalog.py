@@ -16,8 +16,8 @@ import moto
 import msgspec
 from moto.ec2.models.availability_zones_and_regions import RegionsAndZonesBackend
 
-from shiplap.instances import embedded
-from shiplap.instances.catalog import Catalog, encode, of_describe
+from shiplap.instances.catalog.ec2_catalog import Catalog, encode, of_describe
+from shiplap_lab.catalogue import embedded
 
 TARGET = Path(embedded.__file__).parent / "data"
 

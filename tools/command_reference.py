@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from shiplap.cli.surface import Command, Parameter, commands
+from shiplap_cli.command_tree import Command, Parameter, commands
 
 PAGE = Path(__file__).parents[1] / "docs" / "commands.md"
 

@@ -1,4 +1,4 @@
-"""Fits the coefficients of `shiplap.instances.prices` to a price list and says how far the model is off.
+"""Fits the coefficients of `estimated_prices` to a price list and says how far the model is off.
 
 Usage: tools/fit_prices.py PRICES.json, a file `{"prices": {"us-east-1": {"m5.large": 0.096, …}}}` in USD per hour. The
 printed table replaces USD_PER_HOUR. Errors are relative, so that a nano counts as much as a 48xlarge; the median of
@@ -15,8 +15,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from shiplap.instances import embedded, prices
-from shiplap.instances.catalog import Ec2InstanceType
+from shiplap.instances.catalog.ec2_catalog import Ec2InstanceType
+from shiplap.instances.offerings import estimated_prices
+from shiplap_lab.catalogue import embedded
 
 _REWEIGHTINGS = 40
 _SWEEPS = 300
@@ -33,10 +34,10 @@ def main() -> None:
     weights = np.array([0.95 if "-flex." in kind.instance_type else 1.0 for kind in kinds])
     importance = np.array([_PLAIN_WEIGHT if _PLAIN.match(kind.instance_type) else 1.0 for kind in kinds])
     fitted = _fit(matrix * (weights / known)[:, None], importance)
-    prices.USD_PER_HOUR = {name: float(f"{value:.4g}") for name, value in zip(names, fitted, strict=True)}
-    lines = [f'    "{name}": {value},' for name, value in sorted(prices.USD_PER_HOUR.items())]
+    estimated_prices.USD_PER_HOUR = {name: float(f"{value:.4g}") for name, value in zip(names, fitted, strict=True)}
+    lines = [f'    "{name}": {value},' for name, value in sorted(estimated_prices.USD_PER_HOUR.items())]
     sys.stdout.write("\n".join(["USD_PER_HOUR = {", *lines, "}", ""]))
-    errors = np.array([abs(prices.on_demand(kind) / listed[kind.instance_type] - 1) for kind in kinds])
+    errors = np.array([abs(estimated_prices.on_demand(kind) / listed[kind.instance_type] - 1) for kind in kinds])
     generic = np.array([kind.instance_type[0] in "cmrt" and not kind.instance_type.startswith("trn") for kind in kinds])
     for label, chosen in (("c, m, r, t", generic), ("all", generic | True)):
         median, p90 = np.quantile(errors[chosen], [0.5, 0.9])
@@ -44,7 +45,7 @@ def main() -> None:
 
 
 def _design(kinds: list[Ec2InstanceType]) -> tuple[list[str], NDArray[np.float64]]:
-    rows = [prices.features(kind) for kind in kinds]
+    rows = [estimated_prices.features(kind) for kind in kinds]
     names = sorted({name for row in rows for name in row})
     return names, np.array([[row.get(name, 0.0) for name in names] for row in rows])
 

@@ -6,8 +6,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from shiplap.errors import InvalidMessage, UnknownCluster
-from shiplap.provisioning.audit import Recent, audit, delivered
-from shiplap.provisioning.wiring import Install
+from shiplap.flows.install import Install
+from shiplap.flows.watch.audit import Recent, audit, delivered
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext

@@ -7,8 +7,8 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from shiplap.provisioning.refresh import inspect_all, refresh
-from shiplap.provisioning.wiring import Install
+from shiplap.flows.catalog.refresh import inspect_all, refresh
+from shiplap.flows.install import Install
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from shiplap.disruption.standstill import LastDecision
 from shiplap.errors import UnknownCluster
-from shiplap.provisioning import batch
-from shiplap.provisioning.disrupt import disrupt
-from shiplap.provisioning.looks import AtRest, needs_disruption
-from shiplap.provisioning.turns import Turns
-from shiplap.provisioning.wiring import Install
+from shiplap.flows import batch
+from shiplap.flows.disrupt.disruption_round import disrupt
+from shiplap.flows.install import Install
+from shiplap.flows.looks import AtRest, needs_disruption
+from shiplap.flows.turns import Turns
 from shiplap.settings import ClusterSettings
 
 if TYPE_CHECKING:

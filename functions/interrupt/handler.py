@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from shiplap.provisioning import batch
-from shiplap.provisioning.interrupt import interrupt
-from shiplap.provisioning.notices import Notice, read
-from shiplap.provisioning.wiring import Install
+from shiplap.flows import batch
+from shiplap.flows.install import Install
+from shiplap.flows.interrupt.interrupt import interrupt
+from shiplap.flows.interrupt.notices import Notice, read
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from shiplap.provisioning import batch
-from shiplap.provisioning.lifecycle import attend
-from shiplap.provisioning.looks import answers
-from shiplap.provisioning.messages import NodeSeen, Timer, for_lifecycle
-from shiplap.provisioning.turns import Due, Turns
-from shiplap.provisioning.wiring import Install
+from shiplap.flows import batch
+from shiplap.flows.install import Install
+from shiplap.flows.lifecycle.lifecycle import attend
+from shiplap.flows.looks import answers
+from shiplap.flows.messages import NodeSeen, Timer, for_lifecycle
+from shiplap.flows.turns import Due, Turns
 from shiplap.settings import ClusterSettings
 
 if TYPE_CHECKING:

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from shiplap.provisioning import batch
-from shiplap.provisioning.looks import FULL_SWEEP_S, AtRest, answers, needs_sweep
-from shiplap.provisioning.messages import PodsPending, Sweep, for_schedule
-from shiplap.provisioning.schedule import schedule
-from shiplap.provisioning.turns import Due, Turns
-from shiplap.provisioning.wiring import Install
+from shiplap.flows import batch
+from shiplap.flows.install import Install
+from shiplap.flows.looks import FULL_SWEEP_S, AtRest, answers, needs_sweep
+from shiplap.flows.messages import PodsPending, Sweep, for_schedule
+from shiplap.flows.schedule.schedule import schedule
+from shiplap.flows.turns import Due, Turns
 from shiplap.settings import ClusterSettings
 
 if TYPE_CHECKING:

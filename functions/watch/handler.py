@@ -7,10 +7,10 @@ import time
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from shiplap.cluster.keeper import PodRoom
+from shiplap.cluster.snapshot_keeper import PodRoom
 from shiplap.errors import UnknownCluster
-from shiplap.provisioning.watch import most_pods, watch_all
-from shiplap.provisioning.wiring import Install
+from shiplap.flows.install import Install
+from shiplap.flows.watch.watch import most_pods, watch_all
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from shiplap.provisioning.widget import widget
-from shiplap.provisioning.wiring import Install
+from shiplap.flows.install import Install
+from shiplap.flows.widget.widget import widget
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from shiplap.errors import ShiplapError
-from shiplap.local import node
+from shiplap_lab.emulated_aws import cdk
 from tests.aws_rules import installs
 from tests.aws_rules.cloud_assembly import Template, templates
 
@@ -26,7 +26,7 @@ _INSTALLS: dict[str, Callable[[Path], object]] = {
 def assembly(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[Template]:
     """All templates of one install."""
     try:
-        executable = node.executable()
+        executable = cdk.executable()
     except ShiplapError as error:
         pytest.skip(f"the CDK cannot run: {error}")
     # Read when the CDK's binding is imported.

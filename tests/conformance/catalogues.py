@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import product
 
-from shiplap.instances.types import InstanceType, Offering
+from shiplap.instances.catalog.type_catalog import InstanceType, Offering
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.quantity import parse_resources
 from shiplap.kubernetes.requirements import Requirement, requirement

@@ -8,17 +8,16 @@ from typing import Any
 
 import msgspec
 
-from shiplap.api.nodeclaim import ClaimState, NodeClaim
-from shiplap.api.types import EC2NodeClass, Manifests, NodePool
 from shiplap.disruption.commands import Decision, Proposal
 from shiplap.disruption.decide import decide
-from shiplap.disruption.settings import DisruptionSettings
-from shiplap.disruption.snapshot import DisruptionSnapshot, NodeHistory
-from shiplap.instances.types import InstanceType
-from shiplap.kubernetes.disruption_budgets import PodDisruptionBudget
+from shiplap.disruption.disruption_snapshot import DisruptionSettings, DisruptionSnapshot, NodeHistory
+from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.kubernetes.objects import DaemonSet, Node, Pod
-from shiplap.kubernetes.volumes import PersistentVolume, PersistentVolumeClaim
-from shiplap.scheduling.snapshot import ClusterView, NodeClassCatalog, SchedulingSettings, Snapshot
+from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget
+from shiplap.kubernetes.storage_objects import PersistentVolume, PersistentVolumeClaim
+from shiplap.manifests.custom_resources import EC2NodeClass, Manifests, NodePool
+from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, SchedulingSettings, Snapshot
 from tests.conformance import given as scheduling
 from tests.conformance.catalogues import Z1
 from tests.conformance.given import NOW

@@ -8,17 +8,24 @@ from typing import Any
 
 import msgspec
 
-from shiplap.api.nodeclaim import NodeClaim
-from shiplap.api.types import CapacityBuffer, Manifests, NodeOverlay, NodePool, PodTemplate, RequirementSpec
-from shiplap.instances.types import InstanceType
-from shiplap.kubernetes.disruption_budgets import PodDisruptionBudget
+from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.kubernetes.objects import DaemonSet, Event, Node, Pod
+from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget
 from shiplap.kubernetes.quantity import parse_amount
-from shiplap.kubernetes.volumes import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from shiplap.kubernetes.storage_objects import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from shiplap.kubernetes.workloads import Namespace, ReplicaSet, ReplicationController, Scalable, Service, StatefulSet
-from shiplap.scheduling.plan import Plan, PlannedClaim, Unschedulable
+from shiplap.manifests.custom_resources import (
+    CapacityBuffer,
+    Manifests,
+    NodeOverlay,
+    NodePool,
+    PodTemplate,
+    RequirementSpec,
+)
+from shiplap.manifests.nodeclaim import NodeClaim
+from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim, Unschedulable
+from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, SchedulingSettings, Snapshot
 from shiplap.scheduling.planner import plan
-from shiplap.scheduling.snapshot import ClusterView, NodeClassCatalog, SchedulingSettings, Snapshot
 from tests.conformance.catalogues import default_types
 
 UNSCHEDULABLE = {

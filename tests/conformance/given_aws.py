@@ -15,17 +15,17 @@ from typing import Any
 
 import msgspec
 
-from shiplap.api.nodeclaim import NodeClaim
-from shiplap.api.types import EC2NodeClass, RequirementSpec
-from shiplap.aws import fleet
-from shiplap.aws.launch_templates import Template
-from shiplap.instances.catalog import Ec2InstanceType
-from shiplap.instances.nodeclass import ResolvedNodeClass, Subnet
+from shiplap.aws.ec2 import fleet_requests
+from shiplap.aws.ec2.launch_templates import Template
+from shiplap.instances.capacity.capacity_setting import CapacitySetting
+from shiplap.instances.catalog.ec2_catalog import Ec2InstanceType
+from shiplap.instances.catalog.resolved_nodeclass import ResolvedNodeClass, Subnet
+from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.instances.resolve import instance_types
-from shiplap.instances.setting import CapacitySetting
-from shiplap.instances.types import InstanceType
 from shiplap.kubernetes.objects import Taint
 from shiplap.kubernetes.quantity import format_resources
+from shiplap.manifests.custom_resources import EC2NodeClass, RequirementSpec
+from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.ports import FleetOverride, FleetRequest
 from tests.conformance.real_types import catalog
 
@@ -183,5 +183,5 @@ def launch(
         overrides=overrides,
         token="token",
     )
-    prepared = fleet.prepare(request, SUBNETS)
+    prepared = fleet_requests.prepare(request, SUBNETS)
     return Launch(prepared.templates, prepared.overrides)

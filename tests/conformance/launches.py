@@ -11,20 +11,20 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from shiplap.api.nodeclaim import NodeClaim
-from shiplap.api.types import EC2NodeClass, EC2NodeClassSpec, RequirementSpec
 from shiplap.errors import AwsError
-from shiplap.instances.nodeclass import CapacityReservation, Subnet
-from shiplap.instances.types import InstanceType, Offering
+from shiplap.flows.assign_instances import Attempt
+from shiplap.flows.planning.decision_inputs import NodeClassSupply
+from shiplap.flows.planning.fleet_offerings import launches
+from shiplap.flows.planning.offering_market import Market
+from shiplap.flows.schedule.launch import Outcome, launch
+from shiplap.instances.catalog.resolved_nodeclass import CapacityReservation, Subnet
+from shiplap.instances.catalog.type_catalog import InstanceType, Offering
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import ObjectMeta
 from shiplap.kubernetes.requirements import requirement
+from shiplap.manifests.custom_resources import EC2NodeClass, EC2NodeClassSpec, RequirementSpec
+from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.ports import FleetRequest, FleetResult, OfferingFailure
-from shiplap.provisioning.fleet import launches
-from shiplap.provisioning.launch import Outcome, launch
-from shiplap.provisioning.market import Market
-from shiplap.provisioning.settle import Attempt
-from shiplap.provisioning.snapshot import NodeClassSupply
 from tests.integration.flows.stage import CLUSTER, Stage
 
 A, B, C = "test-zone-1a", "test-zone-1b", "test-zone-1c"

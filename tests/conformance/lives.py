@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
-from shiplap.api.nodeclaim import NodeClaim
-from shiplap.api.types import Budget, NodePool
 from shiplap.kubernetes.timestamps import rfc3339
+from shiplap.manifests.custom_resources import Budget, NodePool
+from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.ports import Ailment
 from tests.integration.flows.leaving import (
     ONLY_LARGE,

@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from shiplap.api.types import EC2NodeClass, NodePool
 from shiplap.errors import InvalidInput
-from shiplap.instances import embedded
-from shiplap.instances.catalog import Catalog
+from shiplap.instances.capacity.capacity_setting import CapacitySetting, VpcCni
+from shiplap.instances.catalog.ec2_catalog import Catalog
+from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.instances.resolve import instance_types
-from shiplap.instances.setting import CapacitySetting, VpcCni
-from shiplap.instances.types import InstanceType
+from shiplap.manifests.custom_resources import EC2NodeClass, NodePool
+from shiplap_lab.catalogue import embedded
 
 TYPE = "node.kubernetes.io/instance-type"
 FAMILY = "karpenter.k8s.aws/instance-family"

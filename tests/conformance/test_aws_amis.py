@@ -9,15 +9,15 @@ import msgspec
 import pytest
 from botocore.exceptions import ClientError
 
-from shiplap.api.types import AmiSelectorTerm, EC2NodeClass
-from shiplap.aws.ami_aliases import variants
-from shiplap.aws.amis import AmiResolver
 from shiplap.aws.expiring import Expiring
+from shiplap.aws.selectors.ami_aliases import variants
+from shiplap.aws.selectors.amis import AmiResolver
 from shiplap.errors import AwsError, NodeClassNotReady
-from shiplap.instances.nodeclass import Ami, ResolvedNodeClass
+from shiplap.instances.capacity.capacity_setting import CapacitySetting
+from shiplap.instances.catalog.resolved_nodeclass import Ami, ResolvedNodeClass
+from shiplap.instances.catalog.type_catalog import InstanceType, LearnedCapacity, Observation
 from shiplap.instances.resolve import instance_types
-from shiplap.instances.setting import CapacitySetting
-from shiplap.instances.types import InstanceType, LearnedCapacity, Observation
+from shiplap.manifests.custom_resources import AmiSelectorTerm, EC2NodeClass
 from tests.conformance.given_aws import SUBNETS, node_class
 from tests.conformance.real_types import catalog
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from shiplap.errors import InvalidInput
-from shiplap.instances import labels as type_labels
-from shiplap.instances.catalog import GpuDeviceInfo, GpuInfo, GpuMemoryInfo
-from shiplap.instances.types import InstanceType
+from shiplap.instances.catalog import type_labels
+from shiplap.instances.catalog.ec2_catalog import GpuDeviceInfo, GpuInfo, GpuMemoryInfo
+from shiplap.instances.catalog.type_catalog import InstanceType
 from tests.conformance.given import given, pod, pool, rule
 from tests.conformance.given_aws import like, node_class, one, shown, sold
 

@@ -8,7 +8,11 @@ import pytest
 from msgspec import convert
 from msgspec.structs import replace
 
-from shiplap.api.template_hash import (
+from shiplap.instances.catalog.ami_families import spec_hash
+from shiplap.instances.catalog.resolved_nodeclass import Selection
+from shiplap.kubernetes import labels
+from shiplap.manifests.custom_resources import EC2NodeClass
+from shiplap.manifests.template_hash import (
     HASH_VERSION,
     NODE_CLASS_HASH,
     NODE_CLASS_HASH_VERSION,
@@ -16,10 +20,6 @@ from shiplap.api.template_hash import (
     POOL_HASH_VERSION,
     pool_hash,
 )
-from shiplap.api.types import EC2NodeClass
-from shiplap.instances.families import spec_hash
-from shiplap.instances.nodeclass import Selection
-from shiplap.kubernetes import labels
 from tests.conformance.catalogues import fake_type
 from tests.conformance.disruptions import Standing, disrupted, pool, standing
 from tests.integration.flows.stage import Stage

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from shiplap.errors import NodeClassNotReady
-from shiplap.instances.nodeclass import Ami, CapacityReservation
+from shiplap.instances.catalog.resolved_nodeclass import Ami, CapacityReservation
 from shiplap.kubernetes.objects import Taint
 from tests.conformance.given_aws import EFA, Launch, launch, node_class
 

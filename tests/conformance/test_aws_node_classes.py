@@ -9,21 +9,21 @@ from typing import Any
 import msgspec
 import pytest
 
-from shiplap.api.nodeclaim import NodeClaim
-from shiplap.api.types import RequirementSpec
-from shiplap.instances import conditions
-from shiplap.instances.catalog import TypePrices, ZonePrice
+from shiplap.flows.catalog.inspect import inspect
+from shiplap.flows.planning.decision_inputs import glance_at, sight_of, supply_of
+from shiplap.flows.planning.fleet_offerings import FleetOptions, fleet_options
+from shiplap.instances.capacity.capacity_setting import CapacitySetting
+from shiplap.instances.catalog.ec2_catalog import TypePrices, ZonePrice
+from shiplap.instances.catalog.type_catalog import InstanceType, Offering
+from shiplap.instances.readiness import conditions
 from shiplap.instances.resolve import instance_types
-from shiplap.instances.setting import CapacitySetting
-from shiplap.instances.types import InstanceType, Offering
 from shiplap.kubernetes.requirements import requirement
-from shiplap.provisioning.fleet import FleetOptions, fleet_options
-from shiplap.provisioning.inspect import inspect
-from shiplap.provisioning.snapshot import glance_at, sight_of, supply_of
+from shiplap.manifests.custom_resources import RequirementSpec
+from shiplap.manifests.nodeclaim import NodeClaim
 from tests.conformance.given_aws import node_class
 from tests.conformance.real_types import catalog as real_catalog
 from tests.integration.flows.stage import Stage, catalog
-from tests.unit.api.manifest_samples import EC2_NODE_CLASS, changed, fields_of
+from tests.unit.manifests.manifest_samples import EC2_NODE_CLASS, changed, fields_of
 
 FAMILY = "karpenter.k8s.aws/instance-family"
 

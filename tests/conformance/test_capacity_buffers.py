@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 
-from shiplap.api.types import CapacityBuffer, PodTemplate
-from shiplap.disruption.simulation import Simulator
+from shiplap.disruption.rescheduling import Simulator
 from shiplap.kubernetes.workloads import Scalable
-from shiplap.scheduling.claim_account import ClaimAccounts
-from shiplap.scheduling.world import compile_world
+from shiplap.manifests.custom_resources import CapacityBuffer, PodTemplate
+from shiplap.scheduling.packing.compiled_snapshot import compile_world
+from shiplap_cli.explain.claim_account import ClaimAccounts
 from tests.conformance.catalogues import fake_type
 from tests.conformance.given import claim_volumes, given, in_flight, node, pod, pods, pool
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from shiplap.api.claim_rules import ClaimRule, ClaimRules, rule_problems
+from shiplap.manifests.claim_rules import ClaimRule, ClaimRules, rule_problems
 from tests.conformance.given import UNSCHEDULABLE, given, node, pod
 
 OUTSIDE = "outside the cluster's claim rules"

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from shiplap.api.scheduler_config import DefaultConstraint, PodTopologySpread
 from shiplap.kubernetes.objects import Pod, TopologySpreadConstraint
 from shiplap.kubernetes.workloads import ReplicaSet, ReplicationController, StatefulSet
+from shiplap.manifests.scheduler_config import DefaultConstraint, PodTopologySpread
 from tests.conformance.catalogues import Z1, Z2, Z3, incrementing_types
 from tests.conformance.given import Around, Outcome, controller, given, node, pod, pods, pool, rule, service
 

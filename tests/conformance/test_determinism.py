@@ -7,9 +7,9 @@ import random
 import msgspec
 import pytest
 
-from shiplap.api.nodeclaim import ClaimState
+from shiplap.manifests.nodeclaim import ClaimState
+from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.planner import plan
-from shiplap.scheduling.snapshot import Snapshot
 from tests.conformance.catalogues import incrementing_types
 from tests.conformance.given import daemon_set, given, in_flight, node, pod, pods, pool, rule
 

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from shiplap.api.nodeclaim import ClaimState
 from shiplap.disruption.commands import Method, Reason
-from shiplap.disruption.snapshot import NodeHistory
-from shiplap.instances.types import InstanceType, Offering
+from shiplap.disruption.disruption_snapshot import NodeHistory
+from shiplap.instances.catalog.type_catalog import InstanceType, Offering
 from shiplap.kubernetes.objects import Pod
 from shiplap.kubernetes.timestamps import rfc3339
+from shiplap.manifests.nodeclaim import ClaimState
 from tests.conformance.catalogues import Z1, assorted_types, fake_type
 from tests.conformance.disruptions import Standing, disrupted, pool, standing
 from tests.conformance.given import NOW, rule

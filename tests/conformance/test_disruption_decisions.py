@@ -7,18 +7,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from shiplap.api.nodeclaim import ClaimState
-from shiplap.api.template_hash import POOL_HASH, POOL_HASH_VERSION, marks_of
-from shiplap.api.types import NodePool
 from shiplap.disruption.commands import Method, Reason
 from shiplap.disruption.consolidation import MOST_NODES
-from shiplap.disruption.memory import confirmed
-from shiplap.disruption.settings import DisruptionSettings
-from shiplap.disruption.snapshot import NodeHistory
-from shiplap.instances.types import InstanceType, Offering
+from shiplap.disruption.decision_memory import confirmed
+from shiplap.disruption.disruption_snapshot import DisruptionSettings, NodeHistory
+from shiplap.instances.catalog.type_catalog import InstanceType, Offering
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Pod
-from shiplap.scheduling.snapshot import SchedulingSettings
+from shiplap.manifests.custom_resources import NodePool
+from shiplap.manifests.nodeclaim import ClaimState
+from shiplap.manifests.template_hash import POOL_HASH, POOL_HASH_VERSION, marks_of
+from shiplap.scheduling.model.snapshot import SchedulingSettings
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type
 from tests.conformance.disruptions import Standing, disrupted, pdb, pool, standing
 from tests.conformance.given import NOW, pods, rule

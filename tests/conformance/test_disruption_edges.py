@@ -8,14 +8,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from shiplap.api.nodeclaim import ClaimState
-from shiplap.api.types import NodePool
 from shiplap.disruption.commands import Method, Reason
-from shiplap.disruption.settings import DisruptionSettings
-from shiplap.disruption.snapshot import NodeHistory
+from shiplap.disruption.disruption_snapshot import DisruptionSettings, NodeHistory
 from shiplap.kubernetes.objects import Pod
 from shiplap.kubernetes.timestamps import rfc3339
-from shiplap.scheduling.snapshot import SchedulingSettings
+from shiplap.manifests.custom_resources import NodePool
+from shiplap.manifests.nodeclaim import ClaimState
+from shiplap.scheduling.model.snapshot import SchedulingSettings
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type
 from tests.conformance.disruptions import Standing, disrupted, pdb, pool, standing
 from tests.conformance.given import NOW, claim_volumes, pv, pvc, rule

@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from shiplap.api.nodeclaim import ClaimState
 from shiplap.errors import InvalidInput
-from shiplap.kubernetes.disruption_budgets import PodDisruptionBudget
 from shiplap.kubernetes.objects import Event, EventSource, ObjectReference
+from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget
 from shiplap.kubernetes.timestamps import rfc3339
+from shiplap.manifests.nodeclaim import ClaimState
 from tests.conformance.catalogues import Z1, Z2, fake_type, incrementing_types
 from tests.conformance.given import NOW, daemon_set, given, in_flight, node, pod, pods, pool, rule
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from shiplap.scheduling.plan import NearestMiss
+from shiplap.scheduling.model.scheduling_plan import NearestMiss
 from tests.conformance.catalogues import GPU_A, Z1, Z2, Z3, fake_type, incrementing_types
 from tests.conformance.given import (
     Storage,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from shiplap.instances.types import InstanceType
+from shiplap.instances.catalog.type_catalog import InstanceType
 from tests.conformance.catalogues import fake_type
 from tests.conformance.given import given, pod, rule
 from tests.conformance.test_node_overlays import overlay

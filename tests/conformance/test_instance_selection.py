@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shiplap.instances.types import InstanceType
+from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.kubernetes.quantity import parse_amount
 from shiplap.kubernetes.requirements import requirement
 from tests.conformance.catalogues import GPU_A, GPU_B, Z1, Z2, Z3, assorted_types, fake_type

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import pytest
 
-from shiplap.api.own_annotations import REBALANCE
 from shiplap.errors import InvalidMessage
-from shiplap.provisioning import notices
+from shiplap.flows.interrupt import notices
+from shiplap.manifests.shiplap_annotations import REBALANCE
 from tests.conformance.lives import (
     Seen,
     after,

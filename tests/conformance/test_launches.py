@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from shiplap.aws import fleet
+from shiplap.aws.ec2 import fleet_requests
 from shiplap.errors import AwsError, AwsThrottled, AwsUnavailable
-from shiplap.instances.nodeclass import Subnet
-from shiplap.instances.subnets import emptiest_subnets
+from shiplap.instances.catalog.resolved_nodeclass import Subnet
+from shiplap.instances.offerings.subnets import emptiest_subnets
 from shiplap.kubernetes import labels
 from shiplap.ports import FleetRequest, FleetResult
 from tests.conformance.launches import ON_DEMAND, RESERVED, SPOT, A, B, C, claims, given, held, refuse, rule, sold
@@ -159,7 +159,7 @@ def test_51_where_an_overlay_states_prices_ec2_is_told_the_order(
 
 
 def parameters(request: FleetRequest) -> dict[str, Any]:
-    return fleet.parameters(fleet.prepare(request, request.resolved.subnets), request.token)
+    return fleet_requests.parameters(fleet_requests.prepare(request, request.resolved.subnets), request.token)
 
 
 def test_53_a_fleet_keeps_as_many_values_as_are_asked_for() -> None:
@@ -252,7 +252,7 @@ def test_75_and_77_templates_differ_by_what_nodes_are_told_and_not_by_the_claim(
     request = with_cluster(ground.requests[-1])
 
     def name(changed: FleetRequest) -> str:
-        [template] = fleet.prepare(changed, changed.resolved.subnets).templates
+        [template] = fleet_requests.prepare(changed, changed.resolved.subnets).templates
         return template.name
 
     claim = request.claim
@@ -267,7 +267,7 @@ def test_89_each_reservation_has_a_template_of_its_own_and_on_demand_stays_out_o
     ground.launch(claims())
     ground.launch([replace(item, name="plain") for item in claims(1, rule(labels.CAPACITY_TYPE, "In", ON_DEMAND))])
     into, beside = (
-        fleet.prepare(request, request.resolved.subnets).templates[0].data["CapacityReservationSpecification"]
+        fleet_requests.prepare(request, request.resolved.subnets).templates[0].data["CapacityReservationSpecification"]
         for request in map(with_cluster, ground.requests)
     )
     assert into["CapacityReservationPreference"] == "capacity-reservations-only"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from shiplap.api.nodeclaim import ClaimState
 from shiplap.kubernetes import labels
+from shiplap.manifests.nodeclaim import ClaimState
 from tests.conformance.catalogues import fake_type
 from tests.conformance.given import claim_volumes, csi_node, given, in_flight, node, pod, pool, pvc, storage_class
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from shiplap.api.types import NodeOverlay
-from shiplap.instances.overlays import apply
+from shiplap.instances.catalog.overlays import apply
+from shiplap.manifests.custom_resources import NodeOverlay
 from tests.conformance.given import Outcome, daemon_set, given, pod, pool, rule
 from tests.conformance.real_types import TYPE, real_types
 

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from shiplap.api.types import NodeOverlay
-from shiplap.scheduling.catalogues import accepted_overlays
+from shiplap.manifests.custom_resources import NodeOverlay
+from shiplap.scheduling.supply.pool_catalogs import accepted_overlays
 from tests.conformance.catalogues import Z1, Z2, fake_type
 from tests.conformance.given import Outcome, given, pod, pool, rule
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shiplap.instances.setting import VpcCni
+from shiplap.instances.capacity.capacity_setting import VpcCni
 from tests.conformance.given import daemon_set, given, pods, pool, rule
 from tests.conformance.real_types import TYPE, real_types
 

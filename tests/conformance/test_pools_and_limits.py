@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shiplap.api.nodeclaim import ClaimState, NodeClaim
+from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from tests.conformance.catalogues import Z1, default_types, fake_type, incrementing_types
 from tests.conformance.given import given, in_flight, node, pod, pods, pool, rule
 

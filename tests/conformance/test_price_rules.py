@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from shiplap.api.nodeclaim import ClaimState
-from shiplap.api.types import NodePool
-from shiplap.instances.types import InstanceType
+from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.kubernetes import labels
+from shiplap.manifests.custom_resources import NodePool
+from shiplap.manifests.nodeclaim import ClaimState
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type
 from tests.conformance.given import Outcome, given, in_flight, node, pod, pods, pool, rule, wanted
 from tests.conformance.test_reserved_capacity import APART

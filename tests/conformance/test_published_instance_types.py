@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from shiplap.cli.main import run
-from shiplap.instances.embedded import load
-from shiplap.instances.trunks import branch_interfaces, careful_branches
+from shiplap.instances.capacity.described_capacity import branch_interfaces, careful_branches
 from shiplap.kubernetes.quantity import parse_resources
+from shiplap_cli.main import run
+from shiplap_lab.catalogue.embedded import load
 
 SAMPLE = Path(__file__).parents[3] / "shared" / "data" / "instance-types-sample.json"
 NOT_DERIVABLE = {"vpc.amazonaws.com/pod-eni"}

@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from shiplap.api.nodeclaim import ClaimState, NodeClaim
-from shiplap.api.types import NodePool
+from shiplap.flows.lifecycle.registration import not_initialized
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node, Taint
-from shiplap.provisioning.register import not_initialized
+from shiplap.manifests.custom_resources import NodePool
+from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from tests.integration.flows.stage import Stage, pool
 
 DEDICATED = {"key": "team", "value": "data", "effect": "NoSchedule"}

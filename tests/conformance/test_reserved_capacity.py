@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from shiplap.api.nodeclaim import ClaimState
-from shiplap.instances.types import InstanceType, Offering
+from shiplap.instances.catalog.type_catalog import InstanceType, Offering
 from shiplap.kubernetes import labels
+from shiplap.manifests.nodeclaim import ClaimState
 from tests.conformance.catalogues import Z1, Z2, fake_type
 from tests.conformance.given import given, in_flight, pod, pods, pool, rule, wanted
 

@@ -7,8 +7,8 @@ import random
 import msgspec
 import pytest
 
+from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.planner import plan
-from shiplap.scheduling.snapshot import Snapshot
 from tests.checker import violations
 from tests.conformance.catalogues import incrementing_types
 from tests.conformance.given import given, pods

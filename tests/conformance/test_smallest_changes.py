@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from shiplap.api.own_annotations import MAX_HOURLY_PRICE
 from shiplap.kubernetes.objects import PodSpec
-from shiplap.scheduling.changes import Proposal, proposals
+from shiplap.manifests.shiplap_annotations import MAX_HOURLY_PRICE
 from shiplap.scheduling.planner import solve
+from shiplap_cli.explain.smallest_changes import Proposal, proposals
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type, incrementing_types
 from tests.conformance.given import Outcome, given, node, pod, pods, pool, rule
 

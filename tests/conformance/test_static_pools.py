@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
-from shiplap.api.nodeclaim import ClaimState
-from shiplap.api.types import NodePool
-from shiplap.disruption.simulation import Simulator
+from shiplap.disruption.rescheduling import Simulator
 from shiplap.kubernetes import labels
+from shiplap.manifests.custom_resources import NodePool
+from shiplap.manifests.nodeclaim import ClaimState
 from tests.conformance.catalogues import fake_type
 from tests.conformance.given import daemon_set, given, in_flight, node, pod, pods, pool
 from tests.conformance.test_price_rules import ON_DEMAND_ONLY, priced

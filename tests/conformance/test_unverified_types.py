@@ -5,13 +5,13 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from shiplap.api.nodeclaim import ClaimState
-from shiplap.api.types import NodePool
-from shiplap.instances.probes import MEMORY_LABEL
-from shiplap.instances.types import InstanceType
+from shiplap.instances.catalog.memory_probes import MEMORY_LABEL
+from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.kubernetes.requirements import requirement
-from shiplap.scheduling.changes import proposals
+from shiplap.manifests.custom_resources import NodePool
+from shiplap.manifests.nodeclaim import ClaimState
 from shiplap.scheduling.planner import solve
+from shiplap_cli.explain.smallest_changes import proposals
 from tests.conformance.catalogues import fake_type
 from tests.conformance.given import given, in_flight, pod, pods, pool
 

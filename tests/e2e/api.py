@@ -17,8 +17,8 @@ import urllib3
 
 from shiplap.cluster.transport import error_of
 from shiplap.errors import ClusterUnreachable, ObjectConflict, ObjectNotFound
-from shiplap.twins.kube.resources import PLURALS, RESOURCES, Resource
-from shiplap.twins.kube.server import EVERYTHING, ObjectList, Selection
+from shiplap_lab.api_server.api_resources import PLURALS, RESOURCES, Resource
+from shiplap_lab.api_server.server import EVERYTHING, ObjectList, Selection
 from tests.e2e.control_plane import ADMINISTRATOR, ControlPlane
 
 Object = dict[str, Any]

@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 
 from shiplap.kubernetes.objects import Node, Pod
-from shiplap.scheduling.plan import Plan
-from shiplap.scheduling.snapshot import Snapshot
+from shiplap.scheduling.model.scheduling_plan import Plan
+from shiplap.scheduling.model.snapshot import Snapshot
 from tests.e2e.api import RealApi
 from tests.living_cluster import LivingCluster
 

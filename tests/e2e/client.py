@@ -7,7 +7,7 @@ import time
 from shiplap.cluster.client import KubernetesClient
 from shiplap.cluster.connect import ApiEndpoint, connect
 from shiplap.settings import ClusterSettings
-from shiplap.twins.clock import TwinClock
+from shiplap_lab.fakes.clock import TwinClock
 from tests.e2e.control_plane import ControlPlane
 
 

@@ -21,7 +21,7 @@ from typing import Any
 import urllib3
 from urllib3.exceptions import NewConnectionError, ProtocolError
 
-from shiplap.local.processes import Process
+from shiplap_lab.emulated_aws.processes import Process
 from tests.e2e import programs
 from tests.e2e.certificates import Authority, new_key
 

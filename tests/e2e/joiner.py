@@ -13,9 +13,9 @@ from typing import Any
 from shiplap.aws import tags
 from shiplap.errors import ClusterUnreachable, ObjectConflict, ObjectNotFound
 from shiplap.kubernetes.labels import ZONE
-from shiplap.local.ec2.control import Ec2Control, EmulatedInstance
-from shiplap.local.kube.kubelet import node_object
-from shiplap.local.kube.machines import Hardware, Machine
+from shiplap_lab.cluster_simulator.kubelet import node_object
+from shiplap_lab.cluster_simulator.machines import Hardware, Machine
+from shiplap_lab.emulated_ec2.control import Ec2Control, EmulatedInstance
 from tests.e2e.api import RealApi
 
 DRIVER = "ebs.csi.aws.com"

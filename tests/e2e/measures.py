@@ -15,8 +15,8 @@ from typing import Any
 
 import msgspec
 
-from shiplap.api.nodeclaim import NodeClaim
-from shiplap.local.event_source import EventSource
+from shiplap.manifests.nodeclaim import NodeClaim
+from shiplap_lab.emulated_aws.event_source import EventSource
 
 FIGURES = Path(__file__).parents[2] / "build" / "e2e.json"
 

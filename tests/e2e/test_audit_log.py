@@ -10,8 +10,8 @@ import pytest
 from msgspec import Raw
 
 from shiplap.cluster.watcher import KindWatch, Tracker
-from shiplap.provisioning.audit import Recent, audit, delivered, waiting_in
-from shiplap.provisioning.watch import hints_of
+from shiplap.flows.watch.audit import Recent, audit, delivered, waiting_in
+from shiplap.flows.watch.watch import hints_of
 from tests import audit_log
 from tests.e2e import programs
 from tests.e2e.api import RealApi, api_of

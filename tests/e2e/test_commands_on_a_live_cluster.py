@@ -15,9 +15,9 @@ import pytest
 import yaml
 
 from shiplap.aws import session
-from shiplap.cli.main import run
 from shiplap.errors import ShiplapError
-from shiplap.local import node
+from shiplap_cli.main import run
+from shiplap_lab.emulated_aws import cdk
 from tests.e2e import manifests, programs
 from tests.e2e.control_plane import wait_until
 from tests.e2e.world import CLUSTER, World
@@ -36,7 +36,7 @@ spec: {containers: [{name: c, image: registry.k8s.io/pause, resources: {requests
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     try:
         programs.find()
-        node.executable()
+        cdk.executable()
     except (programs.ProgramsMissing, ShiplapError) as missing:
         pytest.skip(f"no whole system: {missing}")
     with World(tmp_path_factory.mktemp("world"), manifests.NODES) as running:

@@ -15,9 +15,9 @@ import pytest
 
 from shiplap.aws import tags
 from shiplap.errors import ShiplapError
+from shiplap.flows.watch.audit import Recent, audit, delivered
 from shiplap.kubernetes.labels import ZONE
-from shiplap.local import node
-from shiplap.provisioning.audit import Recent, audit, delivered
+from shiplap_lab.emulated_aws import cdk as node
 from tests import audit_log
 from tests.e2e import manifests, measures, programs
 from tests.e2e.control_plane import wait_until

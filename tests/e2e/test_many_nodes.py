@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from shiplap.errors import ShiplapError
-from shiplap.local import node
+from shiplap_lab.emulated_aws import cdk
 from tests.e2e import manifests, measures, programs
 from tests.e2e.control_plane import wait_until
 from tests.e2e.world import World
@@ -28,7 +28,7 @@ _POLL_S = 2.0
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     try:
         programs.find()
-        node.executable()
+        cdk.executable()
     except (programs.ProgramsMissing, ShiplapError) as missing:
         pytest.skip(f"no whole system: {missing}")
     with World(tmp_path_factory.mktemp("many"), manifests.MANY_NODES, poll_s=1.0) as running:

@@ -9,8 +9,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from shiplap.api.nodeclaim import NodeClaim, PodReference
-from shiplap.local.event_source import EventSource, Handed, Mapped
+from shiplap.manifests.nodeclaim import NodeClaim, PodReference
+from shiplap_lab.emulated_aws.event_source import EventSource, Handed, Mapped
 from tests.e2e import measures
 
 MAPPED = Mapped("https://sqs/q", "arn:aws:sqs:r:1:q", "f:live", batch_size=10, window_s=1.0, most_at_once=0)

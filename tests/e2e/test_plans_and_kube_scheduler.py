@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 from shiplap.kubernetes.objects import Pod
-from shiplap.local.kube.fit import NodeState, PodNeeds, refusals
+from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.planner import plan
-from shiplap.scheduling.snapshot import Snapshot
+from shiplap_lab.cluster_simulator.scheduler_filters import NodeState, PodNeeds, refusals
 from tests.e2e import programs
 from tests.e2e.api import api_of
 from tests.e2e.arbiter import Arbiter, Extender, Key, described

@@ -11,8 +11,8 @@ import pytest
 import urllib3
 import yaml
 
-from shiplap.cli.doctor.clusters import Right, rbac, rights_of
-from shiplap.cli.doctor.findings import Verdict
+from shiplap_cli.doctor.cluster_checks import Right, rbac, rights_of
+from shiplap_cli.doctor.findings import Verdict
 from tests.e2e import programs
 from tests.e2e.api import api_of
 from tests.e2e.control_plane import ADMINISTRATOR, SHIPLAP, ControlPlane

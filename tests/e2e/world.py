@@ -13,20 +13,20 @@ import msgspec
 import yaml
 from botocore.config import Config
 
-from shiplap.api.nodeclaim import NodeClaim
 from shiplap.aws import tags
-from shiplap.aws.dynamodb_capacity import DynamoCapacity
-from shiplap.aws.dynamodb_state import DynamoState
-from shiplap.instances import embedded
-from shiplap.instances.capacity import nominal_memory
-from shiplap.instances.catalog import Ec2InstanceType
-from shiplap.local.ec2 import seed
-from shiplap.local.ec2.control import EmulatedImage, EmulatedInstance
-from shiplap.local.ec2.server import Ec2Emulator
-from shiplap.local.emulator import ACCOUNT, AwsEmulator
-from shiplap.local.event_source import EventSource, taken_over
-from shiplap.local.kube.machines import CatalogHardware
-from shiplap.twins.kube.server import Selection
+from shiplap.aws.dynamodb.capacity_table import DynamoCapacity
+from shiplap.aws.dynamodb.state_table import DynamoState
+from shiplap.instances.capacity.described_capacity import nominal_memory
+from shiplap.instances.catalog.ec2_catalog import Ec2InstanceType
+from shiplap.manifests.nodeclaim import NodeClaim
+from shiplap_lab.api_server.server import Selection
+from shiplap_lab.catalogue import embedded
+from shiplap_lab.cluster_simulator.machines import CatalogHardware
+from shiplap_lab.emulated_aws.emulator import ACCOUNT, AwsEmulator
+from shiplap_lab.emulated_aws.event_source import EventSource, taken_over
+from shiplap_lab.emulated_ec2 import seed
+from shiplap_lab.emulated_ec2.control import EmulatedImage, EmulatedInstance
+from shiplap_lab.emulated_ec2.ec2_server import Ec2Emulator
 from tests.e2e import programs
 from tests.e2e.api import RealApi
 from tests.e2e.control_plane import ControlPlane, wait_until

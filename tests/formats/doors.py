@@ -15,7 +15,6 @@ from unittest.mock import patch
 import msgspec
 
 from infra.settings import InstallDocument, read
-from shiplap.aws import tables
 from shiplap.aws.bucket import (
     BucketCatalog,
     BucketMemory,
@@ -26,15 +25,16 @@ from shiplap.aws.bucket import (
 )
 from shiplap.aws.bus import EventBridgeBus
 from shiplap.aws.dead_letters import SqsDeadLetters
-from shiplap.aws.dynamodb_capacity import DynamoCapacity
-from shiplap.aws.dynamodb_joins import DynamoJoins
-from shiplap.aws.dynamodb_state import DynamoState
-from shiplap.aws.pace import Pace
+from shiplap.aws.dynamodb import tables
+from shiplap.aws.dynamodb.capacity_table import DynamoCapacity
+from shiplap.aws.dynamodb.join_log import DynamoJoins
+from shiplap.aws.dynamodb.state_table import DynamoState
+from shiplap.aws.ec2.request_pace import Pace
 from shiplap.aws.timers import SqsTimers
 from shiplap.disruption import record as records
+from shiplap.flows import claim_events
+from shiplap.flows.messages import decode
 from shiplap.ports import OfferingFailure, Refusals, read_claim
-from shiplap.provisioning import events
-from shiplap.provisioning.messages import decode
 from tests.formats.sources import ROOT
 from tests.integration.contracts.in_process_aws import REGION, aws_in_process, create_table, make_client
 
@@ -222,13 +222,16 @@ def published(claim: Mapping[str, Any]) -> list[dict[str, Any]]:
     record = claim_of(claim)
     pods = record.pods
     kinds = sorted(
-        {value for value in vars(events).values() if isinstance(value, str) and value.startswith("NodeClaim")}
+        {value for value in vars(claim_events).values() if isinstance(value, str) and value.startswith("NodeClaim")}
     )
     told = [
-        events.pods_pending("blue", pods, "Unschedulable", NOW, event_id="blue/pods/1", source="watch"),
-        events.disruption_due("blue", "network", NOW),
-        *(events.node_seen("blue", "a", "aws:///z/i-1", NOW, ready=ready, event_id="e") for ready in (False, True)),
-        *(events.of_claim(kind, record, NOW) for kind in kinds),
+        claim_events.pods_pending("blue", pods, "Unschedulable", NOW, event_id="blue/pods/1", source="watch"),
+        claim_events.disruption_due("blue", "network", NOW),
+        *(
+            claim_events.node_seen("blue", "a", "aws:///z/i-1", NOW, ready=ready, event_id="e")
+            for ready in (False, True)
+        ),
+        *(claim_events.of_claim(kind, record, NOW) for kind in kinds),
     ]
     client = Sent()
     EventBridgeBus(client, "shiplap").publish(told)  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ import msgspec
 
 from infra.settings import read
 from shiplap.aws.bucket import BucketCatalog
-from shiplap.instances import embedded
+from shiplap_lab.catalogue import embedded
 from tests.infra.synthesised import FUNCTIONS, INSTALL
 from tests.permissions import story as stories
 from tests.permissions.recording import Recording

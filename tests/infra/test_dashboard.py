@@ -14,11 +14,11 @@ import pytest
 
 from shiplap.disruption.progress import CommandState
 from shiplap.errors import ShiplapError
-from shiplap.local import node
-from shiplap.provisioning.launch import CAUSES
+from shiplap.flows.schedule.launch import CAUSES
+from shiplap_lab.emulated_aws import cdk
 
 try:
-    NODE = node.executable()
+    NODE = cdk.executable()
 except ShiplapError as error:
     pytest.skip(f"the CDK cannot run: {error}", allow_module_level=True)
 
@@ -62,7 +62,7 @@ def alarms(template: Template) -> dict[str, Alarm]:
 def written() -> set[str]:
     """The names of all metrics that the functions' code writes."""
     names = {*CAUSES.values(), *(f"Commands{state}" for state in CommandState)}
-    for folder in ("layers/shiplap/python/shiplap/provisioning", "functions"):
+    for folder in ("layers/shiplap/python/shiplap/flows", "functions"):
         for path in (ROOT / folder).rglob("*.py"):
             for call in ast.walk(ast.parse(path.read_text())):
                 if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "count":

@@ -9,7 +9,7 @@ import pytest
 
 from infra.settings import ClusterDocument, Install, read
 from shiplap.aws.instance_profiles import node_role_name, profile_name
-from shiplap.disruption.settings import DisruptionSettings
+from shiplap.disruption.disruption_snapshot import DisruptionSettings
 from shiplap.errors import InvalidInput, InvalidManifests
 from shiplap.settings import ClusterSettings, Settings
 

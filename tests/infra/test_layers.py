@@ -81,10 +81,11 @@ def test_every_service_of_which_the_library_makes_clients_is_shipped() -> None:
 
 
 def test_the_library_leaves_out_what_only_a_persons_machine_runs() -> None:
-    packages = {name.split("/")[2] for name in names(layers.library(layers.LAMBDA))}
+    shipped = names(layers.library(layers.LAMBDA))
+    packages = {name.split("/")[2] for name in shipped}
 
-    assert {"api", "aws", "cluster", "provisioning", "scheduling"} <= packages
-    assert not packages & {"cli", "local", "twins"}
+    assert {"manifests", "aws", "cluster", "flows", "scheduling"} <= packages
+    assert {name.split("/")[1] for name in shipped} == {"shiplap"}
 
 
 def test_the_library_is_reproducible(tmp_path: Path) -> None:

@@ -13,10 +13,10 @@ import pytest
 import yaml
 
 from shiplap.errors import ShiplapError
-from shiplap.local import node
+from shiplap_lab.emulated_aws import cdk
 
 try:
-    NODE = node.executable()
+    NODE = cdk.executable()
 except ShiplapError as error:
     pytest.skip(f"the CDK cannot run: {error}", allow_module_level=True)
 
@@ -26,7 +26,7 @@ os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "18,20")
 
 from infra import quotas
 from infra.app import build
-from shiplap.provisioning.events import DISRUPTION_DUE
+from shiplap.flows.claim_events import DISRUPTION_DUE
 from tests.aws_rules import cloud_assembly
 from tests.infra.synthesised import INSTALL
 from tests.permissions.authorizations import ACCOUNT, arn, pass_role

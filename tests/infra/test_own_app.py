@@ -13,13 +13,13 @@ import pytest
 
 import infra
 from shiplap.errors import ShiplapError
-from shiplap.local import node
+from shiplap_lab.emulated_aws import cdk
 
 ROOT = Path(__file__).parents[2]
 MANIFESTS = Path(__file__).parent / "install" / "manifests" / "production"
 
 try:
-    NODE = node.executable()
+    NODE = cdk.executable()
 except ShiplapError as error:
     pytest.skip(f"the CDK cannot run: {error}", allow_module_level=True)
 

@@ -11,10 +11,10 @@ import yaml
 
 from infra.settings import read
 from shiplap.errors import ShiplapError
-from shiplap.local import node
+from shiplap_lab.emulated_aws import cdk
 
 try:
-    NODE = node.executable()
+    NODE = cdk.executable()
 except ShiplapError as error:
     pytest.skip(f"the CDK cannot run: {error}", allow_module_level=True)
 

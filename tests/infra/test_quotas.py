@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from shiplap.errors import InvalidManifests, ShiplapError
-from shiplap.local import node
+from shiplap_lab.emulated_aws import cdk
 from tests.infra.synthesised import INSTALL
 
 try:
-    NODE = node.executable()
+    NODE = cdk.executable()
 except ShiplapError as error:
     pytest.skip(f"the CDK cannot run: {error}", allow_module_level=True)
 

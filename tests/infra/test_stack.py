@@ -12,16 +12,17 @@ from typing import Any
 
 import pytest
 
-from shiplap.aws import tables, tags
+from shiplap.aws import tags
+from shiplap.aws.dynamodb import tables
 from shiplap.aws.instance_profiles import profile_name
 from shiplap.errors import ShiplapError
-from shiplap.local import node
-from shiplap.provisioning.events import disruption_due
-from shiplap.provisioning.messages import Sweep, decode
+from shiplap.flows.claim_events import disruption_due
+from shiplap.flows.messages import Sweep, decode
 from shiplap.settings import ResourceNames
+from shiplap_lab.emulated_aws import cdk
 
 try:
-    NODE = node.executable()
+    NODE = cdk.executable()
 except ShiplapError as error:
     pytest.skip(f"the CDK cannot run: {error}", allow_module_level=True)
 
@@ -529,7 +530,7 @@ def _of(templates: list[Assembled], kind: str) -> list[Made]:
 
 
 def test_everything_the_adapters_call_is_allowed_to_some_function(template: Template) -> None:
-    adapters = Path(tables.__file__).parent
+    adapters = Path(tables.__file__).parents[1]
     wanted = {
         f"{service}:{operation}"
         for service, operations in called(sorted(adapters.rglob("*.py"))).items()

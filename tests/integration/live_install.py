@@ -13,26 +13,27 @@ import msgspec
 import pytest
 import yaml
 
-from shiplap.api.manifests import load
-from shiplap.api.nodeclaim import ClaimState, NodeClaim
-from shiplap.aws import session, tables
+from shiplap.aws import session
 from shiplap.aws.bucket import BucketCatalog, BucketStatus
-from shiplap.aws.dynamodb_capacity import DynamoCapacity
-from shiplap.aws.dynamodb_state import DynamoState
-from shiplap.cli import deployed, install
-from shiplap.cli.main import run
-from shiplap.instances import embedded
-from shiplap.instances.status import ClusterStatus, InstallStatus
-from shiplap.local.kube.access import READ_ONLY, PolicyRule
-from shiplap.local.kube.http_server import KubeHttpServer
-from shiplap.provisioning.snapshot import glance_at, sight_of, supply_of
-from shiplap.provisioning.wiring import Install as Functions
-from shiplap.scheduling.plan import Plan, PlannedClaim
+from shiplap.aws.dynamodb import tables
+from shiplap.aws.dynamodb.capacity_table import DynamoCapacity
+from shiplap.aws.dynamodb.state_table import DynamoState
+from shiplap.flows.install import Install as Functions
+from shiplap.flows.planning.decision_inputs import glance_at, sight_of, supply_of
+from shiplap.instances.readiness.nodeclass_status import ClusterStatus, InstallStatus
+from shiplap.manifests.files.loading import load
+from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim
+from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.planner import plan
-from shiplap.scheduling.snapshot import Snapshot
 from shiplap.settings import ClusterSettings, ResourceNames, Settings
-from shiplap.twins.clock import TwinClock
-from shiplap.twins.cluster import ApiServer
+from shiplap_cli.installs import deployed, find_install
+from shiplap_cli.main import run
+from shiplap_lab.catalogue import embedded
+from shiplap_lab.cluster_simulator.access import READ_ONLY, PolicyRule
+from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
+from shiplap_lab.fakes.clock import TwinClock
+from shiplap_lab.fakes.cluster import ApiServer
 from tests.integration.contracts.in_process_aws import REGION, aws_in_process, create_table
 from tests.integration.test_live_commands import pod
 from tests.integration.test_plan_with_aws import node_class
@@ -129,6 +130,6 @@ def live_install(
         api.create("pods", pod(name))
     with aws_in_process(), KubeHttpServer(api, access={"functions": FUNCTIONS, "me": READ_ONLY}) as http:
         found = LiveInstall(http, folder, capsys)
-        monkeypatch.setattr(install, "_outputs", lambda stack: OUTPUTS if stack == "Shiplap" else None)
+        monkeypatch.setattr(find_install, "_outputs", lambda stack: OUTPUTS if stack == "Shiplap" else None)
         monkeypatch.setattr(deployed, "settings_of", lambda _: Settings((found.settings,)))
         yield found

@@ -11,13 +11,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from shiplap.aws import session, tables
-from shiplap.cli import install
-from shiplap.cli.main import run
-from shiplap.instances import learned_file
-from shiplap.instances.types import LearnedCapacity, Observation
-from shiplap.local import running
-from shiplap.twins.capacity import TwinCapacity
+from shiplap.aws import session
+from shiplap.aws.dynamodb import tables
+from shiplap.instances.catalog.type_catalog import LearnedCapacity, Observation
+from shiplap_cli.inputs import learned_file
+from shiplap_cli.installs import find_install
+from shiplap_cli.main import run
+from shiplap_lab.dev import running
+from shiplap_lab.fakes.capacity_table import TwinCapacity
 from tests.integration.contracts.in_process_aws import aws_in_process, create_table, make_client
 
 MI = 1024**2
@@ -202,7 +203,7 @@ def test_the_table_is_that_of_the_stack_unless_it_is_named(
         assert "--table: is not given, and stack Shiplap does not tell it" in said
         assert "--file" in said
         create_table(make_client("dynamodb"), "of-stack", tables.CAPACITY)
-        monkeypatch.setattr(install, "_outputs", lambda _: {"Bucket": "b", "CapacityTable": "of-stack"})
+        monkeypatch.setattr(find_install, "_outputs", lambda _: {"Bucket": "b", "CapacityTable": "of-stack"})
         assert json.loads(Command([], capsys)("list", "-o", "json")) == []
 
 
@@ -215,7 +216,7 @@ def test_an_install_that_is_named_counts_over_the_environment(
         assert Command(["--dev"], capsys)("list", code=2).startswith("shiplap: --dev: no `shiplap dev` runs")
         create_table(make_client("dynamodb"), "of-stack", tables.CAPACITY)
         outputs = {"blue": {"Bucket": "b", "CapacityTable": "of-stack"}}
-        monkeypatch.setattr(install, "_outputs", outputs.get)
+        monkeypatch.setattr(find_install, "_outputs", outputs.get)
         assert Command(["--stack", "blue"], capsys).json("list") == []
         assert "stack green does not tell it" in Command(["--stack", "green"], capsys)("list", code=2)
         outputs["Shiplap"] = outputs["blue"]

@@ -10,12 +10,11 @@ import msgspec
 import pytest
 from botocore.exceptions import ClientError
 
-from shiplap.aws.catalog_source import Ec2CatalogSource
-from shiplap.aws.describe import instance_types
-from shiplap.aws.pricing import endpoint_region, on_demand_prices
+from shiplap.aws.pricing.catalog_source import Ec2CatalogSource, instance_types
+from shiplap.aws.pricing.on_demand_prices import endpoint_region, on_demand_prices
 from shiplap.errors import AwsError, AwsThrottled
-from shiplap.instances import embedded
-from shiplap.instances.catalog import Catalog, TypePrices, ZonePrice
+from shiplap.instances.catalog.ec2_catalog import Catalog, TypePrices, ZonePrice
+from shiplap_lab.catalogue import embedded
 from tests.integration.contracts.emulated_ec2 import PRICES, REGION, START, Region, emulated_region
 
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from shiplap.api.nodeclaim import ClaimState, NodeClaim
-from shiplap.aws import tables
-from shiplap.aws.dynamodb_state import SHARDS, DynamoState
+from shiplap.aws.dynamodb import tables
+from shiplap.aws.dynamodb.state_table import SHARDS, DynamoState
 from shiplap.disruption.commands import Method, Reason
 from shiplap.disruption.progress import Command
 from shiplap.errors import StoreThrottled
+from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from tests.integration.contracts.in_process_aws import aws_in_process, create_table, make_client
 
 NOW = 1_700_000_000.0

@@ -18,19 +18,20 @@ import msgspec
 import pytest
 
 from shiplap.aws import session
-from shiplap.cli.main import run
 from shiplap.errors import ShiplapError
-from shiplap.local import node, running
-from shiplap.local.ec2 import seed
-from shiplap.local.ec2.prices import Prices
-from shiplap.local.ec2.server import Ec2Emulator
-from shiplap.local.emulator import AwsEmulator, Deployed
-from shiplap.local.kube.http_server import KubeHttpServer
-from shiplap.twins.kube.server import ApiServer
+from shiplap_cli.main import run
+from shiplap_lab.api_server.server import ApiServer
+from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
+from shiplap_lab.dev import running
+from shiplap_lab.emulated_aws import cdk
+from shiplap_lab.emulated_aws.emulator import AwsEmulator, Deployed
+from shiplap_lab.emulated_ec2 import seed
+from shiplap_lab.emulated_ec2.ec2_server import Ec2Emulator
+from shiplap_lab.emulated_ec2.regional_prices import Prices
 from tests import audit_log
 
 try:
-    node.executable()
+    cdk.executable()
 except ShiplapError as missing:
     pytest.skip(f"the stack cannot be deployed: {missing}", allow_module_level=True)
 

@@ -11,14 +11,14 @@ from botocore.stub import ANY, Stubber
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shiplap.api.nodeclaim import ClaimState, NodeClaim, PodReference
-from shiplap.aws import tables
-from shiplap.aws.dynamodb_capacity import DynamoCapacity
-from shiplap.aws.dynamodb_state import DynamoState
+from shiplap.aws.dynamodb import tables
+from shiplap.aws.dynamodb.capacity_table import DynamoCapacity
+from shiplap.aws.dynamodb.state_table import DynamoState
 from shiplap.errors import ConditionFailed, EpochMoved, StoreError, StoreThrottled
-from shiplap.instances.types import Observation
+from shiplap.instances.catalog.type_catalog import Observation
+from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, PodReference
 from shiplap.ports import OfferingFailure, Refusals
-from shiplap.twins.faults import Faults
+from shiplap_lab.fakes.faults import Faults
 from tests.integration.contracts.in_process_aws import HookedClient, aws_in_process, create_table, make_client
 
 NOW = 1_700_000_000.0

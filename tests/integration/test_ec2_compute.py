@@ -9,8 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from shiplap.api.nodeclaim import NodeClaim
-from shiplap.api.types import (
+from shiplap.aws.eks import control_plane
+from shiplap.errors import AwsError, AwsThrottled, NodeClassNotReady
+from shiplap.instances.catalog.resolved_nodeclass import Ami
+from shiplap.kubernetes.objects import ObjectMeta, Taint
+from shiplap.manifests.custom_resources import (
     AmiSelectorTerm,
     BlockDevice,
     BlockDeviceMapping,
@@ -20,14 +23,11 @@ from shiplap.api.types import (
     SecurityGroupSelectorTerm,
     SubnetSelectorTerm,
 )
-from shiplap.aws.eks import control_plane
-from shiplap.errors import AwsError, AwsThrottled, NodeClassNotReady
-from shiplap.instances.nodeclass import Ami
-from shiplap.kubernetes.objects import ObjectMeta, Taint
-from shiplap.local.ec2 import seed
-from shiplap.local.ec2.control import EmulatedImage, EmulatedInstance
+from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.ports import FleetOverride, FleetRequest, FleetResult
 from shiplap.settings import ClusterSettings
+from shiplap_lab.emulated_ec2 import seed
+from shiplap_lab.emulated_ec2.control import EmulatedImage, EmulatedInstance
 from tests.integration.contracts.emulated_ec2 import REGION, VERSION, ZONES, Region, emulated_region
 
 ANY = {"karpenter.sh/discovery": "*"}

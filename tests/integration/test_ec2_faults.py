@@ -14,7 +14,7 @@ import boto3
 import pytest
 from botocore.config import Config
 
-from shiplap.aws.ec2 import Ec2Compute
+from shiplap.aws.ec2.ec2_compute import Ec2Compute
 from shiplap.errors import AwsError, AwsThrottled, AwsUnavailable, NodeClassNotReady
 from shiplap.ports import FleetRequest
 from shiplap.settings import ClusterSettings

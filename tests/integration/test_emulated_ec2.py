@@ -10,8 +10,8 @@ import pytest
 from botocore.exceptions import ClientError
 
 from shiplap.errors import AwsError
-from shiplap.local.ec2.allocation import Candidate, Pool, order
-from shiplap.local.ec2.control import EmulatedImage
+from shiplap_lab.emulated_ec2.allocation import Candidate, Pool, order
+from shiplap_lab.emulated_ec2.control import EmulatedImage
 from tests.integration.contracts.emulated_ec2 import START, ZONES, Region, emulated_region
 
 AMI = "ami-0af46b2a82c2d83fe"

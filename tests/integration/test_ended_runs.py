@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from shiplap.local import run_folder
-from shiplap.local.emulator import AwsEmulator
-from shiplap.local.run_folder import RunFolder
+from shiplap_lab.emulated_aws import run_folder
+from shiplap_lab.emulated_aws.emulator import AwsEmulator
+from shiplap_lab.emulated_aws.run_folder import RunFolder
 
 # Holds a folder as a run does, says that it is up, and takes it down when told; the lines are what happened.
 RUN = """
 import signal, sys
 from pathlib import Path
-from shiplap.local.ending import ended_by_signals
-from shiplap.local.run_folder import RunFolder
+from shiplap_lab.dev.ending import ended_by_signals
+from shiplap_lab.emulated_aws.run_folder import RunFolder
 folder = RunFolder(Path(sys.argv[1]), "1")
 try:
     with ended_by_signals():
@@ -41,8 +41,8 @@ except KeyboardInterrupt:
 EMULATOR = """
 import signal, sys
 from pathlib import Path
-from shiplap.local.emulator import AwsEmulator
-from shiplap.local.ending import ended_by_signals
+from shiplap_lab.emulated_aws.emulator import AwsEmulator
+from shiplap_lab.dev.ending import ended_by_signals
 with ended_by_signals(), AwsEmulator(folder=Path(sys.argv[1])) as emulator:
     print("up", flush=True)
     signal.pause()

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from shiplap.api.nodeclaim import ClaimState, NodeClaim
-from shiplap.cli.main import run
 from shiplap.errors import ClusterUnreachable
 from shiplap.kubernetes import labels
-from shiplap.local.kube.access import PolicyRule
+from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from shiplap_cli.main import run
+from shiplap_lab.cluster_simulator.access import PolicyRule
 from tests.integration.contracts.in_process_aws import REGION
 from tests.integration.live_install import LiveInstall
 from tests.integration.test_live_commands import pod

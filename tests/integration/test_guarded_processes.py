@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from shiplap.errors import ShiplapError
-from shiplap.local.processes import Process
+from shiplap_lab.emulated_aws.processes import Process
 
 # Opens the pipe and lives on, and so does a child of its own: the pipe ends when both are gone.
 LONG_LIVED = """
@@ -26,7 +26,7 @@ signal.pause()
 PARENT = """
 import os, sys
 from pathlib import Path
-from shiplap.local.processes import Process
+from shiplap_lab.emulated_aws.processes import Process
 command = [sys.executable, "-c", sys.argv[1], sys.argv[2]]
 Process(command, log=Path(sys.argv[3]), environment=os.environ, folder=Path("."))
 open(sys.argv[2] + ".started", "r").read()

@@ -11,12 +11,12 @@ import pytest
 from shiplap.aws import session
 from shiplap.cluster.secret_access import access
 from shiplap.errors import AwsError, ClusterDenied, InvalidInput
-from shiplap.local.kube.access import READ_ONLY
-from shiplap.local.kube.http_server import KubeHttpServer
-from shiplap.provisioning.wiring import Install
+from shiplap.flows.install import Install
 from shiplap.settings import ClusterSettings, ResourceNames, Settings
-from shiplap.twins.clock import TwinClock
-from shiplap.twins.kube.server import ApiServer
+from shiplap_lab.api_server.server import ApiServer
+from shiplap_lab.cluster_simulator.access import READ_ONLY
+from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
+from shiplap_lab.fakes.clock import TwinClock
 from tests.integration.contracts.in_process_aws import REGION, aws_in_process, make_client
 
 NAMES = ResourceNames("state", "capacity", "bucket", "bus", "https://sqs/lifecycle")

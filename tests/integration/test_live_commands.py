@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import yaml
 
-from shiplap.cli.main import run
 from shiplap.errors import ClusterUnreachable
-from shiplap.local.kube.access import READ_ONLY, PolicyRule
-from shiplap.local.kube.http_server import KubeHttpServer
-from shiplap.twins.clock import TwinClock
-from shiplap.twins.cluster import ApiServer
+from shiplap_cli.main import run
+from shiplap_lab.cluster_simulator.access import READ_ONLY, PolicyRule
+from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
+from shiplap_lab.fakes.clock import TwinClock
+from shiplap_lab.fakes.cluster import ApiServer
 from tests.unit.cli.test_plan_command import CATALOG, NODE_CLASS, POOL
 
 HALF = (
@@ -178,7 +178,7 @@ def test_rights_that_are_missing_are_named_and_the_rest_goes_on(cluster: Cluster
 
 def test_half_a_cluster(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rights in one namespace only: RBAC of a Role, which the server here has no word for."""
-    from shiplap.local.kube import http_server  # noqa: PLC0415 - patched here only
+    from shiplap_lab.cluster_simulator import http_server  # noqa: PLC0415 - patched here only
 
     def within(rules: Any, request: Any) -> bool:
         return request.namespace == "web" or request.resource == "nodes"

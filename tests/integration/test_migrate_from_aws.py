@@ -12,8 +12,8 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 from moto import mock_aws
 
 from shiplap.aws import session
-from shiplap.cli import group_source
-from shiplap.cli.main import run
+from shiplap_cli.main import run
+from shiplap_cli.migration import group_source
 
 REGION = "us-east-1"
 ROLE = "arn:aws:iam::123456789012:role/node"

@@ -12,20 +12,20 @@ import msgspec
 import pytest
 from botocore.exceptions import ClientError
 
-from shiplap.api.nodeclaim import ClaimState, NodeClaim
 from shiplap.aws import session
-from shiplap.aws.dynamodb_capacity import DynamoCapacity
-from shiplap.aws.dynamodb_state import DynamoState
-from shiplap.cli import deployed, install
-from shiplap.cli.decision_documents import plan_document as document
-from shiplap.cli.main import run
-from shiplap.cli.money import Money
+from shiplap.aws.dynamodb.capacity_table import DynamoCapacity
+from shiplap.aws.dynamodb.state_table import DynamoState
 from shiplap.errors import AwsError
-from shiplap.instances.types import Observation
+from shiplap.instances.catalog.type_catalog import Observation
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.quantity import CPU
+from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import OfferingFailure
 from shiplap.settings import ClusterSettings, Settings
+from shiplap_cli.installs import deployed, find_install
+from shiplap_cli.main import run
+from shiplap_cli.money import Money
+from shiplap_cli.render.decision_documents import plan_document as document
 from tests.integration.contracts.in_process_aws import REGION
 from tests.integration.live_install import OUTPUTS, LiveInstall
 
@@ -110,7 +110,7 @@ def test_what_may_not_be_read_is_named_and_the_rest_counts(live: LiveInstall, mo
         "not seen: learned capacity",
     ]
 
-    monkeypatch.setattr(install, "_outputs", refused)
+    monkeypatch.setattr(find_install, "_outputs", refused)
     (note,) = live.says("plan", "--cluster", "blue", *given, "--no-aws")["notes"][1:]
     assert note.startswith("not seen: the install, so claims on their way")
 
@@ -167,11 +167,11 @@ def test_the_settings_are_read_from_the_layer_in_service(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(session.session(), "create_client", lambda *_, **__: Lambda())
     monkeypatch.setattr(deployed, "_content", archive)
-    assert deployed.settings_of(install.Install("b", OUTPUTS)) == written
+    assert deployed.settings_of(find_install.Install("b", OUTPUTS)) == written
     assert asked == [{"FunctionName": "schedule", "Qualifier": "live"}]
     contents["settings"] = {deployed._DOCUMENT: b'{"clusters": 7}'}
     with pytest.raises(AwsError, match="of a version that this one cannot read"):
-        deployed.settings_of(install.Install("b", OUTPUTS))
+        deployed.settings_of(find_install.Install("b", OUTPUTS))
     del contents["settings"][deployed._DOCUMENT]
     with pytest.raises(AwsError, match="no layer with settings"):
-        deployed.settings_of(install.Install("b", OUTPUTS))
+        deployed.settings_of(find_install.Install("b", OUTPUTS))

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from shiplap.aws import session
-from shiplap.aws.catalog_source import Ec2CatalogSource
-from shiplap.cli.main import run
+from shiplap.aws.pricing.catalog_source import Ec2CatalogSource
 from shiplap.errors import AwsError
-from shiplap.instances import embedded
-from shiplap.instances.catalog import Catalog
+from shiplap.instances.catalog.ec2_catalog import Catalog
+from shiplap_cli.main import run
+from shiplap_lab.catalogue import embedded
 from tests.integration.contracts.in_process_aws import REGION, aws_in_process
 from tests.unit.cli.test_plan_command import NODE_CLASS, POOL, pod
 

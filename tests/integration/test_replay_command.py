@@ -13,16 +13,16 @@ import pytest
 from shiplap import __version__
 from shiplap.aws import session
 from shiplap.aws.bucket import BucketRecorder
-from shiplap.cli.disruption_inputs import disruption_snapshot
-from shiplap.cli.main import run
-from shiplap.cli.options import Sources
-from shiplap.cli.sources import read
 from shiplap.disruption import record as disruptions
 from shiplap.disruption.decide import decide
 from shiplap.disruption.record import DisruptionRecord
+from shiplap.scheduling.model.scheduling_record import Record, encode
+from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.planner import plan
-from shiplap.scheduling.record import Record, encode
-from shiplap.scheduling.snapshot import Snapshot
+from shiplap_cli.inputs.decision_sources import read
+from shiplap_cli.inputs.disruption_inputs import disruption_snapshot
+from shiplap_cli.main import run
+from shiplap_cli.options import Sources
 from tests.integration.contracts.in_process_aws import aws_in_process
 from tests.unit.cli.test_plan_command import CATALOG, POOL, pod
 

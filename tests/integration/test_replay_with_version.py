@@ -14,11 +14,11 @@ import pytest
 
 import shiplap
 from shiplap import __version__
-from shiplap.cli.main import run
-from shiplap.cli.options import Sources
-from shiplap.cli.sources import read
+from shiplap.scheduling.model.scheduling_record import Record, encode
 from shiplap.scheduling.planner import plan
-from shiplap.scheduling.record import Record, encode
+from shiplap_cli.inputs.decision_sources import read
+from shiplap_cli.main import run
+from shiplap_cli.options import Sources
 from tests.unit.cli.test_plan_command import CATALOG, POOL, pod
 
 OTHER = """
@@ -170,6 +170,6 @@ def test_what_is_no_version(
 def test_a_version_that_never_ends(
     record: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shiplap.cli.elsewhere._PATIENCE_S", 0.01)
+    monkeypatch.setattr("shiplap_cli.installs.other_version._PATIENCE_S", 0.01)
     assert run(["replay", str(record), "--with-version", str(version(tmp_path))]) == 2
     assert "has not decided within 0 s" in capsys.readouterr().err

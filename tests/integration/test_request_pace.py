@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from shiplap.aws import tables, template_sweep
-from shiplap.aws.pace import INSTANCE_LIMITS, LIMITS, LONGEST_WAIT_S, Bucket, Limit, Pace, paced
+from shiplap.aws.dynamodb import tables
+from shiplap.aws.ec2 import launch_templates
+from shiplap.aws.ec2.request_pace import INSTANCE_LIMITS, LIMITS, LONGEST_WAIT_S, Bucket, Limit, Pace, paced
 from shiplap.errors import AwsThrottled
-from shiplap.twins.clock import TwinClock
-from shiplap.twins.faults import Faults
+from shiplap_lab.fakes.clock import TwinClock
+from shiplap_lab.fakes.faults import Faults
 from tests.integration.contracts.in_process_aws import HookedClient, aws_in_process, create_table, make_client
 
 FLEETS = LIMITS["create_fleet"]
@@ -249,4 +250,4 @@ def test_endings_are_paced_by_instances_too(shared: Shared) -> None:
 
 
 def test_a_sweep_of_templates_keeps_no_pod_waiting() -> None:
-    assert LIMITS["delete_launch_template"].burst >= template_sweep.MOST_AT_ONCE
+    assert LIMITS["delete_launch_template"].burst >= launch_templates.MOST_AT_ONCE

@@ -13,18 +13,18 @@ import pytest
 
 from shiplap.aws import session
 from shiplap.aws.bucket import BucketCatalog, BucketStatus
-from shiplap.cli import status as command
-from shiplap.cli.html_status import status_report
-from shiplap.cli.main import run
-from shiplap.cli.vitals import Failure, Function, PoolUse, Queue, Vitals
-from shiplap.cli.vitals_page import StatusShown
 from shiplap.drawing.picture import ClusterPicture, NodePicture
 from shiplap.errors import InvalidInput
-from shiplap.instances.catalog import Catalog
-from shiplap.instances.conditions import conditions, unknown
-from shiplap.instances.nodeclass import Problem, Subnet
-from shiplap.instances.status import ClusterStatus, InstallStatus, NodeClassStatus, PoolStatus
-from shiplap.local import running
+from shiplap.instances.catalog.ec2_catalog import Catalog
+from shiplap.instances.catalog.resolved_nodeclass import Problem, Subnet
+from shiplap.instances.readiness.conditions import conditions, unknown
+from shiplap.instances.readiness.nodeclass_status import ClusterStatus, InstallStatus, NodeClassStatus, PoolStatus
+from shiplap_cli.commands import status as command
+from shiplap_cli.installs.install_metrics import Failure, Function, PoolUse, Queue, Vitals
+from shiplap_cli.main import run
+from shiplap_cli.render.html_status import status_report
+from shiplap_cli.render.status_page import StatusShown
+from shiplap_lab.dev import running
 from tests.integration.contracts.in_process_aws import aws_in_process
 
 NOW = 1_700_000_000.0

@@ -12,23 +12,24 @@ import boto3
 import msgspec
 import pytest
 
-from shiplap.api.nodeclaim import ClaimState, NodeClaim
-from shiplap.aws import session, tables
+from shiplap.aws import session
 from shiplap.aws.bucket import BucketCatalog, BucketStatus
 from shiplap.aws.dead_letters import SqsDeadLetters
-from shiplap.aws.dynamodb_capacity import DynamoCapacity
-from shiplap.aws.dynamodb_state import DynamoState
-from shiplap.cli import status as command
-from shiplap.cli.install import Install as Found
-from shiplap.cli.letters import GIVEN_UP
-from shiplap.cli.main import run
-from shiplap.cli.vitals import queues_of
-from shiplap.instances import embedded
-from shiplap.instances.conditions import conditions
-from shiplap.instances.status import ClusterStatus, InstallStatus, NodeClassStatus, PoolStatus
-from shiplap.instances.types import Observation
+from shiplap.aws.dynamodb import tables
+from shiplap.aws.dynamodb.capacity_table import DynamoCapacity
+from shiplap.aws.dynamodb.state_table import DynamoState
+from shiplap.instances.catalog.type_catalog import Observation
+from shiplap.instances.readiness.conditions import conditions
+from shiplap.instances.readiness.nodeclass_status import ClusterStatus, InstallStatus, NodeClassStatus, PoolStatus
 from shiplap.kubernetes.quantity import MEMORY
+from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import OfferingFailure
+from shiplap_cli.commands import status as command
+from shiplap_cli.installs.dead_letter_queues import GIVEN_UP
+from shiplap_cli.installs.find_install import Install as Found
+from shiplap_cli.installs.install_metrics import queues_of
+from shiplap_cli.main import run
+from shiplap_lab.catalogue import embedded
 from tests.integration.contracts.in_process_aws import REGION, aws_in_process, create_table
 
 NOW = 1_700_000_000.0

@@ -19,30 +19,30 @@ import msgspec
 import pytest
 import yaml
 
-from shiplap.api.nodeclaim import ClaimState, NodeClaim
 from shiplap.aws import session
 from shiplap.aws.bucket import BucketRecorder
-from shiplap.aws.dynamodb_state import DynamoState
-from shiplap.cli import install
-from shiplap.cli.install import Install
-from shiplap.cli.main import run
-from shiplap.cli.top import claims, looking
+from shiplap.aws.dynamodb.state_table import DynamoState
 from shiplap.cluster.enter import enter
-from shiplap.cluster.follow import Changed, Listed, Seen, Trouble, follow
-from shiplap.cluster.follow import run as follow_kind
 from shiplap.cluster.kubeconfig import load
 from shiplap.cluster.transport import Transport
-from shiplap.disruption.headline import Headline
+from shiplap.disruption.record import Headline
 from shiplap.drawing.picture import ClusterPicture
-from shiplap.drawing.timeline import Frame, Timeline
 from shiplap.errors import ClusterDenied, ClusterUnreachable, InvalidInput, ResourceVersionGone, StoreError
-from shiplap.local import running
-from shiplap.local.kube.access import PolicyRule
-from shiplap.local.kube.http_server import KubeHttpServer
-from shiplap.scheduling.plan import Plan
-from shiplap.scheduling.snapshot import Snapshot
-from shiplap.twins.clock import TwinClock
-from shiplap.twins.cluster import ApiServer
+from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from shiplap.scheduling.model.scheduling_plan import Plan
+from shiplap.scheduling.model.snapshot import Snapshot
+from shiplap_cli.inputs.follow import Changed, Listed, Seen, Trouble, follow
+from shiplap_cli.inputs.follow import run as follow_kind
+from shiplap_cli.installs import find_install
+from shiplap_cli.installs.find_install import Install
+from shiplap_cli.main import run
+from shiplap_cli.top import claims, looking
+from shiplap_lab.cluster_simulator.access import PolicyRule
+from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
+from shiplap_lab.dev import running
+from shiplap_lab.fakes.clock import TwinClock
+from shiplap_lab.fakes.cluster import ApiServer
+from shiplap_lab.simulation.recording import Frame, Timeline
 from tests.integration.contracts.in_process_aws import aws_in_process
 
 WATCH = PolicyRule(("list", "watch"), ("nodes", "pods"), ("",))
@@ -174,7 +174,7 @@ def test_the_cluster_of_shiplap_dev(
     assert "no `shiplap dev` runs" in capsys.readouterr().err
     (tmp_path / "run").mkdir()
     running.announce(tmp_path / "run", {}, "bucket", {"demo": cluster.http.endpoint})
-    monkeypatch.setattr(install, "find", lambda **_: INSTALL)
+    monkeypatch.setattr(find_install, "find", lambda **_: INSTALL)
     monkeypatch.setattr(DynamoState, "claims", lambda _, name: [CLAIM] if name == "demo" else [])
     with aws_in_process():
         bucket()
@@ -187,7 +187,7 @@ def test_claims_tell_tiers_prices_and_what_is_on_its_way(
 ) -> None:
     coming = msgspec.structs.replace(CLAIM, name="general-2", node_name="", instance_id="i-2")
     coming = msgspec.structs.replace(coming, state=ClaimState.LAUNCHED)
-    monkeypatch.setattr(install, "find", lambda **_: INSTALL)
+    monkeypatch.setattr(find_install, "find", lambda **_: INSTALL)
     monkeypatch.setattr(DynamoState, "claims", lambda *_: [CLAIM, coming])
     with aws_in_process():
         bucket()
@@ -212,7 +212,7 @@ def test_claims_tell_tiers_prices_and_what_is_on_its_way(
 def test_recorded_decisions_and_what_claims_tell(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(install, "find", lambda **_: INSTALL)
+    monkeypatch.setattr(find_install, "find", lambda **_: INSTALL)
     now = time.time()
     leaving = msgspec.structs.replace(CLAIM, state=ClaimState.DRAINING, instance_id="i-1", changed_at=now - 5)
     leaving = msgspec.structs.replace(leaving, failure="SpotInterruption")
@@ -317,7 +317,7 @@ def test_a_cluster_of_which_nothing_is_seen_is_no_empty_one(
     assert said.out == ""
     assert "not permitted to list and watch nodes" in said.err
     assert "see whether `kubectl --context blue get nodes,pods -A` is answered" in said.err
-    monkeypatch.setattr(install, "find", lambda **_: INSTALL)
+    monkeypatch.setattr(find_install, "find", lambda **_: INSTALL)
     monkeypatch.setattr(DynamoState, "claims", lambda *_: [msgspec.structs.replace(CLAIM, node_name="")])
     with aws_in_process():
         bucket()
@@ -523,7 +523,7 @@ def test_decisions_of_a_recording_in_a_terminal(size: tuple[int, int], name: str
     line = Headline(NOON + 30, "schedule", "3 pods → 2 nodes, 0.21 USD/h, flex", RECORD)
     frames = tuple(Frame(float(at), picture) for at, picture in enumerate(pictures))
     (tmp_path / "run.json").write_bytes(msgspec.json.encode(Timeline(60.0, frames=frames, decisions=(line,))))
-    start = "from shiplap.cli.main import main; main()"
+    start = "from shiplap_cli.main import main; main()"
     command = f"{sys.executable} -c '{start}' top --recording {tmp_path / 'run.json'}"
     terminal = Terminal(f"top-{size[0]}-{tmp_path.name}", size, command)
     try:
@@ -542,7 +542,7 @@ def test_decisions_of_a_recording_in_a_terminal(size: tuple[int, int], name: str
 @pytest.mark.skipif(TMUX is None, reason="tmux is not installed: no terminal to play in")
 @pytest.mark.parametrize("size", [(80, 24), (200, 50)], ids=["80x24", "200x50"])
 def test_live_in_a_terminal(cluster: Cluster, size: tuple[int, int]) -> None:
-    start = "from shiplap.cli.main import main; main()"
+    start = "from shiplap_cli.main import main; main()"
     command = f"{sys.executable} -c '{start}' top --kubeconfig {cluster.config}"
     terminal = Terminal(f"top-{size[0]}-{cluster.config.parent.name}", size, command)
     try:

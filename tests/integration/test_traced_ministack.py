@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from shiplap.errors import ShiplapError
-from shiplap.local import node
-from shiplap.local.emulator import AwsEmulator
-from shiplap.local.lineage import HEADER, invoked
+from shiplap_lab.emulated_aws import cdk
+from shiplap_lab.emulated_aws.emulator import AwsEmulator
+from shiplap_lab.emulated_aws.lineage import HEADER, invoked
 
 CODE = """
 import os, boto3
@@ -28,7 +28,7 @@ def handle(event, context):
 @pytest.fixture(scope="module")
 def aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AwsEmulator]:
     try:
-        node.executable()
+        cdk.executable()
     except ShiplapError as error:
         pytest.skip(f"the CDK cannot run: {error}")
     with AwsEmulator("eu-west-1", folder=tmp_path_factory.mktemp("aws")) as emulator:

@@ -20,12 +20,13 @@ from unittest.mock import patch
 
 import boto3
 
-from shiplap.aws import session, tables
-from shiplap.local.ec2.server import Ec2Emulator
-from shiplap.local.kube.http_server import KubeHttpServer
-from shiplap.provisioning.wiring import Install
+from shiplap.aws import session
+from shiplap.aws.dynamodb import tables
+from shiplap.flows.install import Install
 from shiplap.settings import ResourceNames, Settings
-from shiplap.twins.clock import TwinClock
+from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
+from shiplap_lab.emulated_ec2.ec2_server import Ec2Emulator
+from shiplap_lab.fakes.clock import TwinClock
 from tests.integration.contracts.in_process_aws import create_table
 from tests.permissions.authorizations import ACCOUNT, Lookup, Params, authorizations
 from tests.permissions.evaluator import Request

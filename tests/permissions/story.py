@@ -12,21 +12,21 @@ from typing import Any
 import msgspec
 
 from infra.settings import Install
-from shiplap.api.manifests import load as load_manifests
-from shiplap.api.scheduler_config import PodTopologySpread
-from shiplap.disruption.settings import DisruptionSettings
-from shiplap.instances import embedded
-from shiplap.instances.capacity import nominal_memory
-from shiplap.local.ec2 import seed
-from shiplap.local.ec2.control import EmulatedImage, EmulatedInstance
-from shiplap.local.ec2.prices import Prices
-from shiplap.local.ec2.server import Ec2Emulator
-from shiplap.local.kube.http_server import KubeHttpServer
-from shiplap.local.kube.machines import CatalogHardware, Machine
-from shiplap.local.kube.simulation import SimulatedCluster
+from shiplap.disruption.disruption_snapshot import DisruptionSettings
+from shiplap.instances.capacity.described_capacity import nominal_memory
+from shiplap.manifests.files.loading import load as load_manifests
+from shiplap.manifests.scheduler_config import PodTopologySpread
 from shiplap.settings import ClusterSettings, Settings
-from shiplap.twins.clock import TwinClock
-from shiplap.twins.kube.server import ApiServer
+from shiplap_lab.api_server.server import ApiServer
+from shiplap_lab.catalogue import embedded
+from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
+from shiplap_lab.cluster_simulator.machines import CatalogHardware, Machine
+from shiplap_lab.cluster_simulator.simulation_steps import SimulatedCluster
+from shiplap_lab.emulated_ec2 import seed
+from shiplap_lab.emulated_ec2.control import EmulatedImage, EmulatedInstance
+from shiplap_lab.emulated_ec2.ec2_server import Ec2Emulator
+from shiplap_lab.emulated_ec2.regional_prices import Prices
+from shiplap_lab.fakes.clock import TwinClock
 from tests import audit_log
 from tests.permissions.authorizations import ACCOUNT
 from tests.permissions.recording import Recording, aws_of, now

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from shiplap.scheduling.parcels import Filling, Parcel
+from shiplap.scheduling.search.bin_packing import Filling, Parcel
 from shiplap.scheduling.search.realise import cheapest_rows
 
 

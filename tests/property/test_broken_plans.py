@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from shiplap.api.nodeclaim import PodReference
-from shiplap.api.types import RequirementSpec
 from shiplap.kubernetes.requirements import requirement
-from shiplap.scheduling.plan import LaunchChoice, Placement, Plan, PlannedClaim, Unschedulable
-from shiplap.scheduling.snapshot import Snapshot
+from shiplap.manifests.custom_resources import RequirementSpec
+from shiplap.manifests.nodeclaim import PodReference
+from shiplap.scheduling.model.scheduling_plan import LaunchChoice, Placement, Plan, PlannedClaim, Unschedulable
+from shiplap.scheduling.model.snapshot import Snapshot
 from tests.checker import violations
 from tests.conformance import given as case
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type

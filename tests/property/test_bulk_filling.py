@@ -6,10 +6,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shiplap.scheduling.bulk.allotment import dealt, in_proportion, water_fill
-from shiplap.scheduling.bulk.first_fit import first_fit
-from shiplap.scheduling.parcels import Parcel
-from shiplap.scheduling.search.faults import faults
+from shiplap.scheduling.packing.bulk.allotment import dealt, in_proportion, water_fill
+from shiplap.scheduling.packing.bulk.first_fit import first_fit
+from shiplap.scheduling.search.bin_packing import Parcel
+from tests.filling_faults import faults
 from tests.property.parcels import parcels
 
 SETTINGS = settings(derandomize=True, deadline=None, max_examples=150)

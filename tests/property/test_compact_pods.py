@@ -12,14 +12,13 @@ from hypothesis import strategies as st
 
 from shiplap.errors import InvalidInput
 from shiplap.kubernetes import labels
-from shiplap.kubernetes.compact import FORMAT, PodTable, Standing, encode, pods_of
-from shiplap.kubernetes.disruption_budgets import is_ready
-from shiplap.kubernetes.lean import DELETION_COST, lean, together
+from shiplap.kubernetes.compact_pods import DELETION_COST, FORMAT, PodTable, Standing, encode, lean, pods_of, together
 from shiplap.kubernetes.objects import ObjectMeta, Pod
-from shiplap.kubernetes.requests import pod_requests
+from shiplap.kubernetes.pod_disruption_budgets import is_ready
+from shiplap.kubernetes.pod_requests import pod_requests
+from shiplap.scheduling.model.planned_pods import do_not_disrupt, owner_kind
+from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.planner import plan
-from shiplap.scheduling.pods import do_not_disrupt, owner_kind
-from shiplap.scheduling.snapshot import Snapshot
 from tests.property.test_plans import snapshots
 from tests.property.test_topology_plans import clusters
 

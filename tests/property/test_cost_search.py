@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shiplap.scheduling.bulk.first_fit import first_fit
-from shiplap.scheduling.parcels import Filling, Parcel
+from shiplap.scheduling.packing.bulk.first_fit import first_fit
+from shiplap.scheduling.search.bin_packing import Filling, Parcel
 from shiplap.scheduling.search.columns import totals_bound
 from shiplap.scheduling.search.effort import Effort
-from shiplap.scheduling.search.faults import faults
 from shiplap.scheduling.search.grow import grown
 from shiplap.scheduling.search.improve import improve
 from shiplap.scheduling.search.problem import problems_of, shape_of
 from shiplap.scheduling.search.realise import realise
+from tests.filling_faults import faults
 from tests.property.parcels import one_each, only, parcels
 
 EFFORTS = st.sampled_from((0.001, 0.02, 0.2))

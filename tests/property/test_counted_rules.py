@@ -9,10 +9,10 @@ import msgspec
 from hypothesis import given as cases
 from hypothesis import strategies as st
 
-from shiplap.api.types import NodePool
-from shiplap.instances.types import InstanceType, Offering
+from shiplap.instances.catalog.type_catalog import InstanceType, Offering
 from shiplap.kubernetes import labels
-from shiplap.scheduling.plan import PlannedClaim
+from shiplap.manifests.custom_resources import NodePool
+from shiplap.scheduling.model.scheduling_plan import PlannedClaim
 from tests.conformance.catalogues import Z1, Z2, fake_type
 from tests.conformance.given import given, in_flight, pod, pool, wanted
 from tests.conformance.test_reserved_capacity import APART

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from msgspec.structs import replace
 
-from shiplap.api.types import NodePool
 from shiplap.disruption.commands import Decision, Reason
 from shiplap.disruption.decide import decide
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Pod
 from shiplap.kubernetes.quantity import parse_amount
+from shiplap.manifests.custom_resources import NodePool
 from tests.conformance.catalogues import Z1, Z2, fake_type
 from tests.conformance.disruptions import pdb, pool
 from tests.conformance.given import pod

@@ -13,13 +13,14 @@ from types import FrameType
 
 import pytest
 
-from shiplap.api.types import Manifests, NodePool
 from shiplap.errors import InvalidInput
 from shiplap.kubernetes.objects import Pod
-from shiplap.scheduling import attempts, explain
-from shiplap.scheduling.explain import Explainer
+from shiplap.manifests.custom_resources import Manifests, NodePool
+from shiplap.scheduling.explain import unschedulable
+from shiplap.scheduling.explain.unschedulable import Explainer
+from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, Snapshot
+from shiplap.scheduling.packing import pack
 from shiplap.scheduling.planner import plan, solve
-from shiplap.scheduling.snapshot import ClusterView, NodeClassCatalog, Snapshot
 from tests.adversarial import drawn
 from tests.conformance import given as case
 from tests.conformance.catalogues import incrementing_types
@@ -143,13 +144,13 @@ def test_attempts_of_adversarial_pods_are_bounded(seed: int) -> None:
     world, packing = solve(drawn(seed, 100))
     for item in world.classes:
         preferring, requiring = (packing.attempts.vain.get((item.index, soft), 0) for soft in (True, False))
-        assert preferring <= attempts.PREFERRING
-        assert requiring <= attempts.REQUIRING + 2 * len(item.terms)
+        assert preferring <= pack.PREFERRING
+        assert requiring <= pack.REQUIRING + 2 * len(item.terms)
     number = len(world.classes)
     assert sum(packing.attempts.vain.values()) <= (
-        attempts.ALL_PREFERRING
-        + attempts.ALL_REQUIRING
-        + (attempts.LEAST_PREFERRING + attempts.LEAST_REQUIRING) * number
+        pack.ALL_PREFERRING
+        + pack.ALL_REQUIRING
+        + (pack.LEAST_PREFERRING + pack.LEAST_REQUIRING) * number
         + sum(2 * len(item.terms) for item in world.classes)
     )
 
@@ -235,14 +236,14 @@ def test_explanations_grow_no_faster_than_pods_left_out() -> None:
 
 @pytest.mark.parametrize("most", [0, 200])
 def test_explanations_ask_about_few_domains(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
-    monkeypatch.setattr(explain, "MOST_DOMAINS", most)
+    monkeypatch.setattr(unschedulable, "MOST_DOMAINS", most)
     asked = []
     for seed in range(1, 13):
         world = drawn(seed, 60)
         explainer, _ = explaining(world)
         _, packing = solve(world)
         number = len(packing.unplaced)
-        assert explainer.asked <= max(explain.FEWEST_DOMAINS * number, most)
+        assert explainer.asked <= max(unschedulable.FEWEST_DOMAINS * number, most)
         asked.append(explainer.asked)
     assert any(asked)
 

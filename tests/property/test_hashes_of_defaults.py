@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import inspect
 
-from shiplap.api.first_hashes import first_node_class_hashes, first_pool_hashes
-from shiplap.api.template_hash import node_class_hash, pool_hash
-from shiplap.api.types import EC2NodeClass, EC2NodeClassSpec, NodeClaimTemplate, NodePool
-from shiplap.instances.kubelet import kubelet_hash
+from shiplap.instances.capacity.kubelet_settings import kubelet_hash
+from shiplap.manifests.custom_resources import EC2NodeClass, EC2NodeClassSpec, NodeClaimTemplate, NodePool
+from shiplap.manifests.previous_hashes import first_node_class_hashes, first_pool_hashes
+from shiplap.manifests.template_hash import node_class_hash, pool_hash
 
 LAWS = settings(derandomize=True, deadline=None, max_examples=300)
 Document = dict[str, Any]

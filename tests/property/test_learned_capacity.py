@@ -6,8 +6,8 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shiplap.instances.learning import DAY_S, allocatable, capacity, merge, missed, observe
-from shiplap.instances.types import LearnedCapacity, Observation
+from shiplap.instances.capacity.learned_capacity import DAY_S, allocatable, capacity, merge, missed, observe
+from shiplap.instances.catalog.type_catalog import LearnedCapacity, Observation
 from tests.unit.instances.given_instances import MIB, kind, node_class, resolved, yields
 
 PROFILE = settings(derandomize=True, deadline=None, max_examples=60)

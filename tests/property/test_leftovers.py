@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from shiplap.kubernetes.objects import Node, Pod, PodSpec
+from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.planner import plan
-from shiplap.scheduling.snapshot import Snapshot
 from tests.checker import violations
 from tests.conformance import given as case
 from tests.conformance.catalogues import Z1, Z2, Z3

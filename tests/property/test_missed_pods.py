@@ -8,12 +8,12 @@ import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from shiplap.api.types import Manifests
-from shiplap.instances.types import InstanceType
+from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.kubernetes.objects import Pod
-from shiplap.scheduling.plan import Plan
+from shiplap.manifests.custom_resources import Manifests
+from shiplap.scheduling.model.scheduling_plan import Plan
+from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, SchedulingSettings, Snapshot
 from shiplap.scheduling.planner import plan
-from shiplap.scheduling.snapshot import ClusterView, NodeClassCatalog, SchedulingSettings, Snapshot
 from tests.conformance import given as case
 from tests.conformance.catalogues import Z1, Z2, fake_type
 

@@ -12,16 +12,16 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shiplap.api.documents import read_text
-from shiplap.api.manifests import Report, check
-from shiplap.api.template_hash import pool_hash
-from shiplap.api.tiers import expand
 from shiplap.errors import InvalidInput
-from shiplap.instances import kubelet
-from shiplap.instances.families import first_hashes, spec_hash
+from shiplap.instances.capacity import kubelet_settings
+from shiplap.instances.capacity.capacity_setting import from_cluster
+from shiplap.instances.catalog.ami_families import first_hashes, spec_hash
+from shiplap.instances.readiness.nodeclass_status import digest
 from shiplap.instances.resolve import instance_types
-from shiplap.instances.setting import from_cluster
-from shiplap.instances.status import digest
+from shiplap.manifests.files.documents import read_text
+from shiplap.manifests.files.loading import Report, check
+from shiplap.manifests.template_hash import pool_hash
+from shiplap.manifests.tiers import expand
 from shiplap.settings import ClusterSettings
 from tests.integration.flows.stage import catalog
 
@@ -207,7 +207,7 @@ def uses(report: Report) -> None:
         spec_hash(node_class)
         first_hashes(node_class)
         digest(node_class)
-        kubelet.read(node_class)
+        kubelet_settings.read(node_class)
         instance_types(SOLD, node_class, SETTING, resolved=None, learned=(), unavailable=())
 
 

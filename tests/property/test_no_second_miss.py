@@ -14,11 +14,11 @@ import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from shiplap.api.own_annotations import PROBE_UNMEASURED_TYPES
-from shiplap.api.types import NodePool
-from shiplap.instances.types import InstanceType
+from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.kubernetes.quantity import MEMORY
-from shiplap.twins.faults import Crash
+from shiplap.manifests.custom_resources import NodePool
+from shiplap.manifests.shiplap_annotations import PROBE_UNMEASURED_TYPES
+from shiplap_lab.fakes.faults import Crash
 from tests.integration.flows.stage import Stage, pool
 
 POOLS = (pool("any", ("m6i", "r6i"), sizes=("large", "xlarge")),)

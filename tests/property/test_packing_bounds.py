@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from shiplap.scheduling.parcels import Parcel
+from shiplap.scheduling.search.bin_packing import Parcel
 from shiplap.scheduling.search.effort import Effort
 from shiplap.scheduling.search.improve import improve
 from shiplap.scheduling.search.problem import Problem, problems_of, shape_of

@@ -9,12 +9,12 @@ import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from shiplap.api.types import Manifests
 from shiplap.kubernetes.objects import Pod, ResourceRequirements, Toleration
 from shiplap.kubernetes.quantity import format_amount, parse_amount
-from shiplap.scheduling.changes import proposals
+from shiplap.manifests.custom_resources import Manifests
+from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, Snapshot
 from shiplap.scheduling.planner import plan, solve
-from shiplap.scheduling.snapshot import ClusterView, NodeClassCatalog, Snapshot
+from shiplap_cli.explain.smallest_changes import proposals
 from tests.conformance import given as case
 from tests.conformance.catalogues import Z1, Z2, fake_type
 

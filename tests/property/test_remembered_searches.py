@@ -8,11 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from shiplap.scheduling.parcels import Filling, Parcel
-from shiplap.scheduling.search import remembered
+from shiplap.scheduling.search import improve as remembered
+from shiplap.scheduling.search.bin_packing import Filling, Parcel
 from shiplap.scheduling.search.effort import Effort
-from shiplap.scheduling.search.improve import improve
-from shiplap.scheduling.search.remembered import forget, improved
+from shiplap.scheduling.search.improve import forget, improve, improved
 from tests.property.parcels import one_each, parcels
 
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.timestamps import rfc3339
+from shiplap.scheduling.model.snapshot import SchedulingSettings, Snapshot
 from shiplap.scheduling.planner import plan
 from shiplap.scheduling.removal import Removals
-from shiplap.scheduling.snapshot import SchedulingSettings, Snapshot
 from tests.conformance.catalogues import Z1, Z2, fake_type
 from tests.conformance.disruptions import pool
 from tests.conformance.given import pod

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shiplap.kubernetes.objects import Container, Pod, PodSpec, ResourceRequirements
+from shiplap.kubernetes.pod_requests import pod_requests
 from shiplap.kubernetes.quantity import LARGEST, add_resources, format_amount, parse_amount, parse_quantity
-from shiplap.kubernetes.requests import pod_requests
 
 LAWS = settings(derandomize=True, deadline=None, max_examples=300)
 

@@ -19,11 +19,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from shiplap.cli.decision_documents import plan_document as document
-from shiplap.cli.money import Money
+from shiplap.scheduling.model.scheduling_record import Record, decode, encode
+from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.planner import plan
-from shiplap.scheduling.record import Record, decode, encode
-from shiplap.scheduling.snapshot import Snapshot
+from shiplap_cli.money import Money
+from shiplap_cli.render.decision_documents import plan_document as document
 from tests.conformance import given as case
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type
 from tests.property.test_leftovers import worlds

@@ -13,15 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from shiplap.cluster.keeper import FEWEST_PODS, RELIST_S, SAVE_S, Keeper
+from shiplap.cluster.snapshot_keeper import FEWEST_PODS, RELIST_S, SAVE_S, Keeper
 from shiplap.errors import ClusterError, ClusterUnreachable, ObjectConflict, ObjectNotFound, ResourceVersionGone
-from shiplap.kubernetes.lean import lean, together
+from shiplap.flows.planning import decision_inputs
+from shiplap.flows.planning.decision_inputs import StandingPods
+from shiplap.kubernetes.compact_pods import lean, together
 from shiplap.kubernetes.objects import Pod
 from shiplap.ports import WatchEvent
-from shiplap.provisioning import standing
-from shiplap.provisioning.standing import StandingPods
-from shiplap.twins.bucket import TwinSnapshots
-from shiplap.twins.cluster import ApiServer, TwinCluster
+from shiplap_lab.fakes.bucket import TwinSnapshots
+from shiplap_lab.fakes.cluster import ApiServer, TwinCluster
 from tests.integration.flows.stage import CLUSTER, Stage
 
 NAMES = st.sampled_from(("a", "b", "c", "d"))
@@ -133,7 +133,7 @@ class Cluster(Stage):
     def look(self) -> bool:
         """Compare what a decision is told with what there is; whether it was told anything."""
         pending = self.cluster.pending_pods()
-        told = self.known(standing.FEWEST_NODES, self.server.resource_version)
+        told = self.known(decision_inputs.FEWEST_NODES, self.server.resource_version)
         if told is None:
             return False
         bound = [pod for pods, _ in TwinCluster(self.server).bound_pages() for pod in pods]

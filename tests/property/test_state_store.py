@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from msgspec.structs import replace
 
-from shiplap.api.nodeclaim import ClaimState, NodeClaim
 from shiplap.errors import ConditionFailed, EpochMoved
+from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import MISSED_FOR_S, OfferingFailure
-from shiplap.twins.state import TwinState
+from shiplap_lab.fakes.state import TwinState
 
 PROFILE = settings(derandomize=True, deadline=None, max_examples=60, stateful_step_count=40)
 CLUSTERS = st.sampled_from(["blue", "green"])

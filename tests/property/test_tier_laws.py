@@ -7,8 +7,8 @@ from fnmatch import fnmatchcase
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shiplap.api.tiers import expand
-from shiplap.api.types import (
+from shiplap.kubernetes.objects import ObjectMeta
+from shiplap.manifests.custom_resources import (
     NodeClaimTemplate,
     NodeClaimTemplateSpec,
     NodeClassReference,
@@ -16,7 +16,7 @@ from shiplap.api.types import (
     NodePoolSpec,
     RequirementSpec,
 )
-from shiplap.kubernetes.objects import ObjectMeta
+from shiplap.manifests.tiers import expand
 
 LAWS = settings(derandomize=True, deadline=None, max_examples=200)
 KNOWN = {"a": ["c7", "c7-flex", "m7", "m7-flex"], "b": ["x", "xy", "y"]}

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shiplap.aws.userdata import toml
+from shiplap.aws.userdata import bottlerocket
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=20)
 SCALARS = (
@@ -29,15 +29,15 @@ VALUES = st.recursive(
 @given(st.dictionaries(TEXT, VALUES, max_size=5))
 @settings(derandomize=True, deadline=None)
 def test_what_is_written_reads_back(document: dict[str, Any]) -> None:
-    assert tomllib.loads(toml.dumps(document)) == document
+    assert tomllib.loads(bottlerocket.dumps(document)) == document
 
 
 @given(st.dictionaries(TEXT, VALUES, max_size=5))
 @settings(derandomize=True, deadline=None)
 def test_order_of_keys_does_not_matter(document: dict[str, Any]) -> None:
-    assert toml.dumps(dict(reversed(document.items()))) == toml.dumps(document)
+    assert bottlerocket.dumps(dict(reversed(document.items()))) == bottlerocket.dumps(document)
 
 
 def test_what_toml_cannot_hold_is_refused() -> None:
     with pytest.raises(TypeError, match="NoneType has no form in TOML"):
-        toml.dumps({"a": None})
+        bottlerocket.dumps({"a": None})

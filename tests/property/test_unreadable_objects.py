@@ -13,18 +13,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shiplap.cluster.client import KubernetesClient
-from shiplap.cluster.keeper import Keeper
-from shiplap.cluster.survey import survey
+from shiplap.cluster.snapshot_keeper import Keeper
 from shiplap.cluster.watcher import KindWatch, Tracker, look
+from shiplap.flows import cluster_metrics
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.kubernetes.reading import Reader
-from shiplap.kubernetes.wire import BOUND_PODS
-from shiplap.provisioning import gauges
+from shiplap.kubernetes.request_bodies import BOUND_PODS
+from shiplap.scheduling.model.snapshot import ClusterView, Snapshot
 from shiplap.scheduling.planner import plan
-from shiplap.scheduling.snapshot import ClusterView, Snapshot
-from shiplap.twins.bucket import TwinSnapshots
-from shiplap.twins.clock import TwinClock, TwinMeter
+from shiplap_cli.inputs.survey import survey
+from shiplap_lab.fakes.bucket import TwinSnapshots
+from shiplap_lab.fakes.clock import TwinClock, TwinMeter
 from tests.conformance.given import NOW, UNSCHEDULABLE
 from tests.conformance.given import given as given_of
 
@@ -189,7 +189,7 @@ def test_neighbours_of_odd_objects_are_seen_and_planned(pending: Any, bound: Any
     assert {"good-0", "good-1", "good-2"} <= names
     assert "n1" in {item.metadata.name for item in view.nodes}
     assert {"good-0", "good-1", "good-2"} <= placed(view)
-    gauges.measure_pods("demo", view, NOW, TwinMeter())
+    cluster_metrics.measure_pods("demo", view, NOW, TwinMeter())
     for pod in (pending, bound):
         identity = pod["metadata"].get("name") if isinstance(pod.get("metadata"), dict) else None
         if isinstance(identity, str) and identity:

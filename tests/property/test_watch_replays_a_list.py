@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shiplap.errors import ClusterError, ObjectConflict, ObjectNotFound
-from shiplap.kubernetes.wire import BOUND_PODS, PENDING_PODS
-from shiplap.twins.clock import TwinClock
-from shiplap.twins.cluster import ApiServer, Selection
+from shiplap.kubernetes.request_bodies import BOUND_PODS, PENDING_PODS
+from shiplap_lab.fakes.clock import TwinClock
+from shiplap_lab.fakes.cluster import ApiServer, Selection
 
 NAMES = st.sampled_from(("a", "b", "c"))
 SELECTIONS = (

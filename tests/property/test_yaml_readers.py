@@ -9,8 +9,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shiplap.api import yaml_reader
-from shiplap.api.yaml_reader import _quickly, _thoroughly
+from shiplap.manifests.files import yaml_reader
+from shiplap.manifests.files.yaml_reader import _quickly, _thoroughly
 
 TEXT = st.one_of(
     st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Cn", "Co"]), max_size=12),

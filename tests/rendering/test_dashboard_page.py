@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from shiplap.drawing.widget import Looks, Subject, fragment
+from shiplap.drawing.dashboard_widget import Looks, Subject, fragment
 from shiplap.errors import ShiplapError
-from shiplap.local import node
+from shiplap_lab.emulated_aws import cdk
 from tests.browser import Browser, running
 from tests.infra.dashboard_page import page
 from tests.pictures import cluster
 from tests.rendering.test_pages import shades
 
 try:
-    NODE = node.executable()
+    NODE = cdk.executable()
 except ShiplapError as error:
     pytest.skip(f"the CDK cannot run: {error}", allow_module_level=True)
 

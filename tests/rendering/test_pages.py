@@ -9,25 +9,24 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from shiplap.api.types import Manifests
-from shiplap.cli.difference import Difference, Launches, LeftOut, Side
-from shiplap.cli.html_diff import diff_report
-from shiplap.cli.html_status import status_report
-from shiplap.cli.totals import Sum, Totals
-from shiplap.cli.vitals import Failure, Function, Learned, PoolUse, Queue, Resting, Vitals
-from shiplap.cli.vitals_page import CatalogueShown, ClusterShown, StatusShown
-from shiplap.drawing.charts import charts
-from shiplap.drawing.moments import moments
-from shiplap.drawing.packing import node_table, packing_map, totals, waiting
-from shiplap.drawing.page import page
+from shiplap.drawing.packing_map import node_table, packing_map, totals, waiting
 from shiplap.drawing.palette import POOLS_DARK, POOLS_LIGHT
 from shiplap.drawing.picture import ClusterPicture
-from shiplap.drawing.timeline import Frame, Happening, Sample, Timeline
-from shiplap.instances.conditions import conditions
-from shiplap.instances.nodeclass import Problem
-from shiplap.instances.status import NodeClassStatus, PoolStatus
-from shiplap.scheduling.plan import Plan
-from shiplap.scheduling.snapshot import ClusterView, Snapshot
+from shiplap.instances.catalog.resolved_nodeclass import Problem
+from shiplap.instances.readiness.conditions import conditions
+from shiplap.instances.readiness.nodeclass_status import NodeClassStatus, PoolStatus
+from shiplap.manifests.custom_resources import Manifests
+from shiplap.scheduling.model.scheduling_plan import Plan
+from shiplap.scheduling.model.snapshot import ClusterView, Snapshot
+from shiplap_cli.installs.install_metrics import Failure, Function, Learned, PoolUse, Queue, Resting, Vitals
+from shiplap_cli.render.charts import charts
+from shiplap_cli.render.html_diff import diff_report
+from shiplap_cli.render.html_status import status_report
+from shiplap_cli.render.moments import moments
+from shiplap_cli.render.page import page
+from shiplap_cli.render.status_page import CatalogueShown, ClusterShown, StatusShown
+from shiplap_cli.render.totals import Difference, Launches, LeftOut, Side, Sum, Totals
+from shiplap_lab.simulation.recording import Frame, Happening, Sample, Timeline
 from tests.browser import Browser, running
 from tests.pictures import HOSTILE, cluster
 

@@ -15,9 +15,9 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from shiplap.simulation.interference import Invocation
-from shiplap.simulation.run import Outcome, Simulation
-from shiplap.simulation.scenario import Fault, Group, Play, Wave, load
+from shiplap_lab.simulation.run import Outcome, Simulation
+from shiplap_lab.virtual_time.interference import Invocation
+from shiplap_lab.virtual_time.scenario import Fault, Group, Play, Wave, load
 
 SEED = 4
 HOURS = 0.3

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from shiplap.simulation.loop import Loop
-from shiplap.twins.clock import TwinClock
+from shiplap_lab.fakes.clock import TwinClock
+from shiplap_lab.virtual_time.event_loop import Loop
 
 
 class Told:

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
-from shiplap.api.nodeclaim import ClaimState, NodeClaim, PodReference
 from shiplap.disruption.commands import Method, Reason
 from shiplap.disruption.progress import Command, CommandState
 from shiplap.kubernetes.objects import ObjectMeta, Pod
 from shiplap.kubernetes.quantity import CPU
+from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, PodReference
 from shiplap.ports import Instance
-from shiplap.simulation.promises import Promises
-from shiplap.simulation.scenario import load
+from shiplap_lab.virtual_time.invariants import Promises
+from shiplap_lab.virtual_time.scenario import load
 
 POD = PodReference("default", "web-1", "uid-1")
 CORES = {"m7i-flex.large": 2000, "m7i-flex.2xlarge": 8000}

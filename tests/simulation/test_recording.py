@@ -9,17 +9,16 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from shiplap.cli.html_simulation import simulation_report
-from shiplap.cli.main import run as command
 from shiplap.drawing.picture import NodeState
-from shiplap.drawing.timeline import Timeline
-from shiplap.simulation import recording
-from shiplap.simulation.campaign import run
-from shiplap.simulation.chaos import draw
-from shiplap.simulation.promises import Violation
-from shiplap.simulation.recording import merged, recorded
-from shiplap.simulation.run import Outcome
-from shiplap.simulation.scenario import load
+from shiplap_cli.main import run as command
+from shiplap_cli.render.html_simulation import simulation_report
+from shiplap_lab.simulation import recording
+from shiplap_lab.simulation.campaign import run
+from shiplap_lab.simulation.chaos import draw
+from shiplap_lab.simulation.recording import Timeline, merged, recorded
+from shiplap_lab.simulation.run import Outcome
+from shiplap_lab.virtual_time.invariants import Violation
+from shiplap_lab.virtual_time.scenario import load
 
 
 @pytest.fixture(scope="module")

@@ -8,13 +8,13 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from shiplap.cli.main import run as shiplap
 from shiplap.errors import InvalidInput, InvalidManifests
-from shiplap.simulation.campaign import first_failure, run, shrunk
-from shiplap.simulation.chaos import beats
-from shiplap.simulation.mutants import MUTANTS, planted
-from shiplap.simulation.run import Simulation
-from shiplap.simulation.scenario import FOLDER, Fault, Play, Rhythm, load, names
+from shiplap_cli.main import run as shiplap
+from shiplap_lab.simulation.campaign import first_failure, run, shrunk
+from shiplap_lab.simulation.chaos import beats
+from shiplap_lab.simulation.mutants import MUTANTS, planted
+from shiplap_lab.simulation.run import Simulation
+from shiplap_lab.virtual_time.scenario import FOLDER, Fault, Play, Rhythm, load, names
 
 QUICK = (
     "api-down",

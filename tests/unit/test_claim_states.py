@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from shiplap.api.nodeclaim import FINAL, FORGET_AFTER_S, ClaimState, NodeClaim, check_new, forgotten_at, moved
 from shiplap.errors import ConditionFailed
+from shiplap.manifests.nodeclaim import FINAL, FORGET_AFTER_S, ClaimState, NodeClaim, check_new, forgotten_at, moved
 
 S = ClaimState
 ORDER = [

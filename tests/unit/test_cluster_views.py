@@ -6,9 +6,9 @@ import msgspec
 from msgspec.structs import replace
 
 from shiplap.kubernetes.objects import Node, ObjectMeta, Pod, PodSpec
-from shiplap.scheduling.snapshot import ClusterView
-from shiplap.twins.clock import TwinClock
-from shiplap.twins.cluster import ApiServer, TwinCluster
+from shiplap.scheduling.model.snapshot import ClusterView
+from shiplap_lab.fakes.clock import TwinClock
+from shiplap_lab.fakes.cluster import ApiServer, TwinCluster
 
 asked: list[int] = []
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from shiplap.api.nodeclaim import ClaimState, NodeClaim
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node
-from shiplap.scheduling.pairing import leaving, pair
+from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from shiplap.scheduling.model.claim_nodes import leaving, pair
 
 
 def node(name: str, instance_id: str, claim: str = "") -> Node:

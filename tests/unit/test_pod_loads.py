@@ -16,10 +16,10 @@ from shiplap.kubernetes.objects import (
     PodStatus,
     ResourceRequirements,
 )
+from shiplap.kubernetes.pod_requests import pod_requests
 from shiplap.kubernetes.quantity import add_resources
-from shiplap.kubernetes.requests import pod_requests
-from shiplap.scheduling.loads import NO_LOAD, Kinds, loads
-from shiplap.scheduling.snapshot import ClusterView
+from shiplap.scheduling.model.snapshot import ClusterView
+from shiplap.scheduling.supply.node_loads import NO_LOAD, Kinds, loads
 
 
 def pod(name: str, node: str = "n", *, cpu: str = "100m", owner: str = "", phase: str = "", port: int = 0) -> Pod:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shiplap.instances.unavailability import (
+from shiplap.instances.offerings.unavailability import (
     LONGEST_WAIT_S,
     after_failure,
     launch_budget,

@@ -15,18 +15,18 @@ import msgspec
 import pytest
 from msgspec import inspect
 
-from shiplap.api.nodeclaim import NodeClaim
-from shiplap.api.types import RequirementSpec
 from shiplap.disruption.commands import Method, Reason
-from shiplap.disruption.memory import Memory
+from shiplap.disruption.decision_memory import Memory
 from shiplap.disruption.progress import Command
-from shiplap.instances.catalog import Catalog
-from shiplap.instances.joins import AmiJoins, PoolJoins
-from shiplap.instances.status import InstallStatus
-from shiplap.instances.types import LearnedCapacity
-from shiplap.provisioning import events, messages
-from shiplap.provisioning.messages import decode, for_lifecycle, for_schedule
-from shiplap.simulation.versions import NEW_FIELDS, as_before, sent_before
+from shiplap.flows import claim_events, messages
+from shiplap.flows.messages import decode, for_lifecycle, for_schedule
+from shiplap.instances.catalog.ec2_catalog import Catalog
+from shiplap.instances.catalog.type_catalog import LearnedCapacity
+from shiplap.instances.readiness.joins import AmiJoins, PoolJoins
+from shiplap.instances.readiness.nodeclass_status import InstallStatus
+from shiplap.manifests.custom_resources import RequirementSpec
+from shiplap.manifests.nodeclaim import NodeClaim
+from shiplap_lab.virtual_time.versions import NEW_FIELDS, as_before, sent_before
 
 STORED: dict[type[msgspec.Struct], set[str]] = {
     NodeClaim: {"cluster", "name", "node_pool", "node_class"},
@@ -124,6 +124,6 @@ def test_messages_of_another_version_are_read(body: dict[str, Any]) -> None:
 
 
 def test_every_event_that_is_sent_can_be_read_by_the_version_before() -> None:
-    sent = events.pods_pending("demo", (), "why", 0.0, event_id="x")
+    sent = claim_events.pods_pending("demo", (), "why", 0.0, event_id="x")
     body = json.dumps({"detail-type": sent.detail_type, "source": sent.source, "detail": sent.detail})
     assert decode(sent_before(body), "queue") == messages.PodsPending("demo")

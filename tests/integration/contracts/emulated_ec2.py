@@ -9,12 +9,12 @@ from typing import Any
 import boto3
 from botocore.config import Config
 
-from shiplap.api.types import Manifests
-from shiplap.aws.ec2 import Ec2Compute
-from shiplap.local.ec2 import seed
-from shiplap.local.ec2.prices import Prices
-from shiplap.local.ec2.server import Ec2Emulator
+from shiplap.aws.ec2.ec2_compute import Ec2Compute
+from shiplap.manifests.custom_resources import Manifests
 from shiplap.settings import ClusterSettings
+from shiplap_lab.emulated_ec2 import seed
+from shiplap_lab.emulated_ec2.ec2_server import Ec2Emulator
+from shiplap_lab.emulated_ec2.regional_prices import Prices
 
 REGION = "us-east-1"
 ZONES = ("us-east-1a", "us-east-1b", "us-east-1c")

@@ -13,9 +13,9 @@ import botocore.session
 from botocore.loaders import Loader, create_loader
 from moto import mock_aws
 
-from shiplap.aws import tables
+from shiplap.aws.dynamodb import tables
 from shiplap.aws.session import config
-from shiplap.twins.faults import Faults
+from shiplap_lab.fakes.faults import Faults
 
 REGION = "eu-west-1"
 _ENVIRONMENT = {

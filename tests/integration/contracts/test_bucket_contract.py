@@ -9,25 +9,13 @@ import msgspec
 import pytest
 
 from shiplap import __version__
-from shiplap.api.nodeclaim import NodeClaim, PodReference
-from shiplap.api.types import (
-    EC2NodeClass,
-    EC2NodeClassSpec,
-    Manifests,
-    NodeClaimTemplate,
-    NodeClaimTemplateSpec,
-    NodeClassReference,
-    NodePool,
-    NodePoolSpec,
-    RequirementSpec,
-)
 from shiplap.aws.bucket import BucketCatalog, BucketRecorder
 from shiplap.disruption import record as disruptions
 from shiplap.disruption.commands import Blocked, Decision
+from shiplap.disruption.disruption_snapshot import DisruptionSnapshot
 from shiplap.disruption.record import DisruptionRecord
-from shiplap.disruption.snapshot import DisruptionSnapshot
 from shiplap.errors import InvalidInput, StoreError
-from shiplap.instances.catalog import (
+from shiplap.instances.catalog.ec2_catalog import (
     Catalog,
     Ec2InstanceType,
     MemoryInfo,
@@ -37,7 +25,7 @@ from shiplap.instances.catalog import (
     VCpuInfo,
     ZonePrice,
 )
-from shiplap.instances.types import InstanceType, Offering
+from shiplap.instances.catalog.type_catalog import InstanceType, Offering
 from shiplap.kubernetes.objects import (
     Affinity,
     Container,
@@ -55,9 +43,21 @@ from shiplap.kubernetes.objects import (
     Toleration,
 )
 from shiplap.kubernetes.requirements import Requirement
+from shiplap.manifests.custom_resources import (
+    EC2NodeClass,
+    EC2NodeClassSpec,
+    Manifests,
+    NodeClaimTemplate,
+    NodeClaimTemplateSpec,
+    NodeClassReference,
+    NodePool,
+    NodePoolSpec,
+    RequirementSpec,
+)
+from shiplap.manifests.nodeclaim import NodeClaim, PodReference
 from shiplap.ports import CatalogStore
-from shiplap.scheduling import record as records
-from shiplap.scheduling.plan import (
+from shiplap.scheduling.model import scheduling_record as records
+from shiplap.scheduling.model.scheduling_plan import (
     LaunchChoice,
     NearestMiss,
     Placement,
@@ -66,9 +66,9 @@ from shiplap.scheduling.plan import (
     PlanStats,
     Unschedulable,
 )
-from shiplap.scheduling.record import Record
-from shiplap.scheduling.snapshot import ClusterView, NodeClassCatalog, Snapshot
-from shiplap.twins.bucket import TwinCatalog, TwinRecorder
+from shiplap.scheduling.model.scheduling_record import Record
+from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, Snapshot
+from shiplap_lab.fakes.bucket import TwinCatalog, TwinRecorder
 from tests.integration.contracts.in_process_aws import aws_in_process, make_client
 
 NOW = 1_700_000_000.5

@@ -13,8 +13,8 @@ from shiplap.aws.bus import EventBridgeBus
 from shiplap.aws.timers import SqsTimers
 from shiplap.errors import StoreError
 from shiplap.ports import BusEvent, EventBus, Timers
-from shiplap.twins.bus import TwinBus, TwinTimers
-from shiplap.twins.clock import TwinClock
+from shiplap_lab.fakes.bus import TwinBus, TwinTimers
+from shiplap_lab.fakes.clock import TwinClock
 from tests.integration.contracts.in_process_aws import REGION, aws_in_process, make_client
 
 

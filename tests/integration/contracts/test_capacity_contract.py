@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 import pytest
 
-from shiplap.aws import tables
-from shiplap.aws.dynamodb_capacity import DynamoCapacity
+from shiplap.aws.dynamodb import tables
+from shiplap.aws.dynamodb.capacity_table import DynamoCapacity
 from shiplap.errors import StoreThrottled
-from shiplap.instances.learning import allocatable, capacity, observe
-from shiplap.instances.types import Observation
+from shiplap.instances.capacity.learned_capacity import allocatable, capacity, observe
+from shiplap.instances.catalog.type_catalog import Observation
 from shiplap.ports import PILOT_LEASE_S, CapacityStore
-from shiplap.twins.capacity import TwinCapacity
-from shiplap.twins.faults import Faults
+from shiplap_lab.fakes.capacity_table import TwinCapacity
+from shiplap_lab.fakes.faults import Faults
 from tests.integration.contracts.in_process_aws import HookedClient, aws_in_process, create_table, make_client
 
 NOW = 1_700_000_000.0

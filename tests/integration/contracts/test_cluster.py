@@ -25,14 +25,14 @@ from shiplap.errors import (
     TooManyRequests,
 )
 from shiplap.kubernetes.objects import Event, ObjectMeta, ObjectReference, Pod, PodSpec, Taint
-from shiplap.kubernetes.volumes import attached
+from shiplap.kubernetes.storage_objects import attached
 from shiplap.kubernetes.workloads import SCALABLE_PLURALS, ScalableName
-from shiplap.local.kube.access import READ_ONLY, PolicyRule
-from shiplap.local.kube.http_server import KubeHttpServer
 from shiplap.ports import ClusterApi, WatchEvent
 from shiplap.settings import ClusterSettings
-from shiplap.twins.clock import TwinClock
-from shiplap.twins.cluster import ApiServer, TwinCluster
+from shiplap_lab.cluster_simulator.access import READ_ONLY, PolicyRule
+from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
+from shiplap_lab.fakes.clock import TwinClock
+from shiplap_lab.fakes.cluster import ApiServer, TwinCluster
 from tests.e2e.api import RealApi
 from tests.e2e.client import real_client
 from tests.e2e.control_plane import SHIPLAP

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 import pytest
 from msgspec.structs import replace
 
-from shiplap.api.nodeclaim import NodeClaim
-from shiplap.aws import tables
-from shiplap.aws.dynamodb_state import DynamoState
+from shiplap.aws.dynamodb import tables
+from shiplap.aws.dynamodb.state_table import DynamoState
 from shiplap.disruption.commands import Method, Reason
 from shiplap.disruption.progress import Command, CommandState
 from shiplap.errors import ConditionFailed, EpochMoved
+from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.ports import COMMIT_GROUP, StateStore
-from shiplap.twins.state import TwinState
+from shiplap_lab.fakes.state import TwinState
 from tests.integration.contracts.in_process_aws import aws_in_process, create_table, make_client
 
 NOW = 1_700_000_000.0

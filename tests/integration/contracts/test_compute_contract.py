@@ -8,19 +8,19 @@ from typing import Protocol
 import msgspec
 import pytest
 
-from shiplap.api.nodeclaim import NodeClaim
-from shiplap.api.types import (
+from shiplap.errors import AwsError
+from shiplap.kubernetes.objects import ObjectMeta
+from shiplap.manifests.custom_resources import (
     AmiSelectorTerm,
     EC2NodeClass,
     EC2NodeClassSpec,
     SecurityGroupSelectorTerm,
     SubnetSelectorTerm,
 )
-from shiplap.errors import AwsError
-from shiplap.kubernetes.objects import ObjectMeta
+from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.ports import Compute, FleetOverride, FleetRequest, FleetResult, Instance
-from shiplap.twins.clock import TwinClock
-from shiplap.twins.compute import TwinCompute
+from shiplap_lab.fakes.clock import TwinClock
+from shiplap_lab.fakes.compute import TwinCompute
 from tests.integration.contracts.emulated_ec2 import ZONES, Region, emulated_region
 
 DISCOVERY = {"karpenter.sh/discovery": "*"}

@@ -12,10 +12,10 @@ import urllib3
 from shiplap.cluster.client import KubernetesClient
 from shiplap.cluster.transport import StaticToken, TokenSource, Transport
 from shiplap.errors import ClusterDenied
-from shiplap.local.kube.access import READ_ONLY
-from shiplap.local.kube.http_server import KubeHttpServer
-from shiplap.twins.clock import TwinClock
-from shiplap.twins.kube.server import ApiServer
+from shiplap_lab.api_server.server import ApiServer
+from shiplap_lab.cluster_simulator.access import READ_ONLY
+from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
+from shiplap_lab.fakes.clock import TwinClock
 from tests.e2e.api import RealApi
 from tests.e2e.certificates import service_account_token
 from tests.e2e.control_plane import READER, SHIPLAP, ControlPlane

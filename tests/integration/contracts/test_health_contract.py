@@ -11,7 +11,7 @@ import pytest
 from shiplap.aws.health import Ec2Health
 from shiplap.errors import AwsError, AwsThrottled
 from shiplap.ports import Ailment
-from shiplap.twins.health import TwinHealth
+from shiplap_lab.fakes.health import TwinHealth
 from tests.aws_faults import AwsFaults
 from tests.integration.contracts.in_process_aws import aws_in_process, make_client
 

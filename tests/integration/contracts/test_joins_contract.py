@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from shiplap.aws.dynamodb_joins import DynamoJoins
-from shiplap.aws.tables import STATE
+from shiplap.aws.dynamodb.join_log import DynamoJoins
+from shiplap.aws.dynamodb.tables import STATE
 from shiplap.errors import StoreError
-from shiplap.instances.joins import JoinHistory, Record
+from shiplap.instances.readiness.joins import JoinHistory, Record
 from shiplap.ports import JoinLog
-from shiplap.twins.faults import Faults
-from shiplap.twins.joins import TwinJoins
+from shiplap_lab.fakes.faults import Faults
+from shiplap_lab.fakes.join_log import TwinJoins
 from tests.integration.contracts.in_process_aws import HookedClient, aws_in_process, create_table, make_client
 
 NOW = 1_700_000_000.0

@@ -8,10 +8,10 @@ import pytest
 
 from shiplap.aws.bucket import MEMORY_PREFIX, BucketMemory
 from shiplap.disruption.commands import Reason
-from shiplap.disruption.memory import Memory, Proposed
-from shiplap.disruption.snapshot import NodeHistory
+from shiplap.disruption.decision_memory import Memory, Proposed
+from shiplap.disruption.disruption_snapshot import NodeHistory
 from shiplap.ports import MemoryStore
-from shiplap.twins.bucket import TwinMemory
+from shiplap_lab.fakes.bucket import TwinMemory
 from tests.integration.contracts.in_process_aws import aws_in_process, make_client
 
 MEMORY = Memory(

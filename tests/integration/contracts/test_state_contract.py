@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import msgspec
 import pytest
 
-from shiplap.api.nodeclaim import FORGET_AFTER_S, ClaimState, NodeClaim, PodReference
-from shiplap.api.types import RequirementSpec
-from shiplap.aws import tables
-from shiplap.aws.dynamodb_state import DynamoState
+from shiplap.aws.dynamodb import tables
+from shiplap.aws.dynamodb.state_table import DynamoState
 from shiplap.errors import ConditionFailed, EpochMoved, StoreError, StoreThrottled
 from shiplap.kubernetes.objects import Taint
+from shiplap.manifests.custom_resources import RequirementSpec
+from shiplap.manifests.nodeclaim import FORGET_AFTER_S, ClaimState, NodeClaim, PodReference
 from shiplap.ports import (
     FUTILE_FOR_S,
     MISSED_FOR_S,
@@ -28,8 +28,8 @@ from shiplap.ports import (
     UnavailableOffering,
     can_be_stored,
 )
-from shiplap.twins.faults import Faults
-from shiplap.twins.state import TwinState
+from shiplap_lab.fakes.faults import Faults
+from shiplap_lab.fakes.state import TwinState
 from tests.integration.contracts.in_process_aws import HookedClient, aws_in_process, create_table, make_client
 
 NOW = 1_700_000_000.0

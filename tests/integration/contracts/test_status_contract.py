@@ -12,12 +12,19 @@ from shiplap.aws.bucket import STATUS_KEY, BucketRehearsals, BucketStatus
 from shiplap.aws.instance_profiles import is_missing
 from shiplap.aws.session import client as make_client
 from shiplap.errors import StoreError
-from shiplap.instances.conditions import conditions
-from shiplap.instances.nodeclass import Ami, CapacityReservation, PlacementGroup, Problem, SecurityGroup, Subnet
-from shiplap.instances.rehearsals import Rehearsal, Rehearsals
-from shiplap.instances.status import ClusterStatus, InstallStatus, NodeClassStatus, PoolStatus
+from shiplap.instances.catalog.resolved_nodeclass import (
+    Ami,
+    CapacityReservation,
+    PlacementGroup,
+    Problem,
+    SecurityGroup,
+    Subnet,
+)
+from shiplap.instances.readiness.conditions import conditions
+from shiplap.instances.readiness.dry_runs import Rehearsal, Rehearsals
+from shiplap.instances.readiness.nodeclass_status import ClusterStatus, InstallStatus, NodeClassStatus, PoolStatus
 from shiplap.ports import RehearsalStore, StatusStore
-from shiplap.twins.bucket import TwinRehearsals, TwinStatus
+from shiplap_lab.fakes.bucket import TwinRehearsals, TwinStatus
 from tests.integration.contracts.in_process_aws import aws_in_process
 
 NODE_CLASS = NodeClassStatus(

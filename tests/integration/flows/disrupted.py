@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import msgspec
 
-from shiplap.api.types import NodePool
 from shiplap.disruption.standstill import LastDecision
+from shiplap.flows.disrupt.disruption_round import Report, disrupt
 from shiplap.kubernetes import labels
-from shiplap.provisioning.disrupt import Report, disrupt
-from shiplap.twins.bucket import TwinMemory
+from shiplap.manifests.custom_resources import NodePool
+from shiplap_lab.fakes.bucket import TwinMemory
 from tests.integration.flows.leaving import kubelets_end_pods
 from tests.integration.flows.stage import Stage, pool
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from email.utils import formatdate
 from typing import Any
 
-from shiplap.api.nodeclaim import ClaimState, NodeClaim
-from shiplap.api.types import NodePool
+from shiplap.flows.messages import rfc3339
+from shiplap.manifests.custom_resources import NodePool
+from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import Instance
-from shiplap.provisioning.messages import rfc3339
 from tests.integration.flows.stage import Stage, pool
 
 ONLY_LARGE = (pool("any", ("m6i",), sizes=("large",), capacity_types=("spot",)),)

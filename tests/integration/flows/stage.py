@@ -9,9 +9,15 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from shiplap.api.nodeclaim import NodeClaim
-from shiplap.api.types import EC2NodeClass, Manifests, NodePool
-from shiplap.instances.catalog import (
+from shiplap.flows import messages
+from shiplap.flows.context import World
+from shiplap.flows.interrupt import notices
+from shiplap.flows.interrupt.interrupt import interrupt
+from shiplap.flows.lifecycle import lifecycle
+from shiplap.flows.messages import NodeSeen, PodsPending, Sweep, Timer
+from shiplap.flows.schedule.schedule import Report, schedule
+from shiplap.instances.capacity.capacity_setting import from_cluster
+from shiplap.instances.catalog.ec2_catalog import (
     Catalog,
     Ec2InstanceType,
     MemoryInfo,
@@ -21,30 +27,26 @@ from shiplap.instances.catalog import (
     TypePrices,
     VCpuInfo,
 )
+from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.instances.resolve import instance_types
-from shiplap.instances.setting import from_cluster
-from shiplap.instances.types import InstanceType
 from shiplap.kubernetes import labels
+from shiplap.kubernetes.pod_requests import pod_requests
 from shiplap.kubernetes.quantity import MEMORY, format_resources, parse_resources
-from shiplap.kubernetes.requests import pod_requests
 from shiplap.kubernetes.taints import untolerated
+from shiplap.manifests.custom_resources import EC2NodeClass, Manifests, NodePool
+from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.ports import Instance
-from shiplap.provisioning import lifecycle, messages, notices
-from shiplap.provisioning.interrupt import interrupt
-from shiplap.provisioning.messages import NodeSeen, PodsPending, Sweep, Timer
-from shiplap.provisioning.schedule import Report, schedule
-from shiplap.provisioning.world import World
 from shiplap.settings import ClusterSettings, Settings
-from shiplap.twins.bucket import TwinCatalog, TwinRecorder
-from shiplap.twins.bus import TwinBus, TwinTimers
-from shiplap.twins.capacity import TwinCapacity
-from shiplap.twins.clock import TwinClock, TwinMeter
-from shiplap.twins.cluster import ApiServer, TwinCluster
-from shiplap.twins.compute import TwinCompute
-from shiplap.twins.faults import Crash, Faults
-from shiplap.twins.health import TwinHealth
-from shiplap.twins.joins import TwinJoins
-from shiplap.twins.state import TwinState
+from shiplap_lab.fakes.bucket import TwinCatalog, TwinRecorder
+from shiplap_lab.fakes.bus import TwinBus, TwinTimers
+from shiplap_lab.fakes.capacity_table import TwinCapacity
+from shiplap_lab.fakes.clock import TwinClock, TwinMeter
+from shiplap_lab.fakes.cluster import ApiServer, TwinCluster
+from shiplap_lab.fakes.compute import TwinCompute
+from shiplap_lab.fakes.faults import Crash, Faults
+from shiplap_lab.fakes.health import TwinHealth
+from shiplap_lab.fakes.join_log import TwinJoins
+from shiplap_lab.fakes.state import TwinState
 
 CLUSTER = "demo"
 ZONES = ("eu-west-1a", "eu-west-1b", "eu-west-1c")

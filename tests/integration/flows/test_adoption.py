@@ -5,12 +5,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from shiplap.api.nodeclaim import ClaimState, NodeClaim
-from shiplap.api.template_hash import NODE_CLASS_HASH, POOL_HASH
 from shiplap.kubernetes import labels
+from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from shiplap.manifests.template_hash import NODE_CLASS_HASH, POOL_HASH
 from shiplap.ports import Instance
-from shiplap.twins.faults import Crash
-from shiplap.twins.state import TwinState
+from shiplap_lab.fakes.faults import Crash
+from shiplap_lab.fakes.state import TwinState
 from tests.integration.flows.leaving import first, serving
 from tests.integration.flows.stage import Stage
 

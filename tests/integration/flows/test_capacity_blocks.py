@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from shiplap.api.nodeclaim import ClaimState
 from shiplap.errors import AwsError
-from shiplap.instances.nodeclass import BLOCK_TAIL_S, EXPIRING_S, CapacityReservation
+from shiplap.instances.catalog.resolved_nodeclass import BLOCK_TAIL_S, EXPIRING_S, CapacityReservation
+from shiplap.manifests.nodeclaim import ClaimState
 from tests.integration.flows.stage import ZONES, Stage, pool
 
 HOUR_S = 3600.0

@@ -7,14 +7,14 @@ from msgspec import structs
 
 from shiplap.cluster.watcher import Batch
 from shiplap.errors import AwsError, ClusterDenied, StoreError, StoreThrottled
-from shiplap.instances.catalog import Catalog
+from shiplap.flows.catalog.refresh import refresh
+from shiplap.flows.messages import NodeSeen, PodsPending
+from shiplap.flows.watch.watch import hints_of, watch
+from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.kubernetes.objects import Node, NodeSpec, ObjectMeta, Pod
 from shiplap.ports import CatalogSource
-from shiplap.provisioning.messages import NodeSeen, PodsPending
-from shiplap.provisioning.refresh import refresh
-from shiplap.provisioning.watch import hints_of, watch
-from shiplap.twins.bucket import TwinCatalog
-from shiplap.twins.clock import TwinMeter
+from shiplap_lab.fakes.bucket import TwinCatalog
+from shiplap_lab.fakes.clock import TwinMeter
 from tests.integration.flows.stage import CLUSTER, Stage, catalog
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
-from shiplap.api.nodeclaim import ClaimState
+from shiplap.manifests.nodeclaim import ClaimState
 from tests.integration.flows.stage import Stage, pool, share
 
 PODS = 3

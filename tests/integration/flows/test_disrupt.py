@@ -7,14 +7,13 @@ import itertools
 import msgspec
 import pytest
 
-from shiplap.api.nodeclaim import ClaimState
-from shiplap.disruption.headline import is_disruption
-from shiplap.disruption.history import FIRST_REST_S
+from shiplap.disruption.node_history import FIRST_REST_S
 from shiplap.disruption.progress import READY_S
-from shiplap.disruption.record import decided_again, read
+from shiplap.disruption.record import decided_again, is_disruption, read
 from shiplap.errors import StoreError
+from shiplap.flows.disrupt.disruption_round import Report
 from shiplap.kubernetes import labels
-from shiplap.provisioning.disrupt import Report
+from shiplap.manifests.nodeclaim import ClaimState
 from tests.integration.flows.disrupted import kinds, oversized
 from tests.integration.flows.leaving import warning
 

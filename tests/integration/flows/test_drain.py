@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
-from shiplap.api.nodeclaim import ClaimState, NodeClaim
-from shiplap.api.types import NodePool
 from shiplap.errors import ObjectNotFound
-from shiplap.provisioning.claims import DRAIN
-from shiplap.provisioning.drain import MOST_EVICTIONS, NODES_PER_ROUND, ROUND_S
-from shiplap.provisioning.leaving import HEAD_START_S
-from shiplap.provisioning.messages import NodeSeen, Timer
+from shiplap.flows.claim_updates import DRAIN
+from shiplap.flows.lifecycle.drain import HEAD_START_S, MOST_EVICTIONS, NODES_PER_ROUND, ROUND_S
+from shiplap.flows.messages import NodeSeen, Timer
+from shiplap.manifests.custom_resources import NodePool
+from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from tests.integration.flows.leaving import (
     ONLY_LARGE,
     claim_now,

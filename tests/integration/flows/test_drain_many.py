@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from shiplap.api.nodeclaim import ClaimState
+from shiplap.manifests.nodeclaim import ClaimState
 from tests.integration.flows.leaving import ONLY_LARGE, kubelets_end_pods, scheduled_change, warning
 from tests.integration.flows.stage import Stage
 

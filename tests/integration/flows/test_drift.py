@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from shiplap.api.types import Manifests
 from shiplap.errors import NodeClassNotReady
-from shiplap.instances.nodeclass import Ami, Subnet
+from shiplap.flows.sweep.instance_network import MOST_WRITES
+from shiplap.instances.catalog.resolved_nodeclass import Ami, Subnet
+from shiplap.manifests.custom_resources import Manifests
 from shiplap.ports import Instance
-from shiplap.provisioning.instance_network import MOST_WRITES
 from tests.integration.flows.disrupted import Disrupted
 
 

@@ -7,15 +7,15 @@ import json
 import msgspec
 import pytest
 
-from shiplap.api.nodeclaim import ClaimState
 from shiplap.aws.eks import api_server
 from shiplap.errors import AwsError, ClusterGone
+from shiplap.flows.lifecycle.lifecycle import NODE_GRACE_S
+from shiplap.flows.messages import NodeSeen
+from shiplap.flows.sweep.sweep import MOST_REMINDERS
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.timestamps import rfc3339
+from shiplap.manifests.nodeclaim import ClaimState
 from shiplap.ports import Instance
-from shiplap.provisioning.lifecycle import NODE_GRACE_S
-from shiplap.provisioning.messages import NodeSeen
-from shiplap.provisioning.recover import MOST_REMINDERS
 from shiplap.settings import ClusterSettings
 from tests.aws_faults import AwsFaults
 from tests.integration.contracts.in_process_aws import aws_in_process, make_client

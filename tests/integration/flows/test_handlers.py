@@ -21,12 +21,12 @@ from shiplap.errors import (
     InvalidInput,
     StoreThrottled,
 )
+from shiplap.flows.context import World
+from shiplap.flows.install import Install
 from shiplap.ports import CatalogSource, CatalogStore, DeadLetters, MemoryStore, StateStore, StatusStore
-from shiplap.provisioning.wiring import Install
-from shiplap.provisioning.world import World
 from shiplap.settings import ClusterSettings, ResourceNames, Settings
-from shiplap.twins.bucket import TwinCatalog, TwinMemory, TwinStatus
-from shiplap.twins.dead_letters import TwinDeadLetters
+from shiplap_lab.fakes.bucket import TwinCatalog, TwinMemory, TwinStatus
+from shiplap_lab.fakes.dead_letters import TwinDeadLetters
 from tests import audit_log
 from tests.integration.flows.stage import CLUSTER, Stage, catalog
 

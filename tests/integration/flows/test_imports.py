@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 FUNCTIONS = Path(__file__).parents[3] / "functions"
-NEVER = {"yaml", "rich", "typer", "moto", "shiplap.twins", "shiplap.cli", "shiplap.local", "aws_xray_sdk", "pydantic"}
+NEVER = {"yaml", "rich", "typer", "moto", "shiplap_lab", "shiplap_cli", "aws_xray_sdk", "pydantic"}
 UNUSED = {
-    "schedule": {"shiplap.instances.embedded", "shiplap.api.documents"},
+    "schedule": {"shiplap.manifests.files.documents"},
     "lifecycle": {"numpy", "shiplap.scheduling.planner"},
     "catalog": {"numpy", "shiplap.scheduling.planner"},
-    "disrupt": {"shiplap.instances.embedded", "shiplap.api.documents"},
+    "disrupt": {"shiplap.manifests.files.documents"},
     "watch": {"numpy", "shiplap.scheduling.planner"},
     "widget": {"numpy", "shiplap.scheduling.planner"},
     "audit": {"numpy", "shiplap.scheduling.planner"},

@@ -7,17 +7,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from shiplap.api.types import AmiSelectorTerm, EC2NodeClass, EC2NodeClassSpec, Manifests, NodePool
 from shiplap.errors import AwsError, AwsThrottled, NodeClassNotReady, StoreError
-from shiplap.instances.nodeclass import Ami
-from shiplap.instances.status import ClusterStatus, InstallStatus, NodeClassStatus
+from shiplap.flows.catalog.inspect import inspect
+from shiplap.flows.catalog.refresh import inspect_all
+from shiplap.flows.planning.decision_inputs import glance_at, sight_of, supply_of
+from shiplap.instances.catalog.resolved_nodeclass import Ami
+from shiplap.instances.readiness.nodeclass_status import ClusterStatus, InstallStatus, NodeClassStatus
 from shiplap.kubernetes.objects import ObjectMeta
-from shiplap.provisioning.inspect import inspect
-from shiplap.provisioning.refresh import inspect_all
-from shiplap.provisioning.snapshot import glance_at, sight_of, supply_of
+from shiplap.manifests.custom_resources import AmiSelectorTerm, EC2NodeClass, EC2NodeClassSpec, Manifests, NodePool
 from shiplap.settings import ClusterSettings
-from shiplap.twins.bucket import TwinStatus
-from shiplap.twins.compute import TwinCompute
+from shiplap_lab.fakes.bucket import TwinStatus
+from shiplap_lab.fakes.compute import TwinCompute
 from tests.integration.flows.stage import ZONES, Stage, catalog, pool
 
 

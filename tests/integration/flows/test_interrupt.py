@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from shiplap.api.nodeclaim import ClaimState
-from shiplap.api.types import Manifests, NodePool
 from shiplap.errors import ClusterDenied, ConditionFailed, ObjectConflict, StoreThrottled
+from shiplap.flows import claim_events
 from shiplap.kubernetes import labels
-from shiplap.provisioning import events
+from shiplap.manifests.custom_resources import Manifests, NodePool
+from shiplap.manifests.nodeclaim import ClaimState
 from tests.integration.flows.leaving import (
     ONLY_LARGE,
     REBALANCE,
@@ -98,7 +98,7 @@ def test_the_same_event_twice_has_one_effect() -> None:
     known = claim_now(stage, claim)
     stage.interrupt(body)
     assert claim_now(stage, claim) == known
-    assert len(stage.bus.of_type(events.INTERRUPTED)) == 1
+    assert len(stage.bus.of_type(claim_events.INTERRUPTED)) == 1
     assert stage.meter.counts["NodesInterrupted"] == 1
     assert len({item.detail["id"] for item in stage.bus.of_type("PodPending")}) == 1
     play_out(stage)
@@ -130,7 +130,7 @@ def test_an_instance_that_stopped_is_ended_at_once_and_its_pods_are_planned(stat
     assert len(stage.schedule().launched) == 1
     stage.attend_timers()
     assert claim_now(stage, claim).state is ClaimState.GONE
-    (told,) = stage.bus.of_type(events.TERMINATED)
+    (told,) = stage.bus.of_type(claim_events.TERMINATED)
     assert told.detail["reason"] in ("InstanceStopped", "InstanceTerminated")
 
 
@@ -158,7 +158,7 @@ def test_a_rebalance_recommendation_is_told_and_ignored() -> None:
     stage.interrupt(warning(stage, instance.id, REBALANCE))
     assert claim_now(stage, claim) == claim
     assert stage.meter.counts["RebalanceRecommendations"] == 1
-    (told,) = stage.bus.of_type(events.INTERRUPTED)
+    (told,) = stage.bus.of_type(claim_events.INTERRUPTED)
     assert (told.detail["kind"], told.detail["deadline"]) == ("RebalanceRecommendation", "")
 
 
@@ -266,7 +266,7 @@ def test_a_spot_warning_shortens_a_drain_that_had_time() -> None:
     stage.interrupt(scheduled_change(stage, instance.id))
     known = claim_now(stage, claim)
     assert (known.changed_at, known.deadline_at) == (began, began + 150)
-    assert len(stage.bus.of_type(events.INTERRUPTED)) == 2
+    assert len(stage.bus.of_type(claim_events.INTERRUPTED)) == 2
 
 
 def running(stage: Stage, name: str) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from shiplap.api.nodeclaim import ClaimState
 from shiplap.errors import ClusterUnreachable, StoreThrottled
-from shiplap.instances.joins import AMI_FAILURES, FIRST_PAUSE_S, INITIALIZE_CEILING_S
+from shiplap.instances.readiness.joins import AMI_FAILURES, FIRST_PAUSE_S, INITIALIZE_CEILING_S
+from shiplap.manifests.nodeclaim import ClaimState
 from tests.integration.flows.stage import Stage, pool
 
 ONE_TYPE = (pool("any", ("m6i",), sizes=("large",)),)

@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from shiplap.api.nodeclaim import ClaimState, NodeClaim
-from shiplap.aws.ec2 import Ec2Compute
-from shiplap.instances.types import InstanceType, Offering
+from shiplap.aws.ec2.ec2_compute import Ec2Compute
+from shiplap.flows.assign_instances import Attempt
+from shiplap.flows.planning.decision_inputs import NodeClassSupply
+from shiplap.flows.planning.offering_market import Market
+from shiplap.flows.schedule.launch import launch
+from shiplap.flows.schedule.resume import orphans, resume
+from shiplap.instances.catalog.type_catalog import InstanceType, Offering
 from shiplap.kubernetes import labels
-from shiplap.provisioning.launch import launch
-from shiplap.provisioning.market import Market
-from shiplap.provisioning.resume import orphans, resume
-from shiplap.provisioning.settle import Attempt
-from shiplap.provisioning.snapshot import NodeClassSupply
-from shiplap.twins.faults import Crash, Faults
+from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from shiplap_lab.fakes.faults import Crash, Faults
 from tests.integration.contracts.emulated_ec2 import ZONES, Region, emulated_region
 from tests.integration.contracts.test_compute_contract import NODE_CLASS
 from tests.integration.flows.stage import Stage

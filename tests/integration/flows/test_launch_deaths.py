@@ -8,13 +8,13 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from shiplap.api.nodeclaim import ClaimState, NodeClaim
-from shiplap.api.types import Manifests
 from shiplap.errors import AwsError, AwsThrottled
+from shiplap.flows import claim_events
+from shiplap.flows.messages import Timer
+from shiplap.manifests.custom_resources import Manifests
+from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import Instance
-from shiplap.provisioning import events
-from shiplap.provisioning.messages import Timer
-from shiplap.twins.faults import Crash
+from shiplap_lab.fakes.faults import Crash
 from tests.integration.flows.stage import CLUSTER, Stage
 from tests.integration.flows.test_interrupt import STATE, warning
 
@@ -59,7 +59,7 @@ def test_a_key_that_ec2_may_not_use_stops_the_node_class_and_says_what_to_do() -
     (claim,) = failed(stage)
     assert "ended before it joined: Client.InternalError" in claim.failure
     assert "volumeKeys" in claim.failure
-    (event,) = stage.bus.of_type(events.FAILED)
+    (event,) = stage.bus.of_type(claim_events.FAILED)
     assert event.detail["reason"] == claim.failure
     assert any("volumeKeys" in message for message in told_pods(stage))
     report = stage.schedule()
@@ -212,7 +212,7 @@ def test_the_same_death_told_often_counts_once() -> None:
         stage.attend(Timer(CLUSTER, claim.name, "ended"))
     (resting,) = stage.state.read(CLUSTER, stage.clock.now()).unavailable
     assert resting.failures == 1
-    assert len(stage.bus.of_type(events.FAILED)) == 1
+    assert len(stage.bus.of_type(claim_events.FAILED)) == 1
 
 
 def _points(act: Callable[[Stage], None]) -> list[str]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from shiplap.api.nodeclaim import ClaimState, NodeClaim
 from shiplap.errors import AwsError, AwsThrottled
+from shiplap.flows.assign_instances import MOST_NAMES
+from shiplap.flows.planning.fleet_offerings import alike, launches
+from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import COMMIT_GROUP
-from shiplap.provisioning.fleet import alike, launches
-from shiplap.provisioning.settle import MOST_NAMES
 from tests.integration.flows.stage import ZONES, Stage, pool
 
 ONLY_LARGE = (pool("any", ("m6i",), sizes=("large",)),)

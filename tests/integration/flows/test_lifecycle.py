@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 from msgspec import structs
 
-from shiplap.api.nodeclaim import ClaimState, NodeClaim
-from shiplap.api.types import NodePool
 from shiplap.errors import ClusterError, ClusterUnreachable, ConditionFailed, ObjectConflict
-from shiplap.instances.learning import capacity
-from shiplap.instances.types import InstanceType
+from shiplap.flows import claim_events
+from shiplap.flows.lifecycle.lifecycle import Report
+from shiplap.flows.messages import NodeSeen, PodsPending, Timer
+from shiplap.instances.capacity.learned_capacity import capacity
+from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Taint
+from shiplap.manifests.custom_resources import NodePool
+from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import Instance
-from shiplap.provisioning import events
-from shiplap.provisioning.lifecycle import Report
-from shiplap.provisioning.messages import NodeSeen, PodsPending, Timer
 from tests.integration.flows.stage import CLUSTER, Stage, pool, share
 
 ONLY_LARGE = (pool("any", ("m6i",), sizes=("large",)),)
@@ -64,7 +64,11 @@ def test_registration_opens_the_node_and_learns_its_capacity() -> None:
     assert learned.recent[-1].predicted == claim.allocatable
     (claim,) = stage.claims()
     assert (claim.state, claim.node_name, claim.missed) == (ClaimState.INITIALIZED, node.metadata.name, False)
-    assert [e.detail_type for e in stage.bus.events] == [events.LAUNCHED, events.REGISTERED, events.INITIALIZED]
+    assert [e.detail_type for e in stage.bus.events] == [
+        claim_events.LAUNCHED,
+        claim_events.REGISTERED,
+        claim_events.INITIALIZED,
+    ]
 
 
 def test_the_truth_is_stored_before_the_claim_advances_and_before_the_node_is_opened() -> None:
@@ -195,7 +199,7 @@ def test_a_node_smaller_than_planned_is_a_miss_and_the_retry_does_not_miss() -> 
     stage.attend()
     assert stage.claims()[0].missed
     assert stage.meter.counts["NodeClaimsMissed"] == 1
-    assert len(stage.bus.of_type(events.MISSED)) == 1
+    assert len(stage.bus.of_type(claim_events.MISSED)) == 1
     hints = [hint for hint in stage.told() if isinstance(hint, PodsPending)]
     assert [pod.uid for pod in hints[0].pods] == ["uid-web-000"]
     stage.bind()
@@ -344,7 +348,7 @@ def test_an_instance_in_service_that_vanishes_takes_its_claim_with_it() -> None:
     stage.sweep()
     assert stage.attend(*stage.due()).ended == (claim.name,)
     assert stage.claims() == ()
-    assert len(stage.bus.of_type(events.TERMINATED)) == 1
+    assert len(stage.bus.of_type(claim_events.TERMINATED)) == 1
 
 
 def test_an_unready_node_of_an_instance_that_exists_is_left_alone() -> None:
@@ -438,7 +442,7 @@ def test_two_lifecycle_functions_at_once_register_once() -> None:
     stage.join()
     stage.faults.on("before", "state.advance", stage.attend)
     stage.attend()
-    assert len(stage.bus.of_type(events.REGISTERED)) == 1
+    assert len(stage.bus.of_type(claim_events.REGISTERED)) == 1
     assert stage.meter.counts["ClaimsLost"] == 1
     assert stage.claims()[0].state is ClaimState.INITIALIZED
 

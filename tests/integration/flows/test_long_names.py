@@ -5,12 +5,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from shiplap.api.nodeclaim import ClaimState
-from shiplap.api.types import Manifests, NodePool
 from shiplap.aws import tags
 from shiplap.aws.userdata.bootstrap import of_claim
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.names import claim_name, label_value_of, label_value_problem, name_of_label, subdomain_problem
+from shiplap.manifests.custom_resources import Manifests, NodePool
+from shiplap.manifests.nodeclaim import ClaimState
 from tests.integration.flows.disrupted import Disrupted, kinds
 from tests.integration.flows.stage import NODE_CLASS
 

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from shiplap.errors import ClusterUnreachable
-from shiplap.provisioning.looks import FULL_SWEEP_S, AtRest, needs_disruption, needs_sweep
+from shiplap.flows.looks import FULL_SWEEP_S, AtRest, needs_disruption, needs_sweep
 from tests.integration.flows.stage import Stage
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from shiplap.api.nodeclaim import ClaimState, NodeClaim
 from shiplap.errors import AwsError, StoreThrottled
-from shiplap.instances.catalog import PlacementGroupInfo
-from shiplap.instances.nodeclass import CapacityReservation, PlacementGroup, ResolvedNodeClass, Subnet
-from shiplap.instances.subnets import emptiest_subnets, open_subnets
+from shiplap.flows.planning.offering_market import Market
+from shiplap.instances.catalog.ec2_catalog import PlacementGroupInfo
+from shiplap.instances.catalog.resolved_nodeclass import CapacityReservation, PlacementGroup, ResolvedNodeClass, Subnet
+from shiplap.instances.offerings.subnets import emptiest_subnets, open_subnets
+from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import DecisionState, FleetRequest, FleetResult, OfferingFailure
-from shiplap.provisioning.market import Market
 from tests.integration.flows.stage import ZONES, Stage, pool
 
 MINUTE = 60.0

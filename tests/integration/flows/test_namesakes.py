@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from shiplap.api.nodeclaim import ClaimState
 from shiplap.errors import ObjectConflict, ObjectNotFound
+from shiplap.flows.lifecycle.registration import change
+from shiplap.flows.messages import NodeSeen
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.taints import DISRUPTED
-from shiplap.provisioning.messages import NodeSeen
-from shiplap.provisioning.register import change
+from shiplap.manifests.nodeclaim import ClaimState
 from tests.integration.flows.disrupted import Disrupted, oversized
 from tests.integration.flows.stage import Stage
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from shiplap.api.nodeclaim import ClaimState
-from shiplap.provisioning.disrupt import Report, disrupt
-from shiplap.twins.bucket import TwinMemory
+from shiplap.flows.disrupt.disruption_round import Report, disrupt
+from shiplap.manifests.nodeclaim import ClaimState
+from shiplap_lab.fakes.bucket import TwinMemory
 from tests.integration.flows.stage import Stage
 
 

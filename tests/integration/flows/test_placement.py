@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from shiplap.api.nodeclaim import NodeClaim, PodReference
 from shiplap.errors import ClusterDenied, ObjectConflict
+from shiplap.flows.lifecycle.pod_placement import FIRST_PODS, MOST_WITHDRAWN, placeable
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.kubernetes.quantity import parse_resources
-from shiplap.provisioning.placement import FIRST_PODS, MOST_WITHDRAWN, placeable
-from shiplap.twins.kube.server import Selection
+from shiplap.manifests.nodeclaim import NodeClaim, PodReference
+from shiplap_lab.api_server.server import Selection
 from tests.integration.flows.stage import FLEX_FIRST, Stage, share
 
 

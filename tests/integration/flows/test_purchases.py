@@ -5,12 +5,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from shiplap.api.nodeclaim import ClaimState, NodeClaim
 from shiplap.errors import ClusterError, ConditionFailed, ObjectConflict
-from shiplap.instances.nodeclass import CapacityReservation
+from shiplap.flows.claim_updates import GRACE_S
+from shiplap.instances.catalog.resolved_nodeclass import CapacityReservation
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node
-from shiplap.provisioning.claims import GRACE_S
+from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from tests.integration.flows.stage import ZONES, Stage, pool
 
 PRICE = 0.096

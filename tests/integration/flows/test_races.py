@@ -8,12 +8,12 @@ from collections.abc import Sequence
 import pytest
 from msgspec import structs
 
-from shiplap.api.nodeclaim import ClaimState
 from shiplap.errors import AwsError, EpochMoved, NodeClassNotReady
+from shiplap.flows.claim_updates import GRACE_S
+from shiplap.flows.messages import NodeSeen, PodsPending, Sweep, Timer
+from shiplap.flows.schedule import schedule as schedule_module
+from shiplap.manifests.nodeclaim import ClaimState
 from shiplap.ports import FleetResult, OfferingFailure
-from shiplap.provisioning import schedule as schedule_module
-from shiplap.provisioning.claims import GRACE_S
-from shiplap.provisioning.messages import NodeSeen, PodsPending, Sweep, Timer
 from tests.integration.flows.stage import CLUSTER, ZONES, Stage, pool, share
 
 

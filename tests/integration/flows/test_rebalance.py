@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from shiplap.api.nodeclaim import ClaimState
-from shiplap.api.own_annotations import REBALANCE as POLICY
-from shiplap.api.types import Manifests, NodePool
+from shiplap.flows import claim_events
 from shiplap.kubernetes import labels
-from shiplap.provisioning import events
+from shiplap.manifests.custom_resources import Manifests, NodePool
+from shiplap.manifests.nodeclaim import ClaimState
+from shiplap.manifests.shiplap_annotations import REBALANCE as POLICY
 from tests.integration.flows.leaving import (
     ONLY_LARGE,
     REBALANCE,
@@ -40,7 +40,7 @@ def test_it_is_told_and_ignored_where_the_pool_says_so() -> None:
     claim, instance = first(stage)
     stage.interrupt(warning(stage, instance.id, REBALANCE))
     assert claim_now(stage, claim) == claim
-    assert len(stage.bus.of_type(events.INTERRUPTED)) == 1
+    assert len(stage.bus.of_type(claim_events.INTERRUPTED)) == 1
 
 
 def test_a_cordoned_node_keeps_its_pods_and_takes_no_others() -> None:
@@ -68,7 +68,7 @@ def test_the_same_advice_twice_has_one_effect() -> None:
     for _ in range(2):
         stage.interrupt(warning(stage, instance.id, REBALANCE))
     assert claim_now(stage, claim).version == claim.version + 1
-    assert len(stage.bus.of_type(events.INTERRUPTED)) == 1
+    assert len(stage.bus.of_type(claim_events.INTERRUPTED)) == 1
 
 
 def test_a_lost_reminder_to_cordon_is_made_up_for_by_the_sweep() -> None:

@@ -18,14 +18,14 @@ from botocore.awsrequest import AWSResponse
 from botocore.session import get_session
 
 from shiplap.aws.timers import SqsTimers
-from shiplap.local.event_source import EventSource, Mapped
-from shiplap.local.lineage import HEADER, MOST_TURNS, invoked, longest, turns
-from shiplap.provisioning import batch
-from shiplap.provisioning.lifecycle import attend
-from shiplap.provisioning.messages import NodeSeen, Timer, for_lifecycle
-from shiplap.provisioning.turns import Turns
+from shiplap.flows import batch
+from shiplap.flows.lifecycle.lifecycle import attend
+from shiplap.flows.messages import NodeSeen, Timer, for_lifecycle
+from shiplap.flows.turns import Turns
 from shiplap.settings import ClusterSettings, Settings
-from shiplap.twins.dead_letters import TwinDeadLetters
+from shiplap_lab.emulated_aws.event_source import EventSource, Mapped
+from shiplap_lab.emulated_aws.lineage import HEADER, MOST_TURNS, invoked, longest, turns
+from shiplap_lab.fakes.dead_letters import TwinDeadLetters
 from tests.integration.flows.leaving import evicted, first, serving, warning
 from tests.integration.flows.stage import Stage
 from tests.integration.flows.test_drain import guard

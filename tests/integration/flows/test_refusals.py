@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from shiplap.provisioning.refusals import FIRST_PAUSE_S, FREE, LONGEST_PAUSE_S
+from shiplap.flows.planning.futile_launches import FIRST_PAUSE_S, FREE, LONGEST_PAUSE_S
 from tests.integration.flows.besieged import TOLERATED, Besieged, launched_within, own_toleration
 from tests.integration.flows.disrupted import Disrupted
 from tests.integration.flows.stage import Stage, pool

@@ -5,17 +5,17 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from shiplap.api.types import EC2NodeClass, EC2NodeClassSpec, Manifests, NodePool
 from shiplap.errors import AwsError, AwsThrottled, NodeClassNotReady, StoreError
-from shiplap.instances import conditions
-from shiplap.instances.nodeclass import Problem
-from shiplap.instances.rehearsals import ALLOWED_FOR_S, REFUSED_FOR_S, Rehearsals
-from shiplap.instances.status import NodeClassStatus
+from shiplap.flows.catalog.inspect import inspect
+from shiplap.flows.catalog.refresh import inspect_all
+from shiplap.flows.messages import Sweep
+from shiplap.instances.catalog.resolved_nodeclass import Problem
+from shiplap.instances.readiness import conditions
+from shiplap.instances.readiness.dry_runs import ALLOWED_FOR_S, REFUSED_FOR_S, Rehearsals
+from shiplap.instances.readiness.nodeclass_status import NodeClassStatus
 from shiplap.kubernetes.objects import ObjectMeta
-from shiplap.provisioning.inspect import inspect
-from shiplap.provisioning.messages import Sweep
-from shiplap.provisioning.refresh import inspect_all
-from shiplap.twins.bucket import TwinRehearsals, TwinStatus
+from shiplap.manifests.custom_resources import EC2NodeClass, EC2NodeClassSpec, Manifests, NodePool
+from shiplap_lab.fakes.bucket import TwinRehearsals, TwinStatus
 from tests.integration.flows.stage import Stage, catalog, pool
 from tests.integration.flows.test_inspection import of_class
 

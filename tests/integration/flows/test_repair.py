@@ -5,12 +5,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from shiplap.api.nodeclaim import ClaimState, NodeClaim
 from shiplap.errors import AwsError
+from shiplap.flows.interrupt.notices import Kind
+from shiplap.flows.sweep.repair import MOST_AT_ONCE, Sick, judge
 from shiplap.kubernetes.timestamps import rfc3339
+from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import Ailment
-from shiplap.provisioning.notices import Kind
-from shiplap.provisioning.repair import MOST_AT_ONCE, Sick, judge
 from tests.integration.flows.leaving import claim_now, evicted, first, play_out, serving
 from tests.integration.flows.stage import Stage
 

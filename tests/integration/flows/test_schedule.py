@@ -7,11 +7,11 @@ import zlib
 import msgspec
 import pytest
 
-from shiplap.api.nodeclaim import ClaimState, PodReference
 from shiplap.errors import AwsError, AwsThrottled, ClusterUnreachable, EpochMoved, NodeClassNotReady, StoreError
-from shiplap.provisioning import events
-from shiplap.provisioning import schedule as schedule_flow
-from shiplap.provisioning.messages import MOST_PODS, UNSCHEDULABLE, PodsPending, Sweep
+from shiplap.flows import claim_events
+from shiplap.flows.messages import MOST_PODS, UNSCHEDULABLE, PodsPending, Sweep
+from shiplap.flows.schedule import schedule as schedule_flow
+from shiplap.manifests.nodeclaim import ClaimState, PodReference
 from tests.integration.flows.stage import CLUSTER, ZONES, Stage, pool, share
 
 
@@ -111,7 +111,7 @@ def test_pods_get_nodes_of_the_preferred_pool_and_are_in_service_in_the_end() ->
         assert claim.hourly > 0
         assert all(claim.allocatable[resource] >= amount for resource, amount in claim.requests.items())
     assert sorted(pod.name for claim in claims.values() for pod in claim.pods) == [f"web-{n:03d}" for n in range(6)]
-    assert len(stage.bus.of_type(events.LAUNCHED)) == len(launched)
+    assert len(stage.bus.of_type(claim_events.LAUNCHED)) == len(launched)
     assert len(stage.timers.reminders) == len(launched)
     assert len(stage.recorder.records) == 1
     stage.play_on()

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from shiplap.api.nodeclaim import ClaimState
-from shiplap.api.types import NodePool
+from shiplap.flows.interrupt.interrupt import PRESSING_S
+from shiplap.manifests.custom_resources import NodePool
+from shiplap.manifests.nodeclaim import ClaimState
 from shiplap.ports import Ailment
-from shiplap.provisioning.interrupt import PRESSING_S
 from tests.integration.flows.leaving import ONLY_LARGE, scheduled_change, serving
 from tests.integration.flows.stage import Stage
 

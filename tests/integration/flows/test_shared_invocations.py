@@ -20,19 +20,19 @@ from shiplap.cluster import transport
 from shiplap.cluster.client import KubernetesClient
 from shiplap.cluster.connect import ApiEndpoint, connect
 from shiplap.errors import ClustersNotServed, StoreError
-from shiplap.local.kube.http_server import KubeHttpServer
+from shiplap.flows import turns
+from shiplap.flows.context import World
+from shiplap.flows.install import Install
+from shiplap.flows.messages import Sweep, decode
+from shiplap.flows.watch.watch import watch_all
 from shiplap.ports import DeadLetters, MemoryStore
-from shiplap.provisioning import turns
-from shiplap.provisioning.messages import Sweep, decode
-from shiplap.provisioning.watch import watch_all
-from shiplap.provisioning.wiring import Install
-from shiplap.provisioning.world import World
 from shiplap.settings import ClusterSettings, ResourceNames, Settings
-from shiplap.twins.bucket import TwinMemory
-from shiplap.twins.bus import TwinBus
-from shiplap.twins.clock import TwinClock
-from shiplap.twins.cluster import ApiServer
-from shiplap.twins.dead_letters import TwinDeadLetters
+from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
+from shiplap_lab.fakes.bucket import TwinMemory
+from shiplap_lab.fakes.bus import TwinBus
+from shiplap_lab.fakes.clock import TwinClock
+from shiplap_lab.fakes.cluster import ApiServer
+from shiplap_lab.fakes.dead_letters import TwinDeadLetters
 from tests.integration.flows.stage import Stage
 
 FUNCTIONS = Path(__file__).parents[3] / "functions"
@@ -266,7 +266,7 @@ class UntilTold:
 def test_clusters_are_watched_side_by_side_and_one_that_hangs_delays_no_other(
     hanging: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shiplap.provisioning.watch.ESTABLISHING_S", 0.1)
+    monkeypatch.setattr("shiplap.flows.watch.watch.ESTABLISHING_S", 0.1)
     clusters = Clusters("a-hangs", "b", "c")
     bus = TwinBus()
     clock = UntilTold(bus, 2)
@@ -292,7 +292,7 @@ def test_a_watch_that_was_given_up_begins_anew_and_the_invocation_fails_in_the_e
         def list_for_watch(self, kind: str) -> Any:
             raise ZeroDivisionError(f"a bug in {kind}")
 
-    monkeypatch.setattr("shiplap.provisioning.watch.ESTABLISHING_S", 0.1)
+    monkeypatch.setattr("shiplap.flows.watch.watch.ESTABLISHING_S", 0.1)
     with KubeHttpServer(clusters.stages["b"].server) as server:
         clusters.put("b", client(server.endpoint))
         worlds = {

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from shiplap.api.nodeclaim import NodeClaim
-from shiplap.api.types import NodeOverlay
+from shiplap.flows.planning.decision_inputs import Sight, glance_at, sight_of, supply_of
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.quantity import MEMORY, parse_amount
-from shiplap.provisioning.snapshot import Sight, glance_at, sight_of, supply_of
+from shiplap.manifests.custom_resources import NodeOverlay
+from shiplap.manifests.nodeclaim import NodeClaim
 from tests.integration.flows.stage import Stage
 
 CLAIM = NodeClaim(cluster="demo", name="flex-1", node_pool="flex", node_class="default")

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from shiplap.api.nodeclaim import ClaimState
 from shiplap.disruption.progress import READY_S
 from shiplap.errors import ClusterUnreachable
 from shiplap.kubernetes import labels
+from shiplap.manifests.nodeclaim import ClaimState
 from tests.integration.flows.disrupted import Disrupted, kinds, oversized
 from tests.integration.flows.leaving import evicted
 

@@ -5,23 +5,23 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from shiplap.cluster.keeper import Keeper
+from shiplap.cluster.snapshot_keeper import Keeper
 from shiplap.errors import EpochMoved, ResourceVersionGone, StoreError
+from shiplap.flows.planning import decision_inputs
+from shiplap.flows.planning.decision_inputs import OLDEST_S
 from shiplap.kubernetes import labels
-from shiplap.kubernetes.compact import Standing, encode
-from shiplap.kubernetes.wire import BOUND_PODS
-from shiplap.provisioning import standing
-from shiplap.provisioning.standing import OLDEST_S
-from shiplap.twins.bucket import TwinSnapshots
-from shiplap.twins.cluster import Selection, TwinCluster
-from shiplap.twins.kube.server import EVERYTHING
+from shiplap.kubernetes.compact_pods import Standing, encode
+from shiplap.kubernetes.request_bodies import BOUND_PODS
+from shiplap_lab.api_server.server import EVERYTHING
+from shiplap_lab.fakes.bucket import TwinSnapshots
+from shiplap_lab.fakes.cluster import Selection, TwinCluster
 from tests.integration.flows.disrupted import Disrupted, kinds, oversized
 from tests.integration.flows.stage import CLUSTER, Stage
 
 
 @pytest.fixture(autouse=True)
 def small_clusters_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(standing, "FEWEST_NODES", 0)
+    monkeypatch.setattr(decision_inputs, "FEWEST_NODES", 0)
 
 
 def kept(stage: Stage) -> Keeper:

@@ -9,10 +9,10 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from shiplap.cli.story import MOST_RECORDS, Story, Teller, Told
-from shiplap.cli.telling import story_page
-from shiplap.provisioning.messages import PodsPending
-from shiplap.scheduling.record import encode
+from shiplap.flows.messages import PodsPending
+from shiplap.scheduling.model.scheduling_record import encode
+from shiplap_cli.history.history import MOST_RECORDS, Story, Teller, Told
+from shiplap_cli.history.history_command import story_page
 from tests.integration.flows.stage import Stage, share
 from tests.integration.flows.test_disrupt import oversized
 

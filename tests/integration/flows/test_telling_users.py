@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shiplap.errors import ClusterDenied
-from shiplap.provisioning.herald import MOST_PODS
+from shiplap.flows.pod_events import MOST_PODS
 from tests.integration.flows.stage import Stage
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from shiplap.api.nodeclaim import ClaimState
+from shiplap.manifests.nodeclaim import ClaimState
 from tests.integration.flows.besieged import TOLERATED, Besieged, launched_within, own_toleration
 from tests.integration.flows.disrupted import Disrupted
 from tests.integration.flows.stage import ZONES, Stage, pool

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from shiplap.api.types import CapacityBuffer, PodTemplate
+from shiplap.manifests.custom_resources import CapacityBuffer, PodTemplate
 from tests.integration.flows.stage import Stage, pool
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from shiplap.aws.ami_aliases import variants
-from shiplap.aws.amis import ordered
+from shiplap.aws.selectors.ami_aliases import variants
+from shiplap.aws.selectors.amis import ordered
 from shiplap.errors import NodeClassNotReady
-from shiplap.instances.nodeclass import Ami
+from shiplap.instances.catalog.resolved_nodeclass import Ami
 
 EKS = "/aws/service/eks/optimized-ami/1.32"
 BOTTLEROCKET = "/aws/service/bottlerocket/aws-k8s-1.32"

@@ -7,15 +7,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from shiplap.api.nodeclaim import NodeClaim
-from shiplap.api.types import BlockDevice, BlockDeviceMapping, EC2NodeClass, EC2NodeClassSpec
-from shiplap.aws import fleet
-from shiplap.aws.block_devices import block_devices, size_gib
+from shiplap.aws.ec2 import fleet_requests
+from shiplap.aws.ec2.template_data import block_devices, size_gib
 from shiplap.aws.expiring import Expiring
 from shiplap.errors import NodeClassNotReady
-from shiplap.instances.nodeclass import PlacementGroup, ResolvedNodeClass, Subnet
+from shiplap.instances.catalog.resolved_nodeclass import PlacementGroup, ResolvedNodeClass, Subnet
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import ObjectMeta
+from shiplap.manifests.custom_resources import BlockDevice, BlockDeviceMapping, EC2NodeClass, EC2NodeClassSpec
+from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.ports import FleetOverride, FleetRequest, OfferingFailure
 
 SUBNETS = (
@@ -45,7 +45,7 @@ def request(*overrides: FleetOverride, **changes: Any) -> FleetRequest:
 
 def shown(wanted: FleetRequest) -> list[tuple[str, str, str]]:
     """(type, zone, subnet) of all overrides."""
-    parameters = fleet.parameters(fleet.prepare(wanted, SUBNETS), wanted.token)
+    parameters = fleet_requests.parameters(fleet_requests.prepare(wanted, SUBNETS), wanted.token)
     return [
         (item["InstanceType"], item["AvailabilityZone"], item["SubnetId"])
         for config in parameters["LaunchTemplateConfigs"]
@@ -69,7 +69,7 @@ def test_an_offering_is_asked_for_once() -> None:
 
 
 def test_one_template_per_image_and_number_of_pods() -> None:
-    prepared = fleet.prepare(
+    prepared = fleet_requests.prepare(
         request(
             override("a.large"),
             override("b.large", max_pods=58),
@@ -85,7 +85,7 @@ def test_one_template_per_image_and_number_of_pods() -> None:
 
 def test_at_most_fifty_templates_those_of_the_cheapest() -> None:
     overrides = [override(f"t{n:03d}.large", price=100 - n, max_pods=10 + n) for n in range(60)]
-    prepared = fleet.prepare(request(*overrides), SUBNETS)
+    prepared = fleet_requests.prepare(request(*overrides), SUBNETS)
     assert len(prepared.templates) == 50
     types = {item.instance_type for group in prepared.overrides for item in group}
     assert types == {f"t{n:03d}.large" for n in range(10, 60)}
@@ -93,7 +93,7 @@ def test_at_most_fifty_templates_those_of_the_cheapest() -> None:
 
 def test_templates_are_named_after_their_content() -> None:
     def name(**changes: Any) -> str:
-        return fleet.prepare(request(**changes), SUBNETS).templates[0].name
+        return fleet_requests.prepare(request(**changes), SUBNETS).templates[0].name
 
     claim = request().claim
     assert name() == name()
@@ -114,7 +114,7 @@ def test_templates_are_named_after_their_content() -> None:
 )
 def test_strategy_by_capacity_type(capacity_type: str, options: str, strategy: str) -> None:
     wanted = request(capacity_type=capacity_type)
-    parameters = fleet.parameters(fleet.prepare(wanted, SUBNETS), "t")
+    parameters = fleet_requests.parameters(fleet_requests.prepare(wanted, SUBNETS), "t")
     assert parameters[options] == {"AllocationStrategy": strategy}
     assert ("OnDemandOptions" in parameters) != ("SpotOptions" in parameters)
     assert parameters["TargetCapacitySpecification"] == {
@@ -136,7 +136,7 @@ def test_strategy_by_capacity_type(capacity_type: str, options: str, strategy: s
 def test_a_pool_may_have_a_strategy_of_its_own(own: str, on_demand: str, spot: str) -> None:
     def options(capacity_type: str) -> Any:
         wanted = request(capacity_type=capacity_type, strategy=own)
-        return fleet.parameters(fleet.prepare(wanted, SUBNETS), "t")
+        return fleet_requests.parameters(fleet_requests.prepare(wanted, SUBNETS), "t")
 
     assert options("on-demand")["OnDemandOptions"] == {"AllocationStrategy": on_demand}
     assert options("spot")["SpotOptions"] == {"AllocationStrategy": spot}
@@ -144,7 +144,7 @@ def test_a_pool_may_have_a_strategy_of_its_own(own: str, on_demand: str, spot: s
 
 def test_priorities_are_whole_numbers_the_cheapest_first() -> None:
     wanted = request(override("dear", price=0.4), override("cheap", price=0.05), override("same", price=0.4))
-    parameters = fleet.parameters(fleet.prepare(wanted, SUBNETS), wanted.token)
+    parameters = fleet_requests.parameters(fleet_requests.prepare(wanted, SUBNETS), wanted.token)
     [config] = parameters["LaunchTemplateConfigs"]
     priorities = {item["InstanceType"]: item["Priority"] for item in config["Overrides"]}
     assert priorities == {"cheap": 0, "dear": 1, "same": 1}
@@ -152,15 +152,15 @@ def test_priorities_are_whole_numbers_the_cheapest_first() -> None:
 
 
 def test_tokens_fit_into_what_ec2_takes() -> None:
-    assert fleet.client_token("short") == "short"
-    long = fleet.client_token("x" * 65)
+    assert fleet_requests.client_token("short") == "short"
+    long = fleet_requests.client_token("x" * 65)
     assert len(long) == 64
-    assert long != fleet.client_token("x" * 66)
+    assert long != fleet_requests.client_token("x" * 66)
 
 
 def test_tags_of_instances_volumes_and_the_fleet() -> None:
     wanted = request()
-    parameters = fleet.parameters(fleet.prepare(wanted, SUBNETS), "t")
+    parameters = fleet_requests.parameters(fleet_requests.prepare(wanted, SUBNETS), "t")
     specifications = {item["ResourceType"]: item["Tags"] for item in parameters["TagSpecifications"]}
     assert set(specifications) == {"instance", "volume", "fleet"}
     assert {"Key": "shiplap.dev/nodeclaim", "Value": "default-1"} in specifications["instance"]
@@ -169,7 +169,7 @@ def test_tags_of_instances_volumes_and_the_fleet() -> None:
 
 def test_a_fleet_of_many_says_how_many_and_names_no_claim() -> None:
     wanted = request(claims=(request().claim, msgspec.structs.replace(request().claim, name="default-2")))
-    parameters = fleet.parameters(fleet.prepare(wanted, SUBNETS), "t")
+    parameters = fleet_requests.parameters(fleet_requests.prepare(wanted, SUBNETS), "t")
     assert parameters["TargetCapacitySpecification"]["TotalTargetCapacity"] == 2
     keys = {tag["Key"] for tag in parameters["TagSpecifications"][0]["Tags"]}
     assert "shiplap.dev/launch" in keys
@@ -182,7 +182,7 @@ def error(code: str, name: str = "m5.large", **where: str) -> dict[str, Any]:
 
 
 def test_failures_are_listed_once_per_offering_and_code() -> None:
-    prepared = fleet.prepare(request(), SUBNETS)
+    prepared = fleet_requests.prepare(request(), SUBNETS)
     answer: Any = {
         "Errors": [
             error("InsufficientInstanceCapacity"),
@@ -192,23 +192,23 @@ def test_failures_are_listed_once_per_offering_and_code() -> None:
             error("InsufficientCidrBlocks", "b.large"),
         ]
     }
-    assert fleet.failures_of(prepared, answer) == (
+    assert fleet_requests.failures_of(prepared, answer) == (
         OfferingFailure("a.large", "a", "on-demand", "InsufficientFreeAddressesInSubnet", "subnet", "m", "subnet-a2"),
         OfferingFailure("b.large", "a", "on-demand", "InsufficientCidrBlocks", "subnet", "m", "subnet-a2"),
         OfferingFailure("m5.large", "a", "on-demand", "InsufficientInstanceCapacity", "capacity", "m"),
         OfferingFailure("m5.large", "b", "on-demand", "UnfulfillableCapacity", "capacity", "m"),
     )
-    assert fleet.instances_of(prepared, answer, 1.0) == ()
+    assert fleet_requests.instances_of(prepared, answer, 1.0) == ()
 
 
 def test_only_a_fleet_that_failed_for_its_templates_alone_is_repeated() -> None:
     gone: Any = {"Errors": [error("InvalidLaunchTemplateName.NotFoundException")]}
-    assert fleet.template_is_gone(gone)
-    assert not fleet.template_is_gone({**gone, "Instances": [{"InstanceIds": ["i-1"]}]})
+    assert fleet_requests.template_is_gone(gone)
+    assert not fleet_requests.template_is_gone({**gone, "Instances": [{"InstanceIds": ["i-1"]}]})
     mixed: Any = {"Errors": [*gone["Errors"], error("InsufficientInstanceCapacity")]}
-    assert not fleet.template_is_gone(mixed)
+    assert not fleet_requests.template_is_gone(mixed)
     nothing: Any = {"Errors": []}
-    assert not fleet.template_is_gone(nothing)
+    assert not fleet_requests.template_is_gone(nothing)
 
 
 @pytest.mark.parametrize(("size", "gib"), [("20Gi", 20), ("4G", 4), ("2T", 1863), ("1Ti", 1024), ("1.5Gi", 2)])
@@ -270,7 +270,7 @@ def test_the_context_is_for_launches_that_keep_their_minimum_of_values(
     wanted = request(node_class=EC2NodeClass(ObjectMeta(name="default"), EC2NodeClassSpec(context="c-1")))
     claim = msgspec.structs.replace(wanted.claim, annotations=annotations)
     wanted = msgspec.structs.replace(wanted, claims=(claim,))
-    assert fleet.parameters(fleet.prepare(wanted, SUBNETS), "t").get("Context") == context
+    assert fleet_requests.parameters(fleet_requests.prepare(wanted, SUBNETS), "t").get("Context") == context
 
 
 SPREAD_FULL = (
@@ -290,7 +290,7 @@ def refused(message: str, group: str) -> set[tuple[str, str, str]]:
         }
         for name in ("m5.large", "c5.large")
     ]
-    failures = fleet.failures_of(fleet.prepare(wanted, SUBNETS), {"Errors": errors})  # type: ignore[typeddict-item]
+    failures = fleet_requests.failures_of(fleet_requests.prepare(wanted, SUBNETS), {"Errors": errors})  # type: ignore[typeddict-item]
     return {failure.scope for failure in failures}
 
 

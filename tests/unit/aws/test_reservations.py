@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from shiplap.api.types import (
+from shiplap.aws.ec2.ec2_compute import Ec2Compute
+from shiplap.aws.selectors.capacity_reservations import capacity_reservations, placement_group
+from shiplap.errors import NodeClassNotReady
+from shiplap.instances.catalog.resolved_nodeclass import CapacityReservation, PlacementGroup
+from shiplap.kubernetes.objects import ObjectMeta
+from shiplap.manifests.custom_resources import (
     CapacityReservationSelectorTerm,
     EC2NodeClass,
     EC2NodeClassSpec,
     Manifests,
     PlacementGroupSelector,
 )
-from shiplap.aws.ec2 import Ec2Compute
-from shiplap.aws.reservations import capacity_reservations, placement_group
-from shiplap.errors import NodeClassNotReady
-from shiplap.instances.nodeclass import CapacityReservation, PlacementGroup
-from shiplap.kubernetes.objects import ObjectMeta
 from shiplap.settings import ClusterSettings
 
 END = datetime(2026, 12, 1, tzinfo=UTC)

@@ -20,7 +20,7 @@ from shiplap.cluster import watcher
 from shiplap.cluster.transport import KEPT_ALIVE
 from shiplap.errors import AwsError
 from shiplap.ports import BusEvent
-from shiplap.twins.clock import TwinClock
+from shiplap_lab.fakes.clock import TwinClock
 
 
 @pytest.fixture(autouse=True)

@@ -10,8 +10,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from shiplap.api.nodeclaim import NodeClaim
-from shiplap.api.types import (
+from shiplap.aws.ec2 import fleet_requests
+from shiplap.aws.ec2.template_data import template_data
+from shiplap.instances.catalog.resolved_nodeclass import CapacityReservation, PlacementGroup, ResolvedNodeClass, Subnet
+from shiplap.kubernetes.objects import ObjectMeta
+from shiplap.manifests.custom_resources import (
     ConnectionTracking,
     CpuOptions,
     EC2NodeClass,
@@ -19,10 +22,7 @@ from shiplap.api.types import (
     NetworkInterface,
     RequirementSpec,
 )
-from shiplap.aws import fleet
-from shiplap.aws.template_data import template_data
-from shiplap.instances.nodeclass import CapacityReservation, PlacementGroup, ResolvedNodeClass, Subnet
-from shiplap.kubernetes.objects import ObjectMeta
+from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.ports import FleetOverride, FleetRequest
 
 SUBNETS = (Subnet("subnet-a", "a", free_ips=10),)
@@ -238,7 +238,7 @@ def test_what_boots_otherwise_has_a_template_of_its_own() -> None:
         kubelet={"kubeReserved": {"cpu": "vcpus * 10"}},
         resolved={"capacity_reservations": RESERVATIONS},
     )
-    prepared = fleet.prepare(wanted, SUBNETS)
+    prepared = fleet_requests.prepare(wanted, SUBNETS)
     assert sorted(len(group) for group in prepared.overrides) == [1, 1, 1, 2]
     assert len({template.name for template in prepared.templates}) == 4
 
@@ -248,5 +248,5 @@ def test_the_class_is_part_of_a_templates_name() -> None:
     other = msgspec.structs.replace(
         other, node_class=msgspec.structs.replace(other.node_class, metadata=ObjectMeta(name="other"))
     )
-    names = {fleet.prepare(wanted, SUBNETS).templates[0].name for wanted in (one, other)}
+    names = {fleet_requests.prepare(wanted, SUBNETS).templates[0].name for wanted in (one, other)}
     assert len(names) == 1  # it is in the claim, from which its tags and labels are made

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from shiplap.cli.main import COMMANDS, run
-from shiplap.cli.surface import commands
-from shiplap.local import running
+from shiplap_cli.command_tree import commands
+from shiplap_cli.main import COMMANDS, run
+from shiplap_lab.dev import running
 from tests.unit.cli.test_plan_command import CATALOG, NODE_CLASS, POOL
 
 
@@ -152,7 +152,7 @@ def test_amounts_beyond_any_node_are_planned_as_such(
     assert left_out["nearest"]["resource"] == "memory"
 
 
-MAIN = [sys.executable, "-c", "from shiplap.cli.main import main; main()"]
+MAIN = [sys.executable, "-c", "from shiplap_cli.main import main; main()"]
 
 
 @pytest.mark.parametrize("arguments", [["validate", "-"], ["--help"], ["--version"]])

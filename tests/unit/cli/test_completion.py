@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from shiplap.cli.main import COMMANDS, run
-from shiplap.cli.surface import commands
+from shiplap_cli.command_tree import commands
+from shiplap_cli.main import COMMANDS, run
 from tools.command_reference import PAGE, text
 
 BASH, ZSH, FISH = (shutil.which(name) for name in ("bash", "zsh", "fish"))

@@ -20,15 +20,14 @@ from botocore.validate import ParamValidator
 
 from shiplap.aws import session
 from shiplap.aws.bucket import STATUS_KEY
-from shiplap.cli.doctor import clusters, findings
-from shiplap.cli.doctor import command as doctor
-from shiplap.cli.doctor.findings import Finding
-from shiplap.cli.main import run
 from shiplap.errors import ClusterDenied, ClusterGone, ClusterUnreachable, InvalidInput
-from shiplap.instances.catalog import Catalog
-from shiplap.instances.conditions import conditions
-from shiplap.instances.nodeclass import Problem
-from shiplap.instances.status import ClusterStatus, InstallStatus, NodeClassStatus
+from shiplap.instances.catalog.ec2_catalog import Catalog
+from shiplap.instances.catalog.resolved_nodeclass import Problem
+from shiplap.instances.readiness.conditions import conditions
+from shiplap.instances.readiness.nodeclass_status import ClusterStatus, InstallStatus, NodeClassStatus
+from shiplap_cli.doctor import cluster_checks, doctor, findings
+from shiplap_cli.doctor.findings import Finding
+from shiplap_cli.main import run
 
 NOW = 1_790_000_000.0
 RBAC = Path(__file__).parents[3] / "docs" / "rbac.yaml"
@@ -215,10 +214,10 @@ def healthy() -> dict[str, Answer]:
     }
 
 
-def reviews(*refused: str, asked: list[dict[str, Any]] | None = None) -> Callable[[str, str], clusters.Ask]:
+def reviews(*refused: str, asked: list[dict[str, Any]] | None = None) -> Callable[[str, str], cluster_checks.Ask]:
     """API servers that refuse some rights, each as `verb resource`."""
 
-    def entering(_cluster: str, _region: str) -> clusters.Ask:
+    def entering(_cluster: str, _region: str) -> cluster_checks.Ask:
         def ask(path: str, body: Any) -> bytes:
             assert path.startswith("/apis/authorization.k8s.io/v1/")
             if asked is not None:
@@ -247,7 +246,7 @@ def found(aws: Aws, entering: Any = None, *, only: str = "", myself: bool = Fals
 
 @pytest.fixture
 def aws(monkeypatch: pytest.MonkeyPatch) -> Aws:
-    monkeypatch.setattr(clusters, "BucketCatalog", _Catalogues)
+    monkeypatch.setattr(cluster_checks, "BucketCatalog", _Catalogues)
     return Aws()
 
 
@@ -566,7 +565,7 @@ def test_rights_that_a_cluster_does_not_grant_are_named(aws: Aws) -> None:
 def test_the_functions_group_is_asked_for_and_with_as_self_whoever_asks(aws: Aws) -> None:
     asked: list[dict[str, Any]] = []
     found(aws, reviews(asked=asked))
-    assert len(asked) == len(clusters.rights_of(RBAC)) > 20
+    assert len(asked) == len(cluster_checks.rights_of(RBAC)) > 20
     assert {(item["kind"], item["spec"]["groups"][0]) for item in asked} == {("SubjectAccessReview", "shiplap")}
     asked.clear()
     found(aws, reviews(asked=asked), myself=True)
@@ -584,7 +583,7 @@ def test_the_functions_group_is_asked_for_and_with_as_self_whoever_asks(aws: Aws
     ],
 )
 def test_a_cluster_that_cannot_be_asked_says_why(aws: Aws, error: Exception, verdict: str, mend: str) -> None:
-    def entering(_cluster: str, _region: str) -> clusters.Ask:
+    def entering(_cluster: str, _region: str) -> cluster_checks.Ask:
         raise error
 
     (item,) = [item for item in found(aws, entering) if item.verdict != "ok"]

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from shiplap.cli.doctor import command as doctor
-from shiplap.cli.doctor import findings, prerequisites
-from shiplap.cli.doctor.findings import Finding
-from shiplap.cli.doctor.planned import NodeRole, Planned, PlannedCluster, planned
-from shiplap.cli.main import run
 from shiplap.errors import InvalidInput, InvalidManifests
+from shiplap_cli.doctor import doctor, findings, prerequisites
+from shiplap_cli.doctor.findings import Finding
+from shiplap_cli.doctor.planned_install import NodeRole, Planned, PlannedCluster, planned
+from shiplap_cli.main import run
 from tests.unit.cli.test_doctor import CLUSTER, NOW, TO_INTERNET, TO_NAT, Answer, Aws, denied, healthy, missing
 
 INSTALL = Path(__file__).parents[2] / "infra" / "install" / "shiplap.yaml"

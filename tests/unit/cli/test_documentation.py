@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from shiplap.api.manifests import inspect
-from shiplap.cli.main import COMMANDS
-from shiplap.cli.surface import commands
+from shiplap.manifests.files.loading import inspect
+from shiplap_cli.command_tree import commands
+from shiplap_cli.main import COMMANDS
 
 ROOT = Path(__file__).parents[3]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "tests" / "e2e" / "README.md"]

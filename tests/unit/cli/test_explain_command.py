@@ -11,16 +11,16 @@ import msgspec
 import pytest
 import yaml
 
-from shiplap.cli.main import run
-from shiplap.cli.options import Sources
-from shiplap.cli.sources import snapshot_of
 from shiplap.disruption import record as disruptions
 from shiplap.disruption.commands import Decision
+from shiplap.disruption.disruption_snapshot import DisruptionSnapshot
 from shiplap.disruption.record import DisruptionRecord
-from shiplap.disruption.snapshot import DisruptionSnapshot
+from shiplap.scheduling.model.scheduling_record import Record, encode
+from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.planner import plan
-from shiplap.scheduling.record import Record, encode
-from shiplap.scheduling.snapshot import Snapshot
+from shiplap_cli.inputs.decision_sources import snapshot_of
+from shiplap_cli.main import run
+from shiplap_cli.options import Sources
 from tests.unit.cli.test_plan_command import CATALOG, POOL, pod
 
 ZONE = "topology.kubernetes.io/zone"

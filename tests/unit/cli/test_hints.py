@@ -6,9 +6,9 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError, NoRegionError
 
 from shiplap.aws.failures import store_error
-from shiplap.cli import main
-from shiplap.cli.hints import advised
 from shiplap.errors import AwsError, InvalidInput, ShiplapError, StoreError
+from shiplap_cli import main
+from shiplap_cli.hints import advised
 
 
 def caused(cause: Exception) -> ShiplapError:

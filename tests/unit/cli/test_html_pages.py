@@ -11,18 +11,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from shiplap.api.nodeclaim import PodReference
-from shiplap.cli.html import after_commands, disrupt_report, plan_report
-from shiplap.cli.main import run
-from shiplap.cli.options import Sources
-from shiplap.cli.sources import read
 from shiplap.disruption.commands import Blocked, Decision, Method, Proposal, Reason
-from shiplap.disruption.market import node_prices
+from shiplap.disruption.current_prices import node_prices
 from shiplap.kubernetes.quantity import CPU, MEMORY, PODS
-from shiplap.scheduling.bounds import Offers, hourly_bound, offers_of
-from shiplap.scheduling.plan import Placement, Plan
+from shiplap.manifests.nodeclaim import PodReference
+from shiplap.scheduling.model.scheduling_plan import Placement, Plan
+from shiplap.scheduling.model.snapshot import NodeClassCatalog, Snapshot
 from shiplap.scheduling.planner import plan as decide
-from shiplap.scheduling.snapshot import NodeClassCatalog, Snapshot
+from shiplap_cli.inputs.decision_sources import read
+from shiplap_cli.main import run
+from shiplap_cli.options import Sources
+from shiplap_cli.render.html import after_commands, disrupt_report, plan_report
+from shiplap_lab.simulation.packing_bounds import Offers, hourly_bound, offers_of
 from tests.unit.cli.test_plan_command import CATALOG, POOL, pod
 
 NOW = "2026-01-31T12:00:00Z"

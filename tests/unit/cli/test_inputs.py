@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from shiplap.api.nodeclaim import ClaimState
-from shiplap.cli.catalog_file import DEFAULT_PODS, read_catalog
-from shiplap.cli.inputs import read_cluster_state, read_scheduler_config
-from shiplap.cli.offers import for_unknown_ami
 from shiplap.errors import InvalidInput
-from shiplap.instances.types import LearnedCapacity, Observation
+from shiplap.instances.catalog.type_catalog import LearnedCapacity, Observation
+from shiplap.manifests.nodeclaim import ClaimState
+from shiplap_cli.inputs.catalog_file import DEFAULT_PODS, read_catalog
+from shiplap_cli.inputs.cluster_files import read_cluster_state, read_scheduler_config
+from shiplap_cli.inputs.offers import for_unknown_ami
 
 POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {"containers": []}}
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from shiplap.cli.main import run
-from shiplap.instances.learned_file import dump
-from shiplap.instances.types import LearnedCapacity, Observation
+from shiplap.instances.catalog.type_catalog import LearnedCapacity, Observation
+from shiplap_cli.inputs.learned_file import dump
+from shiplap_cli.main import run
 
 NODE_CLASS = """
 apiVersion: karpenter.k8s.aws/v1

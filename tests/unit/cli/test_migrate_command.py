@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from shiplap.cli.main import run
+from shiplap_cli.main import run
 
 POOL = """
 apiVersion: karpenter.sh/v1

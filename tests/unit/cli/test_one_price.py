@@ -12,18 +12,18 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from shiplap.api.nodeclaim import ClaimState, NodeClaim
-from shiplap.cli.inputs import read_cluster_state
-from shiplap.cli.main import run
-from shiplap.cli.top.command import _prices
-from shiplap.cli.top.following import Following
-from shiplap.cluster.follow import Listed
 from shiplap.drawing.capture import of_claims, of_cluster
-from shiplap.instances import embedded
-from shiplap.instances.node_prices import NodePrices, Price, types_of
-from shiplap.instances.offerings import catalog_prices
-from shiplap.instances.types import InstanceType, Offering
+from shiplap.instances.catalog.type_catalog import InstanceType, Offering
+from shiplap.instances.offerings.node_prices import NodePrices, Price, types_of
+from shiplap.instances.offerings.offerings import catalog_prices
 from shiplap.kubernetes.objects import Node
+from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from shiplap_cli.inputs.cluster_files import read_cluster_state
+from shiplap_cli.inputs.follow import Listed
+from shiplap_cli.main import run
+from shiplap_cli.top.following import Following
+from shiplap_cli.top.top import _prices
+from shiplap_lab.catalogue import embedded
 from tests.unit.cli.test_region import MANIFESTS, POD
 
 REGION = "eu-west-1"

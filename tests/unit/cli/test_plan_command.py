@@ -10,13 +10,13 @@ import msgspec
 import pytest
 import yaml
 
-from shiplap.api.types import EC2NodeClass
-from shiplap.cli.main import run
-from shiplap.instances import embedded
-from shiplap.instances.learned_file import dump
+from shiplap.instances.capacity.capacity_setting import CapacitySetting
+from shiplap.instances.catalog.type_catalog import LearnedCapacity, Observation
 from shiplap.instances.resolve import instance_types
-from shiplap.instances.setting import CapacitySetting
-from shiplap.instances.types import LearnedCapacity, Observation
+from shiplap.manifests.custom_resources import EC2NodeClass
+from shiplap_cli.inputs.learned_file import dump
+from shiplap_cli.main import run
+from shiplap_lab.catalogue import embedded
 
 POOL = {
     "apiVersion": "karpenter.sh/v1",

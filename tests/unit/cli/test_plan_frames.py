@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from shiplap.cli.main import run
-from shiplap.cli.output import progress
+from shiplap_cli.main import run
+from shiplap_cli.output import progress
 from tests.unit.cli.test_plan_command import CATALOG, POOL, pod
 
 FRAMES = Path(__file__).parent / "frames"

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from shiplap.cli.main import run
-from tests.unit.api.manifest_samples import EC2_NODE_CLASS, NODE_POOL, changed
+from shiplap_cli.main import run
+from tests.unit.manifests.manifest_samples import EC2_NODE_CLASS, NODE_POOL, changed
 
 
 def planned(folder: Path, capsys: pytest.CaptureFixture[str], *manifests: dict[str, Any]) -> dict[str, Any]:

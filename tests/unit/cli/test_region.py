@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from shiplap.cli.main import run
+from shiplap_cli.main import run
 
 CLASS_REF = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
 ANY_CAPACITY = [{"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]}]

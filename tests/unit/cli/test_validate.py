@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from shiplap.cli.main import run
-from tests.unit.api.manifest_samples import EC2_NODE_CLASS, NODE_POOL, changed
+from shiplap_cli.main import run
+from tests.unit.manifests.manifest_samples import EC2_NODE_CLASS, NODE_POOL, changed
 
 
 def written(folder: Path, *objects: object) -> str:

@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 from botocore.credentials import Credentials
 
 from shiplap.cluster.eks_token import EksToken, sign
-from shiplap.twins.clock import TwinClock
+from shiplap_lab.fakes.clock import TwinClock
 
 CREDENTIALS = Credentials("AKIDEXAMPLE", "secret", "session")
 

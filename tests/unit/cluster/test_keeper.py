@@ -6,13 +6,13 @@ from threading import Event
 
 import pytest
 
-from shiplap.cluster.keeper import REFRESH_S, SAVE_S, SUCCESSOR_S, Keeper, PodRoom
+from shiplap.cluster.snapshot_keeper import REFRESH_S, SAVE_S, SUCCESSOR_S, Keeper, PodRoom
 from shiplap.errors import ClusterUnreachable, StoreError
-from shiplap.kubernetes.compact import Standing, pods_of
-from shiplap.twins.bucket import TwinSnapshots
-from shiplap.twins.clock import TwinClock
-from shiplap.twins.cluster import ApiServer, TwinCluster
-from shiplap.twins.faults import Faults
+from shiplap.kubernetes.compact_pods import Standing, pods_of
+from shiplap_lab.fakes.bucket import TwinSnapshots
+from shiplap_lab.fakes.clock import TwinClock
+from shiplap_lab.fakes.cluster import ApiServer, TwinCluster
+from shiplap_lab.fakes.faults import Faults
 
 BLUE = "blue"
 

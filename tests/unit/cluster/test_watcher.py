@@ -8,14 +8,13 @@ from collections.abc import Callable, Iterator
 import msgspec
 import pytest
 
-from shiplap.cluster.pending import is_unschedulable
-from shiplap.cluster.watcher import KINDS, Batch, KindWatch, Tracker, batches, look
+from shiplap.cluster.watcher import KINDS, Batch, KindWatch, Tracker, batches, is_unschedulable, look
 from shiplap.errors import ClusterDenied, ClusterError, ClusterUnreachable, ResourceVersionGone, TooManyRequests
 from shiplap.kubernetes.objects import Pod
 from shiplap.ports import Clock, ClusterApi
-from shiplap.twins.clock import TwinClock
-from shiplap.twins.cluster import ApiServer, TwinCluster
-from shiplap.twins.faults import Faults
+from shiplap_lab.fakes.clock import TwinClock
+from shiplap_lab.fakes.cluster import ApiServer, TwinCluster
+from shiplap_lab.fakes.faults import Faults
 
 UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
 

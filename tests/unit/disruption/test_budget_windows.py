@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from shiplap.api.own_annotations import DISRUPTION_TIME_ZONE
-from shiplap.api.types import Budget, NodePool
 from shiplap.disruption.budgets import UNLIMITED, allowance, is_active
 from shiplap.disruption.commands import Reason
+from shiplap.manifests.custom_resources import Budget, NodePool
+from shiplap.manifests.shiplap_annotations import DISRUPTION_TIME_ZONE
 
 
 def at(text: str) -> float:

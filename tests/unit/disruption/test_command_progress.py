@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from shiplap.api.nodeclaim import ClaimState, NodeClaim
 from shiplap.disruption.commands import Method, Reason
 from shiplap.disruption.progress import READY_S, Command, CommandState, Step, next_step
+from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 
 S = ClaimState
 COMMAND = Command(

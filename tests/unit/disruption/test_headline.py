@@ -6,16 +6,15 @@ import zlib
 
 import msgspec
 
-from shiplap.api.nodeclaim import PodReference
 from shiplap.disruption import record as disruptions
 from shiplap.disruption.commands import Decision, Method, Proposal, Reason
-from shiplap.disruption.headline import Headline, headline
-from shiplap.disruption.record import DisruptionRecord
-from shiplap.disruption.snapshot import DisruptionSnapshot
-from shiplap.scheduling import record as records
-from shiplap.scheduling.plan import LaunchChoice, Placement, Plan, PlannedClaim, Unschedulable
-from shiplap.scheduling.record import Record
-from shiplap.scheduling.snapshot import Snapshot
+from shiplap.disruption.disruption_snapshot import DisruptionSnapshot
+from shiplap.disruption.record import DisruptionRecord, Headline, headline
+from shiplap.manifests.nodeclaim import PodReference
+from shiplap.scheduling.model import scheduling_record as records
+from shiplap.scheduling.model.scheduling_plan import LaunchChoice, Placement, Plan, PlannedClaim, Unschedulable
+from shiplap.scheduling.model.scheduling_record import Record
+from shiplap.scheduling.model.snapshot import Snapshot
 
 NOW = 1_700_000_000.0
 SNAPSHOT = Snapshot(cluster="blue", now=NOW, epoch=41)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from shiplap.api.nodeclaim import ClaimState
-from shiplap.disruption.history import (
+from shiplap.disruption.disruption_snapshot import NodeHistory
+from shiplap.disruption.node_history import (
     FIRST_REST_S,
     FORGIVEN_S,
     LONGEST_REST_S,
@@ -13,9 +13,9 @@ from shiplap.disruption.history import (
     with_moves,
     with_undone,
 )
-from shiplap.disruption.snapshot import NodeHistory
 from shiplap.kubernetes.objects import Pod
-from shiplap.scheduling.snapshot import ClusterView
+from shiplap.manifests.nodeclaim import ClaimState
+from shiplap.scheduling.model.snapshot import ClusterView
 from tests.conformance.disruptions import Standing, standing
 from tests.conformance.given import pod
 

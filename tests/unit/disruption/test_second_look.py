@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shiplap.disruption.commands import Method, Proposal, Reason
-from shiplap.disruption.memory import SECOND_LOOK_S, STALE_S, Proposed, confirmed
+from shiplap.disruption.decision_memory import SECOND_LOOK_S, STALE_S, Proposed, confirmed
 
 MOVE = Proposal(Reason.UNDERUTILIZED, Method.CONSOLIDATION, ("a", "b"))
 EMPTY = Proposal(Reason.EMPTY, Method.EMPTINESS, ("x", "y"))

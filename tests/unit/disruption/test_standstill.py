@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from shiplap.disruption.decide import decide
-from shiplap.disruption.settings import DisruptionSettings
-from shiplap.disruption.snapshot import DisruptionSnapshot, NodeHistory
+from shiplap.disruption.disruption_snapshot import DisruptionSettings, DisruptionSnapshot, NodeHistory
 from shiplap.disruption.standstill import LONGEST_S, LastDecision, same_until
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Event, EventSource, NodeCondition, ObjectReference

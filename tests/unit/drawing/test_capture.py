@@ -7,14 +7,14 @@ import sys
 
 import msgspec
 
-from shiplap.api.nodeclaim import ClaimState, NodeClaim, PodReference
 from shiplap.drawing.capture import after_plan, of_cluster
 from shiplap.drawing.picture import Amounts, NodeState
-from shiplap.instances.node_prices import NodePrices
-from shiplap.instances.types import InstanceType, Offering
+from shiplap.instances.catalog.type_catalog import InstanceType, Offering
+from shiplap.instances.offerings.node_prices import NodePrices
 from shiplap.kubernetes.objects import Node, Pod
-from shiplap.scheduling.plan import LaunchChoice, Placement, Plan, PlannedClaim, Unschedulable
-from shiplap.scheduling.snapshot import ClusterView, NodeClassCatalog, Snapshot
+from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, PodReference
+from shiplap.scheduling.model.scheduling_plan import LaunchChoice, Placement, Plan, PlannedClaim, Unschedulable
+from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, Snapshot
 
 NOW = 1_750_000_000.0
 GIB = 2**30

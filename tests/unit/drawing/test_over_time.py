@@ -10,11 +10,11 @@ from hashlib import sha256
 import pytest
 from msgspec.structs import replace
 
-from shiplap.drawing.charts import Line, chart, charts, happenings
 from shiplap.drawing.markup import cores, dollars, duration, memory, percent, short
-from shiplap.drawing.moments import moments
-from shiplap.drawing.page import SCRIPT, page
-from shiplap.drawing.timeline import Frame, Happening, Sample, Timeline, thinned
+from shiplap_cli.render.charts import Line, chart, charts, happenings
+from shiplap_cli.render.moments import moments
+from shiplap_cli.render.page import SCRIPT, page
+from shiplap_lab.simulation.recording import Frame, Happening, Sample, Timeline, thinned
 from tests.pictures import GIB, HOSTILE, cluster
 
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from shiplap.drawing import boxes
-from shiplap.drawing.packing import node_table, packing_map, totals, waiting
-from shiplap.drawing.page import page
+from shiplap.drawing.packing_map import node_table, packing_map, totals, waiting
 from shiplap.drawing.picture import Amounts, ClusterPicture, NodePicture, NodeState, PendingPicture, PodPicture
+from shiplap_cli.render.page import page
 from tests.pictures import GIB, HOSTILE, cluster
 
 _OWN = frozenset(

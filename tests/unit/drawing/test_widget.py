@@ -6,11 +6,11 @@ import re
 
 from msgspec.structs import replace
 
-from shiplap.api.nodeclaim import ClaimState
 from shiplap.drawing.capture import of_claims
+from shiplap.drawing.dashboard_widget import MOST_BYTES, Looks, Subject, fragment, problem
 from shiplap.drawing.palette import POOLS_DARK, POOLS_LIGHT
 from shiplap.drawing.picture import Amounts, ClusterPicture, NodeState
-from shiplap.drawing.widget import MOST_BYTES, Looks, Subject, fragment, problem
+from shiplap.manifests.nodeclaim import ClaimState
 from tests.pictures import HOSTILE, cluster
 from tests.unit.drawing.test_capture import GIB, NOW, claim
 from tests.unit.drawing.test_packing import Reader

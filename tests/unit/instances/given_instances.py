@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from shiplap.api.types import BlockDevice, BlockDeviceMapping, EC2NodeClass, EC2NodeClassSpec
-from shiplap.instances import embedded
-from shiplap.instances.catalog import Catalog, Ec2InstanceType
-from shiplap.instances.nodeclass import Ami, ResolvedNodeClass, Subnet
+from shiplap.instances.capacity.capacity_setting import CapacitySetting
+from shiplap.instances.catalog.ec2_catalog import Catalog, Ec2InstanceType
+from shiplap.instances.catalog.resolved_nodeclass import Ami, ResolvedNodeClass, Subnet
+from shiplap.instances.catalog.type_catalog import InstanceType, LearnedCapacity, Observation
 from shiplap.instances.resolve import instance_types
-from shiplap.instances.setting import CapacitySetting
-from shiplap.instances.types import InstanceType, LearnedCapacity, Observation
 from shiplap.kubernetes.objects import ObjectMeta
+from shiplap.manifests.custom_resources import BlockDevice, BlockDeviceMapping, EC2NodeClass, EC2NodeClassSpec
+from shiplap_lab.catalogue import embedded
 
 MIB = 2**20
 GIB = 2**30

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from shiplap.instances.capacity import careful, estimated_memory
-from shiplap.instances.max_pods import recommended
-from shiplap.instances.overhead import reserved_cpu
-from shiplap.instances.setting import CapacitySetting, VpcCni
-from shiplap.instances.trunks import BRANCH_INTERFACES
+from shiplap.instances.capacity.capacity_setting import CapacitySetting, VpcCni
+from shiplap.instances.capacity.described_capacity import BRANCH_INTERFACES, careful, estimated_memory
+from shiplap.instances.capacity.max_pods import recommended
+from shiplap.instances.capacity.overhead import reserved_cpu
 from tests.unit.instances.given_instances import (
     GIB,
     MIB,

@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from shiplap.api.types import AmiSelectorTerm
 from shiplap.errors import InvalidInput
-from shiplap.instances.families import FAMILIES, family_of
-from shiplap.instances.setting import CapacitySetting, VpcCni, detect, for_node_class, from_cluster
+from shiplap.instances.capacity.capacity_setting import CapacitySetting, VpcCni, detect, for_node_class, from_cluster
+from shiplap.instances.catalog.ami_families import FAMILIES, family_of
 from shiplap.kubernetes.objects import DaemonSet
+from shiplap.manifests.custom_resources import AmiSelectorTerm
 from shiplap.settings import ClusterSettings
 from tests.unit.instances.given_instances import node_class
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from shiplap.errors import InvalidInput
-from shiplap.instances import embedded
-from shiplap.instances.catalog import Catalog, decode, encode, of_describe
+from shiplap.instances.catalog.ec2_catalog import Catalog, decode, encode, of_describe
+from shiplap_lab.catalogue import embedded
 from tests.unit.instances.given_instances import catalog, kind, only
 
 ROOT = Path(__file__).parents[3]

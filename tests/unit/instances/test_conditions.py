@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from shiplap.instances import conditions
-from shiplap.instances.conditions import Condition
-from shiplap.instances.nodeclass import Problem
+from shiplap.instances.catalog.resolved_nodeclass import Problem
+from shiplap.instances.readiness import conditions
+from shiplap.instances.readiness.conditions import Condition
 
 
 def statuses(*problems: Problem) -> dict[str, str]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from shiplap.instances.joins import (
+from shiplap.instances.catalog.type_catalog import InstanceType, Offering
+from shiplap.instances.readiness.joins import (
     FIRST_PAUSE_S,
     FLOOR_S,
     LONGEST_PAUSE_S,
@@ -20,7 +21,6 @@ from shiplap.instances.joins import (
     timeouts,
     without_barred,
 )
-from shiplap.instances.types import InstanceType, Offering
 
 NOW = 1_700_000_000.0
 

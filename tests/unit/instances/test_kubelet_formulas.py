@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from shiplap.errors import InvalidInput
-from shiplap.instances.kubelet import kubelet_hash, replaced
-from shiplap.instances.setting import CapacitySetting, VpcCni
-from shiplap.instances.types import InstanceType
+from shiplap.instances.capacity.capacity_setting import CapacitySetting, VpcCni
+from shiplap.instances.capacity.kubelet_settings import kubelet_hash, replaced
+from shiplap.instances.catalog.type_catalog import InstanceType
 from tests.unit.instances.given_instances import GIB, MIB, node_class, yields
 
 

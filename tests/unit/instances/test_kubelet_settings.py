@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from shiplap.errors import InvalidInput
-from shiplap.instances.kubelet import KubeletSettings, Threshold, kubelet_hash, read
+from shiplap.instances.capacity.kubelet_settings import KubeletSettings, Threshold, kubelet_hash, read
 from tests.unit.instances.given_instances import MIB, disk, node_class
 
 

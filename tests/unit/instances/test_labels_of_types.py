@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from shiplap.instances.catalog import NetworkCard, NetworkInfo
-from shiplap.instances.labels import RequirementPool, meets, network_bandwidth, single_valued
+from shiplap.instances.catalog.ec2_catalog import NetworkCard, NetworkInfo
+from shiplap.instances.catalog.type_labels import RequirementPool, meets, network_bandwidth, single_valued
 from shiplap.kubernetes.requirements import requirement
 from tests.unit.instances.given_instances import node_class, resolved, yields
 

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from shiplap.errors import InvalidInput
-from shiplap.instances.learned_file import dump, read
-from shiplap.instances.learning import RECENT, observe
-from shiplap.instances.types import LearnedCapacity, Minimum, Observation
+from shiplap.instances.capacity.learned_capacity import RECENT, observe
+from shiplap.instances.catalog.type_catalog import LearnedCapacity, Minimum, Observation
+from shiplap_cli.inputs.learned_file import dump, read
 from tests.unit.instances.given_instances import GIB, known, seen
 
 

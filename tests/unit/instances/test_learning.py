@@ -4,8 +4,17 @@ from __future__ import annotations
 
 import itertools
 
-from shiplap.instances.learning import DAY_S, RECENT, Knowledge, allocatable, capacity, merge, missed, observe
-from shiplap.instances.types import LearnedCapacity, Minimum
+from shiplap.instances.capacity.learned_capacity import (
+    DAY_S,
+    RECENT,
+    Knowledge,
+    allocatable,
+    capacity,
+    merge,
+    missed,
+    observe,
+)
+from shiplap.instances.catalog.type_catalog import LearnedCapacity, Minimum
 from tests.unit.instances.given_instances import GIB, MIB, known, seen
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from shiplap.api.types import NetworkInterface
-from shiplap.instances.families import FAMILIES
-from shiplap.instances.kubelet import KubeletSettings
-from shiplap.instances.max_pods import ceiling, eni_limited, max_pods, recommended
-from shiplap.instances.setting import CapacitySetting, VpcCni
+from shiplap.instances.capacity.capacity_setting import CapacitySetting, VpcCni
+from shiplap.instances.capacity.kubelet_settings import KubeletSettings
+from shiplap.instances.capacity.max_pods import ceiling, eni_limited, max_pods, recommended
+from shiplap.instances.catalog.ami_families import FAMILIES
+from shiplap.manifests.custom_resources import NetworkInterface
 from tests.unit.instances.given_instances import kind
 
 PD = VpcCni(prefix_delegation=True)

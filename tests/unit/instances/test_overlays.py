@@ -6,7 +6,11 @@ from typing import Any
 
 import pytest
 
-from shiplap.api.types import (
+from shiplap.errors import InvalidInput
+from shiplap.instances.catalog.overlays import adjusted, apply, without_conflicts
+from shiplap.instances.catalog.type_catalog import InstanceType
+from shiplap.kubernetes.objects import ObjectMeta
+from shiplap.manifests.custom_resources import (
     NodeClaimTemplate,
     NodeClaimTemplateSpec,
     NodeClassReference,
@@ -17,10 +21,6 @@ from shiplap.api.types import (
     RequirementSpec,
     TemplateMetadata,
 )
-from shiplap.errors import InvalidInput
-from shiplap.instances.overlays import adjusted, apply, without_conflicts
-from shiplap.instances.types import InstanceType
-from shiplap.kubernetes.objects import ObjectMeta
 from tests.unit.instances.given_instances import GIB, MIB, known, resolved, seen, yields
 
 

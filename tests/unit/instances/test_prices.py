@@ -8,8 +8,8 @@ from collections import defaultdict
 import msgspec
 import pytest
 
-from shiplap.instances.catalog import Ec2InstanceType, GpuDeviceInfo, GpuInfo
-from shiplap.instances.prices import features, on_demand
+from shiplap.instances.catalog.ec2_catalog import Ec2InstanceType, GpuDeviceInfo, GpuInfo
+from shiplap.instances.offerings.estimated_prices import features, on_demand
 from tests.unit.instances.given_instances import catalog, kind
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from shiplap.api.types import EC2NodeClass, EC2NodeClassSpec
-from shiplap.instances import launch_deaths
+from shiplap.instances.readiness import launch_deaths
 from shiplap.kubernetes.objects import ObjectMeta
+from shiplap.manifests.custom_resources import EC2NodeClass, EC2NodeClassSpec
 from shiplap.ports import OfferingFailure
 
 NODE_CLASS = EC2NodeClass(ObjectMeta(name="default"), EC2NodeClassSpec())

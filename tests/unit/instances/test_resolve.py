@@ -7,17 +7,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from shiplap.api.types import ConnectionTracking, CpuOptions, NetworkInterface
 from shiplap.errors import InvalidInput
-from shiplap.instances.catalog import TypePrices, ZonePrice
-from shiplap.instances.families import FAMILIES
-from shiplap.instances.nodeclass import Ami, CapacityReservation, PlacementGroup
-from shiplap.instances.offerings import incompatibility
-from shiplap.instances.prices import SPOT_FRACTION
-from shiplap.instances.remembered import remembered_types
-from shiplap.instances.resolve import instance_types
-from shiplap.instances.setting import CapacitySetting
-from shiplap.instances.types import InstanceType, LearnedCapacity
+from shiplap.instances.capacity.capacity_setting import CapacitySetting
+from shiplap.instances.catalog.ami_families import FAMILIES
+from shiplap.instances.catalog.ec2_catalog import TypePrices, ZonePrice
+from shiplap.instances.catalog.resolved_nodeclass import Ami, CapacityReservation, PlacementGroup
+from shiplap.instances.catalog.type_catalog import InstanceType, LearnedCapacity
+from shiplap.instances.offerings.estimated_prices import SPOT_FRACTION
+from shiplap.instances.offerings.offerings import incompatibility
+from shiplap.instances.resolve import instance_types, remembered_types
+from shiplap.manifests.custom_resources import ConnectionTracking, CpuOptions, NetworkInterface
 from tests.unit.instances.given_instances import (
     AMD,
     ARM,

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from shiplap.kubernetes.disruption_budgets import PodDisruptionBudget, allowed, never_evicted, of_pods
 from shiplap.kubernetes.objects import Pod
+from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget, allowed, never_evicted, of_pods
 
 
 def budget(status: dict[str, Any] | None = None, **spec: Any) -> PodDisruptionBudget:

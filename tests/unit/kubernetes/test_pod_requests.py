@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from shiplap.kubernetes.objects import Pod
-from shiplap.kubernetes.requests import pod_requests
+from shiplap.kubernetes.pod_requests import pod_requests
 
 MI = 2**20
 GI = 2**30

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from shiplap.api.documents import Document, read_text
 from shiplap.errors import InvalidInput
-from shiplap.migration.findings import Finding, Match, Migration, Naming, Origin
-from shiplap.migration.migrate import migrate
+from shiplap.manifests.files.documents import Document, read_text
+from shiplap_cli.migration.migration import migrate
+from shiplap_cli.migration.migration_findings import Finding, Match, Migration, Naming, Origin
 
 OWNED = {"k8s.io/cluster-autoscaler/prod": "owned"}
 BOOTSTRAP = "#!/bin/bash\n/etc/eks/bootstrap.sh prod --kubelet-extra-args '{}'\n"

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from shiplap.api.documents import Document, read_text
-from shiplap.api.manifests import check
-from shiplap.migration.findings import Draft, Match, Naming, Origin
-from shiplap.migration.karpenter import migrate
+from shiplap.manifests.files.documents import Document, read_text
+from shiplap.manifests.files.loading import check
+from shiplap_cli.migration.karpenter import migrate
+from shiplap_cli.migration.migration_findings import Draft, Match, Naming, Origin
 
 CLASS = """
 apiVersion: karpenter.k8s.aws/{version}

@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from shiplap.api.documents import read_text
-from shiplap.kubernetes.disruption_budgets import PodDisruptionBudget
 from shiplap.kubernetes.objects import Node, Pod
-from shiplap.migration.findings import Former, Origin
-from shiplap.migration.habits import findings_of, with_local_storage
-from shiplap.migration.steps import steps_of
+from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget
+from shiplap.manifests.files.documents import read_text
+from shiplap_cli.migration.habits import findings_of, with_local_storage
+from shiplap_cli.migration.migration_findings import Former, Origin
+from shiplap_cli.migration.steps import steps_of
 
 OLD = {
     Origin.NODE_POOL: Former(Origin.NODE_POOL, "default", "default-shiplap", cpu_limit="100"),

@@ -14,15 +14,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from shiplap.api.nodeclaim import NodeClaim
-from shiplap.api.types import AmiSelectorTerm, EC2NodeClass, EC2NodeClassSpec
-from shiplap.api.user_data_rules import LIMIT_BYTES
 from shiplap.aws.userdata.bootstrap import Bootstrap, of_claim, settable
 from shiplap.aws.userdata.bottlerocket import binds_by_itself
 from shiplap.aws.userdata.render import user_data
 from shiplap.errors import NodeClassNotReady
-from shiplap.instances.nodeclass import ResolvedNodeClass
+from shiplap.instances.catalog.resolved_nodeclass import ResolvedNodeClass
 from shiplap.kubernetes.objects import ObjectMeta, Taint
+from shiplap.manifests.custom_resources import AmiSelectorTerm, EC2NodeClass, EC2NodeClassSpec
+from shiplap.manifests.nodeclaim import NodeClaim
+from shiplap.manifests.validation.user_data_rules import LIMIT_BYTES
 
 GOLDEN = Path(__file__).parent / "golden"
 PLAIN = Bootstrap(

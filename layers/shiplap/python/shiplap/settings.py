@@ -11,11 +11,11 @@ from importlib import resources
 
 import msgspec
 
-from shiplap.api.claim_rules import ClaimRule
-from shiplap.api.scheduler_config import PodTopologySpread
-from shiplap.api.types import Manifests
-from shiplap.disruption.settings import DisruptionSettings
+from shiplap.disruption.disruption_snapshot import DisruptionSettings
 from shiplap.errors import InvalidInput, UnknownCluster
+from shiplap.manifests.claim_rules import ClaimRule
+from shiplap.manifests.custom_resources import Manifests
+from shiplap.manifests.scheduler_config import PodTopologySpread
 
 IMPROVE_S = 1.0
 """Effort that a decision spends on cheaper nodes where nothing else is said, in seconds of a server core."""

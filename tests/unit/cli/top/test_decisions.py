@@ -10,22 +10,22 @@ from typing import Any
 import msgspec
 import pytest
 
-from shiplap.api.nodeclaim import ClaimState, NodeClaim
-from shiplap.cli.top import decisions, looking
-from shiplap.cli.top.claims import Claimed
-from shiplap.cli.top.decisions import Decided, Records
-from shiplap.cli.top.following import Following
-from shiplap.cli.top.frame import Scene, frame
-from shiplap.cli.top.moves import moves
-from shiplap.cli.top.stream import Happening
-from shiplap.cli.top.view import View
-from shiplap.cluster.follow import Trouble
-from shiplap.disruption.headline import Headline
+from shiplap.disruption.record import Headline
 from shiplap.errors import InvalidInput, StoreError
-from shiplap.instances.node_prices import NodePrices
-from shiplap.scheduling.plan import Plan
-from shiplap.scheduling.snapshot import Snapshot
-from shiplap.twins.bucket import TwinRecorder
+from shiplap.instances.offerings.node_prices import NodePrices
+from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from shiplap.scheduling.model.scheduling_plan import Plan
+from shiplap.scheduling.model.snapshot import Snapshot
+from shiplap_cli.inputs.follow import Trouble
+from shiplap_cli.top import decisions, looking
+from shiplap_cli.top.claims import Claimed
+from shiplap_cli.top.decisions import Decided, Records
+from shiplap_cli.top.following import Following
+from shiplap_cli.top.frame import Scene, frame
+from shiplap_cli.top.moves import moves
+from shiplap_cli.top.stream import Happening
+from shiplap_cli.top.view import View
+from shiplap_lab.fakes.bucket import TwinRecorder
 from tests.unit.cli.top.test_frames import NOON, THREE
 
 DAY_S = 24 * 3600.0

@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from shiplap.api.nodeclaim import ClaimState, NodeClaim
-from shiplap.cli.top.claims import Claimed
-from shiplap.cli.top.following import Following
-from shiplap.cluster.follow import Changed, Listed, Seen, Trouble
 from shiplap.drawing.capture import of_cluster
 from shiplap.drawing.picture import ClusterPicture, NodeState
-from shiplap.instances.node_prices import NodePrices
-from shiplap.instances.types import Offering
+from shiplap.instances.catalog.type_catalog import Offering
+from shiplap.instances.offerings.node_prices import NodePrices
 from shiplap.kubernetes.objects import Node, Pod
+from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from shiplap_cli.inputs.follow import Changed, Listed, Seen, Trouble
+from shiplap_cli.top.claims import Claimed
+from shiplap_cli.top.following import Following
 
 NOW = 1_767_268_800.0
 PRICES = NodePrices(others={"m5.large": (Offering("z", "on-demand", 0.1),)})

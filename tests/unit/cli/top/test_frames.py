@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from shiplap.cli.top.frame import Scene, frame, page_of
-from shiplap.cli.top.keyboard import parse
-from shiplap.cli.top.saving import least_hourly
-from shiplap.cli.top.stream import Happening, happened, remember
-from shiplap.cli.top.view import SORTS, View, pressed, shown_nodes
-from shiplap.disruption.headline import Headline
+from shiplap.disruption.record import Headline
 from shiplap.drawing.picture import Amounts, ClusterPicture, NodePicture, NodeState, PendingPicture, PodPicture
+from shiplap_cli.top.frame import Scene, frame, page_of
+from shiplap_cli.top.keyboard import parse
+from shiplap_cli.top.saving import least_hourly
+from shiplap_cli.top.stream import Happening, happened, remember
+from shiplap_cli.top.view import SORTS, View, pressed, shown_nodes
 
 GIB = 2**30
 NOON = 1_767_268_800.0

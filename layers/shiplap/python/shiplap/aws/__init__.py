@@ -1,1 +1,1 @@
-"""Floor 4: the AWS adapters behind the ports; they translate and decide nothing."""
+"""Layer 4: the AWS adapters behind the ports; they translate and decide nothing."""

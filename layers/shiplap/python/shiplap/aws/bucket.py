@@ -12,21 +12,21 @@ import msgspec
 from botocore.exceptions import ClientError
 
 from shiplap.aws.failures import code_of, store_errors
-from shiplap.disruption.memory import Memory
+from shiplap.disruption.decision_memory import Memory
 from shiplap.errors import StoreError
-from shiplap.instances.catalog import Catalog
-from shiplap.instances.rehearsals import Rehearsals
-from shiplap.instances.status import InstallStatus
-from shiplap.scheduling import record as records
-from shiplap.scheduling.plan import Plan
-from shiplap.scheduling.record import Record
-from shiplap.scheduling.snapshot import Snapshot
+from shiplap.instances.catalog.ec2_catalog import Catalog
+from shiplap.instances.readiness.dry_runs import Rehearsals
+from shiplap.instances.readiness.nodeclass_status import InstallStatus
+from shiplap.scheduling.model import scheduling_record as records
+from shiplap.scheduling.model.scheduling_plan import Plan
+from shiplap.scheduling.model.scheduling_record import Record
+from shiplap.scheduling.model.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from types_boto3_s3 import S3Client
 
     from shiplap.disruption.commands import Decision
-    from shiplap.disruption.snapshot import DisruptionSnapshot
+    from shiplap.disruption.disruption_snapshot import DisruptionSnapshot
 
 _LOG = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from shiplap.api.nodeclaim import NodeClaim
-from shiplap.api.types import EC2NodeClass
+from shiplap.manifests.custom_resources import EC2NodeClass
+from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.ports import FleetRequest
 
 if TYPE_CHECKING:

@@ -1,1 +1,1 @@
-"""Floor 4: the Kubernetes API client behind the ClusterApi port."""
+"""Layer 4: the Kubernetes API client behind the port ClusterApi."""

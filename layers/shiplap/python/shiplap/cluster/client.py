@@ -12,19 +12,11 @@ import msgspec
 
 from shiplap.cluster.transport import MERGE_PATCH, Transport, error_of
 from shiplap.errors import ClusterError, ObjectConflict, ObjectNotFound, ResourceVersionGone
-from shiplap.kubernetes.disruption_budgets import PodDisruptionBudget
-from shiplap.kubernetes.lean import together
+from shiplap.kubernetes.compact_pods import together
 from shiplap.kubernetes.objects import DaemonSet, Event, Node, ObjectMeta, Pod, Taint
+from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget
 from shiplap.kubernetes.reading import Page, Reader, Unreadable
-from shiplap.kubernetes.volumes import (
-    CSINode,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    StorageClass,
-    VolumeAttachment,
-    storage_matters,
-)
-from shiplap.kubernetes.wire import (
+from shiplap.kubernetes.request_bodies import (
     BOUND_PODS,
     PENDING_PODS,
     SCALE_UP_EVENTS,
@@ -36,6 +28,14 @@ from shiplap.kubernetes.wire import (
     pending_pod,
     pods_on,
     registration_patch,
+)
+from shiplap.kubernetes.storage_objects import (
+    CSINode,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAttachment,
+    storage_matters,
 )
 from shiplap.kubernetes.workloads import (
     SCALABLE_PLURALS,
@@ -49,7 +49,7 @@ from shiplap.kubernetes.workloads import (
     namespaces_matter,
 )
 from shiplap.ports import KnownPods, WatchEvent
-from shiplap.scheduling.snapshot import ClusterView
+from shiplap.scheduling.model.snapshot import ClusterView
 
 _LOG = logging.getLogger(__name__)
 

@@ -182,7 +182,7 @@ def access_of(source: Path, document: Any) -> Access:
 
 
 def _parsed(path: Path, text: str) -> _File:
-    from shiplap.api.documents import read_text  # noqa: PLC0415 - functions have no YAML, and read JSON from secrets
+    from shiplap.manifests.files.documents import read_text  # noqa: PLC0415 - functions have no YAML, and read JSON from secrets
 
     documents = read_text(str(path), text)
     if not documents:

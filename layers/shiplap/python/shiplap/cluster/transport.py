@@ -1,9 +1,19 @@
-"""Requests to one API server: a kept-alive connection, the token, bounded retries of reads, errors by their status."""
+"""Requests to one API server: a kept-alive connection, the token, bounded retries of reads, errors by their status.
+
+For how long requests to an API server may still last: a limit on the thread that serves a cluster.
+
+A server that accepts connections and never answers must not keep an invocation from the other clusters. Whoever serves
+a cluster sets the limit; every request below it ends by then. Threads begun below it have none.
+"""
 
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from math import inf
 from typing import Any, Protocol
 from urllib.parse import urlencode, urlsplit
 
@@ -13,7 +23,6 @@ from urllib3 import HTTPHeaderDict
 from urllib3.connection import HTTPConnection
 from urllib3.exceptions import HTTPError
 
-from shiplap.cluster.time_limit import left_s
 from shiplap.errors import (
     ClusterDenied,
     ClusterError,
@@ -23,6 +32,24 @@ from shiplap.errors import (
     ResourceVersionGone,
     TooManyRequests,
 )
+
+_ENDS_AT: ContextVar[float] = ContextVar("ends_at", default=inf)  # of the monotonic clock
+
+
+@contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Requests of the body end within so many seconds, or sooner where an outer limit says so."""
+    before = _ENDS_AT.set(min(_ENDS_AT.get(), time.monotonic() + seconds))
+    try:
+        yield
+    finally:
+        _ENDS_AT.reset(before)
+
+
+def left_s() -> float:
+    """Seconds left to the calling thread, infinite without a limit; not positive when there are none."""
+    return _ENDS_AT.get() - time.monotonic()
+
 
 MERGE_PATCH = "application/merge-patch+json"
 
@@ -113,7 +140,7 @@ class Transport:
 
     `back_off_s` are the pauses before each repetition of a failed read; writes are never repeated, because the first
     may have happened. `sleep` makes the pauses. `headers` are said with every request, a name as often as it is there.
-    All requests end within the time limit of the thread that sends them (`shiplap.cluster.time_limit`).
+    All requests end within the time limit of the thread that sends them (`shiplap.cluster.transport`).
     """
 
     def __init__(

@@ -1,1 +1,1 @@
-"""Floor 2: pure disruption decisions."""
+"""Layer 2: pure disruption decisions."""

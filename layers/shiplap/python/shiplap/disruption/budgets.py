@@ -12,12 +12,11 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from shiplap.api.cron import Cron, parse_cron
-from shiplap.api.durations import budget_seconds
-from shiplap.api.own_annotations import DISRUPTION_TIME_ZONE
-from shiplap.api.time_zones import zone_named
-from shiplap.api.types import Budget, NodePool
 from shiplap.disruption.commands import Reason
+from shiplap.manifests.cron import Cron, parse_cron
+from shiplap.manifests.custom_resources import Budget, NodePool
+from shiplap.manifests.durations import budget_seconds
+from shiplap.manifests.shiplap_annotations import DISRUPTION_TIME_ZONE, zone_named
 
 UNLIMITED = 1 << 31
 

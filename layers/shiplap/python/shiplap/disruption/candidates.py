@@ -1,4 +1,14 @@
-"""Which nodes may be disrupted at all, what each costs, and what disrupting it would cost its pods."""
+"""Which nodes may be disrupted at all, what each costs, and what disrupting it would cost its pods.
+
+What keeps a node from being removed for money: its pool's policy, its own state, and pods that have just changed.
+
+Drift and expiration do not ask: they are about what a node is, not about what it costs.
+
+What speaks against removing a node although a command to do so has begun.
+
+Until the taint is on the node, pods may still come to it, and people may protect pods and nodes at any time. Once it is
+emptied there is no way back, and a pod that must not be disrupted would hold a closed node for ever.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +16,20 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from shiplap.api.nodeclaim import LEAVING, ClaimState, NodeClaim
-from shiplap.api.types import NodePool
-from shiplap.disruption.market import Market
+from shiplap.disruption.commands import Reason
+from shiplap.disruption.current_prices import Market
+from shiplap.disruption.disruption_snapshot import DisruptionSnapshot, NodeHistory
 from shiplap.disruption.protection import Guards, protected_by
-from shiplap.disruption.snapshot import DisruptionSnapshot, NodeHistory
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.names import label_value_of
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.kubernetes.timestamps import epoch
-from shiplap.scheduling.pairing import pair
-from shiplap.scheduling.pods import TERMINAL, comes_back
-from shiplap.scheduling.snapshot import ClusterView
+from shiplap.manifests.custom_resources import NodePool
+from shiplap.manifests.durations import seconds_or_never
+from shiplap.manifests.nodeclaim import LEAVING, ClaimState, NodeClaim
+from shiplap.scheduling.model.claim_nodes import pair
+from shiplap.scheduling.model.planned_pods import TERMINAL, comes_back, do_not_disrupt
+from shiplap.scheduling.model.snapshot import ClusterView
 
 _DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 
@@ -206,4 +218,80 @@ def _first_protected(pods: Sequence[Pod], guards: Guards, now: float) -> str:
     for pod in sorted(pods, key=_key):
         if reason := protected_by(pod, guards, now):
             return reason
+    return ""
+
+
+UNSTARTED_S = 900.0
+"""How long pods that have not started keep their node from being consolidated, in seconds since its pods changed."""
+
+
+def unconsolidatable(item: Candidate, market: Market, now: float, settle_s: float) -> str:  # noqa: PLR0911 - a list of reasons
+    """Why a node cannot be removed for money, or nothing."""
+    disruption, marks, pool = item.pool.spec.disruption, item.node.metadata.labels, item.pool.metadata.name
+    if item.pool.spec.replicas is not None:
+        return f"NodePool {pool} is static"
+    after_s = seconds_or_never(disruption.consolidate_after)
+    if after_s is None:
+        return f"NodePool {pool} has consolidation disabled"
+    if item.history.said_to_stay:
+        return "its NodeClaim says that it is not consolidatable"
+    since = now - quiet_since(item.history)
+    if since < after_s:
+        return f"its pods changed {since:.0f} s ago, consolidateAfter is {disruption.consolidate_after}"
+    if item.empty:
+        return ""
+    if disruption.consolidation_policy == "WhenEmpty":
+        return f"NodePool {pool} has policy WhenEmpty but the node is not empty"
+    for key in (labels.INSTANCE_TYPE, labels.CAPACITY_TYPE, labels.ZONE):
+        if key not in marks:
+            return f"the node lacks the label {key}"
+    if market.type_of(pool, marks[labels.INSTANCE_TYPE]) is None:
+        return f"instance type {marks[labels.INSTANCE_TYPE]} not found in the catalogue of NodePool {pool}"
+    if settle_s and now - item.history.moved_in_at < settle_s:
+        return f"its pods were moved here {now - item.history.moved_in_at:.0f} s ago and stay for {settle_s:.0f} s"
+    if starting := next((pod for pod in item.pods if _is_starting(pod, item.history, now)), None):
+        return f"pod {starting.key} has not started on it yet"
+    return ""
+
+
+def _is_starting(pod: Pod, history: NodeHistory, now: float) -> bool:
+    """Whether a pod has not run yet and still may: one that cannot start at all must not keep its node."""
+    if pod.status.phase != "Pending":
+        return False
+    since = quiet_since(history) or (epoch(pod.status.start_time) if pod.status.start_time else 0.0)
+    return not since or now - since < UNSTARTED_S
+
+
+def quiet_since(history: NodeHistory) -> float:
+    """Epoch seconds since when a node has been initialised and its pods have not changed; 0 where nothing is known."""
+    return max(history.initialized_at, history.last_pod_event_at)
+
+
+_OVERDUE = (Reason.DRIFTED, Reason.EXPIRED)
+
+
+def objection(reason: Reason, node: Node, pods: Sequence[Pod], now: float, *, has_deadline: bool) -> str:
+    """Why a node must not go after all, or nothing.
+
+    PodDisruptionBudgets are no objection: they come and go with the pods they count, and evictions wait for them.
+
+    Args:
+        reason: of the command.
+        node: as it is now.
+        pods: those on it now.
+        now: epoch seconds.
+        has_deadline: whether the node has a terminationGracePeriod, so that protected pods are waited for in vain.
+    """
+    name = node.metadata.name
+    if reason is Reason.SCALED_DOWN:
+        return ""
+    if node.metadata.annotations.get(labels.DO_NOT_DISRUPT) == "true":
+        return f"node {name} has the annotation {labels.DO_NOT_DISRUPT}=true"
+    for pod in sorted(pods, key=lambda item: item.key):
+        if pod.status.phase in TERMINAL or pod.metadata.deletion_timestamp:
+            continue
+        if do_not_disrupt(pod, now) and not (has_deadline and reason in _OVERDUE):
+            return f"pod {pod.key} on node {name} has the annotation {labels.DO_NOT_DISRUPT}"
+        if reason is Reason.EMPTY and moves(pod) and eviction_cost(pod) > 0:
+            return f"pod {pod.key} has come to node {name}"
     return ""

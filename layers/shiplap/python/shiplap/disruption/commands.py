@@ -10,7 +10,7 @@ from enum import StrEnum
 
 import msgspec
 
-from shiplap.scheduling.plan import Placement, PlannedClaim
+from shiplap.scheduling.model.scheduling_plan import Placement, PlannedClaim
 
 
 class Reason(StrEnum):

@@ -10,24 +10,30 @@ import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from shiplap.api.durations import seconds_or_never
-from shiplap.api.types import NodePool
 from shiplap.disruption.budgets import allowance
-from shiplap.disruption.candidates import Candidate, Survey, disruption_cost, moving, survey
+from shiplap.disruption.candidates import (
+    Candidate,
+    Survey,
+    disruption_cost,
+    moving,
+    quiet_since,
+    survey,
+    unconsolidatable,
+)
 from shiplap.disruption.commands import Blocked, Decision, Method, Proposal, Reason
-from shiplap.disruption.components import split
-from shiplap.disruption.consolidation import BALANCED, Consolidator, PoolTotals
+from shiplap.disruption.consolidation import BALANCED, Consolidator, PoolTotals, split
+from shiplap.disruption.current_prices import market_of
+from shiplap.disruption.disruption_snapshot import DisruptionSnapshot
 from shiplap.disruption.drift import drifted, mould_of
-from shiplap.disruption.eligibility import quiet_since, unconsolidatable
-from shiplap.disruption.history import rests_until
-from shiplap.disruption.market import market_of
+from shiplap.disruption.node_history import rests_until
 from shiplap.disruption.protection import guards_of
-from shiplap.disruption.simulation import Simulator
-from shiplap.disruption.snapshot import DisruptionSnapshot
+from shiplap.disruption.rescheduling import Simulator
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.names import label_value_of, name_of_label
 from shiplap.kubernetes.objects import Node
 from shiplap.kubernetes.timestamps import rfc3339
+from shiplap.manifests.custom_resources import NodePool
+from shiplap.manifests.durations import seconds_or_never
 
 _MOST_CLIMBS = 8
 """How many nodes of fallback tiers are tried in one decision."""

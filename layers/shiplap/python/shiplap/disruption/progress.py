@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from shiplap.api.nodeclaim import FINAL, GOING, ClaimState, NodeClaim
 from shiplap.disruption.commands import Method, Reason
 from shiplap.errors import ConditionFailed
+from shiplap.manifests.nodeclaim import FINAL, GOING, ClaimState, NodeClaim
 
 READY_S = 15 * 60.0
 """How long replacements may take until they are initialised, in seconds, before a command is undone."""

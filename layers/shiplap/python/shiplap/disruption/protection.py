@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from shiplap.kubernetes import labels
-from shiplap.kubernetes.disruption_budgets import PodDisruptionBudget, allowed, is_ready, of_pods
 from shiplap.kubernetes.objects import Pod
-from shiplap.scheduling.pods import TERMINAL, do_not_disrupt, goes_with_its_node
+from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget, allowed, is_ready, of_pods
+from shiplap.scheduling.model.planned_pods import TERMINAL, do_not_disrupt, goes_with_its_node
 
 
 class Guards(msgspec.Struct, frozen=True, eq=False):

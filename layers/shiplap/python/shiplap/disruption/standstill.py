@@ -13,23 +13,23 @@ from collections.abc import Iterator
 import msgspec
 from msgspec.structs import replace
 
-from shiplap.api.durations import go_seconds, seconds_or_never
-from shiplap.api.nodeclaim import ClaimState
-from shiplap.api.own_annotations import DISRUPTION_TIME_ZONE
-from shiplap.api.types import NodePool
 from shiplap.disruption.budgets import is_active
+from shiplap.disruption.candidates import UNSTARTED_S
 from shiplap.disruption.commands import Decision
 from shiplap.disruption.decide import decide
+from shiplap.disruption.disruption_snapshot import DisruptionSnapshot
 from shiplap.disruption.drift import YOUNG_S
-from shiplap.disruption.eligibility import UNSTARTED_S
-from shiplap.disruption.history import rests_until
-from shiplap.disruption.snapshot import DisruptionSnapshot
+from shiplap.disruption.node_history import rests_until
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.kubernetes.timestamps import epoch
-from shiplap.scheduling.reservations import SHOWN_AFTER_S
-from shiplap.scheduling.rooms import STARTING_S
-from shiplap.scheduling.snapshot import ClusterView
+from shiplap.manifests.custom_resources import NodePool
+from shiplap.manifests.durations import go_seconds, seconds_or_never
+from shiplap.manifests.nodeclaim import ClaimState
+from shiplap.manifests.shiplap_annotations import DISRUPTION_TIME_ZONE
+from shiplap.scheduling.model.snapshot import ClusterView
+from shiplap.scheduling.supply.existing_nodes import STARTING_S
+from shiplap.scheduling.supply.reservations import SHOWN_AFTER_S
 
 LONGEST_S = 900.0
 """A decision is made anew after so many seconds in any case: what was overlooked costs that much money at most."""

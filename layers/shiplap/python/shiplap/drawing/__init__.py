@@ -1,1 +1,1 @@
-"""Pictures of a cluster as HTML and SVG: pure functions from plain data to text, for the command line and a Lambda."""
+"""Pictures of a cluster as HTML and SVG, for the dashboard's widget and the command line; pure functions."""

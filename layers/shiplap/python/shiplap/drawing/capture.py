@@ -6,17 +6,17 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from shiplap.api.nodeclaim import FINAL, LEAVING, ClaimState, NodeClaim, PodReference
 from shiplap.drawing.picture import Amounts, ClusterPicture, NodePicture, NodeState, PendingPicture, PodPicture
-from shiplap.instances.node_prices import NodePrices, capacity_type_of
+from shiplap.instances.offerings.node_prices import NodePrices, capacity_type_of
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node, Pod
+from shiplap.kubernetes.pod_requests import pod_requests
 from shiplap.kubernetes.quantity import CPU, MEMORY, PODS, parse_amount
-from shiplap.kubernetes.requests import pod_requests
 from shiplap.kubernetes.timestamps import epoch
-from shiplap.scheduling.pairing import leaving, pair
-from shiplap.scheduling.plan import Plan, PlannedClaim
-from shiplap.scheduling.snapshot import Snapshot
+from shiplap.manifests.nodeclaim import FINAL, LEAVING, ClaimState, NodeClaim, PodReference
+from shiplap.scheduling.model.claim_nodes import leaving, pair
+from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim
+from shiplap.scheduling.model.snapshot import Snapshot
 
 _OVER = ("Succeeded", "Failed")
 _NO_PRICES = NodePrices()

@@ -3,29 +3,63 @@
 Sources, best first: what a node of exactly this AMI, type and kubelet settings reported; what siblings on the AMI
 reported; Karpenter's formulas. Users' NodeOverlays come on top per NodePool (see `overlays`). While a type is
 unverified, `careful` holds the lower bound that all but one node must be planned with.
+
+Which AMI a node of an instance type boots: the best of all whose requirements the type really meets.
+
+Instance types are reckoned once for the same question: a warm function asks it with every invocation.
+
+What is sold and what has been learned changes by the hour, while hundreds of types take a tenth of a second.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from shiplap.api.types import EC2NodeClass
-from shiplap.instances import labels as type_labels
-from shiplap.instances.amis import AmiChooser
-from shiplap.instances.capacity import nominal_memory
-from shiplap.instances.catalog import Catalog, Ec2InstanceType
-from shiplap.instances.estimate import Estimator
-from shiplap.instances.families import family_of
-from shiplap.instances.kubelet import KubeletSettings, Values, kubelet_hash, read
-from shiplap.instances.kubelet_formulas import with_max_pods, with_values
-from shiplap.instances.learning import Knowledge
-from shiplap.instances.max_pods import default_pods, max_pods
-from shiplap.instances.nodeclass import Ami, CapacityReservation, PlacementGroup, ResolvedNodeClass
-from shiplap.instances.offerings import incompatibility, offerings, subnet_zones
-from shiplap.instances.setting import CapacitySetting, for_node_class
-from shiplap.instances.types import InstanceType, LearnedCapacity, Offering
-from shiplap.kubernetes.requirements import Requirement
+from shiplap.errors import InvalidInput
+from shiplap.instances.capacity.capacity_setting import CapacitySetting, for_node_class
+from shiplap.instances.capacity.described_capacity import nominal_memory
+from shiplap.instances.capacity.estimate import Estimator
+from shiplap.instances.capacity.kubelet_formulas import with_max_pods, with_values
+from shiplap.instances.capacity.kubelet_settings import KubeletSettings, Values, kubelet_hash, read
+from shiplap.instances.capacity.learned_capacity import Knowledge
+from shiplap.instances.capacity.max_pods import default_pods, max_pods
+from shiplap.instances.catalog import type_labels
+from shiplap.instances.catalog.ami_families import family_of
+from shiplap.instances.catalog.ec2_catalog import Catalog, Ec2InstanceType
+from shiplap.instances.catalog.resolved_nodeclass import Ami, CapacityReservation, PlacementGroup, ResolvedNodeClass
+from shiplap.instances.catalog.type_catalog import InstanceType, LearnedCapacity, Offering
+from shiplap.instances.catalog.type_labels import meets
+from shiplap.instances.offerings.offerings import incompatibility, offerings, subnet_zones
+from shiplap.kubernetes.requirements import Requirement, Requirements, requirement
+from shiplap.manifests.custom_resources import EC2NodeClass
+
+
+class AmiChooser:
+    """The AMIs of an EC2NodeClass in order of preference, ready to be asked type by type.
+
+    AMIs that EC2 has deprecated come last. A label that a type does not define meets only NotIn and DoesNotExist, even
+    if it is a well-known one: an image for GPUs must never win a type about whose GPUs nothing is known.
+    """
+
+    def __init__(self, amis: Sequence[Ami]) -> None:
+        ordered = sorted(amis, key=lambda ami: ami.deprecated)
+        self._candidates = [(ami.id, tuple(_requirements(ami).values())) for ami in ordered]
+
+    def choose(self, type_requirements: Mapping[str, Requirement]) -> str | None:
+        """The id of the AMI for a type with these labels, or None when no AMI fits."""
+        for ami, wanted in self._candidates:
+            if all(meets(item, type_requirements.get(item.key)) for item in wanted):
+                return ami
+        return None
+
+
+def _requirements(ami: Ami) -> Requirements:
+    try:
+        return Requirements(requirement(key, operator, values) for key, operator, values in ami.requirements)
+    except ValueError as error:
+        raise InvalidInput(f"AMI {ami.id}", str(error), field="requirements") from error
 
 
 def instance_types(
@@ -196,3 +230,31 @@ class _Shaper:
         if found is None:
             found = self._hashes[pods, values] = kubelet_hash(self._node_class, pods, values)
         return found
+
+
+_MOST = 16
+"""Questions that are remembered: an EC2NodeClass of a cluster asks one, until something changes."""
+
+_KNOWN: deque[tuple[tuple[object, ...], tuple[InstanceType, ...]]] = deque(maxlen=_MOST)
+
+
+def remembered_types(
+    catalog: Catalog,
+    node_class: EC2NodeClass,
+    setting: CapacitySetting,
+    *,
+    resolved: ResolvedNodeClass | None,
+    learned: Sequence[LearnedCapacity],
+    unavailable: Collection[tuple[str, str, str]],
+) -> tuple[InstanceType, ...]:
+    """As `instance_types`; for equal arguments the same tuple. Raises InvalidInput."""
+    asked = (catalog, node_class, setting, resolved, tuple(learned), frozenset(unavailable))
+    for place, (known, types) in enumerate(_KNOWN):
+        if known == asked:
+            if place:
+                del _KNOWN[place]
+                _KNOWN.appendleft((known, types))
+            return types
+    found = instance_types(catalog, node_class, setting, resolved=resolved, learned=learned, unavailable=unavailable)
+    _KNOWN.appendleft((asked, found))
+    return found

@@ -1,1 +1,1 @@
-"""Floor 0: the parts of Kubernetes every decision is written in, free of I/O."""
+"""Layer 0: the parts of Kubernetes that every decision is written in, free of I/O."""

@@ -1,10 +1,20 @@
-"""Label selectors, as services, spread constraints and pod affinity use them."""
+"""Label selectors, as services, spread constraints and pod affinity use them.
+
+Which nodes a pod's node selector and required node affinity allow.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from shiplap.kubernetes.objects import LabelSelector, LabelSelectorRequirement
+from shiplap.kubernetes.objects import (
+    LabelSelector,
+    LabelSelectorRequirement,
+    Node,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    PodSpec,
+)
 
 
 def matches(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
@@ -36,3 +46,39 @@ def _satisfied(expression: LabelSelectorRequirement, labels: Mapping[str, str]) 
         f"{expression.key}: unknown selector operator {expression.operator!r}; "
         "known are In, NotIn, Exists, DoesNotExist"
     )
+
+
+def selected(spec: PodSpec, node: Node) -> bool:
+    """Whether node selector and required node affinity allow the node."""
+    labels = node.metadata.labels
+    if any(labels.get(key) != value for key, value in spec.node_selector.items()):
+        return False
+    affinity = spec.affinity.node_affinity if spec.affinity else None
+    if affinity is None or affinity.required is None:
+        return True
+    return any(term_matches(term, node) for term in affinity.required.node_selector_terms)
+
+
+def term_matches(term: NodeSelectorTerm, node: Node) -> bool:
+    """Whether a node satisfies all of a term; an empty term matches no node."""
+    if not term.match_expressions and not term.match_fields:
+        return False
+    return _all_hold(term.match_expressions, node.metadata.labels) and _all_hold(
+        term.match_fields, {"metadata.name": node.metadata.name}
+    )
+
+
+def _all_hold(expressions: Iterable[NodeSelectorRequirement], labels: Mapping[str, str]) -> bool:
+    return all(_holds(expression, labels.get(expression.key)) for expression in expressions)
+
+
+def _holds(expression: NodeSelectorRequirement, value: str | None) -> bool:
+    match expression.operator:
+        case "In" | "NotIn" as operator:
+            return (value in expression.values) == (operator == "In")
+        case "Exists" | "DoesNotExist" as operator:
+            return (value is not None) == (operator == "Exists")
+        case "Gt" | "Lt" as operator if value is not None and value.lstrip("-").isdecimal():
+            difference = int(value) - int(expression.values[0])
+            return difference > 0 if operator == "Gt" else difference < 0
+    return False

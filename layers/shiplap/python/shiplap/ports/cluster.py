@@ -7,11 +7,11 @@ from typing import Protocol
 
 import msgspec
 
-from shiplap.kubernetes.disruption_budgets import PodDisruptionBudget
 from shiplap.kubernetes.objects import Event, Node, Pod, Taint
-from shiplap.kubernetes.volumes import PersistentVolumeClaim, VolumeAttachment
+from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget
+from shiplap.kubernetes.storage_objects import PersistentVolumeClaim, VolumeAttachment
 from shiplap.kubernetes.workloads import Scalable, ScalableName
-from shiplap.scheduling.snapshot import ClusterView
+from shiplap.scheduling.model.snapshot import ClusterView
 
 
 class WatchEvent(msgspec.Struct, frozen=True):

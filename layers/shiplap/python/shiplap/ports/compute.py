@@ -7,10 +7,10 @@ from typing import Protocol
 
 import msgspec
 
-from shiplap.api.nodeclaim import NodeClaim
-from shiplap.api.types import EC2NodeClass
-from shiplap.instances.nodeclass import Problem, ResolvedNodeClass
-from shiplap.instances.unavailability import ANY, in_group, quota_of
+from shiplap.instances.catalog.resolved_nodeclass import Problem, ResolvedNodeClass
+from shiplap.instances.offerings.unavailability import ANY, in_group, quota_of
+from shiplap.manifests.custom_resources import EC2NodeClass
+from shiplap.manifests.nodeclaim import NodeClaim
 
 
 class FleetOverride(msgspec.Struct, frozen=True, order=True):

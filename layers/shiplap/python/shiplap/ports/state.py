@@ -9,11 +9,16 @@ from typing import Any, Protocol
 
 import msgspec
 
-from shiplap.api.nodeclaim import ClaimState, NodeClaim
 from shiplap.disruption.progress import Command, CommandState
 from shiplap.errors import ConditionFailed
-from shiplap.instances.joins import JoinHistory
-from shiplap.instances.unavailability import FIRST_WAIT_FOR_QUOTA_S, FIRST_WAIT_S, after_failure, remembered_until
+from shiplap.instances.offerings.unavailability import (
+    FIRST_WAIT_FOR_QUOTA_S,
+    FIRST_WAIT_S,
+    after_failure,
+    remembered_until,
+)
+from shiplap.instances.readiness.joins import JoinHistory
+from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports.compute import OfferingFailure
 
 COMMIT_GROUP = 99

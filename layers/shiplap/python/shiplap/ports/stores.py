@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from shiplap.disruption.commands import Decision
-from shiplap.disruption.memory import Memory
-from shiplap.disruption.snapshot import DisruptionSnapshot
-from shiplap.instances.catalog import Catalog
-from shiplap.instances.rehearsals import Rehearsals
-from shiplap.instances.status import InstallStatus
-from shiplap.instances.types import LearnedCapacity, Observation
-from shiplap.scheduling.plan import Plan
-from shiplap.scheduling.snapshot import Snapshot
+from shiplap.disruption.decision_memory import Memory
+from shiplap.disruption.disruption_snapshot import DisruptionSnapshot
+from shiplap.instances.catalog.ec2_catalog import Catalog
+from shiplap.instances.catalog.type_catalog import LearnedCapacity, Observation
+from shiplap.instances.readiness.dry_runs import Rehearsals
+from shiplap.instances.readiness.nodeclass_status import InstallStatus
+from shiplap.scheduling.model.scheduling_plan import Plan
+from shiplap.scheduling.model.snapshot import Snapshot
 
 PILOT_LEASE_S = 15 * 60
 """How long the right to explore an unverified estimate is held without a sign of life, in seconds."""

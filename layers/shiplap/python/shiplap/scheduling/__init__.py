@@ -1,1 +1,1 @@
-"""Floor 2: pure scheduling decisions: a snapshot in, a plan out."""
+"""Layer 2: pure scheduling decisions: a snapshot in, a plan out."""

@@ -13,16 +13,23 @@ from contextlib import contextmanager
 import numpy as np
 from msgspec.structs import replace
 
-from shiplap.api.nodeclaim import PodReference
 from shiplap.errors import InvalidInput
-from shiplap.scheduling.claims import ClaimWriter, reference
-from shiplap.scheduling.classes import PodClass
-from shiplap.scheduling.explain import Explainer
-from shiplap.scheduling.pack import Packer, Packing
-from shiplap.scheduling.plan import BufferState, Placement, Plan, PlannedClaim, PlanStats, Unschedulable
+from shiplap.manifests.nodeclaim import PodReference
+from shiplap.scheduling.explain.unschedulable import Explainer
+from shiplap.scheduling.model.pod_classes import PodClass
+from shiplap.scheduling.model.scheduling_plan import (
+    BufferState,
+    Placement,
+    Plan,
+    PlannedClaim,
+    PlanStats,
+    Unschedulable,
+)
+from shiplap.scheduling.model.snapshot import ClusterView, Snapshot
+from shiplap.scheduling.packing.compiled_snapshot import World, compile_world
+from shiplap.scheduling.packing.pack import Packer, Packing
+from shiplap.scheduling.packing.planned_claims import ClaimWriter, reference
 from shiplap.scheduling.search.effort import Effort
-from shiplap.scheduling.snapshot import ClusterView, Snapshot
-from shiplap.scheduling.world import World, compile_world
 
 _CENTS = 1e-9
 
@@ -196,7 +203,7 @@ def write(snapshot: Snapshot, world: World, packing: Packing) -> Plan:
 def _buffers(world: World, planned: list[PlannedClaim], packing: Packing) -> tuple[BufferState, ...]:
     if not world.buffers:
         return ()
-    from shiplap.scheduling.buffers import states_of  # noqa: PLC0415 - few installs have buffers
+    from shiplap.scheduling.packing.buffers import states_of  # noqa: PLC0415 - few installs have buffers
 
     problems = {id(pod): item.problem for item in world.virtual if item.problem for pod in item.members}
     on_nodes = zip((room.name for room in packing.nodes.rooms), packing.nodes.placed, strict=True)

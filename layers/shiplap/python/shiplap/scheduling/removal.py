@@ -11,24 +11,32 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import numpy as np
 from msgspec.structs import replace
 
-from shiplap.api.nodeclaim import NodeClaim
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.names import name_of_label
 from shiplap.kubernetes.objects import Node, Pod
+from shiplap.kubernetes.storage_objects import has_claims
 from shiplap.kubernetes.timestamps import rfc3339
-from shiplap.kubernetes.volumes import has_claims
-from shiplap.scheduling import classes, pods
-from shiplap.scheduling.charges import charge_claim, charge_node
-from shiplap.scheduling.lanes import Lane
-from shiplap.scheduling.ledger import NO_GROUND, ground_of
-from shiplap.scheduling.loads import loads
-from shiplap.scheduling.nodes import NodeTable
-from shiplap.scheduling.pack import Packing
-from shiplap.scheduling.pairing import leaving, pair
-from shiplap.scheduling.plan import Plan
+from shiplap.manifests.nodeclaim import NodeClaim
+from shiplap.scheduling.model import planned_pods
+from shiplap.scheduling.model import pod_classes as classes
+from shiplap.scheduling.model.claim_nodes import leaving, pair
+from shiplap.scheduling.model.scheduling_plan import Plan
+from shiplap.scheduling.model.snapshot import ClusterView, Snapshot
+from shiplap.scheduling.packing.compiled_snapshot import (
+    World,
+    bystanders,
+    compile_world,
+    keeping_away,
+    standing,
+    standing_terms,
+)
+from shiplap.scheduling.packing.pack import Packing
 from shiplap.scheduling.planner import pack, write
-from shiplap.scheduling.snapshot import ClusterView, Snapshot
-from shiplap.scheduling.world import World, bystanders, compile_world, keeping_away, standing, standing_terms
+from shiplap.scheduling.supply.charges import charge_claim, charge_node
+from shiplap.scheduling.supply.existing_nodes import NodeTable
+from shiplap.scheduling.supply.node_loads import loads
+from shiplap.scheduling.supply.templates import Lane
+from shiplap.scheduling.topology.topology_counts import NO_GROUND, ground_of
 
 
 class Removals:
@@ -95,7 +103,7 @@ class Removals:
         if any(map(has_claims, moved)):
             return self._compiled_anew(removed, moved)
         base, snapshot = self._base, self._snapshot
-        sorted_pods = pods.Sorted(moved, [], base.pods.bound, {})
+        sorted_pods = planned_pods.Sorted(moved, [], base.pods.bound, {})
         terms = standing_terms(self._keeping, snapshot)
         pod_classes = classes.group(moved, snapshot.missed_pods, None, terms)
         away = removed | self._closed
@@ -162,11 +170,14 @@ class Removals:
 
 def _coming_back(view: ClusterView) -> Mapping[str, list[Pod]]:
     """The pods of nodes that would be made anew elsewhere, by the node's name."""
-    return {node: list(filter(pods.comes_back, on_node)) for node, on_node in view.of_pods(pods.running).items()}
+    return {
+        node: list(filter(planned_pods.comes_back, on_node))
+        for node, on_node in view.of_pods(planned_pods.running).items()
+    }
 
 
 def _unprotected(some: Sequence[Pod], now: float) -> list[Pod]:
-    return [pod for pod in some if not (pod.metadata.annotations and pods.do_not_disrupt(pod, now))]
+    return [pod for pod in some if not (pod.metadata.annotations and planned_pods.do_not_disrupt(pod, now))]
 
 
 def _deleted(node: Node, at: str) -> Node:

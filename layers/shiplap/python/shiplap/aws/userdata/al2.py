@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from shlex import quote
 
-from shiplap.api.user_data_rules import is_archive
 from shiplap.aws.userdata import mime
-from shiplap.aws.userdata.bootstrap import Bootstrap
-from shiplap.aws.userdata.flags import kubelet_flags
+from shiplap.aws.userdata.bootstrap import Bootstrap, kubelet_flags
+from shiplap.manifests.validation.user_data_rules import is_archive
 
 
 def render(wanted: Bootstrap) -> str:

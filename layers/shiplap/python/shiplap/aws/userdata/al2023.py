@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
-from shiplap.api.user_data_rules import is_archive
 from shiplap.aws.userdata import mime
 from shiplap.aws.userdata.bootstrap import Bootstrap
 from shiplap.kubernetes.objects import Taint
+from shiplap.manifests.validation.user_data_rules import is_archive
 
 NODE_CONFIG = "application/node.eks.aws"
 

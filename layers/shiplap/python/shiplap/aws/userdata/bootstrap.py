@@ -1,20 +1,23 @@
-"""What every family's user data is made of: where the cluster is, and how its kubelet must register."""
+"""What every family's user data is made of: where the cluster is, and how its kubelet must register.
+
+An EC2NodeClass's kubelet map as kubelet flags, for the families whose bootstrap scripts take nothing else.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
 
-from shiplap.api.nodeclaim import NodeClaim
-from shiplap.api.types import EC2NodeClass
-from shiplap.instances.kubelet import Values, replaced
-from shiplap.instances.nodeclass import ResolvedNodeClass
+from shiplap.instances.capacity.kubelet_settings import Values, replaced
+from shiplap.instances.catalog.resolved_nodeclass import ResolvedNodeClass
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.names import label_value_of
 from shiplap.kubernetes.objects import Taint
+from shiplap.manifests.custom_resources import EC2NodeClass
+from shiplap.manifests.nodeclaim import NodeClaim
 
 UNREGISTERED = Taint(labels.UNREGISTERED_TAINT, "NoExecute")
 """Keeps pods off a node until the lifecycle flow has seen it."""
@@ -134,3 +137,41 @@ def _release(node_class: EC2NodeClass, resolved: ResolvedNodeClass, ami: str) ->
 def taint_text(taint: Taint) -> str:
     """A taint as kubelet's flag wants it: `key=value:Effect`, without the equals sign when there is no value."""
     return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
+
+
+def kubelet_flags(wanted: Bootstrap) -> list[str]:
+    """The flags, each as one word, in a fixed order."""
+    flags = [f"--max-pods={wanted.max_pods}"] if wanted.max_pods else []
+    flags += _of_map(wanted.kubelet)
+    if wanted.labels:
+        flags.append("--node-labels=" + ",".join(f"{key}={value}" for key, value in wanted.labels.items()))
+    if wanted.taints:
+        flags.append("--register-with-taints=" + ",".join(taint_text(taint) for taint in wanted.taints))
+    return flags
+
+
+_TABLES = (
+    ("systemReserved", "system-reserved", "="),
+    ("kubeReserved", "kube-reserved", "="),
+    ("evictionHard", "eviction-hard", "<"),
+    ("evictionSoft", "eviction-soft", "<"),
+    ("evictionSoftGracePeriod", "eviction-soft-grace-period", "="),
+)
+_NUMBERS = (
+    ("podsPerCore", "pods-per-core"),
+    ("evictionMaxPodGracePeriod", "eviction-max-pod-grace-period"),
+    ("imageGCHighThresholdPercent", "image-gc-high-threshold"),
+    ("imageGCLowThresholdPercent", "image-gc-low-threshold"),
+)
+
+
+def _of_map(kubelet: Mapping[str, Any]) -> Iterator[str]:
+    for key, flag, sign in _TABLES:
+        table = kubelet.get(key)
+        if table:
+            yield f"--{flag}=" + ",".join(f"{name}{sign}{table[name]}" for name in sorted(table))
+    for key, flag in _NUMBERS:
+        if kubelet.get(key) is not None:
+            yield f"--{flag}={kubelet[key]}"
+    if kubelet.get("cpuCFSQuota") is not None:
+        yield f"--cpu-cfs-quota={'true' if kubelet['cpuCFSQuota'] else 'false'}"

@@ -1,15 +1,68 @@
-"""Bottlerocket: settings in TOML. The user's settings stay, but for those the plan relies on."""
+"""Bottlerocket: settings in TOML. The user's settings stay, but for those the plan relies on.
+
+Writing TOML, which the standard library only reads: tables and values of the kinds that settings are made of.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from datetime import date, datetime, time
 from typing import Any
 
-from shiplap.aws.userdata import toml
 from shiplap.aws.userdata.bootstrap import Bootstrap
 from shiplap.aws.userdata.mime import invalid
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def dumps(document: Mapping[str, Any]) -> str:
+    """A document as TOML, keys sorted, so that equal documents give equal text.
+
+    Raises:
+        TypeError: a value has no form in TOML.
+    """
+    return "\n".join(_table(document, ())) + "\n"
+
+
+def _table(table: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[str]:
+    plain = {key: value for key, value in sorted(table.items()) if not isinstance(value, Mapping)}
+    if path and (plain or not table):
+        yield f"[{'.'.join(_key(part) for part in path)}]"
+    for key, value in plain.items():
+        yield f"{_key(key)} = {_value(value)}"
+    for key, value in sorted(table.items()):
+        if isinstance(value, Mapping):
+            yield from _table(value, (*path, key))
+
+
+def _key(key: str) -> str:
+    return key if _BARE.fullmatch(key) else _text(key)
+
+
+def _text(text: str) -> str:
+    # A JSON string is a TOML basic string, but for DEL, which TOML wants escaped.
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _value(value: Any) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return _text(value)
+        case int() | float():
+            return repr(value)
+        case datetime() | date() | time():
+            return value.isoformat()
+        case list() | tuple():
+            return f"[{', '.join(_value(item) for item in value)}]"
+        case Mapping():
+            return "{ " + ", ".join(f"{_key(key)} = {_value(item)}" for key, item in sorted(value.items())) + " }"
+    raise TypeError(f"{type(value).__name__} has no form in TOML")
+
 
 _BINDS_BY_ITSELF = (1, 46, 0)
 """From this version on `ephemeral-storage bind` knows the directories by itself."""
@@ -42,7 +95,7 @@ def render(wanted: Bootstrap) -> str:
     own["node-taints"] = _taints(wanted)
     if wanted.raid0:
         _section(settings, "bootstrap-commands")[_MOUNT] = _mount(wanted.release)
-    return toml.dumps({"settings": settings})
+    return dumps({"settings": settings})
 
 
 def _section(table: dict[str, Any], key: str) -> dict[str, Any]:

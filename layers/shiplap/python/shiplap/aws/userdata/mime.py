@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from shiplap.api.user_data_rules import archive_message, archive_problem
 from shiplap.errors import NodeClassNotReady
+from shiplap.manifests.validation.user_data_rules import archive_message, archive_problem
 
 SHELL = 'text/x-shellscript; charset="us-ascii"'
 

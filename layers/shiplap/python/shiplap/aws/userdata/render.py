@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from shiplap.api.user_data_rules import LIMIT_BYTES
 from shiplap.aws.userdata import al2, al2023, bottlerocket, windows
 from shiplap.aws.userdata.bootstrap import Bootstrap
 from shiplap.errors import NodeClassNotReady
+from shiplap.manifests.validation.user_data_rules import LIMIT_BYTES
 
 
 def _custom(wanted: Bootstrap) -> str:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from shiplap.aws.userdata.bootstrap import Bootstrap
-from shiplap.aws.userdata.flags import kubelet_flags
+from shiplap.aws.userdata.bootstrap import Bootstrap, kubelet_flags
 
 _SCRIPT = r"$env:ProgramFiles\Amazon\EKS\Start-EKSBootstrap.ps1"
 

@@ -1,1 +1,1 @@
-"""The cost search: parcels filled again, cheaper, within a counted effort."""
+"""The cost search: fills bin-packing problems again, cheaper, within a counted effort."""

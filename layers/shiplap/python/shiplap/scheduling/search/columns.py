@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from shiplap.scheduling.resources import Floats, Ints
+from shiplap.scheduling.model.resources import Floats, Ints
 from shiplap.scheduling.search.effort import Effort
-from shiplap.scheduling.search.pricing import Looks, Patterns, fills, looks_at, values_of
+from shiplap.scheduling.search.pattern_pricing import Looks, Patterns, fills, looks_at, values_of
 from shiplap.scheduling.search.problem import Problem
 from shiplap.scheduling.search.simplex import Covering
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from shiplap.scheduling.resources import Floats, Ints
+from shiplap.scheduling.model.resources import Floats, Ints
 from shiplap.scheduling.search.columns import Generation, Pool
 from shiplap.scheduling.search.effort import Effort
-from shiplap.scheduling.search.pricing import Looks
+from shiplap.scheduling.search.pattern_pricing import Looks
 from shiplap.scheduling.search.problem import Problem, of_kinds
 
 _NEAR = 1e-6

@@ -1,24 +1,62 @@
-"""The cost search: fills parcels again, cheaper, and keeps what it got where it finds nothing better."""
+"""The cost search: fills parcels again, cheaper, and keeps what it got where it finds nothing better.
+
+Nodes that cost much more than their pods are worth are taken apart together and packed anew.
+
+A search is made once for the same question: a warm function comes to it again with its next decision.
+
+Disruption looks a second time at what it proposes, and anew now and then at what has not changed, so most of what it
+searches it has searched before. The search is a pure function of its arguments, so nothing but time is saved.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Iterable, Sequence
+from threading import Lock
 
 import msgspec
 import numpy as np
 
-from shiplap.scheduling.parcels import Filling, Parcel
-from shiplap.scheduling.resources import Floats
+from shiplap.scheduling.model.resources import Floats
+from shiplap.scheduling.search.bin_packing import Filling, Parcel
 from shiplap.scheduling.search.columns import Generation, Pool, size_values, totals_bound
 from shiplap.scheduling.search.deal import deal
 from shiplap.scheduling.search.dive import CAREFUL, QUICK, Care, dive
 from shiplap.scheduling.search.effort import Effort
 from shiplap.scheduling.search.grow import grown
 from shiplap.scheduling.search.mix import mix
-from shiplap.scheduling.search.polish import polish
-from shiplap.scheduling.search.pricing import Looks
+from shiplap.scheduling.search.pattern_pricing import Looks, values_of
 from shiplap.scheduling.search.problem import Problem, of_kinds, problems_of, shape_of
 from shiplap.scheduling.search.realise import realise
+
+_NODES = (3, 4, 6, 9, 14)
+"""How many of the most wasteful nodes are packed anew at a time."""
+
+_LEAST_MICROS = 50_000.0
+_SAVES = 1e-9
+
+
+def polish(problem: Problem, patterns: Floats, values: Floats, effort: Effort) -> Floats:
+    """Patterns [nodes, kinds] of the same pods, never dearer; `values` [kinds] says what a pod is worth."""
+    for number in _NODES:
+        if effort.left < _LEAST_MICROS:
+            break
+        price = problem.price[problem.cheapest(patterns)]
+        waste = np.round(price - values_of(patterns, values), 9)
+        order = np.argsort(-waste, kind="stable")
+        some, others = patterns[order[:number]], patterns[order[number:]]
+        demand = some.sum(axis=0)
+        kinds = np.flatnonzero(demand)
+        rest = of_kinds(problem, kinds, demand[kinds])
+        pool = Pool(rest)
+        pool.add(some[:, kinds])
+        packed = dive(rest, pool, rest.demand, values[kinds], effort, None, CAREFUL)
+        found = np.zeros((len(packed), len(demand)))
+        found[:, kinds] = packed
+        if problem.cost(found) < problem.cost(some) - _SAVES:
+            patterns = np.concatenate([others, found])
+    return patterns
+
 
 _NEGLIGIBLE = 5e-4
 """The search stops when a filling costs at most this part more than the bound."""
@@ -243,3 +281,51 @@ def mixed(problem: Problem, worth: Floats, effort: Effort) -> list[Floats]:
         if not len(some):
             break
     return found
+
+
+_MOST = 256
+"""Searches that are remembered, of some kilobytes each; one decision about a cluster makes a few dozen."""
+
+_KNOWN: dict[bytes, tuple[tuple[Filling | None, ...], float]] = {}
+"""By digest of the question: what was found, None where nothing was better, and the effort left; the oldest first."""
+
+_LOCK = Lock()
+
+
+def improved(parcels: Sequence[Parcel], fillings: Sequence[Filling], effort: Effort) -> tuple[Filling, ...]:
+    """As `improve`, which uses up as much of the effort whether or not it is known what it comes to."""
+    if effort.spent:
+        return tuple(fillings)
+    granted = min(effort.left, worth(parcels))
+    asked = _digest((*parcels, *fillings), granted)
+    with _LOCK:
+        known = _KNOWN.pop(asked, None)
+        if known is not None:
+            _KNOWN[asked] = known
+    if known is None:
+        part = Effort(granted)
+        found = improve(parcels, fillings, part)
+        better = tuple(new if new is not old else None for new, old in zip(found, fillings, strict=True))
+        known = (better, part.left)
+        with _LOCK:
+            _KNOWN[asked] = known
+            while len(_KNOWN) > _MOST:
+                del _KNOWN[next(iter(_KNOWN))]
+    effort.left -= granted - known[1]
+    return tuple(old if new is None else new for new, old in zip(known[0], fillings, strict=True))
+
+
+def forget() -> None:
+    """As a new process begins: for those who measure."""
+    with _LOCK:
+        _KNOWN.clear()
+
+
+def _digest(parts: Iterable[Parcel | Filling], granted: float) -> bytes:
+    digest = hashlib.blake2b(repr(granted).encode(), digest_size=16)
+    for part in parts:
+        for field in part.__struct_fields__:
+            array: np.ndarray = getattr(part, field)
+            digest.update(f"{field}{array.shape}{array.dtype}".encode())
+            digest.update(np.ascontiguousarray(array).data)
+    return digest.digest()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from shiplap.scheduling.resources import Floats, Ints
+from shiplap.scheduling.model.resources import Floats, Ints
 from shiplap.scheduling.search.columns import totals_bound
 from shiplap.scheduling.search.effort import Effort
 from shiplap.scheduling.search.problem import Problem, sub_problem

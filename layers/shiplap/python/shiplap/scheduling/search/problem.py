@@ -14,8 +14,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from shiplap.scheduling.parcels import Parcel
-from shiplap.scheduling.resources import Bools, Floats, Ints
+from shiplap.scheduling.model.resources import Bools, Floats, Ints
+from shiplap.scheduling.search.bin_packing import Parcel
 
 _PLENTY = float(1 << 52)
 """Amounts are whole numbers held as floats; below this they are exact."""

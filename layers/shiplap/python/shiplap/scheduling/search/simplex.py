@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from shiplap.scheduling.resources import Floats, Ints
+from shiplap.scheduling.model.resources import Floats, Ints
 from shiplap.scheduling.search.effort import Effort
 
 _ENTER = 2e-4

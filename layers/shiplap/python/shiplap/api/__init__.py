@@ -1,1 +1,0 @@
-"""Floor 1: what users write, read, defaulted and validated."""

@@ -1,0 +1,214 @@
+"""What all clusters of an account know of EC2 together: offerings that failed, and addresses that launches will take.
+
+It lies in a partition of table `state` that no cluster can have: names of clusters begin with a letter or a digit.
+Zones and subnets are of one region, so one partition serves all regions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import msgspec
+from botocore.exceptions import ClientError
+
+from shiplap.aws.dynamodb.items import (
+    Item,
+    Value,
+    expiry,
+    float_of,
+    get,
+    get_all,
+    number,
+    placeholders,
+    put_if,
+    query,
+    text,
+)
+from shiplap.aws.dynamodb.tables import EXPIRY
+from shiplap.aws.failures import TRANSACTION_CANCELED, code_of, store_errors
+from shiplap.aws.retries import Sleep, attempts
+from shiplap.errors import StoreThrottled
+from shiplap.instances.offerings.unavailability import remembered_until
+from shiplap.ports import ADDRESSES_S, OfferingFailure, UnavailableOffering, may_take
+
+if TYPE_CHECKING:
+    from types_boto3_dynamodb import DynamoDBClient
+
+ACCOUNT = "@account"
+"""The partition."""
+
+OFFERING, ADDRESSES, RESERVED = "OFFERING", "ADDRESSES", "RESERVED"
+"""What sort keys begin with; a `#` and the rest of the key follow."""
+
+_TRIES = 8
+_BATCH = 100
+"""Items that one BatchGetItem or one transaction takes."""
+
+
+class Reservation(msgspec.Struct, frozen=True):
+    """Addresses by subnet id that a launch will take, counted until an epoch second."""
+
+    addresses: dict[str, int]
+    until: float
+
+
+class Known(msgspec.Struct, frozen=True):
+    """Everything in the partition; offerings sorted by scope."""
+
+    offerings: tuple[UnavailableOffering, ...]
+    reservations: tuple[Reservation, ...]
+    taken: dict[str, dict[str, tuple[int, float]]] = {}
+
+
+class DynamoAccount:
+    """The account's partition of table `state`."""
+
+    def __init__(self, client: DynamoDBClient, table: str, sleep: Sleep) -> None:
+        self._client = client
+        self._table = table
+        self._sleep = sleep
+
+    def read(self) -> Known:
+        """Everything, consistently. Raises StoreThrottled, StoreError."""
+        offerings, reservations, taken = [], [], {}
+        for item in query(self._client, self._table, ("cluster", ACCOUNT)):
+            kind, _, rest = item["item"]["S"].partition("#")
+            if kind == OFFERING:
+                offerings.append(_offering(item))
+            elif kind == ADDRESSES:
+                addresses = msgspec.json.decode(item["addresses"]["S"], type=dict[str, int])
+                reservations.append(Reservation(addresses, float_of(item, "until")))
+            elif kind == RESERVED:
+                taken[rest] = _taken(item)
+        return Known(tuple(sorted(offerings, key=lambda known: known.scope)), tuple(reservations), taken)
+
+    def mark_unavailable(self, failures: Sequence[OfferingFailure], now: float) -> tuple[UnavailableOffering, ...]:
+        """See `StateStore.mark_unavailable`: two requests for a hundred offerings."""
+        by_scope = {failure.scope: failure for failure in sorted(failures, reverse=True)}
+        scopes = sorted(by_scope)
+        marked: list[UnavailableOffering] = []
+        for start in range(0, len(scopes), _BATCH):
+            chosen = [by_scope[scope] for scope in scopes[start : start + _BATCH]]
+            together = self._mark_together(chosen, now) if len(chosen) > 1 else None
+            marked += together or (self._mark(failure, now) for failure in chosen)
+        return tuple(marked)
+
+    def _mark_together(self, failures: Sequence[OfferingFailure], now: float) -> list[UnavailableOffering] | None:
+        """None when somebody else wrote one of them meanwhile."""
+        stored = self._stored([_offering_key(failure.scope) for failure in failures])
+        known = [stored.get(failure.scope) for failure in failures]
+        marked = [UnavailableOffering.after(old, item, now) for old, item in zip(known, failures, strict=True)]
+        puts = [self._put(new, old) for new, old in zip(marked, known, strict=True) if new != old]
+        if not puts:
+            return marked
+        with store_errors(f"write table {self._table}"):
+            try:
+                self._client.transact_write_items(ClientRequestToken=uuid4().hex, TransactItems=puts)
+            except ClientError as error:
+                if code_of(error) != TRANSACTION_CANCELED:
+                    raise
+                return None
+        return marked
+
+    def _stored(self, keys: Sequence[Item]) -> dict[tuple[str, str, str], UnavailableOffering]:
+        found = get_all(self._client, self._table, keys, self._sleep)
+        return {known.scope: known for known in map(_offering, found)}
+
+    def _put(self, marked: UnavailableOffering, known: UnavailableOffering | None) -> Any:
+        condition = "attribute_not_exists(#item)" if known is None else "#until = :until"
+        put: dict[str, Any] = {
+            "TableName": self._table,
+            "Item": _offering_item(marked),
+            "ConditionExpression": condition,
+            "ExpressionAttributeNames": placeholders(["item" if known is None else "until"]),
+        }
+        if known is not None:
+            put["ExpressionAttributeValues"] = {":until": number(known.until)}
+        return {"Put": put}
+
+    def _mark(self, failure: OfferingFailure, now: float) -> UnavailableOffering:
+        key = _offering_key(failure.scope)
+        for _ in attempts(_TRIES, sleep=self._sleep):
+            stored = get(self._client, self._table, key)
+            known = None if stored is None else _offering(stored)
+            marked = UnavailableOffering.after(known, failure, now)
+            if marked == known or self._replace(marked, known):
+                return marked
+        raise StoreThrottled(f"{failure.instance_type} is being marked by too many at once")
+
+    def _replace(self, marked: UnavailableOffering, known: UnavailableOffering | None) -> bool:
+        """Whether what is known was still current, and has been replaced."""
+        item = _offering_item(marked)
+        if known is None:
+            return put_if(self._client, self._table, item, "attribute_not_exists(#item)", ["item"])
+        past = {":until": number(known.until), ":failures": number(known.failures)}
+        current = "#until = :until AND #failures = :failures"
+        return put_if(self._client, self._table, item, current, ["until", "failures"], past)
+
+    def relieve(self, offering: UnavailableOffering) -> None:
+        """See `StateStore.relieve`."""
+        self._replace(offering.relieved(), offering)
+
+    def take_reserved(self, reservation_id: str, token: str, count: int, available: int, now: float) -> int:
+        """See `StateStore.take_reserved`: replaced as a whole, on the condition that nobody else did meanwhile."""
+        key = _key(f"{RESERVED}#{reservation_id}")
+        for _ in attempts(_TRIES, sleep=self._sleep):
+            stored = get(self._client, self._table, key)
+            taken = {} if stored is None else _taken(stored)
+            granted = may_take(taken, token, count, available, now)
+            current = {name: entry for name, entry in taken.items() if entry[1] > now}
+            current[token] = (granted, now + ADDRESSES_S)
+            item = {
+                **key,
+                "taken": text(msgspec.json.encode(current, order="sorted").decode()),
+                EXPIRY: expiry(now + ADDRESSES_S),
+            }
+            if stored is None:
+                written = put_if(self._client, self._table, item, "attribute_not_exists(#item)", ["item"])
+            else:
+                past = {":write": stored["write"]}
+                written = put_if(self._client, self._table, item, "#write = :write", ["write"], past)
+            if written:
+                return granted
+        raise StoreThrottled(f"capacity reservation {reservation_id} is being taken by too many at once")
+
+    def reserve_addresses(self, token: str, addresses: Mapping[str, int], now: float) -> None:
+        """See `StateStore.reserve_addresses`."""
+        item = {
+            **_key(f"{ADDRESSES}#{token}"),
+            "addresses": text(msgspec.json.encode(addresses, order="sorted").decode()),
+            "until": number(now + ADDRESSES_S),
+            EXPIRY: expiry(now + ADDRESSES_S),
+        }
+        with store_errors(f"write table {self._table}"):
+            self._client.put_item(TableName=self._table, Item=item)
+
+
+def _key(item: str) -> dict[str, Value]:
+    return {"cluster": text(ACCOUNT), "item": text(item)}
+
+
+def _taken(item: Item) -> dict[str, tuple[int, float]]:
+    return msgspec.json.decode(item["taken"]["S"], type=dict[str, tuple[int, float]])
+
+
+def _offering_key(scope: tuple[str, str, str]) -> dict[str, Value]:
+    return _key("#".join((OFFERING, *scope)))
+
+
+def _offering_item(offering: UnavailableOffering) -> Item:
+    return {
+        **_offering_key(offering.scope),
+        "until": number(offering.until),
+        "failures": number(offering.failures),
+        "code": text(offering.code),
+        EXPIRY: expiry(remembered_until(offering.failures, offering.until)),
+    }
+
+
+def _offering(item: Item) -> UnavailableOffering:
+    _, instance_type, zone, capacity_type = item["item"]["S"].split("#")
+    failures = int(item["failures"]["N"])
+    return UnavailableOffering(instance_type, zone, capacity_type, float_of(item, "until"), failures, item["code"]["S"])

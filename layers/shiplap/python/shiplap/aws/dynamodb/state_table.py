@@ -1,0 +1,411 @@
+"""Table `state`: the epoch, the claims, the offerings that failed and the pods that were let down.
+
+`tables` describes the layout and why it is so. The epoch is read before the claims: if it is unchanged when a decision
+commits, nobody has decided since, and the claims that were read were all there were.
+"""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import msgspec
+from botocore.exceptions import ClientError
+
+from shiplap.aws.dynamodb.items import Item, Value, expiry, float_of, get, number, placeholders, put_if, query, text
+from shiplap.aws.dynamodb.shared_state import DynamoAccount
+from shiplap.aws.dynamodb.staged_items import Staged
+from shiplap.aws.dynamodb.tables import EXPIRY, INSTANCE_ID_INDEX, STAGE_INDEX
+from shiplap.aws.failures import TRANSACTION_CANCELED, code_of, store_errors
+from shiplap.aws.retries import Sleep, attempts
+from shiplap.disruption.progress import Command, CommandState, advanced
+from shiplap.disruption.progress import forgotten_at as command_forgotten_at
+from shiplap.errors import ConditionFailed, EpochMoved, StoreError, StoreThrottled
+from shiplap.manifests.nodeclaim import UNSETTLED, ClaimState, NodeClaim, check_new, forgotten_at, moved
+from shiplap.ports import (
+    COMMIT_BYTES,
+    COMMIT_GROUP,
+    FUTILE_FOR_S,
+    MISSED_FOR_S,
+    PROVEN_FOR_S,
+    REFUSED_FOR_S,
+    DecisionState,
+    Move,
+    OfferingFailure,
+    Refusals,
+    UnavailableOffering,
+    check_together,
+    read_claim,
+    taken_now,
+    total_addresses,
+    written_claim,
+)
+
+if TYPE_CHECKING:
+    from types_boto3_dynamodb import DynamoDBClient
+
+SHARDS = 8
+"""Partitions a cluster's claims are spread over. Never change it: claims would be looked for where they are not."""
+
+EPOCH, CLAIM, OFFERING, POD, COMMAND = "EPOCH", "CLAIM", "OFFERING", "POD", "COMMAND"
+REFUSED, FUTILE, PROVEN = "REFUSED", "FUTILE", "PROVEN"
+"""What sort keys begin with; a `#` and the rest of the key follow, except after EPOCH."""
+
+UNSETTLED_STAGE, SETTLED_STAGE, FAILED_STAGE = "Unsettled", "Settled", "Failed"
+"""What keys of the stage index begin with; `#` and the claim's name follow."""
+
+_BATCH = 25
+_TRIES = 8
+_COMMANDS = msgspec.json.Decoder(Command)
+
+
+class DynamoState:
+    """A StateStore on DynamoDB."""
+
+    def __init__(self, client: DynamoDBClient, table: str, *, sleep: Sleep = time.sleep) -> None:
+        self._client = client
+        self._table = table
+        self._sleep = sleep
+        self._account = DynamoAccount(client, table, sleep)
+        self._read = Staged(client, table, _claim, sleep)
+        self._commands = Staged(client, table, _command, sleep)
+
+    def read(self, cluster: str, now: float) -> DecisionState:
+        epoch = 0
+        missed: set[str] = set()
+        refused: dict[str, Refusals] = {}
+        futile: dict[str, float] = {}
+        proven: dict[str, float] = {}
+        for item in query(self._client, self._table, ("cluster", cluster)):
+            kind, _, rest = item["item"]["S"].partition("#")
+            if kind == EPOCH:
+                epoch = int(item["epoch"]["N"])
+            elif kind == POD and float_of(item, EXPIRY) > now:
+                missed.add(rest)
+            elif kind == REFUSED and float_of(item, EXPIRY) > now:
+                refused[rest] = _refusals(item)
+            elif kind == FUTILE and float_of(item, EXPIRY) > now:
+                futile[rest] = float_of(item, "created_at")
+            elif kind == PROVEN:
+                proven[rest] = float_of(item, "at")
+        known = self._account.read()
+        return DecisionState(
+            epoch=epoch,
+            claims=self._claims(cluster, f"{UNSETTLED_STAGE}#"),
+            unavailable=tuple(item for item in known.offerings if item.until > now),
+            recovering=tuple(item for item in known.offerings if item.is_recovering(now)),
+            reserved=taken_now(known.taken, now),
+            addresses=total_addresses(item.addresses for item in known.reservations if item.until > now),
+            missed_pods=frozenset(missed),
+            refused=refused,
+            futile={name: at for name, at in futile.items() if at + FUTILE_FOR_S > now},
+            proven={kind: at for kind, at in proven.items() if at + PROVEN_FOR_S > now},
+        )
+
+    def epoch(self, cluster: str) -> int:
+        items = query(self._client, self._table, ("cluster", cluster), ("item", EPOCH))
+        return next((int(item["epoch"]["N"]) for item in items), 0)
+
+    def commit(self, cluster: str, epoch: int, claims: Sequence[NodeClaim], commands: Sequence[Command] = ()) -> int:
+        check_new(cluster, claims)
+        items = [*map(_command_item, commands), *map(_claim_item, claims)]
+        for group in _groups(items):
+            self._commit_group(cluster, epoch, group)
+            epoch += 1
+        return epoch
+
+    def _commit_group(self, cluster: str, epoch: int, items: Sequence[Item]) -> None:
+        absent = "attribute_not_exists(#epoch) OR " if epoch == 0 else ""
+        advance_epoch = {
+            "TableName": self._table,
+            "Key": _key(cluster, EPOCH),
+            "UpdateExpression": "SET #epoch = :next",
+            "ConditionExpression": f"{absent}#epoch = :expected",
+            "ExpressionAttributeNames": placeholders(["epoch"]),
+            "ExpressionAttributeValues": {":expected": number(epoch), ":next": number(epoch + 1)},
+        }
+        new = {"ConditionExpression": "attribute_not_exists(#item)", "ExpressionAttributeNames": placeholders(["item"])}
+        request: dict[str, Any] = {
+            # Repeats of this one call are one transaction. Not derived from the claims: two deciders may well arrive at
+            # the same claims, and then only one of them may be told that it has won.
+            "ClientRequestToken": uuid4().hex,
+            "TransactItems": [
+                {"Update": advance_epoch},
+                *({"Put": {"TableName": self._table, "Item": item, **new}} for item in items),
+            ],
+        }
+        self._transact(request, lambda error: _explain(error, cluster, epoch))
+
+    def commands(self, cluster: str) -> tuple[Command, ...]:
+        unfinished = self._commands.read([_commands_key(cluster)], UNSETTLED_STAGE)
+        return tuple(sorted(unfinished, key=lambda command: command.name))
+
+    def advance_command(self, command: Command, to: CommandState, **changes: Any) -> Command:
+        after = advanced(command, to, changes)
+        version = {":version": number(command.version)}
+        item = _command_item(after)
+        if not put_if(self._client, self._table, item, "#version = :version", ["version"], version):
+            raise ConditionFailed(f"command {command.name} is no longer at version {command.version}")
+        return after
+
+    def claim(self, cluster: str, name: str) -> NodeClaim | None:
+        item = get(self._client, self._table, _claim_key(cluster, name))
+        return None if item is None else _claim(item)
+
+    def claim_of_instance(self, instance_id: str) -> NodeClaim | None:
+        if not instance_id:  # no key of an index is empty
+            return None
+        by_instance = (INSTANCE_ID_INDEX.partition_key, instance_id)
+        for key in query(self._client, self._table, by_instance, index=INSTANCE_ID_INDEX.name, consistent=False):
+            item = get(self._client, self._table, {"cluster": key["cluster"], "item": key["item"]})
+            if item is not None and (claim := _claim(item)).instance_id == instance_id:
+                return claim
+        return None
+
+    def claims(self, cluster: str) -> tuple[NodeClaim, ...]:
+        return self._claims(cluster, "")
+
+    def _claims(self, cluster: str, stage: str) -> tuple[NodeClaim, ...]:
+        """Those in the stage index whose key there begins with `stage`, sorted by name."""
+        partitions = [_partition_key(cluster, shard) for shard in range(SHARDS)]
+        return tuple(sorted(self._read.read(partitions, stage), key=_name))
+
+    def advance(self, claim: NodeClaim, to: ClaimState, **changes: Any) -> NodeClaim:
+        after = moved(claim, to, changes)
+        unchanged = put_if(
+            self._client,
+            self._table,
+            _claim_item(after),
+            "#version = :version",
+            ["version"],
+            {":version": number(claim.version)},
+        )
+        if not unchanged:
+            raise ConditionFailed(f"claim {claim.name} is no longer at version {claim.version}")
+        return after
+
+    def advance_all(self, moves: Sequence[Move]) -> tuple[NodeClaim, ...]:
+        after = tuple(moved(move.claim, move.to, move.changes) for move in moves)
+        check_together(moves)
+        if len(moves) <= 1:  # a transaction costs twice as much as a write
+            return tuple(self.advance(move.claim, move.to, **move.changes) for move in moves)
+        request: dict[str, Any] = {
+            "ClientRequestToken": uuid4().hex,
+            "TransactItems": [self._replace(claim) for claim in after],
+        }
+        self._transact(request, lambda error: _explain_moves(error, moves))
+        return after
+
+    def _replace(self, claim: NodeClaim) -> dict[str, Any]:
+        """An action that writes a claim over the version before it."""
+        return {
+            "Put": {
+                "TableName": self._table,
+                "Item": _claim_item(claim),
+                "ConditionExpression": "#version = :version",
+                "ExpressionAttributeNames": placeholders(["version"]),
+                "ExpressionAttributeValues": {":version": number(claim.version - 1)},
+            }
+        }
+
+    def _transact(self, request: dict[str, Any], explain: Callable[[ClientError], None]) -> None:
+        """Write all or nothing. `explain` raises what a cancellation means, or returns when it may be tried again."""
+        for _ in attempts(_TRIES, sleep=self._sleep):
+            with store_errors(f"write table {self._table}"):
+                try:
+                    self._client.transact_write_items(**request)
+                except ClientError as error:
+                    if code_of(error) != TRANSACTION_CANCELED:
+                        raise
+                    explain(error)
+                    continue
+                return
+        raise StoreThrottled(f"table {self._table}: the same items are being written by too many at once")
+
+    def adopt(self, claim: NodeClaim) -> bool:
+        return put_if(self._client, self._table, _claim_item(claim), "attribute_not_exists(#item)", ["item"])
+
+    def mark_unavailable(self, failures: Sequence[OfferingFailure], now: float) -> tuple[UnavailableOffering, ...]:
+        return self._account.mark_unavailable(failures, now)
+
+    def relieve(self, offering: UnavailableOffering) -> None:
+        self._account.relieve(offering)
+
+    def take_reserved(self, reservation_id: str, token: str, count: int, available: int, now: float) -> int:
+        return self._account.take_reserved(reservation_id, token, count, available, now)
+
+    def reserve_addresses(self, token: str, addresses: Mapping[str, int], now: float) -> None:
+        self._account.reserve_addresses(token, addresses, now)
+
+    def mark_missed(self, cluster: str, pod_uids: Sequence[str], now: float) -> None:
+        items = [{**_key(cluster, f"{POD}#{uid}"), EXPIRY: expiry(now + MISSED_FOR_S)} for uid in sorted(set(pod_uids))]
+        for start in range(0, len(items), _BATCH):
+            unwritten: Any = [{"PutRequest": {"Item": item}} for item in items[start : start + _BATCH]]
+            for _ in attempts(_TRIES, sleep=self._sleep):
+                with store_errors(f"write table {self._table}"):
+                    answer = self._client.batch_write_item(RequestItems={self._table: unwritten})
+                unwritten = answer.get("UnprocessedItems", {}).get(self._table, [])
+                if not unwritten:
+                    break
+            else:
+                raise StoreThrottled(f"cluster {cluster}: {len(unwritten)} missed pods could not be written")
+
+    def mark_refused(self, cluster: str, pod_uid: str, refusals: Refusals) -> None:
+        at = number(refusals.at)
+        item = {
+            **_key(cluster, f"{REFUSED}#{pod_uid}"),
+            "claims": {"SS": sorted(refusals.claims)},
+            "at": at,
+            "tries": number(refusals.tries),
+            "launched_at": number(refusals.launched_at),
+            "like": {"S": refusals.like},
+            EXPIRY: expiry(refusals.at + REFUSED_FOR_S),
+        }
+        # What is newer stays: it was noted by another sweep meanwhile.
+        put_if(self._client, self._table, item, "attribute_not_exists(#at) OR #at <= :at", ["at"], {":at": at})
+
+    def mark_futile(self, cluster: str, created_at: Mapping[str, float]) -> None:
+        for name, at in sorted(created_at.items()):  # few at a time, and not every function may write batches
+            item = {
+                **_key(cluster, f"{FUTILE}#{name}"),
+                "created_at": number(at),
+                EXPIRY: expiry(at + FUTILE_FOR_S),
+            }
+            with store_errors(f"write table {self._table}"):
+                self._client.put_item(TableName=self._table, Item=item)
+
+    def mark_proven(self, cluster: str, kinds: Sequence[str], now: float) -> None:
+        for kind in sorted(kinds):
+            item = {**_key(cluster, f"{PROVEN}#{kind}"), "at": number(now), EXPIRY: expiry(now + PROVEN_FOR_S)}
+            with store_errors(f"write table {self._table}"):
+                self._client.put_item(TableName=self._table, Item=item)
+
+
+def _refusals(item: Item) -> Refusals:
+    """Items of older versions lack `tries`, `launched_at` and `like`."""
+    return Refusals(
+        tuple(sorted(item["claims"]["SS"])),
+        float_of(item, "at"),
+        int(item["tries"]["N"]) if "tries" in item else 0,
+        float_of(item, "launched_at") if "launched_at" in item else 0.0,
+        item["like"]["S"] if "like" in item else "",
+    )
+
+
+def _explain(error: ClientError, cluster: str, epoch: int) -> None:
+    """Raise what a cancelled transaction means; return when it only ran into another one and may be tried again."""
+    codes = _cancellations(error)
+    if codes and codes[0] == "ConditionalCheckFailed":
+        raise EpochMoved(cluster, epoch) from error
+    if "ConditionalCheckFailed" in codes:
+        raise ConditionFailed(f"cluster {cluster}: a claim or command of that name exists") from error
+    _check_repeatable(codes, error)
+
+
+def _explain_moves(error: ClientError, moves: Sequence[Move]) -> None:
+    codes = _cancellations(error)
+    for code, move in zip(codes, moves, strict=False):
+        if code == "ConditionalCheckFailed":
+            raise ConditionFailed(f"claim {move.claim.name} is no longer at version {move.claim.version}") from error
+    _check_repeatable(codes, error)
+
+
+def _cancellations(error: ClientError) -> list[str]:
+    """Why each action of a cancelled transaction was not done; `None` for those that only went down with others."""
+    reasons: Any = error.response.get("CancellationReasons", [])
+    return [reason.get("Code", "None") for reason in reasons]
+
+
+def _check_repeatable(codes: Sequence[str], error: ClientError) -> None:
+    if set(codes) - {"None", "TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"} or not codes:
+        raise StoreError(f"the claims could not be written: {error}") from error
+
+
+def _groups(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
+    """Runs of items that fit into one transaction beside the epoch, by count and by size."""
+    group: list[Item] = []
+    size = 0
+    for item in items:
+        length = max(len(stored) for stored in (item.get("claim") or item["command"]).values())
+        if group and (len(group) == COMMIT_GROUP or size + length > COMMIT_BYTES):
+            yield group
+            group, size = [], 0
+        group.append(item)
+        size += length
+    if group:
+        yield group
+
+
+def _partition_key(cluster: str, shard: int) -> str:
+    return f"{cluster}#{shard}"
+
+
+def _key(partition: str, item: str) -> dict[str, Value]:
+    return {"cluster": text(partition), "item": text(item)}
+
+
+def _claim_key(cluster: str, name: str) -> dict[str, Value]:
+    return _key(_partition_key(cluster, zlib.crc32(name.encode()) % SHARDS), f"{CLAIM}#{name}")
+
+
+def _claim_item(claim: NodeClaim) -> Item:
+    stored = written_claim(claim)
+    item = {
+        **_claim_key(claim.cluster, claim.name),
+        "claim": text(stored) if isinstance(stored, str) else {"B": stored},
+        "state": text(claim.state),
+        "version": number(claim.version),
+    }
+    if claim.state is not ClaimState.GONE:
+        item[STAGE_INDEX.sort_key] = text(f"{_stage(claim.state)}#{claim.name}")
+    if claim.instance_id:
+        item[INSTANCE_ID_INDEX.partition_key] = text(claim.instance_id)
+    end = forgotten_at(claim)
+    if end is not None:
+        item[EXPIRY] = expiry(end)
+    return item
+
+
+def _commands_key(cluster: str) -> str:
+    return f"{cluster}#commands"
+
+
+def _command_item(command: Command) -> Item:
+    item = {
+        **_key(_commands_key(command.cluster), f"{COMMAND}#{command.name}"),
+        "command": text(msgspec.json.encode(command).decode()),
+        "state": text(command.state),
+        "version": number(command.version),
+    }
+    end = command_forgotten_at(command)
+    if end is not None:
+        return {**item, EXPIRY: expiry(end)}
+    return {**item, STAGE_INDEX.sort_key: text(f"{UNSETTLED_STAGE}#{command.name}")}
+
+
+def _command(item: Item) -> Command:
+    try:
+        return _COMMANDS.decode(item["command"]["S"])
+    except msgspec.DecodeError as error:
+        raise StoreError(f"{item['item']['S']} cannot be read as a command: {error}") from error
+
+
+def _stage(state: ClaimState) -> str:
+    if state in UNSETTLED:
+        return UNSETTLED_STAGE
+    return FAILED_STAGE if state is ClaimState.FAILED else SETTLED_STAGE
+
+
+def _claim(item: Item) -> NodeClaim:
+    try:
+        stored = item["claim"]
+        return read_claim(stored["S"] if "S" in stored else bytes(stored["B"]))
+    except (msgspec.DecodeError, zlib.error) as error:
+        raise StoreError(f"{item['item']['S']} cannot be read as a NodeClaim: {error}") from error
+
+
+def _name(claim: NodeClaim) -> str:
+    return claim.name

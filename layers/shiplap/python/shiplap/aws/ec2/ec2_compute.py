@@ -1,0 +1,441 @@
+"""The port Compute on EC2: selectors answered, fleets launched, instances found and ended, for one cluster.
+
+Which AMIs instances were launched from, whoever launched them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from botocore.exceptions import ClientError
+
+from shiplap.aws import tags
+from shiplap.aws.ec2 import fleet_requests
+from shiplap.aws.ec2.fleet_requests import first_answer
+from shiplap.aws.ec2.launch_dry_run import rehearse
+from shiplap.aws.ec2.launch_templates import LaunchTemplates, sweep_templates
+from shiplap.aws.ec2_errors import (
+    CAPACITY,
+    CONFIGURATION,
+    INSTANCE_GONE,
+    NO_ADDRESSES,
+    QUOTA,
+    SUBNET,
+    TEMPLATE_GONE,
+    TOKEN_REUSED,
+    TOKEN_SPENT,
+    TRANSIENT,
+    aws_error,
+    aws_errors,
+    classify,
+    classify_end,
+)
+from shiplap.aws.failures import NO_ANSWER, code_of
+from shiplap.aws.instance_profiles import Profiles
+from shiplap.aws.retries import Sleep
+from shiplap.aws.selectors.node_classes import NodeClassResolver
+from shiplap.errors import AwsError, AwsThrottled, AwsUnavailable, NodeClassNotReady
+from shiplap.instances.catalog.resolved_nodeclass import Problem, ResolvedNodeClass
+from shiplap.kubernetes import labels
+from shiplap.manifests.custom_resources import EC2NodeClass
+from shiplap.manifests.nodeclaim import NodeClaim
+from shiplap.ports import FleetRequest, FleetResult, Instance, OfferingFailure
+from shiplap.settings import ClusterSettings
+
+if TYPE_CHECKING:
+    from types_boto3_ec2 import EC2Client
+
+if TYPE_CHECKING:
+    from types_boto3_ec2 import EC2Client
+    from types_boto3_ec2.type_defs import CreateFleetResultTypeDef, FilterTypeDef, InstanceTypeDef
+    from types_boto3_eks import EKSClient
+    from types_boto3_ssm import SSMClient
+
+_VALUES = 200
+"""Values one filter takes."""
+
+
+def images(ec2: EC2Client, instance_ids: Sequence[str], known: dict[str, str]) -> dict[str, str]:
+    """The AMI of each instance that EC2 knows.
+
+    An instance keeps its AMI for life, so what was once answered is kept in `known` and not asked again; neither are
+    instances that EC2 did not know, which are kept as empty.
+
+    Raises:
+        AwsThrottled, AwsError: EC2 refused.
+    """
+    unknown = [instance_id for instance_id in instance_ids if instance_id not in known]
+    for start in range(0, len(unknown), _VALUES):
+        asked = unknown[start : start + _VALUES]
+        pages = ec2.get_paginator("describe_instances").paginate(Filters=[{"Name": "instance-id", "Values": asked}])
+        with aws_errors("describe instances"):
+            seen = {
+                instance["InstanceId"]: instance.get("ImageId", "")
+                for page in pages
+                for reservation in page["Reservations"]
+                for instance in reservation["Instances"]
+            }
+        known.update({instance_id: seen.get(instance_id, "") for instance_id in asked})
+    return {instance_id: known[instance_id] for instance_id in instance_ids if known[instance_id]}
+
+
+ALIVE = ("pending", "running", "shutting-down", "stopping", "stopped")
+"""Every state but terminated."""
+
+_ENDING = ("shutting-down", "terminated", "stopping", "stopped")
+
+_TEMPLATE_SWEEP_S = 3600.0
+
+_TEMPLATE_PAUSES_S = (1.0, 2.0, 4.0)
+"""Before the same launch is asked for again, in seconds: EC2 may not find a launch template that was made just now."""
+
+_MOST_ENDED_TOGETHER = 100
+"""EC2 refuses to end any of some when one of them does not exist; a filter takes at most 200 ids."""
+
+_FLEET_PAUSES_S = (0.5, 1.0, 2.0)
+"""Before each question for a fleet that was answered with neither instances nor errors, in seconds."""
+
+
+class Ec2Compute:
+    """EC2 for one cluster. `clock` gives epoch seconds; the other clients are made when they are first needed."""
+
+    def __init__(
+        self,
+        settings: ClusterSettings,
+        *,
+        ec2: EC2Client,
+        ssm: Callable[[], SSMClient],
+        eks: Callable[[], EKSClient],
+        clock: Callable[[], float],
+        iam: Callable[[], Profiles] | None = None,
+        sleep: Sleep = time.sleep,
+    ) -> None:
+        self._ec2 = ec2
+        self._clock = clock
+        self._sleep = sleep
+        self._install = settings.install
+        classes = settings.manifests.node_classes
+        self._named_by_user = {item.metadata.name for item in classes if tags.NAME in item.spec.tags}
+        self._neighbours: dict[str, dict[str, int]] = {}
+        self._templates = LaunchTemplates(ec2)
+        self._sweep_at = 0.0
+        self._images: dict[str, str] = {}
+        self._node_classes = NodeClassResolver(settings, ec2=ec2, ssm=ssm, eks=eks, iam=iam, clock=clock)
+
+    def resolve(self, node_class: EC2NodeClass, *, fresh: bool = False) -> ResolvedNodeClass:
+        """Answer the selectors, from memory when they were answered within the last minute, unless `fresh`.
+
+        Raises:
+            NodeClassNotReady: a selector matches nothing, or the node class contradicts itself.
+            AwsThrottled, AwsError: AWS refused.
+        """
+        return self._node_classes.resolve(node_class, fresh=fresh)
+
+    def inspect(self, node_class: EC2NodeClass) -> ResolvedNodeClass:
+        """The same, but with a problem for each part that cannot be answered.
+
+        Raises:
+            AwsThrottled, AwsError: AWS refused.
+        """
+        return self._node_classes.inspect(node_class)
+
+    def rehearse(self, request: FleetRequest) -> Problem | None:
+        """Why EC2 would not launch what is requested: dry runs, and the launch template is made.
+
+        Raises:
+            NodeClassNotReady: user data or volumes cannot be made of what is written.
+            AwsThrottled, AwsError: EC2 did not answer the question.
+        """
+        return rehearse(self._ec2, self._templates, request, self._install)
+
+    def launch(self, request: FleetRequest) -> FleetResult:
+        """One instant fleet; the same token gives the same instances again.
+
+        EC2 refuses a token that comes back with other parameters, which happens when a launch is resumed after subnets
+        or templates changed. The first answer is looked for then; while it cannot be found, nor all instances be seen,
+        the outcome stays unknown and the error says so by its code.
+
+        Raises:
+            NodeClassNotReady: EC2 refuses what the EC2NodeClass asks for.
+            AwsThrottled: worth another try later.
+            AwsError: EC2 refused, or the outcome is unknown.
+        """
+        prepared = fleet_requests.prepare(request, request.resolved.subnets, self._install)
+        if not prepared.templates:
+            reason = "no subnet with free addresses in the zones asked for"
+            return FleetResult((), fleet_requests.all_failed(prepared, NO_ADDRESSES, SUBNET, reason))
+        try:
+            answer = self._create_fleet(prepared)
+        except ClientError as error:
+            return self._refused(prepared, error)
+        except NO_ANSWER as error:
+            raise aws_error("create a fleet", error) from error
+        result = FleetResult(
+            fleet_requests.instances_of(prepared, answer, self._clock()), fleet_requests.failures_of(prepared, answer)
+        )
+        if len(result.instances) < request.wanted and not result.failures:
+            return self._asked_for(prepared, answer.get("FleetId", ""), result)
+        return result
+
+    def _create_fleet(self, prepared: fleet_requests.Launch) -> CreateFleetResultTypeDef:
+        """Ask again, after a pause, when EC2 does not find a launch template: it was deleted, or made a moment ago.
+
+        Raises what botocore raises, as it comes.
+        """
+        token = prepared.request.token
+        for pause_s in _TEMPLATE_PAUSES_S:
+            self._templates.ensure(prepared.templates)
+            try:
+                answer = self._ec2.create_fleet(**fleet_requests.parameters(prepared, token))
+            except ClientError as error:
+                if code_of(error) not in TEMPLATE_GONE:
+                    raise
+            else:
+                if not fleet_requests.template_is_gone(answer):
+                    return answer
+                token = f"{token}-again"  # the answer proves that nothing was launched, and keeps its token for itself
+            self._templates.forget(template.name for template in prepared.templates)
+            self._sleep(pause_s)
+        self._templates.ensure(prepared.templates)
+        return self._ec2.create_fleet(**fleet_requests.parameters(prepared, token))
+
+    def _asked_for(self, prepared: fleet_requests.Launch, fleet_id: str, answered: FleetResult) -> FleetResult:
+        """The result of a fleet that was answered with fewer instances than were wanted, and without errors.
+
+        EC2 may know more a moment later: by the launch's tag, or of the fleet itself.
+
+        Raises:
+            AwsError: it does not tell; the outcome is unknown.
+        """
+        request = prepared.request
+        best = answered
+        for pause_s in _FLEET_PAUSES_S:
+            self._sleep(pause_s)
+            shown = FleetResult(self.launched(request.claim.cluster, request.token))
+            told = first_answer(self._ec2, prepared, self._clock(), fleet_id) or answered
+            best = max(best, shown, told, key=lambda result: (len(result.instances), len(result.failures)))
+            if len(best.instances) >= request.wanted or best.failures:
+                return best
+        if best.instances:
+            return best
+        raise AwsError(f"fleet {fleet_id} of launch {request.token} shows neither instances nor errors")
+
+    def _refused(self, prepared: fleet_requests.Launch, error: ClientError) -> FleetResult:
+        """What a refusal of the whole fleet means: another offering may do, or an error."""
+        code = code_of(error)
+        request = prepared.request
+        if code in (TOKEN_REUSED, TOKEN_SPENT):
+            found = self.launched(request.claim.cluster, request.token)
+            if len(found) >= request.wanted:
+                return FleetResult(found)
+            answered = first_answer(self._ec2, prepared, self._clock())
+            if answered is not None:
+                return answered
+            if code == TOKEN_SPENT:  # an instance of the launch has ended: another try needs another token
+                message = f"an instance of launch {request.token} has ended"
+                return FleetResult(found, fleet_requests.all_failed(prepared, code, TRANSIENT, message))
+        translated = aws_error(f"create a fleet for claim {request.claim.name}", error)
+        kind = classify(translated.code, str(translated))
+        if kind in (CAPACITY, SUBNET, QUOTA):
+            return FleetResult((), fleet_requests.all_failed(prepared, code, kind, str(translated)))
+        if kind == CONFIGURATION:
+            raise NodeClassNotReady(str(translated), code=code) from error
+        raise translated from error
+
+    def instances(self, cluster: str) -> tuple[Instance, ...]:
+        """Instances tagged as this cluster's that are not terminated, oldest first; not those of other installs.
+
+        Raises:
+            AwsThrottled, AwsError: EC2 refused.
+        """
+        found = list(self._tagged(cluster, []))
+        others = Counter(instance.install for instance in found if self._is_foreign(instance))
+        self._neighbours[cluster] = dict(sorted(others.items()))
+        ours = (instance for instance in found if not self._is_foreign(instance))
+        return tuple(sorted(ours, key=lambda instance: (instance.launched_at, instance.id)))
+
+    def neighbours(self, cluster: str) -> dict[str, int]:
+        """How many instances of the cluster other installs have, by their names, as `instances` saw it last."""
+        return self._neighbours.get(cluster, {})
+
+    def launched(self, cluster: str, token: str) -> tuple[Instance, ...]:
+        """The instances that carry a launch's tag, by id.
+
+        EC2 shows new instances with a delay, so what is not among them may exist all the same.
+
+        Raises:
+            AwsThrottled, AwsError: EC2 refused.
+        """
+        found = self._described(cluster, [{"Name": f"tag:{tags.LAUNCH}", "Values": [token]}])
+        return tuple(sorted(found, key=lambda instance: instance.id))
+
+    def instance(self, cluster: str, instance_id: str) -> Instance | None:
+        """An instance with this cluster's tags that is not terminated.
+
+        Raises:
+            AwsThrottled, AwsError: EC2 refused.
+        """
+        # The id is a filter, not a parameter: an id that does not exist then is an empty answer and no error.
+        return next(self._described(cluster, [{"Name": "instance-id", "Values": [instance_id]}]), None)
+
+    def ended(self, cluster: str, instance_id: str) -> OfferingFailure | None:
+        """Why an instance of a claim has ended, or is ending; None while it runs, or when EC2 shows it no more.
+
+        EC2 takes the tags off an instance that has ended, so that one without tags counts as the claim's.
+
+        Raises:
+            AwsThrottled, AwsError: EC2 refused.
+        """
+        with aws_errors(f"describe {instance_id}"):
+            filters: list[FilterTypeDef] = [
+                {"Name": "instance-id", "Values": [instance_id]},
+                {"Name": "instance-state-name", "Values": list(_ENDING)},
+            ]
+            found = self._ec2.describe_instances(Filters=filters)["Reservations"]
+        shown = (seen for item in found for seen in item["Instances"])
+        return next((_failure(seen) for seen in shown if _instance(seen).cluster in ("", cluster)), None)
+
+    def images(self, instance_ids: Sequence[str]) -> dict[str, str]:
+        """The AMI of each instance that exists, whoever launched it; each is asked for once.
+
+        Raises:
+            AwsThrottled, AwsError: EC2 refused.
+        """
+        return images(self._ec2, instance_ids, self._images)
+
+    def sweep_templates(self, cluster: str) -> int:
+        """Delete launch templates of this cluster that nothing uses; at most once an hour in this process.
+
+        Raises:
+            AwsThrottled, AwsError: EC2 refused.
+        """
+        now = self._clock()
+        if now < self._sweep_at:
+            return 0
+        self._sweep_at = now + _TEMPLATE_SWEEP_S
+        return sweep_templates(self._ec2, cluster, now, self._install)
+
+    def name(self, claim: NodeClaim) -> None:
+        """Tag a claim's instance as its own; one that is gone by now is no error. A Name that the user gave is kept.
+
+        Raises:
+            AwsThrottled, AwsError: EC2 refused.
+        """
+        own = {tags.NODE_CLAIM: claim.name}
+        if claim.node_class not in self._named_by_user:
+            own[tags.NAME] = claim.name
+        try:
+            self._ec2.create_tags(Resources=[claim.instance_id], Tags=tags.written(own))
+        except ClientError as error:
+            if code_of(error) not in INSTANCE_GONE:
+                raise aws_error(f"name {claim.instance_id}", error) from error
+        except NO_ANSWER as error:
+            raise aws_error(f"name {claim.instance_id}", error) from error
+
+    def terminate(self, cluster: str, *instance_ids: str) -> None:
+        """End instances that carry this cluster's tags, up to a hundred by one request.
+
+        Others, and those that are gone, are left alone. Where EC2 refuses some together, each is ended by itself.
+
+        Raises:
+            AwsThrottled, AwsError: EC2 refused; the first refusal, after all have been tried.
+        """
+        refusals: list[AwsError] = []
+        for start in range(0, len(instance_ids), _MOST_ENDED_TOGETHER):
+            chosen = list(instance_ids[start : start + _MOST_ENDED_TOGETHER])
+            shown = self._described(cluster, [{"Name": "instance-id", "Values": chosen}])
+            ours = sorted(instance.id for instance in shown)
+            refused = self._end(ours) if ours else []
+            if refused and len(ours) > 1:
+                refused = [error for instance_id in ours for error in self._end([instance_id])]
+            refusals += refused
+        if refusals:
+            raise refusals[0]
+
+    def _end(self, ids: list[str]) -> list[AwsError]:
+        """The refusal, if it is about these instances. Raises AwsThrottled, and AwsError without an answer."""
+        what = f"terminate {ids[0]}" if len(ids) == 1 else f"terminate {ids[0]} and {len(ids) - 1} more"
+        try:
+            self._ec2.terminate_instances(InstanceIds=ids)
+        except ClientError as error:
+            translated = aws_error(what, error)
+            if isinstance(translated, AwsThrottled | AwsUnavailable):
+                raise translated from error
+            gone = len(ids) == 1 and translated.code in INSTANCE_GONE
+            return [] if gone else [translated]
+        except NO_ANSWER as error:
+            raise aws_error(what, error) from error
+        return []
+
+    def _described(self, cluster: str, filters: list[FilterTypeDef]) -> Iterator[Instance]:
+        """What is ours."""
+        return (instance for instance in self._tagged(cluster, filters) if not self._is_foreign(instance))
+
+    def _is_foreign(self, instance: Instance) -> bool:
+        return instance.install not in ("", self._install)
+
+    def _tagged(self, cluster: str, filters: list[FilterTypeDef]) -> Iterator[Instance]:
+        """What has the cluster's tags, whichever install launched it."""
+        states: FilterTypeDef = {"Name": "instance-state-name", "Values": list(ALIVE)}
+        pages = self._ec2.get_paginator("describe_instances").paginate(
+            Filters=[*tags.owned_by(cluster), states, *filters], PaginationConfig={"PageSize": 1000}
+        )
+        with aws_errors("describe instances"):
+            for page in pages:
+                for reservation in page["Reservations"]:
+                    yield from (_instance(seen) for seen in reservation["Instances"])
+
+
+_ALWAYS_RESERVED = ("capacity-block", "interruptible-capacity-reservation")
+"""Lifecycles of instances that EC2 ends with their reservation: they are never anything else."""
+
+
+def _capacity_type(seen: InstanceTypeDef) -> str:
+    """How an instance is paid for now: one whose reservation has ended goes on as on-demand."""
+    if seen.get("CapacityReservationId") or seen.get("InstanceLifecycle") in _ALWAYS_RESERVED:
+        return labels.RESERVED
+    return labels.SPOT if seen.get("InstanceLifecycle") == "spot" else labels.ON_DEMAND
+
+
+def _instance(seen: InstanceTypeDef) -> Instance:
+    own = tags.read(seen.get("Tags", []))
+    return Instance(
+        id=seen["InstanceId"],
+        instance_type=seen["InstanceType"],
+        zone=seen.get("Placement", {}).get("AvailabilityZone", ""),
+        capacity_type=_capacity_type(seen),
+        ami=seen.get("ImageId", ""),
+        state=seen["State"]["Name"],
+        launched_at=seen["LaunchTime"].timestamp(),
+        cluster=own.get(tags.CLUSTER, ""),
+        claim=own.get(tags.NODE_CLAIM, ""),
+        node_pool=own.get(tags.NODE_POOL, ""),
+        private_dns=seen.get("PrivateDnsName", ""),
+        launch=own.get(tags.LAUNCH, ""),
+        install=own.get(tags.INSTALL, ""),
+        subnet=seen.get("SubnetId", ""),
+        security_groups=tuple(sorted(group["GroupId"] for group in seen.get("SecurityGroups", []))),
+        reservation=seen.get("CapacityReservationId", ""),
+        partition=str(seen.get("Placement", {}).get("PartitionNumber", "")),
+    )
+
+
+def _failure(seen: InstanceTypeDef) -> OfferingFailure:
+    """The end of an instance as a failure of its launch."""
+    known = _instance(seen)
+    reason = seen.get("StateReason", {})
+    text = reason.get("Message", "") or seen.get("StateTransitionReason", "")
+    code = reason.get("Code", "") or text.partition(":")[0]
+    return OfferingFailure(
+        known.instance_type,
+        known.zone,
+        known.capacity_type,
+        code,
+        classify_end(code, text),
+        text or code or "EC2 gave no reason",
+        group=seen.get("Placement", {}).get("GroupId", ""),
+        reservation=known.reservation,
+    )

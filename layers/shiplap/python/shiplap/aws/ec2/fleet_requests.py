@@ -1,0 +1,316 @@
+"""CreateFleet: one instant fleet for claims that want the same, and what its answer means.
+
+What EC2 answered to a launch whose answer was lost, when its token must not be asked with again.
+
+EC2 keeps the answer with the fleet, and an instant fleet carries the launch's tag. So what a launch came to is known as
+soon as its fleet is found, long before it is certain that describing instances shows all there are.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec.structs import replace
+
+from shiplap.aws import tags
+from shiplap.aws.ec2.launch_templates import Template, template
+from shiplap.aws.ec2_errors import GROUP_FULL, SUBNET, TEMPLATE_GONE, classify
+from shiplap.aws.failures import FAILURES
+from shiplap.instances.catalog.resolved_nodeclass import Subnet
+from shiplap.instances.offerings.subnets import emptiest_subnets
+from shiplap.instances.offerings.unavailability import ANY
+from shiplap.kubernetes import labels
+from shiplap.ports import FleetOverride, FleetRequest, FleetResult, Instance, OfferingFailure
+
+if TYPE_CHECKING:
+    from types_boto3_ec2.type_defs import (
+        CreateFleetResultTypeDef,
+        FleetDataTypeDef,
+        FleetLaunchTemplateConfigRequestTypeDef,
+        FleetLaunchTemplateOverridesRequestTypeDef,
+    )
+
+    FleetAnswer = CreateFleetResultTypeDef | FleetDataTypeDef
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from types_boto3_ec2 import EC2Client
+    from types_boto3_ec2.type_defs import FleetDataTypeDef
+
+MAX_TYPES = 60
+MAX_OVERRIDES = 300
+MAX_TEMPLATES = 50
+
+_MAX_TOKEN = 64
+_RESERVED_CAPACITY = "reserved-capacity"
+_ON_DEMAND_STRATEGIES = {"prioritized": "prioritized"}
+_SPOT_STRATEGIES = {
+    "capacity-optimized": "capacity-optimized",
+    "lowest-price": "lowest-price",
+    "prioritized": "capacity-optimized-prioritized",
+}
+
+
+class Launch(msgspec.Struct, frozen=True):
+    """A fleet request worked out: overrides by launch template, and the subnet each zone's instances go to."""
+
+    request: FleetRequest
+    templates: tuple[Template, ...]
+    overrides: tuple[tuple[FleetOverride, ...], ...]
+    subnets: dict[str, str]
+    install: str = ""
+
+    @property
+    def reservation(self) -> str:
+        """The capacity reservation it goes into, empty for none: a launch goes into one."""
+        return next((override.reservation for group in self.overrides for override in group), "")
+
+
+def prepare(request: FleetRequest, subnets: Iterable[Subnet], install: str = "") -> Launch:
+    """Choose types, subnets and launch templates; what is made is tagged as the install's.
+
+    The cheapest 60 types are kept, in each zone the subnet with most free addresses, and one template for all that boot
+    alike, at most as many as EC2 takes. Offerings in zones without a subnet are left out.
+
+    Raises:
+        NodeClassNotReady: the launch templates cannot be made.
+    """
+    best = emptiest_subnets(subnets)
+    kept = cheapest_types([override for override in sorted(request.overrides) if override.zone in best])
+    groups: dict[tuple[object, ...], list[FleetOverride]] = {}
+    for override in kept[:MAX_OVERRIDES]:
+        boots = (override.ami, override.max_pods, override.kubelet_values, override.fabric_adapters)
+        key = (*boots, override.reservation)
+        if key in groups or len(groups) < MAX_TEMPLATES:
+            groups.setdefault(key, []).append(override)
+    by_name: dict[str, tuple[Template, list[FleetOverride]]] = {}
+    for _, group in sorted(groups.items()):
+        made = template(request, group[0], install)
+        _, overrides = by_name.setdefault(made.name, (made, []))
+        overrides += group
+    return Launch(
+        request,
+        tuple(made for made, _ in by_name.values()),
+        tuple(tuple(overrides) for _, overrides in by_name.values()),
+        {zone: subnet.id for zone, subnet in best.items()},
+        install,
+    )
+
+
+def cheapest_types(overrides: Sequence[FleetOverride]) -> list[FleetOverride]:
+    """The overrides of the first 60 types, each (type, zone) once; `overrides` come cheapest first."""
+    types: dict[str, None] = {}
+    kept: dict[tuple[str, str], FleetOverride] = {}
+    for override in overrides:
+        if override.instance_type in types or len(types) < MAX_TYPES:
+            types[override.instance_type] = None
+            kept.setdefault((override.instance_type, override.zone), override)
+    return list(kept.values())
+
+
+def parameters(launch: Launch, token: str) -> dict[str, Any]:
+    """CreateFleet's parameters. They depend on nothing but the launch, so that a repeated token matches."""
+    request = launch.request
+    common_tags = tags.written(tags.of_launch(request, launch.install))
+    target = _target(launch)
+    priorities = _priorities(launch)
+    wanted: dict[str, Any] = {
+        "Type": "instant",
+        "ClientToken": client_token(token),
+        "TargetCapacitySpecification": {
+            "TotalTargetCapacity": request.wanted,
+            "DefaultTargetCapacityType": target,
+        },
+        "LaunchTemplateConfigs": [
+            _config(made, overrides, launch.subnets, priorities)
+            for made, overrides in zip(launch.templates, launch.overrides, strict=True)
+        ],
+        "TagSpecifications": [
+            {"ResourceType": resource, "Tags": common_tags} for resource in ("instance", "volume", "fleet")
+        ],
+    }
+    if target == labels.SPOT:
+        strategy = _SPOT_STRATEGIES.get(request.strategy, "price-capacity-optimized")
+        wanted["SpotOptions"] = {"AllocationStrategy": strategy}
+    elif target == labels.ON_DEMAND:  # of which EC2 knows two: what is best for spot means nothing here
+        strategy = _ON_DEMAND_STRATEGIES.get(request.strategy, "lowest-price")
+        wanted["OnDemandOptions"] = {"AllocationStrategy": strategy}
+    elif target == _RESERVED_CAPACITY:
+        wanted["ReservedCapacityOptions"] = {"ReservationTypes": ["interruptible-capacity-reservation"]}
+    relaxed = request.claim.annotations.get(labels.MIN_VALUES_RELAXED) == "true"
+    if request.node_class.spec.context and not relaxed:  # it is meant for launches as the pool wants them
+        wanted["Context"] = request.node_class.spec.context
+    return wanted
+
+
+def _target(launch: Launch) -> str:
+    """What the fleet is to buy. An ordinary reservation is on-demand capacity that the launch template aims at."""
+    request = launch.request
+    if request.capacity_type != labels.RESERVED:
+        return request.capacity_type
+    chosen = {override.reservation for group in launch.overrides for override in group}
+    for held in request.resolved.capacity_reservations:
+        if held.id in chosen and held.type == "capacity-block":
+            return "capacity-block"
+        if held.id in chosen and held.interruptible:
+            return _RESERVED_CAPACITY
+    return labels.ON_DEMAND
+
+
+def _priorities(launch: Launch) -> dict[float, int]:
+    """EC2's priority of each price: whole numbers from 0, the lowest goes first."""
+    prices = {override.price for group in launch.overrides for override in group}
+    return {price: place for place, price in enumerate(sorted(prices))}
+
+
+def client_token(token: str) -> str:
+    """The token as EC2 takes it: at most 64 characters."""
+    return token if len(token) <= _MAX_TOKEN else sha256(token.encode()).hexdigest()
+
+
+def _config(
+    made: Template, overrides: Iterable[FleetOverride], subnets: Mapping[str, str], priorities: Mapping[float, int]
+) -> FleetLaunchTemplateConfigRequestTypeDef:
+    return {
+        "LaunchTemplateSpecification": {"LaunchTemplateName": made.name, "Version": "$Latest"},
+        "Overrides": [
+            _override(override, subnets[override.zone], priorities[override.price]) for override in overrides
+        ],
+    }
+
+
+def _override(override: FleetOverride, subnet_id: str, priority: int) -> FleetLaunchTemplateOverridesRequestTypeDef:
+    return {
+        "InstanceType": override.instance_type,  # type: ignore[typeddict-item]  # EC2 knows more types than its stubs
+        "SubnetId": subnet_id,
+        "AvailabilityZone": override.zone,
+        "ImageId": override.ami,
+        "Priority": priority,
+    }
+
+
+def instances_of(launch: Launch, answer: FleetAnswer, launched_at: float) -> tuple[Instance, ...]:
+    """The instances a fleet gave, by id."""
+    request = launch.request
+    found = []
+    for group in answer.get("Instances", ()):
+        override = group.get("LaunchTemplateAndOverrides", {}).get("Overrides", {})
+        alike = Instance(
+            id="",
+            instance_type=str(group.get("InstanceType") or override.get("InstanceType", "")),
+            zone=override.get("AvailabilityZone") or _zone(launch, override.get("SubnetId", "")),
+            capacity_type=request.capacity_type,
+            ami=override.get("ImageId", ""),
+            state="pending",
+            launched_at=launched_at,
+            cluster=request.claim.cluster,
+            claim=request.claim.name if request.wanted == 1 else "",
+            node_pool=request.claim.node_pool,
+            launch=request.token,
+            install=launch.install,
+            reservation=launch.reservation,
+            subnet=override.get("SubnetId", ""),
+            security_groups=tuple(sorted(request.resolved.security_groups)),
+        )
+        found += [msgspec.structs.replace(alike, id=instance_id) for instance_id in group.get("InstanceIds", ())]
+    return tuple(sorted(found, key=lambda instance: instance.id))
+
+
+def failures_of(launch: Launch, answer: FleetAnswer) -> tuple[OfferingFailure, ...]:
+    """Why offerings were refused, one failure per offering and code, sorted."""
+    found: dict[tuple[str, str, str], OfferingFailure] = {}
+    for error in answer.get("Errors", ()):
+        override = error.get("LaunchTemplateAndOverrides", {}).get("Overrides", {})
+        code, message = error.get("ErrorCode", ""), error.get("ErrorMessage", "")
+        kind = classify(code, message)
+        full = GROUP_FULL in message
+        failure = OfferingFailure(
+            ANY if full else str(override.get("InstanceType", "")),
+            override.get("AvailabilityZone") or _zone(launch, override.get("SubnetId", "")),
+            ANY if full else launch.request.capacity_type,
+            code,
+            kind,
+            message,
+            override.get("SubnetId", "") if kind == SUBNET else "",
+            launch.request.group,
+            launch.reservation,
+        )
+        found.setdefault((failure.instance_type, failure.zone, code), failure)
+    return tuple(sorted(found.values()))
+
+
+def all_failed(launch: Launch, code: str, kind: str, message: str) -> tuple[OfferingFailure, ...]:
+    """One failure for each offering that was asked for, when EC2 refused the request as a whole."""
+    overrides = [override for group in launch.overrides for override in group] or launch.request.overrides
+    offerings = {(override.instance_type, override.zone) for override in overrides}
+    capacity_type = launch.request.capacity_type
+    about = {"group": launch.request.group, "reservation": launch.reservation}
+    return tuple(
+        OfferingFailure(name, zone, capacity_type, code, kind, message, **about) for name, zone in sorted(offerings)
+    )
+
+
+def template_is_gone(answer: CreateFleetResultTypeDef) -> bool:
+    """Whether a fleet gave nothing because a launch template was deleted."""
+    codes = {error.get("ErrorCode", "") for error in answer.get("Errors", ())}
+    return not answer.get("Instances") and bool(codes) and codes <= set(TEMPLATE_GONE)
+
+
+def _zone(launch: Launch, subnet_id: str) -> str:
+    return next((zone for zone, known in launch.subnets.items() if known == subnet_id), "")
+
+
+_LOG = logging.getLogger(__name__)
+
+_UNDER_WAY = ("pending_fulfillment", "pending_termination")
+_NEVER_NODES = ("shutting-down", "terminated", "stopping", "stopped")
+
+
+def first_answer(ec2: EC2Client, launch: Launch, launched_at: float, fleet_id: str = "") -> FleetResult | None:
+    """What the fleets of a launch gave, but for instances that have ended since; None while that is not certain.
+
+    None, too, when EC2 refuses to tell: then its instances are looked for by tag for as long as they may be hidden.
+    With the id of its fleet, the fleet need not be found by tag.
+    """
+    token = launch.request.token
+    try:
+        found = _fleets(ec2, [fleet_id] if fleet_id else _ids(ec2, token))
+        if not found or any(item.get("ActivityStatus") in _UNDER_WAY for item in found):
+            return None
+        given = [each for item in found for each in instances_of(launch, item, launched_at)]
+        instances = _still_there(ec2, sorted(given, key=lambda instance: instance.id))
+    except FAILURES as error:
+        _LOG.warning("the fleet of launch %s was not found: %s", token, error)
+        return None
+    return FleetResult(instances, tuple(failure for item in found for failure in failures_of(launch, item)))
+
+
+def _ids(ec2: EC2Client, token: str) -> list[str]:
+    """Raises what botocore raises."""
+    wanted = {"resource-type": "fleet", "key": tags.LAUNCH, "value": token}
+    shown = ec2.describe_tags(Filters=[{"Name": name, "Values": [value]} for name, value in wanted.items()])
+    return sorted({tag["ResourceId"] for tag in shown["Tags"]})
+
+
+def _fleets(ec2: EC2Client, ids: list[str]) -> Sequence[FleetDataTypeDef]:
+    """Raises what botocore raises."""
+    # Instant fleets are described by id alone: a filter leaves them out.
+    return ec2.describe_fleets(FleetIds=ids)["Fleets"] if ids else ()
+
+
+def _still_there(ec2: EC2Client, given: Sequence[Instance]) -> tuple[Instance, ...]:
+    """Without those that have ended; what is not shown yet has been launched a moment ago. Raises as botocore does."""
+    if not given:
+        return ()
+    ids = [instance.id for instance in given]
+    states: dict[str, str] = {}
+    for page in ec2.get_paginator("describe_instances").paginate(Filters=[{"Name": "instance-id", "Values": ids}]):
+        for reservation in page["Reservations"]:
+            states |= {seen["InstanceId"]: seen["State"]["Name"] for seen in reservation["Instances"]}
+    kept = (replace(item, state=states.get(item.id, item.state)) for item in given)
+    return tuple(item for item in kept if item.state not in _NEVER_NODES)

@@ -1,0 +1,1 @@
+"""The port CatalogSource: what EC2 sells and at what price."""

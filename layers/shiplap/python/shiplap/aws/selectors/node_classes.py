@@ -1,0 +1,185 @@
+"""An EC2NodeClass's selectors answered by AWS, each by itself, so that all that is missing can be said at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from shiplap.aws.eks import ControlPlane, control_plane
+from shiplap.aws.expiring import Expiring
+from shiplap.aws.instance_profiles import Profiles, is_missing, profile_name
+from shiplap.aws.selectors import capacity_reservations, network
+from shiplap.aws.selectors.amis import AmiResolver
+from shiplap.errors import InvalidInput, NodeClassNotReady
+from shiplap.instances.catalog.ami_families import FAMILIES, family_of
+from shiplap.instances.catalog.resolved_nodeclass import (
+    Ami,
+    CapacityReservation,
+    PlacementGroup,
+    Problem,
+    ResolvedNodeClass,
+    SecurityGroup,
+    Subnet,
+)
+from shiplap.instances.readiness import conditions
+from shiplap.manifests.custom_resources import EC2NodeClass
+from shiplap.settings import ClusterSettings
+
+if TYPE_CHECKING:
+    from types_boto3_ec2 import EC2Client
+    from types_boto3_eks import EKSClient
+    from types_boto3_ssm import SSMClient
+
+_SELECTORS_S = 60.0
+_PARAMETERS_S = 300.0
+_CONTROL_PLANE_S = 300.0
+
+_Found = TypeVar("_Found")
+
+
+class NodeClassResolver:
+    """For one cluster. Answers are kept for a minute; `clock` gives epoch seconds."""
+
+    def __init__(
+        self,
+        settings: ClusterSettings,
+        *,
+        ec2: EC2Client,
+        ssm: Callable[[], SSMClient],
+        eks: Callable[[], EKSClient],
+        iam: Callable[[], Profiles] | None,
+        clock: Callable[[], float],
+    ) -> None:
+        self._settings = settings
+        self._ec2 = ec2
+        self._eks = eks
+        self._iam = iam
+        self._parameters: Expiring[dict[str, str]] = Expiring(_PARAMETERS_S, clock)
+        self._images = AmiResolver(ec2, ssm, clock, self._parameters)
+        self._control_plane: Expiring[ControlPlane] = Expiring(_CONTROL_PLANE_S, clock)
+        self._amis: Expiring[tuple[Ami, ...]] = Expiring(_SELECTORS_S, clock)
+        self._subnets: Expiring[tuple[Subnet, ...]] = Expiring(_SELECTORS_S, clock)
+        self._groups: Expiring[tuple[SecurityGroup, ...]] = Expiring(_SELECTORS_S, clock)
+        self._reservations: Expiring[tuple[CapacityReservation, ...]] = Expiring(_SELECTORS_S, clock)
+        self._placement: Expiring[PlacementGroup | None] = Expiring(_SELECTORS_S, clock)
+
+    def resolve(self, node_class: EC2NodeClass, *, fresh: bool = False) -> ResolvedNodeClass:
+        """Everything a launch needs; `fresh` forgets what was answered before.
+
+        Raises:
+            NodeClassNotReady: a selector matches nothing, or the node class contradicts itself.
+            AwsThrottled, AwsError: AWS refused.
+        """
+        if fresh:
+            answers = (self._amis, self._subnets, self._groups, self._reservations, self._placement)
+            for known in (self._parameters, *answers):
+                known.clear()
+        found = self._answers(node_class)
+        if found.problems:
+            raise NodeClassNotReady(found.problems[0].message, code=found.problems[0].reason)
+        return found
+
+    def inspect(self, node_class: EC2NodeClass) -> ResolvedNodeClass:
+        """As far as it can be answered, with a problem for each part that cannot; such parts are empty.
+
+        Beyond what a launch asks for, it is looked whether the instance profile exists.
+
+        Raises:
+            AwsThrottled, AwsError: AWS refused.
+        """
+        found = self._answers(node_class)
+        if self._iam is None or not is_missing(self._iam(), found.instance_profile):
+            return found
+        made = (
+            ""
+            if node_class.spec.instance_profile
+            else f"; deploying the stack makes it for role {node_class.spec.role}"
+        )
+        text = f"there is no instance profile {found.instance_profile}{made}"
+        missing = Problem(conditions.INSTANCE_PROFILE, "InstanceProfileNotFound", text)
+        return msgspec.structs.replace(found, problems=(*found.problems, missing))
+
+    def _answers(self, node_class: EC2NodeClass) -> ResolvedNodeClass:
+        name, spec = node_class.metadata.name, node_class.spec
+        problems: list[Problem] = []
+        family = _family(node_class, problems)
+        plane = self._control_plane.get(self._settings.name, lambda: control_plane(self._settings, self._eks))
+        amis = _part(
+            conditions.AMIS,
+            lambda: self._amis.get(
+                _key(name, spec.ami_selector_terms, plane.version),
+                lambda: self._images.resolve(node_class, plane.version),
+            ),
+            problems,
+        )
+        subnets = _part(
+            conditions.SUBNETS,
+            lambda: self._subnets.get(
+                _key(name, spec.subnet_selector_terms), lambda: network.subnets(self._ec2, node_class)
+            ),
+            problems,
+        )
+        groups = _part(
+            conditions.SECURITY_GROUPS,
+            lambda: self._groups.get(
+                _key(name, spec.security_group_selector_terms), lambda: network.security_groups(self._ec2, node_class)
+            ),
+            problems,
+        )
+        placement = _part(
+            conditions.PLACEMENT_GROUP,
+            lambda: self._placement.get(
+                _key(name, spec.placement_group_selector),
+                lambda: capacity_reservations.placement_group(self._ec2, node_class),
+            ),
+            problems,
+        )
+        os = FAMILIES[family].os if family else "linux"
+        reserved = self._reservations.get(
+            _key(name, spec.capacity_reservation_selector_terms, os),
+            lambda: capacity_reservations.capacity_reservations(self._ec2, node_class, os),
+        )
+        return ResolvedNodeClass(
+            name=name,
+            family=family,
+            amis=amis or (),
+            subnets=subnets or (),
+            security_groups=tuple(group.id for group in groups or ()),
+            security_group_names=tuple(group.name for group in groups or ()),
+            instance_profile=self._instance_profile(node_class),
+            cluster_endpoint=plane.endpoint,
+            cluster_ca=plane.ca,
+            service_cidr=plane.service_cidr,
+            cluster_dns=plane.dns,
+            kubernetes_version=plane.version,
+            capacity_reservations=reserved,
+            placement_group=placement,
+            problems=tuple(problems),
+        )
+
+    def _instance_profile(self, node_class: EC2NodeClass) -> str:
+        """As written, else the one that the stack makes for the role."""
+        spec, own = node_class.spec, self._settings
+        return spec.instance_profile or profile_name(own.install, own.region, own.name, spec.role)
+
+
+def _family(node_class: EC2NodeClass, problems: list[Problem]) -> str:
+    try:
+        return family_of(node_class).name
+    except InvalidInput as error:
+        problems.append(Problem(conditions.VALIDATION, "AMIFamilyUnknown", str(error)))
+        return ""
+
+
+def _part(condition: str, fetch: Callable[[], _Found], problems: list[Problem]) -> _Found | None:
+    try:
+        return fetch()
+    except NodeClassNotReady as error:
+        problems.append(Problem(condition, error.code, str(error)))
+        return None
+
+
+def _key(name: str, terms: object, version: str = "") -> bytes:
+    return msgspec.json.encode((name, terms, version), order="deterministic")

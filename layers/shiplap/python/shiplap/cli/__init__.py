@@ -1,1 +1,0 @@
-"""Floor 6: the command line."""

@@ -1,1 +1,0 @@
-"""`shiplap doctor`: looks at a deployment from the outside in and says how to mend what is wrong."""

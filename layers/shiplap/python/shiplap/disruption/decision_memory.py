@@ -1,0 +1,64 @@
+"""What one disruption decision leaves to the next, per cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from shiplap.disruption.commands import Proposal, Reason
+from shiplap.disruption.disruption_snapshot import NodeHistory
+
+SECOND_LOOK_S = 15.0
+"""How old a proposal must be before it is acted on, in seconds, if it is made again."""
+
+STALE_S = 600.0
+"""A proposal that nobody looked at again for this long, in seconds, starts anew."""
+
+
+class Proposed(msgspec.Struct, frozen=True):
+    """Nodes that were to go, for a reason, first at `since` and last at `seen`, epoch seconds."""
+
+    nodes: tuple[str, ...]
+    reason: Reason
+    since: float
+    seen: float
+
+
+class Memory(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Histories by node, and what was proposed and has not begun."""
+
+    histories: tuple[NodeHistory, ...] = ()
+    proposed: tuple[Proposed, ...] = ()
+
+
+def confirmed(
+    known: Sequence[Proposed], proposals: Sequence[Proposal], now: float
+) -> tuple[tuple[Proposal, ...], tuple[Proposed, ...]]:
+    """The proposals whose nodes were all to go before, and what to remember of the others.
+
+    Each node counts for itself, not the set it is proposed in: where pods come and go, what is best to remove together
+    is another set every minute. Nodes that were empty at both looks may go although others of the proposal may not.
+
+    Args:
+        known: what was remembered.
+        proposals: what is proposed now.
+        now: epoch seconds.
+    """
+    since: dict[tuple[str, Reason], float] = {}
+    for item in known:
+        if now - item.seen < STALE_S:
+            for node in item.nodes:
+                since[node, item.reason] = min(item.since, since.get((node, item.reason), now))
+    ready: list[Proposal] = []
+    waiting: list[Proposed] = []
+    for proposal in proposals:
+        first = {node: since.get((node, proposal.reason), now) for node in proposal.nodes}
+        old = tuple(node for node in proposal.nodes if now - first[node] >= SECOND_LOOK_S)
+        if old == proposal.nodes or (old and proposal.reason is Reason.EMPTY):
+            ready.append(msgspec.structs.replace(proposal, nodes=old))
+            first = {node: at for node, at in first.items() if node not in old}
+        for at in sorted(set(first.values())):
+            nodes = tuple(node for node in proposal.nodes if first.get(node) == at)
+            waiting.append(Proposed(nodes, proposal.reason, at, now))
+    return tuple(ready), tuple(waiting)

@@ -1,0 +1,83 @@
+"""The snapshot of a disruption decision: the scheduling snapshot, and what only disruption looks at.
+
+The knobs of disruption, as an install sets them for a cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget
+from shiplap.scheduling.model.snapshot import Snapshot
+
+
+class DisruptionSettings(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", forbid_unknown_fields=True):
+    """What may be disrupted for money, and how patiently.
+
+    `enabled` switches the whole of disruption off. `spot_to_spot` allows replacing spot nodes by cheaper spot nodes.
+    `least_saving_per_pod` (USD per hour) is what moving one pod has to save at least, `least_saving_share` the part of
+    what nodes cost that replacing them has to save: less is not worth the restarts, and search could find it for ever.
+    `settle_s` how long pods that a
+    command moved are left where they are. `improve_s` is the effort spent on finding cheaper replacements.
+    `climb_back_s` is how old a node of a fallback tier has to be before it may go back to the preferred one.
+    `expire_protected` lets nodes expire in spite of protected pods, as Karpenter does.
+    """
+
+    enabled: bool = True
+    spot_to_spot: bool = True
+    least_saving_per_pod: float = 0.001
+    least_saving_share: float = 0.1
+    settle_s: float = msgspec.field(default=1800.0, name="settleSeconds")
+    improve_s: float = msgspec.field(default=0.6, name="improveSeconds")
+    climb_back_s: float = msgspec.field(default=3600.0, name="climbBackSeconds")
+    expire_protected: bool = False
+
+    def problems(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        """What is wrong with them: the field as written, and the reason."""
+        if self.least_saving_per_pod < 0:
+            yield ("leastSavingPerPod",), f"{self.least_saving_per_pod:g} must not be negative"
+        if not 0 <= self.least_saving_share < 1:
+            yield ("leastSavingShare",), f"{self.least_saving_share:g} must be at least 0 and below 1"
+        if self.settle_s < 0:
+            yield ("settleSeconds",), f"{self.settle_s:g} must not be negative"
+        if self.improve_s < 0:
+            yield ("improveSeconds",), f"{self.improve_s:g} must not be negative"
+        if self.climb_back_s < 0:
+            yield ("climbBackSeconds",), f"{self.climb_back_s:g} must not be negative"
+
+
+class NodeHistory(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the objects of the moment do not tell about a node. Times are epoch seconds, 0 where nothing is known.
+
+    `last_pod_event_at` is when a pod last came or went, `drifted_at` when the node was first seen to have drifted,
+    `moved_in_at` when a disruption command last moved pods onto it, `undone_at` when its last command was given up, the
+    one of `undone` in a row. `said_to_drift` is why another controller says that it has drifted, `said_to_stay` whether
+    one says that it is not consolidatable. `pods` stands for the pods it held when it was last looked at.
+    """
+
+    node: str
+    initialized_at: float = 0.0
+    last_pod_event_at: float = 0.0
+    drifted_at: float = 0.0
+    moved_in_at: float = 0.0
+    undone_at: float = 0.0
+    undone: int = 0
+    said_to_drift: str = ""
+    said_to_stay: bool = False
+    pods: str = ""
+
+
+class DisruptionSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One disruption decision's world.
+
+    `scheduling.claims` hold every claim that has a node or is on its way to one. `busy` names the nodes that commands
+    under way have taken, as nodes to remove or as replacements.
+    """
+
+    scheduling: Snapshot
+    pod_disruption_budgets: tuple[PodDisruptionBudget, ...] = ()
+    histories: tuple[NodeHistory, ...] = ()
+    busy: frozenset[str] = frozenset()
+    settings: DisruptionSettings = DisruptionSettings()

@@ -1,0 +1,105 @@
+"""What is remembered of each node from one disruption decision to the next.
+
+The API server tells what is, not since when. One object per cluster keeps that, written by the disrupt function alone;
+losing it costs patience, nothing else: a node that is not remembered counts as changed just now.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Sequence
+
+from msgspec.structs import replace
+
+from shiplap.disruption.candidates import moving
+from shiplap.disruption.disruption_snapshot import NodeHistory
+from shiplap.kubernetes import labels
+from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from shiplap.scheduling.model.claim_nodes import pair
+from shiplap.scheduling.model.snapshot import ClusterView
+
+FIRST_REST_S = 900.0
+LONGEST_REST_S = 4 * 3600.0
+"""How long a node is left alone after its command was given up, in seconds, at first and at most: what kept its
+replacement from coming is seldom over in a minute, and each try costs a node."""
+
+FORGIVEN_S = 24 * 3600.0
+"""After so many seconds without another, a command that was given up is the first one again."""
+
+
+def observe(
+    known: Sequence[NodeHistory], view: ClusterView, claims: Sequence[NodeClaim], now: float
+) -> tuple[NodeHistory, ...]:
+    """The histories of the nodes that exist and are initialised, by name.
+
+    Args:
+        known: what was remembered.
+        view: the cluster as it is.
+        claims: all that are not over.
+        now: epoch seconds.
+    """
+    paired, _ = pair(view.nodes, claims)
+    held = view.of_pods(_held)
+    remembered = {history.node: history for history in known}
+    result = []
+    for node in sorted(view.nodes, key=lambda item: item.metadata.name):
+        name = node.metadata.name
+        claim = paired.get(name)
+        if claim is None or node.metadata.labels.get(labels.INITIALIZED) != "true":
+            continue
+        digest = held.get(name, _EMPTY)
+        before = remembered.get(name)
+        if before is None:
+            since = claim.changed_at if claim.state is ClaimState.INITIALIZED else now
+            before = NodeHistory(name, initialized_at=since)
+        if before.pods != digest:
+            before = replace(before, last_pod_event_at=now, pods=digest)
+        result.append(before)
+    return tuple(result)
+
+
+def with_drift(known: Sequence[NodeHistory], drifted: Collection[str], now: float) -> tuple[NodeHistory, ...]:
+    """The histories with the moment since when nodes have drifted; one that no longer does begins anew."""
+    return tuple(
+        replace(history, drifted_at=(history.drifted_at or now) if history.node in drifted else 0.0)
+        for history in known
+    )
+
+
+def with_moves(known: Sequence[NodeHistory], taking: Collection[str], now: float) -> tuple[NodeHistory, ...]:
+    """The histories once a command has begun to move pods onto these nodes."""
+    return tuple(replace(history, moved_in_at=now) if history.node in taking else history for history in known)
+
+
+def with_undone(known: Sequence[NodeHistory], given_up: Collection[str], now: float) -> tuple[NodeHistory, ...]:
+    """The histories once commands that were to remove these nodes have been given up; long ago counts no more."""
+    return tuple(
+        replace(
+            history,
+            undone_at=now,
+            undone=1 + (history.undone if now - history.undone_at < FORGIVEN_S else 0),
+        )
+        if history.node in given_up
+        else history
+        for history in known
+    )
+
+
+def rests_until(history: NodeHistory) -> float:
+    """Epoch seconds until which a node whose command was given up is not tried again: each time twice as long."""
+    if not history.undone:
+        return 0.0
+    return history.undone_at + min(FIRST_REST_S * (1 << min(history.undone - 1, 10)), LONGEST_REST_S)
+
+
+def _held(view: ClusterView) -> dict[str, str]:
+    """Digests of the pods that would move with their node, by its name."""
+    found = view.of_pods(moving)
+    return {node: _digest([pod.metadata.uid or pod.key for pod in some]) for node, some in found.items()}
+
+
+def _digest(uids: Collection[str]) -> str:
+    return hashlib.blake2b("\n".join(sorted(uids)).encode(), digest_size=8).hexdigest()
+
+
+_EMPTY = _digest(())

@@ -1,0 +1,189 @@
+"""What would become of the pods if nodes went: the scheduler's own answer on a world without them.
+
+Pods that wait for room of their own accord are settled first, by the plan that will be made for them anyway, so that a
+disruption is judged by the pods it moves and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+import msgspec
+from msgspec.structs import replace
+
+from shiplap.disruption.candidates import moves, moving
+from shiplap.errors import InvalidInput
+from shiplap.kubernetes.objects import Node, Pod
+from shiplap.manifests.nodeclaim import IN_FLIGHT, PodReference
+from shiplap.scheduling.model.claim_nodes import leaving, pair
+from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim
+from shiplap.scheduling.model.snapshot import Snapshot
+from shiplap.scheduling.packing.pack import Packing
+from shiplap.scheduling.planner import plan
+from shiplap.scheduling.removal import Removals
+
+
+class Relocation(msgspec.Struct, frozen=True, eq=False):
+    """Where the pods of removed nodes would go.
+
+    `claims` would be launched for them; `serves` names, for each, the removed nodes its pods come from. `housed` maps a
+    removed node to what nodes that stay take of it: node name to pods. `stuck` maps a removed node to why one of its
+    pods has no place. `packing` is what a simulation that follows this one starts from.
+    """
+
+    claims: tuple[PlannedClaim, ...]
+    serves: tuple[frozenset[str], ...]
+    housed: dict[str, dict[str, list[PodReference]]]
+    stuck: dict[str, str]
+    packing: Packing
+
+
+class Simulator:
+    """Answers for one snapshot.
+
+    `nominated` are the nodes that pods which wait now will use, `surplus` those that static pools have too many of, the
+    first to be removed first.
+    """
+
+    def __init__(self, snapshot: Snapshot, protected: Collection[str]) -> None:
+        """`protected` names nodes that must not take moved pods.
+
+        Raises InvalidInput as `planner.plan`.
+        """
+        view = snapshot.view
+        paired, _ = pair(view.nodes, snapshot.claims)
+        gone = leaving(view.nodes, paired)
+        first = Plan() if _at_rest(snapshot, gone) else plan(snapshot)
+        homes = {(pod.namespace, pod.name): place.name for place in first.existing_nodes for pod in place.pods}
+        names = {node.metadata.name for node in view.nodes}
+        self.nominated = frozenset(place.name for place in first.existing_nodes if place.name in names) | frozenset(
+            pod.status.nominated_node_name for pod in view.unbound
+        )
+        # Without their node the room that CapacityBuffers keep would only be launched anew.
+        self.nominated |= names.intersection(name for buffer in first.buffers for name in buffer.nodes)
+        self.surplus = tuple(name for pool in first.static_pools for name in pool.surplus if name in names)
+        self._lacking = frozenset(pool.node_pool for pool in first.static_pools if pool.present < pool.replicas)
+        self._snapshot = snapshot
+        if gone or view.unbound:
+            view = replace(view, pods=tuple(_settled(view.pods, homes, names, gone)))
+        self._moving = view.of_pods(moving)
+        coming = [claim for claim in snapshot.claims if claim.state in IN_FLIGHT and not claim.node_name]
+        joined = {claim.name for claim in paired.values()}
+        settled = replace(
+            snapshot,
+            view=view.beside(
+                nodes=tuple(_shut(node) if node.metadata.name in protected else node for node in view.nodes)
+            ),
+            claims=tuple(claim for claim in snapshot.claims if claim.node_name or claim.state not in IN_FLIGHT),
+            manifests=replace(
+                # What static pools and buffers lack is launched whether or not a node is removed.
+                snapshot.manifests,
+                node_pools=tuple(pool for pool in snapshot.manifests.node_pools if pool.spec.replicas is None),
+                capacity_buffers=(),
+            ),
+            # A replacement need not wait for a reservation that another one takes.
+            settings=replace(snapshot.settings, reserved_policy="Fallback"),
+        )
+        try:
+            self._removals = Removals(settled, names - gone, [item for item in coming if item.name not in joined])
+        except ValueError as error:
+            raise InvalidInput("snapshot", str(error)) from error
+
+    def without(
+        self, removed: Collection[str], moving: Collection[str] | None = None, *, improve_s: float = 0.0
+    ) -> Relocation:
+        """Plan for the pods of these nodes as if the nodes were being deleted.
+
+        Args:
+            removed: names of the nodes that take no pods.
+            moving: those among them whose pods are planned for; all if not given.
+            improve_s: the effort of the cost search, in seconds.
+        """
+        moving = removed if moving is None else moving
+        decided, packing = self._removals.plan_without(removed, moving, improve_s=improve_s)
+        came_from = {
+            (pod.metadata.namespace or "default", pod.metadata.name): name
+            for name in moving
+            for pod in self._moving.get(name, ())
+        }
+        stuck: dict[str, str] = {}
+        for entry in (*decided.unschedulable, *decided.ignored):
+            node = came_from.get((entry.pod.namespace or "default", entry.pod.name))
+            if node is not None:
+                stuck.setdefault(node, f"pod {entry.pod.namespace}/{entry.pod.name}: {entry.message}")
+        serves = tuple(
+            frozenset(came_from[pod.namespace or "default", pod.name] for pod in claim.pods)
+            for claim in decided.node_claims
+        )
+        housed: dict[str, dict[str, list[PodReference]]] = {}
+        for place in decided.existing_nodes:
+            for pod in place.pods:
+                left = came_from[pod.namespace or "default", pod.name]
+                housed.setdefault(left, {}).setdefault(place.name, []).append(pod)
+        return Relocation(decided.node_claims, serves, housed, stuck, packing)
+
+    def static_claims(self, pool: str, number: int) -> tuple[PlannedClaim, ...]:
+        """At most so many further claims of a static pool, to take the place of its nodes; none while it lacks nodes.
+
+        Raises InvalidInput as `planner.plan`.
+        """
+        if pool in self._lacking:
+            return ()
+        snapshot = self._snapshot
+        pools = tuple(
+            replace(item, spec=replace(item.spec, replicas=(item.spec.replicas or 0) + number))
+            for item in snapshot.manifests.node_pools
+            if item.metadata.name == pool
+        )
+        bound = tuple(pod for pod in snapshot.view.pods if pod.spec.node_name)
+        more = plan(
+            replace(
+                snapshot,
+                view=replace(snapshot.view, pods=bound),
+                manifests=replace(snapshot.manifests, node_pools=pools, capacity_buffers=()),
+            )
+        )
+        return tuple(claim for claim in more.node_claims if not claim.pods)
+
+    def close(self, nodes: Collection[str]) -> None:
+        """Let nodes that a command takes away be no home for the pods of the commands after it."""
+        self._removals.close(nodes)
+
+    def follow(self, relocation: Relocation) -> bool:
+        """Let what is simulated from now on come after this relocation; false where that cannot be reckoned."""
+        # Of an estimate that nobody has verified only one claim may make use.
+        explores = any(claim.relies_on_estimate for claim in relocation.claims)
+        if explores or not self._removals.can_follow(relocation.packing):
+            return False
+        self._removals.follow(relocation.packing)
+        return True
+
+
+def _at_rest(snapshot: Snapshot, gone: Collection[str]) -> bool:
+    """Whether a plan would do nothing: no pod waits, no node leaves, and no pool or buffer wants anything by itself."""
+    manifests = snapshot.manifests
+    if gone or manifests.capacity_buffers or any(pool.spec.replicas is not None for pool in manifests.node_pools):
+        return False
+    return not snapshot.view.unbound
+
+
+def _settled(
+    pods: Iterable[Pod], homes: dict[tuple[str, str], str], names: Collection[str], gone: Collection[str]
+) -> Iterable[Pod]:
+    """Pods with the plan for those that wait, or whose node is leaving, carried out.
+
+    Those it finds no existing node for are left out: they get a new one whatever is decided here.
+    """
+    for pod in pods:
+        node = pod.spec.node_name
+        if node and not (node in gone and moves(pod)):
+            yield pod
+            continue
+        home = homes.get((pod.metadata.namespace or "default", pod.metadata.name), "")
+        home = home or (pod.status.nominated_node_name if not node else "")
+        if home in names:
+            yield replace(pod, spec=replace(pod.spec, node_name=home))
+
+
+def _shut(node: Node) -> Node:
+    return replace(node, spec=replace(node.spec, unschedulable=True))

@@ -1,0 +1,195 @@
+"""Which instance a claim gets: written for all claims of a launch at once, so that no instance is given away twice.
+
+A launch of many answers with instances, not with who gets which. Whoever knows of some gives them, by id, to the claims
+that have none, by name. Two functions may do so at the same time and know of different instances; hence every claim
+that still waits takes part in the write, and whoever comes second reads what the first one wrote.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from shiplap.errors import AwsError
+from shiplap.flows import claim_events
+from shiplap.flows.claim_updates import facts, pilot_holder
+from shiplap.flows.context import World
+from shiplap.instances.catalog.type_catalog import InstanceType, Offering
+from shiplap.kubernetes import labels
+from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from shiplap.ports import Instance, Move
+from shiplap.scheduling.supply.existing_nodes import counted_on
+
+_LOG = logging.getLogger(__name__)
+
+MOST_TIMERS = 10
+"""Timers set for one launch. For more, whoever does not join is left to the sweep, which looks every minute."""
+
+MOST_NAMES = 25
+"""Instances given their claim's name at once: each is a request of its own, and EC2 takes few of them per second."""
+
+
+class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+    """One invocation: who it is, when it ends at the latest (epoch seconds), how long its nodes may take to join.
+
+    `join_timeouts` holds what was learned, by NodePool; `join_timeout_s` bounds the others.
+    `strategies` are the allocation strategies of NodePools that have one of their own, by the pool's name.
+    """
+
+    owner: str
+    deadline: float
+    join_timeout_s: int
+    strategies: dict[str, str] = {}
+    join_timeouts: Mapping[str, float] = {}
+
+    def patience_s(self, pool: str) -> float:
+        """Seconds after which a node of the NodePool that has not joined is given up."""
+        return self.join_timeouts.get(pool, self.join_timeout_s)
+
+
+def settle(
+    claims: Sequence[NodeClaim],
+    instances: Sequence[Instance],
+    types: dict[str, InstanceType],
+    attempt: Attempt,
+    world: World,
+    *,
+    failure: str = "",
+) -> tuple[tuple[NodeClaim, ...], tuple[NodeClaim, ...]]:
+    """Give instances to Launching claims, tell about it, and have the lifecycle look at them in time.
+
+    Args:
+        claims: all claims of one token that have no instance.
+        instances: those no claim has.
+        types: what the claims' NodeClass sells, by name.
+        attempt: who launched.
+        world: the ports.
+        failure: why there are no more instances; empty when there may be some, and claims without one stay as they are.
+
+    Returns:
+        The claims that got an instance; the others, Failed or still Launching.
+
+    Raises:
+        ConditionFailed: a claim is somebody else's by now; nothing was written.
+    """
+    now = world.clock.now()
+    claims = sorted(claims, key=lambda claim: claim.name)
+    instances = sorted(instances, key=lambda instance: instance.id)[: len(claims)]
+    moves = []
+    for claim, instance in zip(claims, instances, strict=False):
+        changes = _changes(claim, instance, types.get(instance.instance_type))
+        times = {"changed_at": now, "deadline_at": now + attempt.patience_s(claim.node_pool)}
+        moves.append(Move(claim, ClaimState.LAUNCHED, {**times, **changes}))
+    for claim in claims[len(instances) :]:
+        ending = Move(claim, ClaimState.FAILED, {"failure": failure, "changed_at": now})
+        moves.append(ending if failure else Move(claim, claim.state))
+    written = world.state.advance_all(moves)
+    launched, others = written[: len(instances)], written[len(instances) :]
+    for claim in launched:
+        release_leases(claim, types, world, keep=claim.instance_type)
+        world.meter.count("NodesLaunched")
+        _LOG.info("launched", extra={**facts(claim), "instance_type": claim.instance_type, "zone": claim.zone})
+    if launched:
+        world.tell(*(claim_events.of_claim(claim_events.LAUNCHED, claim, now) for claim in launched))
+    for claim in launched if len(launched) <= MOST_TIMERS else ():
+        world.remind(claim.cluster, claim.name, "join", attempt.patience_s(claim.node_pool))
+    if failure:
+        _mourn(others, types, world)
+    return launched, others
+
+
+def give_up(
+    claims: Sequence[NodeClaim], reason: str, types: dict[str, InstanceType], world: World
+) -> tuple[NodeClaim, ...]:
+    """Write down that claims failed, and tell.
+
+    Raises:
+        ConditionFailed: a claim is somebody else's by now; nothing was written.
+    """
+    ending = {"failure": reason, "changed_at": world.clock.now()}
+    failed = world.state.advance_all([Move(claim, ClaimState.FAILED, ending) for claim in claims])
+    _mourn(failed, types, world)
+    return failed
+
+
+def name_instances(claims: Sequence[NodeClaim], world: World) -> None:
+    """Tag instances that were launched together as their claims', as many as EC2 may be asked for at once.
+
+    People read these tags; Shiplap does not need them, so whatever is refused is left for the next sweep.
+    """
+    for claim in claims[:MOST_NAMES]:
+        try:
+            world.compute.name(claim)
+        except AwsError as error:
+            world.meter.count("InstancesNotNamed")
+            _LOG.warning("instances are named later: %s", error, extra={**facts(claim), "code": error.code})
+            return
+
+
+def _mourn(failed: Sequence[NodeClaim], types: dict[str, InstanceType], world: World) -> None:
+    if not failed:
+        return
+    world.meter.count("ClaimsFailed", len(failed))
+    for claim in failed:
+        release_leases(claim, types, world)
+        _LOG.warning("claim failed: %s", claim.failure, extra=facts(claim))
+    now = world.clock.now()
+    world.tell(*(claim_events.of_claim(claim_events.FAILED, claim, now, reason=claim.failure) for claim in failed))
+
+
+def _changes(claim: NodeClaim, instance: Instance, instance_type: InstanceType | None) -> dict[str, Any]:
+    """What a launch settles about a claim."""
+    changes: dict[str, Any] = {
+        "instance_id": instance.id,
+        "instance_type": instance.instance_type,
+        "zone": instance.zone,
+        "capacity_type": instance.capacity_type,
+        "ami": instance.ami,
+        "subnet": instance.subnet,
+        "security_groups": instance.security_groups,
+        "hourly": _price(instance, instance_type),
+    }
+    if instance_type is not None:
+        changes["kubelet_hash"] = instance_type.kubelet_hash
+        changes["allocatable"] = counted_on(instance_type, claim)
+        changes["ami"] = instance.ami or instance_type.ami
+        bought = offering_of(instance, instance_type)
+        reserved = bought.reservation_labels if bought is not None else {}
+        # Of several reservations that it might have been launched into, the node is in one.
+        changes["labels"] = {**_labels(instance, instance_type), **claim.labels, **reserved}
+    return changes
+
+
+def release_leases(claim: NodeClaim, types: dict[str, InstanceType], world: World, *, keep: str = "") -> None:
+    """Give back the claim's pilot leases, all but that of the type `keep`."""
+    for name in claim.relies_on_estimate:
+        if name != keep and name in types:
+            item = types[name]
+            world.capacity.release_pilot(item.ami, item.name, item.kubelet_hash, pilot_holder(claim))
+
+
+def _labels(instance: Instance, instance_type: InstanceType) -> dict[str, str]:
+    """What the launch settled: every label the type has one value of, and where and how it was bought."""
+    settled = {
+        item.key: next(iter(item.values))
+        for item in instance_type.requirements
+        if not item.complement and len(item.values) == 1
+    }
+    bought = {labels.INSTANCE_TYPE: instance.instance_type, labels.ZONE: instance.zone}
+    return {**settled, **bought, labels.CAPACITY_TYPE: instance.capacity_type}
+
+
+def _price(instance: Instance, instance_type: InstanceType | None) -> float:
+    """USD per hour of the offering the instance runs on; 0 when the catalogue does not know it any more."""
+    bought = offering_of(instance, instance_type)
+    return bought.price if bought is not None else 0.0
+
+
+def offering_of(instance: Instance, instance_type: InstanceType | None) -> Offering | None:
+    """The offering an instance runs on, available or not; None when the catalogue does not know it any more."""
+    offerings = instance_type.offerings if instance_type is not None else ()
+    wanted = (instance.zone, instance.capacity_type, instance.reservation)
+    return next((item for item in offerings if (item.zone, item.capacity_type, item.reservation_id) == wanted), None)

@@ -1,0 +1,214 @@
+"""A batch of queue messages: one flow per cluster for all of its messages, and no message holds up another.
+
+A message nobody can read goes to the dead letters at once, with the reason. One for a cluster that is not configured is
+dropped. The messages of a cluster whose flow did not come to its end are returned as failed, and stay in the queue.
+That holds for whatever a flow raises: what one cluster's objects bring down must not stop the others. Nor must a
+cluster that is slow or out of reach: `shiplap.flows.turns` gives each a time of its own. A message without a
+cluster is for all of them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from shiplap.errors import ClustersNotServed, InvalidMessage, ShiplapError, StoreError, UnknownCluster
+from shiplap.flows.messages import Message
+from shiplap.flows.turns import Due, Turns
+from shiplap.ports import DeadLetters, Meter
+from shiplap.settings import ClusterSettings, Settings
+
+_LOG = logging.getLogger(__name__)
+
+Hint = TypeVar("Hint", bound=Message)
+Content = TypeVar("Content")
+
+
+def run(
+    records: Iterable[Mapping[str, Any]],
+    read: Callable[[str, str], Hint],
+    flow: Callable[[ClusterSettings, Sequence[Hint], float], str],
+    *,
+    settings: Settings,
+    dead_letters: DeadLetters,
+    meter: Meter,
+    turns: Turns,
+    hand_on: Callable[[ClusterSettings, float], None] | None = None,
+) -> dict[str, list[dict[str, str]]]:
+    """Handle a Lambda batch of SQS records.
+
+    Args:
+        records: the event's `Records`; `messageId`, `body` and `eventSourceARN` are read.
+        read: decodes a body, given also the name of its queue; raises InvalidMessage.
+        flow: handles all messages of one cluster until a moment in epoch seconds; returns what is left to do, empty
+            when nothing is.
+        settings: the clusters that the function serves.
+        dead_letters: takes malformed messages.
+        meter: counts what went wrong, by name.
+        turns: how the invocation's time is divided.
+        hand_on: has another invocation serve a cluster whose turn did not come, given when its oldest message is from;
+            raises ShiplapError. Without it, or where it fails, the cluster's messages are returned as failed.
+
+    Returns:
+        Lambda's partial batch response: the messages to deliver again.
+    """
+    messages, failed = _read_all(records, read, dead_letters, meter)
+    hints = _by_cluster(messages, settings, meter)
+
+    def serve(cluster: ClusterSettings, until: float) -> None:
+        own = hints[cluster.name]
+        facts = {"cluster": cluster.name, "messages": len(own)}
+        if not _is_done(lambda: flow(cluster, [hint for _, hint in own], until), facts, meter):
+            failed.extend(message_id for message_id, _ in own)
+
+    for item in turns.take([_due(settings.cluster(name), hints[name]) for name in sorted(hints)], serve):
+        meter.count("TurnsMissed")
+        if not _handed_on(item, hand_on):
+            failed += [message_id for message_id, _ in hints[item.cluster.name]]
+    return _answer(dict.fromkeys(failed))
+
+
+def _by_cluster(
+    messages: Iterable[tuple[str, Hint]], settings: Settings, meter: Meter
+) -> dict[str, list[tuple[str, Hint]]]:
+    """The messages of each cluster; those for all of them are among those of each."""
+    hints: dict[str, list[tuple[str, Hint]]] = {}
+    for message_id, hint in messages:
+        names = [hint.cluster] if hint.cluster else [cluster.name for cluster in settings.clusters]
+        for name in names:
+            hints.setdefault(name, []).append((message_id, hint))
+    for name in sorted(hints):
+        try:
+            settings.cluster(name)
+        except UnknownCluster as error:
+            unknown = hints.pop(name)
+            meter.count("UnknownClusters", len(unknown))
+            _LOG.warning("dropped: %s", error, extra={"cluster": name, "messages": len(unknown)})
+    return hints
+
+
+def _due(cluster: ClusterSettings, hints: Sequence[tuple[str, Hint]]) -> Due:
+    since = min((time for _, hint in hints if (time := getattr(hint, "time", 0.0))), default=0.0)
+    return Due(cluster, since, asked=any(hint.cluster for _, hint in hints))
+
+
+def _handed_on(item: Due, hand_on: Callable[[ClusterSettings, float], None] | None) -> bool:
+    facts = {"cluster": item.cluster.name}
+    if hand_on is None:
+        _LOG.warning("its turn did not come: its messages are delivered again", extra=facts)
+        return False
+    try:
+        hand_on(item.cluster, item.since)
+    except ShiplapError as error:
+        _LOG.warning("its turn did not come, and it is not handed on: %s", error, extra=facts)
+        return False
+    _LOG.info("its turn did not come: handed on", extra=facts)
+    return True
+
+
+def serve_all(
+    clusters: Iterable[ClusterSettings],
+    flow: Callable[[ClusterSettings], None],
+    *,
+    meter: Meter,
+    turns: Turns,
+    hand_on: Callable[[ClusterSettings, float], None],
+) -> None:
+    """As `run`, for what time starts for all clusters: those in which a look finds work are served, one by one.
+
+    Raises:
+        ClustersNotServed: after all turns, if the flow of some cluster did not come to its end, or it was neither
+            served nor handed on.
+    """
+    failed: list[str] = []
+
+    def serve(cluster: ClusterSettings, _until: float) -> None:
+        def act() -> str:
+            flow(cluster)
+            return ""
+
+        if not _is_done(act, {"cluster": cluster.name}, meter):
+            failed.append(cluster.name)
+
+    for item in turns.take([Due(cluster, asked=False) for cluster in clusters], serve):
+        meter.count("TurnsMissed")
+        if not _handed_on(item, hand_on):
+            failed.append(item.cluster.name)
+    if failed:
+        raise ClustersNotServed(failed)
+
+
+def run_each(
+    records: Iterable[Mapping[str, Any]],
+    read: Callable[[str, str], Content],
+    flow: Callable[[Content], None],
+    *,
+    dead_letters: DeadLetters,
+    meter: Meter,
+) -> dict[str, list[dict[str, str]]]:
+    """As `run`, for messages that name no cluster: `flow` handles them one by one."""
+    messages, failed = _read_all(records, read, dead_letters, meter)
+    for message_id, content in messages:
+
+        def act(content: Content = content) -> str:
+            flow(content)
+            return ""
+
+        if not _is_done(act, {"message_id": message_id}, meter):
+            failed.append(message_id)
+    return _answer(failed)
+
+
+def _read_all(
+    records: Iterable[Mapping[str, Any]],
+    read: Callable[[str, str], Content],
+    dead_letters: DeadLetters,
+    meter: Meter,
+) -> tuple[list[tuple[str, Content]], list[str]]:
+    """What can be read, by message id; and the ids of malformed messages that could not be set aside."""
+    messages: list[tuple[str, Content]] = []
+    failed: list[str] = []
+    for record in records:
+        message_id, body = str(record["messageId"]), str(record["body"])
+        try:
+            content = read(body, str(record.get("eventSourceARN", "")).rpartition(":")[2] or "queue")
+        except InvalidMessage as error:
+            if not _bury(body, error, dead_letters, meter):
+                failed.append(message_id)
+        else:
+            messages.append((message_id, content))
+    return messages, failed
+
+
+def _answer(failed: Iterable[str]) -> dict[str, list[dict[str, str]]]:
+    return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in failed]}
+
+
+def _bury(body: str, error: InvalidMessage, dead_letters: DeadLetters, meter: Meter) -> bool:
+    meter.count("MalformedMessages")
+    _LOG.error("malformed message: %s", error)
+    try:
+        dead_letters.send(body, str(error))
+    except StoreError as refusal:  # then the queue's own redrive policy takes it there, later and without the reason
+        _LOG.warning("dead letter not sent: %s", refusal)
+        return False
+    return True
+
+
+def _is_done(act: Callable[[], str], facts: Mapping[str, Any], meter: Meter) -> bool:
+    """Whether a flow came to its end; it returns what is left to do."""
+    try:
+        unfinished = act()
+    except ShiplapError as error:
+        meter.count(type(error).__name__)
+        _LOG.error("not done: %s", error, extra={**facts, "error": type(error).__name__})
+        return False
+    except Exception as error:  # noqa: BLE001 - see the module's docstring; a bug is logged with its traceback
+        meter.count("UnexpectedErrors")
+        _LOG.exception("a flow broke down", extra={**facts, "error": type(error).__name__})
+        return False
+    if unfinished:
+        meter.count("Unfinished")
+        _LOG.warning("not done: %s", unfinished, extra=facts)
+    return not unfinished

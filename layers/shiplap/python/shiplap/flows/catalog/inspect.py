@@ -1,0 +1,184 @@
+"""The inspection of EC2NodeClasses: everything a launch from them needs is tried out before pods depend on it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from shiplap.aws.userdata.bootstrap import of_claim
+from shiplap.aws.userdata.render import user_data
+from shiplap.errors import AwsError, InvalidInput, NodeClassNotReady, StoreError
+from shiplap.flows.context import World
+from shiplap.instances.capacity.capacity_setting import from_cluster
+from shiplap.instances.catalog.ec2_catalog import Catalog
+from shiplap.instances.catalog.resolved_nodeclass import Problem, ResolvedNodeClass, SecurityGroup
+from shiplap.instances.catalog.type_catalog import InstanceType
+from shiplap.instances.readiness import conditions
+from shiplap.instances.readiness.dry_runs import Rehearsals
+from shiplap.instances.readiness.nodeclass_status import ClusterStatus, NodeClassStatus, PoolStatus, digest
+from shiplap.instances.resolve import instance_types
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.quantity import PODS
+from shiplap.manifests.custom_resources import EC2NodeClass, NodePool
+from shiplap.manifests.decoding import field_name
+from shiplap.manifests.expressions import is_expression
+from shiplap.manifests.nodeclaim import NodeClaim
+from shiplap.manifests.validation.ami_rules import CUSTOM
+from shiplap.manifests.validation.kubelet_rules import kubelet_problems
+from shiplap.manifests.validation.user_data_rules import LIMIT_BYTES
+from shiplap.settings import ClusterSettings
+
+_LOG = logging.getLogger(__name__)
+
+_NEARLY_FULL_BYTES = LIMIT_BYTES * 9 // 10
+
+
+def inspect(settings: ClusterSettings, catalog: Catalog, world: World) -> ClusterStatus:
+    """The status of a cluster's EC2NodeClasses and NodePools now."""
+    tried = _tried(settings, world)
+    classes = tuple(_status(settings, item, catalog, tried, world) for item in settings.manifests.node_classes)
+    known = {status.name: status for status in classes}
+    pools = tuple(_pool(item, known) for item in settings.manifests.node_pools)
+    return ClusterStatus(settings.name, settings.region, world.clock.now(), classes, pools)
+
+
+def _pool(pool: NodePool, known: dict[str, NodeClassStatus]) -> PoolStatus:
+    name = pool.spec.template.spec.node_class_ref.name
+    status = known.get(name)
+    if status is None:
+        ready, reason = conditions.FALSE, f"there is no EC2NodeClass {name!r}"
+    else:
+        ready, reason = status.ready.status, status.ready.message
+    return PoolStatus(pool.metadata.name, name, ready, pool.spec.weight, reason, pool.spec.limits)
+
+
+def _tried(settings: ClusterSettings, world: World) -> Rehearsals:
+    """What EC2 said to launches that were tried out. Not knowing it is held against no EC2NodeClass."""
+    if world.rehearsals is None or not settings.dry_run:
+        return Rehearsals()
+    try:
+        return world.rehearsals.load(settings.name)
+    except StoreError as error:
+        _LOG.warning("rehearsals not read: %s", error, extra={"cluster": settings.name})
+        return Rehearsals()
+
+
+def _status(
+    settings: ClusterSettings, node_class: EC2NodeClass, catalog: Catalog, tried: Rehearsals, world: World
+) -> NodeClassStatus:
+    name, manifest = node_class.metadata.name, digest(node_class)
+    try:
+        found = world.compute.inspect(node_class)
+    except AwsError as error:
+        _LOG.warning("node class cannot be inspected: %s", error, extra={"cluster": settings.name, "code": error.code})
+        return NodeClassStatus(name, manifest, conditions.unknown(error.code or "NoAnswer", str(error)))
+    problems = [*found.problems]
+    types: tuple[InstanceType, ...] = ()
+    size = 0
+    if not problems:
+        types, problems = _types(settings, node_class, found, catalog)
+    if not problems:
+        size, problems = _user_data(settings, node_class, found, types)
+    if not problems and (forbidden := tried.problem(node_class)):
+        problems = [forbidden]
+    if problems:
+        world.meter.count("NodeClassNotReady")
+        _LOG.warning("node class is not ready: %s", problems[0].message, extra={"cluster": settings.name})
+    return NodeClassStatus(
+        name=name,
+        manifest=manifest,
+        conditions=conditions.conditions(problems),
+        family=found.family,
+        subnets=found.subnets,
+        security_groups=tuple(map(SecurityGroup, found.security_groups, found.security_group_names)),
+        amis=found.amis,
+        capacity_reservations=found.capacity_reservations,
+        placement_group=found.placement_group,
+        instance_profile=found.instance_profile,
+        instance_types=len(types),
+        warnings=tuple(_warnings(found, types, size)),
+    )
+
+
+def _types(
+    settings: ClusterSettings, node_class: EC2NodeClass, found: ResolvedNodeClass, catalog: Catalog
+) -> tuple[tuple[InstanceType, ...], list[Problem]]:
+    """What the EC2NodeClass can launch, or why its kubelet settings cannot be read or worked out."""
+    if problem := _kubelet_problem(node_class):
+        return (), [problem]
+    try:
+        types = instance_types(
+            catalog, node_class, from_cluster(settings, ()), resolved=found, learned=(), unavailable=()
+        )
+    except InvalidInput as error:
+        of_kubelet = error.field.startswith("spec.kubelet")
+        reason = "KubeletExpressionEvaluationFailed" if of_kubelet else "InvalidAnnotations"
+        return (), [Problem(conditions.VALIDATION, reason, error.what)]
+    if not types:
+        text = f"none of the {len(catalog.types)} instance types of {catalog.region} meets the requirements of an AMI"
+        return (), [Problem(conditions.AMIS, "NoInstanceTypes", text)]
+    return types, []
+
+
+def _kubelet_problem(node_class: EC2NodeClass) -> Problem | None:
+    """The first thing that is wrong with the kubelet settings themselves, for any type."""
+    spec = node_class.spec
+    for_any = msgspec.structs.replace(node_class, spec=msgspec.structs.replace(spec, ami_family=CUSTOM))
+    wrong_anyway = set(kubelet_problems(for_any))
+    for path, text in kubelet_problems(node_class):
+        value: Any = spec.kubelet
+        for step in path[2:]:
+            value = value[step]
+        reason = "KubeletExpressionInvalid" if is_expression(value) else "InvalidKubeletConfiguration"
+        if (path, text) not in wrong_anyway:
+            reason = "UnsupportedKubeletConfiguration"
+        return Problem(conditions.VALIDATION, reason, f"{field_name(path)}: {text}")
+    return None
+
+
+def _user_data(
+    settings: ClusterSettings, node_class: EC2NodeClass, found: ResolvedNodeClass, types: Sequence[InstanceType]
+) -> tuple[int, list[Problem]]:
+    """The bytes of the longest user data that any pool's nodes would get, or why there is none."""
+    try:
+        return max(len(text.encode()) for text in _texts(settings, node_class, found, types)), []
+    except NodeClassNotReady as error:
+        return 0, [Problem(conditions.VALIDATION, error.code, str(error))]
+
+
+def _texts(
+    settings: ClusterSettings, node_class: EC2NodeClass, found: ResolvedNodeClass, types: Sequence[InstanceType]
+) -> Iterator[str]:
+    """User data of a node of every NodePool that uses the EC2NodeClass, or of none if none does.
+
+    Raises:
+        NodeClassNotReady: it cannot be made.
+    """
+    name = node_class.metadata.name
+    using = [pool for pool in settings.manifests.node_pools if pool.spec.template.spec.node_class_ref.name == name]
+    values = max((item.kubelet_values for item in types), key=lambda values: sum(len(text) for *_, text in values))
+    pods = max(item.capacity[PODS] for item in types)
+    for pool in using or (None,):
+        template = pool.spec.template if pool is not None else None
+        claim = NodeClaim(
+            cluster=settings.name,
+            name="inspected",
+            node_pool=pool.metadata.name if pool is not None else "",
+            node_class=name,
+            labels=template.metadata.labels if template is not None else {},
+            taints=template.spec.taints if template is not None else (),
+            startup_taints=template.spec.startup_taints if template is not None else (),
+        )
+        yield user_data(of_claim(claim, node_class, found, labels.ON_DEMAND, pods, values))
+
+
+def _warnings(found: ResolvedNodeClass, types: Sequence[InstanceType], user_data_bytes: int) -> Iterator[str]:
+    used = {item.ami for item in types}
+    for ami in found.amis:
+        if ami.deprecated and ami.id in used:
+            yield f"{ami.id} ({ami.name}) is deprecated, and no newer AMI fits its instance types"
+    if user_data_bytes >= _NEARLY_FULL_BYTES:
+        yield f"user data is {user_data_bytes} bytes; EC2 takes {LIMIT_BYTES}"

@@ -1,0 +1,62 @@
+"""The catalog flow: ask AWS what it sells and for how much, try out what to launch it with, and tell everybody."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+
+from shiplap.errors import StoreError, StoreThrottled
+from shiplap.flows import cluster_metrics
+from shiplap.flows.context import World
+from shiplap.instances.catalog.ec2_catalog import Catalog
+from shiplap.instances.readiness.nodeclass_status import InstallStatus
+from shiplap.ports import CatalogSource, CatalogStore, Meter, StatusStore
+from shiplap.settings import ClusterSettings
+
+_LOG = logging.getLogger(__name__)
+
+
+def refresh(source: CatalogSource, store: CatalogStore, meter: Meter) -> Catalog:
+    """Fetch the catalogue anew and store it; what AWS would not tell this time is kept from the one before.
+
+    Raises:
+        AwsError: AWS refused; the stored catalogue stays.
+        StoreError: the catalogue could not be stored.
+    """
+    catalog = source.fetch(stored(store))
+    store.save(catalog)
+    meter.count("CatalogTypes", len(catalog.types))
+    _LOG.info("catalogue refreshed", extra={"region": catalog.region, "types": len(catalog.types)})
+    return catalog
+
+
+def stored(store: CatalogStore) -> Catalog | None:
+    """The catalogue in the store, None before the first refresh. Raises StoreThrottled."""
+    try:
+        return store.load()
+    except StoreThrottled:
+        raise
+    except StoreError as error:
+        _LOG.info("no catalogue yet: %s", error)
+        return None
+
+
+def inspect_all(
+    worlds: Sequence[tuple[ClusterSettings, World]], catalogs: Mapping[str, Catalog], store: StatusStore
+) -> InstallStatus:
+    """Look at every cluster's EC2NodeClasses with the catalogue of its region, and store what was found.
+
+    Raises:
+        StoreError: it could not be stored.
+    """
+    from shiplap.flows.catalog.inspect import inspect  # noqa: PLC0415 - only a refresh renders user data for no node
+
+    found = sorted(
+        (inspect(settings, catalogs[settings.region], world) for settings, world in worlds),
+        key=lambda status: status.cluster,
+    )
+    for settings, world in worlds:
+        cluster_metrics.measure_catalog(catalogs[settings.region], world.clock.now(), world.meter)
+    status = InstallStatus(tuple(found))
+    store.save(status)
+    return status

@@ -1,0 +1,66 @@
+"""What Shiplap publishes: hints to its own functions, and the story of each claim for anybody who listens.
+
+Event ids are derived from what is told, so that a listener can drop a repetition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from shiplap.flows.messages import MOST_PODS, NODE_JOINED, NODE_READY, POD_PENDING, rfc3339
+from shiplap.manifests.nodeclaim import NodeClaim, PodReference
+from shiplap.ports import BusEvent
+
+LAUNCHED = "NodeClaimLaunched"
+REGISTERED = "NodeClaimRegistered"
+INITIALIZED = "NodeClaimInitialized"
+MISSED = "NodeClaimMissed"
+INTERRUPTED = "NodeClaimInterrupted"
+FAILED = "NodeClaimFailed"
+TERMINATED = "NodeClaimTerminated"
+DISRUPTION_DUE = "DisruptionDue"
+
+
+def pods_pending(
+    cluster: str, pods: Iterable[PodReference], reason: str, now: float, *, event_id: str, source: str = "functions"
+) -> BusEvent:
+    """The hint that pods may need nodes."""
+    named = [[pod.namespace, pod.name, pod.uid] for pod in pods][:MOST_PODS]
+    detail = {"cluster": cluster, "id": event_id, "time": rfc3339(now), "pods": named, "reason": reason}
+    return BusEvent(POD_PENDING, detail, f"shiplap.{source}")
+
+
+def disruption_due(cluster: str, network: str, now: float) -> BusEvent:
+    """A cluster is to be looked at by an invocation of the disrupt function of its own, in its network group."""
+    detail = {"cluster": cluster, "network": network, "id": f"{cluster}/disruption/{now:.3f}", "time": rfc3339(now)}
+    return BusEvent(DISRUPTION_DUE, detail)
+
+
+def node_seen(cluster: str, node: str, provider_id: str, now: float, *, ready: bool, event_id: str) -> BusEvent:
+    """The hint that a node joined, or became ready."""
+    detail = {"cluster": cluster, "id": event_id, "time": rfc3339(now), "node": node, "providerID": provider_id}
+    return BusEvent(NODE_READY if ready else NODE_JOINED, detail, "shiplap.watch")
+
+
+def of_claim(detail_type: str, claim: NodeClaim, now: float, **facts: Any) -> BusEvent:
+    """One step of a claim's life; `facts` are added to what every such event tells."""
+    detail = {
+        "cluster": claim.cluster,
+        "id": f"{claim.cluster}/{claim.name}/{detail_type}",
+        "time": rfc3339(now),
+        "claim": claim.name,
+        "nodePool": claim.node_pool,
+        "nodeClass": claim.node_class,
+        "tier": claim.tier,
+        "instanceId": claim.instance_id,
+        "instanceType": claim.instance_type,
+        "zone": claim.zone,
+        "capacityType": claim.capacity_type,
+        "ami": claim.ami,
+        "hourly": claim.hourly,
+        "node": claim.node_name,
+        "pods": [[pod.namespace, pod.name, pod.uid] for pod in claim.pods][:MOST_PODS],
+        **facts,
+    }
+    return BusEvent(detail_type, detail)

@@ -1,0 +1,120 @@
+"""What every flow does with claims alike: naming them in logs, failing them, giving back their pilot leases."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from shiplap.flows import claim_events
+from shiplap.flows.context import World
+from shiplap.manifests.custom_resources import NodePool
+from shiplap.manifests.durations import seconds
+from shiplap.manifests.nodeclaim import FINAL, ClaimState, NodeClaim
+from shiplap.ports import Instance
+from shiplap.settings import ClusterSettings
+
+_LOG = logging.getLogger(__name__)
+
+GRACE_S = 120.0
+"""How long describing may lag behind a launch before a missing instance, or a missing claim, means something."""
+
+DRAIN = "drain"
+"""The step of a timer for the next round of emptying a node."""
+
+CORDON = "cordon"
+"""The step of a timer for a node that takes no more pods."""
+
+ENDED = "ended"
+"""The step of a timer for an instance of which AWS says that it has ended."""
+
+GARBAGE = "garbage"
+"""The step of a timer that points at an instance rather than at a claim."""
+
+
+def facts(claim: NodeClaim) -> dict[str, str]:
+    """What a log line about a claim carries."""
+    return {
+        "cluster": claim.cluster,
+        "claim": claim.name,
+        "instance_id": claim.instance_id,
+        "node": claim.node_name,
+        "event_id": claim.event_id,
+    }
+
+
+def pool_of(claim: NodeClaim, settings: ClusterSettings) -> NodePool | None:
+    """The claim's NodePool, if there still is one."""
+    pools = settings.manifests.node_pools
+    return next((pool for pool in pools if pool.metadata.name == claim.node_pool), None)
+
+
+def grace_ends_at(claim: NodeClaim, settings: ClusterSettings, now: float) -> float | None:
+    """When a node that begins to leave `now` has used up its pool's terminationGracePeriod; None without one.
+
+    Both in epoch seconds.
+    """
+    pool = pool_of(claim, settings)
+    grace = pool.spec.template.spec.termination_grace_period if pool is not None else None
+    return None if grace is None else now + seconds(grace)
+
+
+def pilot_holder(claim: NodeClaim) -> str:
+    """The name under which a claim holds pilot leases; unique in the account."""
+    return f"{claim.cluster}/{claim.name}"
+
+
+def explores(claim: NodeClaim) -> bool:
+    """Whether the claim's instance is of a type whose estimate nobody had verified when it was planned."""
+    return claim.instance_type in claim.relies_on_estimate
+
+
+def renew_pilot(claim: NodeClaim, world: World) -> None:
+    """Keep the lease of a pilot whose node has not reported yet, however long it takes to join."""
+    key = (claim.ami, claim.instance_type, claim.kubelet_hash)
+    world.capacity.acquire_pilot(*key, pilot_holder(claim), world.clock.now())
+
+
+def release_pilot(claim: NodeClaim, world: World) -> None:
+    """Give back the lease of a launched claim, if it holds one."""
+    if explores(claim):
+        world.capacity.release_pilot(claim.ami, claim.instance_type, claim.kubelet_hash, pilot_holder(claim))
+
+
+def fail(claim: NodeClaim, reason: str, world: World) -> NodeClaim:
+    """Write down that a claim failed, and tell. Raises ConditionFailed, StoreError."""
+    now = world.clock.now()
+    claim = world.state.advance(claim, ClaimState.FAILED, failure=reason, changed_at=now)
+    world.meter.count("ClaimsFailed")
+    _LOG.warning("claim failed: %s", reason, extra=facts(claim))
+    world.tell(claim_events.of_claim(claim_events.FAILED, claim, now, reason=reason))
+    return claim
+
+
+class Holders:
+    """Which claims of a cluster have, or may still get, which instances."""
+
+    def __init__(self, claims: Iterable[NodeClaim]) -> None:
+        claims = tuple(claims)
+        living = [claim for claim in claims if claim.state not in FINAL]
+        self._known = {name for claim in claims for name in (claim.name, claim.token)} - {""}
+        self._holders = {claim.instance_id: claim for claim in living if claim.instance_id}
+        self._waiting = {name for claim in living if not claim.instance_id for name in (claim.name, claim.token)}
+
+    def of(self, instance: Instance) -> NodeClaim | None:
+        """The claim that has an instance, unless it has ended."""
+        return self._holders.get(instance.id)
+
+    def is_stranger(self, instance: Instance) -> bool:
+        """Whether nothing but its cluster says that the instance is ours: neither its install nor any claim."""
+        return not instance.install and not self._known & {instance.claim, instance.launch}
+
+    def is_garbage(self, instance: Instance, now: float) -> bool:
+        """Whether no claim has an instance of ours or will ever take it, and it is old enough for that to be certain.
+
+        A claim that waits may get any instance of its launch. EC2 shows what was ended for minutes more, when its claim
+        has long been Gone. A stranger may be another install's, from before instances said whose they are.
+        """
+        if instance.state == "shutting-down" or self.is_stranger(instance):
+            return False
+        awaited = bool({instance.claim, instance.launch} & (self._waiting - {""}))
+        return self.of(instance) is None and not awaited and instance.launched_at + GRACE_S < now

@@ -1,0 +1,348 @@
+"""The disrupt flow: every minute, each command takes its next step, and what should go now and has been seen to twice
+is begun.
+
+A command and its replacements are written together through the epoch; its replacements are launched by the schedule
+function like any claim whose owner has gone, and its nodes are emptied by the lifecycle function. This flow only moves
+records and taints, so that it needs no right to launch or to terminate anything.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from shiplap.disruption.commands import Decision, Proposal, Reason
+from shiplap.disruption.decide import decide
+from shiplap.disruption.decision_memory import confirmed
+from shiplap.disruption.disruption_snapshot import DisruptionSnapshot
+from shiplap.disruption.node_history import observe, with_drift, with_moves, with_undone
+from shiplap.disruption.progress import READY_S, Command, CommandState, Step, next_step, reconsidered, without
+from shiplap.errors import ClusterError, ConditionFailed, EpochMoved, ObjectNotFound, ShiplapError
+from shiplap.flows import claim_events, cluster_metrics
+from shiplap.flows.claim_updates import DRAIN, facts, grace_ends_at
+from shiplap.flows.context import World
+from shiplap.flows.disrupt.renew_hashes import renew_hashes
+from shiplap.flows.disrupt.second_look import objections, still_hold
+from shiplap.flows.lifecycle.drain import cordon, is_cordoned, uncordon
+from shiplap.flows.planning.commitment import Origin, records_of, spec_hashes, with_token
+from shiplap.flows.planning.decision_inputs import glance_at, sight_of, supply_of
+from shiplap.flows.planning.fleet_offerings import launches
+from shiplap.flows.planning.futile_launches import holding, note_refusals
+from shiplap.kubernetes.names import claim_name
+from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from shiplap.ports import MemoryStore
+from shiplap.scheduling.model.claim_nodes import may_be_of, pair
+from shiplap.scheduling.model.scheduling_plan import PlannedClaim
+from shiplap.scheduling.model.snapshot import Snapshot
+from shiplap.settings import ClusterSettings
+
+_LOG = logging.getLogger(__name__)
+
+Decide = Callable[[DisruptionSnapshot], Decision]
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What one invocation did, by the names of commands; `proposed` counts what awaits a second look."""
+
+    begun: tuple[str, ...] = ()
+    done: tuple[str, ...] = ()
+    undone: tuple[str, ...] = ()
+    proposed: int = 0
+    blocked: int = 0
+
+
+def disrupt(settings: ClusterSettings, world: World, memory: MemoryStore, *, decision_of: Decide = decide) -> Report:
+    """Look at one cluster's nodes.
+
+    Args:
+        settings: the cluster.
+        world: the ports.
+        memory: what was remembered of its nodes.
+        decision_of: `decide`, or a `LastDecision` of this cluster, which knows the same without deciding anew.
+
+    Raises:
+        ClusterError, StoreError, AwsError: nothing is half done that the next minute does not finish.
+    """
+    return _Minute(settings, world, memory, decision_of).run()
+
+
+class _Minute:
+    def __init__(self, settings: ClusterSettings, world: World, memory: MemoryStore, decision_of: Decide) -> None:
+        self._settings = settings
+        self._world = world
+        self._memory = memory
+        self._decision_of = decision_of
+        # Nodes before claims: a node that was closed by then is closed for a reason that its claim knows. Commands
+        # before claims: the replacements of a command are written with it.
+        nodes = world.cluster.nodes()
+        self._commands = world.state.commands(settings.name)
+        self._claims = {claim.name: claim for claim in world.state.claims(settings.name)}
+        paired, _ = pair(nodes, tuple(self._claims.values()))
+        self._nodes = {node.metadata.name: node for node in nodes if node.metadata.name in paired}
+        self._given_up: set[str] = set()
+        self._ended: dict[CommandState, list[str]] = {CommandState.DONE: [], CommandState.UNDONE: []}
+
+    def run(self) -> Report:
+        cluster_metrics.measure_nodes(self._settings.name, self._claims.values(), self._world)
+        if self._settings.paused:
+            self._world.meter.count("InvocationsPaused")
+            _LOG.info("paused", extra={"cluster": self._settings.name})
+            return Report()
+        self._release(self._advance(self._commands))
+        in_service = any(claim.state is ClaimState.INITIALIZED for claim in self._claims.values())
+        if self._settings.disruption.enabled and in_service:
+            decision, begun, proposed = self._decide()
+        else:
+            decision, begun, proposed = Decision(), [], 0
+        report = Report(
+            begun=tuple(begun),
+            done=tuple(self._ended[CommandState.DONE]),
+            undone=tuple(self._ended[CommandState.UNDONE]),
+            proposed=proposed,
+            blocked=len(decision.blocked),
+        )
+        if report.blocked:
+            self._world.meter.count(
+                "NodesNotDisruptable", report.blocked, dimensions=cluster_metrics.of_cluster(self._settings.name)
+            )
+        if decision.overdue:
+            self._world.meter.count(
+                "NodesOverdue", len(decision.overdue), dimensions=cluster_metrics.of_cluster(self._settings.name)
+            )
+            kept = {item.node: item.reason for item in decision.blocked if item.node in decision.overdue}
+            _LOG.warning("expired nodes stay", extra={"cluster": self._settings.name, "nodes": kept})
+        busy = report.begun or report.done or report.undone or report.proposed
+        _LOG.log(
+            logging.INFO if busy else logging.DEBUG,
+            "disruption",
+            extra={"cluster": self._settings.name, "report": msgspec.to_builtins(report)},
+        )
+        return report
+
+    # What was begun before
+
+    def _advance(self, commands: Sequence[Command]) -> list[Command]:
+        """One step for each command; those that are not over then."""
+        left = []
+        for command in commands:
+            try:
+                after = self._step(command)
+            except (ConditionFailed, ClusterError) as error:  # others' turn, or the next minute's
+                self._world.meter.count("CommandStepsFailed")
+                _LOG.warning("command takes no step: %s", error, extra=_about(command))
+                left.append(command)
+                continue
+            if after.state in self._ended:
+                self._ended[after.state].append(after.name)
+                self._given_up.update(after.nodes if after.state is CommandState.UNDONE else ())
+            else:
+                left.append(after)
+        return left
+
+    def _step(self, command: Command) -> Command:
+        now = self._world.clock.now()
+        step = self._looked_at_again(command, next_step(command, self._claims, now), now)
+        for name, to in step.moves:
+            self._move(self._claims[name], to, command, now)
+        if step.to is not CommandState.UNDONE:
+            self._keep_pods_off(command)
+        if step.to is command.state:
+            return command
+        less = without(command, step.spared, self._claims) if step.spared else {}
+        after = self._world.state.advance_command(command, step.to, changed_at=now, failure=step.why, **less)
+        self._tell(after, step)
+        return after
+
+    def _looked_at_again(self, command: Command, step: Step, now: float) -> Step:
+        """A step that begins to remove nodes waits until they are closed, and is taken if nothing speaks against it.
+
+        Where something else takes the taint away again and again, nodes are emptied as they are: that closes them.
+        """
+        if step.to is not CommandState.REMOVING or command.state is not CommandState.WAITING:
+            return step
+        going = [self._claims[name] for name, _ in step.moves]
+        nodes = [self._nodes[claim.node_name] for claim in going if claim.node_name in self._nodes]
+        if not all(map(is_cordoned, nodes)) and now < command.created_at + READY_S:
+            return Step(CommandState.WAITING)
+        against = objections(self._settings, command.reason, going, self._nodes, self._world)
+        return reconsidered(command, step, self._claims, against)
+
+    def _move(self, claim: NodeClaim, to: ClaimState, command: Command, now: float) -> None:
+        changes: dict[str, object] = {"changed_at": now}
+        if to is ClaimState.DRAINING:
+            deadline_at = grace_ends_at(claim, self._settings, now) or 0.0
+            changes |= {"failure": str(command.reason), "deadline_at": deadline_at}
+        elif to is ClaimState.INITIALIZED:
+            self._take_pods_again(claim)
+        self._claims[claim.name] = self._world.state.advance(claim, to, **changes)
+        if to is ClaimState.DRAINING:
+            self._world.remind(claim.cluster, claim.name, DRAIN, 0)
+
+    def _keep_pods_off(self, command: Command) -> None:
+        for name in command.targets:
+            claim = self._claims.get(name)
+            if claim is not None and claim.state is ClaimState.DISRUPTING and claim.node_name in self._nodes:
+                cordon(self._nodes[claim.node_name], self._world)
+
+    def _take_pods_again(self, claim: NodeClaim) -> None:
+        try:
+            node = self._world.cluster.node(claim.node_name)
+            if may_be_of(node, claim):
+                uncordon(node, self._world)
+        except ObjectNotFound:
+            _LOG.info("node is gone", extra=facts(claim))
+
+    def _release(self, under_way: Sequence[Command]) -> None:
+        """Nodes in service that still carry the taint of a command that is over: whoever undid it died too early."""
+        busy = _busy(under_way)
+        for claim in self._claims.values():
+            node = self._nodes.get(claim.node_name)
+            in_service = claim.state is ClaimState.INITIALIZED and not claim.cordoned
+            if node is not None and in_service and claim.name not in busy and is_cordoned(node):
+                self._world.meter.count("TaintsLeftOver")
+                uncordon(node, self._world)
+
+    # What is decided now
+
+    def _decide(self) -> tuple[Decision, list[str], int]:
+        remembered = self._memory.load(self._settings.name)
+        # An answer remembered from before would take nodes for drifted that were just made of a newer one.
+        fresh = any(item.reason is Reason.DRIFTED for item in remembered.proposed)
+        glance = glance_at(self._settings, self._world)
+        sight = sight_of(self._settings, glance, supply_of(self._settings, self._world, fresh=fresh), self._world)
+        now = glance.at
+        # After the epoch was read: whatever is begun from now on moves it.
+        busy = _busy(self._world.state.commands(self._settings.name))
+        claims = self._world.state.claims(self._settings.name)
+        claims = renew_hashes(claims, self._settings.manifests.node_pools, sight.snapshot.catalogs, self._world)
+        refused = note_refusals(self._settings.name, claims, glance.view, glance.state, self._world)
+        histories = observe(remembered.histories, glance.view, claims, now)
+        histories = with_undone(histories, self._given_up, now)
+        snapshot = DisruptionSnapshot(
+            scheduling=replace(sight.snapshot, claims=claims, view=holding(glance.view, claims, refused, now)),
+            pod_disruption_budgets=self._world.cluster.disruption_budgets(),
+            histories=histories,
+            busy=busy,
+            settings=self._settings.disruption,
+        )
+        decision = self._decision_of(snapshot)
+        ready, waiting = confirmed(remembered.proposed, decision.commands, now)
+        ready = still_hold(self._settings.name, ready, glance.view.pods, self._world)
+        begun = self._begin(ready, sight.snapshot, claims)
+        if begun:
+            self._record(snapshot, decision, begun)
+        receiving = {place.name for proposal in ready for place in proposal.placements} if begun else set()
+        histories = with_moves(with_drift(histories, decision.drifted, now), receiving, now)
+        self._memory.save(self._settings.name, replace(remembered, histories=histories, proposed=waiting))
+        return decision, begun, len(waiting)
+
+    def _begin(self, proposals: Sequence[Proposal], snapshot: Snapshot, claims: Sequence[NodeClaim]) -> list[str]:
+        """Write the commands and their replacements; none when somebody decided meanwhile: the next minute will."""
+        epoch, now = snapshot.epoch, snapshot.now
+        by_node = {claim.node_name: claim for claim in claims}
+        if not proposals:
+            return []
+        commands = []
+        planned: list[PlannedClaim] = []
+        for proposal in proposals:
+            name = _name_of(proposal, epoch)
+            named = [
+                replace(item, name=claim_name(item.node_pool, f"{name}-{number}"))
+                for number, item in enumerate(proposal.replacements)
+            ]
+            planned += named
+            commands.append(self._command(name, proposal, named, by_node, now))
+        hint = f"{self._settings.name}/{epoch}/disruption"
+        # Nobody owns them, so that the next sweep launches them.
+        origin = Origin(
+            cluster=self._settings.name,
+            owner="",
+            at=now,
+            lease_s=0.0,
+            first_event_at=now,
+            event_id=hint,
+            spec_hashes=spec_hashes(snapshot),
+        )
+        together = launches(records_of(planned, origin))
+        records = [claim for some in together for claim in with_token(some, epoch, self._settings.install)]
+        try:
+            self._world.state.commit(self._settings.name, epoch, records, commands)
+        except EpochMoved as moved:
+            self._world.meter.count("EpochsMoved")
+            _LOG.info("somebody decided first: %s", moved, extra={"cluster": self._settings.name})
+            return []
+        for command in commands:
+            self._world.meter.count("CommandsBegun")
+            _LOG.info("begun: %s", command.detail, extra=_about(command))
+        if planned:
+            pods = [pod for claim in planned for pod in claim.pods]
+            self._world.tell(claim_events.pods_pending(self._settings.name, pods, "Disruption", now, event_id=hint))
+        # At once: until a node is closed, kube-scheduler puts pods on it.
+        self._claims = {claim.name: claim for claim in (*claims, *records)}
+        self._advance(commands)
+        return [command.name for command in commands]
+
+    def _record(self, snapshot: DisruptionSnapshot, decision: Decision, begun: Sequence[str]) -> None:
+        """Keep the decision for replay; it holds whether or not it can be kept."""
+        facts = {"cluster": self._settings.name, "commands": list(begun)}
+        try:
+            record_id = self._world.recorder.record_disruption(snapshot, decision)
+        except ShiplapError as error:
+            self._world.meter.count("DecisionsNotRecorded")
+            _LOG.warning("decision not recorded: %s", error, extra=facts)
+            return
+        _LOG.info("decided", extra={**facts, "record_id": record_id})
+
+    def _command(
+        self,
+        name: str,
+        proposal: Proposal,
+        claims: Sequence[PlannedClaim],
+        by_node: Mapping[str, NodeClaim],
+        now: float,
+    ) -> Command:
+        return Command(
+            cluster=self._settings.name,
+            name=name,
+            reason=proposal.reason,
+            method=proposal.method,
+            targets=tuple(by_node[node].name for node in proposal.nodes),
+            nodes=proposal.nodes,
+            replacements=tuple(claim.name for claim in claims),
+            receiving=tuple(place.name for place in proposal.placements),
+            savings_hourly=proposal.savings_hourly,
+            created_at=now,
+            changed_at=now,
+            detail=proposal.detail,
+        )
+
+    def _tell(self, command: Command, step: Step) -> None:
+        self._world.meter.count(f"Commands{command.state}")
+        if command.state is CommandState.DONE:
+            self._world.meter.count("SavingsHourly", command.savings_hourly, "None")
+        level = logging.WARNING if command.state is CommandState.UNDONE else logging.INFO
+        _LOG.log(level, "command is %s %s", command.state, step.why, extra=_about(command))
+
+
+def _busy(commands: Sequence[Command]) -> frozenset[str]:
+    return frozenset().union(*(command.busy for command in commands))
+
+
+def _name_of(proposal: Proposal, epoch: int) -> str:
+    identity = f"{epoch}/{proposal.reason}/{'/'.join(proposal.nodes)}"
+    return hashlib.sha256(identity.encode()).hexdigest()[:10]
+
+
+def _about(command: Command) -> dict[str, object]:
+    return {
+        "cluster": command.cluster,
+        "command": command.name,
+        "reason": str(command.reason),
+        "nodes": list(command.nodes),
+        "replacements": list(command.replacements),
+        "savings_hourly": command.savings_hourly,
+    }

@@ -1,0 +1,99 @@
+"""Looks at the pods of the nodes that are to go, listed fresh: before a disruption is begun, and before it removes.
+
+Decisions may have seen a node's pods as they were a moment ago (`standing`). What they promise about pods, that none
+is moved which is protected or was not reckoned with, must not rest on that. And until a node is closed, pods come.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec.structs import replace
+
+from shiplap.disruption.candidates import objection
+from shiplap.disruption.commands import Proposal, Reason
+from shiplap.flows.claim_updates import pool_of
+from shiplap.flows.context import World
+from shiplap.kubernetes.compact_pods import lean
+from shiplap.kubernetes.objects import Node, Pod
+from shiplap.manifests.nodeclaim import NodeClaim
+from shiplap.settings import ClusterSettings
+
+_LOG = logging.getLogger(__name__)
+
+
+def still_hold(cluster: str, proposals: Sequence[Proposal], seen: Iterable[Pod], world: World) -> tuple[Proposal, ...]:
+    """The proposals whose nodes hold no pod that the decision did not see just so.
+
+    Empty nodes go each for itself; of any other proposal the nodes go together or not at all. A pod that has gone
+    meanwhile changes nothing, nor does how a pod is doing.
+
+    Args:
+        cluster: its name, for the log.
+        proposals: about to be begun.
+        seen: the pods of the cluster as the decision saw them.
+        world: cluster and meter are used.
+
+    Raises:
+        ClusterError: the pods of a node cannot be listed; nothing has been begun.
+    """
+    if not proposals:
+        return ()
+    known = {pod.metadata.uid: pod for pod in seen}
+    kept = []
+    for proposal in proposals:
+        changed = {node for node in proposal.nodes if not _as_seen(world.cluster.pods_on(node), known)}
+        if changed:
+            world.meter.count("ProposalsOutdated")
+            about = {"cluster": cluster, "nodes": sorted(changed), "reason": str(proposal.reason)}
+            _LOG.info("pods came meanwhile: proposed anew or not at all", extra=about)
+        staying = tuple(node for node in proposal.nodes if node not in changed)
+        if not changed:
+            kept.append(proposal)
+        elif staying and proposal.reason is Reason.EMPTY:
+            kept.append(replace(proposal, nodes=staying))
+    return tuple(kept)
+
+
+def objections(
+    settings: ClusterSettings, reason: Reason, going: Sequence[NodeClaim], nodes: Mapping[str, Node], world: World
+) -> dict[str, str]:
+    """By the names of claims, why their nodes must not be removed after all.
+
+    Args:
+        settings: the cluster.
+        reason: of the command.
+        going: claims whose nodes are closed and would be emptied now.
+        nodes: by name, freshly read.
+        world: cluster and meter are used.
+
+    Raises:
+        ClusterError: the pods of a node cannot be listed; nothing has been removed.
+    """
+    found = {}
+    for claim in going:
+        node = nodes.get(claim.node_name)
+        if node is None:
+            continue
+        pool = pool_of(claim, settings)
+        grace = pool.spec.template.spec.termination_grace_period if pool is not None else None
+        goes_anyway = reason is Reason.EXPIRED and settings.disruption.expire_protected
+        pods = world.cluster.pods_on(claim.node_name)
+        if why := objection(reason, node, pods, world.clock.now(), has_deadline=grace is not None or goes_anyway):
+            found[claim.name] = why
+            world.meter.count("NodesSpared")
+            about = {"cluster": settings.name, "claim": claim.name, "node": claim.node_name, "reason": str(reason)}
+            _LOG.warning("node is not removed after all: %s", why, extra=about)
+    return found
+
+
+def _as_seen(pods: Iterable[Pod], known: dict[str, Pod]) -> bool:
+    return all(_same(pod, known.get(pod.metadata.uid)) for pod in pods)
+
+
+def _same(pod: Pod, seen: Pod | None) -> bool:
+    if seen is None:
+        return False
+    one, other = lean(pod), lean(seen)
+    return one.metadata == other.metadata and one.spec == other.spec

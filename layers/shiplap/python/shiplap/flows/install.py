@@ -1,0 +1,327 @@
+"""Puts the real adapters behind the ports, once per process, each when it is first used.
+
+A function that finds nothing to launch never makes a client of SQS or EventBridge, and one that only reads the cluster
+never loads the model of EC2.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from threading import Lock
+from typing import Any, cast
+
+import msgspec
+from aws_lambda_powertools import Logger
+from aws_lambda_powertools.metrics import EphemeralMetrics
+
+from shiplap import settings as settings_module
+from shiplap.aws.session import client, credentials
+from shiplap.errors import ShiplapError
+from shiplap.flows import claim_events
+from shiplap.flows.context import World
+from shiplap.flows.messages import TURN_MISSED
+from shiplap.ports import (
+    INSTALL_DIMENSION,
+    METRICS_NAMESPACE,
+    CatalogSource,
+    CatalogStore,
+    ClusterApi,
+    DeadLetters,
+    MemoryStore,
+    Meter,
+    StateStore,
+    StatusStore,
+)
+from shiplap.settings import ClusterSettings, ResourceNames, Settings
+
+
+class SystemClock:
+    """The Clock of the machine."""
+
+    def now(self) -> float:
+        return time.time()
+
+
+class EmfMeter:
+    """A Meter that writes metrics into the log in CloudWatch's embedded metric format; without calls, nothing.
+
+    It may be used by several threads. Figures of a cluster, NodePool or tier add up to one metric of the install, and
+    their lines say what they are of, for queries of the log. Only a `detailed` meter makes a metric of each as well:
+    those are paid for one by one.
+    """
+
+    def __init__(self, install: str, *, detailed: bool = False) -> None:
+        self._detailed = detailed
+        self._lock = Lock()
+        self._own = {INSTALL_DIMENSION: install} if install else {}
+        self._sets: dict[tuple[tuple[str, str], ...], EphemeralMetrics] = {}
+
+    def count(
+        self, name: str, value: float = 1.0, unit: str = "Count", *, dimensions: Mapping[str, str] | None = None
+    ) -> None:
+        key = tuple(sorted((dimensions or {}).items()))
+        with self._lock:
+            if key not in self._sets:  # all metrics of one document have the same dimensions
+                self._sets[key] = self._document(dict(key))
+            self._sets[key].add_metric(name=name, unit=unit, value=value)
+
+    def _document(self, of: Mapping[str, str]) -> EphemeralMetrics:
+        document = EphemeralMetrics(namespace=METRICS_NAMESPACE, default_dimensions=dict(self._own))
+        for name, value in of.items():
+            document.add_metadata(name, value)
+        if of and self._detailed:
+            document.add_dimensions(**self._own, **of)
+        return document
+
+    def flush(self) -> None:
+        """Write what was counted since the last time."""
+        with self._lock:
+            for metrics in self._sets.values():
+                if metrics.metric_set:  # it is empty when a hundredth value has just been written
+                    metrics.flush_metrics()
+            self._sets.clear()
+
+
+class Lazy:
+    """Stands in for an object that is made when the first of its attributes is asked for."""
+
+    def __init__(self, make: Callable[[], object]) -> None:
+        self._make = make
+        self._made: Any = None
+        self._lock = Lock()
+
+    def __getattr__(self, name: str) -> Any:
+        with self._lock:  # the watch function reads from several threads
+            if self._made is None:
+                self._made = self._make()
+        return getattr(self._made, name)
+
+
+class Install:
+    """What one Lambda function has: its settings, its log, its meter, and a world per cluster.
+
+    Args:
+        service: the function's name in logs and metrics.
+        settings: the clusters of this install.
+        names: the stack's resources.
+    """
+
+    def __init__(self, service: str, settings: Settings, names: ResourceNames) -> None:
+        self.settings = settings
+        self.clock = SystemClock()
+        self.meter = EmfMeter(names.install, detailed=settings.cluster_metrics)
+        # A service is the name of its logger. Named like the package, it gets all that the package's modules log.
+        self.logger = Logger(service="shiplap")
+        self.logger.append_keys(function=service)
+        self._names = names
+        self._worlds: dict[str, World] = {}
+
+    @classmethod
+    def of_environment(cls, service: str) -> Install:
+        """From the settings layer and the function's environment variables. Raises InvalidInput."""
+        return cls(service, settings_module.load(), ResourceNames.of(os.environ))
+
+    @contextmanager
+    def reporting(self, request_id: str) -> Iterator[None]:
+        """Log lines of the body carry the invocation's id; its metrics are written at the end, whatever happens.
+
+        An error that ends the invocation is logged and counted by its name, and goes on to Lambda. Chance begins anew:
+        copies of a function restored from one snapshot would all draw the same pauses, botocore's retries as well.
+        """
+        random.seed()
+        self.logger.append_keys(request_id=request_id)
+        try:
+            yield
+        except ShiplapError as error:
+            self.meter.count(type(error).__name__)
+            self.logger.error("not done: %s", error, extra={"error": type(error).__name__})
+            raise
+        finally:
+            self.meter.flush()
+
+    @cached_property
+    def state(self) -> StateStore:
+        """The state of all clusters, for what does not name its cluster."""
+        return cast("StateStore", Lazy(self._state))
+
+    @cached_property
+    def dead_letters(self) -> DeadLetters:
+        return cast("DeadLetters", Lazy(self._dead_letters))
+
+    @cached_property
+    def memory(self) -> MemoryStore:
+        """What the disrupt function remembers."""
+        from shiplap.aws.bucket import BucketMemory  # noqa: PLC0415 - see the module's docstring
+
+        return BucketMemory(client("s3"), self._names.bucket)
+
+    def world(self, cluster: ClusterSettings) -> World:
+        """The ports of a cluster; kept, so that its connections and caches are."""
+        known = self._worlds.get(cluster.name)
+        if known is None:
+            known = self._worlds[cluster.name] = self._world(cluster)
+        return known
+
+    @cached_property
+    def served(self) -> Settings:
+        """The clusters of this function's network group: it reaches the API servers of no others."""
+        return msgspec.structs.replace(self.settings, clusters=self.settings.of_network(self._names.network))
+
+    def hand_on_sweep(self, cluster: ClusterSettings, since: float) -> None:
+        """Ask for a sweep of a cluster whose turn did not come, in the name of its oldest message, epoch seconds.
+
+        By way of the bus: a function that filled its own queue would be a loop to Lambda, which ends those.
+
+        Raises:
+            StoreError: the bus refuses.
+        """
+        now = self.clock.now()
+        hint = claim_events.pods_pending(
+            cluster.name, (), TURN_MISSED, since or now, event_id=f"{cluster.name}/turn/{now:.3f}"
+        )
+        self.world(cluster).bus.publish([hint])
+
+    def hand_on_disruption(self, cluster: ClusterSettings, _since: float) -> None:
+        """Ask for an invocation of the disrupt function for this cluster alone. Raises StoreError."""
+        self.world(cluster).bus.publish([claim_events.disruption_due(cluster.name, cluster.network, self.clock.now())])
+
+    def catalog_store(self, region: str) -> CatalogStore:
+        """The catalogue of a region."""
+        from shiplap.aws.bucket import BucketCatalog  # noqa: PLC0415 - see the module's docstring
+
+        return BucketCatalog(client("s3"), self._names.bucket, region)
+
+    @cached_property
+    def status(self) -> StatusStore:
+        """What is known of the clusters' EC2NodeClasses."""
+        return cast("StatusStore", Lazy(self._status))
+
+    def catalog_source(self, region: str) -> CatalogSource:
+        """Where the catalogue of a region comes from."""
+        from shiplap.aws.pricing.catalog_source import Ec2CatalogSource  # noqa: PLC0415
+
+        return Ec2CatalogSource(
+            region,
+            ec2=client("ec2", region),
+            price_list=lambda endpoint: client("pricing", endpoint),
+            clock=self.clock.now,
+        )
+
+    def _world(self, cluster: ClusterSettings) -> World:
+        made: dict[str, Callable[[], object]] = {
+            "cluster": lambda: self._cluster(cluster),
+            "compute": lambda: self._compute(cluster),
+            "state": self._state,
+            "capacity": self._capacity,
+            "catalog": lambda: self.catalog_store(cluster.region),
+            "source": lambda: self.catalog_source(cluster.region),
+            "bus": self._bus,
+            "timers": lambda: self._timers(cluster),
+            "recorder": self._recorder,
+            "health": lambda: self._health(cluster),
+            "joins": self._joins,
+            "status": self._status,
+            "rehearsals": self._rehearsals,
+            "snapshots": self._snapshots,
+        }
+        ports: dict[str, Any] = {port: Lazy(make) for port, make in made.items()}
+        return World(clock=self.clock, meter=cast("Meter", self.meter), **ports)
+
+    def _cluster(self, cluster: ClusterSettings) -> ClusterApi:
+        if cluster.kubeconfig_secret:
+            from shiplap.aws.secrets import text_of  # noqa: PLC0415
+            from shiplap.cluster import secret_access  # noqa: PLC0415
+
+            def kubeconfig() -> str:
+                return text_of(cluster.kubeconfig_secret, lambda: client("secretsmanager", cluster.region))
+
+            source = f"secret {cluster.kubeconfig_secret}"
+            return secret_access.client(kubeconfig, source, clock=self.clock, sleep=time.sleep)
+        from shiplap.cluster.connect import ApiEndpoint, connect  # noqa: PLC0415
+
+        def described(_: str) -> ApiEndpoint:
+            from shiplap.aws.eks import api_server  # noqa: PLC0415
+
+            return ApiEndpoint(*api_server(cluster, lambda: client("eks", cluster.region)))
+
+        return connect(cluster, describe_cluster=described, credentials=credentials, clock=self.clock, sleep=time.sleep)
+
+    def _compute(self, cluster: ClusterSettings) -> object:
+        from shiplap.aws.ec2.ec2_compute import Ec2Compute  # noqa: PLC0415
+        from shiplap.aws.ec2.request_pace import Pace, paced  # noqa: PLC0415
+
+        pace = Pace(client("dynamodb"), self._names.state_table, cluster.region, clock=self.clock.now)
+        return Ec2Compute(
+            cluster,
+            ec2=paced(client("ec2", cluster.region), pace),
+            ssm=lambda: client("ssm", cluster.region),
+            eks=lambda: client("eks", cluster.region),
+            iam=lambda: client("iam", cluster.region),
+            clock=self.clock.now,
+        )
+
+    def _health(self, cluster: ClusterSettings) -> object:
+        from shiplap.aws.health import Ec2Health  # noqa: PLC0415
+
+        return Ec2Health(
+            cluster.name,
+            ec2=client("ec2", cluster.region),
+            eks=lambda: client("eks", cluster.region),
+            zonal_shift=lambda: client("arc-zonal-shift", cluster.region),
+            clock=self.clock.now,
+        )
+
+    def _status(self) -> object:
+        from shiplap.aws.bucket import BucketStatus  # noqa: PLC0415
+
+        return BucketStatus(client("s3"), self._names.bucket)
+
+    def _rehearsals(self) -> object:
+        from shiplap.aws.bucket import BucketRehearsals  # noqa: PLC0415
+
+        return BucketRehearsals(client("s3"), self._names.bucket)
+
+    def _snapshots(self) -> object:
+        from shiplap.aws.bucket import BucketSnapshots  # noqa: PLC0415
+
+        return BucketSnapshots(client("s3"), self._names.bucket)
+
+    def _joins(self) -> object:
+        from shiplap.aws.dynamodb.join_log import DynamoJoins  # noqa: PLC0415
+
+        return DynamoJoins(client("dynamodb"), self._names.state_table)
+
+    def _state(self) -> object:
+        from shiplap.aws.dynamodb.state_table import DynamoState  # noqa: PLC0415
+
+        return DynamoState(client("dynamodb"), self._names.state_table)
+
+    def _capacity(self) -> object:
+        from shiplap.aws.dynamodb.capacity_table import DynamoCapacity  # noqa: PLC0415
+
+        return DynamoCapacity(client("dynamodb"), self._names.capacity_table)
+
+    def _bus(self) -> object:
+        from shiplap.aws.bus import EventBridgeBus  # noqa: PLC0415
+
+        return EventBridgeBus(client("events"), self._names.bus)
+
+    def _timers(self, cluster: ClusterSettings) -> object:
+        from shiplap.aws.timers import SqsTimers  # noqa: PLC0415
+
+        return SqsTimers(client("sqs"), self._names.lifecycle_queue_of(cluster.network))
+
+    def _recorder(self) -> object:
+        from shiplap.aws.bucket import BucketRecorder  # noqa: PLC0415
+
+        return BucketRecorder(client("s3"), self._names.bucket)
+
+    def _dead_letters(self) -> object:
+        from shiplap.aws.dead_letters import SqsDeadLetters  # noqa: PLC0415
+
+        return SqsDeadLetters(client("sqs"), self._names.dead_letter_queue_url)

@@ -1,0 +1,1 @@
+"""The interrupt flow: AWS takes an instance away."""

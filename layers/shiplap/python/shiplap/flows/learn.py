@@ -1,0 +1,115 @@
+"""What a node that joined teaches: its real capacity, and whether the plan relied on more than it has.
+
+The truth is stored before anything else is done with the node, so that no plan can be made around it. Learning twice
+from the same node changes nothing that is relied on, which lets every flow that sees the node first do it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from shiplap.flows.claim_updates import facts
+from shiplap.flows.context import World
+from shiplap.instances.capacity.learned_capacity import missed
+from shiplap.instances.catalog.type_catalog import Observation
+from shiplap.kubernetes.objects import Node
+from shiplap.kubernetes.quantity import CPU, MEMORY, PODS, format_resources, parse_resources
+from shiplap.manifests.nodeclaim import NodeClaim
+
+_LOG = logging.getLogger(__name__)
+
+
+def instance_of(provider_id: str) -> str:
+    """The instance id in `aws:///<zone>/<instance id>`; empty when it is none."""
+    last = provider_id.rpartition("/")[2]
+    return last if provider_id.startswith("aws://") and last.startswith("i-") else ""
+
+
+def has_reported(node: Node) -> bool:
+    """Whether kubelet has written what the node has; some clouds create the Node before that."""
+    return all(node.status.capacity.get(name) and node.status.allocatable.get(name) for name in (CPU, MEMORY, PODS))
+
+
+def learn(world: World, claim: NodeClaim, node: Node) -> dict[str, int]:
+    """Store what the node reports; mark the claim's pods when the plan had relied on more.
+
+    Args:
+        world: capacity, state, clock and meter are used.
+        claim: launched; its AMI, type and kubelet settings are the key.
+        node: has reported its capacity.
+
+    Returns:
+        By how much each resource is short, canonical units; empty when nothing is.
+
+    Raises:
+        StoreError: nothing may be planned with this node until its truth is stored.
+    """
+    now = world.clock.now()
+    world.capacity.observe(_observation(claim, node, now))
+    short = _short(claim, node)
+    if short:
+        world.state.mark_missed(claim.cluster, _uids(claim), now)
+    return short
+
+
+def learn_from_crowd(world: World, joined: Sequence[tuple[NodeClaim, Node]]) -> frozenset[str]:
+    """The same for nodes that a decision finds before they are registered, which may be hundreds at a time.
+
+    Of nodes alike only those teach that have least of something: it is all that later plans look at, and each of them
+    is learned from anyway when it is registered.
+
+    Args:
+        world: as above.
+        joined: claims with their nodes, which have reported.
+
+    Returns:
+        The uids of pods whose node is smaller than planned.
+
+    Raises:
+        StoreError: nothing may be planned with these nodes until their truth is stored.
+    """
+    if not joined:
+        return frozenset()
+    now = world.clock.now()
+    smallest: dict[tuple[str, ...], tuple[int, str]] = {}
+    seen = {node.metadata.name: (claim, node) for claim, node in joined}
+    for claim, node in joined:
+        alike = (claim.ami, claim.instance_type, claim.kubelet_hash)
+        for resource, amount in parse_resources(node.status.allocatable).items():
+            known = smallest.setdefault((*alike, resource), (amount, node.metadata.name))
+            smallest[*alike, resource] = min(known, (amount, node.metadata.name))
+    for name in sorted({name for _, name in smallest.values()}):
+        world.capacity.observe(_observation(*seen[name], now))
+    missed_pods = {uid for claim, node in joined if _short(claim, node) for uid in _uids(claim)}
+    if missed_pods:
+        world.state.mark_missed(joined[0][0].cluster, sorted(missed_pods), now)
+    return frozenset(missed_pods)
+
+
+def _observation(claim: NodeClaim, node: Node, now: float) -> Observation:
+    return Observation(
+        ami=claim.ami,
+        instance_type=claim.instance_type,
+        kubelet_hash=claim.kubelet_hash,
+        capacity=parse_resources(node.status.capacity),
+        allocatable=parse_resources(node.status.allocatable),
+        observed_at=now,
+        cluster=claim.cluster,
+        node=node.metadata.name,
+        predicted=claim.allocatable,
+    )
+
+
+def _short(claim: NodeClaim, node: Node) -> dict[str, int]:
+    short = missed(claim.requests, parse_resources(node.status.allocatable))
+    if short:
+        _LOG.warning(
+            "node is smaller than planned",
+            extra={**facts(claim), "short": format_resources(short)},
+        )
+    return short
+
+
+def _uids(claim: NodeClaim) -> list[str]:
+    return [pod.uid for pod in claim.pods if pod.uid]

@@ -1,0 +1,299 @@
+"""Empties the node of a Draining claim, one round at a time: cordon, evict, and end the instance once nothing is left.
+
+Its replacement comes first. Planning treats the pods of such a node as pending, so a node for them is on its way; each
+pod stays where it is until that node is ready, or until it can stay no longer and still end in order. No round waits
+for anything: the next one is a timer's or the sweep's.
+
+Which pods of a node that is being emptied leave now: order, protection and the clock, as pure functions.
+
+The order is upstream's: ordinary pods before those of DaemonSets, both before critical ones, and critical ones of
+DaemonSets last; each group waits until the one before it is gone. What protects a pod, and what it waits for, ends at
+the last moment from which its grace period still fits before the node's deadline.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Sequence
+from functools import cached_property
+from math import inf
+
+from shiplap.errors import ClusterError
+from shiplap.flows.claim_updates import DRAIN, facts
+from shiplap.flows.context import World
+from shiplap.flows.lifecycle.endings import give_up, has_vanished
+from shiplap.flows.lifecycle.registration import change, is_ready
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.objects import Node, Pod, Taint
+from shiplap.kubernetes.storage_objects import PersistentVolumeClaim, VolumeAttachment, attached, has_claims
+from shiplap.kubernetes.taints import DISRUPTED
+from shiplap.kubernetes.timestamps import epoch
+from shiplap.manifests.nodeclaim import IN_FLIGHT, ClaimState, NodeClaim
+from shiplap.scheduling.model.planned_pods import do_not_disrupt, goes_with_its_node, owner_kind
+
+HEAD_START_S = 10.0
+"""How long pods of a leaving node are left alone at first, so that a decision about them is made, in seconds."""
+
+MARGIN_S = 10.0
+"""How long before the deadline the last pod should have ended, in seconds: rounds and evictions take time."""
+
+_STUCK_S = 60.0
+"""A pod that outlives its deletion by this many seconds is not going to end; upstream does not wait for it either."""
+
+_CRITICAL = ("system-cluster-critical", "system-node-critical")
+_GRACE_S = 30
+
+
+def must_leave(pod: Pod, now: float) -> bool:
+    """Whether a node is not empty while it holds this pod: it can be evicted, would be missed, and will end."""
+    if goes_with_its_node(pod):
+        return False
+    deleted = pod.metadata.deletion_timestamp
+    return not deleted or now < epoch(deleted) + _STUCK_S
+
+
+def group(pod: Pod) -> int:
+    """The place of a pod in the order: 0 ordinary, 1 of a DaemonSet, 2 critical, 3 both."""
+    return 2 * (pod.spec.priority_class_name in _CRITICAL) + (owner_kind(pod) == "DaemonSet")
+
+
+def grace_s(pod: Pod) -> int:
+    """The seconds a pod is given to end."""
+    given = pod.spec.termination_grace_period_seconds
+    return _GRACE_S if given is None else given
+
+
+def last_moment(pod: Pod, deadline_at: float) -> float:
+    """The epoch second at which a pod has to leave, whatever stands against it; never without a deadline (0)."""
+    return (deadline_at or inf) - grace_s(pod) - MARGIN_S
+
+
+def may_leave(
+    pods: Sequence[Pod], promised: Collection[str], now: float, *, started_at: float, deadline_at: float
+) -> list[Pod]:
+    """The pods to evict in this round, in order.
+
+    Args:
+        pods: those that must leave.
+        promised: uids of pods for which a node is on its way; they stay until it is ready.
+        now: epoch seconds, as are `started_at` and `deadline_at`, which is 0 when nothing presses.
+    """
+    turn = min((group(pod) for pod in pods), default=0)
+
+    def leaves(pod: Pod) -> bool:
+        if pod.metadata.deletion_timestamp:
+            return False
+        if now >= last_moment(pod, deadline_at):
+            return True
+        if group(pod) != turn or do_not_disrupt(pod, now):
+            return False
+        return now >= started_at + HEAD_START_S and pod.metadata.uid not in promised
+
+    return sorted((pod for pod in pods if leaves(pod)), key=lambda pod: (group(pod), pod.key))
+
+
+def overstays(pod: Pod, deadline_at: float) -> bool:
+    """Whether a pod that is ending has been given more time than its node has."""
+    deleted = pod.metadata.deletion_timestamp
+    return bool(deadline_at and deleted and epoch(deleted) > deadline_at)
+
+
+_LOG = logging.getLogger(__name__)
+
+ROUND_S = 5.0
+"""Time between two rounds while the clock runs, in seconds; without a clock the sweep's minute does."""
+
+NODES_PER_ROUND = 50
+"""Nodes emptied at once in rounds of that length; with more of them each has its rounds less often, so that the API
+server sees no more requests for 500 nodes than for 50."""
+
+MOST_EVICTIONS = 100
+"""Evictions of one invocation for nodes that nothing presses; the rest have their turn in the next rounds."""
+
+_SHORT_S = 180.0
+_MINUTE_S = 60.0
+_RELEASED = {labels.EXCLUDE_BALANCERS: "shiplap"}
+_FORBIDDEN = (429, 500)
+"""A PodDisruptionBudget forbids an eviction now; several of them cover the pod, so that none ever will."""
+_MOVED_ON = (404, 409)
+
+
+class Drains:
+    """What the rounds of one invocation share: what is known of all claims, and how much may still be evicted."""
+
+    def __init__(self, cluster: str, world: World) -> None:
+        self._cluster = cluster
+        self._world = world
+        self._evictions_left = MOST_EVICTIONS
+
+    @cached_property
+    def _claims(self) -> tuple[NodeClaim, ...]:
+        return self._world.state.read(self._cluster, self._world.clock.now()).claims
+
+    @cached_property
+    def promised(self) -> frozenset[str]:
+        """Uids of all pods for which some node is on its way. Raises StoreError."""
+        return frozenset(pod.uid for claim in self._claims if claim.state in IN_FLIGHT for pod in claim.pods if pod.uid)
+
+    def attached_to(self, node: Node, staying: Sequence[Pod]) -> tuple[str, ...]:
+        """Names of volumes attached to a node, sorted, without those that pods of `staying` use.
+
+        What is attached is listed once for all nodes: a volume that is detached meanwhile costs its node a round.
+
+        Raises:
+            ClusterError: they cannot be listed.
+        """
+        claims = self._volume_claims if any(map(has_claims, staying)) else ()
+        return attached(self._attachments, node.metadata.name, staying, claims)
+
+    @cached_property
+    def _attachments(self) -> tuple[VolumeAttachment, ...]:
+        return self._world.cluster.volume_attachments()
+
+    @cached_property
+    def _volume_claims(self) -> tuple[PersistentVolumeClaim, ...]:
+        return self._world.cluster.volume_claims()
+
+    @property
+    def round_s(self) -> float:
+        """Seconds between two rounds of a node. Raises StoreError."""
+        under_way = sum(claim.state is ClaimState.DRAINING for claim in self._claims)
+        return ROUND_S * max(1, -(-under_way // NODES_PER_ROUND))
+
+    def granted(self, claim: NodeClaim, pods: Sequence[Pod]) -> Sequence[Pod]:
+        """As many of the pods as may be evicted for a claim in this invocation: all of them under a deadline."""
+        if claim.deadline_at:
+            return pods
+        now = pods[: self._evictions_left]
+        self._evictions_left -= len(now)
+        return now
+
+
+def drain(claim: NodeClaim, node: Node | None, drains: Drains, world: World, *, again: bool) -> NodeClaim | None:
+    """One round for a Draining claim.
+
+    Args:
+        claim: Draining; since `changed_at`, until `deadline_at`, which is 0 when nothing presses.
+        node: the claim's Node, freshly read, if there is one.
+        drains: what the rounds of this invocation share.
+        world: the ports.
+        again: whether to set the timer of the next round.
+
+    Returns:
+        The claim as Terminating once its instance is to be ended, or None while pods are left.
+
+    Raises:
+        ConditionFailed: somebody else advanced the claim.
+        ClusterError, StoreError, AwsError: every step may be repeated.
+    """
+    now = world.clock.now()
+    if node is None or (not is_ready(node) and has_vanished(claim, world)):
+        return give_up(claim, claim.failure, world)
+    closed = is_cordoned(node)
+    release_from_balancers(node, world)
+    pods = world.cluster.pods_on(node.metadata.name)
+    left = [pod for pod in pods if must_leave(pod, now)]
+    overdue = bool(claim.deadline_at) and now >= claim.deadline_at
+    # A pod may have been bound before the taint was seen: what has just been closed is looked at once more.
+    if overdue or (not left and not _holds_volumes(node, pods, claim, drains, world) and closed):
+        return give_up(claim, claim.failure, world)
+    # Nobody leaves in the first seconds but by the clock, which no promise stops: there is no need to read them.
+    promised = drains.promised if now >= claim.changed_at + HEAD_START_S else frozenset()
+    leaving = may_leave(left, promised, now, started_at=claim.changed_at, deadline_at=claim.deadline_at)
+    for pod in drains.granted(claim, leaving):
+        _evict(pod, claim, now, world)
+    for pod in left:
+        if overstays(pod, claim.deadline_at):
+            _delete(pod, claim, now, world)
+    if again:
+        _set_timer(claim, left, drains, world, soon=not closed)
+    return None
+
+
+def _holds_volumes(node: Node, staying: Sequence[Pod], claim: NodeClaim, drains: Drains, world: World) -> bool:
+    """Whether volumes of pods that have left are still attached; a kubelet that is silent detaches none."""
+    if not is_ready(node):
+        return False
+    left = drains.attached_to(node, staying)
+    if left:
+        world.meter.count("VolumesAwaited", len(left))
+        _LOG.info("waiting for volumes: %s", ", ".join(left[:5]), extra=facts(claim))
+    return bool(left)
+
+
+def _set_timer(claim: NodeClaim, left: Sequence[Pod], drains: Drains, world: World, *, soon: bool) -> None:
+    """The next round comes in its turn, or when the first pod can wait no longer; the sweep sends the others."""
+    now = world.clock.now()
+    moments = [last_moment(pod, claim.deadline_at) - now for pod in left if not pod.metadata.deletion_timestamp]
+    urgent = [delay for delay in moments if 0 < delay < _MINUTE_S]
+    if soon and not left:
+        urgent.append(drains.round_s)
+    if claim.deadline_at and claim.deadline_at - now < _SHORT_S:
+        urgent += [claim.deadline_at - now, drains.round_s]
+    elif now < claim.changed_at + HEAD_START_S:
+        urgent.append(HEAD_START_S)
+    if urgent:
+        world.remind(claim.cluster, claim.name, DRAIN, max(1.0, min(urgent)))
+
+
+def is_cordoned(node: Node) -> bool:
+    """Whether the node carries the taint that keeps new pods off it."""
+    return any((taint.key, taint.effect) == (DISRUPTED.key, DISRUPTED.effect) for taint in node.spec.taints)
+
+
+def cordon(node: Node, world: World) -> None:
+    """Keep new pods off the node; once. Raises ClusterError."""
+    if not is_cordoned(node):
+        change(node, {}, {}, _with_disrupted, world)
+
+
+def uncordon(node: Node, world: World) -> None:
+    """Take back what keeps new pods off the node; once. Raises ClusterError."""
+    if is_cordoned(node):
+        change(node, {}, {}, _without_disrupted, world)
+
+
+def release_from_balancers(node: Node, world: World) -> None:
+    """Keep new pods off the node and have load balancers let go of it; once. Raises ClusterError."""
+    if not is_cordoned(node) or labels.EXCLUDE_BALANCERS not in node.metadata.labels:
+        change(node, _RELEASED, {}, _with_disrupted, world)
+
+
+def _with_disrupted(node: Node) -> list[Taint]:
+    return [*_without_disrupted(node), DISRUPTED]
+
+
+def _without_disrupted(node: Node) -> list[Taint]:
+    return [taint for taint in node.spec.taints if (taint.key, taint.effect) != (DISRUPTED.key, DISRUPTED.effect)]
+
+
+def _evict(pod: Pod, claim: NodeClaim, now: float, world: World) -> None:
+    """Ask for the pod's eviction; what a budget forbids is tried again in the next round, until it can wait no more."""
+    shortened = int(max(1, claim.deadline_at - now)) if claim.deadline_at else None
+    if shortened is not None and shortened >= grace_s(pod):
+        shortened = None
+    try:
+        world.cluster.evict(pod, shortened)
+    except ClusterError as error:
+        if error.status in _FORBIDDEN:
+            world.meter.count("EvictionsForbidden")
+            _LOG.info("not evicted: %s", error, extra={**facts(claim), "pod": pod.key})
+            if now >= last_moment(pod, claim.deadline_at):
+                _delete(pod, claim, now, world)
+        elif error.status not in _MOVED_ON:
+            raise
+    else:
+        world.meter.count("PodsEvicted")
+
+
+def _delete(pod: Pod, claim: NodeClaim, now: float, world: World) -> None:
+    """End a pod in the time that its node has left: without that it would end with the instance, and not in order."""
+    given_s = int(max(1, min(grace_s(pod), claim.deadline_at - now)))
+    try:
+        world.cluster.delete_pod(pod, given_s)
+    except ClusterError as error:
+        if error.status not in _MOVED_ON:
+            raise
+    else:
+        world.meter.count("PodsDeleted")
+        _LOG.warning("deleted, its node's time is up", extra={**facts(claim), "pod": pod.key})

@@ -1,0 +1,109 @@
+"""Writes down how nodes join, and gives up those that registered and never become complete.
+
+What is noted here shortens waiting and keeps off broken AMIs; a note that cannot be written is counted and missed by
+nobody else.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+from shiplap.errors import StoreError
+from shiplap.flows.claim_updates import facts
+from shiplap.flows.context import World
+from shiplap.flows.interrupt.interrupt import answer
+from shiplap.flows.interrupt.notices import Kind, Notice
+from shiplap.flows.lifecycle.registration import not_initialized
+from shiplap.instances.readiness.joins import FLOOR_S, INITIALIZE_CEILING_S, deadline_s
+from shiplap.kubernetes.objects import Node
+from shiplap.manifests.nodeclaim import NodeClaim
+from shiplap.ports import JoinLog
+from shiplap.settings import ClusterSettings
+
+_LOG = logging.getLogger(__name__)
+
+
+class Notes:
+    """How the nodes of one invocation joined, written together at its end.
+
+    All nodes of a NodePool are noted in one item: were each written for itself, those that join together would wait for
+    each other. What a function that dies does not write, other nodes teach.
+    """
+
+    def __init__(self, cluster: str, world: World) -> None:
+        self._cluster = cluster
+        self._world = world
+        self._joined: dict[tuple[str, str, str], list[float]] = {}
+        self._initialized: dict[str, list[float]] = {}
+
+    def joined(self, claim: NodeClaim, seconds: float) -> None:
+        """A node was registered so many seconds after its launch."""
+        self._joined.setdefault((claim.node_pool, claim.ami, claim.instance_type), []).append(seconds)
+
+    def initialized(self, claim: NodeClaim, seconds: float) -> None:
+        """A node was complete so many seconds after its registration."""
+        self._initialized.setdefault(claim.node_pool, []).append(seconds)
+
+    def write(self) -> None:
+        """What was noted, once."""
+        for (pool, ami, instance_type), times in sorted(self._joined.items()):
+            self._note(partial(_joined, self._cluster, pool, ami, instance_type, times, self._world.clock.now()))
+        for pool, times in sorted(self._initialized.items()):
+            self._note(partial(_initialized, self._cluster, pool, times, self._world.clock.now()))
+        self._joined, self._initialized = {}, {}
+
+    def _note(self, write: Callable[[JoinLog], None]) -> None:
+        _note(write, {"cluster": self._cluster}, self._world)
+
+
+def _joined(
+    cluster: str, pool: str, ami: str, instance_type: str, seconds: Sequence[float], now: float, joins: JoinLog
+) -> None:
+    joins.joined(cluster, pool, ami, instance_type, seconds, now)
+
+
+def _initialized(cluster: str, pool: str, seconds: Sequence[float], now: float, joins: JoinLog) -> None:
+    joins.initialized(cluster, pool, seconds, now)
+
+
+def note_failed(claim: NodeClaim, world: World) -> None:
+    """The instance of a Launched claim has not become a node in time."""
+    now, launched_at = world.clock.now(), claim.changed_at
+    world.meter.count("NodesNotJoined")
+    _note(
+        lambda joins: joins.failed(claim.cluster, claim.ami, claim.instance_type, launched_at, now), facts(claim), world
+    )
+
+
+def give_up_incomplete(claim: NodeClaim, node: Node, settings: ClusterSettings, world: World) -> None:
+    """Have a Registered node replaced and emptied when it should long have been complete.
+
+    It may run pods: it is left without haste. Until then planning counts on what it may never have.
+
+    Raises:
+        StoreError: tried again when the claim is looked at again.
+    """
+    waited_s = world.clock.now() - claim.changed_at
+    if world.joins is None or waited_s < FLOOR_S:
+        return
+    times = world.joins.read(claim.cluster).times(claim.node_pool)
+    if waited_s < deadline_s(times.initialize_s, INITIALIZE_CEILING_S):
+        return
+    world.meter.count("NodesNotInitialized")
+    missing = not_initialized(claim, node)
+    _LOG.warning("not initialized within %.0f s: %s", waited_s, missing, extra=facts(claim))
+    now, since = world.clock.now(), claim.changed_at
+    _note(lambda joins: joins.failed(claim.cluster, claim.ami, claim.instance_type, since, now), facts(claim), world)
+    answer(claim.name, Notice(Kind.INCOMPLETE, (claim.instance_id,)), settings, world)
+
+
+def _note(write: Callable[[JoinLog], None], about: Mapping[str, str], world: World) -> None:
+    if world.joins is None:
+        return
+    try:
+        write(world.joins)
+    except StoreError as error:
+        world.meter.count("JoinsNotRecorded")
+        _LOG.warning("join not recorded: %s", error, extra=about)

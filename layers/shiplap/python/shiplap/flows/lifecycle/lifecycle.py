@@ -1,0 +1,319 @@
+"""The lifecycle flow: from launched to in service, and the end of what will never be.
+
+Every hint, be it a node that was seen or a timer, comes down to one question about one claim: what is the next step
+that the world allows? What cannot be done yet is looked at again when the sweep comes by.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping, Sequence
+
+import msgspec
+
+from shiplap.errors import (
+    AwsThrottled,
+    ClusterDenied,
+    ClusterGone,
+    ClusterUnreachable,
+    ConditionFailed,
+    ObjectNotFound,
+    ShiplapError,
+    StoreThrottled,
+)
+from shiplap.flows.claim_updates import ENDED, GARBAGE, Holders
+from shiplap.flows.context import World
+from shiplap.flows.learn import has_reported, instance_of
+from shiplap.flows.lifecycle.drain import Drains, cordon, drain
+from shiplap.flows.lifecycle.endings import (
+    Inventory,
+    clear_away,
+    clear_nodes,
+    finish,
+    give_up,
+    has_vanished,
+    take_back,
+    why_ended,
+    write_off,
+)
+from shiplap.flows.lifecycle.joining import Notes, give_up_incomplete, note_failed
+from shiplap.flows.lifecycle.pod_placement import Steering
+from shiplap.flows.lifecycle.registration import initialize, is_ready, register
+from shiplap.flows.messages import NodeSeen, Timer
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.objects import Node
+from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from shiplap.settings import ClusterSettings
+
+_LOG = logging.getLogger(__name__)
+
+LOOK_AGAIN_S = 15.0
+"""How soon a claim is looked at again when its node was seen too early, in seconds."""
+
+NODE_GRACE_S = 300.0
+"""How long the Node of a claim in service may be missing before its instance is ended, in seconds."""
+
+
+_NOT_OF_ONE_CLAIM = (ClusterUnreachable, ClusterDenied, StoreThrottled, AwsThrottled)
+"""Errors that every further visit would meet, too."""
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """Claims by what became of them, each sorted by name; `strangers` counts nodes that are not ours."""
+
+    registered: tuple[str, ...] = ()
+    initialized: tuple[str, ...] = ()
+    ended: tuple[str, ...] = ()
+    strangers: int = 0
+
+
+def attend(settings: ClusterSettings, hints: Sequence[NodeSeen | Timer], world: World) -> Report:
+    """Take every claim the hints point at as far as the world allows. One that fails does not hold up the others.
+
+    Raises:
+        ClusterError, StoreError, AwsError: the first failure, after all visits unless it would have met all of them.
+            What was done is durable, and the same hints may be handled again.
+    """
+    if settings.paused:  # the first sweep after the pause reminds of all that is due by then
+        world.meter.count("InvocationsPaused")
+        _LOG.info("paused", extra={"cluster": settings.name, "hints": len(hints)})
+        return Report()
+    told_ended = {hint.claim for hint in hints if isinstance(hint, Timer) and hint.step == ENDED}
+    rounds = _Rounds(settings, told_ended, world)
+    visits: dict[str, bool] = {}
+    garbage: set[str] = set()
+    strangers = 0
+    for hint in hints:
+        if isinstance(hint, Timer):
+            visits.setdefault(hint.claim, False)
+            if hint.step == GARBAGE:
+                garbage.add(hint.claim)
+        elif name := rounds.claim_of(hint):
+            visits[name] = True
+        else:
+            strangers += 1
+    if strangers:
+        world.meter.count("NodesNotOurs", strangers)
+    try:
+        failures = _visit_all(rounds, visits, garbage)
+        failures += rounds.finish()
+    finally:
+        rounds.notes.write()
+    if failures:
+        raise failures[0]
+    return Report(
+        registered=tuple(rounds.registered),
+        initialized=tuple(rounds.initialized),
+        ended=tuple(rounds.ended),
+        strangers=strangers,
+    )
+
+
+def _visit_all(rounds: _Rounds, visits: Mapping[str, bool], garbage: Collection[str]) -> list[ShiplapError]:
+    """What went wrong with single claims. Raises what would go wrong with all of them."""
+    failures: list[ShiplapError] = []
+    for name in sorted(visits, key=lambda name: (not visits[name], name)):  # nodes that joined are not kept waiting
+        try:
+            if name in garbage:
+                rounds.clear(name)
+            rounds.visit(name, seen=visits[name])
+        except _NOT_OF_ONE_CLAIM:
+            raise
+        except ShiplapError as error:
+            _LOG.warning("claim not attended: %s", error, extra={"cluster": rounds.cluster, "claim": name})
+            failures.append(error)
+    return failures
+
+
+class _Rounds:
+    """One invocation's visits to claims, sharing what has been listed already."""
+
+    def __init__(self, settings: ClusterSettings, told_ended: Collection[str], world: World) -> None:
+        self.registered: list[str] = []
+        self.initialized: list[str] = []
+        self.ended: list[str] = []
+        self.notes = Notes(settings.name, world)
+        self.cluster = settings.name
+        self._settings = settings
+        self._world = world
+        self._told_ended = told_ended
+        self._terminating: list[NodeClaim] = []
+        self._nodes: dict[str, Node] = {}
+        self._listed = False
+        self._drains = Drains(settings.name, world)
+        self._inventory = Inventory(settings.name, world)
+        self._steering = Steering(settings.placement, world)
+
+    def claim_of(self, hint: NodeSeen) -> str:
+        """The name of the claim whose node was seen; empty when the node is not ours."""
+        instance_id, marked = instance_of(hint.provider_id), True
+        try:
+            node = self._world.cluster.node(hint.node)
+        except ObjectNotFound:
+            pass  # the claim can be found by the hint's own providerID
+        else:
+            instance_id, marked = instance_of(node.spec.provider_id), _is_marked(node)
+            self._nodes[instance_id] = node
+        if not instance_id:
+            return ""
+        claim = self._world.state.claim_of_instance(instance_id)
+        if claim is not None:
+            return claim.name if claim.cluster == self.cluster else ""
+        if not marked:
+            return ""
+        # The index may lag behind the launch; the instance's own tag and the claims do not depend on it.
+        instance = self._world.compute.instance(self.cluster, instance_id)
+        if instance is None or instance.claim:
+            return "" if instance is None else instance.claim
+        holder = Holders(self._world.state.claims(self.cluster)).of(instance)
+        return "" if holder is None else holder.name
+
+    def clear(self, name: str) -> None:
+        """End what carries the tag of a claim, or of a launch, and has no right to."""
+        if clear_away(self._settings, name, self._inventory, self._world):
+            self.ended.append(name)
+        claim = self._world.state.claim(self.cluster, name)
+        if claim is not None:
+            clear_nodes(self.cluster, claim, self._inventory, self._world)
+
+    def visit(self, name: str, *, seen: bool) -> None:
+        """The next steps of one claim; `seen` when its node was, so that it is worth looking again soon."""
+        claim = self._world.state.claim(self.cluster, name)
+        try:
+            if claim is None or claim.state in (ClaimState.FAILED, ClaimState.GONE):
+                return
+            if claim.state is ClaimState.TERMINATING:
+                self._terminating.append(claim)
+            elif claim.state is ClaimState.DRAINING:
+                empty = drain(claim, self._node_of(claim), self._drains, self._world, again=not seen)
+                if empty is not None:
+                    self._terminating.append(empty)
+            elif claim.state in (ClaimState.PLANNED, ClaimState.LAUNCHING):
+                self._again(claim, seen=seen)  # its launch is not written down yet, which schedule sees to
+            else:
+                self._attend(claim, seen=seen)
+        except ConditionFailed as error:  # another invocation is at it; what is left to do, it does
+            self._world.meter.count("ClaimsLost")
+            _LOG.info("claim was advanced meanwhile: %s", error, extra={"cluster": self.cluster, "claim": name})
+
+    def finish(self) -> list[ShiplapError]:
+        """End the instances of all claims that are Terminating by now, together; what went wrong with it.
+
+        Raises what would go wrong with other claims, too.
+        """
+        claims, self._terminating = self._terminating, []
+        failures = self._finish(claims)
+        if failures and len(claims) > 1:  # one that cannot be ended keeps no other from it
+            failures = [error for claim in claims for error in self._finish([claim])]
+        return failures
+
+    def _finish(self, claims: Sequence[NodeClaim]) -> list[ShiplapError]:
+        try:
+            for claim in finish(claims, self._world):
+                self._ended(claim)
+        except _NOT_OF_ONE_CLAIM:
+            raise
+        except ShiplapError as error:
+            names = ", ".join(claim.name for claim in claims)
+            _LOG.warning("instances not ended: %s", error, extra={"cluster": self.cluster, "claim": names})
+            return [error]
+        return []
+
+    def _attend(self, claim: NodeClaim, *, seen: bool) -> None:
+        node = self._node_of(claim)
+        if claim.state is ClaimState.LAUNCHED:
+            if node is None or not has_reported(node) or self._has_ended(claim):
+                self._await(claim, seen=seen and node is not None)
+                return
+            self._steering.nominate(claim, node)
+            launched_at = claim.changed_at
+            claim, node = register(claim, node, self._world)
+            self.notes.joined(claim, claim.changed_at - launched_at)
+            self.registered.append(claim.name)
+        if node is None:
+            self._without_node(claim)
+            return
+        if claim.deadline_at:  # its Node was missing, and has come back
+            claim = self._world.state.advance(claim, claim.state, deadline_at=0.0)
+        if claim.cordoned:
+            cordon(node, self._world)
+        if claim.state is ClaimState.REGISTERED:
+            complete = initialize(claim, node, self._world)
+            if complete is None:
+                give_up_incomplete(claim, node, self._settings, self._world)
+            else:
+                self.notes.initialized(complete, complete.changed_at - claim.changed_at)
+                self.initialized.append(claim.name)
+                self._steering.bind(complete, lambda: self._named(complete))
+        elif not is_ready(node) and has_vanished(claim, self._world):
+            self._ended(write_off(claim, self._world))
+
+    def _has_ended(self, claim: NodeClaim) -> bool:
+        """Whether the instance of a claim has ended of which AWS said so: its node must not be opened to pods."""
+        return claim.name in self._told_ended and why_ended(claim, self._world) is not None
+
+    def _node_of(self, claim: NodeClaim) -> Node | None:
+        """The claim's Node, freshly read: by the name it registered with, or else by its providerID."""
+        try:
+            return self._read_node_of(claim)
+        except ClusterGone:  # as if it were missing: what is not there twice, minutes apart, is given up
+            return None
+
+    def _read_node_of(self, claim: NodeClaim) -> Node | None:
+        known = self._nodes.get(claim.instance_id)
+        if known is not None:
+            return known
+        if claim.node_name:  # read for itself even after a list: one that could not be read is not gone
+            return self._named(claim)
+        if self._listed:
+            return None
+        self._listed = True
+        self._nodes |= {instance_of(node.spec.provider_id): node for node in self._world.cluster.nodes()}
+        return self._nodes.get(claim.instance_id)
+
+    def _named(self, claim: NodeClaim) -> Node | None:
+        """The Node that has the claim's name, freshly read, if it is the claim's: addresses are used again."""
+        try:
+            node = self._world.cluster.node(claim.node_name)
+        except ObjectNotFound:
+            return None
+        return node if instance_of(node.spec.provider_id) == claim.instance_id else None
+
+    def _await(self, claim: NodeClaim, *, seen: bool) -> None:
+        """A Launched claim whose Node has not joined, or not reported what it has: wait, or give up."""
+        now = self._world.clock.now()
+        if (failure := why_ended(claim, self._world)) is not None:
+            self._terminating.append(take_back(claim, failure, self._settings, self._world))
+        elif has_vanished(claim, self._world):
+            self._ended(write_off(claim, self._world))
+        elif now >= claim.deadline_at:
+            note_failed(claim, self._world)
+            reason = f"did not join within {now - claim.changed_at:.0f} s"
+            self._terminating.append(give_up(claim, reason, self._world))
+        else:
+            self._again(claim, seen=seen)
+
+    def _without_node(self, claim: NodeClaim) -> None:
+        """The Node of a claim in service is gone: so is its instance, or it soon will be."""
+        now = self._world.clock.now()
+        if has_vanished(claim, self._world):
+            self._ended(write_off(claim, self._world))
+        elif not claim.deadline_at:
+            self._world.state.advance(claim, claim.state, deadline_at=now + NODE_GRACE_S)
+            self._world.remind(self.cluster, claim.name, "node gone", NODE_GRACE_S)
+        elif now >= claim.deadline_at:
+            self._terminating.append(give_up(claim, f"its Node {claim.node_name} is gone", self._world))
+
+    def _ended(self, claim: NodeClaim) -> None:
+        self.ended.append(claim.name)
+
+    def _again(self, claim: NodeClaim, *, seen: bool) -> None:
+        """Look again soon after a node was seen. A timer is not answered with a timer: the sweep sends the next."""
+        if seen:
+            self._world.remind(self.cluster, claim.name, "join", LOOK_AGAIN_S)
+
+
+def _is_marked(node: Node) -> bool:
+    """Whether the node says that it was launched for a NodePool."""
+    tainted = any(taint.key == labels.UNREGISTERED_TAINT for taint in node.spec.taints)
+    return tainted or labels.NODE_POOL in node.metadata.labels

@@ -1,0 +1,203 @@
+"""From an instance's Node to a registered and initialised one.
+
+The order is what keeps the promises: first the node's truth is stored and the pods it fails are marked, then the claim
+becomes Registered, which also settles any race with its join deadline, and only then is the node opened to pods.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+
+from shiplap.errors import ObjectConflict, ObjectNotFound
+from shiplap.flows import claim_events, cluster_metrics
+from shiplap.flows.claim_updates import facts, release_pilot
+from shiplap.flows.context import World
+from shiplap.flows.learn import learn
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.names import label_value_of
+from shiplap.kubernetes.objects import Node, Taint
+from shiplap.kubernetes.quantity import format_resources, parse_resources
+from shiplap.kubernetes.taints import is_ephemeral
+from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+
+_LOG = logging.getLogger(__name__)
+
+_CONFLICT_TRIES = 5
+"""Other controllers label and taint new nodes too; each conflict is answered with a fresh read."""
+
+
+def register(claim: NodeClaim, node: Node, world: World) -> tuple[NodeClaim, Node]:
+    """Take a Launched claim's Node, which has reported what it has, into service; both as they are then.
+
+    Raises:
+        ConditionFailed: somebody else advanced the claim.
+        StoreError, ClusterError: tried again with the next hint; every step may be repeated.
+    """
+    short = learn(world, claim, node)
+    now = world.clock.now()
+    cluster_metrics.measure_memory(claim, parse_resources(node.status.allocatable), world.meter)
+    world.meter.count("LaunchToJoined", now - claim.changed_at, "Seconds")
+    claim = world.state.advance(
+        claim,
+        ClaimState.REGISTERED,
+        node_name=node.metadata.name,
+        missed=bool(short),
+        changed_at=now,
+        deadline_at=0.0,
+    )
+    release_pilot(claim, world)
+    node = open_to_pods(claim, node, world)
+    world.meter.count("NodesRegistered")
+    _LOG.info("registered", extra=facts(claim))
+    world.tell(claim_events.of_claim(claim_events.REGISTERED, claim, now, missed=claim.missed))
+    if short:
+        tell_missed(claim, short, world)
+    return claim, node
+
+
+def tell_missed(claim: NodeClaim, short: dict[str, int], world: World) -> None:
+    """Tell that a node is smaller than planned, and have its pods planned again at once."""
+    now = world.clock.now()
+    world.meter.count("NodeClaimsMissed")
+    hint = f"{claim.cluster}/{claim.name}/missed"
+    world.tell(
+        claim_events.of_claim(claim_events.MISSED, claim, now, short=format_resources(short)),
+        claim_events.pods_pending(claim.cluster, claim.pods, claim_events.MISSED, now, event_id=hint),
+    )
+
+
+def open_to_pods(claim: NodeClaim, node: Node, world: World) -> Node:
+    """Give the node its claim's labels, annotations and taints, and take the unregistered taint away; once.
+
+    Returns the node as it is then. Raises as `change` does.
+    """
+    if is_registered(node):
+        return node
+    added = {**_labels(claim), labels.REGISTERED: "true"}
+    return change(node, added, claim.annotations, lambda current: _taints(claim, current), world)
+
+
+def change(
+    node: Node,
+    added: Mapping[str, str | None],
+    annotations: Mapping[str, str],
+    taints: Callable[[Node], Sequence[Taint]],
+    world: World,
+) -> Node:
+    """Write to a node; whenever somebody else changed it first, start from what it is now. The node as it is then.
+
+    A label that is `added` as None is taken away.
+
+    Raises:
+        ObjectNotFound: the node is gone.
+        ObjectConflict: the node kept changing under our hands.
+        ClusterError: the API server refuses.
+    """
+
+    def write(node: Node) -> Node:
+        return world.cluster.register_node(
+            node.metadata.name,
+            labels=added,
+            annotations=annotations,
+            taints=taints(node),
+            resource_version=node.metadata.resource_version,
+        )
+
+    for _ in range(_CONFLICT_TRIES - 1):
+        try:
+            return write(node)
+        except ObjectConflict:
+            node = _as_it_is(node, world)
+    return write(node)
+
+
+def _as_it_is(node: Node, world: World) -> Node:
+    """The node, read again. Names come from addresses: another node may have this one's by now."""
+    found = world.cluster.node(node.metadata.name)
+    if found.metadata.uid != node.metadata.uid:
+        raise ObjectNotFound(f"node {node.metadata.name} is gone, and another has its name")
+    return found
+
+
+def is_registered(node: Node) -> bool:
+    """Whether the node carries the registered label and no unregistered taint any more."""
+    tainted = any(taint.key == labels.UNREGISTERED_TAINT for taint in node.spec.taints)
+    return node.metadata.labels.get(labels.REGISTERED) == "true" and not tainted
+
+
+def _labels(claim: NodeClaim) -> dict[str, str]:
+    """The claim's labels and what the launch settled; the claim's own win."""
+    settled = {
+        labels.NODE_POOL: label_value_of(claim.node_pool),
+        labels.NODE_CLAIM: claim.name,
+        labels.NODE_CLASS: label_value_of(claim.node_class),
+        labels.CAPACITY_TYPE: claim.capacity_type,
+        labels.INSTANCE_TYPE: claim.instance_type,
+        labels.ZONE: claim.zone,
+    }
+    return {**{key: value for key, value in settled.items() if value}, **claim.labels}
+
+
+def _taints(claim: NodeClaim, node: Node) -> list[Taint]:
+    """The node's taints without the unregistered one, and the claim's that it lacks."""
+    kept = [taint for taint in node.spec.taints if taint.key != labels.UNREGISTERED_TAINT]
+    if node.metadata.labels.get(labels.DO_NOT_SYNC_TAINTS) == "true":
+        return kept
+    present = {(taint.key, taint.effect) for taint in kept}
+    wanted = (*claim.taints, *claim.startup_taints)
+    return kept + [taint for taint in dict.fromkeys(wanted) if (taint.key, taint.effect) not in present]
+
+
+def initialize(claim: NodeClaim, node: Node, world: World) -> NodeClaim | None:
+    """Take a Registered claim's Node for complete once it is.
+
+    Returns:
+        The claim as Initialized, or None while something is missing.
+
+    Raises:
+        ConditionFailed: somebody else advanced the claim.
+        StoreError, ClusterError: tried again with the next hint.
+    """
+    node = open_to_pods(claim, node, world)  # an earlier try may have died between its claim and its node
+    missing = not_initialized(claim, node)
+    if missing:
+        _LOG.debug("not initialized: %s", missing, extra=facts(claim))
+        return None
+    known_miss = claim.missed
+    short: dict[str, int] = {}
+    if any("/" in resource for resource in node.status.allocatable):  # now device plugins have reported too
+        short = learn(world, claim, node)
+    if node.metadata.labels.get(labels.INITIALIZED) != "true":
+        change(node, {labels.INITIALIZED: "true"}, {}, lambda current: current.spec.taints, world)
+    now = world.clock.now()
+    registered_at = claim.changed_at
+    claim = world.state.advance(claim, ClaimState.INITIALIZED, missed=known_miss or bool(short), changed_at=now)
+    world.meter.count("JoinedToReady", now - registered_at, "Seconds")
+    world.meter.count("EventToReady", now - (claim.first_event_at or claim.created_at), "Seconds")
+    world.meter.count("NodesInitialized")
+    _LOG.info("initialized", extra=facts(claim))
+    world.tell(claim_events.of_claim(claim_events.INITIALIZED, claim, now))
+    if short and not known_miss:
+        tell_missed(claim, short, world)
+    return claim
+
+
+def not_initialized(claim: NodeClaim, node: Node) -> str:
+    """What the node still lacks, in upstream's order and words; empty when it is complete."""
+    if not is_ready(node):
+        return "NodeNotReady"
+    startup = {(taint.key, taint.effect) for taint in claim.startup_taints}
+    if any((taint.key, taint.effect) in startup for taint in node.spec.taints):
+        return "StartupTaintsExist"
+    if any(is_ephemeral(taint) for taint in node.spec.taints):
+        return "KnownEphemeralTaintsExist"
+    allocatable = parse_resources(node.status.allocatable)
+    if any(amount > 0 and allocatable.get(resource, 0) == 0 for resource, amount in claim.requests.items()):
+        return "ResourceNotRegistered"
+    return ""
+
+
+def is_ready(node: Node) -> bool:
+    """Whether kubelet reports the node as Ready."""
+    return any(condition.type == "Ready" and condition.status == "True" for condition in node.status.conditions)

@@ -1,0 +1,64 @@
+"""Looks at clusters that share an invocation: whether a sweep, or a minute of disruption, could find anything to do.
+
+A look changes nothing and costs little: clusters at rest, which are most of them most of the time, cost a request or
+two. It asks the API server last or alone, so that one that hangs is found out.
+"""
+
+from __future__ import annotations
+
+from shiplap.flows.context import World
+from shiplap.settings import ClusterSettings
+
+FULL_SWEEP_S = 300.0
+"""So often a cluster at rest is swept all the same, in seconds: instances without a claim are only found by EC2."""
+
+
+def answers(world: World) -> bool:
+    """True. Raises ClusterError where the API server does not answer the smallest list."""
+    world.cluster.pending_pods(most=1)
+    return True
+
+
+class AtRest:
+    """Clusters that had neither claims nor commands at some epoch. Both are only added together with a step of it, so
+    they have none as long as it stands: a request instead of nine. What others put into the table is found after
+    FULL_SWEEP_S.
+    """
+
+    def __init__(self) -> None:
+        self._since: dict[str, tuple[int, float]] = {}
+
+    def holds(self, cluster: str, world: World) -> bool:
+        """Whether there are neither claims nor commands. Raises StoreError."""
+        epoch = world.state.epoch(cluster)  # before the others: what is added meanwhile moves it
+        known_epoch, at = self._since.get(cluster, (-1, 0.0))
+        if known_epoch == epoch and world.clock.now() < at + FULL_SWEEP_S:
+            return True
+        self._since.pop(cluster, None)
+        if world.state.claims(cluster) or world.state.commands(cluster):
+            return False
+        self._since[cluster] = (epoch, world.clock.now())
+        return True
+
+
+def needs_sweep(settings: ClusterSettings, world: World, at_rest: AtRest) -> bool:
+    """Whether pods wait, nodes are there or on their way, or are wanted without pods.
+
+    Raises:
+        ClusterError, StoreError: the cluster or the state cannot be read.
+    """
+    from shiplap.scheduling.supply.templates import wants_nodes_anyway  # noqa: PLC0415 - only who plans needs numpy
+
+    if settings.paused:
+        return True
+    waiting = world.cluster.pending_pods(most=1)
+    return bool(waiting) or wants_nodes_anyway(settings.manifests) or not at_rest.holds(settings.name, world)
+
+
+def needs_disruption(settings: ClusterSettings, world: World, at_rest: AtRest) -> bool:
+    """Whether there are nodes of ours, or commands under way. A cluster without is not asked.
+
+    Raises:
+        ClusterError, StoreError: the cluster or the state cannot be read.
+    """
+    return not at_rest.holds(settings.name, world) and answers(world)

@@ -1,0 +1,474 @@
+"""Gathers what a decision looks at, in the order that keeps the decision sound.
+
+The epoch is read before the state and the state before the cluster, so that whatever leaves the state for the cluster
+meanwhile is seen at least once. Pilot leases are read before learned capacity: a lease is given up only after its
+node's truth is stored, so a key can never look both unexplored and unlearned.
+
+The bound pods of a large cluster, from the compact snapshot in the bucket and the changes since, without a list.
+
+Only bound pods come from there. Pending pods, nodes, DaemonSets, volumes and PodDisruptionBudgets are always listed
+fresh, the pods of a node that is emptied or about to be chosen for it as well. So what is out of date here can put a
+pod where it does not fit, or launch a node too many or too late: the next minute's decision mends both.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from shiplap.errors import AwsError, AwsThrottled, ClusterError, InvalidInput, ResourceVersionGone, StoreError
+from shiplap.flows.catalog.refresh import refresh, stored
+from shiplap.flows.context import World
+from shiplap.flows.learn import has_reported, instance_of, learn_from_crowd
+from shiplap.flows.planning.offering_market import Market, resting_in_group, resting_offerings
+from shiplap.instances.capacity.capacity_setting import from_cluster
+from shiplap.instances.catalog.ami_families import first_hashes, spec_hash
+from shiplap.instances.catalog.ec2_catalog import Catalog
+from shiplap.instances.catalog.resolved_nodeclass import ResolvedNodeClass
+from shiplap.instances.catalog.type_catalog import InstanceType, pilot_key
+from shiplap.instances.offerings.impaired_zones import without_zones
+from shiplap.instances.readiness.joins import Bars, JoinHistory, bars, without_barred
+from shiplap.instances.readiness.launch_deaths import node_class_scope, with_advice
+from shiplap.instances.readiness.nodeclass_status import InstallStatus, known_problem
+from shiplap.instances.resolve import remembered_types
+from shiplap.kubernetes.compact_pods import lean, pods_of
+from shiplap.kubernetes.objects import Node, Pod
+from shiplap.kubernetes.timestamps import rfc3339
+from shiplap.kubernetes.workloads import ScalableName
+from shiplap.manifests.custom_resources import EC2NodeClass, Manifests
+from shiplap.manifests.nodeclaim import LEAVING, ClaimState, NodeClaim
+from shiplap.ports import ClusterApi, DecisionState, KnownCapacity, KnownPods, Meter, UnavailableOffering, WatchEvent
+from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, SchedulingSettings, Snapshot
+from shiplap.scheduling.supply.pool_catalogs import accepted_overlays, as_seen_by
+from shiplap.settings import ClusterSettings
+
+_LOG = logging.getLogger(__name__)
+
+FEWEST_NODES = 30
+"""A cluster of fewer nodes has few pages of pods: to list them is quicker than to catch up."""
+
+OLDEST_S = 600.0
+"""A snapshot that is older was left behind by its keeper, in seconds."""
+
+_CATCH_UP_S = 1.0
+"""How long changes are waited for where none says that there are no more, in seconds; API servers know no less."""
+
+_OWN_S = 30.0
+"""For how long what was caught up before is gone on from, in seconds."""
+
+
+class StandingPods:
+    """What one invocation knows of a cluster's bound pods: loaded once, caught up at each look (`ports.KnownPods`)."""
+
+    def __init__(self, cluster: str, world: World) -> None:
+        self._cluster, self._world = cluster, world
+        self._pods: dict[str, Pod] = {}
+        self._version = ""
+        self._seen_at = 0.0
+
+    def __call__(self, nodes: int, version: str) -> Sequence[Pod] | None:
+        """The bound pods, lean, at least as of `version` where the API server shows so; None if they must be listed.
+
+        Whatever goes wrong with the snapshot is logged and counted, and means a list.
+        """
+        if nodes < FEWEST_NODES or self._world.snapshots is None:
+            return None
+        known = self._caught_up(version) or (self._load() and self._caught_up(version))
+        if not known:
+            self._version = ""
+            return None
+        return tuple(self._pods.values())
+
+    def _load(self) -> bool:
+        """Begin from the snapshot in the bucket; whether there is one that serves."""
+        about = {"cluster": self._cluster}
+        self._version = ""
+        snapshots = self._world.snapshots
+        try:
+            document = snapshots.load(self._cluster) if snapshots is not None else None
+            if document is None:
+                return False
+            standing, pods = pods_of(document)
+        except (StoreError, InvalidInput) as error:
+            self._world.meter.count("SnapshotsNotRead")
+            _LOG.warning("snapshot not read, pods are listed: %s", error, extra=about)
+            return False
+        age = self._world.clock.now() - standing.taken_at
+        if standing.cluster != self._cluster or not standing.complete:
+            return False
+        if age > OLDEST_S:
+            _LOG.info("snapshot is %d s old, pods are listed", age, extra=about)
+            return False
+        self._pods = {pod.metadata.uid: pod for pod in pods}
+        self._version, self._seen_at = standing.version, self._world.clock.now()
+        return True
+
+    def _caught_up(self, version: str) -> bool:
+        """Apply what has changed since; whether there was something to go on from."""
+        if not self._version or self._world.clock.now() - self._seen_at > _OWN_S:
+            return False
+        try:
+            for event in self._world.cluster.watch("bound", self._version, _CATCH_UP_S):
+                self._apply(event)
+                if _reached(event.resource_version, version):
+                    break
+        except ResourceVersionGone as error:
+            _LOG.info("snapshot is too old to catch up: %s", error, extra={"cluster": self._cluster})
+            return False
+        except ClusterError as error:
+            self._world.meter.count("SnapshotsNotCaughtUp")
+            _LOG.warning("not caught up with the snapshot: %s", error, extra={"cluster": self._cluster})
+            return False
+        self._seen_at = self._world.clock.now()
+        return True
+
+    def _apply(self, event: WatchEvent) -> None:
+        self._version = event.resource_version
+        pod = event.object
+        if event.type == "BOOKMARK" or not isinstance(pod, Pod):
+            return
+        if event.type == "DELETED":
+            self._pods.pop(pod.metadata.uid, None)
+        else:
+            self._pods[pod.metadata.uid] = lean(pod)
+
+
+def _reached(version: str, wanted: str) -> bool:
+    """Whether a version is no older than another; the API promises an order only where both are numbers."""
+    return version.isdecimal() and wanted.isdecimal() and int(version) >= int(wanted)
+
+
+_LOG = logging.getLogger(__name__)
+
+
+class NodeClassSupply(msgspec.Struct, frozen=True):
+    """An EC2NodeClass with its selectors answered, or why that is not possible."""
+
+    node_class: EC2NodeClass
+    resolved: ResolvedNodeClass | None = None
+    not_ready: str = ""
+
+
+class Supply(msgspec.Struct, frozen=True):
+    """What can be bought, looked up once per invocation; NodeClasses by name, `shifted` zones by id."""
+
+    catalog: Catalog
+    node_classes: dict[str, NodeClassSupply]
+    shifted: frozenset[str] = frozenset()
+    joins: JoinHistory = JoinHistory()
+
+    @property
+    def amis(self) -> tuple[str, ...]:
+        """The ids of all AMIs that may be launched, sorted."""
+        known = (supply.resolved for supply in self.node_classes.values())
+        return tuple(sorted({ami.id for resolved in known if resolved is not None for ami in resolved.amis}))
+
+    def without(self, node_class: str, reason: str) -> Supply:
+        """The same with one NodeClass that cannot be launched from after all."""
+        changed = msgspec.structs.replace(self.node_classes[node_class], not_ready=reason)
+        return msgspec.structs.replace(self, node_classes={**self.node_classes, node_class: changed})
+
+
+class Glance(msgspec.Struct, frozen=True):
+    """The state and the cluster as they were at `at`, epoch seconds; `missed_pods` by uid."""
+
+    at: float
+    state: DecisionState
+    view: ClusterView
+    missed_pods: frozenset[str]
+
+    @property
+    def has_pending_pods(self) -> bool:
+        """Whether there is any pod to plan for; most sweeps find none, and need not look at what EC2 sells.
+
+        Pods of nodes on their way out are to be planned for, too.
+        """
+        leaving = {node.metadata.name for node in self.view.nodes if node.metadata.deletion_timestamp}
+        leaving |= {claim.node_name for claim in self.state.claims if claim.state in LEAVING}
+        return bool(self.view.unbound) or not leaving.isdisjoint(self.view.by_node)
+
+
+class Sight:
+    """One look at everything: the snapshot to decide on, and what it sells to each claim, reckoned once per pool."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self._sold = {catalog.node_class: catalog.instance_types for catalog in snapshot.catalogs}
+        self._types: dict[tuple[str, str], dict[str, InstanceType]] = {}
+
+    def types_for(self, claim: NodeClaim) -> dict[str, InstanceType]:
+        """By name, what the claim's NodeClass sells as the claim's NodePool sees it: the plan's overlays and prices."""
+        key = (claim.node_class, claim.node_pool)
+        if key not in self._types:
+            self._types[key] = {item.name: item for item in self._seen_by(claim)}
+        return self._types[key]
+
+    def _seen_by(self, claim: NodeClaim) -> Sequence[InstanceType]:
+        sold = self._sold.get(claim.node_class, ())
+        accepted = accepted_overlays(self.snapshot)
+        pools = self.snapshot.manifests.node_pools
+        pool = next((pool for pool in pools if pool.metadata.name == claim.node_pool), None)
+        return sold if pool is None else as_seen_by(pool, sold, accepted)
+
+
+def supply_of(settings: ClusterSettings, world: World, *, fresh: bool = False) -> Supply:
+    """Load the catalogue and answer the selectors of every EC2NodeClass that a NodePool uses.
+
+    Warm functions remember answers for minutes, each since another moment. What one of them decides because of a newer
+    answer, another one must not carry out with an older one: then the answers are to be `fresh`.
+
+    Raises:
+        StoreError: there is no catalogue and none can be fetched.
+        AwsThrottled: worth another try later.
+    """
+    used = {pool.spec.template.spec.node_class_ref.name for pool in settings.manifests.node_pools}
+    inspected = _inspected(settings, world)
+    node_classes = {}
+    for node_class in settings.manifests.node_classes:
+        name = node_class.metadata.name
+        if name in used:
+            node_classes[name] = _resolve(settings.name, node_class, inspected, world, fresh=fresh)
+    return Supply(_catalog(world), node_classes, _shifted(settings, world), _joins(settings.name, world))
+
+
+def _joins(cluster: str, world: World) -> JoinHistory:
+    """How nodes have joined. Not knowing it must not keep pods waiting."""
+    if world.joins is None:
+        return JoinHistory()
+    try:
+        return world.joins.read(cluster)
+    except StoreError as error:
+        world.meter.count("JoinsNotRead")
+        _LOG.warning("history of joins not read: %s", error, extra={"cluster": cluster})
+        return JoinHistory()
+
+
+def _shifted(settings: ClusterSettings, world: World) -> frozenset[str]:
+    """Zones to keep out of. Not knowing them must not keep pods waiting."""
+    if not settings.zonal_shift or world.health is None:
+        return frozenset()
+    try:
+        shifted = world.health.shifted_zones()
+    except AwsError as error:
+        world.meter.count("ZonalShiftsNotRead")
+        _LOG.warning("zonal shifts not read: %s", error, extra={"cluster": settings.name, "code": error.code})
+        return frozenset()
+    if shifted:
+        world.meter.count("ZonesShifted", len(shifted))
+        _LOG.warning("nothing is launched in %s", ", ".join(sorted(shifted)), extra={"cluster": settings.name})
+    return shifted
+
+
+def _inspected(settings: ClusterSettings, world: World) -> InstallStatus:
+    """What the last inspection found. Not knowing it must not keep pods waiting."""
+    if world.status is None:
+        return InstallStatus()
+    try:
+        return world.status.load()
+    except StoreError as error:
+        _LOG.info("status of node classes not read: %s", error, extra={"cluster": settings.name})
+        return InstallStatus()
+
+
+def _resolve(
+    cluster: str, node_class: EC2NodeClass, inspected: InstallStatus, world: World, *, fresh: bool
+) -> NodeClassSupply:
+    problem = known_problem(inspected, cluster, node_class, world.clock.now())
+    if problem:
+        world.meter.count("NodeClassNotReady")
+        _LOG.warning("node class is not ready: %s", problem, extra={"cluster": cluster})
+        return NodeClassSupply(node_class, not_ready=problem)
+    try:
+        return NodeClassSupply(node_class, world.compute.resolve(node_class, fresh=fresh))
+    except AwsThrottled:
+        raise
+    except AwsError as error:  # the pools of the other NodeClasses go on
+        world.meter.count("NodeClassNotReady")
+        _LOG.warning("node class is not ready: %s", error, extra={"cluster": cluster, "code": error.code})
+        return NodeClassSupply(node_class, not_ready=str(error))
+
+
+def _catalog(world: World) -> Catalog:
+    """The stored catalogue. Before the first refresh there is none: then it is fetched here, once, and stored."""
+    if world.source is None:
+        return world.catalog.load()
+    known = stored(world.catalog)
+    return known if known is not None else refresh(world.source, world.catalog, world.meter)
+
+
+def glance_at(
+    settings: ClusterSettings,
+    world: World,
+    known: KnownPods | None = None,
+    before: tuple[float, DecisionState] | None = None,
+) -> Glance:
+    """Read the state, then the cluster, and learn from nodes that have joined.
+
+    `known` may know bound pods from a look before; without it, the cluster's compact snapshot is asked. `before` is the
+    state if it has just been read, and when.
+
+    Raises:
+        ClusterError: the cluster cannot be read.
+        StoreError: the state cannot be read, or a joined node's truth cannot be stored.
+    """
+    now, state = read_state(settings, world) if before is None else before
+    leaving = {
+        name for claim in state.claims if claim.state in LEAVING for name in (claim.node_name, claim.name) if name
+    }
+    view = world.cluster.view(
+        leaving,
+        workloads=bool(settings.pod_topology_spread.constraints()),
+        known=StandingPods(settings.name, world) if known is None else known,
+    )
+    view = _with_what_few_need(view, leaving, settings.manifests, world.cluster)
+    reported = {pod.uid for claim in state.claims if claim.missed for pod in claim.pods if pod.uid}
+    return Glance(now, state, view, state.missed_pods | reported | _learn_from_joined(state, view, world))
+
+
+def read_state(settings: ClusterSettings, world: World) -> tuple[float, DecisionState]:
+    """The state, and the time of the look that begins with it, epoch seconds. Raises StoreError."""
+    now = world.clock.now()
+    return now, world.state.read(settings.name, now)
+
+
+def _with_what_few_need(view: ClusterView, leaving: set[str], manifests: Manifests, cluster: ClusterApi) -> ClusterView:
+    """PodDisruptionBudgets while pods are on nodes on their way out, and the workloads CapacityBuffers are made of."""
+    going = leaving | {node.metadata.name for node in view.nodes if node.metadata.deletion_timestamp}
+    if going and not going.isdisjoint(view.by_node):
+        view = msgspec.structs.replace(view, pod_disruption_budgets=cluster.disruption_budgets())
+    names = {
+        ScalableName(buffer.metadata.namespace or "default", ref.kind, ref.name)
+        for buffer in manifests.capacity_buffers
+        if (ref := buffer.spec.scalable_ref) is not None
+    }
+    return msgspec.structs.replace(view, scalables=cluster.scalables(sorted(names))) if names else view
+
+
+def sight_of(settings: ClusterSettings, glance: Glance, supply: Supply, world: World) -> Sight:
+    """The snapshot to decide on: what was glanced at, and what can be bought for it now. Raises StoreError."""
+    return Sight(snapshot_of(settings, glance, supply, world.capacity, world.meter))
+
+
+def snapshot_of(
+    settings: ClusterSettings, glance: Glance, supply: Supply, capacity: KnownCapacity, meter: Meter
+) -> Snapshot:
+    """As `sight_of`, for who has looked by other means than a world's; of the capacity it only reads."""
+    leased = capacity.pilots(supply.amis, glance.at)
+    catalogs = _catalogs(settings, supply, glance, capacity, meter)
+    sold = {catalog.node_class: catalog.instance_types for catalog in catalogs}
+    return Snapshot(
+        cluster=settings.name,
+        install=settings.install,
+        now=glance.at,
+        view=glance.view,
+        claims=glance.state.claims,
+        manifests=_without_user_data(settings.manifests),
+        catalogs=catalogs,
+        missed_pods=glance.missed_pods,
+        piloted=leased | exploring(glance.state.claims, sold),
+        settings=SchedulingSettings(
+            preference_policy=settings.preference_policy,
+            min_values_policy=settings.min_values_policy,
+            reserved_policy=settings.reserved_policy,
+            improve_s=settings.improve_s,
+            default_spread=settings.pod_topology_spread.constraints(),
+            claim_rules=settings.claim_rules,
+        ),
+        epoch=glance.state.epoch,
+    )
+
+
+def _without_user_data(manifests: Manifests) -> Manifests:
+    """Snapshots are recorded, users keep secrets in user data, and no decision reads it."""
+    change = msgspec.structs.replace
+    bare = (change(item, spec=change(item.spec, user_data=None)) for item in manifests.node_classes)
+    return change(manifests, node_classes=tuple(bare))
+
+
+def exploring(claims: tuple[NodeClaim, ...], sold: Mapping[str, tuple[InstanceType, ...]]) -> frozenset[str]:
+    """`ami/instance type#kubelet hash` of every estimate that claims in flight rely on, whether leased yet or not."""
+    keys = set()
+    for claim in claims:
+        if claim.state is ClaimState.LAUNCHED:
+            if claim.instance_type in claim.relies_on_estimate:
+                keys.add(pilot_key(claim.ami, claim.instance_type, claim.kubelet_hash))
+        elif claim.state in (ClaimState.PLANNED, ClaimState.LAUNCHING):
+            relied_on = [item for item in sold.get(claim.node_class, ()) if item.name in claim.relies_on_estimate]
+            keys.update(pilot_key(item.ami, item.name, item.kubelet_hash) for item in relied_on)
+    return frozenset(keys)
+
+
+def joined_nodes(claims: tuple[NodeClaim, ...], view: ClusterView) -> list[tuple[NodeClaim, Node]]:
+    """Launched claims whose Node is in the view."""
+    nodes = {instance_of(node.spec.provider_id): node for node in view.nodes}
+    return [
+        (claim, nodes[claim.instance_id])
+        for claim in claims
+        if claim.state is ClaimState.LAUNCHED and claim.instance_id in nodes
+    ]
+
+
+def _learn_from_joined(state: DecisionState, view: ClusterView, world: World) -> frozenset[str]:
+    """Learn from nodes that joined but were not registered yet: their event may be late or lost.
+
+    Returns the uids of pods whose node turned out too small.
+    """
+    joined = joined_nodes(state.claims, view)
+    return learn_from_crowd(world, [(claim, node) for claim, node in joined if has_reported(node)])
+
+
+def _ends_at_once(cluster: str, node_class: EC2NodeClass, resting: Iterable[UnavailableOffering]) -> str:
+    """Why nothing is launched from an EC2NodeClass whose last instances ended before they joined; empty if none did."""
+    scope = node_class_scope(cluster, node_class)
+    known = next((item for item in resting if item.instance_type == scope), None)
+    if known is None:
+        return ""
+    return (
+        with_advice(known.code, f"its instances end at once: {known.code}") + f"; tried again at {rfc3339(known.until)}"
+    )
+
+
+def _catalogs(
+    settings: ClusterSettings, supply: Supply, glance: Glance, capacity: KnownCapacity, meter: Meter
+) -> tuple[NodeClassCatalog, ...]:
+    learned = capacity.learned(supply.amis)
+    unavailable = resting_offerings(glance.state.unavailable, supply.catalog)
+    market = Market(glance.state)
+    joining = ((claim.ami, claim.instance_type) for claim in glance.state.claims if claim.state is ClaimState.LAUNCHED)
+    barred = bars(supply.joins, joining, glance.at)
+    if barred != Bars():
+        meter.count("TypesBarred", len(barred.amis) + len(barred.types))
+        _LOG.warning("not launched, nodes do not join: %s", barred, extra={"cluster": settings.name})
+    setting = from_cluster(settings, glance.view.daemon_sets)
+    catalogs = []
+    for name, item in sorted(supply.node_classes.items()):
+        problem = item.not_ready or _ends_at_once(settings.name, item.node_class, glance.state.unavailable)
+        if item.resolved is None or problem:
+            catalogs.append(NodeClassCatalog(name, not_ready=problem))
+            continue
+        worth_asking = market.open(item.resolved, glance.at)
+        # What is sold in a zone does not change with its free addresses: nodes there would seem to have drifted.
+        sold_in = msgspec.structs.replace(worth_asking, subnets=item.resolved.subnets)
+        full = {net.zone for net in item.resolved.subnets} - {net.zone for net in worth_asking.subnets}
+        try:
+            sold = remembered_types(
+                supply.catalog,
+                item.node_class,
+                setting,
+                resolved=sold_in,
+                learned=learned,
+                unavailable=unavailable
+                | resting_in_group(item.resolved.group, glance.state.unavailable, supply.catalog),
+            )
+        except InvalidInput as error:
+            meter.count("NodeClassNotReady")
+            _LOG.warning("node class cannot be read: %s", error, extra={"cluster": settings.name})
+            catalogs.append(NodeClassCatalog(name, not_ready=error.what))
+        else:
+            open_now = without_barred(without_zones(sold, supply.shifted | full), barred)
+            says = spec_hash(item.node_class, item.resolved.cluster_ca)
+            first, selection = first_hashes(item.node_class), item.resolved.selection
+            catalogs.append(NodeClassCatalog(name, open_now, spec_hash=says, first_hashes=first, selection=selection))
+    return tuple(catalogs)

@@ -1,0 +1,222 @@
+"""Which offerings a claim's fleet may take: the filters of the launch path, as one pure function.
+
+The order is Karpenter's: what is compatible and available; what is reserved, if anything is; no exotic hardware where
+plain will do; no spot dearer than on-demand; then one capacity type: spot where any is left, else on-demand. A minimum
+of values does not switch filters off: each is left out only where too few values would remain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import msgspec
+
+from shiplap.instances.capacity.described_capacity import ENCLAVES, FABRIC_ADAPTERS
+from shiplap.instances.catalog.type_catalog import InstanceType, Offering
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.quantity import PODS
+from shiplap.kubernetes.requirements import Requirements
+from shiplap.manifests.nodeclaim import NodeClaim
+from shiplap.ports import COMMIT_BYTES, COMMIT_GROUP, FleetOverride
+from shiplap.scheduling.supply.existing_nodes import still_fits
+
+_EXOTIC_RESOURCES = (
+    "nvidia.com/gpu",
+    "amd.com/gpu",
+    "habana.ai/gaudi",
+    "aws.amazon.com/neuron",
+    "aws.amazon.com/neuroncore",
+)
+
+_ATTACHED = (FABRIC_ADAPTERS, ENCLAVES)
+"""Resources for which an instance is launched differently."""
+
+_GROWTH_BYTES = 8_000
+"""What a claim may still grow by: the labels of its instance type."""
+
+
+class FleetOptions(msgspec.Struct, frozen=True):
+    """One capacity type and its offerings, cheapest first; without overrides nothing can be launched.
+
+    `strategy` is how EC2 is to choose among them unless the NodePool says otherwise, empty for the usual one.
+    """
+
+    capacity_type: str = ""
+    overrides: tuple[FleetOverride, ...] = ()
+    strategy: str = ""
+
+
+class _Candidate(msgspec.Struct, frozen=True):
+    type: InstanceType
+    offering: Offering
+
+
+def fleet_options(
+    claim: NodeClaim,
+    types: Mapping[str, InstanceType],
+    zones: Iterable[str],
+    rests: Callable[[str, str, str], bool] = lambda *_: False,
+) -> FleetOptions:
+    """The offerings of the claim's launch list that can be asked for now.
+
+    Args:
+        claim: its requirements choose zones and capacity types, its launch list the types.
+        types: the NodeClass's instance types by name, with current availability.
+        zones: zones in which the NodeClass has a subnet.
+        rests: whether a (type, zone, capacity type) has failed since the types' availability was looked up; asked of a
+            reservation by its id in the place of the type, too.
+    """
+    wanted = Requirements.of(claim.requirements)
+    zones = frozenset(zones)
+    candidates = [
+        _Candidate(types[name], offering)
+        for name in claim.instance_types
+        if name in types and still_fits(claim, types[name])  # what is known by now may be less than when it was planned
+        for offering in types[name].offerings
+        if offering.available and offering.zone in zones and _allowed(offering, wanted)
+        if not any(rests(key, offering.zone, offering.capacity_type) for key in _names_of(name, offering))
+    ]
+    for narrowed in (_reserved, _without_exotic, _without_dear_spot):
+        left = narrowed(candidates)
+        if _diverse(claim, _of_one_capacity_type(left)):
+            candidates = left
+    chosen = _of_one_capacity_type(candidates)
+    if not chosen or not _diverse(claim, chosen):
+        return FleetOptions()
+    overrides = sorted(_override(item, claim) for item in chosen)
+    # EC2 would rank by its own prices: where a NodeOverlay states others, it is told the order.
+    strategy = "prioritized" if any(item.offering.overlaid for item in chosen) else ""
+    return FleetOptions(chosen[0].offering.capacity_type, tuple(overrides), strategy)
+
+
+def _names_of(instance_type: str, offering: Offering) -> tuple[str, ...]:
+    """By what an offering may be known to rest: its type, and its reservation if it is in one."""
+    return (instance_type, offering.reservation_id) if offering.reservation_id else (instance_type,)
+
+
+def _of_one_capacity_type(candidates: list[_Candidate]) -> list[_Candidate]:
+    """What is reserved where there is any, else spot, else on-demand."""
+    for capacity_type in (labels.RESERVED, labels.SPOT, labels.ON_DEMAND):
+        chosen = [item for item in candidates if item.offering.capacity_type == capacity_type]
+        if chosen:
+            return _reserved(chosen)
+    return candidates
+
+
+def _reserved(candidates: list[_Candidate]) -> list[_Candidate]:
+    """Only the cheapest reservation, if there is any, so that what is taken of it can be counted before the launch.
+
+    Of equally cheap ones ordinary ones come before blocks, these before interruptible ones; then that with most left.
+    """
+    reserved = [item for item in candidates if item.offering.capacity_type == labels.RESERVED]
+    if not reserved:
+        return candidates
+
+    def rank(item: _Candidate) -> tuple[object, ...]:
+        held = item.offering
+        is_block = held.reservation_type == "capacity-block"
+        return held.price, held.reservation_interruptible, is_block, -held.reservation_capacity, held.reservation_id
+
+    best = min(reserved, key=rank).offering.reservation_id
+    return [item for item in reserved if item.offering.reservation_id == best]
+
+
+def alike(claims: Sequence[NodeClaim]) -> NodeClaim:
+    """One claim that asks for what each of some claims of one launch asks for, so that any of them can have its
+    instance.
+    """
+    first = claims[0]
+    resources = sorted({resource for claim in claims for resource in claim.requests})
+    most = {resource: max(claim.requests.get(resource, 0) for claim in claims) for resource in resources}
+    return msgspec.structs.replace(first, requests=most)
+
+
+def launches(claims: Iterable[NodeClaim]) -> list[list[NodeClaim]]:
+    """Claims that one request can launch, together; in the order of the first of each.
+
+    They differ in their pods and in nothing EC2 or the node is told. A claim that explores an estimate is launched by
+    itself: the right to do so is its own. What is launched together must also fit into one write.
+    """
+    found: dict[bytes, list[list[NodeClaim]]] = {}
+    sizes: dict[bytes, int] = {}
+    for claim in claims:
+        key, size = _shape(claim), len(msgspec.json.encode(claim)) + _GROWTH_BYTES
+        groups = found.setdefault(key, [[]])
+        if len(groups[-1]) == COMMIT_GROUP or sizes.get(key, 0) + size > COMMIT_BYTES:
+            groups.append([])
+            sizes[key] = 0
+        groups[-1].append(claim)
+        sizes[key] = sizes.get(key, 0) + size
+    return [group for groups in found.values() for group in groups]
+
+
+def _shape(claim: NodeClaim) -> bytes:
+    alone = claim.name if claim.relies_on_estimate else ""
+    told = (claim.node_pool, claim.node_class, claim.tier, claim.requirements, claim.labels, claim.annotations)
+    attached = [claim.requests.get(resource, 0) > 0 for resource in _ATTACHED]
+    kept_off = (claim.taints, claim.startup_taints)
+    return msgspec.json.encode((alone, told, attached, kept_off, claim.instance_types), order="deterministic")
+
+
+def has_min_values(claim: NodeClaim) -> bool:
+    """Whether the claim must keep a choice of values, which forbids narrowing its launch list."""
+    return any(item.min_values for item in claim.requirements)
+
+
+def _diverse(claim: NodeClaim, candidates: list[_Candidate]) -> bool:
+    """Whether the types left still offer as many values as the claim must have."""
+    for wanted in claim.requirements:
+        values: set[str] = set()
+        for item in candidates:
+            for own in item.type.requirements:
+                if own.key == wanted.key and not own.complement:
+                    values |= own.values
+        if wanted.min_values is not None and len(values) < wanted.min_values:
+            return False
+    return True
+
+
+def _allowed(offering: Offering, wanted: Requirements) -> bool:
+    """Zone, capacity type and reservation suit."""
+    facts = {
+        labels.ZONE: offering.zone,
+        labels.CAPACITY_TYPE: offering.capacity_type,
+        labels.ZONE_ID: offering.zone_id,
+        **offering.reservation_labels,
+    }
+    return all(wanted[key].has(value) for key, value in facts.items() if key in wanted)
+
+
+def _without_exotic(candidates: list[_Candidate]) -> list[_Candidate]:
+    plain = [item for item in candidates if not _exotic(item.type)]
+    return plain or candidates
+
+
+def _exotic(instance_type: InstanceType) -> bool:
+    """Bare metal and accelerators: more than a claim needs that other types satisfy too."""
+    return "metal" in instance_type.name.partition(".")[2] or any(
+        instance_type.capacity.get(resource, 0) > 0 for resource in _EXOTIC_RESOURCES
+    )
+
+
+def _without_dear_spot(candidates: list[_Candidate]) -> list[_Candidate]:
+    """Drop spot offerings that cost more than the cheapest on-demand one of all types."""
+    on_demand = [item.offering.price for item in candidates if item.offering.capacity_type == labels.ON_DEMAND]
+    if not on_demand:
+        return candidates
+    return [c for c in candidates if c.offering.capacity_type != labels.SPOT or c.offering.price <= min(on_demand)]
+
+
+def _override(item: _Candidate, claim: NodeClaim) -> FleetOverride:
+    wants_fabric = claim.requests.get(FABRIC_ADAPTERS, 0) > 0
+    return FleetOverride(
+        price=item.offering.price,
+        instance_type=item.type.name,
+        zone=item.offering.zone,
+        ami=item.type.ami,
+        max_pods=item.type.capacity.get(PODS, 0),
+        kubelet_hash=item.type.kubelet_hash,
+        kubelet_values=item.type.kubelet_values,
+        fabric_adapters=item.type.capacity.get(FABRIC_ADAPTERS, 0) if wants_fabric else 0,
+        reservation=item.offering.reservation_id,
+    )

@@ -1,0 +1,176 @@
+"""What one round of decisions knows of EC2: what rests, what may be tried a little, and which subnets have room.
+
+It begins with what all clusters of the account have learned and grows with every answer, so that the next launch of the
+round does not ask for what the one before could not get.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from shiplap.instances.catalog.ec2_catalog import Catalog
+from shiplap.instances.catalog.resolved_nodeclass import ResolvedNodeClass
+from shiplap.instances.catalog.type_catalog import InstanceType
+from shiplap.instances.offerings.subnets import emptiest_subnets, open_subnets
+from shiplap.instances.offerings.unavailability import ANY, in_group, launch_budget, quota_of
+from shiplap.instances.readiness.launch_deaths import is_node_class, left_alone, node_class_scope
+from shiplap.kubernetes import labels
+from shiplap.manifests.custom_resources import EC2NodeClass
+from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from shiplap.ports import DecisionState, FleetOverride, OfferingFailure, UnavailableOffering
+
+Offering = tuple[str, str, str]
+"""Instance type, zone, capacity type."""
+
+_NOT_JOINED = frozenset({ClaimState.PLANNED, ClaimState.LAUNCHING, ClaimState.LAUNCHED})
+_CAPACITY_TYPES = (labels.ON_DEMAND, labels.SPOT)
+
+
+def resting_offerings(resting: Iterable[UnavailableOffering], catalog: Catalog) -> frozenset[Offering]:
+    """Every offering that rests: by itself, with the quota of its type, or with all of its capacity type."""
+    scopes = {item.scope for item in resting}
+    wide = {scope for scope in scopes if ANY in scope}
+    if not wide:
+        return frozenset(scopes)
+    rests = {
+        (name, zone, capacity_type)
+        for name, zones in catalog.zones.items()
+        for capacity_type in _CAPACITY_TYPES
+        if not wide.isdisjoint(_wider(name, capacity_type))
+        for zone in zones
+    }
+    return frozenset(scopes | rests)
+
+
+def resting_in_group(group: str, resting: Iterable[UnavailableOffering], catalog: Catalog) -> frozenset[Offering]:
+    """Every offering that rests for launches into a placement group, beside those that rest for all."""
+    scopes = {item.scope for item in resting if item.scope[0].startswith(f"{group}/")}
+    if not group or not scopes:
+        return frozenset()
+    return frozenset(
+        own
+        for name, zones in catalog.zones.items()
+        for zone in zones
+        for capacity_type in _CAPACITY_TYPES
+        if not scopes.isdisjoint(_in_group(group, own := (name, zone, capacity_type)))
+    )
+
+
+def _in_group(group: str, offering: Offering) -> tuple[Offering, Offering]:
+    """What stands for an offering in a placement group: itself, or all the group may have in the zone."""
+    name, zone, capacity_type = offering
+    return (in_group(group, name), zone, capacity_type), (in_group(group, ANY), zone, ANY)
+
+
+def _wider(instance_type: str, capacity_type: str) -> tuple[Offering, Offering]:
+    return (quota_of(instance_type), ANY, capacity_type), (ANY, ANY, capacity_type)
+
+
+class Market:
+    """One round's knowledge. `state` is what was read at its beginning."""
+
+    def __init__(self, state: DecisionState) -> None:
+        self._resting = {item.scope for item in state.unavailable}
+        self._recovering = {item.scope: item for item in state.recovering}
+        self._suspected = sorted(name for name, *_ in self._resting | self._recovering.keys() if is_node_class(name))
+        self._in_flight = {claim.node_class for claim in state.claims if claim.state in _NOT_JOINED}
+        self._addresses = dict(state.addresses)
+        own = {claim.token for claim in state.claims}  # the plan itself counts what it has promised to claims in flight
+        self._reserved = {
+            name: sum(number for token, number in tokens.items() if token not in own)
+            for name, tokens in state.reserved.items()
+        }
+
+    def learn(self, failures: Iterable[OfferingFailure]) -> None:
+        """Leave alone what has just failed."""
+        self._resting |= {failure.scope for failure in failures}
+
+    def rests(self, instance_type: str, zone: str, capacity_type: str, group: str = "") -> bool:
+        """Whether an offering is not to be asked for, in a placement group if it is for one."""
+        own = (instance_type, zone, capacity_type)
+        for_group = _in_group(group, own) if group else ()
+        scopes = (own, *for_group, *_wider(instance_type, capacity_type))
+        return not self._resting.isdisjoint(scopes)
+
+    def leaves_alone(self, cluster: str, node_class: EC2NodeClass) -> bool:
+        """Whether nothing is to be launched from an EC2NodeClass, as it is written now, because its instances ended."""
+        return (node_class_scope(cluster, node_class), ANY, ANY) in self._resting
+
+    def open(self, resolved: ResolvedNodeClass, now: float = 0.0) -> ResolvedNodeClass:
+        """An EC2NodeClass with what is worth a launch: subnets, less what launches in flight take, and reservations,
+        less what other clusters take and, at `now` in epoch seconds, blocks that are about to end.
+        """
+        resting = {scope[0] for scope in self._resting}
+        reservations = (
+            msgspec.structs.replace(held, available=max(held.available - self._reserved.get(held.id, 0), 0))
+            for held in resolved.capacity_reservations
+            if not held.is_expiring(now)
+        )
+        return msgspec.structs.replace(
+            resolved,
+            subnets=open_subnets(resolved.subnets, resting, self._addresses),
+            capacity_reservations=tuple(reservations),
+        )
+
+    def reserve(self, overrides: Sequence[FleetOverride], resolved: ResolvedNodeClass, count: int) -> dict[str, int]:
+        """Addresses a launch may take, by subnet id; counted for the launches after it from now on.
+
+        Which zone EC2 takes is not known yet, so they are counted in each: at least as many as pods fit on the node
+        with fewest, for that is how many the VPC CNI may hold.
+        """
+        fewest: dict[str, int] = {}
+        for override in overrides:
+            fewest[override.zone] = min(fewest.get(override.zone, override.max_pods), override.max_pods)
+        best = emptiest_subnets(resolved.subnets)
+        taken = {best[zone].id: max(fewest[zone], 1) * count for zone in sorted(fewest) if zone in best}
+        for subnet, addresses in taken.items():
+            self._addresses[subnet] = self._addresses.get(subnet, 0) + addresses
+        return taken
+
+    def proven(self, claims: Iterable[NodeClaim]) -> list[UnavailableOffering]:
+        """Offerings that had failed and have now given one of these claims its instance."""
+        given = {
+            (claim.labels.get(labels.RESERVATION_ID, claim.instance_type), claim.zone, claim.capacity_type)
+            for claim in claims
+        }
+        return [self._recovering.pop(scope) for scope in sorted(given & self._recovering.keys())]
+
+    def within_budget(
+        self, groups: Sequence[Sequence[NodeClaim]], types: Sequence[Mapping[str, InstanceType]]
+    ) -> list[Sequence[NodeClaim]]:
+        """The claims that may be launched now, of each group; `types` are what is sold to each.
+
+        A group that can be launched on offerings which have not failed lately is launched as a whole. The others share
+        the budgets of the offerings that have: what may be asked for at once is halved with each failure and doubled
+        with each success, so that many clusters and retries together cannot make a storm. Of an EC2NodeClass whose
+        instances ended before they joined there is one claim at a time, until that is forgotten.
+        """
+        left = {scope: launch_budget(item.failures) for scope, item in self._recovering.items()}
+        tried = set(self._in_flight)
+        kept = []
+        for claims, sold in zip(groups, types, strict=True):
+            if left_alone(claims[0].cluster, claims[0].node_class, self._suspected):
+                kept.append(() if claims[0].node_class in tried else claims[:1])
+                tried.add(claims[0].node_class)
+                continue
+            offerings = self._offerings(claims[0], sold)
+            if offerings and offerings <= left.keys():
+                allowed = min(max(left[scope] for scope in offerings), len(claims))
+                for scope in offerings:
+                    left[scope] -= min(allowed, left[scope])
+            else:
+                allowed = len(claims)
+            kept.append(claims[:allowed])
+        return kept
+
+    def _offerings(self, claim: NodeClaim, types: Mapping[str, InstanceType]) -> set[Offering]:
+        sold = {
+            (offering.reservation_id or name, offering.zone, offering.capacity_type)
+            for name in claim.instance_types
+            if name in types
+            for offering in types[name].offerings
+            if offering.available
+        }
+        return {offering for offering in sold if not self.rests(*offering)}

@@ -1,0 +1,192 @@
+"""How many nodes may be launched for pods of which no node has run any yet: a bound that a cluster may set.
+
+`refusals` learns from nodes in vain. So what is launched first for a new kind of pods is as much as they need, and each
+further kind begins anew. A cluster for which that is too much says how many such nodes it risks within five minutes;
+within an hour it is more, in proportion. All kinds count together, and those launched for pods that have gone meanwhile
+count, too. Pods are of one kind when they are alike (`refusals.likeness`). A node that runs one of them proves the
+kind, and what is proven is not bounded. Proof is remembered, so that a cluster may scale to zero in between.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence, Set
+
+import msgspec
+from msgspec.structs import replace
+
+from shiplap.flows.context import World
+from shiplap.flows.planning.futile_launches import MOST_IN_WINDOW, MOST_MARKS, Likeness, likeness
+from shiplap.kubernetes.objects import Pod
+from shiplap.kubernetes.timestamps import rfc3339
+from shiplap.manifests.nodeclaim import LEAVING, ClaimState, NodeClaim
+from shiplap.ports import FUTILE_FOR_S, DecisionState
+from shiplap.scheduling.model.planned_pods import comes_back
+from shiplap.scheduling.model.scheduling_plan import Unschedulable
+from shiplap.scheduling.model.snapshot import ClusterView
+
+_LOG = logging.getLogger(__name__)
+
+FIVE_MINUTES_S = 300.0
+
+RENEW_S = 24 * 3600.0
+"""How old a note of a kind is before it is written anew, in seconds."""
+
+MOST_KINDS = 1000
+"""Kinds remembered of a cluster: each decision reads them."""
+
+
+class Bound(msgspec.Struct, frozen=True):
+    """At most so many nodes for kinds without proof: by window, in seconds, as `refusals.MOST_IN_WINDOW`.
+
+    `launched_at`: when nodes of the last hour were launched that count, sorted. `tried`: how many of those that are
+    still known each kind has had. `proven`: kinds that are not bounded.
+    """
+
+    most: Mapping[float, int]
+    launched_at: tuple[float, ...] = ()
+    tried: Mapping[Likeness, int] = {}
+    proven: Set[Likeness] = frozenset()
+
+    def allowed(self, now: float) -> int:
+        """How many nodes more may be launched now."""
+        left = (most - len(self._within(window, now)) for window, most in self.most.items())
+        return max(0, min(left))
+
+    def reason(self, now: float) -> str:
+        """Why no more may be launched now, and until when."""
+        full = [
+            (times[len(times) - most] + window, len(times), window)
+            for window, most in sorted(self.most.items())
+            if len(times := self._within(window, now)) >= most
+        ]
+        until, number, window = max(full)
+        return (
+            f"{number} nodes were launched within {window / 60:.0f} minutes for pods of which no node has run any yet, "
+            f"as many as the cluster allows (unprovenPodNodes: {self.most[FIVE_MINUTES_S]}); the next one is launched "
+            f"when a node runs a pod like this one, or after {rfc3339(until)}"
+        )
+
+    def _within(self, window: float, now: float) -> list[float]:
+        return [at for at in self.launched_at if at > now - window]
+
+
+def windows(most: int) -> dict[float, int]:
+    """What may be launched within each window, in seconds, where `most` may be within five minutes; rounded up."""
+    widest = MOST_IN_WINDOW[FIVE_MINUTES_S]
+    return {window: -(-most * number // widest) for window, number in MOST_IN_WINDOW.items()}
+
+
+def bound_of(most: int, view: ClusterView, claims: Sequence[NodeClaim], state: DecisionState, now: float) -> Bound:
+    """What is left of a cluster's bound.
+
+    Args:
+        most: nodes within five minutes.
+        view: the cluster.
+        claims: all that are not Gone.
+        state: what was written down of nodes in vain that are, and of kinds that were run.
+        now: epoch seconds.
+    """
+    proven = running_kinds(view, claims) | state.proven.keys()
+    names = {claim.name for claim in claims}
+    launched_at = [at for name, at in state.futile.items() if name not in names]
+    tried: Counter[Likeness] = Counter()
+    for claim in claims:
+        if claim.created_at + FUTILE_FOR_S > now and _counts(claim, view, proven):
+            launched_at.append(claim.created_at)
+            tried.update(claim.unproven)
+    return Bound(windows(most), tuple(sorted(launched_at)), tried, proven)
+
+
+def running_kinds(view: ClusterView, claims: Iterable[NodeClaim]) -> frozenset[Likeness]:
+    """The kinds of all pods on nodes of claims, but for those that belong to their node."""
+    nodes = sorted({claim.node_name for claim in claims if claim.node_name})
+    return frozenset(likeness(pod) for name in nodes for pod in view.by_node.get(name, ()) if _has_run(pod))
+
+
+def marked(planned: Iterable[NodeClaim], view: ClusterView, proven: Set[Likeness]) -> list[NodeClaim]:
+    """Planned claims; those all of whose pods are of kinds without proof say so."""
+    kinds = {(pod.metadata.namespace or "default", pod.metadata.name): pod for pod in view.pods}
+    found = []
+    for claim in planned:
+        pods = (kinds.get((item.namespace, item.name)) for item in claim.pods)
+        own = {likeness(pod) for pod in pods if pod is not None}
+        found.append(replace(claim, unproven=tuple(sorted(own))) if own.isdisjoint(proven) else claim)
+    return found
+
+
+def within(planned: Sequence[NodeClaim], bound: Bound, now: float) -> tuple[list[NodeClaim], tuple[Unschedulable, ...]]:
+    """The claims that may be launched now, in their order, and what users of the other claims' pods are told.
+
+    The kinds take turns, those with the fewest nodes first: one node of a kind is enough to prove it.
+    """
+    tried = Counter(bound.tried)
+    turns: list[tuple[int, int]] = []
+    for place, claim in enumerate(planned):
+        if claim.unproven:
+            turns.append((min(tried[kind] for kind in claim.unproven), place))
+            tried.update(claim.unproven)
+    allowed = bound.allowed(now)
+    late = {place for _, place in sorted(turns)[allowed:]}
+    kept = [claim for place, claim in enumerate(planned) if place not in late]
+    if not late:
+        return kept, ()
+    full = replace(bound, launched_at=(*bound.launched_at, *(now for _ in range(allowed))))
+    why = full.reason(now)
+    return kept, tuple(Unschedulable(pod, why) for place in sorted(late) for pod in planned[place].pods)
+
+
+def has_room_for(view: ClusterView, claims: Iterable[NodeClaim], bound: Bound, now: float) -> bool:
+    """Whether a plan could lead to a launch: the bound has room, a pod of a proven kind waits, or a node leaves.
+
+    Args:
+        view: the cluster.
+        claims: those in flight or leaving.
+        bound: see `bound_of`.
+        now: epoch seconds.
+    """
+    if bound.allowed(now) or any(claim.state in LEAVING for claim in claims):
+        return True
+    if any(node.metadata.deletion_timestamp for node in view.nodes):
+        return True
+    return any(likeness(pod) in bound.proven for pod in view.unbound)
+
+
+def note_kinds(
+    cluster: str, claims: Sequence[NodeClaim], view: ClusterView, state: DecisionState, world: World
+) -> None:
+    """Write down which kinds of pods run, and which nodes leave that never ran any: claims are forgotten when Gone.
+
+    Raises:
+        StoreError: tried again with the next sweep.
+    """
+    now = world.clock.now()
+    running = running_kinds(view, claims)
+    due = [kind for kind in sorted(running) if kind in state.proven and state.proven[kind] + RENEW_S <= now]
+    due += sorted(running - state.proven.keys())[: max(MOST_KINDS - len(state.proven), 0)]
+    if due:
+        world.state.mark_proven(cluster, due[:MOST_MARKS], now)
+    proven = running | state.proven.keys()
+    leaving = {
+        claim.name: claim.created_at
+        for claim in claims
+        if claim.state in LEAVING and claim.name not in state.futile and _counts(claim, view, proven)
+        if claim.created_at + FUTILE_FOR_S > now
+    }
+    if leaving:
+        world.state.mark_futile(cluster, leaving)
+
+
+def _counts(claim: NodeClaim, view: ClusterView, proven: Set[Likeness]) -> bool:
+    """Whether it is a node for pods without proof that nothing runs on, or may become one."""
+    if not claim.unproven or not proven.isdisjoint(claim.unproven):
+        return False
+    if claim.state is ClaimState.FAILED and not claim.instance_id:
+        return False
+    return not any(_has_run(pod) for pod in view.by_node.get(claim.node_name, ()))
+
+
+def _has_run(pod: Pod) -> bool:
+    """Whether its node has taken a pod that other nodes might have taken; a kubelet's refusal is a failed pod."""
+    return comes_back(pod) and pod.status.phase != "Failed"

@@ -1,0 +1,1 @@
+"""The schedule flow: pods pending in, instances out."""

@@ -1,0 +1,127 @@
+"""Learns from nodes that are there already, whoever launched them: a new install knows at once what its AMIs yield.
+
+A node teaches only what holds for nodes of ours, too: it must run one of our AMIs, and keep back exactly what a kubelet
+with our settings would.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from shiplap.errors import AwsError
+from shiplap.flows.context import World
+from shiplap.flows.learn import has_reported, instance_of
+from shiplap.instances.catalog.type_catalog import InstanceType, Observation
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.objects import Node
+from shiplap.kubernetes.quantity import CPU, MEMORY, PODS, parse_resources
+from shiplap.scheduling.model.snapshot import NodeClassCatalog
+
+_LOG = logging.getLogger(__name__)
+
+_MOST_PER_TYPE = 8
+"""Of how many nodes of a type EC2 is asked for the AMI: one that runs ours is enough, and the newest most likely do."""
+
+
+def learn_from_strangers(
+    cluster: str, nodes: Sequence[Node], catalogs: Sequence[NodeClassCatalog], world: World
+) -> bool:
+    """Store what nodes of types that nobody has verified report, one node per AMI, type and settings.
+
+    Args:
+        cluster: its name.
+        nodes: all of the cluster.
+        catalogs: what can be launched, with the figures as they are known now.
+        world: EC2 is asked for the AMIs of such nodes; capacity is written.
+
+    Returns:
+        Whether anything was learned, so that a decision should look again.
+
+    Raises:
+        StoreError: what was learned cannot be stored.
+    """
+    unverified = _unverified(catalogs)
+    candidates = _promising(nodes, unverified)
+    if not candidates:
+        return False
+    try:
+        amis = world.compute.images(sorted(candidates))
+    except AwsError as error:  # estimates will do
+        world.meter.count("StrangersNotRead")
+        _LOG.warning("nodes of others not read: %s", error, extra={"cluster": cluster, "code": error.code})
+        return False
+    found = observations(cluster, candidates, amis, unverified, world.clock.now())
+    for item in found:
+        world.capacity.observe(item)
+    if found:
+        world.meter.count("TypesLearnedFromOthers", len(found))
+        _LOG.info("learned from nodes of others", extra={"cluster": cluster, "nodes": [item.node for item in found]})
+    return bool(found)
+
+
+def _promising(nodes: Sequence[Node], unverified: Mapping[str, Sequence[InstanceType]]) -> dict[str, Node]:
+    """By instance id, the newest few nodes of each unverified type that may teach something, sorted by name."""
+    newest = sorted(nodes, key=lambda node: node.metadata.name)
+    newest.sort(key=lambda node: node.metadata.creation_timestamp or "", reverse=True)
+    number: Counter[str] = Counter()
+    chosen = []
+    for node in newest:
+        name = node.metadata.labels.get(labels.INSTANCE_TYPE, "")
+        if number[name] == _MOST_PER_TYPE or not instance_of(node.spec.provider_id) or not has_reported(node):
+            continue
+        capacity, allocatable = parse_resources(node.status.capacity), parse_resources(node.status.allocatable)
+        if any(_alike(item, capacity, allocatable) for item in unverified.get(name, ())):
+            number[name] += 1
+            chosen.append(node)
+    return {instance_of(node.spec.provider_id): node for node in sorted(chosen, key=lambda node: node.metadata.name)}
+
+
+def _unverified(catalogs: Iterable[NodeClassCatalog]) -> dict[str, list[InstanceType]]:
+    found: dict[str, list[InstanceType]] = {}
+    for catalog in catalogs:
+        for item in catalog.instance_types:
+            if not item.verified and item.ami:
+                found.setdefault(item.name, []).append(item)
+    return found
+
+
+def observations(
+    cluster: str,
+    nodes: Mapping[str, Node],
+    amis: Mapping[str, str],
+    unverified: Mapping[str, Sequence[InstanceType]],
+    now: float,
+) -> list[Observation]:
+    """What nodes (by instance id) say about unverified types (by name), the first node for each."""
+    found: dict[tuple[str, str, str], Observation] = {}
+    for instance_id, node in nodes.items():
+        capacity = parse_resources(node.status.capacity)
+        allocatable = parse_resources(node.status.allocatable)
+        for item in unverified[node.metadata.labels[labels.INSTANCE_TYPE]]:
+            key = (item.ami, item.name, item.kubelet_hash)
+            if key in found or amis.get(instance_id) != item.ami or not _alike(item, capacity, allocatable):
+                continue
+            found[key] = Observation(
+                ami=item.ami,
+                instance_type=item.name,
+                kubelet_hash=item.kubelet_hash,
+                capacity=capacity,
+                allocatable=allocatable,
+                observed_at=now,
+                cluster=cluster,
+                node=node.metadata.name,
+                predicted=item.allocatable,
+            )
+    return list(found.values())
+
+
+def _alike(item: InstanceType, capacity: Mapping[str, int], allocatable: Mapping[str, int]) -> bool:
+    """Whether the node's kubelet has our settings, as far as it shows: its pods, and what it keeps back.
+
+    Thresholds in per cent depend on the memory that is really there; then nothing can be told.
+    """
+    if MEMORY in item.overhead_fraction or capacity.get(PODS) != item.capacity.get(PODS):
+        return False
+    return all(capacity.get(name, 0) - allocatable.get(name, 0) == item.overhead.get(name, 0) for name in (CPU, MEMORY))

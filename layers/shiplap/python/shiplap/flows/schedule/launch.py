@@ -1,0 +1,345 @@
+"""From committed claims to their instances: pilot leases, then CreateFleet, each step durable before the next.
+
+Claims that want the same share a token and are launched by one request. Whatever stops this between two effects leaves
+claims that `resume` can finish with the same token. Only a refusal that proves that no instance exists makes a claim
+Failed; when the outcome is unknown the claims stay Launching.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+
+import msgspec
+
+from shiplap.errors import AwsError, AwsThrottled, AwsUnavailable, ConditionFailed, StoreError
+from shiplap.flows.assign_instances import Attempt, give_up, settle
+from shiplap.flows.claim_updates import GRACE_S, facts, pilot_holder
+from shiplap.flows.context import World
+from shiplap.flows.planning.decision_inputs import NodeClassSupply
+from shiplap.flows.planning.fleet_offerings import FleetOptions, alike, fleet_options, has_min_values
+from shiplap.flows.planning.offering_market import Market
+from shiplap.instances.catalog.resolved_nodeclass import ResolvedNodeClass
+from shiplap.instances.catalog.type_catalog import InstanceType
+from shiplap.kubernetes import labels
+from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from shiplap.ports import FleetOverride, FleetRequest, FleetResult, Move, OfferingFailure
+
+_LOG = logging.getLogger(__name__)
+
+LEASE_S = 60.0
+"""How long a claim belongs to the invocation that last wrote it, in seconds.
+
+Shorter than an invocation may live, so that a dead one is not waited for. If claims are taken from one that lives and
+is merely slow, its next conditional write fails, and the token keeps both to the same instances.
+"""
+
+_TOKEN_USED = "IdempotentParameterMismatch"  # noqa: S105 - an error code
+_OUTCOME_UNKNOWN = frozenset({"", _TOKEN_USED, "ServiceUnavailable"})
+"""Codes after which instances may exist all the same: no answer, a failing service, a token already used."""
+
+CAUSES = {
+    "capacity": "FailedForCapacity",
+    "configuration": "FailedForConfiguration",
+    "quota": "FailedForQuota",
+    "subnet": "FailedForAddresses",
+    "throttled": "FailedForThrottling",
+    "transient": "FailedForThrottling",
+    "unknown": "FailedForUnknown",
+}
+"""The metric that counts offerings EC2 refused, by the kind of the refusal."""
+
+_LATER = frozenset({"throttled", "transient"})
+"""Kinds of failure after which the same may succeed a little later."""
+
+_BLAMELESS = _LATER | {"configuration"}
+"""Kinds of failure that say nothing about the offering's capacity."""
+
+_MOST_LEASES = 15
+"""Estimates one claim explores at most: each costs a conditional write before the launch and one after it."""
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of claims that were to be launched; those in none of the lists were taken over by another function.
+
+    launched: an instance runs. failed: none does, the pods must be planned again. pending: the outcome is unknown or
+    EC2 asked to slow down; they are resumed later. `broken` says why nothing more should be launched from their
+    NodeClass now; `throttled` from any.
+    """
+
+    launched: tuple[NodeClaim, ...] = ()
+    failed: tuple[NodeClaim, ...] = ()
+    pending: tuple[NodeClaim, ...] = ()
+    broken: str = ""
+    throttled: bool = False
+
+
+def launch(
+    claims: Sequence[NodeClaim],
+    supply: NodeClassSupply,
+    types: dict[str, InstanceType],
+    attempt: Attempt,
+    market: Market,
+    world: World,
+    *,
+    held: Collection[str] = (),
+) -> Outcome:
+    """Launch an instance for each of some Planned or Launching claims of one token, and write down what became of them.
+
+    Args:
+        claims: all claims of the token that have no instance.
+        supply: their EC2NodeClass.
+        types: what it sells, by name.
+        attempt: who launches.
+        market: what EC2 is willing to give; learns from the answer.
+        world: the ports.
+        held: ids of instances that other claims of the token have.
+
+    Raises:
+        StoreError: the state cannot be written; the claims stay as they are and are resumed.
+    """
+    claims = sorted(claims, key=lambda claim: claim.name)
+    try:
+        return _launch(claims, supply, types, attempt, market, world, held)
+    except ConditionFailed as error:  # somebody else advanced one of them: they are theirs
+        world.meter.count("ClaimsLost", len(claims))
+        _LOG.info("claims were taken over: %s", error, extra=facts(claims[0]))
+        return Outcome()
+
+
+def _launch(
+    claims: Sequence[NodeClaim],
+    supply: NodeClassSupply,
+    types: dict[str, InstanceType],
+    attempt: Attempt,
+    market: Market,
+    world: World,
+    held: Collection[str],
+) -> Outcome:
+    if supply.resolved is None or supply.not_ready:
+        return _cannot(claims, f"node class {claims[0].node_class}: {supply.not_ready}", types, world)
+    if claims[0].state is ClaimState.PLANNED and market.leaves_alone(claims[0].cluster, supply.node_class):
+        return _cannot(claims, f"node class {claims[0].node_class}: its last instances ended at once", types, world)
+    resolved = market.open(supply.resolved)
+    zones = [subnet.zone for subnet in resolved.subnets]
+    rests = partial(market.rests, group=supply.resolved.group)
+    options = fleet_options(alike(claims), _with_leases(claims[0], types, world), zones, rests)
+    if not options.overrides:
+        return _cannot(claims, "no offering of the launch list is available", types, world)
+    claims, refused = _within_reservation(claims, options, supply.resolved, types, world)
+    if not claims:
+        return refused
+    now = world.clock.now()
+    tried = _just_tried(claims, now)
+    count = max(claims[0].together, len(claims))
+    lease = {"owner": attempt.owner, "deadline_at": now + LEASE_S, "changed_at": now, "together": count}
+    claims = world.state.advance_all([Move(claim, ClaimState.LAUNCHING, lease) for claim in claims])
+    addresses = market.reserve(options.overrides, resolved, len(claims))
+    with _advice(world):
+        world.state.reserve_addresses(claims[0].token, addresses, now)
+    request = FleetRequest(
+        claims=tuple(claims),
+        node_class=supply.node_class,
+        resolved=resolved,
+        capacity_type=options.capacity_type,
+        overrides=options.overrides,
+        token=claims[0].token,
+        count=count,
+        strategy=attempt.strategies.get(claims[0].node_pool, options.strategy),
+    )
+    if claims[0].first_event_at:
+        world.meter.count("EventToLaunch", world.clock.now() - claims[0].first_event_at, "Seconds")
+    outcome = _ask(request, types, attempt, market, world, held, tried=tried)
+    return msgspec.structs.replace(outcome, failed=(*refused.failed, *outcome.failed))
+
+
+def _ask(
+    request: FleetRequest,
+    types: dict[str, InstanceType],
+    attempt: Attempt,
+    market: Market,
+    world: World,
+    held: Collection[str],
+    *,
+    tried: bool,
+) -> Outcome:
+    """Send the request and write down the answer; `tried` when it may have been sent before."""
+    try:
+        result = world.compute.launch(request)
+    except AwsThrottled as error:
+        return _later(request.claims, error, world, throttled=True)
+    except AwsUnavailable as error:
+        return _later(request.claims, error, world, throttled=False)
+    except AwsError as error:
+        if error.code in _OUTCOME_UNKNOWN or tried:  # the refusal says nothing about the attempt before
+            return _later(request.claims, error, world, throttled=False)
+        return _fail(request.claims, str(error), types, world, broken=str(error))
+    return _finish(request, result, types, attempt, market, world, held)
+
+
+def _within_reservation(
+    claims: Sequence[NodeClaim],
+    options: FleetOptions,
+    resolved: ResolvedNodeClass,
+    types: dict[str, InstanceType],
+    world: World,
+) -> tuple[Sequence[NodeClaim], Outcome]:
+    """The claims for which there is room in the capacity reservation, counted across all functions; the others fail.
+
+    `resolved` as EC2 described it: what launches in flight take is known to the store.
+    """
+    chosen = options.overrides[0].reservation
+    if options.capacity_type != labels.RESERVED or claims[0].state is ClaimState.LAUNCHING:
+        return claims, Outcome()
+    held = next((item for item in resolved.capacity_reservations if item.id == chosen), None)
+    available = held.available if held is not None else 0
+    granted = world.state.take_reserved(chosen, claims[0].token, len(claims), available, world.clock.now())
+    if granted == len(claims):
+        return claims, Outcome()
+    return claims[:granted], _fail(claims[granted:], f"capacity reservation {chosen} is used up", types, world)
+
+
+def _with_leases(claim: NodeClaim, types: dict[str, InstanceType], world: World) -> dict[str, InstanceType]:
+    """The types without those whose estimate somebody else explores, or has explored since the plan was made.
+
+    The lease comes first and the second look at what is known after it: the holder before us may have reported and
+    given its lease back between our plan and our lease.
+    """
+    unverified = [types[name] for name in claim.relies_on_estimate if name in types and not types[name].verified]
+    if not unverified:
+        return types
+    dropped = {item.name for item in unverified}
+    # A pod of this claim may have missed while it was planned: then it must not meet an estimate again.
+    if not world.state.read(claim.cluster, world.clock.now()).missed_pods & {pod.uid for pod in claim.pods}:
+        wanted = unverified if has_min_values(claim) else _cheapest(unverified, _MOST_LEASES)
+        dropped -= _leased(claim, wanted, world)
+    return {name: item for name, item in types.items() if name not in dropped}
+
+
+def _leased(claim: NodeClaim, wanted: Sequence[InstanceType], world: World) -> set[str]:
+    """The names of those whose lease the claim now holds and which are still unknown."""
+    holder = pilot_holder(claim)
+    now = world.clock.now()
+    held = [t for t in wanted if world.capacity.acquire_pilot(t.ami, t.name, t.kubelet_hash, holder, now)]
+    learned = world.capacity.learned(sorted({t.ami for t in held}))
+    known = {(item.ami, item.instance_type, item.kubelet_hash) for item in learned}
+    unknown = set()
+    for item in held:
+        if (item.ami, item.name, item.kubelet_hash) in known:
+            world.capacity.release_pilot(item.ami, item.name, item.kubelet_hash, holder)
+        else:
+            unknown.add(item.name)
+    return unknown
+
+
+def _cheapest(types: Sequence[InstanceType], most: int) -> list[InstanceType]:
+    def price(item: InstanceType) -> tuple[float, str]:
+        return min((o.price for o in item.offerings if o.available), default=float("inf")), item.name
+
+    return sorted(types, key=price)[:most]
+
+
+def _finish(
+    request: FleetRequest,
+    result: FleetResult,
+    types: dict[str, InstanceType],
+    attempt: Attempt,
+    market: Market,
+    world: World,
+    held: Collection[str],
+) -> Outcome:
+    """Give the instances to the claims, then remember which offerings failed.
+
+    In this order: should this function die in between, a repetition still asks for the same and gets the same answer.
+    """
+    failures = result.failures
+    if not result.instances and not failures:  # EC2 gave neither: do not ask for the same again at once
+        failures = tuple(_unexplained(request, override) for override in request.overrides)
+    free = [instance for instance in result.instances if instance.id not in held]
+    launched, failed = settle(request.claims, free, types, attempt, world, failure=_summary(failures))
+    _remember(failures, launched, market, world)
+    if launched:
+        return Outcome(launched=launched, failed=failed)
+    throttled = all(failure.kind in _LATER for failure in failures)
+    misconfigured = [failure for failure in failures if failure.kind == "configuration"]
+    broken = f"{misconfigured[0].code}: {misconfigured[0].message}" if misconfigured else ""
+    return Outcome(failed=failed, broken=broken, throttled=throttled)
+
+
+def _remember(failures: Sequence[OfferingFailure], launched: Sequence[NodeClaim], market: Market, world: World) -> None:
+    """Let this round and the whole account know what failed, and what gives again."""
+    if failures:
+        world.meter.count("OfferingFailures", len(failures))
+        for kind, number in sorted(Counter(failure.kind for failure in failures).items()):
+            world.meter.count(CAUSES[kind], number)
+    blamed = [failure for failure in failures if failure.kind not in _BLAMELESS]
+    market.learn(blamed)
+    with _advice(world):
+        if blamed:
+            world.state.mark_unavailable(blamed, world.clock.now())
+        for offering in market.proven(launched):
+            world.state.relieve(offering)
+
+
+@contextmanager
+def _advice(world: World) -> Iterator[None]:
+    """What others had better know, but nobody depends on: a store that refuses it does not stop a launch."""
+    try:
+        yield
+    except StoreError as error:
+        world.meter.count("MarketNotUpdated")
+        _LOG.warning("others will not know what was learned: %s", error)
+
+
+def _unexplained(request: FleetRequest, override: FleetOverride) -> OfferingFailure:
+    return OfferingFailure(
+        override.instance_type,
+        override.zone,
+        request.capacity_type,
+        "NoInstance",
+        "unknown",
+        "EC2 gave no reason",
+        group=request.group,
+        reservation=override.reservation,
+    )
+
+
+def _summary(failures: Sequence[OfferingFailure]) -> str:
+    if not failures:
+        return "EC2 gave fewer instances than were asked for, and no reason"
+    codes = sorted({failure.code for failure in failures})
+    return f"{', '.join(codes)} on {len(failures)} offerings"
+
+
+def _cannot(claims: Sequence[NodeClaim], reason: str, types: dict[str, InstanceType], world: World) -> Outcome:
+    """Nothing can be asked for."""
+    if _just_tried(claims, world.clock.now()):
+        return Outcome(pending=tuple(claims))
+    return _fail(claims, reason, types, world)
+
+
+def _just_tried(claims: Sequence[NodeClaim], now: float) -> bool:
+    """Whether an earlier attempt may have launched instances that are not described yet."""
+    return any(claim.state is ClaimState.LAUNCHING and now < claim.changed_at + GRACE_S for claim in claims)
+
+
+def _fail(
+    claims: Sequence[NodeClaim], reason: str, types: dict[str, InstanceType], world: World, *, broken: str = ""
+) -> Outcome:
+    """No instance exists for these claims and none will; their pods are free to be planned again."""
+    return Outcome(failed=give_up(claims, reason, types, world), broken=broken)
+
+
+def _later(claims: Sequence[NodeClaim], error: AwsError, world: World, *, throttled: bool) -> Outcome:
+    """Leave the claims Launching and without an owner, so that the next invocation resumes them at once."""
+    now = world.clock.now()
+    changes = {"deadline_at": now, "changed_at": now}
+    if error.code == _TOKEN_USED:
+        changes["answered_at"] = now
+    claims = world.state.advance_all([Move(claim, ClaimState.LAUNCHING, changes) for claim in claims])
+    world.meter.count("LaunchesThrottled" if throttled else "LaunchOutcomesUnknown")
+    _LOG.warning("launch left for later: %s", error, extra={**facts(claims[0]), "code": error.code})
+    return Outcome(pending=claims, throttled=throttled)

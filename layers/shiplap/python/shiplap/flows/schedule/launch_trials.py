@@ -1,0 +1,145 @@
+"""Launches that are only tried out: what permissions and policies forbid is known before pods depend on it.
+
+The request is the one that a first pod of a NodePool would lead to, planned like any other, so that a policy about
+instance types or tenancy is met where a real launch would meet it. It is asked by the function that launches, because
+no other may; the inspection of EC2NodeClasses, which may not, reads what was answered.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+
+from msgspec.structs import replace
+
+from shiplap.errors import AwsThrottled, NodeClassNotReady, ShiplapError
+from shiplap.flows.context import World
+from shiplap.flows.planning.commitment import Origin, records_of, with_token
+from shiplap.flows.planning.decision_inputs import Glance, Sight, Supply, sight_of, supply_of
+from shiplap.flows.planning.fleet_offerings import fleet_options
+from shiplap.instances.readiness.dry_runs import Rehearsal, rehearsal, untried
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.names import label_value_of
+from shiplap.kubernetes.objects import Container, ObjectMeta, Pod, PodSpec, ResourceRequirements, Toleration
+from shiplap.manifests.custom_resources import EC2NodeClass, NodePool
+from shiplap.ports import DecisionState, FleetRequest, RehearsalStore
+from shiplap.scheduling.model.snapshot import ClusterView, SchedulingSettings
+from shiplap.scheduling.planner import plan
+from shiplap.settings import ClusterSettings
+
+_LOG = logging.getLogger(__name__)
+
+ALLOWANCE_S = 15.0
+"""No EC2NodeClass is tried out with less time than this left, in seconds."""
+
+
+def rehearse(settings: ClusterSettings, world: World, *, deadline: float) -> None:
+    """Try out EC2NodeClasses that are new, have changed, or were last tried long ago; tell when something forbids.
+
+    Whatever goes wrong here keeps no pod waiting: it is tried again by the next sweep.
+
+    Args:
+        settings: the cluster; without `dry_run` nothing is done.
+        world: the ports; without rehearsals nothing is done.
+        deadline: epoch seconds at which this invocation ends at the latest.
+    """
+    if world.rehearsals is None or settings.paused or not settings.dry_run:
+        return
+    try:
+        _rehearse(settings, world, world.rehearsals, deadline)
+    except ShiplapError as error:
+        world.meter.count("RehearsalsIncomplete")
+        _LOG.info("launches not tried out: %s", error, extra={"cluster": settings.name})
+
+
+def _rehearse(settings: ClusterSettings, world: World, store: RehearsalStore, deadline: float) -> None:
+    pools = settings.manifests.node_pools
+    used = {pool.spec.template.spec.node_class_ref.name for pool in pools}
+    classes = [item for item in settings.manifests.node_classes if item.metadata.name in used]
+    known = store.load(settings.name)
+    due = known.due(classes, world.clock.now())
+    if not due:
+        return
+    # A refusal of before must not keep its EC2NodeClass from being tried again.
+    supply = supply_of(settings, replace(world, status=None))
+    sight = _first_pods(settings, due, supply, world)
+    fresh = []
+    try:
+        for node_class, request in _requests(settings, due, supply, sight, world):
+            if world.clock.now() + ALLOWANCE_S > deadline:
+                break
+            fresh.append(_try(node_class, request, world))
+    finally:  # what was answered before EC2 asked to slow down is known
+        if fresh:
+            store.save(settings.name, known.with_news(fresh, classes))
+
+
+def _try(node_class: EC2NodeClass, request: FleetRequest | None, world: World) -> Rehearsal:
+    now = world.clock.now()
+    if request is None:
+        return untried(node_class, now)
+    try:
+        problem = world.compute.rehearse(request)
+    except AwsThrottled:
+        raise
+    except NodeClassNotReady:  # the inspection finds it, too, and says more
+        return untried(node_class, now)
+    if problem is not None:
+        world.meter.count("LaunchesForbidden")
+        about = {"cluster": request.claim.cluster, "node_class": node_class.metadata.name}
+        _LOG.warning("EC2 would not launch: %s: %s", problem.reason, problem.message, extra=about)
+    return rehearsal(node_class, now, problem)
+
+
+def _first_pods(settings: ClusterSettings, due: Iterable[EC2NodeClass], supply: Supply, world: World) -> Sight:
+    """A cluster without nodes, in which one pod waits for each NodePool whose EC2NodeClass is due."""
+    pods = tuple(_pod(pool) for item in due for pool in _pools_of(settings, item))
+    glance = Glance(world.clock.now(), DecisionState(0), ClusterView(pods=pods), frozenset())
+    bare = replace(settings, manifests=replace(settings.manifests, capacity_buffers=()))
+    sight = sight_of(bare, glance, supply, world)
+    plain = SchedulingSettings(min_values_policy="BestEffort")
+    return Sight(replace(sight.snapshot, settings=plain, piloted=frozenset()))
+
+
+def _requests(
+    settings: ClusterSettings, due: Iterable[EC2NodeClass], supply: Supply, sight: Sight, world: World
+) -> Iterator[tuple[EC2NodeClass, FleetRequest | None]]:
+    """What would be asked for, for the foremost NodePool of each EC2NodeClass that would launch anything; else None."""
+    origin = Origin(cluster=settings.name, owner="rehearsal", at=world.clock.now(), lease_s=0.0)
+    claims = {claim.node_pool: claim for claim in reversed(records_of(plan(sight.snapshot).node_claims, origin))}
+    for node_class in due:
+        item = supply.node_classes[node_class.metadata.name]
+        found = [claims[pool.metadata.name] for pool in _pools_of(settings, node_class) if pool.metadata.name in claims]
+        request = None
+        if found and item.resolved is not None:
+            (claim,) = with_token(found[:1], 0, settings.install)
+            options = fleet_options(claim, sight.types_for(claim), [net.zone for net in item.resolved.subnets])
+            if options.overrides:
+                request = FleetRequest(
+                    claims=(claim,),
+                    node_class=item.node_class,
+                    resolved=item.resolved,
+                    capacity_type=options.capacity_type,
+                    overrides=options.overrides,
+                    token=claim.token,
+                )
+        yield node_class, request
+
+
+def _pools_of(settings: ClusterSettings, node_class: EC2NodeClass) -> list[NodePool]:
+    """Those that launch from an EC2NodeClass, the foremost first."""
+    name = node_class.metadata.name
+    pools = [p for p in settings.manifests.node_pools if p.spec.template.spec.node_class_ref.name == name]
+    return sorted(pools, key=lambda pool: (-pool.spec.weight, pool.metadata.name))
+
+
+def _pod(pool: NodePool) -> Pod:
+    name = pool.metadata.name
+    return Pod(
+        ObjectMeta(name=name, namespace="shiplap-rehearsal", uid=f"rehearsal/{name}"),
+        PodSpec(
+            node_selector={labels.NODE_POOL: label_value_of(name)},
+            tolerations=(Toleration(operator="Exists"),),
+            containers=(Container(name="rehearsal", resources=ResourceRequirements(requests={"cpu": "10m"})),),
+        ),
+    )

@@ -1,0 +1,133 @@
+"""Finishes what an invocation that died has begun.
+
+A claim that is Planned or Launching belongs to the invocation that wrote it until its lease is over. After that anybody
+resumes it, together with the others of its token: their instances are looked for by tag, and only then launched, with
+the token they always had.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Sequence
+
+import msgspec
+
+from shiplap.errors import ConditionFailed
+from shiplap.flows.assign_instances import Attempt, give_up, settle
+from shiplap.flows.claim_updates import GRACE_S, facts
+from shiplap.flows.context import World
+from shiplap.flows.planning.decision_inputs import NodeClassSupply
+from shiplap.flows.planning.offering_market import Market
+from shiplap.flows.schedule.launch import Outcome, launch
+from shiplap.instances.catalog.type_catalog import InstanceType
+from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+
+_LOG = logging.getLogger(__name__)
+
+LAUNCH_TIMEOUT_S = 300.0
+"""How long a claim may take to get an instance, in seconds; upstream's launch timeout."""
+
+_ALIVE = ("pending", "running")
+_WAITING = (ClaimState.PLANNED, ClaimState.LAUNCHING)
+
+
+def orphans(claims: Iterable[NodeClaim], owner: str, now: float) -> list[tuple[NodeClaim, ...]]:
+    """Planned and Launching claims that are this owner's, or whose owner cannot be alive any more, by launch."""
+    launches: dict[str, list[NodeClaim]] = {}
+    for claim in sorted(claims, key=lambda claim: claim.name):
+        if claim.state in _WAITING:
+            launches.setdefault(claim.token or claim.name, []).append(claim)
+    return [
+        tuple(members)
+        for members in launches.values()
+        if all(claim.owner == owner or claim.deadline_at <= now for claim in members)
+    ]
+
+
+def resume(
+    claims: Sequence[NodeClaim],
+    supply: NodeClassSupply | None,
+    types: dict[str, InstanceType],
+    attempt: Attempt,
+    market: Market,
+    world: World,
+) -> Outcome:
+    """Bring orphans of one launch to their end: adopt the instances there are, launch the others.
+
+    Raises:
+        StoreError: the state cannot be read or written.
+        AwsError: instances cannot be described.
+    """
+    world.meter.count("ClaimsResumed", len(claims))
+    try:
+        # A launch moves all its claims at once: while one is Planned, nothing was ever asked of EC2 for any.
+        if claims[0].state is ClaimState.PLANNED:
+            return _launch(claims, supply, types, attempt, market, world, held=())
+        return _resume(claims, supply, types, attempt, market, world)
+    except ConditionFailed as error:
+        _LOG.info("claims were taken over: %s", error, extra=facts(claims[0]))
+        return Outcome()
+
+
+def _resume(
+    claims: Sequence[NodeClaim],
+    supply: NodeClassSupply | None,
+    types: dict[str, InstanceType],
+    attempt: Attempt,
+    market: Market,
+    world: World,
+) -> Outcome:
+    cluster, token = claims[0].cluster, claims[0].token
+    found = world.compute.launched(cluster, token)
+    # After describing: a claim that has an instance by now must not have it given to another.
+    known = [claim for claim in world.state.claims(cluster) if claim.token == token]
+    _check_unchanged(claims, known)
+    held = {claim.instance_id for claim in known if claim.instance_id}
+    free = [instance for instance in found if instance.id not in held]
+    alive = [instance for instance in free if instance.state in _ALIVE]
+    launched: tuple[NodeClaim, ...] = ()
+    if alive:
+        launched, claims = settle(claims, alive, types, attempt, world)
+        held |= {claim.instance_id for claim in launched}
+    if not claims:
+        return Outcome(launched=launched)
+    ending = [instance for instance in free if instance.state not in _ALIVE]
+    if len(ending) >= len(claims):
+        reason = f"its instance {ending[0].id} is {ending[0].state}"
+        return Outcome(launched=launched, failed=give_up(claims, reason, types, world))
+    if answered_at := claims[0].answered_at:
+        if world.clock.now() < answered_at + GRACE_S:
+            return Outcome(launched=launched, pending=tuple(claims))
+        reason = f"an earlier answer to its launch gave it no instance that was to be seen for {GRACE_S:g} s"
+        return Outcome(launched=launched, failed=give_up(claims, reason, types, world))
+    outcome = _launch(claims, supply, types, attempt, market, world, held=held)
+    return msgspec.structs.replace(outcome, launched=(*launched, *outcome.launched))
+
+
+def _check_unchanged(claims: Sequence[NodeClaim], known: Sequence[NodeClaim]) -> None:
+    versions = {claim.name: claim.version for claim in known}
+    changed = [claim.name for claim in claims if versions.get(claim.name) != claim.version]
+    if changed:
+        raise ConditionFailed(f"claim {changed[0]} has been changed meanwhile")
+
+
+def _launch(
+    claims: Sequence[NodeClaim],
+    supply: NodeClassSupply | None,
+    types: dict[str, InstanceType],
+    attempt: Attempt,
+    market: Market,
+    world: World,
+    *,
+    held: Collection[str],
+) -> Outcome:
+    """Launch, unless it is too late for that."""
+    now = world.clock.now()
+    overdue = now > claims[0].created_at + LAUNCH_TIMEOUT_S
+    tried = any(claim.state is ClaimState.LAUNCHING and now < claim.changed_at + GRACE_S for claim in claims)
+    if overdue and tried:
+        return Outcome(pending=tuple(claims))  # the last attempt's instances may not be described yet
+    if overdue or supply is None:
+        reason = f"not launched within {LAUNCH_TIMEOUT_S:g} s" if overdue else "its node class is gone"
+        return Outcome(failed=give_up(claims, reason, types, world))
+    return launch(claims, supply, types, attempt, market, world, held=held)

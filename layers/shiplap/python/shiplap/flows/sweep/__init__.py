@@ -1,0 +1,1 @@
+"""The sweep: finds and repairs whatever no message reports."""

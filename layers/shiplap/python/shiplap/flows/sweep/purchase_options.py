@@ -1,0 +1,143 @@
+"""What running instances are paid as: an instance outlives its capacity reservation, and is on-demand from then on.
+
+EC2 sends no event of it. The claim and the Node say what is true, so that prices, limits, shares of spot and drift are
+reckoned with it. The other way round, an instance that somebody moved into a reservation which its NodePool may use
+counts as reserved. So it is with the partition of a placement group, which EC2 chooses where no pod does. The claim
+comes first: the Node follows whatever its claim says, in this sweep or a later one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from shiplap.errors import ConditionFailed, ObjectConflict, ObjectNotFound
+from shiplap.flows.assign_instances import offering_of
+from shiplap.flows.claim_updates import GRACE_S, facts, pool_of
+from shiplap.flows.context import World
+from shiplap.flows.lifecycle.registration import change, is_registered
+from shiplap.instances.catalog.type_catalog import InstanceType, Offering
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.objects import Node
+from shiplap.kubernetes.requirements import Requirements
+from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from shiplap.ports import Instance
+from shiplap.settings import ClusterSettings
+
+_LOG = logging.getLogger(__name__)
+
+_MARKS = (labels.RESERVATION_ID, labels.RESERVATION_TYPE, labels.RESERVATION_INTERRUPTIBLE)
+_CHANGEABLE = frozenset({labels.ON_DEMAND, labels.RESERVED})
+_IN_USE = frozenset({ClaimState.LAUNCHED, ClaimState.REGISTERED, ClaimState.INITIALIZED, ClaimState.DISRUPTING})
+
+TypesFor = Callable[[NodeClaim], Mapping[str, InstanceType]]
+"""What a claim's EC2NodeClass sells as its NodePool sees it, by name."""
+
+
+def follow_purchases(
+    settings: ClusterSettings,
+    claims: Iterable[NodeClaim],
+    instances: Sequence[Instance],
+    joined: Mapping[str, Node],
+    types_for: TypesFor,
+    world: World,
+) -> None:
+    """Write into claims and Nodes what their instances are paid as, wherever that has changed.
+
+    Args:
+        settings: the cluster.
+        claims: all of the cluster.
+        instances: as EC2 describes them.
+        joined: Nodes by instance id.
+        types_for: asked only for claims that have to change.
+        world: state and cluster are written.
+
+    Raises:
+        StoreError, ClusterError, AwsError: what is left is done by a later sweep.
+    """
+    by_id = {instance.id: instance for instance in instances}
+    now = world.clock.now()
+    for claim in sorted(claims, key=lambda claim: claim.name):
+        if claim.state not in _IN_USE:
+            continue
+        instance = by_id.get(claim.instance_id)
+        known = claim
+        if instance is not None and _differs(claim, instance, now):
+            known = _rewrite(claim, instance, settings, types_for, world)
+        if instance is not None and instance.partition not in ("", known.labels.get(labels.PARTITION)):
+            known = _partitioned(known, instance, world)
+        node = joined.get(claim.instance_id)
+        if node is not None:
+            _follow(known, node, world)
+
+
+def _differs(claim: NodeClaim, instance: Instance, now: float) -> bool:
+    """Whether EC2 has said long enough that an instance is paid as something else; spot never changes."""
+    changeable = claim.capacity_type in _CHANGEABLE and instance.capacity_type in _CHANGEABLE
+    if not changeable or instance.launched_at + GRACE_S > now:
+        return False
+    moved = bool(instance.reservation) and instance.reservation != claim.labels.get(labels.RESERVATION_ID)
+    return claim.capacity_type != instance.capacity_type or moved
+
+
+def _rewrite(
+    claim: NodeClaim, instance: Instance, settings: ClusterSettings, types_for: TypesFor, world: World
+) -> NodeClaim:
+    """The claim as it is then; unchanged when another function moved it, or when its pool wants nothing reserved."""
+    offering = offering_of(instance, types_for(claim).get(claim.instance_type))
+    reserved = instance.capacity_type == labels.RESERVED
+    if reserved and (offering is None or not _may_be_reserved(claim, settings)):
+        return claim
+    marks = {key: value for key, value in claim.labels.items() if key not in _MARKS}
+    changes = {
+        "capacity_type": instance.capacity_type,
+        "labels": {**marks, labels.CAPACITY_TYPE: instance.capacity_type, **_marks_of(offering)},
+        "hourly": offering.price if offering is not None else 0.0,
+    }
+    try:
+        changed = world.state.advance(claim, claim.state, **changes)
+    except ConditionFailed as error:  # the next sweep looks again
+        _LOG.info("claim has moved on: %s", error, extra=facts(claim))
+        return claim
+    world.meter.count("NodesPromoted" if reserved else "NodesDemoted")
+    _LOG.warning("paid as %s, not %s", changed.capacity_type, claim.capacity_type, extra=facts(claim))
+    return changed
+
+
+def _partitioned(claim: NodeClaim, instance: Instance, world: World) -> NodeClaim:
+    """The claim with the partition of its placement group that EC2 chose for its instance."""
+    try:
+        return world.state.advance(claim, claim.state, labels={**claim.labels, labels.PARTITION: instance.partition})
+    except ConditionFailed as error:  # the next sweep looks again
+        _LOG.info("claim has moved on: %s", error, extra=facts(claim))
+        return claim
+
+
+def _may_be_reserved(claim: NodeClaim, settings: ClusterSettings) -> bool:
+    """Whether the NodePool may use reservations: else its node would have drifted by being moved into one."""
+    pool = pool_of(claim, settings)
+    if pool is None:
+        return False
+    entry = Requirements.of(pool.spec.template.spec.requirements).get(labels.CAPACITY_TYPE)
+    return entry is None or entry.has(labels.RESERVED)
+
+
+def _marks_of(offering: Offering | None) -> dict[str, str]:
+    return offering.reservation_labels if offering is not None else {}
+
+
+def _follow(claim: NodeClaim, node: Node, world: World) -> None:
+    """Give a registered Node its claim's capacity type, reservation and partition; before that, registration does."""
+    held = node.metadata.labels
+    wanted: dict[str, str | None] = {}
+    if claim.capacity_type in _CHANGEABLE and held.get(labels.CAPACITY_TYPE) in _CHANGEABLE:
+        wanted = {labels.CAPACITY_TYPE: claim.capacity_type, **{key: claim.labels.get(key) for key in _MARKS}}
+    if labels.PARTITION in claim.labels:
+        wanted[labels.PARTITION] = claim.labels[labels.PARTITION]
+    wrong = {key: value for key, value in wanted.items() if held.get(key) != value}
+    if not wrong or not is_registered(node):
+        return
+    try:
+        change(node, wrong, {}, lambda current: current.spec.taints, world)
+    except (ObjectNotFound, ObjectConflict) as error:  # gone, or the next sweep's
+        _LOG.info("node not relabelled: %s", error, extra=facts(claim))

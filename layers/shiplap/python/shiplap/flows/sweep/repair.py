@@ -1,0 +1,233 @@
+"""Nodes too sick to keep are replaced, one after the other and never in droves.
+
+What makes a node sick: EC2's status checks fail, EC2 has scheduled an event for its instance, or a condition of the
+Node has been bad for longer than it deserves. Many sick nodes at once say more about a zone, a network or an API server
+than about the nodes, and replacing them would not help: then nothing is done, and it is told.
+
+Nodes whose instances AWS will change or end some day leave before that, in turn.
+
+A maintenance is announced for many instances at once, mostly weeks ahead. To empty all their nodes at that moment would
+launch as many replacements and move as many pods; so they leave as the budgets of their NodePools allow, the earliest
+change first, until a change is so near that waiting would let AWS do it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from math import ceil
+
+import msgspec
+
+from shiplap.disruption.budgets import allowance
+from shiplap.disruption.commands import Reason
+from shiplap.errors import AwsError
+from shiplap.flows.claim_updates import facts, pool_of
+from shiplap.flows.context import World
+from shiplap.flows.interrupt.interrupt import PRESSING_S, WARNING_S, answer
+from shiplap.flows.interrupt.notices import Kind, Notice
+from shiplap.kubernetes.objects import Node
+from shiplap.kubernetes.timestamps import epoch
+from shiplap.manifests.custom_resources import NodePool
+from shiplap.manifests.nodeclaim import LEAVING, ClaimState, NodeClaim
+from shiplap.ports import Ailment
+from shiplap.settings import ClusterSettings
+
+_LOG = logging.getLogger(__name__)
+
+_NOT_LEAVING = frozenset({ClaimState.LAUNCHED, ClaimState.REGISTERED, ClaimState.INITIALIZED, ClaimState.DISRUPTING})
+
+
+def leave_in_turn(
+    settings: ClusterSettings, claims: Sequence[NodeClaim], ailments: Iterable[Ailment], world: World
+) -> None:
+    """Have nodes with a scheduled change replaced, each by the same conditional write as an interruption.
+
+    Budgets count as for drift: like that, it can wait for a maintenance window. A change of an unknown time presses.
+
+    Args:
+        settings: the cluster.
+        claims: all of the cluster.
+        ailments: what EC2 tells of instances.
+        world: state is written.
+
+    Raises:
+        StoreError: tried again with the next sweep.
+    """
+    told: dict[str, float] = {}
+    for ailment in ailments:
+        if ailment.kind == "event":
+            told[ailment.instance_id] = min(told.get(ailment.instance_id, ailment.due_at), ailment.due_at)
+    due = [
+        (told.get(claim.instance_id, claim.change_at), claim)
+        for claim in claims
+        if claim.state in _NOT_LEAVING and (claim.instance_id in told or claim.change_at)
+    ]
+    now = world.clock.now()
+    left: dict[str, int] = {}
+    for due_at, claim in sorted(due, key=lambda item: (item[0], item[1].name)):
+        pool = pool_of(claim, settings)
+        if due_at > now + PRESSING_S and pool is not None:
+            if claim.node_pool not in left:
+                left[claim.node_pool] = _room(pool, claims, now)
+            if left[claim.node_pool] < 1:
+                world.meter.count("ScheduledChangesWaiting")
+                _LOG.info("a scheduled change waits for the budgets of its pool", extra=facts(claim))
+                continue
+            left[claim.node_pool] -= 1
+        answer(claim.name, Notice(Kind.SCHEDULED_CHANGE, (claim.instance_id,)), settings, world)
+
+
+def _room(pool: NodePool, claims: Iterable[NodeClaim], now: float) -> int:
+    """How many more nodes of a NodePool may leave now."""
+    own = [claim for claim in claims if claim.node_pool == pool.metadata.name]
+    leaving = sum(claim.state in LEAVING for claim in own)
+    total = leaving + sum(claim.state is ClaimState.INITIALIZED for claim in own)
+    return allowance(pool, Reason.DRIFTED, total, leaving, now).nodes
+
+
+_LOG = logging.getLogger(__name__)
+
+IMPAIRED_S = 120.0
+"""How long a status check must have failed, in seconds: it may be an instance that boots, or a blip."""
+
+TOLERATED_S: Mapping[tuple[str, str], float] = {
+    ("Ready", "False"): 1800.0,
+    ("Ready", "Unknown"): 1800.0,
+    ("AcceleratedHardwareReady", "False"): 600.0,
+    ("ContainerRuntimeReady", "False"): 1800.0,
+    ("KernelReady", "False"): 1800.0,
+    ("NetworkingReady", "False"): 1800.0,
+    ("StorageReady", "False"): 1800.0,
+}
+"""For how many seconds a condition (type, status) of a Node is waited out; those but Ready are written by the EKS node
+monitoring agent. The figures are those that Karpenter uses on AWS."""
+
+SICK_FRACTION = 0.2
+"""A NodePool with a larger share of sick nodes, rounded up to whole nodes, is left alone."""
+
+MOST_AT_ONCE = 10
+"""Nodes of one cluster that are being repaired at the same time."""
+
+_IN_SERVICE = frozenset({ClaimState.REGISTERED, ClaimState.INITIALIZED, ClaimState.DISRUPTING})
+_ALIVE = _IN_SERVICE | {ClaimState.LAUNCHED}
+_REPAIRS = frozenset({Kind.IMPAIRED, Kind.UNHEALTHY})
+
+
+class Sick(msgspec.Struct, frozen=True):
+    """A claim whose node should be replaced, and why."""
+
+    claim: NodeClaim
+    kind: Kind
+    reason: str
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """Sick nodes by what is done about them, each sorted by the name of the claim."""
+
+    repaired: tuple[Sick, ...] = ()
+    blocked: tuple[Sick, ...] = ()
+
+
+def heal(settings: ClusterSettings, claims: Sequence[NodeClaim], nodes: Mapping[str, Node], world: World) -> None:
+    """Have sick nodes replaced; each by the same conditional write as an interruption.
+
+    Args:
+        settings: the cluster; without `node_repair` only scheduled events count.
+        claims: all of the cluster.
+        nodes: by instance id, freshly read.
+        world: health is asked, where there is one; state is written.
+
+    Raises:
+        StoreError: tried again with the next sweep.
+    """
+    if not any(claim.state in _ALIVE | LEAVING for claim in claims):
+        return
+    ailments = _ailments(settings.name, world)
+    leave_in_turn(settings, claims, ailments, world)
+    if not settings.node_repair:
+        return
+    now = world.clock.now()
+    verdict = judge(claims, sick_among(claims, nodes, ailments, now))
+    for sick in verdict.repaired:
+        world.meter.count("NodesRepaired")
+        _LOG.warning("replacing a sick node: %s", sick.reason, extra=facts(sick.claim))
+        answer(sick.claim.name, Notice(sick.kind, (sick.claim.instance_id,)), settings, world)
+    for sick in verdict.blocked:
+        world.meter.count("RepairsBlocked")
+        _LOG.warning("sick node left alone, too many are: %s", sick.reason, extra=facts(sick.claim))
+
+
+def _ailments(cluster: str, world: World) -> tuple[Ailment, ...]:
+    if world.health is None:
+        return ()
+    try:
+        return world.health.ailing()
+    except AwsError as error:  # the nodes' own conditions still count
+        world.meter.count("StatusChecksNotRead")
+        _LOG.warning("status checks not read: %s", error, extra={"cluster": cluster, "code": error.code})
+        return ()
+
+
+def sick_among(
+    claims: Iterable[NodeClaim], nodes: Mapping[str, Node], ailments: Iterable[Ailment], now: float
+) -> list[Sick]:
+    """Claims in service, or leaving at leisure, whose instance or Node has been bad for too long; by name.
+
+    `nodes` by instance id, `now` in epoch seconds.
+    """
+    failing = {
+        ailment.instance_id: f"its {ailment.kind} status check has failed for {now - ailment.since:.0f} s"
+        for ailment in sorted(ailments)
+        if ailment.kind != "event" and now >= ailment.since + IMPAIRED_S
+    }
+    found = []
+    for claim in sorted(claims, key=lambda item: item.name):
+        at_leisure = not claim.deadline_at or claim.deadline_at > now + WARNING_S
+        if claim.state not in _IN_SERVICE and not (claim.state is ClaimState.DRAINING and at_leisure):
+            continue
+        node = nodes.get(claim.instance_id)
+        if claim.instance_id in failing:
+            found.append(Sick(claim, Kind.IMPAIRED, failing[claim.instance_id]))
+        elif node is not None and (reason := bad_condition(node, now)):
+            found.append(Sick(claim, Kind.UNHEALTHY, reason))
+    return found
+
+
+def bad_condition(node: Node, now: float) -> str:
+    """The condition of a Node that has been bad for longer than is tolerated; empty when there is none."""
+    for condition in node.status.conditions:
+        tolerated = TOLERATED_S.get((condition.type, condition.status))
+        if tolerated is None:
+            continue
+        since = epoch(condition.last_transition_time) if condition.last_transition_time else now
+        if now >= since + tolerated:
+            return f"its condition {condition.type} has been {condition.status} for {now - since:.0f} s"
+    return ""
+
+
+def judge(claims: Iterable[NodeClaim], sick: Sequence[Sick]) -> Verdict:
+    """Which sick nodes are replaced now.
+
+    Of a NodePool none is while more of its nodes are sick, those in repair included, than SICK_FRACTION of it; of a
+    cluster no more than MOST_AT_ONCE are at the same time.
+    """
+    total: dict[str, int] = {}
+    unwell: dict[str, int] = {}
+    under_way = 0
+    for claim in claims:
+        in_repair = claim.state in LEAVING and claim.failure in _REPAIRS
+        under_way += in_repair
+        if in_repair or claim.state in _IN_SERVICE or claim.state is ClaimState.DRAINING:
+            total[claim.node_pool] = total.get(claim.node_pool, 0) + 1
+            unwell[claim.node_pool] = unwell.get(claim.node_pool, 0) + in_repair
+    for item in sick:
+        unwell[item.claim.node_pool] += 1
+    repaired: list[Sick] = []
+    blocked: list[Sick] = []
+    for item in sick:
+        pool = item.claim.node_pool
+        allowed = unwell[pool] <= ceil(SICK_FRACTION * total[pool]) and under_way < MOST_AT_ONCE
+        under_way += allowed
+        (repaired if allowed else blocked).append(item)
+    return Verdict(tuple(repaired), tuple(blocked))

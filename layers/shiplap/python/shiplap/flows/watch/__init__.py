@@ -1,0 +1,1 @@
+"""The watch and audit flows: pods and nodes of clusters become events."""

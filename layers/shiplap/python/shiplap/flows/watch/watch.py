@@ -1,0 +1,215 @@
+"""The watch flow: what the watches of clusters show, told to the bus, for as long as one invocation lasts.
+
+Its successor begins before it ends. It knows by the snapshot in the bucket that the successor has seen what there is:
+then there is nothing left to do for it. Without a successor it goes on until its deadline.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from threading import Event, Thread
+
+from shiplap.cluster.snapshot_keeper import Keeper, PodRoom
+from shiplap.cluster.watcher import Batch, batches
+from shiplap.errors import ClustersNotServed, ShiplapError
+from shiplap.flows import claim_events
+from shiplap.flows.context import World
+from shiplap.flows.messages import UNSCHEDULABLE
+from shiplap.kubernetes.objects import Node, Pod
+from shiplap.manifests.nodeclaim import PodReference
+from shiplap.ports import BusEvent
+
+_LOG = logging.getLogger(__name__)
+
+_OWN_MIB = 90
+_MIB_PER_CLUSTER = 0.5
+_PODS_PER_MIB = 1_400
+"""The process needs 75 MiB with a page of a list, each cluster beyond the first its connections and threads, and a pod
+about 0.7 KiB while a snapshot is made (docs/costs.md)."""
+
+ESTABLISHING_S = 3.0
+"""Watches begin one cluster after the other, so that not all lists are in memory at once; one that takes longer than so
+many seconds is not waited for."""
+
+_AGAIN_AFTER_S = 60.0
+"""After how many seconds a watch that was given up begins anew; the sweep does without meanwhile."""
+
+
+def watch_all(
+    worlds: Mapping[str, World], *, deadline: float, pause: Callable[[float], None], room: PodRoom | None = None
+) -> int:
+    """Watch clusters side by side, each in threads of its own, so that none waits for another.
+
+    Args:
+        worlds: by the cluster's name.
+        deadline: epoch seconds.
+        pause: waits seconds.
+        room: how many pods there is memory for, of all clusters together.
+
+    Returns:
+        How many events were told.
+
+    Raises:
+        ClustersNotServed: at the end, if the watch of some cluster had to be given up at least once.
+    """
+    watches = [_Watch(name, world, deadline, pause, room) for name, world in sorted(worlds.items())]
+    threads = [Thread(target=watch.run, name=f"watch-{watch.cluster}", daemon=True) for watch in watches]
+    for watch, thread in zip(watches, threads, strict=True):
+        thread.start()
+        watch.established.wait(ESTABLISHING_S)
+    for thread in threads:
+        thread.join()
+    given_up = [watch.cluster for watch in watches if watch.given_up]
+    if given_up:
+        raise ClustersNotServed(given_up)
+    return sum(watch.told for watch in watches)
+
+
+class _Watch:
+    """The watch of one cluster, begun anew when it was given up, for as long as the invocation lasts."""
+
+    def __init__(
+        self, cluster: str, world: World, deadline: float, pause: Callable[[float], None], room: PodRoom | None
+    ) -> None:
+        self.cluster = cluster
+        self.told = 0
+        self.given_up = False
+        self.established = Event()
+        self._world, self._deadline, self._pause, self._room = world, deadline, pause, room
+
+    def run(self) -> None:
+        """The body of its thread."""
+        while (now := self._world.clock.now()) < self._deadline:
+            try:
+                self.told += self._watch()
+                break
+            except ShiplapError as error:
+                self._note(error)
+            except Exception as error:  # noqa: BLE001 - a thread has no caller; a bug is logged with its traceback
+                _LOG.exception("a watch broke down", extra={"cluster": self.cluster})
+                self._note(error)
+            self._pause(min(_AGAIN_AFTER_S, max(0.0, self._deadline - now)))
+        self.established.set()
+
+    def _note(self, error: Exception) -> None:
+        self.given_up = True
+        self.established.set()
+        self._world.meter.count("WatchesGivenUp")
+        self._world.meter.count(type(error).__name__ if isinstance(error, ShiplapError) else "UnexpectedErrors")
+        _LOG.error("watch given up for now: %s", error, extra={"cluster": self.cluster, "error": type(error).__name__})
+
+    def _watch(self) -> int:
+        return watch(
+            self.cluster,
+            self._world,
+            deadline=self._deadline,
+            pause=self._pause,
+            room=self._room,
+            established=self.established,
+        )
+
+
+def watch(
+    cluster: str,
+    world: World,
+    *,
+    deadline: float,
+    pause: Callable[[float], None],
+    room: PodRoom | None = None,
+    established: Event | None = None,
+) -> int:
+    """Publish hints and keep the cluster's compact snapshot, until the deadline or until a successor has taken over.
+
+    Args:
+        cluster: its name, for the events.
+        world: cluster, bus, clock, meter and snapshots are used.
+        deadline: epoch seconds.
+        pause: waits between tries of a broken connection, seconds.
+        room: how many pods there is memory for; of a cluster that does not fit no snapshot is kept.
+        established: is set once it is known what was there at the start.
+
+    Returns:
+        How many events were told.
+
+    Raises:
+        ClusterError: the API server refuses, or stays unreachable; the sweep goes on without this.
+    """
+    stop = Event()
+    keeper = None
+    if world.snapshots is not None:
+        keeper = Keeper(cluster, world.cluster, world.snapshots, clock=world.clock, room=room)
+        Thread(target=keeper.run, args=(deadline, pause, stop), name="keep-snapshot", daemon=True).start()
+    try:
+        return _tell(cluster, world, deadline, pause, keeper, established or Event())
+    finally:
+        stop.set()
+        for name, number in sorted(keeper.problems.items()) if keeper is not None else ():
+            world.meter.count(name, number)
+
+
+def _tell(
+    cluster: str,
+    world: World,
+    deadline: float,
+    pause: Callable[[float], None],
+    keeper: Keeper | None,
+    established: Event,
+) -> int:
+    told = 0
+
+    def begun() -> None:
+        established.set()
+        if keeper is not None:
+            keeper.established.set()
+
+    for batch in batches(
+        world.cluster,
+        clock=world.clock,
+        deadline_at=deadline,
+        pause=pause,
+        established=begun,
+        retired=keeper.retired if keeper is not None else None,
+    ):
+        hints = hints_of(cluster, batch, world.clock.now())
+        world.tell(*hints)
+        told += len(hints)
+        _LOG.info(
+            "seen",
+            extra={
+                "cluster": cluster,
+                "pods": len(batch.pods),
+                "joined": [node.metadata.name for node in batch.joined],
+                "ready": [node.metadata.name for node in batch.ready],
+            },
+        )
+    return told
+
+
+def most_pods(memory_mib: int, clusters: int = 1) -> int:
+    """How many pods a function of so much memory that watches so many clusters can keep snapshots of."""
+    return int(max(0.0, memory_mib - _OWN_MIB - _MIB_PER_CLUSTER * (clusters - 1)) * _PODS_PER_MIB)
+
+
+def hints_of(cluster: str, batch: Batch, now: float) -> list[BusEvent]:
+    """One event for all pods of a batch, and one for every node that joined or became ready."""
+    hints = []
+    if batch.pods:
+        pods = [PodReference(pod.metadata.namespace, pod.metadata.name, pod.metadata.uid) for pod in batch.pods]
+        newest = max(batch.pods, key=lambda pod: (len(_version(pod)), _version(pod)))
+        event_id = f"{cluster}/pods/{_version(newest)}"
+        hints.append(claim_events.pods_pending(cluster, pods, UNSCHEDULABLE, now, event_id=event_id, source="watch"))
+    hints += [_of_node(cluster, node, now, ready=False) for node in batch.joined]
+    hints += [_of_node(cluster, node, now, ready=True) for node in batch.ready]
+    return hints
+
+
+def _of_node(cluster: str, node: Node, now: float, *, ready: bool) -> BusEvent:
+    event_id = f"{cluster}/{node.metadata.name}/{_version(node)}"
+    return claim_events.node_seen(
+        cluster, node.metadata.name, node.spec.provider_id, now, ready=ready, event_id=event_id
+    )
+
+
+def _version(item: Pod | Node) -> str:
+    return item.metadata.resource_version

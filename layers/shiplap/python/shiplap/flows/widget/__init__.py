@@ -1,0 +1,1 @@
+"""The widget of the CloudWatch dashboard."""

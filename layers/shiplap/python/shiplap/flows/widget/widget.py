@@ -1,0 +1,117 @@
+"""What the widget of the dashboard shows: the claims of each cluster, and its pods where they are known.
+
+Whoever looks must learn why there is nothing to see, so what goes wrong is an answer, not an error; it is logged too.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from shiplap.drawing.capture import of_claims
+from shiplap.drawing.dashboard_widget import Looks, Subject, fragment, problem
+from shiplap.drawing.markup import duration
+from shiplap.drawing.picture import ClusterPicture
+from shiplap.errors import InvalidInput, ShiplapError, StoreError, UnknownCluster
+from shiplap.flows.context import World
+from shiplap.kubernetes.compact_pods import pods_of
+from shiplap.kubernetes.objects import Pod
+from shiplap.settings import ClusterSettings, Settings
+
+_LOG = logging.getLogger(__name__)
+
+DESCRIPTION = """\
+## Shiplap: the nodes of a cluster
+Every node is a box as large as its capacity, CPU to the left and memory to the right. In a large cluster it is filled
+by its pods, in a small one by what the pods it was launched for request. Boxes stand by NodePool; hatched ones are of
+a fallback tier.
+
+### Parameters
+``` yaml
+cluster: prod  # one cluster; all of the install without
+pool: web  # one NodePool; all without
+```
+"""
+
+
+class _Context(msgspec.Struct, frozen=True, rename="camel"):
+    """What CloudWatch tells about the place to draw in: px, and `light` or `dark`."""
+
+    theme: str = "light"
+    width: float = 1200.0
+    height: float = 600.0
+
+
+class _Event(msgspec.Struct, frozen=True, rename="camel"):
+    """CloudWatch's question; parameters of the widget stand beside what CloudWatch adds."""
+
+    describe: bool = False
+    cluster: str = ""
+    pool: str = ""
+    widget_context: _Context = _Context()
+
+
+def widget(
+    event: dict[str, Any], settings: Settings, world_of: Callable[[ClusterSettings], World], endpoint: str
+) -> str:
+    """The widget's markup, or its description in Markdown where that is what is asked for.
+
+    Args:
+        event: as CloudWatch sends it.
+        settings: which clusters there are.
+        world_of: the ports of a cluster, of which state, snapshots and clock are used.
+        endpoint: ARN of this function, for links that draw another cluster.
+    """
+    try:
+        asked = msgspec.convert(event, _Event)
+    except msgspec.ValidationError as error:
+        _LOG.warning("the widget was asked what cannot be read: %s", error)
+        return problem(Looks(), f"The parameters of this widget cannot be read: {error}")
+    if asked.describe:
+        return DESCRIPTION
+    context = asked.widget_context
+    looks = Looks("dark" if context.theme == "dark" else "light", context.width)
+    try:
+        clusters: Sequence[ClusterSettings] = (settings.cluster(asked.cluster),) if asked.cluster else settings.clusters
+    except UnknownCluster as error:
+        _LOG.warning("the widget was asked for a cluster that is not configured: %s", error)
+        names = ", ".join(cluster.name for cluster in settings.clusters) or "none"
+        return problem(looks, f"There is no cluster {asked.cluster!r} in this install; its clusters are: {names}.")
+    subjects = [_subject(cluster, asked.pool, world_of(cluster)) for cluster in clusters]
+    return fragment(subjects, looks, endpoint=endpoint, several=len(settings.clusters) > 1)
+
+
+def _subject(cluster: ClusterSettings, pool: str, world: World) -> Subject:
+    """One cluster; that it cannot be read is no reason not to show the others."""
+    note = "Paused: nothing is launched, moved or ended." if cluster.paused else ""
+    now = world.clock.now()
+    try:
+        claims = world.state.claims(cluster.name)
+    except ShiplapError as error:
+        _LOG.exception("cluster %s cannot be drawn", cluster.name, extra={"cluster": cluster.name})
+        return Subject(ClusterPicture(cluster=cluster.name, taken_at=now), note, f"It cannot be read: {error}")
+    wanted = [claim for claim in claims if pool in ("", claim.node_pool)]
+    pods, told = _pods(cluster.name, world, now)
+    return Subject(of_claims(cluster.name, now, wanted, pods), note, told=told)
+
+
+def _pods(cluster: str, world: World, now: float) -> tuple[Mapping[str, Sequence[Pod]] | None, str]:
+    """The pods of a large cluster by node, if its watch function keeps a snapshot of them; and what to say of them."""
+    unknown = "Filled by what the pods that each node was launched for request."
+    try:
+        document = world.snapshots.load(cluster) if world.snapshots is not None else None
+        if document is None:
+            return None, unknown
+        standing, pods = pods_of(document)
+    except (StoreError, InvalidInput) as error:
+        _LOG.warning("the pods of cluster %s are not known: %s", cluster, error, extra={"cluster": cluster})
+        return None, f"{unknown} The pods' snapshot cannot be read: {error}"
+    if not standing.complete or standing.cluster != cluster:
+        return None, unknown
+    on_node: dict[str, list[Pod]] = {}
+    for pod in pods:
+        on_node.setdefault(pod.spec.node_name, []).append(pod)
+    return on_node, f"Pods as of {duration(max(0.0, now - standing.taken_at))} ago."

@@ -1,0 +1,1 @@
+"""What a node of an instance type yields: described, estimated and learned."""

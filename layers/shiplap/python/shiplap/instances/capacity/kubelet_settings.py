@@ -1,0 +1,215 @@
+"""The kubelet settings of an EC2NodeClass, as far as they shape a node's capacity and overhead.
+
+`spec.kubelet` is an open map upstream; only the keys that change what a node yields are read here, each checked for
+its form. Where a value is an expression it is kept apart, to be worked out per instance type (`kubelet_formulas`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+
+from shiplap.errors import InvalidInput
+from shiplap.kubernetes.quantity import CPU, EPHEMERAL_STORAGE, MEMORY, parse_amount
+from shiplap.manifests import expressions
+from shiplap.manifests.custom_resources import EC2NodeClass, NetworkInterface
+from shiplap.manifests.expressions import Expression
+
+RESERVABLE = (CPU, MEMORY, EPHEMERAL_STORAGE)
+"""Resources of kubeReserved and systemReserved that lower allocatable; `pid` does not."""
+
+_SIGNALS = {"memory.available": MEMORY, "nodefs.available": EPHEMERAL_STORAGE}
+
+
+class Threshold(msgspec.Struct, frozen=True):
+    """An eviction threshold: an absolute amount in bytes, or a percentage (0 to 100) of the capacity."""
+
+    amount: int = 0
+    percent: float | None = None
+
+
+class Formula(msgspec.Struct, frozen=True):
+    """An expression, and where it stands: in a map of `spec.kubelet` under a name, or in `maxPods` without one."""
+
+    section: str
+    name: str
+    expression: Expression
+
+    @property
+    def field(self) -> str:
+        """The path of the field it stands in."""
+        return f"spec.kubelet.{self.section}" + (f".{self.name}" if self.name else "")
+
+
+class _Interface(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A network interface as `kubelet_hash` takes it: with its type, whether or not that was written."""
+
+    network_card_index: int = 0
+    device_index: int = 0
+    interface_type: str = ""
+
+    @classmethod
+    def of(cls, item: NetworkInterface) -> _Interface:
+        return cls(item.network_card_index, item.device_index, item.interface_type)
+
+
+class KubeletSettings(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Reserved amounts are canonical; `eviction` is by resource and holds only what was written.
+
+    `formulas` are not contained in the other fields until they were worked out for an instance type.
+    """
+
+    max_pods: int | None = None
+    pods_per_core: int = 0
+    kube_reserved: dict[str, int] = {}
+    system_reserved: dict[str, int] = {}
+    eviction: dict[str, Threshold] = {}
+    formulas: tuple[Formula, ...] = ()
+
+
+def signal_resource(signal: str) -> str:
+    """The resource whose allocatable an eviction signal lowers; empty for those that lower none."""
+    return _SIGNALS.get(signal, "")
+
+
+def read(node_class: EC2NodeClass) -> KubeletSettings:
+    """The settings that shape capacity.
+
+    Raises:
+        InvalidInput: a value is not of the form kubelet wants, nor an expression that can be read.
+    """
+    reader = _Reader(node_class.metadata.name)
+    written, formulas = reader.parted(node_class.spec.kubelet)
+    return KubeletSettings(
+        max_pods=reader.count(written, "maxPods"),
+        pods_per_core=reader.count(written, "podsPerCore") or 0,
+        kube_reserved=reader.amounts(written, "kubeReserved"),
+        system_reserved=reader.amounts(written, "systemReserved"),
+        eviction=reader.thresholds(written, "evictionHard"),
+        formulas=formulas,
+    )
+
+
+Values = tuple[tuple[str, str, str], ...]
+"""What formulas come to on one instance type: (section, name, quantity as kubelet reads it), sorted."""
+
+
+def kubelet_hash(node_class: EC2NodeClass, max_pods: int, values: Values = ()) -> str:
+    """Ten hexadecimal digits that change with everything in a node class that changes what its kubelets report.
+
+    That is the kubelet map with what its formulas come to, the number of pods written to the node's user data, the user
+    data itself (it can hold kubelet settings), the disks and the network interfaces. What is learned holds only for an
+    equal hash.
+    """
+    spec = node_class.spec
+    shaping = (
+        replaced(spec.kubelet, values),
+        max_pods,
+        spec.user_data,
+        spec.block_device_mappings,
+        spec.instance_store_policy,
+        tuple(map(_Interface.of, spec.network_interfaces)),
+    )
+    return blake2b(msgspec.json.encode(shaping, order="deterministic"), digest_size=5).hexdigest()
+
+
+def replaced(written: Mapping[str, Any], values: Values) -> dict[str, Any]:
+    """The kubelet map with the values of its formulas in their places; equal to what was written when there are none.
+
+    A formula in `maxPods` is left out: the number of pods has its own way to the node.
+    """
+    found = dict(written)
+    if expressions.is_expression(found.get("maxPods")):
+        del found["maxPods"]
+    for section, name, quantity in values:
+        found[section] = {**found[section], name: quantity}
+    return found
+
+
+class _Reader:
+    """Reads values out of the open map and names the field in every complaint."""
+
+    def __init__(self, node_class: str) -> None:
+        self._document = f"EC2NodeClass/{node_class}"
+
+    def parted(self, written: Mapping[str, Any]) -> tuple[Mapping[str, Any], tuple[Formula, ...]]:
+        """The map without its formulas, and these in the order of their places."""
+        plain = dict(written)
+        formulas = []
+        if expressions.is_expression(plain.get("maxPods")):
+            formulas.append(self._formula("maxPods", "", plain.pop("maxPods")))
+        for key in expressions.SECTIONS:
+            section = self._section(plain, key)
+            found = sorted(name for name, value in section.items() if expressions.is_expression(value))
+            formulas += [self._formula(key, name, section[name]) for name in found]
+            if found:
+                plain[key] = {name: value for name, value in section.items() if name not in found}
+        return plain, tuple(formulas)
+
+    def _formula(self, section: str, name: str, text: str) -> Formula:
+        try:
+            return Formula(section, name, expressions.read(text))
+        except ValueError as error:
+            raise self._refuse(f"{section}.{name}" if name else section, str(error)) from error
+
+    def count(self, written: Mapping[str, Any], key: str) -> int | None:
+        value = written.get(key)
+        if value is None:
+            return None
+        if isinstance(value, str) and value.isdecimal():
+            value = int(value)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+            raise self._refuse(key, f"{value!r} is not a whole number ≥ 0")
+        return value
+
+    def amounts(self, written: Mapping[str, Any], key: str) -> dict[str, int]:
+        section = self._section(written, key)
+        return {
+            name: self._amount(f"{key}.{name}", name, section[name])
+            for name in RESERVABLE
+            if section.get(name) is not None
+        }
+
+    def thresholds(self, written: Mapping[str, Any], key: str) -> dict[str, Threshold]:
+        section = self._section(written, key)
+        return {
+            resource: self._threshold(f"{key}.{signal}", resource, section[signal])
+            for signal, resource in _SIGNALS.items()
+            if section.get(signal) is not None
+        }
+
+    def _section(self, written: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+        section = written.get(key)
+        if section is None:
+            return {}
+        if not isinstance(section, Mapping):
+            raise self._refuse(key, "expected a map of names to quantities")
+        return section
+
+    def _amount(self, field: str, resource: str, value: Any) -> int:
+        try:
+            if isinstance(value, bool) or not isinstance(value, str | int | float):
+                raise ValueError(f"{value!r} is not a quantity")
+            amount = parse_amount(resource, value)
+        except ValueError as error:
+            raise self._refuse(field, str(error)) from error
+        if amount < 0:
+            raise self._refuse(field, f"{value!r} is negative")
+        return amount
+
+    def _threshold(self, field: str, resource: str, value: Any) -> Threshold:
+        if not (isinstance(value, str) and value.endswith("%")):
+            return Threshold(amount=self._amount(field, resource, value))
+        try:
+            percent = float(value[:-1])
+        except ValueError as error:
+            raise self._refuse(field, f"{value!r} is not a percentage") from error
+        if not 0 <= percent <= 100:
+            raise self._refuse(field, f"{value!r} is not between 0% and 100%")
+        return Threshold(percent=percent)
+
+    def _refuse(self, field: str, reason: str) -> InvalidInput:
+        return InvalidInput("EC2NodeClass", reason, document=self._document, field=f"spec.kubelet.{field}")

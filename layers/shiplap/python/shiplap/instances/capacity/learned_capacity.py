@@ -1,0 +1,205 @@
+"""What nodes really reported, merged into what is remembered, and what it says about types and siblings.
+
+Everything is pure: the stores call `merge` inside a conditional write and try again when somebody was faster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from shiplap.instances.capacity.described_capacity import FIXED_OVERHEAD
+from shiplap.instances.catalog.type_catalog import LearnedCapacity, Minimum, Observation
+from shiplap.kubernetes.quantity import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
+
+RECENT = 10
+"""Observations kept of one (AMI, type, kubelet settings)."""
+
+DAY_S = 24 * 3600
+MAX_AGE_DAYS = 60
+"""Amounts older than this, seen from the newest observation, no longer count."""
+
+_ALWAYS_REPORTED = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
+
+
+def observe(known: LearnedCapacity | None, observation: Observation) -> LearnedCapacity:
+    """`known` with one more observation; the order in which observations arrive does not matter.
+
+    A node reporting again replaces what it reported before, so that repeated messages count once. The smallest amounts
+    stay: a figure rises only when its smallest amount is older than `MAX_AGE_DAYS`.
+    """
+    key = (observation.ami, observation.instance_type, observation.kubelet_hash)
+    return merge(known, LearnedCapacity(*key, recent=(observation,)))
+
+
+def merge(known: LearnedCapacity | None, other: LearnedCapacity) -> LearnedCapacity:
+    """`known` with everything that `other` holds of the same key; `known` itself when nothing of it is new."""
+    if known is None:
+        known = LearnedCapacity(other.ami, other.instance_type, other.kubelet_hash)
+    seen = (*known.recent, *other.recent)
+    of_nodes: dict[tuple[str, str], Observation] = {}
+    for each in seen:
+        node = (each.cluster, each.node)
+        of_nodes[node] = max(of_nodes.get(node, each), each, key=_age_key)
+    ordered = sorted(of_nodes.values(), key=_age_key)
+    oldest_s = ordered[-1].observed_at - MAX_AGE_DAYS * DAY_S if ordered else 0.0
+    newest_day = max([0, *map(_day, ordered), *_days(known), *_days(other)])
+    merged = msgspec.structs.replace(
+        known,
+        recent=tuple(each for each in ordered if each.observed_at >= oldest_s)[-RECENT:],
+        minimum_capacity=_minima(
+            (known.minimum_capacity, other.minimum_capacity),
+            [(_day(each), each.capacity) for each in seen],
+            newest_day,
+        ),
+        minimum_allocatable=_minima(
+            (known.minimum_allocatable, other.minimum_allocatable),
+            [(_day(each), each.allocatable) for each in seen],
+            newest_day,
+        ),
+    )
+    if merged == known:
+        return known
+    new_nodes = len(of_nodes) - len({(each.cluster, each.node) for each in known.recent})
+    return msgspec.structs.replace(merged, count=known.count + new_nodes, version=known.version + 1)
+
+
+def _minima(
+    known: Iterable[Mapping[str, Sequence[Minimum]]], seen: Iterable[tuple[int, Mapping[str, int]]], newest_day: int
+) -> dict[str, tuple[Minimum, ...]]:
+    """Per resource the amounts below all later ones, of the last `MAX_AGE_DAYS`; zeroes do not count."""
+    amounts: dict[str, set[Minimum]] = {}
+    for minima in known:
+        for resource, some in minima.items():
+            amounts.setdefault(resource, set()).update(some)
+    for day, reported in seen:
+        for resource, amount in reported.items():
+            if amount > 0:
+                amounts.setdefault(resource, set()).add(Minimum(amount, day))
+    result = {}
+    for resource in sorted(amounts):
+        lowest: list[Minimum] = []
+        for each in sorted(amounts[resource], key=lambda item: (-item.day, item.amount)):
+            if each.day >= newest_day - MAX_AGE_DAYS and (not lowest or each.amount < lowest[-1].amount):
+                lowest.append(each)
+        if lowest:
+            result[resource] = tuple(reversed(lowest))
+    return result
+
+
+def _days(learned: LearnedCapacity) -> Iterable[int]:
+    for minima in (learned.minimum_capacity, learned.minimum_allocatable):
+        for some in minima.values():
+            yield from (each.day for each in some)
+
+
+def _day(observation: Observation) -> int:
+    return int(observation.observed_at // DAY_S)
+
+
+def missed(relied_on: Mapping[str, int], allocatable: Mapping[str, int]) -> dict[str, int]:
+    """By how much a node falls short of what the plan relied on, per resource; empty when it does not.
+
+    An extended resource that is absent or zero is not short: its device plugin has not reported yet.
+    """
+    short = {}
+    for resource in sorted(relied_on):
+        there = allocatable.get(resource, 0)
+        if there < relied_on[resource] and (there or resource in _ALWAYS_REPORTED):
+            short[resource] = relied_on[resource] - there
+    return short
+
+
+def capacity(learned: LearnedCapacity) -> dict[str, int]:
+    """The smallest capacity of the last 60 days, per resource."""
+    return _smallest([*(each.capacity for each in learned.recent), _first(learned.minimum_capacity)])
+
+
+def allocatable(learned: LearnedCapacity) -> dict[str, int]:
+    """The smallest allocatable of the last 60 days, per resource."""
+    return _smallest([*(each.allocatable for each in learned.recent), _first(learned.minimum_allocatable)])
+
+
+def _first(minima: Mapping[str, Sequence[Minimum]]) -> dict[str, int]:
+    return {resource: some[0].amount for resource, some in minima.items() if some}
+
+
+class Knowledge:
+    """All learned capacity, arranged for questions about one (AMI, instance type, kubelet settings) after another.
+
+    An empty AMI means that it is not known which one a node will boot (planning from files); then what any AMI gave
+    counts, and the smallest figure wins.
+    """
+
+    def __init__(self, learned: Iterable[LearnedCapacity], nominal_memory: Mapping[str, int]) -> None:
+        """`nominal_memory`: bytes EC2 states for each type; what was learned of a type it lacks teaches nothing."""
+        self._exact: dict[tuple[str, str, str], list[LearnedCapacity]] = {}
+        self._memory: dict[str, list[_Seen]] = {}
+        self._worst: dict[str, float] = {}
+        for entry in learned:
+            nominal = nominal_memory.get(entry.instance_type)
+            memory = capacity(entry).get(MEMORY)
+            if not nominal or not memory:
+                continue
+            seen = _Seen(entry.instance_type, entry.instance_type.partition(".")[0], nominal, memory)
+            for ami in {entry.ami, ""}:
+                self._exact.setdefault((ami, entry.instance_type, entry.kubelet_hash), []).append(entry)
+                self._memory.setdefault(ami, []).append(seen)
+                self._worst[ami] = max(self._worst.get(ami, 0.0), seen.overhead_ratio)
+
+    def exact(self, ami: str, instance_type: str, kubelet_hash: str) -> tuple[dict[str, int], dict[str, int]] | None:
+        """Smallest capacity and allocatable reported for exactly this combination, or None when nobody has run it."""
+        entries = self._exact.get((ami, instance_type, kubelet_hash))
+        if not entries:
+            return None
+        return _smallest(map(capacity, entries)), _smallest(map(allocatable, entries))
+
+    def inferred_memory(self, ami: str, instance_type: str, nominal: int, formula: int) -> int | None:
+        """Memory in bytes by what siblings on the same AMI gave, or None when there are none.
+
+        The same type under other kubelet settings is the best witness, then its family, then all types. Witnesses are
+        scaled by the smallest share of its stated memory that any of them had. The missing share shrinks as machines
+        grow, so witnesses that are all larger than the type never raise it above `formula`.
+        """
+        seen = self._memory.get(ami)
+        if not seen:
+            return None
+        same = [each.memory for each in seen if each.instance_type == instance_type]
+        if same:
+            return min(same)
+        family = instance_type.partition(".")[0]
+        witnesses = [each for each in seen if each.family == family] or seen
+        inferred = min(nominal * each.memory // each.nominal for each in witnesses)
+        if all(each.nominal > nominal for each in witnesses):
+            return min(inferred, formula)
+        return inferred
+
+    def worst_overhead_ratio(self, ami: str) -> float:
+        """The largest share of stated memory that a type lacked on this AMI, beyond a fixed amount; 0 if unseen."""
+        return self._worst.get(ami, 0.0)
+
+
+class _Seen(msgspec.Struct, frozen=True):
+    instance_type: str
+    family: str
+    nominal: int
+    memory: int
+
+    @property
+    def overhead_ratio(self) -> float:
+        return max(self.nominal - self.memory - FIXED_OVERHEAD, 0) / self.nominal
+
+
+def _age_key(observation: Observation) -> tuple[float, str, str]:
+    return (observation.observed_at, observation.cluster, observation.node)
+
+
+def _smallest(lists: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Per resource the smallest amount; zeroes do not count, a device plugin that was not up yet reports them."""
+    least: dict[str, int] = {}
+    for amounts in lists:
+        for resource, amount in amounts.items():
+            if amount > 0 and amount < least.get(resource, amount + 1):
+                least[resource] = amount
+    return dict(sorted(least.items()))

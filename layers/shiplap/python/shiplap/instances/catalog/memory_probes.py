@@ -1,0 +1,50 @@
+"""Unmeasured types as a NodePool sees them that lets one node find out how much memory they have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil
+
+from msgspec.structs import replace
+
+from shiplap.instances.catalog.type_catalog import InstanceType
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.quantity import MEMORY
+from shiplap.manifests import shiplap_annotations
+from shiplap.manifests.custom_resources import NodePool
+
+MEMORY_LABEL = labels.AWS_PREFIX + "instance-memory"
+_MEBI = 2**20
+
+
+def probes(pool: NodePool) -> bool:
+    """Whether a pool asks for one node to be launched where only the memory that EC2 states would do."""
+    return pool.metadata.annotations.get(shiplap_annotations.PROBE_UNMEASURED_TYPES) == "on"
+
+
+def apply(types: Sequence[InstanceType]) -> tuple[InstanceType, ...]:
+    """The types, those nobody has run with the memory that EC2 states as their estimate; the careful bound stays."""
+    return tuple(map(_hopeful, types))
+
+
+def stated_memory(item: InstanceType) -> int:
+    """What EC2 states, bytes, from the label of the type; 0 if it has none."""
+    known = next((entry for entry in item.requirements if entry.key == MEMORY_LABEL), None)
+    if known is None or known.complement or len(known.values) != 1:
+        return 0
+    return int(next(iter(known.values))) * _MEBI
+
+
+def _hopeful(item: InstanceType) -> InstanceType:
+    stated, estimate = stated_memory(item), item.capacity.get(MEMORY, 0)
+    if item.verified or stated <= estimate:
+        return item
+    kept = dict(item.overhead)
+    if fraction := item.overhead_fraction.get(MEMORY):
+        kept[MEMORY] = kept.get(MEMORY, 0) + ceil(fraction * (stated - estimate))
+    return replace(
+        item,
+        capacity=item.capacity | {MEMORY: stated},
+        overhead=kept,
+        sources=item.sources | {MEMORY: "stated"},
+    )

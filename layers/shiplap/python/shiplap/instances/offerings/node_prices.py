@@ -1,0 +1,136 @@
+"""What a node costs: the one place that says so, for tables, pages, pictures and accounts alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from shiplap.instances.catalog.type_catalog import NOMINAL, InstanceType, Offering
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.names import name_of_label
+from shiplap.kubernetes.objects import Node
+from shiplap.manifests.nodeclaim import NodeClaim
+
+_COMPUTE_TYPE = "eks.amazonaws.com/compute-type"
+_NOT_INSTANCES = frozenset({"fargate", "hybrid"})
+"""Nodes of EKS that are billed otherwise than by instance type."""
+_MANAGED = "eks.amazonaws.com/capacityType"
+_OF_MANAGED = {"ON_DEMAND": labels.ON_DEMAND, "SPOT": labels.SPOT, "CAPACITY_BLOCK": labels.RESERVED}
+"""Capacity types of managed node groups."""
+_SAME = 1e-9
+
+Types = Mapping[str, Sequence[Offering]]
+"""The offerings of each instance type by its name."""
+
+
+class Price(msgspec.Struct, frozen=True):
+    """USD per hour, 0 when it is not known; `estimated` when it is guessed from hardware or from another offering."""
+
+    hourly: float = 0.0
+    estimated: bool = False
+
+    @property
+    def known(self) -> bool:
+        """Whether there is any."""
+        return self.hourly > 0
+
+
+UNKNOWN = Price()
+
+
+class NodePrices(msgspec.Struct, frozen=True, eq=False):
+    """What nodes of pools cost as their pool sees the offerings, NodeOverlays applied, and what all others cost."""
+
+    of_pools: Mapping[str, Types] = {}
+    others: Types = {}
+
+    def of(self, node: Node, claim: NodeClaim | None = None) -> Price:
+        """The price that the node's claim was bought at; else that of its offering, by its labels and its claim's.
+
+        A node that does not say its capacity type is taken to be on-demand. Where its own offering is not known, that
+        of its type in another zone stands for it. Both are estimates. A node that is no instance has no price.
+        """
+        marks = node.metadata.labels
+        if marks.get(_COMPUTE_TYPE) in _NOT_INSTANCES:
+            return UNKNOWN
+        bought = claim or _NO_CLAIM
+        pool = name_of_label(marks.get(labels.NODE_POOL, ""), self.of_pools) or bought.node_pool
+        name = labels.value_of(marks, labels.INSTANCE_TYPE) or bought.instance_type
+        zone = labels.value_of(marks, labels.ZONE) or bought.zone
+        return self._paid(pool, name, zone, capacity_type_of(node) or bought.capacity_type, bought.hourly)
+
+    def of_claim(self, claim: NodeClaim) -> Price:
+        """Of a claim without a node, in the same way."""
+        return self._paid(claim.node_pool, claim.instance_type, claim.zone, claim.capacity_type, claim.hourly)
+
+    def is_estimated(self, pool: str, instance_type: str, zone: str, capacity_type: str) -> bool:
+        """Whether the price of an offering that a pool may launch is guessed."""
+        return _exact(self._offered(pool, instance_type), zone, capacity_type).estimated
+
+    def listed(self, instance_type: str) -> float:
+        """The on-demand list price of a type, USD per hour; 0 when it is not known."""
+        return _anywhere(self.others.get(instance_type, ()), labels.ON_DEMAND).hourly
+
+    def _offered(self, pool: str, instance_type: str) -> Sequence[Offering]:
+        return self.of_pools.get(pool, {}).get(instance_type) or self.others.get(instance_type, ())
+
+    def _paid(self, pool: str, instance_type: str, zone: str, capacity_type: str, bought_at: float) -> Price:
+        offered = self._offered(pool, instance_type)
+        found = _exact(offered, zone, capacity_type)
+        if bought_at:
+            # What was bought at just the price that is guessed now was bought at a guess.
+            return Price(bought_at, estimated=found.estimated and abs(found.hourly - bought_at) < _SAME)
+        if found.known:
+            return found
+        found = _anywhere(offered, capacity_type or labels.ON_DEMAND)
+        if not found.known and capacity_type == labels.RESERVED:
+            found = _anywhere(offered, labels.ON_DEMAND)
+            return Price(found.hourly * NOMINAL, found.estimated)
+        return Price(found.hourly, estimated=found.known)
+
+
+_NO_CLAIM = NodeClaim(cluster="", name="", node_pool="", node_class="")
+
+
+def offering_price(offered: Iterable[Offering], node: Node) -> float:
+    """USD per hour of just the offering that a node's labels name, available or not; 0 when it is not among these."""
+    marks = node.metadata.labels
+    return _exact(offered, marks.get(labels.ZONE, ""), marks.get(labels.CAPACITY_TYPE, "")).hourly
+
+
+def total(prices: Iterable[Price]) -> Price:
+    """The sum, which is an estimate when any part of it is."""
+    known = list(prices)
+    return Price(sum(price.hourly for price in known), any(price.estimated for price in known))
+
+
+def types_of(*catalogs: Iterable[InstanceType]) -> Types:
+    """The offerings of several catalogues together; of one that is in several the first counts."""
+    found: dict[str, dict[tuple[str, str, str], Offering]] = {}
+    for item in (item for catalog in catalogs for item in catalog):
+        known = found.setdefault(item.name, {})
+        for offering in item.offerings:
+            known.setdefault((offering.zone, offering.capacity_type, offering.reservation_id), offering)
+    return {name: tuple(known.values()) for name, known in found.items()}
+
+
+def capacity_type_of(node: Node) -> str:
+    """As the node's labels say it, Karpenter's or those of a managed node group; empty when they do not."""
+    marks = node.metadata.labels
+    return marks.get(labels.CAPACITY_TYPE) or _OF_MANAGED.get(marks.get(_MANAGED, ""), "")
+
+
+def _exact(offered: Iterable[Offering], zone: str, capacity_type: str) -> Price:
+    found = [o for o in offered if o.zone == zone and o.capacity_type == (capacity_type or labels.ON_DEMAND)]
+    if not found:
+        return UNKNOWN
+    cheapest = min(found, key=lambda offering: offering.price)
+    return Price(cheapest.price, cheapest.price_estimated or not capacity_type)
+
+
+def _anywhere(offered: Iterable[Offering], capacity_type: str) -> Price:
+    """Of a capacity type in whatever zone."""
+    found = [offering for offering in offered if offering.capacity_type == capacity_type]
+    cheapest = min(found, key=lambda offering: offering.price, default=None)
+    return UNKNOWN if cheapest is None else Price(cheapest.price, cheapest.price_estimated)

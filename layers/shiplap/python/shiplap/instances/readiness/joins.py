@@ -1,0 +1,168 @@
+"""What is known of instances becoming nodes: how long that takes, and on which AMIs and types it never happens.
+
+A deadline that suits a Bottlerocket node is too short for Windows, and one that suits both is ten minutes of waiting
+for a node that will never come. An AMI that is broken would be launched, waited for and ended for ever; so after a few
+failures in a row there is one try at a time, with growing pauses, until one node joins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import ceil
+
+import msgspec
+from msgspec.structs import replace
+
+from shiplap.instances.catalog.type_catalog import InstanceType
+
+SAMPLES = 100
+"""Times remembered per NodePool, the newest ones."""
+
+FEWEST_SAMPLES = 5
+"""With fewer times nothing is concluded from them."""
+
+FACTOR = 2.0
+"""A node is given up after the 99th percentile of its NodePool's times, times this."""
+
+FLOOR_S = 180.0
+"""No deadline is shorter, in seconds: a slow image pull is not a broken node."""
+
+INITIALIZE_CEILING_S = 1800.0
+"""How long a registered node may take to become complete at most, in seconds; upstream waits for ever."""
+
+AMI_FAILURES = 3
+"""Failures in a row, on any type, after which an AMI is tried with one node at a time only."""
+
+TYPE_FAILURES = 2
+"""The same for one instance type on an AMI that works on others."""
+
+FIRST_PAUSE_S = 900.0
+LONGEST_PAUSE_S = 6 * 3600.0
+
+
+class Record(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Failures since the last node that joined, the last of them at `failed_at`; `joined_at` 0 when none ever did.
+
+    Nodes that were launched before a failure was known fail for the same reason, or at least prove nothing new: they
+    are one failure, however many.
+    """
+
+    failures: int = 0
+    failed_at: float = 0.0
+    joined_at: float = 0.0
+
+    def joined(self, now: float) -> Record:
+        """The record once a node has joined."""
+        return Record(joined_at=now)
+
+    def failed(self, launched_at: float, now: float) -> Record:
+        """The record once a node launched at `launched_at` has not joined."""
+        known = self.failures > 0 and launched_at <= self.failed_at
+        return self if known else replace(self, failures=self.failures + 1, failed_at=now)
+
+    def pause_until(self, limit: int) -> float:
+        """Epoch seconds of the next try; 0 while there were fewer failures than `limit`."""
+        if self.failures < limit:
+            return 0.0
+        doublings = min(self.failures - limit, 8)
+        return self.failed_at + min(FIRST_PAUSE_S * (1 << doublings), LONGEST_PAUSE_S)
+
+
+class AmiJoins(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How nodes of one AMI have joined: all of them, and by instance type."""
+
+    ami: str
+    all: Record = Record()
+    types: dict[str, Record] = {}
+
+    def joined(self, instance_type: str, now: float) -> AmiJoins:
+        """The same once a node of this type has joined."""
+        return replace(self, all=self.all.joined(now), types={**self.types, instance_type: Record(joined_at=now)})
+
+    def failed(self, instance_type: str, launched_at: float, now: float) -> AmiJoins:
+        """The same once a node of this type has not joined."""
+        own = self.types.get(instance_type, Record()).failed(launched_at, now)
+        return replace(self, all=self.all.failed(launched_at, now), types={**self.types, instance_type: own})
+
+
+class PoolJoins(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Seconds that nodes of a NodePool took from launch to registration and from there to be complete, oldest first."""
+
+    pool: str
+    register_s: tuple[float, ...] = ()
+    initialize_s: tuple[float, ...] = ()
+
+
+class JoinHistory(msgspec.Struct, frozen=True, omit_defaults=True):
+    """All that is known of one cluster, sorted by name."""
+
+    pools: tuple[PoolJoins, ...] = ()
+    amis: tuple[AmiJoins, ...] = ()
+
+    def times(self, pool: str) -> PoolJoins:
+        """Those of a NodePool; empty ones when nothing is known."""
+        return next((item for item in self.pools if item.pool == pool), PoolJoins(pool))
+
+
+def added(samples: Sequence[float], seconds: Sequence[float]) -> tuple[float, ...]:
+    """The newest samples with some more."""
+    return (*samples, *(round(item, 1) for item in seconds))[-SAMPLES:]
+
+
+def deadline_s(samples: Sequence[float], ceiling_s: float) -> float:
+    """After how many seconds a node is given up: FACTOR × the 99th percentile, from FLOOR_S to `ceiling_s`.
+
+    Without enough samples, `ceiling_s`.
+    """
+    if len(samples) < FEWEST_SAMPLES:
+        return ceiling_s
+    slowest = sorted(samples)[ceil(0.99 * len(samples)) - 1]
+    return min(max(FLOOR_S, FACTOR * slowest), ceiling_s)
+
+
+class Bars(msgspec.Struct, frozen=True):
+    """AMIs, and types on AMIs, that nothing is launched on now."""
+
+    amis: frozenset[str] = frozenset()
+    types: frozenset[tuple[str, str]] = frozenset()
+
+
+def bars(history: JoinHistory, joining: Iterable[tuple[str, str]], now: float) -> Bars:
+    """What to keep off.
+
+    Args:
+        history: of the cluster.
+        joining: (AMI, instance type) of every instance that has not joined yet: while one is under way, the next try
+            waits for its outcome.
+        now: epoch seconds.
+    """
+    under_way = set(joining)
+    trying = {ami for ami, _ in under_way}
+    barred_amis, barred_types = set(), set()
+    for item in history.amis:
+        until = item.all.pause_until(AMI_FAILURES)
+        if until and (now < until or item.ami in trying):
+            barred_amis.add(item.ami)
+        for name, record in item.types.items():
+            until = record.pause_until(TYPE_FAILURES)
+            if until and (now < until or (item.ami, name) in under_way):
+                barred_types.add((item.ami, name))
+    return Bars(frozenset(barred_amis), frozenset(barred_types))
+
+
+def without_barred(types: Iterable[InstanceType], barred: Bars) -> tuple[InstanceType, ...]:
+    """The same types with no offering available where a bar holds."""
+    if not barred.amis and not barred.types:
+        return tuple(types)
+
+    def closed(item: InstanceType) -> InstanceType:
+        if item.ami not in barred.amis and (item.ami, item.name) not in barred.types:
+            return item
+        return replace(item, offerings=tuple(replace(offering, available=False) for offering in item.offerings))
+
+    return tuple(closed(item) for item in types)
+
+
+def timeouts(history: JoinHistory, ceiling_s: float) -> Mapping[str, float]:
+    """Seconds from launch to registration after which a node is given up, by NodePool, where they were learned."""
+    return {item.pool: deadline_s(item.register_s, ceiling_s) for item in history.pools}

@@ -1,1 +1,0 @@
-"""Floor 6: the embedded runtime: AWS emulators, a simulated cluster, scenarios."""

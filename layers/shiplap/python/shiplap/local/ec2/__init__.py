@@ -1,1 +1,0 @@
-"""EC2 on this machine: moto's catalogue and resources, with the behaviour of the real service added on top."""

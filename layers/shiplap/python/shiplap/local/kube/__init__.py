@@ -1,1 +1,0 @@
-"""A simulated cluster behind a real Kubernetes API: HTTP server, kube-scheduler, kubelets and a few controllers."""

@@ -1,0 +1,151 @@
+"""The annotations by which manifests say what Karpenter's fields cannot. Those nobody reads are refused.
+
+Time zones by their IANA names, for the schedules that people write in their own time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from shiplap.manifests.decoding import Path, Problem
+
+PREFIX = "shiplap.dev/"
+VM_MEMORY_OVERHEAD_PERCENT = PREFIX + "vm-memory-overhead-percent"
+"""On an EC2NodeClass, a fraction such as 0.075; with `.<family>` or `.<instance type>` appended, for those only."""
+PREFIX_DELEGATION = PREFIX + "prefix-delegation"
+"""On an EC2NodeClass, `on` or `off`, whatever the VPC CNI's DaemonSet says."""
+
+
+REBALANCE = PREFIX + "rebalance-recommendation"
+"""On a NodePool: what a rebalance recommendation does to a node; one of REBALANCE_POLICIES."""
+ALLOCATION_STRATEGY = PREFIX + "allocation-strategy"
+"""On a NodePool: which of the offerings of a launch EC2 is to take; one of ALLOCATION_STRATEGIES."""
+ALLOCATION_STRATEGIES = ("price-capacity-optimized", "capacity-optimized", "lowest-price", "prioritized")
+MAX_HOURLY_PRICE = PREFIX + "max-hourly-price"
+"""On a NodePool: what all its nodes together may cost, USD per hour."""
+MAX_NODE_PRICE = PREFIX + "max-node-price"
+"""On a NodePool: what one node may cost, USD per hour."""
+MAX_VCPU_PRICE = PREFIX + "max-vcpu-price"
+"""On a NodePool: what one vCPU of a node may cost, USD per hour."""
+ON_DEMAND_DISCOUNT = PREFIX + "on-demand-discount"
+"""On a NodePool: the part of on-demand prices that is not paid, such as 0.28 under a savings plan."""
+SPOT_DISCOUNT = PREFIX + "spot-discount"
+"""On a NodePool: the part of spot prices that is not paid."""
+MIN_ON_DEMAND = PREFIX + "min-on-demand"
+"""On a NodePool: the share of its nodes that must not be spot, such as 30%."""
+PROBE_UNMEASURED_TYPES = PREFIX + "probe-unmeasured-types"
+"""On a NodePool: `on` lets one node of a type nobody has run be launched for pods that only EC2's own figure holds."""
+DISRUPTION_TIME_ZONE = PREFIX + "disruption-time-zone"
+"""On a NodePool: the IANA time zone that the schedules of its budgets are written in; UTC without."""
+MIN_ON_DEMAND_VCPUS = PREFIX + "min-on-demand-vcpus"
+"""On a NodePool: the share of its nodes' vCPUs that must not be spot, such as 30%."""
+IGNORE, CORDON, REPLACE = REBALANCE_POLICIES = ("ignore", "cordon", "replace")
+
+_DECIMAL = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?", re.ASCII)
+
+
+def _fraction(value: str) -> str | None:
+    try:
+        valid = 0 <= float(value) < 1
+    except ValueError:
+        valid = False
+    return None if valid else f"{value!r} is not a fraction from 0 to 1, such as 0.075"
+
+
+def _switch(value: str) -> str | None:
+    return None if value in ("on", "off") else f"{value!r} is neither on nor off"
+
+
+def _rebalance_policy(value: str) -> str | None:
+    return None if value in REBALANCE_POLICIES else f"{value!r} is none of {', '.join(REBALANCE_POLICIES)}"
+
+
+def _strategy(value: str) -> str | None:
+    return None if value in ALLOCATION_STRATEGIES else f"{value!r} is none of {', '.join(ALLOCATION_STRATEGIES)}"
+
+
+def _price(value: str) -> str | None:
+    return None if _DECIMAL.fullmatch(value) else f"{value!r} is not a price in USD per hour, such as 1.25"
+
+
+def _time_zone(value: str) -> str | None:
+    try:
+        zone_named(value)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def _percentage(value: str) -> str | None:
+    valid = value.endswith("%") and _DECIMAL.fullmatch(value[:-1]) and float(value[:-1]) <= 100
+    return None if valid else f"{value!r} is not a percentage from 0% to 100%, such as 30%"
+
+
+_OF_NODE_POOL: dict[str, Callable[[str], str | None]] = {
+    REBALANCE: _rebalance_policy,
+    ALLOCATION_STRATEGY: _strategy,
+    MAX_HOURLY_PRICE: _price,
+    MAX_NODE_PRICE: _price,
+    MAX_VCPU_PRICE: _price,
+    ON_DEMAND_DISCOUNT: _fraction,
+    SPOT_DISCOUNT: _fraction,
+    MIN_ON_DEMAND: _percentage,
+    MIN_ON_DEMAND_VCPUS: _percentage,
+    DISRUPTION_TIME_ZONE: _time_zone,
+    PROBE_UNMEASURED_TYPES: _switch,
+}
+
+_OF_NODE_CLASS: dict[str, Callable[[str], str | None]] = {
+    VM_MEMORY_OVERHEAD_PERCENT: _fraction,
+    PREFIX_DELEGATION: _switch,
+}
+
+
+def node_class_problems(annotations: Mapping[str, str], path: Path) -> Iterator[Problem]:
+    """What is wrong with the annotations of an EC2NodeClass that belong to Shiplap."""
+    for key, value in annotations.items():
+        if key.startswith(PREFIX):
+            special = key.startswith(VM_MEMORY_OVERHEAD_PERCENT + ".")
+            check = _OF_NODE_CLASS.get(VM_MEMORY_OVERHEAD_PERCENT if special else key)
+            if check is None:
+                yield (*path, key), f"unknown annotation; known are {', '.join(_OF_NODE_CLASS)}"
+            elif wrong := check(value):
+                yield (*path, key), wrong
+
+
+def node_pool_problems(annotations: Mapping[str, str], path: Path) -> Iterator[Problem]:
+    """What is wrong with the annotations of a NodePool that belong to Shiplap."""
+    for key, value in annotations.items():
+        if key.startswith(PREFIX):
+            if key not in _OF_NODE_POOL:
+                yield (*path, key), f"unknown annotation; known are {', '.join(_OF_NODE_POOL)}"
+            elif wrong := node_pool_problem(key, value):
+                yield (*path, key), wrong
+
+
+def node_pool_problem(key: str, value: str) -> str | None:
+    """What is wrong with the value of one of the annotations that a NodePool may have."""
+    return _OF_NODE_POOL[key](value)
+
+
+def unsupported(annotations: Mapping[str, str], path: Path) -> Iterator[Problem]:
+    """Every annotation of Shiplap's, for objects on which none is supported yet."""
+    for key in annotations:
+        if key.startswith(PREFIX):
+            yield (*path, key), "this annotation is not supported yet"
+
+
+_OF_THE_MACHINE = frozenset({"localtime", "posixrules", "Factory"})
+"""Names that some machines have a file for, each with another meaning."""
+
+
+def zone_named(name: str) -> ZoneInfo:
+    """The time zone of this name, such as `Europe/Berlin`. Raises ValueError, with the reason, when there is none."""
+    try:
+        if name not in _OF_THE_MACHINE:
+            return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        pass
+    raise ValueError(f"{name!r} is not a time zone, such as Europe/Berlin")

@@ -1,0 +1,120 @@
+"""The digests by which a NodeClaim remembers what it was made from, so that a later change shows as drift."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from shiplap.kubernetes.quantity import parse_quantity
+from shiplap.manifests.custom_resources import (
+    BlockDevice,
+    EC2NodeClass,
+    EC2NodeClassSpec,
+    NodeClaimTemplateSpec,
+    NodePool,
+)
+from shiplap.manifests.durations import seconds_or_never
+from shiplap.manifests.nulls import without_nulls
+
+POOL_HASH = "karpenter.sh/nodepool-hash"
+POOL_HASH_VERSION = "karpenter.sh/nodepool-hash-version"
+NODE_CLASS_HASH = "karpenter.k8s.aws/ec2nodeclass-hash"
+NODE_CLASS_HASH_VERSION = "karpenter.k8s.aws/ec2nodeclass-hash-version"
+HASH_VERSION = "shiplap-2"
+"""Changes with what the hashes cover or how, and with every default; `first_hashes` reads the version before."""
+
+_SELECTORS = frozenset(
+    {
+        "subnet_selector_terms",
+        "security_group_selector_terms",
+        "ami_selector_terms",
+        "capacity_reservation_selector_terms",
+        "placement_group_selector",
+    }
+)
+"""What is compared by what it selects, not by how that is written."""
+
+_LEFT_OUT: dict[type, frozenset[str]] = {
+    NodeClaimTemplateSpec: frozenset({"requirements"}),
+    EC2NodeClassSpec: _SELECTORS | {"ami_family", "kubelet", "ip_prefix_count"},
+}
+_BY_VALUE: dict[tuple[type, str], Callable[[str], Any]] = {
+    (NodeClaimTemplateSpec, "expire_after"): seconds_or_never,
+    (NodeClaimTemplateSpec, "termination_grace_period"): seconds_or_never,
+    (BlockDevice, "volume_size"): lambda text: int(parse_quantity(text)),
+}
+"""Fields of which one value has several spellings."""
+
+
+def pool_hash(pool: NodePool) -> str:
+    """A digest of what a valid NodePool's template puts on its nodes: all but `requirements`; lists count as sets.
+
+    Defaults count like anything written: a field set to its default, in whatever spelling, makes no other node.
+    """
+    return _digest(_plain(pool.spec.template))
+
+
+def node_class_hash(node_class: EC2NodeClass, family: str, ca: str = "") -> str:
+    """A digest of what a valid EC2NodeClass puts on its nodes, whatever its selectors answer; defaults as above.
+
+    The kubelet map counts as written, in the order of its lists, for the first address of `clusterDNS` is the one used.
+    The cluster's certificate authority has a digest of its own, so that one that is unknown is no difference.
+
+    Args:
+        node_class: with its user data.
+        family: its AMI family, written or named by an alias.
+        ca: the certificate authority that user data names, base64; empty when it is not known.
+    """
+    spec = _digest([_plain(node_class.spec), family, without_nulls(node_class.spec.kubelet)])
+    return f"{spec}.{_digest(ca)[:8]}" if ca else spec
+
+
+def differ(remembered: str, wanted: str) -> bool:
+    """Whether two hashes of one version tell of different nodes; what only one of them knows is no difference."""
+    spec, _, ca = remembered.partition(".")
+    wanted_spec, _, wanted_ca = wanted.partition(".")
+    return spec != wanted_spec or bool(ca and wanted_ca and ca != wanted_ca)
+
+
+def marks_of(pool: NodePool) -> dict[str, str]:
+    """The annotations that a claim of this pool is born with."""
+    return {POOL_HASH: pool_hash(pool), POOL_HASH_VERSION: HASH_VERSION}
+
+
+@cache
+def fields_of(kind: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    """The fields of a class; msgspec works them out anew every time, and leaves garbage behind."""
+    return msgspec.structs.fields(kind)
+
+
+def _plain(value: Any) -> Any:
+    """Fields by name with their defaults, those without a value left out, and lists as sets.
+
+    What users name themselves, such as a label, stays although it is empty.
+    """
+    if isinstance(value, msgspec.Struct):
+        fields = fields_of(type(value))
+        left_out = _LEFT_OUT.get(type(value), ())
+        said = {field.encode_name: _field(value, field) for field in fields if field.name not in left_out}
+        return {name: entry for name, entry in said.items() if entry is not None and entry not in ("", [], {})}
+    if isinstance(value, Mapping):
+        return {key: _plain(entry) for key, entry in value.items()}
+    if isinstance(value, tuple):
+        return sorted(map(_plain, value), key=lambda entry: msgspec.json.encode(entry, order="sorted"))
+    return value
+
+
+def _field(of: msgspec.Struct, field: msgspec.structs.FieldInfo) -> Any:
+    value = getattr(of, field.name)
+    if value is not None and (read := _BY_VALUE.get((type(of), field.name))):
+        return read(value)
+    # Zero and false of fields that have no other default are what they are when nothing is written.
+    return None if not value and value == field.default else _plain(value)
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(msgspec.json.encode(value, order="deterministic")).hexdigest()[:16]

@@ -1,0 +1,1 @@
+"""The rules of Karpenter's CRDs and admission checks, one module per kind or topic."""

@@ -1,0 +1,86 @@
+"""Small checks that the rules of several kinds share.
+
+Checks that the selector terms of an EC2NodeClass share.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
+
+from shiplap.kubernetes.names import subdomain_problem
+from shiplap.kubernetes.objects import ObjectMeta
+from shiplap.kubernetes.quantity import parse_amount
+from shiplap.manifests.decoding import Path, Problem
+
+
+def attempt(parse: Callable[[str], object], text: str, path: Path) -> Iterator[Problem]:
+    """What `parse` finds wrong with a text."""
+    try:
+        parse(text)
+    except ValueError as error:
+        yield path, str(error)
+
+
+def one_of(value: str | None, known: Collection[str], path: Path) -> Iterator[Problem]:
+    """An optional field with a closed set of values."""
+    if value is not None and value not in known:
+        yield path, f"must be one of {', '.join(known)}, is {value!r}"
+
+
+def within(value: int | None, lowest: int, highest: int, path: Path) -> Iterator[Problem]:
+    """An optional number with bounds."""
+    if value is not None and not lowest <= value <= highest:
+        yield path, f"must be from {lowest} to {highest}, is {value}"
+
+
+def absent(data: Mapping[str, Any], path: Path) -> bool:
+    """Whether a field was not written; a null was not."""
+    value: Any = data
+    for step in path:
+        value = value.get(step) if isinstance(value, Mapping) else None
+    return value is None
+
+
+def name_problems(metadata: ObjectMeta) -> Iterator[Problem]:
+    """Of an object's name."""
+    if wrong := subdomain_problem(metadata.name):
+        yield ("metadata", "name"), wrong
+
+
+def quantity_problems(amounts: Mapping[str, str | int | float], path: Path) -> Iterator[Problem]:
+    """Of a resource list: every amount is a quantity and not negative."""
+    for resource, text in amounts.items():
+        try:
+            if parse_amount(resource, text) < 0:
+                yield (*path, resource), f"must not be negative, is {text!r}"
+        except ValueError as error:
+            yield (*path, resource), str(error)
+
+
+_ID_TAIL = re.compile(r"[0-9a-z]+", re.ASCII)
+
+
+def count_problems(count: int, most: int, path: Path) -> Iterator[Problem]:
+    """Of the number of terms of a selector that must be there."""
+    if not 1 <= count <= most:
+        yield path, f"1 to {most} terms are needed, there are {count}"
+
+
+def selector_tags(tags: Mapping[str, str], path: Path) -> Iterator[Problem]:
+    """Of the tags of a selector term; a value of `*` stands for any."""
+    if len(tags) > 20:
+        yield path, f"at most 20 tags are allowed, there are {len(tags)}"
+    for key, value in tags.items():
+        if not key:
+            yield path, "a tag's key must not be empty"
+        elif not value:
+            yield (*path, key), "a tag's value must not be empty; '*' means any"
+
+
+def id_problems(kind: str, text: str, path: Path) -> Iterator[Problem]:
+    """Of the id of an AWS resource; an absent one is fine."""
+    prefix, _, tail = text.partition("-")
+    if text and not (prefix == kind and _ID_TAIL.fullmatch(tail)):
+        yield path, f"{text!r} is not of the form {kind}-0123abcd"

@@ -1,1 +1,0 @@
-"""Floor 5: the effects, one module per flow."""

@@ -1,6 +1,0 @@
-"""The bulk stage: most pods of a large batch are placed in closed form, before the packer places the rest one by one.
-
-It decides the pool tier and the domain of all pods that are alike but for their size at once (`shapes`, `allotment`),
-fills new nodes per tier and domain (`first_fit`), and turns these into claims that are checked like any other
-(`settling`). What it does not understand it leaves alone.
-"""

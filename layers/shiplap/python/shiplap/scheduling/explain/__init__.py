@@ -1,0 +1,1 @@
+"""Says why a pod has no place, in numbers."""

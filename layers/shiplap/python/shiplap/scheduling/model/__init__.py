@@ -1,0 +1,1 @@
+"""The data of a decision: snapshot, plan, pod classes and their constraints."""

@@ -1,0 +1,203 @@
+"""Which pods a decision plans, which it leaves alone, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import msgspec
+
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.objects import Event, Pod
+from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget, never_evicted
+from shiplap.kubernetes.taints import DISRUPTED, untolerated
+from shiplap.kubernetes.timestamps import epoch
+from shiplap.manifests.claim_rules import ClaimRule, is_claimed
+from shiplap.manifests.durations import go_seconds
+from shiplap.scheduling.model.snapshot import ClusterView
+
+_AUTOSCALER = "cluster-autoscaler"
+TERMINAL = ("Succeeded", "Failed")
+_NODE_BOUND_OWNERS = {"DaemonSet": "belongs to a DaemonSet", "Node": "is a static pod"}
+
+
+class Sorted(msgspec.Struct):
+    """The pods of a cluster by what a decision does with them.
+
+    `bound` maps a node's name to the pods that use it, `nominated` to the pods that kube-scheduler promised it.
+    """
+
+    pending: list[Pod] = msgspec.field(default_factory=list)
+    ignored: list[tuple[Pod, str]] = msgspec.field(default_factory=list)
+    bound: dict[str, list[Pod]] = msgspec.field(default_factory=dict)
+    nominated: dict[str, list[Pod]] = msgspec.field(default_factory=dict)
+
+
+def sort(
+    pods: Sequence[Pod],
+    *,
+    nodes: Collection[str],
+    leaving: Collection[str],
+    held: Collection[str] = (),
+    now: float = 0.0,
+    budgets: Sequence[PodDisruptionBudget] = (),
+    rules: Sequence[ClaimRule] = (),
+) -> Sorted:
+    """Sort pods into planned, ignored and bound.
+
+    A pod without a node is planned when kube-scheduler found it unschedulable, or has said nothing about it at all (as
+    in a manifest from a file). Pods on nodes that are being deleted are planned too, if they would be evicted and
+    recreated.
+
+    Args:
+        pods: all pods of the cluster.
+        nodes: names of the nodes that exist; a nomination to any other counts for nothing.
+        leaving: names of the nodes that are being deleted.
+        held: `namespace/name` of pods another autoscaler has just launched for.
+        now: epoch seconds, for pods that must not be disrupted for some time.
+        budgets: PodDisruptionBudgets; a pod that they never let go needs no room elsewhere.
+        rules: which pods without a node are ours. Pods whose node leaves are planned in any case: it was one of ours.
+
+    Raises:
+        ValueError: the selector of a budget is malformed.
+    """
+    result = Sorted()
+    for pod in pods:
+        status = pod.status
+        if status.phase in TERMINAL:
+            continue
+        node = pod.spec.node_name
+        nominated = status.nominated_node_name
+        if node:
+            on_node = result.bound.get(node)
+            if on_node is None:
+                result.bound[node] = [pod]
+            else:
+                on_node.append(pod)
+            if node in leaving and returns(pod, now) and not (budgets and never_evicted(pod, budgets)):
+                result.pending.append(pod)
+            continue
+        if pod.metadata.deletion_timestamp:
+            continue
+        if nominated and nominated in nodes and nominated not in leaving:
+            result.nominated.setdefault(nominated, []).append(pod)
+            result.ignored.append((pod, f"waits for node {nominated}, which it is nominated to"))
+            continue
+        reason = _reason_to_ignore(pod)
+        if not reason and held and pod.key in held:
+            reason = "Cluster Autoscaler has just launched a node for it (TriggeredScaleUp)"
+        if not reason and rules and not is_claimed(pod, rules):
+            reason = "outside the cluster's claim rules"
+        if reason:
+            result.ignored.append((pod, reason))
+        else:
+            result.pending.append(pod)
+    return result
+
+
+def sort_view(
+    view: ClusterView,
+    *,
+    nodes: Collection[str],
+    leaving: Collection[str],
+    held: Collection[str] = (),
+    now: float = 0.0,
+    rules: Sequence[ClaimRule] = (),
+) -> Sorted:
+    """The pods of a view, sorted. Where no node leaves, those that run are not looked at again.
+
+    The lists of `bound` belong to the view. Raises as `sort`.
+    """
+    if leaving:
+        budgets = view.pod_disruption_budgets
+        return sort(view.pods, nodes=nodes, leaving=leaving, held=held, now=now, budgets=budgets, rules=rules)
+    result = sort(view.unbound, nodes=nodes, leaving=leaving, held=held, now=now, rules=rules)
+    result.bound = dict(view.of_pods(running))
+    return result
+
+
+def running(view: ClusterView) -> dict[str, list[Pod]]:
+    """The unfinished pods of each node that has any: a question to ask of pods."""
+    found = {}
+    for node, on_node in view.by_node.items():
+        if some := [pod for pod in on_node if pod.status.phase not in TERMINAL]:
+            found[node] = some
+    return found
+
+
+def held_back(events: Sequence[Event], now: float, hold_s: float) -> frozenset[str]:
+    """`namespace/name` of the pods that Cluster Autoscaler launched a node for less than `hold_s` seconds ago."""
+    held = set()
+    for event in events:
+        if event.reason != "TriggeredScaleUp" or event.involved_object.kind not in ("", "Pod"):
+            continue
+        if _AUTOSCALER not in (event.source.component, event.reporting_component):
+            continue
+        said_at = event.last_timestamp or event.event_time or event.metadata.creation_timestamp
+        if said_at and now - epoch(said_at) < hold_s:
+            held.add(f"{event.involved_object.namespace or 'default'}/{event.involved_object.name}")
+    return frozenset(held)
+
+
+def owner_kind(pod: Pod) -> str:
+    """The kind of the controller that owns a pod, or of its first owner, or nothing."""
+    owners = pod.metadata.owner_references
+    if not owners:
+        return ""
+    for owner in owners:
+        if owner.controller:
+            return owner.kind
+    return owners[0].kind
+
+
+def _reason_to_ignore(pod: Pod) -> str:
+    if pod.spec.scheduling_gates:
+        return f"scheduling gate {pod.spec.scheduling_gates[0].name}"
+    if pod.metadata.owner_references:
+        kind = owner_kind(pod)
+        if kind in _NODE_BOUND_OWNERS:
+            return _NODE_BOUND_OWNERS[kind]
+    if not pod.status.conditions:
+        return ""
+    for condition in pod.status.conditions:
+        if condition.type == "PodScheduled":
+            if condition.status == "False" and condition.reason == "Unschedulable":
+                return ""
+            return f"not unschedulable: PodScheduled is {condition.status} {condition.reason}".rstrip()
+    return "kube-scheduler has not looked at it yet"
+
+
+def goes_with_its_node(pod: Pod) -> bool:
+    """Whether nobody asks a pod to leave a node that goes: a static pod, or one that tolerates the disrupted taint."""
+    return owner_kind(pod) == "Node" or untolerated((DISRUPTED,), pod.spec.tolerations) is None
+
+
+def do_not_disrupt(pod: Pod, now: float) -> bool:
+    """Whether the annotation protects a pod now: `true`, or a duration since its start that has not passed.
+
+    A value that is neither, a negative or a zero duration, protects nothing.
+    """
+    value = pod.metadata.annotations.get(labels.DO_NOT_DISRUPT)
+    if value is None:
+        return False
+    if value == "true":
+        return True
+    try:
+        lasts_s = go_seconds(value)
+    except ValueError:
+        return False
+    if lasts_s <= 0:
+        return False
+    return not pod.status.start_time or now < epoch(pod.status.start_time) + lasts_s
+
+
+def returns(pod: Pod, now: float) -> bool:
+    """Whether a pod of a leaving node will need room elsewhere."""
+    return comes_back(pod) and not do_not_disrupt(pod, now)
+
+
+def comes_back(pod: Pod) -> bool:
+    """Whether an evicted pod is made anew elsewhere: not one that its node alone calls for, or that is ending."""
+    kind = owner_kind(pod)
+    if kind in _NODE_BOUND_OWNERS:
+        return False
+    return not pod.metadata.deletion_timestamp or kind == "StatefulSet"

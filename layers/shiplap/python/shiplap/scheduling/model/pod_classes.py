@@ -1,0 +1,436 @@
+"""Pods grouped into classes of pods that the planner cannot tell apart.
+
+A decision's work grows with the number of classes, not of pods. Grouping runs over every pod of the cluster, so it
+works on an encoding of the few fields that matter (one C call per pod) and derives requirements and requests once per
+class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.objects import (
+    Affinity,
+    ContainerPort,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    Pod,
+    PodSpec,
+    PodStatus,
+    Toleration,
+)
+from shiplap.kubernetes.pod_requests import pod_requests
+from shiplap.kubernetes.requirements import Requirement, Requirements, contradiction, requirement
+from shiplap.scheduling.model.pod_volumes import NO_VOLUMES, VolumeNeeds
+from shiplap.scheduling.model.preferences import NO_PREFERENCES, Preferences, preferred_nodes
+from shiplap.scheduling.model.topology_constraints import UNCONSTRAINED, Constraints, Terms, reads_own_labels
+
+T = TypeVar("T")
+
+_CAPACITY_TYPES = frozenset({labels.ON_DEMAND, labels.SPOT, labels.RESERVED})
+
+HostPort = tuple[int, str, str]
+"""Port, protocol and address; an empty address stands for all of them."""
+
+
+class PodClass(msgspec.Struct, eq=False):
+    """Pods with equal constraints and requests.
+
+    `terms` are the alternatives a node is chosen by: node selector, required node affinity and volumes, in the order
+    written; there is at least one. `own_terms` holds, for each of them, the part the pod itself asks for: what its
+    volumes add says nothing about the domains its pods may spread over. `problem` says why none of them can be planned
+    at all; `members` are in placing order. `selected` are the numbers of the topology terms that count these pods,
+    `constraints` what they demand themselves, `preferences` what they would like besides.
+    """
+
+    requests: dict[str, int]
+    terms: tuple[Requirements, ...]
+    tolerations: tuple[Toleration, ...] = ()
+    ports: frozenset[HostPort] = frozenset()
+    priority: int = 0
+    missed: bool = False
+    problem: str = ""
+    keeps_off: bool = False
+    own_terms: tuple[Requirements, ...] = ()
+    volumes: VolumeNeeds = NO_VOLUMES
+    constraints: Constraints = UNCONSTRAINED
+    preferences: Preferences = NO_PREFERENCES
+    selected: frozenset[int] = frozenset()
+    members: list[Pod] = msgspec.field(default_factory=list)
+    index: int = -1
+
+    def series(self, term: int) -> tuple[int, ...]:
+        """The affinity terms that begin together: required ones all at once, preferred ones each for themselves."""
+        together = self.constraints.affinity
+        return together if term in together else (term,)
+
+    @property
+    def topological(self) -> bool:
+        """Whether it matters to any topology constraint, of these pods or of others, where they go."""
+        return bool(self.selected) or self.constraints != UNCONSTRAINED or self.preferences.topology != UNCONSTRAINED
+
+
+class InvalidPod(ValueError):
+    """A pod asks for something no node can have; the text says what. Never leaves this package."""
+
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def signature(spec: PodSpec) -> bytes:
+    """Equal bytes mean equal constraints and requests, volumes aside."""
+    return _encode(
+        (
+            spec.containers,
+            spec.node_selector,
+            spec.affinity,
+            spec.tolerations,
+            spec.topology_spread_constraints,
+            spec.init_containers,
+            spec.overhead,
+            spec.resources,
+            spec.priority,
+            spec.resource_claims,
+        )
+    )
+
+
+def encode_status(status: PodStatus) -> bytes:
+    """The part of a status that changes what a pod takes: a resize under way."""
+    return _encode(
+        (status.resources, status.allocated_resources, status.container_statuses, status.init_container_statuses)
+    )
+
+
+def group(
+    pods: Iterable[Pod],
+    missed: Collection[str] = (),
+    volumes: Mapping[str, VolumeNeeds] | None = None,
+    terms: Terms | None = None,
+) -> list[PodClass]:
+    """The classes of these pods, in placing order: cpu, then memory descending, then age and name of the first member.
+
+    Args:
+        pods: pending pods, in any order.
+        missed: uids of pods that may not rely on unverified estimates.
+        volumes: what the volumes of a pod ask for, by `namespace/name`.
+        terms: the topology terms of pods that stand already; those of these pods are added.
+    """
+    by_signature: dict[tuple[bytes, bool, VolumeNeeds], list[Pod]] = {}
+    for pod in pods:
+        needs = volumes.get(pod.key, NO_VOLUMES) if volumes else NO_VOLUMES
+        key = (signature(pod.spec), bool(missed) and pod.metadata.uid in missed, needs)
+        members = by_signature.get(key)
+        if members is None:
+            by_signature[key] = [pod]
+        else:
+            members.append(pod)
+    classes = _classes(by_signature, Terms() if terms is None else terms)
+    for item in classes:
+        if len(item.members) > 1:
+            item.members.sort(key=_age)
+    classes.sort(key=_placing_order)
+    for index, item in enumerate(classes):
+        item.index = index
+    return classes
+
+
+def _classes(by_signature: Mapping[tuple[bytes, bool, VolumeNeeds], list[Pod]], terms: Terms) -> list[PodClass]:
+    """Pods of equal specification, told apart by what they demand and how topology terms see their labels."""
+    demands = [
+        _demands_of(members, terms) if terms.constrains(members[0].spec) else None for members in by_signature.values()
+    ]
+    parts = _Parts()
+    merged: dict[object, PodClass] = {}
+    for ((_, missed, needs), members), demanded in zip(by_signature.items(), demands, strict=True):
+        common = describe(members[0], missed=missed, volumes=needs, prefer=terms.prefer, parts=parts)
+        described = parts.identity(common)
+        for demand, selected, some in _alike(members, demanded, terms, parts):
+            identity = (described, id(demand), id(selected))
+            known = merged.get(identity)
+            if known is not None:
+                known.members.extend(some)
+                continue
+            fresh = merged[identity] = msgspec.structs.replace(common, members=list(some))
+            fresh.constraints, preferred, problem = demand
+            fresh.selected = selected
+            if preferred != UNCONSTRAINED:
+                fresh.preferences = Preferences(common.preferences.node, preferred)
+            fresh.problem = common.problem or problem
+    return list(merged.values())
+
+
+class _Parts:
+    """Parts of classes, each kept once, so that equal ones are the same object and classes compare by identity."""
+
+    def __init__(self) -> None:
+        self._values: dict[object, Any] = {}
+        self._made: dict[bytes, Any] = {}
+
+    def value(self, value: T) -> T:
+        """The one object that stands for all equal to this; values of different types are never equal."""
+        known: T = self._values.setdefault((type(value), value), value)
+        return known
+
+    def made(self, encoded: bytes, make: Callable[[], T]) -> T:
+        """What was made of these bytes before, or is made now."""
+        known: T | None = self._made.get(encoded)
+        if known is None:
+            known = self._made[encoded] = make()
+        return known
+
+    def requests(self, amounts: dict[str, int]) -> dict[str, int]:
+        """The one resource list that stands for all equal to this."""
+        known: dict[str, int] = self._values.setdefault(frozenset(amounts.items()), amounts)
+        return known
+
+    def identity(self, item: PodClass) -> tuple[object, ...]:
+        """What tells described classes apart, topology aside."""
+        return (
+            id(self.requests(item.requests)),
+            id(self.value(item.terms)),
+            id(self.value(item.own_terms)),
+            item.volumes.private,
+            item.volumes.shared,
+            id(self.value(item.tolerations)),
+            item.ports,
+            item.priority,
+            item.missed,
+            item.problem,
+            id(self.value(item.preferences)),
+        )
+
+
+Demand = tuple[Constraints, Constraints, str]
+"""What a pod demands of topology and what it prefers; or neither, and why it cannot be planned."""
+
+_NOTHING: Demand = (UNCONSTRAINED, UNCONSTRAINED, "")
+_UNSELECTED: frozenset[int] = frozenset()
+
+
+class _Demands(msgspec.Struct, frozen=True):
+    """What pods of one specification demand: by namespace, unless labels of their own or of their workload count."""
+
+    by_namespace: dict[str, Demand]
+    by_pod: dict[int, Demand]
+
+    def of(self, pod: Pod) -> Demand:
+        """What one of them demands."""
+        return self.by_pod[id(pod)] if self.by_pod else self.by_namespace[pod.metadata.namespace]
+
+
+def _alike(
+    members: list[Pod], demanded: _Demands | None, terms: Terms, parts: _Parts
+) -> Iterable[tuple[Demand, frozenset[int], list[Pod]]]:
+    """Pods of one specification by their demand and the terms that count them."""
+    if not terms.all:
+        demand = _NOTHING if demanded is None else demanded.of(members[0])
+        return [(parts.value(demand), _UNSELECTED, members)]
+    found: dict[object, tuple[Demand, frozenset[int], list[Pod]]] = {}
+    selecting = terms.selecting
+    if demanded is None or (not demanded.by_pod and len(demanded.by_namespace) == 1):
+        demand = parts.value(_NOTHING if demanded is None else demanded.of(members[0]))
+        for pod in members:
+            selected = selecting(pod)
+            known = found.get(id(selected))
+            if known is None:
+                found[id(selected)] = (demand, selected, [pod])
+            else:
+                known[2].append(pod)
+        return found.values()
+    for pod in members:
+        demand, selected = parts.value(demanded.of(pod)), selecting(pod)
+        found.setdefault((id(demand), id(selected)), (demand, selected, []))[2].append(pod)
+    return found.values()
+
+
+def _demands_of(members: Sequence[Pod], terms: Terms) -> _Demands:
+    if reads_own_labels(members[0].spec):
+        return _Demands({}, {id(pod): _demands(pod, terms) for pod in members})
+    if terms.defaults is None:
+        by_namespace: dict[str, Demand] = {}
+        for pod in members:
+            if pod.metadata.namespace not in by_namespace:
+                by_namespace[pod.metadata.namespace] = _demands(pod, terms)
+        return _Demands(by_namespace, {})
+    shared: dict[tuple[str, int], Demand] = {}
+    found = {}
+    for pod in members:
+        key = (pod.metadata.namespace, terms.default_number(pod))
+        demand = shared.get(key)
+        if demand is None:
+            demand = shared[key] = _demands(pod, terms)
+        found[id(pod)] = demand
+    return _Demands({}, found)
+
+
+def _demands(pod: Pod, terms: Terms) -> Demand:
+    try:
+        return terms.constraints_of(pod), terms.preferences_of(pod), ""
+    except ValueError as error:
+        return UNCONSTRAINED, UNCONSTRAINED, str(error)
+
+
+def describe(
+    pod: Pod,
+    *,
+    missed: bool = False,
+    volumes: VolumeNeeds = NO_VOLUMES,
+    prefer: bool = True,
+    parts: _Parts | None = None,
+) -> PodClass:
+    """The class of one pod, without members. What is wrong with the pod becomes its `problem`.
+
+    With `prefer` off, preferred node affinity is not read. `parts` remembers what other pods were made of.
+    """
+    spec, parts = pod.spec, parts or _Parts()
+    try:
+        own_terms, terms = parts.made(
+            _encode((spec.node_selector, spec.affinity)), lambda: _both(node_terms(spec, strict=True))
+        )
+        if volumes is not NO_VOLUMES:
+            own_terms, terms = _with_volumes(own_terms, volumes)
+        requests = pod_requests(pod)
+        problem = _unsupported(pod)
+    except ValueError as error:
+        return PodClass({"pods": 1}, (Requirements(),), priority=pod.spec.priority, problem=str(error))
+    return PodClass(
+        requests,
+        terms,
+        tolerations=parts.made(_encode(spec.tolerations), lambda: tuple(sorted(spec.tolerations, key=_encode))),
+        ports=host_ports(spec),
+        priority=spec.priority,
+        missed=missed,
+        problem=problem,
+        keeps_off=any(_keeps_off(term) for term in terms),
+        own_terms=own_terms,
+        volumes=volumes,
+        preferences=_node_preferences(spec) if prefer else NO_PREFERENCES,
+    )
+
+
+def _both(terms: tuple[Requirements, ...]) -> tuple[tuple[Requirements, ...], tuple[Requirements, ...]]:
+    return terms, terms
+
+
+def _node_preferences(spec: PodSpec) -> Preferences:
+    preferred = preferred_nodes(spec.affinity)
+    return Preferences(preferred) if preferred else NO_PREFERENCES
+
+
+def node_terms(spec: PodSpec, *, strict: bool) -> tuple[Requirements, ...]:
+    """Node selector joined with each required node-affinity term that can be met, in the order written; at least one.
+
+    Args:
+        spec: the pod's.
+        strict: refuse labels that a pod may not select, as Karpenter does.
+
+    Raises:
+        InvalidPod: an operator, key or value cannot be used, or no term can ever be met; the message says which.
+    """
+    affinity = _affinity_terms(spec.affinity)
+    if affinity and not (affinity := [term for term in affinity if term.match_expressions or term.match_fields]):
+        raise InvalidPod("contradicts itself: an empty node affinity term matches no node")
+    if strict and any(term.match_fields for term in affinity):
+        raise InvalidPod("matchFields in node affinity is not supported")
+    try:
+        selector = [requirement(key, "In", (value,)) for key, value in spec.node_selector.items()]
+        written = [[*selector, *map(_requirement, term.match_expressions)] for term in affinity] or [selector]
+    except ValueError as error:
+        raise InvalidPod(str(error)) from error
+    if strict:
+        for entry in (entry for entries in written for entry in entries):
+            _refuse_restricted(entry)
+    possible = [entries for entries in written if contradiction(entries) is None]
+    if not possible:
+        raise InvalidPod(f"contradicts itself: {contradiction(written[0])}")
+    return tuple(map(Requirements, possible))
+
+
+def _with_volumes(
+    own: tuple[Requirements, ...], volumes: VolumeNeeds
+) -> tuple[tuple[Requirements, ...], tuple[Requirements, ...]]:
+    """The pod's own terms, each repeated for the alternatives of its volumes that it can be met with, and both joined.
+
+    Raises:
+        InvalidPod: no combination can ever be met.
+    """
+    if volumes.alternatives == NO_VOLUMES.alternatives:
+        return own, own
+    if not volumes.alternatives:
+        raise InvalidPod("incompatible volume requirements: its volumes cannot be used on one node")
+    pairs = [(term, other) for term in own for other in volumes.alternatives]
+    conflicts = [contradiction([*term.values(), *other.values()]) for term, other in pairs]
+    possible = [pair for pair, conflict in zip(pairs, conflicts, strict=True) if conflict is None]
+    if not possible:
+        raise InvalidPod(f"incompatible volume requirements: {conflicts[0]}")
+    return tuple(term for term, _ in possible), tuple(term.and_(other.values()) for term, other in possible)
+
+
+def _requirement(expression: NodeSelectorRequirement) -> Requirement:
+    return requirement(expression.key, expression.operator, expression.values)
+
+
+def host_ports(spec: PodSpec) -> frozenset[HostPort]:
+    """The node's ports that a pod takes."""
+    containers = (*spec.containers, *(c for c in spec.init_containers if c.restart_policy == "Always"))
+    return frozenset(_host_port(port) for container in containers for port in container.ports if port.host_port)
+
+
+def ports_collide(mine: Iterable[HostPort], other: Collection[HostPort]) -> bool:
+    """Whether two sets claim one port: same number and protocol, and the same address or one of them all addresses."""
+    return any(
+        port == taken and protocol == taken_protocol and (address == taken_address or not address or not taken_address)
+        for port, protocol, address in mine
+        for taken, taken_protocol, taken_address in other
+    )
+
+
+def _affinity_terms(affinity: Affinity | None) -> Sequence[NodeSelectorTerm]:
+    if affinity is None or affinity.node_affinity is None or affinity.node_affinity.required is None:
+        return ()
+    return affinity.node_affinity.required.node_selector_terms
+
+
+def _host_port(port: ContainerPort) -> HostPort:
+    address = "" if port.host_ip in ("0.0.0.0", "::") else port.host_ip  # noqa: S104 - compared, not listened on
+    return (port.host_port, port.protocol or "TCP", address)
+
+
+def _refuse_restricted(item: Requirement) -> None:
+    """Raises InvalidPod for labels that nobody can promise before the node exists."""
+    key = item.key
+    if key == labels.HOSTNAME:
+        raise InvalidPod(f'label "{key}" is restricted: a node that does not exist yet cannot be selected by name')
+    domain = key.partition("/")[0] if "/" in key else ""
+    if key not in labels.WELL_KNOWN and (domain == "karpenter.sh" or domain.endswith(".karpenter.sh")):
+        raise InvalidPod(f'label "{key}" is restricted: the domain karpenter.sh is not for selecting nodes')
+    if key == labels.CAPACITY_TYPE and item.operator == "In" and not item.values & _CAPACITY_TYPES:
+        known = ", ".join(sorted(_CAPACITY_TYPES))
+        raise InvalidPod(f'label "{key}" must be one of {known}, not {", ".join(sorted(item.values))}')
+
+
+def _keeps_off(term: Requirements) -> bool:
+    """Pods that demand to stay off provisioned nodes are somebody else's."""
+    wanted = term.get(labels.NODE_POOL)
+    return wanted is not None and wanted.operator == "DoesNotExist"
+
+
+def _unsupported(pod: Pod) -> str:
+    """The constraint this planner cannot keep yet; planning such a pod anyway would break a promise."""
+    if pod.spec.resource_claims:
+        return "not supported yet: dynamic resource claims"
+    return ""
+
+
+def _age(pod: Pod) -> tuple[str, str, str, str]:
+    meta = pod.metadata
+    return (meta.creation_timestamp or "", meta.uid, meta.namespace, meta.name)
+
+
+def _placing_order(item: PodClass) -> tuple[int, int, tuple[str, str, str, str]]:
+    return (-item.requests.get("cpu", 0), -item.requests.get("memory", 0), _age(item.members[0]))

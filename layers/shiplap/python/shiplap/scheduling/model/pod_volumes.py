@@ -1,0 +1,360 @@
+"""What the volumes of a pod ask of a node, and how many volumes the nodes that exist still take.
+
+Most pods with claims are alike in this: only claims that several pods use keep their names, the others are counted.
+
+Reads from storage objects what the volumes of each pod ask of a node, or why they cannot be used at all.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import reduce
+
+import msgspec
+
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.objects import Node, NodeSelectorTerm, Pod, Volume
+from shiplap.kubernetes.requirements import Requirement, Requirements, contradiction, requirement
+from shiplap.kubernetes.storage_objects import (
+    BIND_COMPLETED,
+    DEFAULT_CLASS,
+    CSINode,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    PersistentVolumeClaimSpec,
+    StorageClass,
+    is_claim,
+)
+from shiplap.scheduling.model.resources import PLENTY
+from shiplap.scheduling.model.snapshot import ClusterView
+
+ANYWHERE: tuple[Requirements, ...] = (Requirements(),)
+"""The alternatives of volumes that may be used on any node."""
+
+ATTACHED = "volumes of "
+"""With a driver's name: stands on the axis like a resource, for nodes that are yet to be launched."""
+
+Attachment = tuple[str, str]
+"""A volume as a node's driver counts it: driver, and namespace/name of the claim."""
+
+
+class VolumeNeeds(msgspec.Struct, frozen=True):
+    """What the volumes of a pod ask of a node.
+
+    One of the `alternatives` must be met, and there is none when the volumes contradict each other. `private` counts
+    volumes by driver that no other pod uses; `shared` ones are attached once, however many pods on the node use them.
+    """
+
+    alternatives: tuple[Requirements, ...] = ANYWHERE
+    private: tuple[tuple[str, int], ...] = ()
+    shared: frozenset[Attachment] = frozenset()
+
+    @property
+    def attaches(self) -> bool:
+        """Whether any driver has something to attach."""
+        return bool(self.private or self.shared)
+
+
+NO_VOLUMES = VolumeNeeds()
+
+
+class Attachments(msgspec.Struct):
+    """The volumes on one node: how many each driver allows, which claims are there and how many that makes.
+
+    A driver without an entry in `limits` sets none, or none that is known.
+    """
+
+    limits: Mapping[str, int]
+    claims: set[Attachment]
+    counts: Counter[str]
+
+    def copy(self) -> Attachments:
+        """The same node, filled independently."""
+        return Attachments(self.limits, set(self.claims), self.counts.copy())
+
+    def room(self, needs: VolumeNeeds) -> int:
+        """How many pods with these volumes the node still takes."""
+        coming = Counter(driver for driver, _ in needs.shared - self.claims)
+        many = PLENTY
+        for driver, number in sorted((coming + Counter(dict(needs.private))).items()):
+            if driver not in self.limits:
+                continue
+            left = self.limits[driver] - self.counts[driver] - coming[driver]
+            each = number - coming[driver]
+            if left < 0:
+                return 0
+            if each:
+                many = min(many, left // each)
+        return many
+
+    def add(self, needs: VolumeNeeds, pods: int) -> None:
+        """Attach the volumes of this many pods."""
+        fresh = needs.shared - self.claims
+        self.claims |= fresh
+        self.counts.update(driver for driver, _ in fresh)
+        for driver, each in needs.private:
+            self.counts[driver] += each * pods
+
+
+UNSUPPORTED_PROVISIONERS = frozenset({"ebs.csi.eks.amazonaws.com"})
+"""Drivers that run only on nodes of EKS Auto Mode."""
+
+UNSUPPORTED_TOPOLOGY_KEYS = frozenset({"eks.amazonaws.com/compute-type"})
+"""Labels that only nodes of EKS Auto Mode and Fargate have."""
+
+_MIGRATED = {"kubernetes.io/aws-ebs": "ebs.csi.aws.com"}
+"""In-tree provisioners and the CSI drivers that do their work."""
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class UnusableVolume(ValueError):
+    """A pod's volumes cannot be used as they are, and no node would change that; the text says why."""
+
+
+class Storage:
+    """The storage objects of a view by name, and which claims several of its pods use.
+
+    Thousands of volumes say one of a few things, so alternatives are read and combined once per distinct source.
+    """
+
+    def __init__(self, view: ClusterView) -> None:
+        self._claims = {
+            _key(item.metadata.namespace, item.metadata.name): item for item in view.persistent_volume_claims
+        }
+        self._volumes = {item.metadata.name: item for item in view.persistent_volumes}
+        self._classes = {item.metadata.name: item for item in view.storage_classes}
+        self._default = _default_class(view.storage_classes)
+        self._limits = {item.metadata.name: _limits(item) for item in view.csi_nodes}
+        self.by_type = _limits_by_type(view.nodes, self._limits)
+        users = Counter(key for pod in view.pods for key in {_claim_key(pod, volume) for volume in _claimed(pod)})
+        self._shared = frozenset(key for key, number in users.items() if number > 1)
+        self._alternatives: list[Sequence[Requirements]] = []
+        self._places: dict[str | bytes, int] = {}
+        self._needs: dict[object, VolumeNeeds] = {}
+
+    def needs(self, pod: Pod) -> VolumeNeeds:
+        """What a pod's volumes ask of a node. Raises UnusableVolume."""
+        places: list[int] = []
+        attachments: set[Attachment] = set()
+        for volume in _claimed(pod):
+            key = _claim_key(pod, volume)
+            claim = self._claim(pod, volume, key)
+            places.append(self._place(claim, key))
+            driver = self._driver(claim)
+            if driver in UNSUPPORTED_PROVISIONERS:
+                raise UnusableVolume(f'persistentvolumeclaim "{key}": provisioner {driver} is not supported')
+            if driver:
+                attachments.add((driver, key))
+        private = tuple(sorted(Counter(driver for driver, key in attachments if key not in self._shared).items()))
+        shared = frozenset(item for item in attachments if item[1] in self._shared)
+        known = self._needs.get((*places, private, shared))
+        if known is None:
+            alternatives = reduce(_both, (self._alternatives[place] for place in places), ANYWHERE)
+            known = self._needs[(*places, private, shared)] = VolumeNeeds(alternatives, private, shared)
+        return known
+
+    def attached(self, node: str, pods: Iterable[Pod], instance_type: str = "") -> Attachments | None:
+        """The volumes on a node with these pods; None when its drivers set no limits, or none are known yet.
+
+        Drivers that have not registered on the node are expected to allow what they allow on others of its type.
+        """
+        limits = {**self.by_type.get(instance_type, {}), **self._limits.get(node, {})}
+        if not limits:
+            return None
+        claims: set[Attachment] = set()
+        for pod in pods:
+            for volume in _claimed(pod):
+                key = _claim_key(pod, volume)
+                claim = self._claims.get(key)
+                driver = self._driver(claim) if claim is not None else ""
+                if driver:
+                    claims.add((driver, key))
+        return Attachments(limits, claims, Counter(driver for driver, _ in claims))
+
+    def _claim(self, pod: Pod, volume: Volume, key: str) -> PersistentVolumeClaim:
+        """The claim behind a volume; one that has still to be made for the pod is read from its template."""
+        claim = self._claims.get(key)
+        if claim is None:
+            if volume.ephemeral is None:
+                raise UnusableVolume(f'persistentvolumeclaim "{key}" not found')
+            try:
+                spec = msgspec.convert(
+                    volume.ephemeral.volume_claim_template.get("spec", {}), PersistentVolumeClaimSpec
+                )
+            except msgspec.ValidationError as error:
+                raise UnusableVolume(f"volume {volume.name}: malformed volumeClaimTemplate: {error}") from error
+            return PersistentVolumeClaim(spec=spec)
+        if claim.metadata.deletion_timestamp:
+            raise UnusableVolume(f'persistentvolumeclaim "{key}" is being deleted')
+        if claim.status.phase == "Lost":
+            lost = claim.spec.volume_name
+            raise UnusableVolume(f'persistentvolumeclaim "{key}" is bound to non-existent persistentvolume "{lost}"')
+        if volume.ephemeral is not None and not _made_for(claim, pod):
+            raise UnusableVolume(f'persistentvolumeclaim "{key}" was not created for the pod')
+        return claim
+
+    def _place(self, claim: PersistentVolumeClaim, key: str) -> int:
+        """Where a claim's alternatives are: the node affinity of its volume, or the allowed topologies of its class."""
+        if not claim.spec.volume_name:
+            storage_class = self._class_to_bind(claim, key)
+            return self._remember(storage_class.metadata.name, lambda: _topologies(storage_class, key))
+        volume = self._bound_volume(claim, key)
+        spec = volume.spec
+        source = _encode((spec.node_affinity, spec.local is not None or spec.host_path is not None))
+        return self._remember(source, lambda: _node_affinity(volume))
+
+    def _remember(self, source: str | bytes, read: Callable[[], Sequence[Requirements]]) -> int:
+        place = self._places.get(source)
+        if place is None:
+            self._alternatives.append(read() or ANYWHERE)
+            place = self._places[source] = len(self._alternatives) - 1
+        return place
+
+    def _bound_volume(self, claim: PersistentVolumeClaim, key: str) -> PersistentVolume:
+        name = claim.spec.volume_name
+        volume = self._volumes.get(name)
+        if volume is None:
+            raise UnusableVolume(f'persistentvolumeclaim "{key}": persistentvolume "{name}" not found')
+        if volume.metadata.deletion_timestamp:
+            raise UnusableVolume(f'persistentvolumeclaim "{key}": persistentvolume "{name}" is being deleted')
+        if BIND_COMPLETED not in claim.metadata.annotations:
+            raise UnusableVolume(f'persistentvolumeclaim "{key}" is not bound yet: no annotation {BIND_COMPLETED}')
+        return volume
+
+    def _class_to_bind(self, claim: PersistentVolumeClaim, key: str) -> StorageClass:
+        """The class that an unbound claim gets its volume from, once there is a node."""
+        name = self._class_name(claim)
+        if not name:
+            raise UnusableVolume(f'unbound persistentvolumeclaim "{key}" has no storage class')
+        storage_class = self._classes.get(name)
+        if storage_class is None:
+            raise UnusableVolume(f'persistentvolumeclaim "{key}": storageclass "{name}" not found')
+        if storage_class.volume_binding_mode != "WaitForFirstConsumer":
+            raise UnusableVolume(
+                f'persistentvolumeclaim "{key}" is unbound, and storageclass "{name}" binds immediately: '
+                "it waits for the volume controller"
+            )
+        return storage_class
+
+    def _class_name(self, claim: PersistentVolumeClaim) -> str:
+        name = claim.spec.storage_class_name
+        return self._default if name is None else name
+
+    def _driver(self, claim: PersistentVolumeClaim) -> str:
+        """The CSI driver that attaches a claim's volume; empty when none does or it is not known."""
+        if claim.spec.volume_name:
+            volume = self._volumes.get(claim.spec.volume_name)
+            if volume is None:
+                return ""
+            if volume.spec.csi is not None:
+                return volume.spec.csi.driver
+            return _MIGRATED["kubernetes.io/aws-ebs"] if volume.spec.aws_elastic_block_store is not None else ""
+        storage_class = self._classes.get(self._class_name(claim))
+        return _MIGRATED.get(storage_class.provisioner, storage_class.provisioner) if storage_class is not None else ""
+
+
+def _claimed(pod: Pod) -> Iterator[Volume]:
+    return (volume for volume in pod.spec.volumes if is_claim(volume))
+
+
+def _key(namespace: str, name: str) -> str:
+    return f"{namespace or 'default'}/{name}"
+
+
+def _claim_key(pod: Pod, volume: Volume) -> str:
+    """The claim of a volume; one made for the pod is named after pod and volume."""
+    named = volume.persistent_volume_claim
+    name = named.claim_name if named is not None else f"{pod.metadata.name}-{volume.name}"
+    return _key(pod.metadata.namespace, name)
+
+
+def _made_for(claim: PersistentVolumeClaim, pod: Pod) -> bool:
+    """Whether a claim with the name of one made for the pod is that one, as far as uids tell."""
+    owners = [owner.uid for owner in claim.metadata.owner_references if owner.controller]
+    return not pod.metadata.uid or pod.metadata.uid in owners
+
+
+def _default_class(classes: Iterable[StorageClass]) -> str:
+    """The newest class marked as default, the first by name among equally old ones; empty when there is none."""
+    marked = [item for item in classes if any(item.metadata.annotations.get(key) == "true" for key in DEFAULT_CLASS)]
+    marked.sort(key=lambda item: item.metadata.name)
+    return max(marked, key=lambda item: item.metadata.creation_timestamp or "").metadata.name if marked else ""
+
+
+def _limits(node: CSINode) -> dict[str, int]:
+    found = ((driver.name, driver.allocatable) for driver in node.spec.drivers or ())
+    return {name: limit.count for name, limit in found if limit is not None and limit.count is not None}
+
+
+def _limits_by_type(nodes: Iterable[Node], limits: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
+    """The least each driver allows on the nodes of an instance type, by type and driver."""
+    least: dict[str, dict[str, int]] = {}
+    for node in nodes:
+        known = least.setdefault(node.metadata.labels.get(labels.INSTANCE_TYPE, ""), {})
+        for driver, count in limits.get(node.metadata.name, {}).items():
+            known[driver] = min(count, known.get(driver, count))
+    least.pop("", None)
+    return least
+
+
+def _topologies(storage_class: StorageClass, key: str) -> list[Requirements]:
+    terms = []
+    for term in storage_class.allowed_topologies:
+        entries = []
+        for expression in term.match_label_expressions:
+            if expression.key in UNSUPPORTED_TOPOLOGY_KEYS:
+                name = storage_class.metadata.name
+                raise UnusableVolume(
+                    f'persistentvolumeclaim "{key}": storageclass "{name}" asks for {expression.key}, '
+                    "which no node that is launched will have"
+                )
+            entries.append(_requirement(expression.key, "In", expression.values))
+        if entries:
+            terms.append(Requirements(entries))
+    return terms
+
+
+def _node_affinity(volume: PersistentVolume) -> list[Requirements]:
+    """The terms of a volume's node affinity.
+
+    A local volume stays behind when its pod moves, so the node it is on is no reason against another one.
+    """
+    spec = volume.spec
+    if spec.node_affinity is None or spec.node_affinity.required is None:
+        return []
+    stays_behind = spec.local is not None or spec.host_path is not None
+    terms = []
+    for term in spec.node_affinity.required.node_selector_terms:
+        if term.match_fields and not stays_behind:
+            raise UnusableVolume(f'persistentvolume "{volume.metadata.name}": matchFields is not supported')
+        if term.match_expressions or stays_behind:
+            terms.append(_term(term, without_hostname=stays_behind))
+    return terms
+
+
+def _term(term: NodeSelectorTerm, *, without_hostname: bool) -> Requirements:
+    return Requirements(
+        _requirement(entry.key, entry.operator, entry.values)
+        for entry in term.match_expressions
+        if not (without_hostname and entry.key == labels.HOSTNAME)
+    )
+
+
+def _requirement(key: str, operator: str, values: Sequence[str]) -> Requirement:
+    try:
+        return requirement(key, operator, values)
+    except ValueError as error:
+        raise UnusableVolume(str(error)) from error
+
+
+def _both(left: Sequence[Requirements], right: Sequence[Requirements]) -> tuple[Requirements, ...]:
+    """Every combination that a node can meet, in order, each once."""
+    joined = {
+        one.and_(other.values()): None
+        for one in left
+        for other in right
+        if contradiction([*one.values(), *other.values()]) is None
+    }
+    return tuple(joined)

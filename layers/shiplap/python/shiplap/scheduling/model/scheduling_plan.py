@@ -1,0 +1,125 @@
+"""The plan: what one scheduling decision concluded, in the fixed output format of `shiplap plan -o json`."""
+
+from __future__ import annotations
+
+import msgspec
+
+from shiplap.kubernetes.objects import Taint
+from shiplap.manifests.custom_resources import RequirementSpec
+from shiplap.manifests.nodeclaim import PodReference
+
+
+class _Part(msgspec.Struct, frozen=True, rename="camel"):
+    """Base: camelCase on the wire, every field always present."""
+
+
+class LaunchChoice(_Part, frozen=True):
+    """The cheapest available offering of the claim; price in USD per hour. `reservation_id` when it is reserved."""
+
+    instance_type: str
+    zone: str
+    capacity_type: str
+    price: float
+    reservation_id: str = ""
+
+
+class PlannedClaim(_Part, frozen=True, kw_only=True):
+    """A node to launch. Resources are canonical; `shiplap plan` prints them as quantities.
+
+    `allocatable` is the smallest allocatable over `instance_types`; `relies_on_estimate` see NodeClaim. `virtual_pods`
+    are those of CapacityBuffers, which are part of `requests` but will never exist. `gave_up` are the preferences that
+    some of the pods had to give up to get here.
+    """
+
+    name: str
+    node_pool: str
+    node_class: str
+    tier: int
+    requirements: tuple[RequirementSpec, ...]
+    taints: tuple[Taint, ...]
+    startup_taints: tuple[Taint, ...] = ()
+    labels: dict[str, str]
+    annotations: dict[str, str] = {}
+    instance_types: tuple[str, ...]
+    launch: LaunchChoice
+    requests: dict[str, int]
+    pods: tuple[PodReference, ...]
+    reasons: tuple[str, ...] = ()
+    allocatable: dict[str, int] = {}
+    relies_on_estimate: tuple[str, ...] = ()
+    virtual_pods: tuple[PodReference, ...] = ()
+    gave_up: tuple[str, ...] = ()
+
+
+class Placement(_Part, frozen=True):
+    """Pods that fit on a node which exists or is in flight; `name` is the Node's or the NodeClaim's."""
+
+    name: str
+    pods: tuple[PodReference, ...]
+
+
+class NearestMiss(_Part, frozen=True):
+    """What came closest to holding a pod; `short` is a canonical amount of `resource`, 0 when not about resources."""
+
+    instance_type: str = ""
+    node_pool: str = ""
+    resource: str = ""
+    short: int = 0
+
+
+class Unschedulable(_Part, frozen=True):
+    pod: PodReference
+    message: str
+    nearest: NearestMiss | None = None
+
+
+class BufferState(_Part, frozen=True):
+    """A CapacityBuffer: how many virtual pods it has, on nodes that are there, on new ones, and nowhere, and why.
+
+    `nodes` names the Nodes, and claims in flight, that are there and have room for some of them.
+    """
+
+    namespace: str
+    name: str
+    replicas: int = 0
+    existing: int = 0
+    new: int = 0
+    missing: int = 0
+    reason: str = ""
+    nodes: tuple[str, ...] = ()
+
+
+class StaticPool(_Part, frozen=True):
+    """A NodePool with `replicas`: how many nodes and claims it has, how many are missing after this plan and why.
+
+    `surplus` names nodes, or claims without one, that are too many, the first to be removed first.
+    """
+
+    node_pool: str
+    replicas: int
+    present: int
+    missing: int = 0
+    reason: str = ""
+    surplus: tuple[str, ...] = ()
+
+
+class PlanStats(_Part, frozen=True):
+    pods: int = 0
+    classes: int = 0
+
+
+class Plan(_Part, frozen=True):
+    """`ignored` are pods left alone, with the reason. Everything is sorted; equal snapshots give equal plans.
+
+    `unsettled`: pods are left out that another decision would place as soon as the claims of this one are there.
+    """
+
+    node_claims: tuple[PlannedClaim, ...] = ()
+    existing_nodes: tuple[Placement, ...] = ()
+    unschedulable: tuple[Unschedulable, ...] = ()
+    ignored: tuple[Unschedulable, ...] = ()
+    hourly: float = 0.0
+    stats: PlanStats = PlanStats()
+    static_pools: tuple[StaticPool, ...] = ()
+    buffers: tuple[BufferState, ...] = ()
+    unsettled: bool = False

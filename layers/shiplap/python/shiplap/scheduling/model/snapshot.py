@@ -1,0 +1,161 @@
+"""The snapshot: everything one scheduling decision looks at, so that the decision can be recorded and replayed.
+
+A snapshot is plain data and encodes with msgspec. `scheduling.planner.plan(snapshot)` reads nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from shiplap.instances.catalog.resolved_nodeclass import Selection
+from shiplap.instances.catalog.type_catalog import InstanceType
+from shiplap.kubernetes.objects import DaemonSet, Event, Node, Pod, TopologySpreadConstraint
+from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget
+from shiplap.kubernetes.reading import Unreadable
+from shiplap.kubernetes.storage_objects import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from shiplap.kubernetes.workloads import Namespace, ReplicaSet, ReplicationController, Scalable, Service, StatefulSet
+from shiplap.manifests.claim_rules import ClaimRule
+from shiplap.manifests.custom_resources import Manifests
+from shiplap.manifests.nodeclaim import NodeClaim
+
+Answer = TypeVar("Answer")
+
+
+class NodeClassCatalog(msgspec.Struct, frozen=True):
+    """The instance types one EC2NodeClass can launch, sorted by name; empty with `not_ready` when it cannot launch.
+
+    `spec_hash` and `selection` are what its nodes are made with, empty and None where that is not known; `first_hashes`
+    are the digests that claims of an older version may carry instead (`api.first_hashes`).
+    """
+
+    node_class: str
+    instance_types: tuple[InstanceType, ...] = ()
+    not_ready: str = ""
+    spec_hash: str = ""
+    first_hashes: tuple[str, ...] = ()
+    selection: Selection | None = None
+
+
+class SchedulingSettings(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Knobs of a decision. `preference_policy` Respect|Ignore, `min_values_policy` Strict|BestEffort.
+
+    `max_instance_types` caps a claim's launch list; `improve_s` is the time budget of the cost search (0: first-fit
+    decreasing only); `explore` allows claims that rely on estimates nobody has verified yet; `autoscaler_hold_s` is how
+    long a pod is left alone after Cluster Autoscaler launched a node for it; `default_spread` are the spread
+    constraints of pods that have none, their selectors still open. `reserved_policy` Strict|Fallback: whether pods wait
+    for the next decision when this one gives away the last instances of a reservation they could use. `claim_rules` say
+    which pods are ours; without any, all are.
+    """
+
+    preference_policy: str = "Respect"
+    min_values_policy: str = "Strict"
+    max_instance_types: int = 60
+    improve_s: float = 0.0
+    explore: bool = True
+    autoscaler_hold_s: float = 600.0
+    default_spread: tuple[TopologySpreadConstraint, ...] = ()
+    reserved_policy: str = "Strict"
+    claim_rules: tuple[ClaimRule, ...] = ()
+
+
+class ClusterView(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
+    """The cluster's objects as listed. `pods` holds bound and pending ones; `events` only Cluster Autoscaler's.
+
+    The storage objects are empty when no pod that needs a node has claims, `namespaces` unless a pod selects them by
+    their labels, Services and controllers unless there are default spread constraints, `scalables` unless a
+    CapacityBuffer is made of one, `pod_disruption_budgets` unless a node is on its way out. `unreadable` are objects
+    that were set aside.
+    """
+
+    pods: tuple[Pod, ...] = ()
+    nodes: tuple[Node, ...] = ()
+    daemon_sets: tuple[DaemonSet, ...] = ()
+    events: tuple[Event, ...] = ()
+    version: str = ""
+    persistent_volume_claims: tuple[PersistentVolumeClaim, ...] = ()
+    persistent_volumes: tuple[PersistentVolume, ...] = ()
+    storage_classes: tuple[StorageClass, ...] = ()
+    csi_nodes: tuple[CSINode, ...] = ()
+    namespaces: tuple[Namespace, ...] = ()
+    services: tuple[Service, ...] = ()
+    replica_sets: tuple[ReplicaSet, ...] = ()
+    stateful_sets: tuple[StatefulSet, ...] = ()
+    replication_controllers: tuple[ReplicationController, ...] = ()
+    scalables: tuple[Scalable, ...] = ()
+    pod_disruption_budgets: tuple[PodDisruptionBudget, ...] = ()
+    unreadable: tuple[Unreadable, ...] = ()
+
+    def once(self, question: Callable[[ClusterView], Answer]) -> Answer:
+        """The answer to a pure question about this view, looked for once: many ask the same of every object.
+
+        What is asked must be a function that exists once, such as one of a module; its answer must not be changed.
+        """
+        return _answered(self.__dict__.setdefault("answers", {}), question, self)
+
+    def of_pods(self, question: Callable[[ClusterView], Answer]) -> Answer:
+        """As `once`, where the answer depends on nothing but the pods."""
+        return _answered(self.__dict__.setdefault("answers_of_pods", {}), question, self)
+
+    def beside(self, **others: Any) -> ClusterView:
+        """The same pods beside other objects: what has been found out about them stays known."""
+        made = replace(self, **others)
+        made.__dict__["answers_of_pods"] = self.__dict__.setdefault("answers_of_pods", {})
+        return made
+
+    @property
+    def unbound(self) -> tuple[Pod, ...]:
+        """The pods without a node."""
+        return self.of_pods(_unbound)
+
+    @property
+    def by_node(self) -> Mapping[str, list[Pod]]:
+        """The pods of each node that has any, in their order in `pods`."""
+        return self.of_pods(_by_node)
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One decision's world. `now` is epoch seconds; `claims` are those in flight or leaving.
+
+    `catalogs` already leave out offerings that are unavailable now (their `available` is false). `missed_pods` are the
+    uids of pods whose node turned out too small: they are planned with learned or careful capacity only.
+    `install` decides: two installs that look at one cluster must not give their claims the same names.
+    `piloted` holds `ami/instance type#kubelet hash` keys that another claim in flight is exploring.
+    """
+
+    cluster: str
+    now: float
+    view: ClusterView = ClusterView()
+    claims: tuple[NodeClaim, ...] = ()
+    manifests: Manifests = Manifests()
+    catalogs: tuple[NodeClassCatalog, ...] = ()
+    missed_pods: frozenset[str] = frozenset()
+    piloted: frozenset[str] = frozenset()
+    settings: SchedulingSettings = SchedulingSettings()
+    epoch: int = 0
+    install: str = ""
+
+
+def _answered(known: dict[object, Any], question: Callable[[ClusterView], Answer], view: ClusterView) -> Answer:
+    if question not in known:
+        known[question] = question(view)
+    answer: Answer = known[question]
+    return answer
+
+
+def _unbound(view: ClusterView) -> tuple[Pod, ...]:
+    return tuple([pod for pod in view.pods if not pod.spec.node_name])
+
+
+def _by_node(view: ClusterView) -> Mapping[str, list[Pod]]:
+    found: dict[str, list[Pod]] = {}
+    for pod in view.pods:
+        if node := pod.spec.node_name:
+            if (on_node := found.get(node)) is None:
+                found[node] = [pod]
+            else:
+                on_node.append(pod)
+    return found

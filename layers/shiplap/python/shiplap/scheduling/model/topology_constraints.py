@@ -1,0 +1,454 @@
+"""Topology constraints as data: spread, pod affinity and pod anti-affinity, required and preferred.
+
+Every constraint counts pods that a term selects, per value of a node label (a domain). Equal terms of different pods
+are one `Term`, so that pods are counted once per term.
+
+Default spread constraints: those of the cluster for pods that have none, with selectors deduced as on a cluster.
+
+A pod is spread among the pods that the Services selecting it and its controller select together: kube-scheduler's own
+rule. A pod that belongs to neither is not spread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.objects import (
+    LabelSelector,
+    LabelSelectorRequirement,
+    Pod,
+    PodAffinityTerm,
+    PodSpec,
+    TopologySpreadConstraint,
+    WeightedPodAffinityTerm,
+)
+from shiplap.kubernetes.selectors import matches
+from shiplap.kubernetes.workloads import NAMESPACE_NAME, by_name_only
+from shiplap.scheduling.model.snapshot import ClusterView
+
+
+class DefaultSpread:
+    """The default constraints of one decision; pods with the same deduced selector share a number, 0 is none."""
+
+    def __init__(self, constraints: Sequence[TopologySpreadConstraint], view: ClusterView) -> None:
+        self._constraints = tuple(constraints)
+        self._services: dict[str, list[dict[str, str]]] = {}
+        for service in sorted(view.services, key=lambda item: item.metadata.name) if constraints else ():
+            if service.spec.selector:
+                namespace = service.metadata.namespace or "default"
+                self._services.setdefault(namespace, []).append(service.spec.selector)
+        self._selectors: dict[tuple[str, str, str], LabelSelector] = {}
+        for kind, items in (("ReplicaSet", view.replica_sets), ("StatefulSet", view.stateful_sets)):
+            for item in items:
+                if item.spec.selector is not None:
+                    namespace = item.metadata.namespace or "default"
+                    self._selectors[kind, namespace, item.metadata.name] = item.spec.selector
+        self._plain = {
+            (item.metadata.namespace or "default", item.metadata.name): item.spec.selector or {}
+            for item in view.replication_controllers
+        }
+        self._numbers: dict[object, int] = {}
+        self._written: list[tuple[TopologySpreadConstraint, ...]] = [()]
+
+    def number(self, pod: Pod) -> int:
+        """Which of the deduced sets of constraints applies to a pod; 0 when it has constraints of its own, or none."""
+        if not self._constraints or pod.spec.topology_spread_constraints:
+            return 0
+        meta = pod.metadata
+        namespace = meta.namespace or "default"
+        controller = next((owner for owner in meta.owner_references if owner.controller), None)
+        kind, name = (controller.kind, controller.name) if controller is not None else ("", "")
+        key = (namespace, kind, name, tuple(sorted(meta.labels.items())))
+        known = self._numbers.get(key)
+        if known is None:
+            selector = self._deduced(namespace, kind, name, meta.labels)
+            known = self._numbers[key] = 0 if selector is None else self._numbered(selector)
+        return known
+
+    def constraints(self, number: int) -> tuple[TopologySpreadConstraint, ...]:
+        """The constraints of a number."""
+        return self._written[number]
+
+    def _numbered(self, selector: LabelSelector) -> int:
+        identity = msgspec.msgpack.encode(selector, order="deterministic")
+        known = self._numbers.setdefault(identity, len(self._written))
+        if known == len(self._written):
+            with_selector = (msgspec.structs.replace(item, label_selector=selector) for item in self._constraints)
+            self._written.append(tuple(with_selector))
+        return known
+
+    def _deduced(self, namespace: str, kind: str, name: str, labels: dict[str, str]) -> LabelSelector | None:
+        """What the pod's Services and its controller select together; None when that is nothing in particular.
+
+        The selector of a ReplicationController replaces what Services say about the same label; those of the others
+        are joined with it, so that a contradiction selects nobody.
+        """
+        wanted: dict[str, str] = {}
+        for selector in self._services.get(namespace, ()):
+            if selector.items() <= labels.items():
+                wanted |= selector
+        expressions: list[LabelSelectorRequirement] = []
+        if kind == "ReplicationController":
+            wanted |= self._plain.get((namespace, name), {})
+        elif (own := self._selectors.get((kind, namespace, name))) is not None:
+            for key, value in sorted(own.match_labels.items()):
+                if wanted.setdefault(key, value) != value:
+                    expressions.append(LabelSelectorRequirement(key, "In", (value,)))
+            expressions += own.match_expressions
+        if not wanted and not expressions:
+            return None
+        return LabelSelector(wanted, tuple(expressions))
+
+
+_OPERATORS = frozenset({"In", "NotIn", "Exists", "DoesNotExist"})
+
+
+class Crowd(msgspec.Struct, frozen=True):
+    """Pods that `selector` selects in `namespaces` (None: in all) and in those that `namespace_selector` selects."""
+
+    namespaces: frozenset[str] | None
+    namespace_selector: LabelSelector | None
+    selector: LabelSelector | None
+
+    def reaches(self, namespace: str, labels: Mapping[str, str]) -> bool:
+        """Whether pods of a namespace that has these labels can be among them at all."""
+        if self.namespaces is None or namespace in self.namespaces:
+            return True
+        return self.namespace_selector is not None and matches(self.namespace_selector, labels)
+
+
+class Term(msgspec.Struct, frozen=True):
+    """Pods that belong to all of these crowds, counted per value of the node label `key`."""
+
+    key: str
+    crowds: tuple[Crowd, ...]
+
+    def reaches(self, namespace: str, labels: Mapping[str, str]) -> bool:
+        """Whether pods of a namespace that has these labels can be counted at all."""
+        return all(crowd.reaches(namespace, labels) for crowd in self.crowds)
+
+    def selects(self, labels: Mapping[str, str]) -> bool:
+        """Whether a pod with these labels is counted where the term reaches."""
+        return all(matches(crowd.selector, labels) for crowd in self.crowds)
+
+
+class Spread(msgspec.Struct, frozen=True):
+    """A spread constraint; `term` is the number of its term. The flags are the node inclusion policies."""
+
+    term: int
+    key: str
+    max_skew: int
+    min_domains: int
+    honor_affinity: bool
+    honor_taints: bool
+
+
+class Constraints(msgspec.Struct, frozen=True):
+    """What binds a pod: spreads, and the numbers of its affinity and anti-affinity terms."""
+
+    spreads: tuple[Spread, ...] = ()
+    affinity: tuple[int, ...] = ()
+    anti: tuple[int, ...] = ()
+
+
+UNCONSTRAINED = Constraints()
+
+
+class _Reach(msgspec.Struct, frozen=True):
+    """The terms that can count pods of one namespace, and the labels that any of them looks at.
+
+    `by_label` holds those that ask for exactly one label, which is what nearly all of them do; `others` the rest.
+    Of these, terms of equal crowds over several labels are together. `known` are the terms found so far by the values
+    of the labels in `mentioned`.
+    """
+
+    by_label: dict[tuple[str, str], list[int]]
+    others: tuple[tuple[int, ...], ...]
+    mentioned: tuple[str, ...]
+    known: dict[tuple[str | None, ...], frozenset[int]]
+
+
+class Terms:
+    """The distinct terms of one decision, by number. `anti` are those that some pod demands to stay away from.
+
+    With `prefer` off, preferences are not read at all. `namespaces` are those of the cluster with their labels; none
+    when they are not known. `defaults` are spread constraints for pods without their own.
+    """
+
+    def __init__(
+        self,
+        *,
+        prefer: bool = True,
+        namespaces: Mapping[str, Mapping[str, str]] | None = None,
+        defaults: DefaultSpread | None = None,
+    ) -> None:
+        self.prefer = prefer
+        self.namespaces = namespaces or {}
+        self.defaults = defaults
+        self.all: list[Term] = []
+        self.anti: set[int] = set()
+        self._over: dict[str, set[int]] = {}
+        self._keys: dict[frozenset[int], frozenset[str]] = {}
+        self._numbers: dict[tuple[str, bytes], int] = {}
+        self._crowds: list[bytes] = []
+        self._reaching: dict[str, _Reach] = {}
+        self._selections: dict[frozenset[int], frozenset[int]] = {}
+
+    def over(self, key: str, numbers: Iterable[int]) -> set[int]:
+        """Those of these terms whose topology key is `key`."""
+        known = self._over.get(key)
+        return known.intersection(numbers) if known else set()
+
+    def keys(self, selected: frozenset[int]) -> frozenset[str]:
+        """The topology keys of the terms that select a pod; pods of few kinds are asked for often."""
+        known = self._keys.get(selected)
+        if known is None:
+            known = self._keys[selected] = frozenset(self.all[term].key for term in selected)
+        return known
+
+    def constraints_of(self, pod: Pod, *, standing: bool = False) -> Constraints:
+        """What a pod demands, its terms numbered; of a `standing` pod only anti-affinity, which others must respect.
+
+        Raises:
+            ValueError: a selector is malformed, or names namespaces by labels that are not known.
+        """
+        affinity, anti = _affinity_of(pod.spec)
+        repelled = self._each(pod, anti)
+        self.anti.update(repelled)
+        if standing:
+            return Constraints(anti=repelled)
+        spreads = tuple(self._spread(pod, item) for item in self._spreads_of(pod) if _hard(item))
+        for term in affinity:
+            if not self._decidable(term.namespace_selector):
+                raise ValueError("not supported yet: podAffinity with a namespaceSelector over labels of namespaces")
+        return Constraints(spreads, self._together(pod, affinity), repelled)
+
+    def preferences_of(self, pod: Pod) -> Constraints:
+        """What a pod prefers, its terms numbered, in the order it is given up: heaviest first, spreads as written.
+
+        A preference that cannot be decided, or whose selector is malformed, is left out: it is no reason to refuse
+        the pod.
+        """
+        if not self.prefer:
+            return UNCONSTRAINED
+        attracted, repelled = _preferred(pod.spec)
+        spreads = [self._spread(pod, item) for item in self._spreads_of(pod) if _soft(item)]
+        return Constraints(
+            tuple(spreads),
+            self._each(pod, filter(self._usable, attracted)),
+            self._each(pod, filter(self._usable, repelled)),
+        )
+
+    def constrains(self, spec: PodSpec) -> bool:
+        """Whether a pod may have any topology constraint, required or preferred."""
+        own = spec.topology_spread_constraints
+        if (own and (self.prefer or any(map(_hard, own)))) or (not own and self.defaults is not None):
+            return True
+        affinity = spec.affinity
+        return affinity is not None and any(
+            part is not None and (part.required or (self.prefer and part.preferred))
+            for part in (affinity.pod_affinity, affinity.pod_anti_affinity)
+        )
+
+    def default_number(self, pod: Pod) -> int:
+        """Which default spread constraints apply to a pod; 0 for none."""
+        return self.defaults.number(pod) if self.defaults is not None else 0
+
+    def _spreads_of(self, pod: Pod) -> tuple[TopologySpreadConstraint, ...]:
+        if self.defaults is None or pod.spec.topology_spread_constraints:
+            return pod.spec.topology_spread_constraints
+        return self.defaults.constraints(self.defaults.number(pod))
+
+    def _usable(self, term: PodAffinityTerm) -> bool:
+        """Whether a preferred term can be decided."""
+        selectors = (term.label_selector, term.namespace_selector)
+        return all(map(_sound, selectors)) and self._decidable(term.namespace_selector)
+
+    def _decidable(self, selector: LabelSelector | None) -> bool:
+        """Whether it can be told which namespaces a selector means."""
+        return selector is None or bool(self.namespaces) or by_name_only(selector)
+
+    def selecting(self, pod: Pod) -> frozenset[int]:
+        """The numbers of the terms that count a pod; only after the last term was numbered.
+
+        Equal answers are the same object.
+        """
+        meta = pod.metadata
+        namespace = meta.namespace or "default"
+        reach = self._reaching.get(namespace) or self._reached(namespace)
+        profile = tuple(map(meta.labels.get, reach.mentioned))
+        known = reach.known.get(profile)
+        if known is None:
+            found = [number for label in meta.labels.items() for number in reach.by_label.get(label, ())]
+            found += [number for some in reach.others if self.all[some[0]].selects(meta.labels) for number in some]
+            selected = frozenset(found)
+            known = reach.known[profile] = self._selections.setdefault(selected, selected)
+        return known
+
+    def _reached(self, namespace: str) -> _Reach:
+        known = self._reaching.get(namespace)
+        if known is None:
+            by_label: dict[tuple[str, str], list[int]] = {}
+            others: dict[bytes, list[int]] = {}
+            mentioned: set[str] = set()
+            labels_there = {**self.namespaces.get(namespace, {}), NAMESPACE_NAME: namespace}
+            for number, term in enumerate(self.all):
+                if term.reaches(namespace, labels_there):
+                    mentioned.update(key for crowd in term.crowds for key in _keys(crowd.selector))
+                    label = _only_label(term.crowds[0].selector) if len(term.crowds) == 1 else None
+                    if label is None:
+                        others.setdefault(self._crowds[number], []).append(number)
+                    else:
+                        by_label.setdefault(label, []).append(number)
+            together = tuple(map(tuple, others.values()))
+            known = self._reaching[namespace] = _Reach(by_label, together, tuple(sorted(mentioned)), {})
+        return known
+
+    def _spread(self, pod: Pod, item: TopologySpreadConstraint) -> Spread:
+        key = labels.NORMALIZED.get(item.topology_key, item.topology_key)
+        selector = _with_label_keys(item.label_selector, pod.metadata.labels, item.match_label_keys, ())
+        namespace = pod.metadata.namespace or "default"
+        number = self._number(Term(key, (Crowd(frozenset((namespace,)), None, selector),)))
+        return Spread(
+            number,
+            key,
+            item.max_skew,
+            item.min_domains or 1,
+            item.node_affinity_policy != "Ignore",
+            item.node_taints_policy == "Honor",
+        )
+
+    def _each(self, pod: Pod, items: Iterable[PodAffinityTerm]) -> tuple[int, ...]:
+        return tuple(self._number(Term(_key(item), (self._crowd(pod, item),))) for item in items)
+
+    def _together(self, pod: Pod, items: Sequence[PodAffinityTerm]) -> tuple[int, ...]:
+        """Required affinity: kube-scheduler counts only pods that all terms select, per label of each term."""
+        crowds: list[Crowd] = []
+        for crowd in (self._crowd(pod, item) for item in items):
+            if crowd not in crowds:
+                crowds.append(crowd)
+        return tuple(dict.fromkeys(self._number(Term(_key(item), tuple(crowds))) for item in items))
+
+    def _crowd(self, pod: Pod, item: PodAffinityTerm) -> Crowd:
+        selector = _with_label_keys(
+            item.label_selector, pod.metadata.labels, item.match_label_keys, item.mismatch_label_keys
+        )
+        by_label = item.namespace_selector
+        namespaces: frozenset[str] | None = frozenset(item.namespaces)
+        if by_label is None and not namespaces:
+            namespaces = frozenset((pod.metadata.namespace or "default",))
+        elif by_label is not None and (_is_empty(by_label) or not self._decidable(by_label)):
+            # Staying away from pods of more namespaces than asked is safe; affinity has been refused before.
+            namespaces, by_label = None, None
+        return Crowd(namespaces, by_label, selector)
+
+    def _number(self, term: Term) -> int:
+        for crowd in term.crowds:
+            _check(crowd.selector)
+            _check(crowd.namespace_selector)
+        crowds = [
+            (None if crowd.namespaces is None else sorted(crowd.namespaces), crowd.namespace_selector, crowd.selector)
+            for crowd in term.crowds
+        ]
+        same = msgspec.msgpack.encode(crowds, order="deterministic")
+        number = self._numbers.setdefault((term.key, same), len(self.all))
+        if number == len(self.all):
+            self.all.append(term)
+            self._crowds.append(same)
+            self._over.setdefault(term.key, set()).add(number)
+        return number
+
+
+def reads_own_labels(spec: PodSpec) -> bool:
+    """Whether a pod's constraints take values from its own labels: then equal specifications may demand differently."""
+    terms = [term for both in (_affinity_of(spec), _preferred(spec)) for some in both for term in some]
+    return any(item.match_label_keys for item in spec.topology_spread_constraints) or any(
+        term.match_label_keys or term.mismatch_label_keys for term in terms
+    )
+
+
+def keeps_away(spec: PodSpec) -> bool:
+    """Whether a pod has required anti-affinity, which other pods have to respect."""
+    affinity = spec.affinity
+    return affinity is not None and affinity.pod_anti_affinity is not None and bool(affinity.pod_anti_affinity.required)
+
+
+def _hard(item: TopologySpreadConstraint) -> bool:
+    return item.when_unsatisfiable != "ScheduleAnyway"
+
+
+def _soft(item: TopologySpreadConstraint) -> bool:
+    return not _hard(item) and _sound(item.label_selector)
+
+
+def _preferred(spec: PodSpec) -> tuple[tuple[PodAffinityTerm, ...], tuple[PodAffinityTerm, ...]]:
+    """Preferred affinity and anti-affinity terms, heaviest first."""
+    affinity = spec.affinity
+    if affinity is None:
+        return (), ()
+    attracted, repelled = affinity.pod_affinity, affinity.pod_anti_affinity
+    return (
+        _by_weight(attracted.preferred) if attracted is not None and attracted.preferred else (),
+        _by_weight(repelled.preferred) if repelled is not None and repelled.preferred else (),
+    )
+
+
+def _by_weight(terms: Sequence[WeightedPodAffinityTerm]) -> tuple[PodAffinityTerm, ...]:
+    return tuple(entry.pod_affinity_term for entry in sorted(terms, key=lambda entry: -entry.weight))
+
+
+def _sound(selector: LabelSelector | None) -> bool:
+    return selector is None or all(expression.operator in _OPERATORS for expression in selector.match_expressions)
+
+
+def _affinity_of(spec: PodSpec) -> tuple[tuple[PodAffinityTerm, ...], tuple[PodAffinityTerm, ...]]:
+    """Required affinity and anti-affinity terms."""
+    affinity = spec.affinity
+    if affinity is None:
+        return (), ()
+    attracted = affinity.pod_affinity.required if affinity.pod_affinity is not None else ()
+    repelled = affinity.pod_anti_affinity.required if affinity.pod_anti_affinity is not None else ()
+    return attracted, repelled
+
+
+def _key(item: PodAffinityTerm) -> str:
+    return labels.NORMALIZED.get(item.topology_key, item.topology_key)
+
+
+def _with_label_keys(
+    selector: LabelSelector | None, mine: Mapping[str, str], equal: Iterable[str], different: Iterable[str]
+) -> LabelSelector | None:
+    """The selector narrowed to pods that share, or do not share, these labels; keys the pod lacks count for nothing."""
+    if selector is None:
+        return None
+    added = [LabelSelectorRequirement(key, "In", (mine[key],)) for key in sorted(equal) if key in mine]
+    added += [LabelSelectorRequirement(key, "NotIn", (mine[key],)) for key in sorted(different) if key in mine]
+    if not added:
+        return selector
+    return LabelSelector(selector.match_labels, (*selector.match_expressions, *added))
+
+
+def _is_empty(selector: LabelSelector) -> bool:
+    return not selector.match_labels and not selector.match_expressions
+
+
+def _keys(selector: LabelSelector | None) -> set[str]:
+    if selector is None:
+        return set()
+    return {*selector.match_labels, *(expression.key for expression in selector.match_expressions)}
+
+
+def _check(selector: LabelSelector | None) -> None:
+    for expression in selector.match_expressions if selector is not None else ():
+        if expression.operator not in _OPERATORS:
+            raise ValueError(f"{expression.key}: unknown selector operator {expression.operator!r}")
+
+
+def _only_label(selector: LabelSelector | None) -> tuple[str, str] | None:
+    """The one label a selector asks for, when it asks for nothing else."""
+    if selector is None or selector.match_expressions or len(selector.match_labels) != 1:
+        return None
+    return next(iter(selector.match_labels.items()))

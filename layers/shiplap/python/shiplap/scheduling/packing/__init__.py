@@ -1,0 +1,1 @@
+"""Places classes of pods on nodes and new claims."""

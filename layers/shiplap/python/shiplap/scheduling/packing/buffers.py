@@ -1,0 +1,155 @@
+"""CapacityBuffers: room kept free by planning for pods that do not exist.
+
+Virtual pods are planned after all real ones, so they take nothing from them, and appear in no binding and no
+nomination. Room on nodes that are there counts; what is missing is launched. Once real pods have taken the room, the
+next plan makes it anew.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from shiplap.kubernetes.objects import ObjectMeta, Pod, PodSpec, PodTemplateSpec
+from shiplap.kubernetes.pod_requests import pod_requests
+from shiplap.kubernetes.quantity import parse_resources
+from shiplap.kubernetes.workloads import Scalable
+from shiplap.manifests.custom_resources import CapacityBuffer
+from shiplap.scheduling.model.scheduling_plan import BufferState, PlannedClaim
+from shiplap.scheduling.model.snapshot import Snapshot
+from shiplap.scheduling.packing.planned_claims import reference
+
+MOST = 10_000
+"""Virtual pods of one buffer; more are a mistake in its numbers."""
+
+
+_Templates = Mapping[tuple[str, str], dict[str, object]]
+_Scalables = Mapping[tuple[str, str, str], Scalable]
+
+
+class Buffer(msgspec.Struct, frozen=True):
+    """One CapacityBuffer with its virtual pods; `problem` says why it has none."""
+
+    namespace: str
+    name: str
+    pods: tuple[Pod, ...] = ()
+    problem: str = ""
+
+
+def buffers_of(snapshot: Snapshot) -> tuple[Buffer, ...]:
+    """The buffers of a snapshot by namespace and name."""
+    templates = {
+        (item.metadata.namespace or "default", item.metadata.name): item.template
+        for item in snapshot.manifests.pod_templates
+    }
+    scalables = {
+        (item.metadata.namespace or "default", item.kind, item.metadata.name): item for item in snapshot.view.scalables
+    }
+    found = [_buffer(item, templates, scalables) for item in snapshot.manifests.capacity_buffers]
+    return tuple(sorted(found, key=lambda buffer: (buffer.namespace, buffer.name)))
+
+
+def _buffer(item: CapacityBuffer, templates: _Templates, scalables: _Scalables) -> Buffer:
+    namespace, name = item.metadata.namespace or "default", item.metadata.name
+    try:
+        template, share = _template(item, namespace, templates, scalables)
+        number = _number(item, share, template)
+    except ValueError as error:
+        return Buffer(namespace, name, problem=str(error))
+    return Buffer(namespace, name, tuple(_virtual(namespace, name, place, template) for place in range(number)))
+
+
+def _template(
+    item: CapacityBuffer, namespace: str, templates: _Templates, scalables: _Scalables
+) -> tuple[PodTemplateSpec, int]:
+    """What the buffer's pods look like, and its percentage of a workload's replicas. Raises ValueError."""
+    spec = item.spec
+    if spec.pod_template_ref is not None:
+        name = spec.pod_template_ref.name
+        written = templates.get((namespace, name))
+        if written is None:
+            raise ValueError(f"PodTemplate {name} not found")
+        try:
+            return msgspec.convert(written, PodTemplateSpec), 0
+        except msgspec.ValidationError as error:
+            raise ValueError(f"PodTemplate {name}: {error}") from error
+    if spec.scalable_ref is None:
+        raise ValueError("neither podTemplateRef nor scalableRef is set")
+    kind, name = spec.scalable_ref.kind, spec.scalable_ref.name
+    scalable = scalables.get((namespace, kind, name))
+    if scalable is None:
+        raise ValueError(f"{kind} {name} not found")
+    replicas = 1 if scalable.spec.replicas is None else scalable.spec.replicas
+    return scalable.spec.template, max(-(-replicas * spec.percentage // 100), 1) if spec.percentage else 0
+
+
+def _number(item: CapacityBuffer, share: int, template: PodTemplateSpec) -> int:
+    """The larger of replicas and share, cut by what the limits hold; with limits alone as many as they hold."""
+    spec = item.spec
+    requests = pod_requests(Pod(spec=template.spec))
+    held = [
+        amount // requests[resource]
+        for resource, amount in parse_resources(spec.limits).items()
+        if requests.get(resource)
+    ]
+    if spec.replicas is None and spec.percentage is None:
+        if not held:
+            raise ValueError("its limits name nothing that its pods request, so they hold any number")
+        number = min(held)
+    else:
+        number = min([max(spec.replicas or 0, share), *held])
+    if number > MOST:
+        raise ValueError(f"{number} pods are more than the {MOST} a buffer may have")
+    return number
+
+
+def _virtual(namespace: str, buffer: str, place: int, template: PodTemplateSpec) -> Pod:
+    """A pod of the template without volumes that only a real pod could have, and without a node or gates."""
+    volumes = tuple(
+        volume
+        for volume in template.spec.volumes
+        if volume.persistent_volume_claim is None and volume.ephemeral is None
+    )
+    spec: PodSpec = msgspec.structs.replace(
+        template.spec, volumes=volumes, node_name="", scheduling_gates=(), priority=-(2**31)
+    )
+    meta = ObjectMeta(
+        name=f"{buffer}-{place:05}",
+        namespace=namespace,
+        labels=template.metadata.labels,
+        annotations=template.metadata.annotations,
+    )
+    return Pod(metadata=meta, spec=spec)
+
+
+def states_of(
+    buffers: Sequence[Buffer],
+    claims: Iterable[PlannedClaim],
+    on_nodes: Iterable[tuple[str, Sequence[Pod]]],
+    problems: Mapping[int, str],
+) -> tuple[BufferState, ...]:
+    """What became of each buffer.
+
+    Args:
+        buffers: by namespace and name.
+        claims: of the plan.
+        on_nodes: the pods, real and virtual, that were put on each node that exists or is in flight, by its name.
+        problems: why a pod can be put nowhere at all, by its identity.
+    """
+    planned = Counter(pod for claim in claims for pod in claim.virtual_pods)
+    home = {id(pod): name for name, placed in on_nodes for pod in placed}
+    states = []
+    for buffer in buffers:
+        nodes = [home[id(pod)] for pod in buffer.pods if id(pod) in home]
+        new = sum(planned[reference(pod)] for pod in buffer.pods)
+        missing = len(buffer.pods) - len(nodes) - new
+        reason = buffer.problem or next((problems[id(pod)] for pod in buffer.pods if id(pod) in problems), "")
+        if missing and not reason:
+            reason = "no room could be found or launched for all of it"
+        names = tuple(sorted(set(nodes)))
+        states.append(
+            BufferState(buffer.namespace, buffer.name, len(buffer.pods), len(nodes), new, missing, reason, names)
+        )
+    return tuple(states)

@@ -1,0 +1,279 @@
+"""The stage itself: lanes and domains for all shapes, parcels of what belongs together, nodes, claims."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Protocol
+
+import msgspec
+import numpy as np
+
+from shiplap.kubernetes.objects import Pod
+from shiplap.kubernetes.requirements import Requirement
+from shiplap.scheduling.model.pod_classes import PodClass
+from shiplap.scheduling.model.resources import Axis, Bools, Ints
+from shiplap.scheduling.packing.bulk.allotment import Allotment, Unit, dealt, fits_all
+from shiplap.scheduling.packing.bulk.first_fit import first_fit
+from shiplap.scheduling.packing.bulk.settling import Settler
+from shiplap.scheduling.packing.bulk.size_classes import Shape, Waiting, shapes_of
+from shiplap.scheduling.packing.bulk.tier_problems import Lot, Part, Stock, lot_of
+from shiplap.scheduling.search.bin_packing import Filling
+from shiplap.scheduling.search.effort import Effort
+from shiplap.scheduling.supply.claim_groups import Group
+from shiplap.scheduling.supply.open_claims import Kind, Refusal, Want
+from shiplap.scheduling.supply.openings import Openings
+from shiplap.scheduling.supply.placement_attempts import Wants
+from shiplap.scheduling.supply.templates import Lane
+from shiplap.scheduling.topology.topology_counts import Ledger
+
+
+class Existing(Protocol):
+    """Nodes that exist and claims in flight."""
+
+    def might_take(self, want: Want, least: Ints) -> bool:
+        """Whether some of it suits that has room for `least` [resources]."""
+
+    def fill(self, want: Want, pods: list[Pod], inside: Bools | None) -> int:
+        """Put pods there, `inside` [rooms] if given; returns how many of them, the first ones."""
+
+
+class Bulk:
+    """Places what it can of the waiting pods on new nodes; one use."""
+
+    def __init__(
+        self, axis: Axis, openings: Openings, wants: Wants, ledger: Ledger, effort: Effort, existing: Existing | None
+    ) -> None:
+        """`effort` is what may be spent on cheaper nodes than first-fit-decreasing finds."""
+        self._axis = axis
+        self._openings = openings
+        self._wants = wants
+        self._ledger = ledger
+        self._starts: dict[tuple[int, int], Group | Kind] = {}
+        self._domains: dict[tuple[int, int, str], dict[str, Group]] = {}
+        self._refusals: dict[int, tuple[Refusal, ...]] = {}
+        self._effort = effort
+        self._existing = existing
+        self._unfilled = 0
+        self._plain = 0.0
+        self._changed = False
+        self.floor = np.inf
+        """USD per hour below which first-fit-decreasing would surely not have come; infinite where nothing beat it."""
+        self._waiting: Waiting = ()
+        self._sizes: Ints = np.zeros((0, len(axis)), np.int64)
+        self._counts: Ints = np.zeros(0, np.int64)
+        self._totals: Ints = np.ones(len(axis), np.int64)
+
+    def run(self, waiting: Waiting) -> list[tuple[PodClass, list[Pod]]]:
+        """What is still waiting afterwards, in the same order."""
+        self._waiting = waiting
+        self._sizes = self._axis.matrix([item.requests for item, _ in waiting])
+        self._counts = np.array([len(pods) for _, pods in waiting], np.int64)
+        settler = Settler(self._openings, self._ledger, waiting)
+        shapes = shapes_of(waiting, self._wants, self._ledger.terms)
+        if self._existing is not None:
+            shapes = self._fill_anywhere(self._existing, shapes, settler)
+        self._totals = np.maximum(self._counts @ self._sizes, 1)
+        units = self._settled([unit for shape in shapes for unit in self._units(shape)])
+        if self._existing is not None:
+            self._fill_domains(self._existing, units, settler)
+        # Fallback lanes first, so that what their nodes leave over can be used by pods that may go anywhere.
+        lots = self._lots(units)
+        self._unfilled = sum(int(lot.counts.sum()) for lot in lots)
+        by_lane = [list(some) for _, some in groupby(reversed(lots), lambda lot: lot.lane.index)]
+        for some in by_lane:
+            self._fill(some, settler)
+        left = settler.finish()
+        if self._changed:
+            # Between lanes, and for what is left over, cheaper nodes may leave less room that costs nothing.
+            self.floor = self._plain if len(by_lane) == 1 and not left else 0.0
+        return left
+
+    def _fill_anywhere(self, existing: Existing, shapes: Sequence[Shape], settler: Settler) -> list[Shape]:
+        """Let pods into what exists whose domain is open; returns the shapes that may go on."""
+        going = []
+        free: list[tuple[int, Shape]] = []
+        for shape in shapes:
+            if not shape.binds(self._ledger.terms):
+                free += [(place, shape) for place in shape.places]
+            elif (not shape.spreads or shape.affinity or shape.anti) and existing.might_take(
+                shape.want, self._sizes[shape.places].min(axis=0)
+            ):
+                continue  # where followers start, and who keeps away from whom, depends on where there is room
+            going.append(shape)
+        for place, shape in sorted(free, key=lambda pair: pair[0]):
+            item, pods = self._waiting[place]
+            own = msgspec.structs.replace(shape.want, item=item, requests=self._sizes[place])
+            self._leave(place, existing.fill(own, pods, None), settler)
+        return going
+
+    def _fill_domains(self, existing: Existing, units: Sequence[Unit], settler: Settler) -> None:
+        """Let pods into what exists in the domain they were allotted to."""
+        rooms = self._ledger.ground.rooms
+        for unit in units:
+            if not unit.shape.binds(self._ledger.terms):
+                continue
+            codes = self._ledger.place_codes(unit.key)[:rooms]
+            for share, value in zip(
+                dealt([list(unit.quotas.values())], [unit.counts])[0].T, list(unit.quotas), strict=True
+            ):
+                inside = codes == self._ledger.code(unit.key, value)
+                if not inside.any():
+                    continue
+                for at in np.flatnonzero(share).tolist():
+                    place = int(unit.places[at])
+                    item, pods = self._waiting[place]
+                    own = msgspec.structs.replace(unit.shape.want, item=item, requests=self._sizes[place])
+                    start = settler.given(place)
+                    number = existing.fill(own, pods[start : start + int(share[at])], inside)
+                    self._leave(place, number, settler)
+                    unit.counts[at] -= number
+                    unit.quotas[value] -= number
+
+    def _leave(self, place: int, number: int, settler: Settler) -> None:
+        """Some pods of a class have got a place."""
+        self._counts[place] -= number
+        settler.leave(place, number)
+
+    def _fill(self, lots: Sequence[Lot], settler: Settler) -> None:
+        """Fill the lots of one lane and settle them."""
+        stocks = [Stock(lot) for lot in lots]
+        parcels = [settler.top_up(lot, stock) for lot, stock in zip(lots, stocks, strict=True)]
+        plain = [first_fit(parcel) for parcel in parcels]
+        fillings: Sequence[Filling] = plain
+        if not self._effort.spent:
+            # It is of use only where there is a budget.
+            from shiplap.scheduling.search.improve import improved  # noqa: PLC0415
+
+            part = self._effort.share(sum(int(lot.counts.sum()) for lot in lots) / max(self._unfilled, 1))
+            fillings = improved(parcels, plain, part)
+            self._effort.give_back(part)
+            self._changed |= any(filling is not first for filling, first in zip(fillings, plain, strict=True))
+            self._plain += sum(filling.hourly(parcel) for parcel, filling in zip(parcels, plain, strict=True))
+        self._unfilled -= sum(int(lot.counts.sum()) for lot in lots)
+        prepared = [settler.prepare(lot, filling) for lot, filling in zip(lots, fillings, strict=True)]
+        if not settler.affordable(prepared):
+            prepared = [settler.squeezed(one) for one in prepared]
+        if any(lot.settled for lot in lots) and not settler.affordable(prepared):
+            return  # which domains still get a node decides where the pods of the others may go
+        for one, stock in zip(prepared, stocks, strict=True):
+            settler.settle(one, stock)
+
+    def _units(self, shape: Shape) -> list[Unit]:
+        """The classes of a shape by the first lane that holds them, as far as that is certain."""
+        places = np.array(shape.places, np.int64)
+        places = places[self._counts[places] > 0]
+        taken: list[tuple[Lane, Ints]] = []
+        for lane in self._openings.lanes:
+            if not len(places):
+                break
+            group = self._start(lane, shape.want)
+            if isinstance(group, Kind):
+                self._refuse(lane, shape.want, group, places)
+                continue
+            if group.minimums or lane.counted:
+                break  # what fits such nodes follows from the packer's order
+            fits = fits_all(self._sizes[places], group.front)
+            if fits.any():
+                taken.append((lane, places[fits]))
+            places = places[~fits]
+            if lane.table.explores and len(places):
+                hopeful = self._openings.start(lane, shape.want)
+                if not isinstance(hopeful, Kind):  # what only an estimate holds is the packer's to place
+                    places = places[~fits_all(self._sizes[places], hopeful.front)]
+            self._refuse(lane, shape.want, Kind.TYPES, places)
+        return [self._unit(shape, lane, some) for lane, some in taken]
+
+    def _unit(self, shape: Shape, lane: Lane, places: Ints) -> Unit:
+        unit = Unit(shape, lane, shape.key, places, self._counts[places], (), frozenset(), self._weight(places))
+        if shape.key:
+            self._spread_out(unit, shape.key)
+        return unit
+
+    def _spread_out(self, unit: Unit, key: str) -> None:
+        """Let a unit choose among the domains of a label."""
+        unit.key = key
+        known = self._domains_of(unit.lane, unit.shape.want, key)
+        sizes = self._sizes[unit.places]
+        unit.domains = tuple(value for value, group in known.items() if fits_all(sizes, group.front).all())
+        if unit.shape.spreads:
+            reached: set[str] = set()
+            for lane in self._openings.lanes:
+                for value, group in self._domains_of(lane, unit.shape.want, key).items():
+                    if value not in reached and fits_all(sizes, group.front).any():
+                        reached.add(value)
+            unit.reachable = frozenset(reached)
+
+    def _weight(self, places: Ints) -> float:
+        return float(
+            (self._counts[places] @ self._sizes[places] / self._totals).sum() / max(self._counts[places].sum(), 1)
+        )
+
+    def _start(self, lane: Lane, want: Want) -> Group | Kind:
+        key = (lane.index, want.constraint)
+        known = self._starts.get(key)
+        if known is None:
+            known = self._starts[key] = self._openings.start(lane, want, careful=True)
+        return known
+
+    def _domains_of(self, lane: Lane, want: Want, key: str) -> dict[str, Group]:
+        """The values of a label that nodes of a lane can have for these pods, with the groups they start in."""
+        identity = (lane.index, want.constraint, key)
+        known = self._domains.get(identity)
+        if known is None:
+            known = self._domains[identity] = {}
+            for value in lane.values_of(key):
+                pinned = self._pinned(want, key, value)
+                group = self._start(lane, pinned) if pinned is not None else Kind.REQUIREMENTS
+                if not isinstance(group, Kind) and not group.minimums:
+                    known[value] = group
+        return known
+
+    def _refuse(self, lane: Lane, want: Want, kind: Kind, places: Ints) -> None:
+        left = self._openings.budgets[lane.pool.metadata.name].left.copy()
+        for place in places.tolist():
+            item = self._waiting[place][0]
+            own = msgspec.structs.replace(want, item=item, requests=self._sizes[place])
+            self._refusals[place] = (*self._refusals.get(place, ()), Refusal(lane, kind, own, left))
+
+    def _settled(self, units: Sequence[Unit]) -> list[Unit]:
+        """Units with their quotas; with the domain "" where none has to be settled."""
+        keys: dict[int, set[str]] = {}
+        for unit in units:
+            keys.setdefault(unit.lane.index, set()).update({unit.key} - {""})
+        for unit in units:
+            known = keys[unit.lane.index]
+            if not unit.key and len(known) == 1:
+                self._spread_out(unit, next(iter(known)))
+        settled: list[Unit] = []
+        for key in sorted({unit.key for unit in units}):
+            some = [unit for unit in units if unit.key == key]
+            if key:
+                settled += Allotment(key, some, self._ledger).run()
+                continue
+            for unit in some:
+                unit.quotas = {"": unit.number}
+            settled += some
+        return settled
+
+    def _lots(self, units: Sequence[Unit]) -> list[Lot]:
+        """The lots that these units make, by lane and domain."""
+        order = sorted({(unit.lane.index, unit.key, value) for unit in units for value in unit.quotas})
+        number = {identity: place for place, identity in enumerate(order)}
+        lots: list[list[Part]] = [[] for _ in order]
+        shares = dealt([list(unit.quotas.values()) for unit in units], [unit.counts for unit in units])
+        for unit, share in zip(units, shares, strict=True):
+            for column, value in enumerate(unit.quotas):
+                want = self._pinned(unit.shape.want, unit.key, value)
+                start = self._start(unit.lane, want) if want is not None else Kind.REQUIREMENTS
+                if want is None or isinstance(start, Kind):
+                    continue
+                some = np.flatnonzero(share[:, column])
+                if not len(some):
+                    continue
+                part = Part(unit.shape, want, start, unit.places[some], share[some, column])
+                lots[number[unit.lane.index, unit.key, value]].append(part)
+        return [lot_of(parts, self._sizes, self._openings, self._refusals) for parts in lots if parts]
+
+    def _pinned(self, want: Want, key: str, value: str) -> Want | None:
+        return self._wants.pinned(want, (Requirement(key, False, frozenset((value,))),)) if key else want

@@ -1,0 +1,131 @@
+"""Shapes: classes that differ in nothing but their size, so that tier and domain are decided once for all of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import msgspec
+
+from shiplap.kubernetes.labels import HOSTNAME
+from shiplap.kubernetes.objects import Pod
+from shiplap.scheduling.model.pod_classes import PodClass
+from shiplap.scheduling.model.preferences import NO_PREFERENCES
+from shiplap.scheduling.model.topology_constraints import Spread, Terms
+from shiplap.scheduling.supply.open_claims import Want
+from shiplap.scheduling.supply.placement_attempts import Wants
+from shiplap.scheduling.topology.followers import starts
+
+Waiting = Sequence[tuple[PodClass, list[Pod]]]
+"""Classes in placing order, each with those of its pods that have no place yet."""
+
+
+class Rule(msgspec.Struct, frozen=True, order=True):
+    """A node that holds a pod subject to the rule holds at most `most` pods that `term` counts."""
+
+    term: int
+    most: int
+
+
+class Shape(msgspec.Struct, eq=False):
+    """Classes alike but for their size, by their places in the waiting list, in placing order.
+
+    `want` is the first attempt of the first of them. `key` is the one label other than the hostname whose domain has to
+    be settled for them, empty when there is none; `spreads`, `affinity` and `anti` are their constraints over it.
+    `owns` are the rules they bring to a node.
+    """
+
+    want: Want
+    key: str
+    spreads: tuple[Spread, ...]
+    affinity: tuple[int, ...]
+    anti: tuple[int, ...]
+    owns: tuple[Rule, ...]
+    places: list[int] = msgspec.field(default_factory=list)
+
+    @property
+    def selected(self) -> frozenset[int]:
+        """The terms that count these pods."""
+        return self.want.item.selected
+
+    def binds(self, terms: Terms) -> bool:
+        """Whether a domain of `key` may be closed to these pods; otherwise they are merely counted there."""
+        avoided = (term for term in self.selected & terms.anti if terms.all[term].key != HOSTNAME)
+        return bool(self.spreads or self.affinity or self.anti or next(avoided, None) is not None)
+
+
+def shapes_of(waiting: Waiting, wants: Wants, terms: Terms) -> list[Shape]:
+    """The shapes the bulk stage understands, by their first class; other classes belong to none.
+
+    A series of pods that require their own kind is understood if it is one shape: where there are others, it depends on
+    all of them where it starts.
+    """
+    known: dict[object, Shape | None] = {}
+    quick: dict[tuple[int, ...], Shape | None] = {}
+    for place, (item, _) in enumerate(waiting):
+        # Classes made of one pod specification share these objects, and comparing them by value is not free.
+        same = (
+            id(item.terms),
+            id(item.own_terms),
+            id(item.tolerations),
+            id(item.ports),
+            id(item.constraints),
+            id(item.preferences),
+            id(item.selected),
+            id(item.volumes),
+            item.missed,
+        )
+        if same in quick:
+            shape = quick[same]
+        else:
+            identity = _identity(item)
+            if identity not in known:
+                known[identity] = _shape(item, wants, terms)
+            shape = quick[same] = known[identity]
+        if shape is not None:
+            shape.places.append(place)
+    understood = [shape for shape in known.values() if shape is not None]
+    series = {term: len(shape.places) for shape in understood if starts(shape.want.item) for term in shape.affinity}
+    series |= {
+        term: 0 for item, _ in waiting if starts(item) for term in item.constraints.affinity if term not in series
+    }
+    counted = Counter(term for item, _ in waiting for term in item.selected & series.keys()) if series else {}
+    mixed = {term for term, alike in series.items() if counted[term] != alike}
+    return [shape for shape in understood if shape.selected.isdisjoint(mixed)]
+
+
+def _identity(item: PodClass) -> object:
+    return (
+        item.terms,
+        item.own_terms,
+        item.tolerations,
+        item.ports,
+        item.constraints,
+        item.preferences,
+        item.selected,
+        item.volumes.private,
+        item.volumes.shared,
+        item.missed,
+    )
+
+
+def _shape(item: PodClass, wants: Wants, terms: Terms) -> Shape | None:
+    """None: pods with preferences, that follow others on one node, or that bind several labels at once."""
+    if item.preferences != NO_PREFERENCES:
+        return None
+    demands = item.constraints
+    keys = {terms.all[term].key for term in (*item.selected, *demands.affinity, *demands.anti)}
+    keys |= {spread.key for spread in demands.spreads}
+    keys.discard(HOSTNAME)
+    if len(keys) > 1 or any(terms.all[term].key == HOSTNAME for term in demands.affinity):
+        return None
+    owns = {Rule(spread.term, spread.max_skew) for spread in demands.spreads if spread.key == HOSTNAME}
+    owns |= {Rule(term, int(term in item.selected)) for term in demands.anti if terms.all[term].key == HOSTNAME}
+    return Shape(
+        wants.of(item)[0],
+        next(iter(keys), ""),
+        tuple(spread for spread in demands.spreads if spread.key != HOSTNAME),
+        demands.affinity,
+        tuple(term for term in demands.anti if terms.all[term].key != HOSTNAME),
+        tuple(sorted(owns)),
+    )

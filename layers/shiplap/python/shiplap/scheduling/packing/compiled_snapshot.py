@@ -1,0 +1,229 @@
+"""A snapshot compiled to what the packer works on."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.objects import Node, Pod
+from shiplap.kubernetes.storage_objects import has_claims
+from shiplap.manifests.custom_resources import NodePool
+from shiplap.manifests.price_annotations import price_rules
+from shiplap.scheduling.model import planned_pods as pods
+from shiplap.scheduling.model import pod_classes as classes
+from shiplap.scheduling.model.claim_nodes import leaving, pair
+from shiplap.scheduling.model.pod_classes import PodClass
+from shiplap.scheduling.model.pod_volumes import ATTACHED, Storage, UnusableVolume, VolumeNeeds
+from shiplap.scheduling.model.resources import Axis
+from shiplap.scheduling.model.snapshot import ClusterView, Snapshot
+from shiplap.scheduling.model.topology_constraints import DefaultSpread, Terms, keeps_away
+from shiplap.scheduling.supply.charges import budgets_of
+from shiplap.scheduling.supply.daemons import Daemon, daemons_of
+from shiplap.scheduling.supply.existing_nodes import NodeTable, Room, rooms_of
+from shiplap.scheduling.supply.limits import NODES, of_rules
+from shiplap.scheduling.supply.node_loads import Load, loads
+from shiplap.scheduling.supply.pool_catalogs import catalogues_of
+from shiplap.scheduling.supply.reservations import units_left
+from shiplap.scheduling.supply.templates import Lane, lanes_of, usable
+from shiplap.scheduling.topology.topology_counts import NO_GROUND, Ground, ground_of
+
+if TYPE_CHECKING:
+    from shiplap.scheduling.packing.buffers import Buffer
+    from shiplap.scheduling.packing.static_pools import StaticPlan
+
+
+class World(msgspec.Struct, frozen=True, eq=False):
+    """Everything a packing needs, none of it changed by one. `taken` are claim names that exist.
+
+    `virtual` are the classes of the pods of CapacityBuffers, which come after all others; their indexes go on.
+    """
+
+    axis: Axis
+    lanes: tuple[Lane, ...]
+    nodes: NodeTable
+    classes: list[PodClass]
+    pods: pods.Sorted
+    ground: Ground
+    taken: frozenset[str]
+    static: StaticPlan | None = None
+    buffers: tuple[Buffer, ...] = ()
+    virtual: tuple[PodClass, ...] = ()
+
+
+def compile_world(snapshot: Snapshot, resources: Collection[str] = ()) -> World:
+    """Compile a snapshot.
+
+    Args:
+        snapshot: all there is.
+        resources: what to reckon with beside what its pods, daemons and limits name.
+
+    Raises:
+        ValueError: a quantity, requirement or timestamp is malformed; the message names it.
+    """
+    view, settings = snapshot.view, snapshot.settings
+    paired, waiting = pair(view.nodes, snapshot.claims)
+    gone = leaving(view.nodes, paired)
+    pools = usable(snapshot.manifests.node_pools)
+    sorted_pods = pods.sort_view(
+        view,
+        nodes=frozenset(node.metadata.name for node in view.nodes),
+        leaving=gone,
+        held=pods.held_back(view.events, snapshot.now, settings.autoscaler_hold_s),
+        now=snapshot.now,
+        rules=settings.claim_rules,
+    )
+    storage = Storage(view) if any(map(has_claims, sorted_pods.pending)) else None
+    needs = _volume_needs(storage, sorted_pods) if storage is not None else None
+    terms = standing_terms(keeping_away(view, sorted_pods), snapshot)
+    pod_classes = classes.group(sorted_pods.pending, snapshot.missed_pods, needs, terms)
+    if storage is not None:
+        _request_attachments(pod_classes, storage)
+    buffers: tuple[Buffer, ...] = ()
+    virtual: list[PodClass] = []
+    if snapshot.manifests.capacity_buffers:
+        from shiplap.scheduling.packing.buffers import buffers_of  # noqa: PLC0415 - few installs have buffers
+
+        buffers = buffers_of(snapshot)
+        virtual = classes.group((pod for buffer in buffers for pod in buffer.pods), terms=terms)
+        for item in virtual:
+            item.index += len(pod_classes)
+    daemons = daemons_of(view)
+    axis = _axis([*pod_classes, *virtual], daemons, pools, resources)
+    catalogues = catalogues_of(snapshot, pools, axis)
+    tables = {name: catalogue.table for name, catalogue in catalogues.items()}
+    if storage is not None:
+        for table in {id(table): table for table in tables.values()}.values():
+            table.bound_attachments(storage.by_type)
+    budgets = budgets_of(pools, axis, tables, view.nodes, paired, waiting)
+    static, units = None, units_left(tables.values(), snapshot.claims, snapshot.now)
+    if any(pool.spec.replicas is not None for pool in snapshot.manifests.node_pools):
+        from shiplap.scheduling.packing.static_pools import Present, plan_static  # noqa: PLC0415 - few installs have static pools
+
+        static = plan_static(snapshot, daemons, Present(view.nodes, gone, paired, waiting, sorted_pods.bound))
+        units |= static.units
+    lanes = lanes_of(pools, catalogues, daemons, budgets, units)
+    rooms = rooms_of(view.nodes, paired, waiting, on_nodes(sorted_pods), snapshot.now, lanes)
+    if storage is not None:
+        for room in rooms:
+            room.attachments = storage.attached(room.name, room.pods, room.labels.get(labels.INSTANCE_TYPE, ""))
+    return World(
+        axis,
+        lanes,
+        NodeTable(rooms, daemons, axis, _loads(view, sorted_pods)),
+        pod_classes,
+        sorted_pods,
+        ground_of(terms, rooms, bystanders(view.nodes, rooms, gone), standing(sorted_pods)) if terms.all else NO_GROUND,
+        frozenset(claim.name for claim in snapshot.claims)
+        | {node.metadata.labels.get(labels.NODE_CLAIM, "") for node in view.nodes},
+        static,
+        buffers,
+        tuple(virtual),
+    )
+
+
+def keeping_away(view: ClusterView, sorted_pods: pods.Sorted) -> list[Pod]:
+    """Pods on nodes that others must keep away from."""
+    return [*view.of_pods(_keeping_away), *_that_keep_away(sorted_pods.nominated)]
+
+
+def _keeping_away(view: ClusterView) -> list[Pod]:
+    return _that_keep_away(view.of_pods(pods.running))
+
+
+def _that_keep_away(by_node: Mapping[str, Sequence[Pod]]) -> list[Pod]:
+    return [
+        pod for on_node in by_node.values() for pod in on_node if pod.spec.affinity is not None and keeps_away(pod.spec)
+    ]
+
+
+def _loads(view: ClusterView, sorted_pods: pods.Sorted) -> Mapping[str, Load]:
+    """What the pods on nodes take, unless kube-scheduler has promised nodes to others, or they cannot be read."""
+    known = view.of_pods(loads)
+    promised = sorted_pods.nominated
+    return {node: load for node, load in known.items() if node not in promised} if promised else known
+
+
+def standing_terms(keeping: Iterable[Pod], snapshot: Snapshot) -> Terms:
+    """The terms of pods on nodes that others must keep away from, see `keeping_away`."""
+    view, settings = snapshot.view, snapshot.settings
+    terms = Terms(
+        prefer=settings.preference_policy != "Ignore",
+        namespaces={item.metadata.name: item.metadata.labels for item in view.namespaces},
+        defaults=DefaultSpread(settings.default_spread, view) if settings.default_spread else None,
+    )
+    for pod in keeping:
+        terms.constraints_of(pod, standing=True)
+    return terms
+
+
+def standing(sorted_pods: pods.Sorted) -> dict[str, list[Pod]]:
+    """Pods that topology constraints count, by node: those that are not ending and not planned anew."""
+    moving = {id(pod) for pod in sorted_pods.pending}
+    return {
+        node: [pod for pod in on_node if not pod.metadata.deletion_timestamp and id(pod) not in moving]
+        for node, on_node in on_nodes(sorted_pods).items()
+    }
+
+
+def bystanders(nodes: Iterable[Node], rooms: Iterable[Room], gone: frozenset[str]) -> list[tuple[Room, bool]]:
+    """Nodes that take no new pods, by name, and whether they are leaving; the pods on them count all the same."""
+    usable_names = {room.name for room in rooms}
+    others = [node for node in nodes if node.metadata.name not in usable_names]
+    others.sort(key=lambda node: node.metadata.name)
+    return [
+        (Room(node.metadata.name, False, node.metadata.labels, node.spec.taints, {}), node.metadata.name in gone)
+        for node in others
+    ]
+
+
+def _volume_needs(storage: Storage, sorted_pods: pods.Sorted) -> dict[str, VolumeNeeds]:
+    """What the volumes of pending pods ask for, by `namespace/name`; pods that cannot use theirs become ignored."""
+    needs = {}
+    pending = []
+    for pod in sorted_pods.pending:
+        try:
+            if has_claims(pod):
+                needs[pod.key] = storage.needs(pod)
+        except UnusableVolume as error:
+            sorted_pods.ignored.append((pod, str(error)))
+        else:
+            pending.append(pod)
+    sorted_pods.pending = pending
+    return needs
+
+
+def _request_attachments(pod_classes: Iterable[PodClass], storage: Storage) -> None:
+    """Let volumes count like a resource where it is known how many a new node will take.
+
+    Claims that several pods share are left out: how many a node needs of them is not known before it is filled.
+    """
+    limited = {driver for limits in storage.by_type.values() for driver in limits}
+    for item in pod_classes:
+        counted = {ATTACHED + driver: number for driver, number in item.volumes.private if driver in limited}
+        if counted:
+            item.requests = {**item.requests, **counted}
+
+
+def _axis(
+    pod_classes: Iterable[PodClass], daemons: Iterable[Daemon], pools: Iterable[NodePool], resources: Collection[str]
+) -> Axis:
+    names = set(resources)
+    for item in pod_classes:
+        names.update(item.requests)
+    for daemon in daemons:
+        names.update(daemon.requests)
+    for pool in pools:
+        names.update(pool.spec.limits)
+        names.update(of_rules(price_rules(pool)))
+    return Axis(names - {NODES})
+
+
+def on_nodes(sorted_pods: pods.Sorted) -> dict[str, list[Pod]]:
+    """Pods by node, those promised a place by kube-scheduler included."""
+    result = dict(sorted_pods.bound)
+    for node, promised in sorted_pods.nominated.items():
+        result[node] = [*result.get(node, ()), *promised]
+    return result

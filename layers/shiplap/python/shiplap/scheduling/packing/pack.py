@@ -1,0 +1,510 @@
+"""First-fit-decreasing over classes of pods, placing all pods of a class at once.
+
+Order of targets: nodes that exist or are in flight, claims opened by this decision, then a new claim in the first lane
+that can hold the pod. Counts are closed-form per node and claim, so the cost does not grow with the number of pods.
+
+How often one decision tries in vain to place pods of a class: counted, so that no pod can keep a decision busy.
+
+An attempt is one look for room of one kind (nodes, open claims, a new claim) under one set of constraints. Those that
+place something are not counted: pods bound their number. Preferences are given up all at once when their attempts are
+spent; what a class requires has attempts of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby, islice
+
+import msgspec
+import numpy as np
+
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.objects import Pod
+from shiplap.scheduling.model.pod_classes import PodClass, ports_collide
+from shiplap.scheduling.model.resources import Axis, Bools, Ints
+from shiplap.scheduling.packing.bulk.bulk_stage import Bulk
+from shiplap.scheduling.packing.bulk.size_classes import Waiting
+from shiplap.scheduling.packing.planned_claims import launch_prices
+from shiplap.scheduling.search.effort import Effort
+from shiplap.scheduling.supply.claim_groups import Group
+from shiplap.scheduling.supply.existing_nodes import NodeTable
+from shiplap.scheduling.supply.open_claims import Kind, OpenClaim, OpenClaims, Refusal, Want
+from shiplap.scheduling.supply.openings import Openings, estimates
+from shiplap.scheduling.supply.placement_attempts import Wants
+from shiplap.scheduling.supply.templates import Lane
+from shiplap.scheduling.topology.domain_combinations import Choice
+from shiplap.scheduling.topology.domains import Bounds, Domains
+from shiplap.scheduling.topology.even_spread import Levels
+from shiplap.scheduling.topology.followers import after_company
+from shiplap.scheduling.topology.topology_counts import Ground, Ledger
+
+PREFERRING, REQUIRING = 128, 512
+"""Vain attempts of one class with preferences held to, and with required constraints alone."""
+
+ALL_PREFERRING, ALL_REQUIRING = 2_000, 8_000
+"""The same of all classes together, who share it equally."""
+
+LEAST_PREFERRING, LEAST_REQUIRING = 2, 12
+"""What every class has, however many there are."""
+
+
+class Attempts:
+    """The vain attempts of one packing, by class."""
+
+    def __init__(self, classes: int) -> None:
+        number = max(classes, 1)
+        self._most = {
+            True: max(LEAST_PREFERRING, min(PREFERRING, ALL_PREFERRING // number)),
+            False: max(LEAST_REQUIRING, min(REQUIRING, ALL_REQUIRING // number)),
+        }
+        self.vain: dict[tuple[int, bool], int] = {}
+        self.spent: set[int] = set()
+        """Classes whose attempts with required constraints alone are spent."""
+
+    def left(self, item: PodClass, *, preferring: bool) -> bool:
+        """Whether a class may try once more; every required node-affinity term may be tried at least once."""
+        most = self._most[preferring] + (0 if preferring else 2 * len(item.terms))
+        if self.vain.get((item.index, preferring), 0) < most:
+            return True
+        if not preferring:
+            self.spent.add(item.index)
+        return False
+
+    def failed(self, item: PodClass, *, preferring: bool) -> None:
+        """Count an attempt that placed nothing."""
+        key = (item.index, preferring)
+        self.vain[key] = self.vain.get(key, 0) + 1
+
+
+class Packing(msgspec.Struct, frozen=True):
+    """The outcome: claims with their loads [claims, resources], filled nodes, and pods that fit nowhere by class.
+
+    `openings` still knows what is left of limits and estimates, `wants` how it numbers constraints, `ledger` which
+    pods are counted where, and `attempts` how often it tried in vain. `waits`: some pods are left because this packing
+    gave away the last instances of their reservations, and would be placed elsewhere once its claims are there.
+    `floor` is what the claims would surely have cost without the cost search, in USD per hour; infinite when it changed
+    nothing.
+    """
+
+    claims: list[OpenClaim]
+    used: Ints
+    nodes: NodeTable
+    unplaced: dict[int, list[Pod]]
+    openings: Openings
+    wants: Wants
+    ledger: Ledger
+    attempts: Attempts
+    waits: bool = False
+    floor: float = np.inf
+
+    def hourly(self) -> float:
+        """USD per hour of all claims as they would be launched."""
+        members: dict[int, list[int]] = {}
+        for place, claim in enumerate(self.claims):
+            members.setdefault(claim.group.index, []).append(place)
+        return sum(
+            float(launch_prices(self.claims[places[0]].group, self.used[places]).sum()) for places in members.values()
+        )
+
+
+class Packer:
+    """One run over all classes, in the order given to `run`."""
+
+    def __init__(
+        self,
+        lanes: Sequence[Lane],
+        nodes: NodeTable,
+        axis: Axis,
+        ground: Ground,
+        *,
+        best_effort: bool,
+        strictly_reserved: bool = False,
+        last: Sequence[PodClass] = (),
+    ) -> None:
+        """With `strictly_reserved` pods wait for a reservation whose last instances this plan takes.
+
+        The classes `last` are placed when nothing more can be done for all others.
+        """
+        self._last = last
+        self._by_priority = True
+        self._attempts = Attempts(0)
+        self._strictly_reserved = strictly_reserved
+        self._waits = False
+        self._floor = np.inf
+        self.nodes = nodes.copy()
+        self.axis = axis
+        self.open = OpenClaims(len(axis))
+        self.openings = Openings(lanes, self.open, best_effort=best_effort)
+        self._best_level = min((lane.level for lane in lanes), default=None)
+        self._wants = Wants(lanes, nodes, axis)
+        self._ledger = Ledger(ground, self.open)
+        self._domains = Domains(self._ledger, self.openings, self._wants, self.nodes)
+        self._levels = Levels(self._ledger, self.openings, self._wants, self._domains, self.nodes)
+
+    def run(self, classes: Iterable[PodClass], *, bulk: Effort | None = None) -> Packing:
+        """Place the members of each class, in this order; pods promised a claim in flight come first.
+
+        With `bulk`, what the bulk stage understands is placed by it beforehand, spending that effort on cheaper nodes;
+        without, the order is by priority.
+        """
+        classes = list(classes)
+        self._by_priority = bulk is None
+        self._attempts = Attempts(len(classes) + len(self._last))
+        kept = self._keep_promises(classes)
+        waiting: Waiting = [(item, [pod for pod in item.members if id(pod) not in kept]) for item in classes]
+        if bulk is not None:
+            waiting = self._in_bulk(waiting, bulk)
+        waiting = self._until_stuck(waiting)
+        waiting += self._until_stuck([(item, list(item.members)) for item in self._last])
+        self.openings.reservations.settle()
+        unplaced = {item.index: left for item, left in waiting}
+        return Packing(
+            self.open.claims,
+            self.open.used,
+            self.nodes,
+            unplaced,
+            self.openings,
+            self._wants,
+            self._ledger,
+            self._attempts,
+            self._waits,
+            self._floor,
+        )
+
+    def _until_stuck(self, pending: Iterable[tuple[PodClass, list[Pod]]]) -> list[tuple[PodClass, list[Pod]]]:
+        waiting = list(pending)
+        before = -1
+        while waiting and (number := sum(len(pods) for _, pods in waiting)) != before:
+            # Claims that were filled further may need less of a limit, so that another round can place more.
+            before = number
+            self._domains.draw_together(waiting)
+            ordered = after_company(waiting, self._domains.drawn, self._domains.pull, by_priority=self._by_priority)
+            waiting = [(item, left) for item, pods in ordered if (left := self._place(item, pods))]
+        return waiting
+
+    def _in_bulk(self, waiting: Waiting, effort: Effort) -> Waiting:
+        existing = _Existing(self.nodes, self._fill_nodes, self._domains) if self.nodes.rooms else None
+        bulk = Bulk(self.axis, self.openings, self._wants, self._ledger, effort, existing)
+        left = bulk.run(waiting)
+        self._floor = bulk.floor
+        return left
+
+    def _place(self, item: PodClass, pods: list[Pod]) -> list[Pod]:
+        previous_level = -1
+        wants = self._wants.of(item)
+        for want in wants:
+            preferring = want.level < wants[-1].level
+            if not self._attempts.left(item, preferring=preferring):
+                continue
+            before = len(pods)
+            if item.topological:
+                if not self._domains.dead_end(want):
+                    pods = self._place_by_domain(want, pods, preferring=preferring)
+            else:
+                if want.level != previous_level:  # nodes are asked for all terms at once
+                    pods = self._fill_nodes(want, pods)
+                    previous_level = want.level
+                if pods:
+                    pods = self._fill_claims(want, pods)
+                if pods:
+                    pods = self._open_claims(want, pods)
+                if len(pods) == before:
+                    self._attempts.failed(item, preferring=preferring)
+            if not pods:
+                break
+        return pods
+
+    def _place_by_domain(self, want: Want, pods: list[Pod], *, preferring: bool) -> list[Pod]:
+        """Place pods that topology constraints bind or count, a few at a time: each placement changes the counts."""
+        pods = self._rise(want, pods)
+        while pods:
+            number = self._next_by_domain(want, pods, preferring=preferring)
+            if not number:
+                break
+            pods = pods[number:]
+        return pods
+
+    def _rise(self, want: Want, pods: list[Pod]) -> list[Pod]:
+        """Place as many spread pods evenly over their domains as is certain to end well; returns the others."""
+        left: list[Pod] = []
+        done = 0
+        for choice, share in self._levels.quotas(want, len(pods)):
+            bounds = self._domains.bounds(want)
+            some = self._fill_nodes(want, pods[done : done + share], bounds, choice.rooms)
+            if some and choice.want is not None:
+                some = self._fill_claims(choice.want, some, bounds)
+            if some and choice.want is not None:
+                some = self._open_claims(choice.want, some, bounds)
+            left += some
+            done += share
+        return [*left, *pods[done:]]
+
+    def _next_by_domain(self, want: Want, pods: list[Pod], *, preferring: bool) -> int:
+        """Place the first of these pods where the constraints allow it now; returns how many were placed.
+
+        Room that exists anywhere goes before new claims. But where several labels have to be kept in balance at once,
+        the best combination goes first: filling one label's domains could close the other's.
+        """
+        item, bounds = want.item, self._domains.bounds(want)
+        choices = self._domains.choices(want)
+        takes = self._taking(want, bounds)
+        balances = len({spread.key for spread in want.constraints.spreads} - {labels.HOSTNAME}) > 1
+
+        def nodes(choice: Choice, some: list[Pod]) -> list[Pod]:
+            return self._fill_nodes(want, some, bounds, choice.rooms) if (choice.rooms & takes).any() else some
+
+        def claims(choice: Choice, some: list[Pod]) -> list[Pod]:
+            return self._fill_claims(choice.want, some, bounds, choice.claims) if choice.want is not None else some
+
+        def new(choice: Choice, some: list[Pod]) -> list[Pod]:
+            return self._open_claims(choice.want, some, bounds) if choice.want is not None else some
+
+        fills = (nodes, claims, new) if takes.any() else (claims, new)
+        by_choice = balances or any(choice.drawn for choice in islice(choices, 1))
+        attempts = (
+            ((fill, choice) for choice in choices for fill in fills)
+            if by_choice
+            else ((fill, choice) for fill in fills for choice in choices)
+        )
+        for fill, choice in attempts:
+            some = pods[: choice.most]
+            placed = len(some) - len(fill(choice, some))
+            if placed:
+                return placed
+            self._attempts.failed(item, preferring=preferring)
+            if not self._attempts.left(item, preferring=preferring):
+                break
+        return 0
+
+    def _taking(self, want: Want, bounds: Bounds) -> Bools:
+        """Which rooms [rooms] take a pod of a class, whatever their domain."""
+        if not self.nodes.rooms:
+            return np.zeros(0, np.bool_)
+        fits = self.nodes.fits(want.item, soft=want.soft, preferred=want.preferred)
+        takes: Bools = np.minimum(self.nodes.count(want.item, fits, want.requests), bounds.rooms) > 0
+        return takes
+
+    def _fill_nodes(
+        self, want: Want, pods: list[Pod], bounds: Bounds | None = None, inside: Bools | None = None
+    ) -> list[Pod]:
+        if not self.nodes.rooms:
+            return pods
+        fits = self.nodes.fits(want.item, soft=want.soft, preferred=want.preferred)
+        many = self.nodes.count(want.item, fits if inside is None else fits & inside, want.requests)
+        if bounds is not None:
+            many = _bounded(many, bounds.rooms, len(pods), single=bounds.single)
+        taken = _first_fit(many, len(pods))
+        for place in np.flatnonzero(taken).tolist():
+            number = int(taken[place])
+            self.nodes.place(want.item, place, pods[:number], want.requests)
+            self._ledger.record(want.item, place, number, claim=False)
+            pods = pods[number:]
+        return pods
+
+    def _fill_claims(
+        self, want: Want, pods: list[Pod], bounds: Bounds | None = None, inside: Bools | None = None
+    ) -> list[Pod]:
+        roomy = self.open.within_reach(want.requests)
+        if bounds is not None:
+            roomy = roomy[bounds.claims[roomy] > 0]
+        if inside is not None:
+            roomy = roomy[inside[roomy]]
+        if not len(roomy):
+            return pods
+        groups = self.open.group_of
+        candidates = groups[roomy]
+        many = np.zeros(len(self.open), np.int64)
+        targets: dict[int, Group] = {}
+        for number in np.unique(candidates).tolist():
+            target = self.openings.merge(self.open.groups.all[number], want)
+            if target is None:
+                continue
+            targets[number] = target
+            members = roomy[candidates == number]
+            used = self.open.used[members]
+            many[members] = target.room(used, want.requests)
+            if many[members].any() and self._better_opens(target.lane, want):
+                many[members] = np.minimum(
+                    many[members], _paid_room(self.open.groups.all[number], target, used, want.requests)
+                )
+        if want.item.ports:
+            for place in np.flatnonzero(many).tolist():
+                many[place] = 0 if ports_collide(want.item.ports, self.open.claims[place].ports) else 1
+        if bounds is not None:
+            many = _bounded(many, bounds.claims, len(pods), single=bounds.single)
+        taken = _first_fit(many, len(pods))
+        for place in np.flatnonzero(taken).tolist():
+            number = int(taken[place])
+            self.open.add(place, targets[int(groups[place])], want, pods[:number])
+            self._ledger.record(want.item, place, number, claim=True)
+            pods = pods[number:]
+        return pods
+
+    def _better_opens(self, lane: Lane, want: Want) -> bool:
+        """Whether a lane of a better level could open a claim."""
+        if lane.level == self._best_level:
+            return False
+        level = self.openings.best_level(want)
+        return level is not None and lane.level > level
+
+    def _open_claims(self, want: Want, pods: list[Pod], bounds: Bounds | None = None) -> list[Pod]:
+        if bounds is not None and not bounds.new:
+            return pods
+        skipped: list[Refusal] = []
+        lanes, place = self.openings.lanes, 0
+        while pods and place < len(lanes):
+            lane = lanes[place]
+            budget = self.openings.budgets[lane.pool.metadata.name]
+            entry = self.openings.entry(lane, want)
+            if isinstance(entry, Kind):
+                entry = self.openings.make_way(lane, want, entry)
+            if isinstance(entry, Kind):
+                skipped.append(Refusal(lane, entry, want, budget.left.copy()))
+                if entry is Kind.RESERVED and self._strictly_reserved:
+                    self._waits = True
+                    break
+                place += 1
+                continue
+            pods = self._open(lane, entry, want, pods, tuple(skipped), bounds)
+            if bounds is not None and bounds.single:
+                break
+            if lane.steady:  # which makes room for spot again
+                place, skipped = 0, []
+        return pods
+
+    def _open(
+        self,
+        lane: Lane,
+        group: Group,
+        want: Want,
+        pods: list[Pod],
+        skipped: tuple[Refusal, ...],
+        bounds: Bounds | None,
+    ) -> list[Pod]:
+        """Open as many claims as can be told to be alike; at least one."""
+        budget = self.openings.budgets[lane.pool.metadata.name]
+        empty = np.zeros((1, len(self.axis)), np.int64)
+        each = 1 if want.item.ports else int(group.room(empty, want.requests)[0])
+        holding = group.rows[group.holding(want.requests)]
+        charge = lane.table.capacity[lane.table.row_type[holding]].max(axis=0)
+        # A claim that relies on estimates is one of a kind: the next may not.
+        if bounds is not None:
+            each = min(each, bounds.new)
+        alone = bounds is not None and bounds.single
+        most = min(max(budget.openable(charge), 1), self.openings.openable(lane, group))
+        claims = 1 if estimates(group) or alone else min(-(-len(pods) // each), most)
+        for _ in range(claims):
+            place = self.open.open(group, charge, skipped)
+            self.openings.take_estimates(group, place)
+            self.open.add(place, group, want, pods[:each])
+            self._ledger.record(want.item, place, len(pods[:each]), claim=True)
+            pods = pods[each:]
+        budget.charge(charge, claims)
+        self.openings.opened(lane, group, claims, holding)
+        return pods
+
+    def _keep_promises(self, classes: Sequence[PodClass]) -> set[int]:
+        """Put pods on the claims in flight that were opened for them; returns the identities of those that still fit.
+
+        Otherwise a newcomer could take their room, and they would be launched for a second time.
+        """
+        kept: set[int] = set()
+        tokens = frozenset().union(*(room.promised for room in self.nodes.rooms))
+        if not tokens:
+            return kept
+        waiting = _awaited(classes, tokens)
+        suits: dict[int, tuple[Bools, Ints]] = {}
+        for place, room in enumerate(self.nodes.rooms):
+            promised = [waiting[token] for token in sorted(room.promised) if token in waiting]
+            for item, some in _alike(promised):
+                if item.index not in suits:
+                    suits[item.index] = self.nodes.fits(item, soft=True), self.axis.vector(item.requests)
+                fits, requests = suits[item.index]
+                left = [pod for pod in some if id(pod) not in kept]
+                if not left or not fits[place]:
+                    continue
+                staying = left[: self.nodes.takes(item, place, requests, len(left))]
+                if staying:
+                    self.nodes.place(item, place, staying, requests)
+                    self._ledger.record(item, place, len(staying), claim=False)
+                    kept.update(map(id, staying))
+        return kept
+
+
+def _awaited(classes: Iterable[PodClass], tokens: frozenset[str]) -> dict[str, tuple[PodClass, Pod]]:
+    """The pods that are promised a place, by the uid or the namespace and name that the promise is given to."""
+    found = {}
+    by_key = any("/" in token for token in tokens)
+    for item in classes:
+        for pod in item.members:
+            if by_key and (key := pod.key) in tokens:
+                found[key] = (item, pod)
+            if (uid := pod.metadata.uid) in tokens:
+                found[uid] = (item, pod)
+    return found
+
+
+def _alike(promised: Iterable[tuple[PodClass, Pod]]) -> Iterable[tuple[PodClass, list[Pod]]]:
+    """Pods of one class that follow one another, together; each pod once."""
+    for _, some in groupby(promised, key=lambda entry: entry[0].index):
+        members = list(some)
+        yield members[0][0], list({id(pod): pod for _, pod in members}.values())
+
+
+class _Existing:
+    """What exists already, as the bulk stage fills it."""
+
+    def __init__(
+        self,
+        nodes: NodeTable,
+        fill: Callable[[Want, list[Pod], Bounds | None, Bools | None], list[Pod]],
+        domains: Domains,
+    ) -> None:
+        self._nodes = nodes
+        self._fill = fill
+        self._domains = domains
+
+    def might_take(self, want: Want, least: Ints) -> bool:
+        """Whether some node suits that has room for `least` [resources]."""
+        roomy = (self._nodes.free >= least)[:, least > 0].all(axis=1)
+        return bool(roomy.any()) and bool((self._nodes.fits(want.item, soft=want.soft) & roomy).any())
+
+    def fill(self, want: Want, pods: list[Pod], inside: Bools | None) -> int:
+        """Put pods on nodes, those `inside` [rooms] if given; returns how many of them, the first ones."""
+        roomy = (self._nodes.free >= want.requests)[:, want.requests > 0].all(axis=1)
+        if inside is not None:
+            roomy &= inside
+        if not roomy.any():
+            return 0
+        bounds = self._domains.bounds(want) if want.item.topological else None
+        return len(pods) - len(self._fill(want, pods, bounds, roomy))
+
+
+def _first_fit(many: Ints, number: int) -> Ints:
+    """How many of `number` pods each target takes when targets that could take `many` are filled in order."""
+    many = np.minimum(many, number)
+    before = np.cumsum(many) - many
+    taken: Ints = np.clip(number - before, 0, many)
+    return taken
+
+
+def _bounded(many: Ints, bound: Ints, number: int, *, single: bool) -> Ints:
+    """Counts within bounds; with `single` only the first target that takes all `number` pods, or else the roomiest."""
+    many = np.minimum(many, bound)
+    if single and len(many):
+        only = np.zeros_like(many)
+        best = int(np.argmax(np.minimum(many, number)))
+        only[best] = many[best]
+        return only
+    return many
+
+
+def _paid_room(group: Group, target: Group, used: Ints, requests: Ints) -> Ints:
+    """How many pods each claim takes without leaving the row it would launch now."""
+    first = group.cheapest(used)
+    rows = group.rows[np.maximum(first, 0)]
+    kept = (first >= 0) & np.isin(rows, target.rows)
+    free = group.lane.net[rows] - used
+    wanted = requests > 0
+    many = np.where((free >= 0).all(axis=1), (free[:, wanted] // requests[wanted]).min(axis=1), 0)
+    return np.where(kept, np.maximum(many, 0), 0)

@@ -1,0 +1,335 @@
+"""From a packed claim to the node claim of a plan: its list of types, labels, requirements, launch choice and name."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import starmap
+
+import msgspec
+import numpy as np
+
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.names import claim_name
+from shiplap.kubernetes.objects import Pod
+from shiplap.kubernetes.requirements import Requirement, Requirements, written
+from shiplap.manifests.custom_resources import NodePool, RequirementSpec
+from shiplap.manifests.nodeclaim import PodReference
+from shiplap.manifests.template_hash import marks_of
+from shiplap.scheduling.model.pod_volumes import ATTACHED
+from shiplap.scheduling.model.resources import Floats, Ints
+from shiplap.scheduling.model.scheduling_plan import LaunchChoice, PlannedClaim
+from shiplap.scheduling.supply.claim_groups import Group
+from shiplap.scheduling.supply.instance_arrays import TypeTable
+from shiplap.scheduling.supply.open_claims import OpenClaim
+
+_MARKS = (labels.REGISTERED, labels.INITIALIZED)
+_NAME_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+_NAME_PAIRS = [first + second for second in _NAME_ALPHABET for first in _NAME_ALPHABET]
+_SUFFIX = 8
+
+
+class TypeList(msgspec.Struct, frozen=True):
+    """The types a claim may launch, cheapest first, as rows of its catalogue: one row per type."""
+
+    rows: Ints
+    names: tuple[str, ...]
+    estimated: tuple[str, ...]
+
+
+def reference(pod: Pod) -> PodReference:
+    """How plans name a pod."""
+    return PodReference(pod.metadata.namespace or "default", pod.metadata.name, pod.metadata.uid)
+
+
+PodName = tuple[str, str, str]
+"""Namespace, name and uid."""
+
+
+def _named(pods: Iterable[Pod]) -> list[PodName]:
+    """How plans name these pods, sorted; tuples are sorted and joined much quicker than structs."""
+    named = [((meta := pod.metadata).namespace or "default", meta.name, meta.uid) for pod in pods]
+    named.sort()
+    return named
+
+
+def launch_prices(group: Group, used: Ints) -> Floats:
+    """USD per hour of claims of a group with these loads [claims, resources]; exotic types only if none else holds."""
+    if group.minimums:
+        return group.price[group.cheapest(used)]
+    exotic = group.lane.table.exotic[group.lane.table.row_type[group.rows]]
+    prices = np.full(len(used), np.inf)
+    for some in (~exotic, exotic):
+        holds = (group.net[some][None, :, :] >= used[:, None, :]).all(axis=2)
+        cheapest = np.where(holds, group.price[some][None, :], np.inf).min(axis=1, initial=np.inf)
+        prices = np.where(np.isfinite(prices), prices, cheapest)
+    return prices
+
+
+class _Form(msgspec.Struct, frozen=True):
+    """What claims of one group with the same list of types have in common; `daemons` [resources] is their overhead."""
+
+    types: TypeList
+    requirements: tuple[RequirementSpec, ...]
+    labels: dict[str, str]
+    launch: LaunchChoice
+    daemons: Ints
+    allocatable: dict[str, int]
+
+
+class ClaimWriter:
+    """Writes the claims of one plan; names are unique within it and among `taken`."""
+
+    def __init__(
+        self,
+        origin: str,
+        epoch: int,
+        max_instance_types: int,
+        taken: Collection[str],
+        virtual: Collection[int] = frozenset(),
+    ) -> None:
+        """`origin` is the install and the cluster; `virtual` are the indexes of classes whose pods do not exist."""
+        self._virtual = virtual
+        self._seed = f"{origin}\0{epoch}"
+        self._max_types = max_instance_types
+        self._taken = set(taken)
+        self._marks: dict[str, dict[str, str]] = {}
+        self._forms: dict[tuple[int, bytes], _Form | None] = {}
+        self._amounts: dict[tuple[int, int], dict[str, int]] = {}
+        self._alike: dict[tuple[int, bytes], tuple[_Form, dict[str, int]] | None] = {}
+
+    def write(
+        self, claim: OpenClaim, used: Ints, reasons: Sequence[str], gave_up: Sequence[str] = ()
+    ) -> PlannedClaim | None:
+        """The planned claim for a load of `used` [resources]; None when no list short enough keeps minValues."""
+        loaded = self._loaded(claim.group, used)
+        if loaded is None:
+            return None
+        form, requests = loaded
+        lane, template = claim.group.lane, claim.group.lane.pool.spec.template
+        pods = _named(pod for item, some in claim.pods if item.index not in self._virtual for pod in some)
+        virtual = (
+            _named(pod for item, some in claim.pods if item.index in self._virtual for pod in some)
+            if self._virtual
+            else []
+        )
+        annotations = {**template.metadata.annotations, **self._marks_of(lane.pool)}
+        if claim.relaxed:
+            annotations[labels.MIN_VALUES_RELAXED] = "true"
+        return PlannedClaim(
+            name=self._name(lane.pool.metadata.name, pods or virtual),
+            node_pool=lane.pool.metadata.name,
+            node_class=template.spec.node_class_ref.name,
+            tier=lane.tier.index,
+            requirements=form.requirements,
+            taints=template.spec.taints,
+            startup_taints=template.spec.startup_taints,
+            labels=form.labels,
+            annotations=annotations,
+            instance_types=form.types.names,
+            launch=form.launch,
+            requests=requests,
+            pods=tuple(starmap(PodReference, pods)),
+            reasons=tuple(reasons),
+            allocatable=form.allocatable,
+            relies_on_estimate=form.types.estimated,
+            virtual_pods=tuple(starmap(PodReference, virtual)),
+            gave_up=tuple(gave_up),
+        )
+
+    def _marks_of(self, pool: NodePool) -> dict[str, str]:
+        marks = self._marks.get(pool.metadata.name)
+        if marks is None:
+            marks = self._marks[pool.metadata.name] = marks_of(pool)
+        return marks
+
+    def _name(self, pool: str, pods: Sequence[PodName]) -> str:
+        """`<pool>-<digest>`: a DNS label that depends on origin, epoch and content only."""
+        content = f"{self._seed}\0{pool}\0" + "\0".join(map("/".join, pods))
+        for attempt in range(len(self._taken) + 1):
+            digest = int.from_bytes(hashlib.sha256(f"{content}\0{attempt}".encode()).digest()[:16])
+            name = claim_name(pool, _suffix(digest))
+            if name not in self._taken:
+                break
+        self._taken.add(name)
+        return name
+
+    def _loaded(self, group: Group, used: Ints) -> tuple[_Form, dict[str, int]] | None:
+        """The form and the requests, daemons included, of a claim; many claims have the same load."""
+        key = (group.index, used.tobytes())
+        if key not in self._alike:
+            form = self._form(group, used)
+            amounts = group.lane.table.axis.amounts(used + form.daemons) if form is not None else {}
+            self._alike[key] = None if form is None else (form, _resources(amounts))
+        return self._alike[key]
+
+    def _form(self, group: Group, used: Ints) -> _Form | None:
+        holds = group.holding(used)
+        key = (group.index, holds.tobytes())
+        if key not in self._forms:
+            types = _choose(group, np.flatnonzero(holds), self._max_types)
+            self._forms[key] = None if types is None else self._fill_in(group, types)
+        return self._forms[key]
+
+    def _fill_in(self, group: Group, types: TypeList) -> _Form:
+        requirements = _narrowed(group, types)
+        return _Form(
+            types=types,
+            requirements=_written(requirements, group),
+            labels=_labels(requirements, group),
+            launch=_launch(group, types),
+            daemons=group.lane.daemons.overhead[group.lane.table.row_type[types.rows]].min(axis=0),
+            allocatable=self._smallest_allocatable(group.lane.table, types),
+        )
+
+    def _smallest_allocatable(self, table: TypeTable, types: TypeList) -> dict[str, int]:
+        """Per resource the least that the plan counts on over the list."""
+        lists = [self._allocatable(table, row) for row in types.rows.tolist()]
+        # A resource that some type lacks cannot be counted on.
+        common = sorted(set(lists[0]).intersection(*lists[1:]))
+        smallest = {resource: min(amounts[resource] for amounts in lists) for resource in common}
+        return {resource: amount for resource, amount in smallest.items() if amount > 0}
+
+    def _allocatable(self, table: TypeTable, row: int) -> dict[str, int]:
+        """What the plan counts on of one row; most rows are in many lists."""
+        key = (id(table), row)
+        known = self._amounts.get(key)
+        if known is None:
+            item = table.types[table.row_type[row]]
+            careful = not (table.row_estimate[row] or item.verified)
+            known = self._amounts[key] = item.careful_allocatable if careful else item.allocatable
+        return known
+
+
+def _suffix(digest: int) -> str:
+    """The last digits of a number in the alphabet of names, the last first, two at a time."""
+    digest %= len(_NAME_PAIRS) ** (_SUFFIX // 2)
+    suffix = ""
+    for _ in range(_SUFFIX // 2):
+        digest, pair = divmod(digest, len(_NAME_PAIRS))
+        suffix += _NAME_PAIRS[pair]
+    return suffix
+
+
+def _resources(amounts: Mapping[str, int]) -> dict[str, int]:
+    """What a kubelet counts of an amount per column: volumes are counted by their drivers."""
+    return {name: amount for name, amount in amounts.items() if not name.startswith(ATTACHED)}
+
+
+def _choose(group: Group, columns: Ints, most: int) -> TypeList | None:
+    """Cheapest first, at most `most` types; types that minValues needs go before cheaper ones it does not.
+
+    Exotic types are left out while there are plain ones, unless minValues asks for variety.
+    """
+    table = group.lane.table
+    place_of: list[int] = table.row_type[group.rows].tolist()
+    guess: list[bool] = table.row_estimate[group.rows].tolist()
+    best: dict[int, int] = {}
+    for column in columns.tolist():
+        known = best.get(place_of[column])
+        # Of a type's two rows the careful one is preferred: the list then relies on no estimate.
+        if known is None or guess[known]:
+            best[place_of[column]] = column
+    chosen = sorted(best.values())
+    plain = [column for column in chosen if not table.exotic[place_of[column]]]
+    if plain and not group.minimums:
+        chosen = plain
+    if len(chosen) > most:
+        needed = _needed_for_minimums(group, chosen)
+        needed += [column for column in chosen if column not in set(needed)]
+        chosen = sorted(needed[:most])
+    for key, least in group.minimums.items():
+        if int(group.values(key)[:, chosen].any(axis=1).sum()) < least:
+            return None
+    price: list[float] = group.price.tolist()
+    chosen.sort(key=lambda column: (price[column], table.names[place_of[column]]))
+    names = tuple(table.names[place_of[column]] for column in chosen)
+    estimated = tuple(table.names[place_of[column]] for column in chosen if guess[column])
+    return TypeList(group.rows[chosen], names, estimated)
+
+
+def _needed_for_minimums(group: Group, columns: Sequence[int]) -> list[int]:
+    """The cheapest types that together keep every minValues; greedy, by price."""
+    needed: list[int] = []
+    for key, least in group.minimums.items():
+        has = group.values(key)
+        seen = has[:, needed].any(axis=1) if needed else np.zeros(len(has), np.bool_)
+        for column in columns:
+            if int(seen.sum()) >= least:
+                break
+            if bool((has[:, column] & ~seen).any()):
+                seen |= has[:, column]
+                if column not in needed:
+                    needed.append(column)
+    return needed
+
+
+def _narrowed(group: Group, types: TypeList) -> Requirements:
+    """The claim's requirements with type, zone and capacity type reduced to what can be bought now."""
+    table = group.lane.table
+    places = table.row_type[types.rows]
+    buyable = np.isfinite(table.prices[places]) & table.cells(group.requirements)
+    zones = [zone for zone, has in zip(table.zones, buyable.any(axis=(0, 2)), strict=True) if has]
+    kinds = [kind for kind, has in zip(table.capacity_types, buyable.any(axis=(0, 1)), strict=True) if has]
+    return group.requirements.and_(
+        (
+            Requirement(labels.INSTANCE_TYPE, False, frozenset(types.names)),
+            Requirement(labels.ZONE, False, frozenset(zones)),
+            Requirement(labels.CAPACITY_TYPE, False, frozenset(kinds)),
+        )
+    )
+
+
+def _written(requirements: Requirements, group: Group) -> tuple[RequirementSpec, ...]:
+    return tuple(
+        RequirementSpec(key, operator, values, group.minimums.get(key))
+        for name in sorted(requirements)
+        if name not in _MARKS and name != labels.HOSTNAME
+        for key, operator, values in written(requirements[name])
+    )
+
+
+def _labels(requirements: Requirements, group: Group) -> dict[str, str]:
+    """Labels the node is certain to carry: the pool's, one per custom key, and well-known keys left with one value."""
+    result = {}
+    for key in sorted(requirements):
+        entry = requirements[key]
+        if key in _MARKS or key == labels.HOSTNAME:
+            continue
+        if key in group.lane.allow_undefined and key not in group.lane.given:
+            if not entry.complement and len(entry.values) == 1:
+                result[key] = next(iter(entry.values))
+            continue
+        # A label that only a pod mentions (NotIn, DoesNotExist) is met by its absence.
+        value = any_value(entry) if key in group.lane.template else None
+        if value is not None:
+            result[key] = value
+    return result
+
+
+def any_value(entry: Requirement) -> str | None:
+    """The value a custom label gets on the node: the smallest by name, or the smallest number an open set allows."""
+    if not entry.complement:
+        return min(entry.values, default=None)
+    if entry.at_least is None and entry.at_most is not None:
+        number, step = entry.at_most, -1
+    else:
+        number, step = max(entry.at_least or 0, 0), 1
+    while str(number) in entry.values:
+        number += step
+    return str(number) if entry.has(str(number)) else None
+
+
+def _launch(group: Group, types: TypeList) -> LaunchChoice:
+    """The cheapest available offering of the cheapest type; ties go to spot, then to the zone first by name."""
+    table = group.lane.table
+    place = int(table.row_type[types.rows[0]])
+    prices = np.where(table.cells(group.requirements)[0], table.prices[place], np.inf)
+    kind, zone = divmod(int(np.argmin(prices.T)), len(table.zones))
+    return LaunchChoice(
+        table.names[place],
+        table.zones[zone],
+        table.capacity_types[kind],
+        float(prices[zone, kind]),
+        table.reservations[kind],
+    )

@@ -1,0 +1,169 @@
+"""Static pools: NodePools with `replicas` keep a number of nodes, whatever pods there are.
+
+Missing nodes are planned like claims for nothing, each in the first tier that can open one; what there is too many of
+is named in the order in which it should go. Pods take part only in that order, and use the nodes like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import numpy as np
+
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.names import label_value_of
+from shiplap.kubernetes.objects import Node, Pod, Toleration
+from shiplap.kubernetes.quantity import parse_amount
+from shiplap.kubernetes.requirements import Requirements
+from shiplap.kubernetes.timestamps import epoch
+from shiplap.manifests.custom_resources import NodePool
+from shiplap.manifests.durations import seconds_or_never
+from shiplap.manifests.nodeclaim import LEAVING, NodeClaim
+from shiplap.manifests.price_annotations import price_rules
+from shiplap.scheduling.model.planned_pods import do_not_disrupt, owner_kind
+from shiplap.scheduling.model.pod_classes import PodClass
+from shiplap.scheduling.model.resources import PLENTY, Axis, Ints
+from shiplap.scheduling.model.scheduling_plan import StaticPool
+from shiplap.scheduling.model.snapshot import Snapshot
+from shiplap.scheduling.model.topology_constraints import UNCONSTRAINED
+from shiplap.scheduling.supply.charges import budgets_of
+from shiplap.scheduling.supply.daemons import Daemon
+from shiplap.scheduling.supply.limits import NODES, of_rules
+from shiplap.scheduling.supply.open_claims import Kind, OpenClaim, OpenClaims, Want
+from shiplap.scheduling.supply.openings import Openings
+from shiplap.scheduling.supply.pool_catalogs import catalogues_of
+from shiplap.scheduling.supply.reservations import units_left
+from shiplap.scheduling.supply.templates import Lane, lanes_of
+
+_STAYING_OWNERS = ("DaemonSet", "Node")
+
+
+class Present(msgspec.Struct, frozen=True):
+    """What there is: all nodes, the names of those that leave, claims by node name and claims without a node, and the
+    pods on each node.
+    """
+
+    nodes: Sequence[Node]
+    gone: frozenset[str]
+    paired: Mapping[str, NodeClaim]
+    waiting: Sequence[NodeClaim]
+    pods: Mapping[str, Sequence[Pod]]
+
+
+class StaticPlan(msgspec.Struct, frozen=True, eq=False):
+    """`claims` to open with the load of each [claims, resources]; `units` is what reservations have left then."""
+
+    claims: list[OpenClaim]
+    used: Ints
+    pools: tuple[StaticPool, ...]
+    units: Mapping[str, int]
+
+
+def static_pools(pools: Sequence[NodePool]) -> list[NodePool]:
+    """The static pools that are not being deleted, by name."""
+    static = [pool for pool in pools if pool.spec.replicas is not None and not pool.metadata.deletion_timestamp]
+    return sorted(static, key=lambda pool: pool.metadata.name)
+
+
+def plan_static(snapshot: Snapshot, daemons: Sequence[Daemon], present: Present) -> StaticPlan:
+    """What static pools lack and have too much of. Raises ValueError for malformed quantities and annotations."""
+    pools = static_pools(snapshot.manifests.node_pools)
+    names = {resource for daemon in daemons for resource in daemon.requests}
+    for pool in pools:
+        names.update(of_rules(price_rules(pool)))
+    axis = Axis(names)
+    catalogues = catalogues_of(snapshot, pools, axis)
+    tables = {name: catalogue.table for name, catalogue in catalogues.items()}
+    budgets = budgets_of(pools, axis, tables, present.nodes, present.paired, present.waiting)
+    units = units_left(tables.values(), snapshot.claims, snapshot.now)
+    lanes = lanes_of(pools, catalogues, daemons, budgets, units)
+    opener = _Opener(lanes, axis, strict=snapshot.settings.reserved_policy == "Strict")
+    results = tuple(_settle(pool, opener, present, snapshot.now) for pool in pools)
+    opener.openings.reservations.settle()
+    return StaticPlan(opener.open.claims, opener.open.used, results, opener.openings.reservations.left)
+
+
+def _settle(pool: NodePool, opener: _Opener, present: Present, now: float) -> StaticPool:
+    name, wanted = pool.metadata.name, pool.spec.replicas or 0
+    nodes = [node for node in present.nodes if node.metadata.labels.get(labels.NODE_POOL) == label_value_of(name)]
+    coming = [claim for claim in present.waiting if claim.node_pool == name and claim.state not in LEAVING]
+    staying = [node for node in nodes if node.metadata.name not in present.gone]
+    there = len(staying) + len(coming)
+    surplus = _leaving_order(pool, staying, coming, present.pods, now)[: max(there - wanted, 0)]
+    # Nodes that leave still count: the limit holds at every moment.
+    limit = parse_amount(NODES, pool.spec.limits[NODES]) if NODES in pool.spec.limits else PLENTY
+    room = max(limit - len(nodes) - len(coming), 0)
+    missing = max(wanted - there, 0)
+    opened, reason = opener.launch(name, min(missing, room))
+    if opened == room < missing:
+        reason = f"limits.nodes is {limit}, and {len(nodes) + len(coming)} nodes are there or on their way"
+    return StaticPool(name, wanted, there, missing - opened, reason if opened < missing else "", tuple(surplus))
+
+
+def _leaving_order(
+    pool: NodePool,
+    nodes: Sequence[Node],
+    coming: Sequence[NodeClaim],
+    pods: Mapping[str, Sequence[Pod]],
+    now: float,
+) -> list[str]:
+    """Claims without an instance, other claims without a node, empty nodes, then those whose pods lose least; nodes
+    with a pod that must not be disrupted come last.
+    """
+    lifetime_s = seconds_or_never(pool.spec.template.spec.expire_after)
+    claims = sorted(coming, key=lambda claim: (bool(claim.instance_id), claim.name))
+
+    def cost(node: Node) -> tuple[bool, float, str]:
+        moving = [pod for pod in pods.get(node.metadata.name, ()) if owner_kind(pod) not in _STAYING_OWNERS]
+        guarded = any(do_not_disrupt(pod, now) for pod in moving)
+        born = epoch(node.metadata.creation_timestamp) if node.metadata.creation_timestamp else now
+        left = max(1 - (now - born) / lifetime_s, 0.0) if lifetime_s else 1.0
+        return (guarded, len(moving) * left, node.metadata.name)
+
+    # An expired node costs nothing to lose, but one without pods still goes first.
+    def bare(node: Node) -> bool:
+        return all(owner_kind(pod) in _STAYING_OWNERS for pod in pods.get(node.metadata.name, ()))
+
+    ordered = sorted(nodes, key=lambda node: (not bare(node), *cost(node)))
+    return [*(claim.name for claim in claims), *(node.metadata.name for node in ordered)]
+
+
+class _Opener:
+    """Opens claims that hold nothing but daemons."""
+
+    def __init__(self, lanes: Sequence[Lane], axis: Axis, *, strict: bool) -> None:
+        self.open = OpenClaims(len(axis))
+        self.openings = Openings(lanes, self.open, best_effort=False)
+        self._strict = strict
+        nothing = Requirements()
+        anything = (Toleration(operator="Exists"),)
+        self._want = Want(
+            PodClass({}, (nothing,), anything), nothing, True, np.zeros(len(axis), np.int64), 0, UNCONSTRAINED
+        )
+
+    def launch(self, pool: str, number: int) -> tuple[int, str]:
+        """Open up to so many claims of a pool; how many there are now, and why no more."""
+        lanes = [lane for lane in self.openings.lanes if lane.tier.pool == pool]
+        opened = place = 0
+        reason = "" if lanes else "no tier of it can be met"
+        while opened < number and place < len(lanes):
+            lane = lanes[place]
+            entry = self.openings.entry(lane, self._want)
+            if isinstance(entry, Kind):
+                entry = self.openings.make_way(lane, self._want, entry)
+            if isinstance(entry, Kind):
+                reason = reason or lane.blocked or f"{lane.name}: {entry.value}"
+                if entry is Kind.RESERVED and self._strict:
+                    break
+                place += 1
+                continue
+            charge = lane.table.capacity[lane.table.row_type[entry.rows]].max(axis=0)
+            claim = self.open.open(entry, charge, ())
+            self.openings.take_estimates(entry, claim)
+            self.openings.budgets[pool].charge(charge)
+            self.openings.opened(lane, entry, 1, entry.rows)
+            opened += 1
+            if lane.steady:
+                place = 0
+        return opened, reason

@@ -1,0 +1,49 @@
+"""Parcels: pods whose pool tier and domain are decided, so that only the filling of new nodes is left to choose.
+
+Within a parcel every node is independent of the others, which makes it a vector packing problem with a few rules per
+node. The first plan fills parcels in bulk; the cost search fills them again, cheaper. Both speak this language.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from shiplap.scheduling.model.resources import Bools, Floats, Ints
+
+
+class Parcel(msgspec.Struct, frozen=True, eq=False):
+    """Items (classes of pods) and rows (instance types as one pool tier offers them in one domain).
+
+    `sizes` [items, resources] is what one pod takes, `counts` [items] how many there are. `net` [rows, resources] is
+    what a node leaves to pods next to daemons, `price` [rows] its cheapest available offering in USD per hour,
+    infinite where there is none. `suits` [items, rows] says which rows an item may use: a node's row has to suit all
+    its items. Rule `c` binds a node as soon as it holds a pod of an item in `owners[c]` ([rules, items]): it may then
+    hold at most `caps[c]` pods of the items in `capped[c]` ([rules, items]), owners among them included. Two items that
+    `clash` [items, items] never share a node; an item that clashes with itself has at most one pod on each.
+    """
+
+    sizes: Ints
+    counts: Ints
+    net: Ints
+    price: Floats
+    suits: Bools
+    caps: Ints
+    capped: Bools
+    owners: Bools
+    clash: Bools
+
+
+class Filling(msgspec.Struct, frozen=True, eq=False):
+    """Nodes that together hold a parcel: `rows` [nodes] names each node's cheapest sufficient row.
+
+    `number` [entries] pods of `item` [entries] stand on `node` [entries]; entries are sorted by node, then item.
+    """
+
+    rows: Ints
+    node: Ints
+    item: Ints
+    number: Ints
+
+    def hourly(self, parcel: Parcel) -> float:
+        """USD per hour of all its nodes."""
+        return float(parcel.price[self.rows].sum())

@@ -1,0 +1,136 @@
+"""What exists and what is in flight, taken off the limits of its NodePool; the rest is what may still be launched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import ceil
+
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.names import name_of_label
+from shiplap.kubernetes.objects import Node
+from shiplap.kubernetes.quantity import CPU, parse_resources
+from shiplap.kubernetes.requirements import Requirements
+from shiplap.manifests.custom_resources import NodePool
+from shiplap.manifests.nodeclaim import GOING, NodeClaim
+from shiplap.manifests.price_annotations import MICROS, price_rules
+from shiplap.scheduling.model.resources import Axis, Ints
+from shiplap.scheduling.supply.instance_arrays import TypeTable
+from shiplap.scheduling.supply.limits import HOURLY, SPOT_VCPUS, Budget
+from shiplap.scheduling.supply.templates import may_be_spot
+
+
+def budgets_of(
+    pools: Iterable[NodePool],
+    axis: Axis,
+    tables: Mapping[str, TypeTable],
+    nodes: Sequence[Node],
+    paired: Mapping[str, NodeClaim],
+    waiting: Sequence[NodeClaim],
+) -> dict[str, Budget]:
+    """What each pool may still launch, by name.
+
+    Args:
+        pools: those that launch.
+        axis: the resources, limited ones included.
+        tables: the catalogue of each pool by name.
+        nodes: all there are. One that leaves is expected to be replaced, and counts for nothing; one that a command
+            under way may still give back counts, beside its replacements.
+        paired: claims by the name of the node they became.
+        waiting: claims without a node.
+
+    Raises:
+        ValueError: a quantity or an annotation is malformed.
+    """
+    budgets = {}
+    for pool in pools:
+        rules = price_rules(pool)
+        budgets[pool.metadata.name] = Budget(
+            pool.spec.limits,
+            axis,
+            hourly_micros=rules.max_hourly_micros,
+            spot_bound=rules.min_on_demand,
+            vcpu_bound=rules.min_on_demand_vcpus,
+        )
+    for node in nodes:
+        claim = paired.get(node.metadata.name)
+        if node.metadata.deletion_timestamp or (claim is not None and claim.state in GOING):
+            continue
+        name = name_of_label(node.metadata.labels.get(labels.NODE_POOL, ""), budgets)
+        name = name or (claim.node_pool if claim is not None else "")
+        if name in budgets:
+            charge_node(budgets[name], node, claim, tables[name])
+    for claim in waiting:
+        if claim.node_pool in budgets and claim.state not in GOING:
+            charge_claim(budgets[claim.node_pool], claim, tables[claim.node_pool])
+    return budgets
+
+
+def charge_claim(budget: Budget, claim: NodeClaim, table: TypeTable) -> None:
+    """Take a claim that has no node yet off its pool's limits."""
+    sizes = table.capacity[_places(claim, table), 0].tolist()
+    vcpus = min(sizes, default=claim.allocatable.get(CPU, 0))
+    budget.charge(_charge_of_claim(claim, table))
+    budget.count(1, steady=_is_steady(claim), vcpus=vcpus)
+
+
+def charge_node(budget: Budget, node: Node, claim: NodeClaim | None, table: TypeTable, nodes: int = 1) -> None:
+    """Take a node off its pool's limits, or give it back with `nodes` -1."""
+    charge = _charge_of_node(node, claim, table)
+    kind = node.metadata.labels.get(labels.CAPACITY_TYPE) or (claim.capacity_type if claim else "")
+    steady = kind not in ("", labels.SPOT)
+    if SPOT_VCPUS in table.axis.names:
+        charge[table.axis.names.index(SPOT_VCPUS)] = 0 if steady else charge[0]
+    budget.charge(charge, nodes)
+    budget.count(nodes, steady=steady, vcpus=int(charge[0]))
+
+
+def _charge_of_node(node: Node, claim: NodeClaim | None, table: TypeTable) -> Ints:
+    """What a node takes of its pool's limits: the capacity it has, or will have."""
+    capacity = parse_resources(node.status.capacity)
+    if claim is not None:
+        expected = table.axis.amounts(_charge_of_claim(claim, table))
+        capacity |= {name: amount for name, amount in expected.items() if not capacity.get(name)}
+    if claim is None or not claim.hourly:
+        capacity[HOURLY] = _micros(_price(node, table))
+    return table.axis.vector(capacity)
+
+
+def _charge_of_claim(claim: NodeClaim, table: TypeTable) -> Ints:
+    """The most that a claim may turn out with; what it was to yield when its types are gone."""
+    places = _places(claim, table)
+    if len(places) == 1:
+        largest: Ints = table.capacity[places[0]].copy()
+    elif places:
+        largest = table.capacity[places].max(axis=0)
+    else:
+        largest = table.axis.vector(claim.allocatable)
+    if SPOT_VCPUS in table.axis.names:
+        largest[table.axis.names.index(SPOT_VCPUS)] = 0 if _is_steady(claim) else largest[0]
+    if claim.hourly and HOURLY in table.axis.names:
+        largest[table.axis.names.index(HOURLY)] = _micros(claim.hourly)
+    return largest
+
+
+def _places(claim: NodeClaim, table: TypeTable) -> list[int]:
+    """The types a claim is, or may still be launched as."""
+    candidates = (claim.instance_type,) if claim.instance_type else claim.instance_types
+    return [table.index[name] for name in candidates if name in table.index]
+
+
+def _is_steady(claim: NodeClaim) -> bool:
+    if claim.capacity_type:
+        return claim.capacity_type != labels.SPOT
+    return not may_be_spot(Requirements.of(claim.requirements))
+
+
+def _price(node: Node, table: TypeTable) -> float:
+    """USD per hour of a node by its labels, whether its offering is available now or not; 0 when it is not known."""
+    marks = node.metadata.labels
+    place = table.index.get(marks.get(labels.INSTANCE_TYPE, ""))
+    wanted = (marks.get(labels.ZONE, ""), marks.get(labels.CAPACITY_TYPE, ""))
+    offerings = table.types[place].offerings if place is not None else ()
+    return max((o.price for o in offerings if (o.zone, o.capacity_type) == wanted), default=0.0)
+
+
+def _micros(price: float) -> int:
+    return ceil(round(price * MICROS, 3))

@@ -1,0 +1,167 @@
+"""Groups: open claims that differ only in how full they are, and what each kind may still become.
+
+A claim keeps every instance type that can still hold it. Which types those are follows from its group (a lane, the
+requirements accumulated so far, the rows allowed to it) and its load, so only the load is kept per claim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+import numpy as np
+
+from shiplap.kubernetes.requirements import Requirements
+from shiplap.scheduling.model.resources import PLENTY, Bools, Floats, Ints, pareto_front
+from shiplap.scheduling.supply.instance_arrays import Offered
+from shiplap.scheduling.supply.templates import Lane
+
+_CHUNK = 1 << 22
+"""Elements of the largest intermediate array; keeps peak memory at some tens of megabytes."""
+
+
+class Group(msgspec.Struct, eq=False):
+    """`rows` are the catalogue rows a claim of this group may use, cheapest first, then by name; arrays follow them.
+
+    `minimums` maps a label to the number of distinct values the list of types must keep (minValues);
+    `relaxed`: they are less than the requirements ask for.
+    """
+
+    index: int
+    lane: Lane
+    requirements: Requirements
+    allowed: Bools
+    offered: Offered
+    rows: Ints
+    net: Ints
+    price: Floats
+    minimums: Mapping[str, int]
+    relaxed: bool = False
+    _front: Ints | None = None
+    _reach: Ints | None = None
+    _values: dict[str, Bools] = msgspec.field(default_factory=dict)
+
+    @property
+    def front(self) -> Ints:
+        """The rows' net resources that no other row exceeds."""
+        if self._front is None:
+            self._front = pareto_front(self.net)
+        return self._front
+
+    @property
+    def reach(self) -> Ints:
+        """The most that any row has of each resource [resources]; no load beyond it fits."""
+        if self._reach is None:
+            self._reach = self.net.max(axis=0, initial=-1)
+        return self._reach
+
+    def room(self, used: Ints, requests: Ints) -> Ints:
+        """How many pods of `requests` [resources] fit on claims loaded with `used` [claims, resources]."""
+        rows = self.net if self.minimums else self.front
+        if not len(rows):
+            return np.zeros(len(used), np.int64)
+        step = max(1, _CHUNK // rows.size)
+        parts = [self._room(used[start : start + step], requests, rows) for start in range(0, len(used), step)]
+        return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+
+    def _room(self, used: Ints, requests: Ints, rows: Ints) -> Ints:
+        free = rows[None, :, :] - used[:, None, :]
+        holds = (free >= 0).all(axis=2)
+        wanted = requests > 0
+        many = (free[:, :, wanted] // requests[wanted]).min(axis=2, initial=PLENTY)
+        many = np.where(holds, many, 0)
+        if not self.minimums:
+            return many.max(axis=1)
+        bounds = [self._room_for_minimum(key, least, many) for key, least in self.minimums.items()]
+        return np.array(bounds, np.int64).min(axis=0)
+
+    def _room_for_minimum(self, key: str, least: int, many: Ints) -> Ints:
+        """With `n` more pods a value survives if some type that has it takes `n`: the least-th best value decides."""
+        has = self.values(key)
+        if len(has) < least:
+            return np.zeros(len(many), np.int64)
+        per_value = np.where(has[None, :, :], many[:, None, :], 0).max(axis=2)
+        per_value.sort(axis=1)
+        decisive: Ints = per_value[:, len(has) - least]
+        return decisive
+
+    def values(self, key: str) -> Bools:
+        """Which rows have each value of a label [values, rows]; values that the requirements exclude are left out."""
+        known = self._values.get(key)
+        if known is None:
+            known = self._values[key] = self._compile_values(key)
+        return known
+
+    def _compile_values(self, key: str) -> Bools:
+        table = self.lane.table
+        allowed = self.requirements.get(key)
+        found: dict[str, list[int]] = {}
+        for column, place in enumerate(table.row_type[self.rows].tolist()):
+            label = table.label(place, key)
+            for value in label.values if label is not None and not label.complement else ():
+                if allowed is None or allowed.has(value):
+                    found.setdefault(value, []).append(column)
+        has = np.zeros((len(found), len(self.rows)), np.bool_)
+        for line, value in enumerate(sorted(found)):
+            has[line, found[value]] = True
+        return has
+
+    def holding(self, used: Ints) -> Bools:
+        """Which rows [rows] hold a load of `used` [resources]."""
+        return (self.net >= used).all(axis=1)
+
+    def cheapest(self, used: Ints) -> Ints:
+        """The first, so cheapest, row (its place in `rows`) that holds each load [claims, resources]; -1 for none."""
+        step = max(1, _CHUNK // max(self.net.size, 1))
+        parts = []
+        for start in range(0, len(used), step):
+            holds = (self.net[None, :, :] >= used[start : start + step, None, :]).all(axis=2)
+            parts.append(np.where(holds.any(axis=1), holds.argmax(axis=1), -1))
+        return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+
+
+def group_of(index: int, lane: Lane, requirements: Requirements, allowed: Bools, minimums: Mapping[str, int]) -> Group:
+    """The group of claims of a lane that have accumulated `requirements` and may use the rows `allowed` [rows]."""
+    table = lane.table
+    offered = table.offered(requirements, lane.given)
+    buys = (offered.suits & np.isfinite(offered.price))[table.row_type]
+    rows = np.flatnonzero(allowed & buys & (lane.net >= 0).all(axis=1))
+    price = offered.price[table.row_type[rows]]
+    rows = rows[np.argsort(price, kind="stable")]
+    return Group(
+        index,
+        lane,
+        requirements,
+        allowed,
+        offered,
+        rows,
+        lane.net[rows],
+        offered.price[table.row_type[rows]],
+        minimums,
+        minimums != minimums_of(requirements),
+    )
+
+
+def minimums_of(requirements: Requirements) -> dict[str, int]:
+    """The minValues of accumulated requirements, by label."""
+    return {key: entry.min_values for key, entry in requirements.items() if entry.min_values}
+
+
+class Groups:
+    """All groups of a decision; equal ones are one object."""
+
+    def __init__(self) -> None:
+        self.all: list[Group] = []
+        self._known: dict[tuple[int, Requirements, bytes, tuple[tuple[str, int], ...]], Group] = {}
+
+    def get(
+        self, lane: Lane, requirements: Requirements, allowed: Bools, minimums: Mapping[str, int] | None = None
+    ) -> Group:
+        """The group with these properties; `minimums` replaces those of the requirements."""
+        least = minimums_of(requirements) if minimums is None else minimums
+        key = (lane.index, requirements, allowed.tobytes(), tuple(sorted(least.items())))
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = group_of(len(self.all), lane, requirements, allowed, least)
+            self.all.append(known)
+        return known

@@ -1,0 +1,417 @@
+"""Rooms as arrays: which of them suit a class of pods, and how many pods each still takes.
+
+Rooms: nodes that exist and claims in flight, each as something to put pods into.
+
+Capacity of every node counts, whoever owns it; nodes that are cordoned or on their way out do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import msgspec
+import numpy as np
+
+from shiplap.instances.catalog.type_catalog import InstanceType
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.names import label_value_of
+from shiplap.kubernetes.objects import Node, Pod, Taint, Toleration
+from shiplap.kubernetes.quantity import parse_resources
+from shiplap.kubernetes.requirements import Requirement, Requirements
+from shiplap.kubernetes.taints import is_ephemeral, untolerated
+from shiplap.kubernetes.timestamps import epoch
+from shiplap.manifests.nodeclaim import IN_FLIGHT, LEAVING, ClaimState, NodeClaim
+from shiplap.scheduling.model.pod_classes import HostPort, PodClass, ports_collide
+from shiplap.scheduling.model.pod_volumes import ATTACHED, Attachments
+from shiplap.scheduling.model.resources import PLENTY, Axis, Bools, Ints
+from shiplap.scheduling.supply.daemons import Daemon, expected_on_node
+from shiplap.scheduling.supply.node_loads import NO_LOAD, Kinds, Load
+from shiplap.scheduling.supply.reservations import held_by
+from shiplap.scheduling.supply.templates import Lane
+
+STARTING_S = 900.0
+"""How long a foreign node that is not Ready counts as one that is about to be."""
+
+
+class Room(msgspec.Struct, eq=False):
+    """One node to fill. `labels` are certain; `possible` holds what an unlaunched claim has not decided yet, as do the
+    labels of the instance types (places in the lane's catalogue) it may become. `net` [resources] is what is left for
+    pods next to daemons where that follows from the types, not from a Node.
+
+    `attachments` are the volumes on it where their number is limited: on nodes whose CSI drivers have registered.
+    `promised` are the pods (uid, or namespace/name) an in-flight claim was planned for.
+    """
+
+    name: str
+    initialized: bool
+    labels: Mapping[str, str]
+    taints: tuple[Taint, ...]
+    allocatable: dict[str, int]
+    possible: Requirements = msgspec.field(default_factory=Requirements)
+    lane: Lane | None = None
+    types: tuple[int, ...] = ()
+    net: Ints | None = None
+    pods: list[Pod] = msgspec.field(default_factory=list)
+    promised: frozenset[str] = frozenset()
+    estimated: bool = False
+    attachments: Attachments | None = None
+
+
+def rooms_of(
+    nodes: Sequence[Node],
+    paired: Mapping[str, NodeClaim],
+    waiting: Sequence[NodeClaim],
+    pods: Mapping[str, Sequence[Pod]],
+    now: float,
+    lanes: Sequence[Lane],
+) -> list[Room]:
+    """Usable nodes, finished ones first, then by name; claims without a Node come last.
+
+    Args:
+        nodes: all of the cluster.
+        paired: claims by the name of the node they became.
+        waiting: claims without a node.
+        pods: by node name, those that use it.
+        now: epoch seconds.
+        lanes: of all NodePools; a claim in flight is reckoned as its lane would open it now.
+    """
+    known = {(lane.tier.pool, lane.tier.index, lane.reserved): lane for lane in reversed(lanes)}
+    of_pool = {label_value_of(lane.tier.pool): lane for lane in lanes}
+    rooms = []
+    for node in nodes:
+        claim = paired.get(node.metadata.name)
+        room = _room_of_node(node, claim, of_pool.get(node.metadata.labels.get(labels.NODE_POOL, "")), now)
+        if room is not None:
+            room.pods = list(pods.get(room.name, ()))
+            rooms.append(room)
+    rooms.sort(key=lambda room: (not room.initialized, room.name))
+    return rooms + [
+        _room_of_claim(claim, known.get((claim.node_pool, claim.tier, bool(held_by(claim)))))
+        for claim in waiting
+        if claim.state in IN_FLIGHT
+    ]
+
+
+def _room_of_node(node: Node, claim: NodeClaim | None, lane: Lane | None, now: float) -> Room | None:
+    """A Node as room, or None when pods cannot or should not go there.
+
+    `lane` is one of its NodePool's: it knows the startup taints and what the type yields when the claim is not known.
+    """
+    meta, spec = node.metadata, node.spec
+    if spec.unschedulable or meta.deletion_timestamp or (claim is not None and claim.state in LEAVING):
+        return None
+    managed = claim is not None or labels.NODE_POOL in meta.labels
+    ready = all(condition.status == "True" for condition in node.status.conditions if condition.type == "Ready")
+    initialized = meta.labels.get(labels.INITIALIZED) == "true" if managed else ready
+    if not ready and not (managed and not initialized) and not _starting(node, now):
+        return None
+    taints = spec.taints
+    allocatable = parse_resources(node.status.allocatable)
+    if not initialized:
+        startup: tuple[Taint, ...] = ()
+        expected: dict[str, int] = {}
+        if claim is not None:
+            startup, expected = claim.startup_taints, claim.allocatable
+        elif lane is not None:
+            startup = lane.pool.spec.template.spec.startup_taints
+            place = lane.table.index.get(meta.labels.get(labels.INSTANCE_TYPE, ""))
+            expected = lane.table.types[place].careful_allocatable if place is not None else {}
+        taints = tuple(taint for taint in taints if taint not in startup and not is_ephemeral(taint))
+        allocatable |= {name: amount for name, amount in expected.items() if not allocatable.get(name)}
+    room = Room(meta.name, initialized, meta.labels, taints, allocatable)
+    if claim is not None and claim.state not in (ClaimState.INITIALIZED, ClaimState.DISRUPTING):
+        room.promised = _promised(claim)
+        room.estimated = bool(claim.relies_on_estimate) and not node.status.allocatable
+    return room
+
+
+def _starting(node: Node, now: float) -> bool:
+    born = node.metadata.creation_timestamp
+    return born is not None and born != "" and now - epoch(born) < STARTING_S
+
+
+def _room_of_claim(claim: NodeClaim, lane: Lane | None) -> Room:
+    certain = {
+        **claim.labels,
+        labels.NODE_POOL: label_value_of(claim.node_pool),
+        labels.NODE_CLASS: label_value_of(claim.node_class),
+    }
+    launched = {
+        labels.INSTANCE_TYPE: claim.instance_type,
+        labels.ZONE: claim.zone,
+        labels.CAPACITY_TYPE: claim.capacity_type,
+    }
+    certain |= {key: value for key, value in launched.items() if value}
+    possible = Requirements.of(claim.requirements).and_(Requirements.of_labels(certain).values())
+    types = _may_become(claim, lane) if lane is not None else ()
+    return Room(
+        claim.name,
+        False,
+        certain,
+        claim.taints,
+        dict(claim.allocatable),
+        possible=possible,
+        lane=lane,
+        types=types,
+        net=_net(claim, lane, types) if lane is not None and types else None,
+        promised=_promised(claim),
+        estimated=bool(claim.relies_on_estimate),
+    )
+
+
+def _may_become(claim: NodeClaim, lane: Lane) -> tuple[int, ...]:
+    """Places of the types a claim may still be launched as: one that was found too small meanwhile is not asked for."""
+    table = lane.table
+    if claim.instance_type:
+        return (table.index[claim.instance_type],) if claim.instance_type in table.index else ()
+    listed = [table.index[name] for name in claim.instance_types if name in table.index]
+    return tuple(place for place in listed if still_fits(claim, table.types[place])) or tuple(listed)
+
+
+def still_fits(claim: NodeClaim, instance_type: InstanceType) -> bool:
+    """Whether what is known of a type by now is enough for what was planned for a claim that is not launched yet."""
+    room = counted_on(instance_type, claim)
+    return all(amount <= room.get(resource, 0) for resource, amount in claim.requests.items())
+
+
+def counted_on(instance_type: InstanceType, claim: NodeClaim) -> dict[str, int]:
+    """What a claim's plan relied on for a type: the estimate where it was allowed to, else the careful bound.
+
+    Returns:
+        Allocatable in canonical units.
+    """
+    if instance_type.verified or instance_type.name in claim.relies_on_estimate:
+        return instance_type.allocatable
+    return instance_type.careful_allocatable
+
+
+def _net(claim: NodeClaim, lane: Lane, types: Sequence[int]) -> Ints:
+    """What is left for pods [resources] whichever of the types is launched: by the figures counted on, less daemons."""
+    table = lane.table
+    if claim.instance_type and claim.allocatable:
+        counted = table.axis.vector(claim.allocatable)[None, :]
+    else:
+        counted = table.axis.matrix([counted_on(table.types[place], claim) for place in types])
+    net: Ints = (counted - lane.daemons.overhead[list(types)]).min(axis=0)
+    attached = [column for column, name in enumerate(table.axis.names) if name.startswith(ATTACHED)]
+    if attached:
+        net[attached] = table.allocatable[np.isin(table.row_type, types)][:, attached].min(axis=0)
+    return net
+
+
+def _promised(claim: NodeClaim) -> frozenset[str]:
+    return frozenset(pod.uid or f"{pod.namespace}/{pod.name}" for pod in claim.pods)
+
+
+_OLDER_SPELLINGS: dict[str, tuple[str, ...]] = {}
+for _older, _stable in labels.NORMALIZED.items():
+    _OLDER_SPELLINGS[_stable] = (*_OLDER_SPELLINGS.get(_stable, ()), _older)
+
+_Known = str | frozenset[Requirement | None] | None
+"""A label: its value, the alternatives it may still become, or undefined."""
+
+
+class NodeTable:
+    """Rooms as arrays: `free` [nodes, resources] shrinks as pods are placed; placements are remembered per node."""
+
+    def __init__(self, rooms: Sequence[Room], daemons: Sequence[Daemon], axis: Axis, loads: Mapping[str, Load]) -> None:
+        """`loads` say what the pods of rooms take, by name; of a room that is not among them its pods are looked at."""
+        self.rooms = tuple(rooms)
+        self.axis = axis
+        self._values: dict[str, tuple[list[_Known], Ints]] = {}
+        self._taint_sets = sorted({room.taints for room in rooms}, key=repr)
+        number = {taints: place for place, taints in enumerate(self._taint_sets)}
+        self._taints_of: Ints = np.array([number[room.taints] for room in rooms], np.int64)
+        self.has_preferences = any(t.effect == "PreferNoSchedule" for taints in self._taint_sets for t in taints)
+        self._ports: list[set[HostPort]] = [set() for _ in rooms]
+        self._attachments = [room.attachments for room in rooms]
+        self._estimated: Bools = np.array([room.estimated for room in rooms], np.bool_)
+        self.free: Ints = self._initial_room(daemons, loads)
+        self.placed: list[list[Pod]] = [[] for _ in rooms]
+        self._last_fits: tuple[PodClass, bool, Requirements | None, Bools] | None = None
+
+    def copy(self) -> NodeTable:
+        """The same rooms with independent room left and no further placements shared."""
+        twin = NodeTable.__new__(NodeTable)
+        twin.__dict__.update(self.__dict__)
+        twin.free = self.free.copy()
+        twin.placed = [list(pods) for pods in self.placed]
+        twin._ports = [set(ports) for ports in self._ports]
+        twin._attachments = [known and known.copy() for known in self._attachments]
+        return twin
+
+    def part(self, places: Ints) -> NodeTable:
+        """Some of these rooms in the same order, those at `places` [n], with what is placed now forgotten."""
+        twin = NodeTable.__new__(NodeTable)
+        twin.__dict__.update(self.__dict__)
+        some = places.tolist()
+        twin.rooms = tuple(self.rooms[place] for place in some)
+        twin.free = self.free[places]
+        twin.placed = [[] for _ in some]
+        twin._values = {key: (known, place[places]) for key, (known, place) in self._values.items()}
+        twin._taints_of = self._taints_of[places]
+        twin._ports = [set(self._ports[place]) for place in some]
+        attachments = [self._attachments[place] for place in some]
+        twin._attachments = [known and known.copy() for known in attachments]
+        twin._estimated = self._estimated[places]
+        twin._last_fits = None
+        return twin
+
+    def _initial_room(self, daemons: Sequence[Daemon], loads: Mapping[str, Load]) -> Ints:
+        """Allocatable minus what bound pods take and what daemons that are not there yet will take."""
+        kinds = Kinds()
+        free = self.axis.matrix([room.allocatable for room in self.rooms])
+        runs = [
+            self._fits_labels(daemon.terms, _may_meet) & self._tolerated(daemon.tolerations, soft=True)
+            for daemon in daemons
+        ]
+        taken = []
+        for place, room in enumerate(self.rooms):
+            load = (loads.get(room.name) or kinds.load(room.pods)) if room.pods else NO_LOAD
+            taken.append(load.requests)
+            self._ports[place] |= load.ports
+            if room.net is not None:
+                free[place] = room.net
+            elif daemons:
+                here = [bool(run[place]) for run in runs]
+                free[place] -= expected_on_node(daemons, here, load.daemons, self.axis)
+        attached = [column for column, name in enumerate(self.axis.names) if name.startswith(ATTACHED)]
+        if attached:  # nodes that are there count the volumes themselves
+            there = np.flatnonzero([room.net is None for room in self.rooms])
+            free[np.ix_(there, attached)] = PLENTY
+        free -= self.axis.matrix(taken)
+        return free
+
+    def fits(self, item: PodClass, *, soft: bool = False, preferred: Requirements | None = None) -> Bools:
+        """Which nodes [nodes] meet a class's requirements (any of its terms) and are tolerated, whatever room is left.
+
+        Args:
+            item: the class.
+            soft: tolerate PreferNoSchedule.
+            preferred: a preference of the class that nodes have to meet as well.
+
+        The last answer is remembered, because every domain that one attempt looks at asks for it; nobody may alter it.
+        """
+        last = self._last_fits
+        if last is not None and last[0] is item and last[1] == soft and last[2] is preferred:
+            return last[3]
+        mask = self._fitting(item, soft=soft, preferred=preferred)
+        mask.flags.writeable = False
+        self._last_fits = (item, soft, preferred, mask)
+        return mask
+
+    def _fitting(self, item: PodClass, *, soft: bool, preferred: Requirements | None) -> Bools:
+        mask = self._fits_labels(item.terms, meets) & self._tolerated(item.tolerations, soft=soft)
+        if preferred is not None:
+            mask &= self._fits_labels((preferred,), meets)
+        return mask & ~self._estimated if item.missed else mask
+
+    def count(self, item: PodClass, mask: Bools, requests: Ints) -> Ints:
+        """How many pods of a class each node [nodes] still takes."""
+        wanted = requests > 0
+        if not wanted.any():
+            many = np.full(len(self.rooms), PLENTY, np.int64)
+        else:
+            many = (self.free[:, wanted] // requests[wanted]).min(axis=1)
+        many = np.where(mask, np.maximum(many, 0), 0)
+        if item.ports:
+            for place in np.flatnonzero(many).tolist():
+                many[place] = 0 if ports_collide(item.ports, self._ports[place]) else 1
+        if item.volumes.attaches:
+            for place in np.flatnonzero(many).tolist():
+                many[place] = min(many[place], self._volume_room(item, place))
+        return many
+
+    def takes(self, item: PodClass, place: int, requests: Ints, most: int) -> int:
+        """How many pods of a class that suits it one node takes, up to `most`: room, host ports, places for volumes."""
+        if item.ports:
+            most = 0 if ports_collide(item.ports, self._ports[place]) else 1
+        wanted = requests > 0
+        if wanted.any():
+            most = min(most, int((self.free[place][wanted] // requests[wanted]).min()))
+        return max(0, min(most, self._volume_room(item, place)))
+
+    def place(self, item: PodClass, place: int, pods: Sequence[Pod], requests: Ints) -> None:
+        """Put pods of a class on a node."""
+        self.free[place] -= requests * len(pods)
+        self.placed[place].extend(pods)
+        self._ports[place] |= item.ports
+        attachments = self._attachments[place]
+        if attachments is not None:
+            attachments.add(item.volumes, len(pods))
+
+    def _volume_room(self, item: PodClass, place: int) -> int:
+        attachments = self._attachments[place]
+        return PLENTY if attachments is None else attachments.room(item.volumes)
+
+    def _tolerated(self, tolerations: Sequence[Toleration], *, soft: bool) -> Bools:
+        verdicts = [untolerated(taints, tolerations, ignore_preferences=soft) is None for taints in self._taint_sets]
+        return np.array(verdicts, np.bool_)[self._taints_of]
+
+    def _fits_labels(self, terms: Iterable[Requirements], verdict: Callable[[_Known, Requirement], bool]) -> Bools:
+        mask = np.zeros(len(self.rooms), np.bool_)
+        for term in terms:
+            fits = np.ones(len(self.rooms), np.bool_)
+            for entry in term.values():
+                distinct, place = self._distinct(entry.key)
+                fits &= np.array([verdict(known, entry) for known in distinct], np.bool_)[place]
+            mask |= fits
+        return mask
+
+    def _distinct(self, key: str) -> tuple[list[_Known], Ints]:
+        """The different things nodes say about a label, and which of them each node says."""
+        known = self._values.get(key)
+        if known is None:
+            numbers: dict[_Known, int] = {}
+            place = [numbers.setdefault(label_of(room, key), len(numbers)) for room in self.rooms]
+            known = self._values[key] = (list(numbers), np.array(place, np.int64))
+        return known
+
+
+def label_of(room: Room, key: str) -> _Known:
+    """What a room's label is or, on a claim not launched yet, what it may become."""
+    value = room.labels.get(key)
+    if value is not None:
+        return value
+    for older in _OLDER_SPELLINGS.get(key, ()):
+        if older in room.labels:
+            return room.labels[older]
+    if key == labels.HOSTNAME:
+        return room.name
+    if key in room.possible:
+        return frozenset((room.possible[key],))
+    if room.lane is not None and room.types:
+        return frozenset(room.lane.table.label(place, key) for place in room.types)
+    return None
+
+
+def meets(known: _Known, wanted: Requirement) -> bool:
+    """Whether a label meets a requirement whatever value a claim in flight ends up with.
+
+    An undefined label meets only NotIn and DoesNotExist.
+    """
+    if known is None:
+        return wanted.forbids_nothing_defined
+    if isinstance(known, str):
+        return wanted.has(known)
+    return all(_implies(entry, wanted) for entry in known)
+
+
+def _may_meet(known: _Known, wanted: Requirement) -> bool:
+    """Whether some value the label may still take meets the requirement."""
+    if known is None or isinstance(known, str):
+        return meets(known, wanted)
+    return any(wanted.forbids_nothing_defined if entry is None else entry.intersects(wanted) for entry in known)
+
+
+def _implies(known: Requirement | None, wanted: Requirement) -> bool:
+    """Whether every value that `known` leaves also meets `wanted`."""
+    if known is None or known.operator == "DoesNotExist":
+        return wanted.forbids_nothing_defined
+    both = known.intersection(wanted)
+    return (both.complement, both.values, both.at_least, both.at_most) == (
+        known.complement,
+        known.values,
+        known.at_least,
+        known.at_most,
+    )

@@ -1,0 +1,116 @@
+"""The attempts to place a class: its node-affinity terms and preferences in turn, domains pinned where topology asks.
+
+Order, as Karpenter relaxes: the required node-affinity terms one after the other with every preference held to; then,
+for the last of them, one preference less each time (see `preferences`); then with PreferNoSchedule tolerated. Because
+no preference may keep a pod out, the other terms come once more at the very end, with nothing preferred.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from shiplap.kubernetes.requirements import Requirement, Requirements, contradiction
+from shiplap.scheduling.model.pod_classes import PodClass
+from shiplap.scheduling.model.preferences import Level, levels
+from shiplap.scheduling.model.resources import Axis, Ints
+from shiplap.scheduling.model.topology_constraints import Constraints
+from shiplap.scheduling.supply.existing_nodes import NodeTable
+from shiplap.scheduling.supply.open_claims import Want
+from shiplap.scheduling.supply.templates import Lane
+
+
+class _Step(msgspec.Struct, frozen=True, eq=False):
+    """A Want without its class; equal for all classes of equal constraints."""
+
+    term: Requirements
+    soft: bool
+    constraint: int
+    constraints: Constraints
+    level: int
+    preferred: Requirements | None
+
+
+class Wants:
+    """Makes the attempts to place a class, numbering their constraints."""
+
+    def __init__(self, lanes: Sequence[Lane], nodes: NodeTable, axis: Axis) -> None:
+        self._axis = axis
+        self._numbers: dict[object, int] = {}
+        self._steps: dict[object, tuple[_Step, ...]] = {}
+        self._pinned: dict[tuple[int, tuple[Requirement, ...]], tuple[Requirements, int] | None] = {}
+        self._soft_possible = nodes.has_preferences or any(
+            taint.effect == "PreferNoSchedule" for lane in lanes for taint in lane.pool.spec.template.spec.taints
+        )
+
+    def of(self, item: PodClass) -> list[Want]:
+        """All attempts in turn."""
+        requests = self._axis.vector(item.requests)
+        return [_want(item, step, requests) for step in self._steps_of(item)]
+
+    def relaxed(self, item: PodClass) -> list[Want]:
+        """The attempts that hold to nothing but what is required."""
+        requests = self._axis.vector(item.requests)
+        steps = self._steps_of(item)
+        return [_want(item, step, requests) for step in steps if step.level == steps[-1].level]
+
+    def _steps_of(self, item: PodClass) -> tuple[_Step, ...]:
+        key = (
+            item.terms,
+            item.own_terms,
+            item.tolerations,
+            item.ports,
+            item.missed,
+            item.constraints,
+            item.preferences,
+        )
+        known = self._steps.get(key)
+        if known is None:
+            known = self._steps[key] = tuple(self._walk(item))
+        return known
+
+    def _walk(self, item: PodClass) -> Iterator[_Step]:
+        ladder = list(levels(item.constraints, item.preferences))
+        last = [term for term, own in zip(item.terms, item.own_terms, strict=True) if own == item.own_terms[-1]]
+        others = [term for term in item.terms if term not in last]
+        yield from self._at(item, ladder[0], item.terms, soft=False)
+        for level in ladder[1:]:
+            yield from self._at(item, level, last, soft=False)
+        lowest = ladder[-1]
+        if self._soft_possible:
+            lowest = msgspec.structs.replace(lowest, step=lowest.step + 1)
+            yield from self._at(item, lowest, last, soft=True)
+        if lowest.step:
+            yield from self._at(item, lowest, others, soft=self._soft_possible)
+
+    def _at(self, item: PodClass, level: Level, terms: Iterable[Requirements], *, soft: bool) -> Iterator[_Step]:
+        for term in terms:
+            if level.node is not None:
+                if contradiction([*term.values(), *level.node.values()]) is not None:
+                    continue
+                term = term.and_(level.node.values())  # noqa: PLW2901
+            number = self._number(item, term, soft=soft)
+            yield _Step(term, soft, number, level.constraints, level.step, level.node)
+
+    def _number(self, item: PodClass, term: Requirements, *, soft: bool) -> int:
+        key = (term, item.tolerations, item.ports, item.missed, soft)
+        return self._numbers.setdefault(key, len(self._numbers))
+
+    def pinned(self, want: Want, pins: Iterable[Requirement]) -> Want | None:
+        """The attempt with labels pinned to one value each, or None when the class excludes one of them."""
+        pins = tuple(pins)
+        if not pins:
+            return want
+        key = (want.constraint, pins)
+        if key not in self._pinned:
+            self._pinned[key] = None
+            if want.term.compatible({pin.key: pin for pin in pins}, [pin.key for pin in pins]):
+                term = want.term.and_(pins)
+                self._pinned[key] = (term, self._number(want.item, term, soft=want.soft))
+        known = self._pinned[key]
+        return msgspec.structs.replace(want, term=known[0], constraint=known[1]) if known is not None else None
+
+
+def _want(item: PodClass, step: _Step, requests: Ints) -> Want:
+    return Want(item, step.term, step.soft, requests, step.constraint, step.constraints, step.level, step.preferred)

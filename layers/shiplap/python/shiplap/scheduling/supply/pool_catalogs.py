@@ -1,0 +1,94 @@
+"""The catalogue of each NodePool: its EC2NodeClass's instance types as overlays and price rules make them look."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from shiplap.instances.catalog.memory_probes import apply as with_stated_memory
+from shiplap.instances.catalog.memory_probes import probes
+from shiplap.instances.catalog.type_catalog import InstanceType
+from shiplap.kubernetes.requirements import Requirements
+from shiplap.manifests.custom_resources import NodeOverlay, NodePool
+from shiplap.manifests.price_annotations import PriceRules, price_rules
+from shiplap.scheduling.model.resources import Axis
+from shiplap.scheduling.model.snapshot import NodeClassCatalog, Snapshot
+from shiplap.scheduling.supply.instance_arrays import TypeTable
+from shiplap.scheduling.supply.templates import Catalogue, usable
+
+
+def catalogues_of(snapshot: Snapshot, pools: Sequence[NodePool], axis: Axis) -> dict[str, Catalogue]:
+    """The catalogue of each pool by name. Pools of one EC2NodeClass share it unless something sets them apart.
+
+    Raises:
+        ValueError: an annotation about prices or a requirement is malformed.
+    """
+    by_class = {catalog.node_class: catalog for catalog in snapshot.catalogs}
+    accepted = accepted_overlays(snapshot)
+    shared: dict[str, Catalogue] = {}
+    result = {}
+    for pool in pools:
+        name = pool.spec.template.spec.node_class_ref.name
+        catalog = by_class.get(name, NodeClassCatalog(name, not_ready="there is no such EC2NodeClass"))
+        not_ready = f"EC2NodeClass {name} is not ready: {catalog.not_ready}" if catalog.not_ready else ""
+        rules = price_rules(pool)
+        apart = bool(accepted) or probes(pool) or rules.changes_types
+        if apart or rules.max_hourly_micros is not None or rules.min_on_demand_vcpus:
+            table = _table(as_seen_by(pool, catalog.instance_types, accepted), snapshot, axis)
+            if rules.max_hourly_micros is not None:
+                table.charge_prices(Requirements.of(pool.spec.template.spec.requirements))
+            if rules.min_on_demand_vcpus:
+                table.charge_spot()
+            result[pool.metadata.name] = Catalogue(table, not_ready)
+            continue
+        if name not in shared:
+            shared[name] = Catalogue(_table(catalog.instance_types, snapshot, axis), not_ready)
+        result[pool.metadata.name] = shared[name]
+    return result
+
+
+def as_seen_by(
+    pool: NodePool, types: Sequence[InstanceType], accepted: Sequence[NodeOverlay]
+) -> Sequence[InstanceType]:
+    """The instance types of a pool's EC2NodeClass as the pool sees them: overlays first, then what it says about types
+    nobody has run, then its rules about prices.
+
+    Raises ValueError for a malformed annotation.
+    """
+    if accepted:
+        from shiplap.instances.catalog import overlays  # noqa: PLC0415 - few installs have overlays; others need not load it
+
+        types = overlays.apply(types, pool, accepted)
+    if probes(pool):
+        types = with_stated_memory(types)
+    rules: PriceRules = price_rules(pool)
+    if rules.changes_types:
+        from shiplap.instances.catalog import price_adjustments as prices  # noqa: PLC0415 - as above
+
+        types = prices.apply(types, rules)
+    return types
+
+
+def accepted_overlays(snapshot: Snapshot) -> tuple[NodeOverlay, ...]:
+    """The overlays that plans apply: one that conflicts in any usable pool is applied nowhere."""
+    if not snapshot.manifests.node_overlays:
+        return ()
+    from shiplap.instances.catalog import overlays  # noqa: PLC0415 - as above
+
+    by_class = {catalog.node_class: catalog for catalog in snapshot.catalogs}
+    seen = _types_seen(usable(snapshot.manifests.node_pools), by_class)
+    return overlays.without_conflicts(seen, snapshot.manifests.node_overlays)
+
+
+def _types_seen(
+    pools: Sequence[NodePool], by_class: Mapping[str, NodeClassCatalog]
+) -> list[tuple[NodePool, Sequence[InstanceType]]]:
+    """Each pool with the instance types of its EC2NodeClass."""
+    return [
+        (pool, by_class[name].instance_types if name in by_class else ())
+        for pool in pools
+        for name in (pool.spec.template.spec.node_class_ref.name,)
+    ]
+
+
+def _table(types: Sequence[InstanceType], snapshot: Snapshot, axis: Axis) -> TypeTable:
+    return TypeTable(types, axis, explore=snapshot.settings.explore, piloted=snapshot.piloted)

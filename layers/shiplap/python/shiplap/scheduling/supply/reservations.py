@@ -1,0 +1,166 @@
+"""Instances left in capacity reservations: no more claims are given to a reservation than it has room for.
+
+A claim of a reserved lane takes one instance of one reservation when it is opened, of the largest instances first, so
+that it can be filled. When all pods are placed it moves to the cheapest reservation that still holds it, and then may
+also use others of the same instance types, each of which sets an instance aside for it until it is launched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.requirements import Requirement, Requirements
+from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from shiplap.scheduling.model.resources import Ints
+from shiplap.scheduling.supply.claim_groups import Group
+from shiplap.scheduling.supply.instance_arrays import TypeTable
+from shiplap.scheduling.supply.open_claims import OpenClaims
+from shiplap.scheduling.supply.templates import Lane
+
+SHOWN_AFTER_S = 120.0
+"""How long after a claim was launched its instance may be missing from what EC2 says a reservation has left."""
+
+_ALIKE = (labels.RESERVATION_TYPE, labels.RESERVATION_INTERRUPTIBLE)
+
+
+def units_left(tables: Iterable[TypeTable], claims: Iterable[NodeClaim], now: float) -> dict[str, int]:
+    """Instances each reservation has left, less those promised to claims that EC2 does not count there yet.
+
+    Args:
+        tables: catalogues; of several counts of one reservation the least counts.
+        claims: in flight.
+        now: epoch seconds.
+    """
+    units: dict[str, int] = {}
+    for table in tables:
+        for reservation, left in table.units.items():
+            units[reservation] = min(left, units.get(reservation, left))
+    for claim in claims:
+        coming = claim.state in (ClaimState.PLANNED, ClaimState.LAUNCHING)
+        fresh = claim.state in (ClaimState.LAUNCHED, ClaimState.REGISTERED) and now - claim.changed_at < SHOWN_AFTER_S
+        if coming or fresh:
+            for reservation in held_by(claim):
+                if reservation in units:
+                    units[reservation] = max(units[reservation] - 1, 0)
+    return units
+
+
+def held_by(claim: NodeClaim) -> tuple[str, ...]:
+    """The reservations that a claim may be launched into, or was."""
+    if claim.capacity_type not in ("", labels.RESERVED):
+        return ()
+    known = claim.labels.get(labels.RESERVATION_ID)
+    if known:
+        return (known,)
+    return next((r.values for r in claim.requirements if r.key == labels.RESERVATION_ID and r.operator == "In"), ())
+
+
+class Reservations:
+    """The instances left while one packing goes on."""
+
+    def __init__(self, lanes: Iterable[Lane], open_claims: OpenClaims) -> None:
+        self._open = open_claims
+        self._before: Mapping[str, int] = next((lane.units for lane in lanes if lane.reserved), {})
+        self.left = dict(self._before)
+        self._pins: dict[tuple[int, str], tuple[Requirement, ...]] = {}
+
+    def pins(self, lane: Lane, reservation: str) -> tuple[Requirement, ...]:
+        """What narrows a claim down to one reservation."""
+        key = (id(lane.table), reservation)
+        if key not in self._pins:
+            marks = lane.table.marks[lane.table.reservations.index(reservation)]
+            self._pins[key] = tuple(Requirement(name, False, frozenset((marks[name],))) for name in sorted(marks))
+        return self._pins[key]
+
+    def taken_here(self, reservation: str) -> bool:
+        """Whether a reservation had instances left that claims of this plan have been given."""
+        return self._before.get(reservation, 0) > 0 and self.left.get(reservation, 0) < 1
+
+    def openable(self, group: Group) -> int:
+        """How many more claims may be launched as this group is."""
+        return min((self.left.get(reservation, 0) for reservation in _pinned(group)), default=0)
+
+    def take(self, group: Group, number: int) -> None:
+        """Give instances to claims of this group."""
+        for reservation in _pinned(group):
+            self.left[reservation] -= number
+
+    def settle(self) -> None:
+        """Move every reserved claim to the cheapest reservation that holds it, then give it what else it may use."""
+        reserved = [place for place, claim in enumerate(self._open.claims) if claim.group.lane.reserved]
+        for place in reserved:
+            self._move(place)
+        for place in reserved:
+            self._widen(place)
+
+    def _move(self, place: int) -> None:
+        group = self._open.claims[place].group
+        (now,) = _pinned(group)
+        used = self._open.used[place]
+        best = (_cheapest(group, used), now)
+        chosen = group
+        for reservation in group.lane.reservations:
+            if reservation != now and self.left.get(reservation, 0) > 0:
+                other = self._instead(place, group, self.pins(group.lane, reservation))
+                if other is not None and (_cheapest(other, used), reservation) < best:
+                    best, chosen = (_cheapest(other, used), reservation), other
+        if chosen is not group:
+            self.left[now] += 1
+            self.take(chosen, 1)
+            self._open.regroup(place, chosen)
+
+    def _widen(self, place: int) -> None:
+        group = self._open.claims[place].group
+        table = group.lane.table
+        (now,) = _pinned(group)
+        own = self.pins(group.lane, now)
+        types = _types(table, now)
+        others = [
+            reservation
+            for reservation in group.lane.reservations
+            if reservation != now
+            and self.left.get(reservation, 0) > 0
+            and self.pins(group.lane, reservation)[1:] == own[1:]
+            and set(_types(table, reservation).tolist()) <= set(types.tolist())
+            and self._instead(place, group, self.pins(group.lane, reservation)) is not None
+        ]
+        if others:
+            wider = (Requirement(labels.RESERVATION_ID, False, frozenset((now, *others))), *own[1:])
+            for reservation in others:
+                self.left[reservation] -= 1
+            self._open.regroup(place, self._group(group, wider))
+
+    def _instead(self, place: int, group: Group, pins: tuple[Requirement, ...]) -> Group | None:
+        """The claim's group if it used another reservation; None where its pods or its load do not allow it."""
+        asked = (term for item, _ in self._open.claims[place].pods for term in item.terms)
+        if any(key in term for term in asked for key in (labels.RESERVATION_ID, *_ALIKE)):
+            return None
+        other = self._group(group, pins)
+        return other if other.holding(self._open.used[place]).any() else None
+
+    def _group(self, group: Group, pins: tuple[Requirement, ...]) -> Group:
+        """The group without the reservation it has, with another."""
+        rest = Requirements(
+            entry for key, entry in group.requirements.items() if key not in (labels.RESERVATION_ID, *_ALIKE)
+        )
+        own = (group.lane.template[key] for key in (labels.RESERVATION_ID, *_ALIKE) if key in group.lane.template)
+        requirements = rest.and_((*own, *pins))
+        return self._open.groups.get(group.lane, requirements, group.allowed, group.minimums)
+
+
+def _cheapest(group: Group, used: Ints) -> float:
+    return float(np.min(group.price[group.holding(used)]))
+
+
+def _pinned(group: Group) -> list[str]:
+    return sorted(group.requirements[labels.RESERVATION_ID].values)
+
+
+def _types(table: TypeTable, reservation: str) -> Ints:
+    """The types [places] that a reservation is for."""
+    column = table.reservations.index(reservation)
+    places: Ints = np.flatnonzero(np.isfinite(table.prices[:, :, column]).any(axis=1))
+    return places

@@ -1,0 +1,210 @@
+"""Lanes: the tiers of all NodePools in the order they are tried, each with its catalogue compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+import numpy as np
+from msgspec.structs import replace
+
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.names import label_value_of
+from shiplap.kubernetes.requirements import Requirement, Requirements
+from shiplap.manifests.custom_resources import Manifests, NodePool
+from shiplap.manifests.tiers import Tier, expand
+from shiplap.scheduling.model.resources import Ints
+from shiplap.scheduling.supply.daemons import Daemon, DaemonLoad, load_of
+from shiplap.scheduling.supply.instance_arrays import TypeTable
+from shiplap.scheduling.supply.limits import Budget
+
+RESERVED_ONLY = Requirement(labels.CAPACITY_TYPE, False, frozenset((labels.RESERVED,)))
+NOT_RESERVED = Requirement(labels.CAPACITY_TYPE, True, frozenset((labels.RESERVED,)))
+NOT_SPOT = Requirement(labels.CAPACITY_TYPE, True, frozenset((labels.SPOT,)))
+NO_UNITS: Mapping[str, int] = {}
+
+FILTERED_OUT = "nodepool requirements filtered out all available instance types"
+
+
+class Lane(msgspec.Struct, frozen=True, eq=False):
+    """One tier of one NodePool.
+
+    `template` holds the requirements of its nodes, `given` the labels the pool itself puts on them. `net` [rows,
+    resources] is allocatable minus daemons; `level` orders lanes by preference, equal for pools of equal weight.
+    `blocked` says why nothing can be launched here at all. A tier that may use capacity reservations is two lanes, the
+    first of which is `reserved`: its claims are launched into one of `reservations`, largest instances first, and
+    `units` is what all reservations have left. With a share of spot a tier is two lanes as well: the second, `steady`,
+    is for when another node of spot would be one too many.
+    """
+
+    index: int
+    pool: NodePool
+    tier: Tier
+    level: tuple[int, int]
+    template: Requirements
+    given: frozenset[str]
+    allow_undefined: frozenset[str]
+    table: TypeTable
+    daemons: DaemonLoad
+    net: Ints
+    budget: Budget
+    blocked: str = ""
+    reserved: bool = False
+    reservations: tuple[str, ...] = ()
+    units: Mapping[str, int] = {}
+    steady: bool = False
+
+    @property
+    def name(self) -> str:
+        """How reasons call this lane."""
+        pool = self.pool.metadata.name
+        notes = [self.tier.text, "reserved" if self.reserved else "", "not spot" if self.steady else ""]
+        text = ", ".join(filter(None, notes))
+        return f"pool {pool} ({text})" if text else f"pool {pool}"
+
+    @property
+    def label_keys(self) -> frozenset[str]:
+        """The labels that nodes of this lane may have."""
+        return self.given | frozenset(self.template) | self.allow_undefined
+
+    @property
+    def counted(self) -> bool:
+        """Whether claims of this lane are opened one by one, by a count that every other claim can change."""
+        return self.reserved or self.budget.shares
+
+    def values_of(self, key: str) -> list[str]:
+        """The values of a label that nodes of this lane may have, by name, as far as they are known beforehand."""
+        known = self.template.get(key)
+        values = self.table.values_of(key)
+        if known is not None and not known.complement and (not values or key in self.given):
+            values = known.values
+        return sorted(value for value in values if known is None or known.has(value))
+
+
+class Catalogue(msgspec.Struct, frozen=True, eq=False):
+    """What a NodePool can launch; `not_ready` says why it cannot."""
+
+    table: TypeTable
+    not_ready: str = ""
+
+
+def usable(pools: Iterable[NodePool]) -> list[NodePool]:
+    """Pools that pods may use, in the order they are tried: by weight, then name, both descending, as Karpenter does.
+
+    Pools that are being deleted and static ones (`replicas`) take no part.
+    """
+    dynamic = [pool for pool in pools if pool.spec.replicas is None and not pool.metadata.deletion_timestamp]
+    return sorted(dynamic, key=lambda pool: (pool.spec.weight, pool.metadata.name), reverse=True)
+
+
+def wants_nodes_anyway(manifests: Manifests) -> bool:
+    """Whether there may be nodes to launch although no pod waits for one."""
+    static = any(pool.spec.replicas is not None for pool in manifests.node_pools)
+    return static or bool(manifests.capacity_buffers)
+
+
+def lanes_of(
+    pools: Sequence[NodePool],
+    catalogues: Mapping[str, Catalogue],
+    daemons: Sequence[Daemon],
+    budgets: Mapping[str, Budget],
+    units: Mapping[str, int] = NO_UNITS,
+) -> tuple[Lane, ...]:
+    """The lanes of these pools, in the order given.
+
+    The other arguments are keyed by pool name, but for `units`: how many instances each capacity reservation has left.
+    """
+    lanes: list[Lane] = []
+    for pool in pools:
+        name = pool.metadata.name
+        for tier in expand(pool, catalogues[name].table.values_of):
+            whole = _lane(len(lanes), pool, tier, catalogues[name], daemons, budgets[name])
+            lanes += [replace(lane, index=len(lanes) + place) for place, lane in enumerate(_parts(whole, units))]
+    return tuple(lanes)
+
+
+def _parts(lane: Lane, units: Mapping[str, int]) -> list[Lane]:
+    """The lanes of one tier: reserved capacity first, then as written, then without spot if its share is bounded."""
+    if lane.blocked:
+        return [lane]
+    parts = []
+    reserved = lane.template.and_((RESERVED_ONLY,))
+    usable_ids = _reservations(lane, reserved)
+    if any(usable_ids):
+        # Variety among types serves where capacity has to be found; a reservation holds it.
+        free = Requirements(replace(entry, min_values=None) for entry in reserved.values())
+        table = lane.table.steady()
+        parts.append(replace(lane, template=free, table=table, reserved=True, reservations=usable_ids, units=units))
+        open_market = lane.template.and_((NOT_RESERVED,))
+        if _nothing_left(open_market, lane.given, lane.table):
+            return parts
+        lane = replace(lane, template=open_market)
+    if not lane.budget.shares:
+        return [*parts, lane]
+    if not may_be_spot(lane.template):
+        return [*parts, replace(lane, table=lane.table.steady())]
+    parts.append(lane)
+    steady = lane.template.and_((NOT_SPOT,))
+    if not _nothing_left(steady, lane.given, lane.table):
+        parts.append(replace(lane, template=steady, table=lane.table.steady(), steady=True))
+    return parts
+
+
+def may_be_spot(requirements: Requirements) -> bool:
+    """Whether a claim with these requirements may be launched as spot."""
+    entry = requirements.get(labels.CAPACITY_TYPE)
+    return entry is None or entry.has(labels.SPOT)
+
+
+def _reservations(lane: Lane, reserved: Requirements) -> tuple[str, ...]:
+    """The reservations that a lane may use, those of the largest instances first, then by id."""
+    table = lane.table
+    if not any(table.reservations) or not reserved[labels.CAPACITY_TYPE].has(labels.RESERVED):
+        return ()
+    suits = table.offered(reserved, lane.given).suits
+    buyable = np.isfinite(table.prices) & table.cells(reserved) & suits[:, None, None]
+    found = []
+    for column, reservation in enumerate(table.reservations):
+        places = np.flatnonzero(buyable[:, :, column].any(axis=1))
+        if reservation and len(places):
+            size = max(tuple(row) for row in table.capacity[places, :2].tolist())
+            found.append((tuple(-amount for amount in size), reservation))
+    return tuple(reservation for _, reservation in sorted(found))
+
+
+def _lane(
+    index: int, pool: NodePool, tier: Tier, catalogue: Catalogue, daemons: Sequence[Daemon], budget: Budget
+) -> Lane:
+    table = catalogue.table
+    template_spec = pool.spec.template
+    given = {
+        **template_spec.metadata.labels,
+        labels.NODE_POOL: label_value_of(pool.metadata.name),
+        labels.NODE_CLASS: label_value_of(template_spec.spec.node_class_ref.name),
+    }
+    # The marks of a finished node count while simulating, so that daemons which select them are reckoned with.
+    marks = {labels.REGISTERED: "true", labels.INITIALIZED: "true"}
+    template = tier.requirements.and_(Requirements.of_labels({**given, **marks}).values())
+    allow_undefined = labels.WELL_KNOWN | table.label_keys
+    load = load_of(daemons, template, template_spec.spec.taints, frozenset(given), table, allow_undefined)
+    return Lane(
+        index,
+        pool,
+        tier,
+        (-pool.spec.weight, tier.index),
+        template,
+        frozenset(given),
+        allow_undefined,
+        table,
+        load,
+        table.allocatable - load.overhead[table.row_type],
+        budget,
+        blocked=catalogue.not_ready or _nothing_left(template, frozenset(given), table),
+    )
+
+
+def _nothing_left(template: Requirements, given: frozenset[str], table: TypeTable) -> str:
+    offered = table.offered(template, given)
+    if bool((offered.suits & np.isfinite(offered.price)).any()):
+        return ""
+    return FILTERED_OUT

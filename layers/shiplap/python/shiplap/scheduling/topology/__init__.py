@@ -1,0 +1,1 @@
+"""Topology constraints while a decision is made: counts, open domains and spreading."""

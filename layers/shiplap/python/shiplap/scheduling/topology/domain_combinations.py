@@ -1,0 +1,90 @@
+"""Combinations of domains, one per label: made up as they are looked at, because usually the first one will do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from heapq import heapify, heappop, heappush
+
+import msgspec
+
+from shiplap.scheduling.model.resources import Bools
+from shiplap.scheduling.supply.open_claims import Want
+
+
+class Option(msgspec.Struct, frozen=True, order=True):
+    """One domain of one label; no label comes last.
+
+    First comes what attracts the most classes of a series that no pod has begun (`pull`, negative), then the fewest
+    counted pods, then the name.
+    """
+
+    absent: bool
+    pull: int
+    count: int
+    value: str
+    code: int
+    most: int
+
+
+class Choice(msgspec.Struct, frozen=True, eq=False):
+    """One combination of domains. `rooms` [rooms] are in it; `want` is pinned to it, None if its pods exclude it.
+
+    Claims other than `claims` [claims], None for all, are in another one.
+
+    At most `most` pods may go there before the choice has to be made again. `drawn`: pods of a series that has not
+    begun should go there rather than elsewhere.
+    """
+
+    want: Want | None
+    rooms: Bools
+    most: int
+    drawn: bool = False
+    claims: Bools | None = None
+
+
+class Choices:
+    """Choices in the order in which combinations come; each is made once, when it is asked for first."""
+
+    def __init__(self, ranked: Iterator[Sequence[Option]], make: Callable[[Sequence[Option]], Choice]) -> None:
+        self._ranked = ranked
+        self._make = make
+        self._made: list[Choice] = []
+
+    def __iter__(self) -> Iterator[Choice]:
+        place = 0
+        while place < len(self._made) or self._more():
+            yield self._made[place]
+            place += 1
+
+    def _more(self) -> bool:
+        chosen = next(self._ranked, None)
+        if chosen is not None:
+            self._made.append(self._make(chosen))
+        return chosen is not None
+
+
+def weight(chosen: Sequence[Option]) -> tuple[int, int, int]:
+    """Combinations are compared by this first: labels that are absent, attraction, pods counted."""
+    return sum(o.absent for o in chosen), sum(o.pull for o in chosen), sum(o.count for o in chosen)
+
+
+def best_first(options: Sequence[Sequence[Option]]) -> Iterator[Sequence[Option]]:
+    """All combinations of one option per label, by weight and then by options; each label's options come sorted.
+
+    Made one after the other, so that the first of very many cost little.
+    """
+
+    def entry(places: tuple[int, ...], last: int) -> tuple[tuple[int, int, int], list[Option], tuple[int, ...], int]:
+        chosen = [some[place] for some, place in zip(options, places, strict=True)]
+        return weight(chosen), chosen, places, last
+
+    heap = [entry((0,) * len(options), 0)]
+    heapify(heap)
+    while heap:
+        _, chosen, places, last = heappop(heap)
+        yield chosen
+        # Only labels from the last one changed on move further, so that every combination comes up once.
+        for label in range(last, len(options)):
+            if places[label] + 1 < len(options[label]):
+                moved = (*places[:label], places[label] + 1, *places[label + 1 :])
+                heappush(heap, entry(moved, label))

@@ -1,0 +1,423 @@
+"""Domains: where pods with topology constraints, or counted by those of others, may go next.
+
+For every label but the hostname a domain is chosen first, lowest count first, then by name; the pods are then placed
+with that value as a further requirement, so that the domain of every pod that counts is settled within the plan. Under
+the hostname every node is a domain, so those constraints only bound how many pods a node or claim takes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice, product
+from math import prod
+
+import msgspec
+import numpy as np
+
+from shiplap.kubernetes.labels import HOSTNAME
+from shiplap.kubernetes.requirements import Requirement
+from shiplap.scheduling.model.pod_classes import PodClass
+from shiplap.scheduling.model.resources import PLENTY, Ints
+from shiplap.scheduling.model.topology_constraints import Constraints, Spread
+from shiplap.scheduling.supply.existing_nodes import NodeTable
+from shiplap.scheduling.supply.open_claims import Kind, Want
+from shiplap.scheduling.supply.openings import Openings
+from shiplap.scheduling.supply.placement_attempts import Wants
+from shiplap.scheduling.supply.templates import Lane
+from shiplap.scheduling.topology.domain_combinations import Choice, Choices, Option, best_first, weight
+from shiplap.scheduling.topology.followers import Entry, Pulls, pulls_of, starts
+from shiplap.scheduling.topology.reachable_domains import Reach
+from shiplap.scheduling.topology.topology_counts import ABSENT, OPEN, Ledger
+
+_MOST_SORTED = 200
+"""Combinations of domains up to which they are all compared, with which can least be had otherwise."""
+
+_MOST_TERMS = 4
+"""Of a class's required node-affinity terms, how many are asked which domains they reach."""
+
+_MOST_TRIED = 64
+"""Of more combinations, how many are tried before the pods are taken not to fit: those with the lowest counts."""
+
+
+class Bounds(msgspec.Struct, frozen=True, eq=False):
+    """How many pods of a class each room [rooms], each claim [claims] and a new claim may take.
+
+    `single`: all of them have to go to one node, because they follow each other.
+    """
+
+    rooms: Ints
+    claims: Ints
+    new: int
+    single: bool = False
+
+
+class _Demand(msgspec.Struct, frozen=True):
+    """What one attempt demands over one label: its spreads, and the numbers of its affinity and anti-affinity terms."""
+
+    spreads: tuple[Spread, ...] = ()
+    affinity: tuple[int, ...] = ()
+    anti: tuple[int, ...] = ()
+
+
+_NOTHING = _Demand()
+
+
+class Domains:
+    """Answers for one packing."""
+
+    def __init__(self, ledger: Ledger, openings: Openings, wants: Wants, nodes: NodeTable) -> None:
+        self._ledger = ledger
+        self._openings = openings
+        self._wants = wants
+        self._nodes = nodes
+        self._labels = ledger.ground.label_keys().union(*(lane.label_keys for lane in openings.lanes), (HOSTNAME,))
+        self._known_options: dict[object, list[Option]] = {}
+        self._reach = Reach(openings, wants)
+        self._codes: dict[tuple[int, str], Ints] = {}
+        self._dead_ends: dict[int, str] = {}
+        self._last_demands: tuple[Constraints, PodClass, tuple[list[str], dict[str, _Demand]]] | None = None
+        self._options_version = (-1, -1)
+        self._pulls: Pulls = {}
+        self._strengths: dict[int, int] = {}
+        self._reaches: dict[tuple[int, str], frozenset[str]] = {}
+        self._terms = ledger.terms
+        self._known_ways: dict[tuple[int, tuple[str, ...], tuple[int, ...]], dict[tuple[str, str], int]] = {}
+
+    def choices(self, want: Want) -> Choices:
+        """The combinations of domains that the next pods of a class may go to, best first."""
+        keys = self._keys(want)
+        options = [self._options(want, key) for key in keys]
+        if not all(options):
+            return Choices(iter(()), lambda chosen: self._choice(want, keys, chosen, ()))
+        binding = [self._binds(want, key) for key in keys]
+        return Choices(self._ranked(want, keys, options), lambda chosen: self._choice(want, keys, chosen, binding))
+
+    def dead_end(self, want: Want) -> bool:
+        """Whether the constraints over one label leave no domain within reach, whatever those over others allow."""
+        if not self._possible_at_all(want):
+            return True
+        self._forget_if_changed()
+        last = self._dead_ends.get(want.item.index)
+        # What a class gives up first is seldom what leaves it nothing.
+        if last is not None and last in self._demands(want)[1] and self._leaves_nothing(want, last):
+            return True
+        key = next((key for key in self._keys(want) if self._leaves_nothing(want, key)), None)
+        if key is not None:
+            self._dead_ends[want.item.index] = key
+        return key is not None
+
+    def _leaves_nothing(self, want: Want, key: str) -> bool:
+        options = self._options(want, key)
+        if not options or not self._binds(want, key):
+            return not options
+        if any(self._reach.may_launch(want, _pin(key, option)) for option in options):
+            return False
+        return self._suited(want, key).isdisjoint(option.code for option in options)
+
+    def _suited(self, want: Want, key: str) -> set[int]:
+        """The domains with a node that suits an attempt, whatever room it has."""
+        rooms = self._ledger.ground.rooms
+        if not rooms:
+            return set()
+        fits = self._nodes.fits(want.item, soft=want.soft, preferred=want.preferred)
+        return set(self._ledger.place_codes(key)[:rooms][fits].tolist())
+
+    def _ranked(
+        self, want: Want, keys: Sequence[str], options: Sequence[Sequence[Option]]
+    ) -> Iterator[Sequence[Option]]:
+        """Combinations of one option per label: the lowest counts first, then what can least be had otherwise."""
+        if prod(map(len, options)) > _MOST_SORTED:
+            possible = self._possible(want, keys, options)
+            return islice(best_first(possible), _MOST_TRIED) if all(possible) else iter(())
+        ways = self._ways(want, keys) if len(keys) > 1 else {}
+
+        def rank(chosen: Sequence[Option]) -> tuple[tuple[int, int, int], int, Sequence[Option]]:
+            ways_left = sum(ways.get((key, option.value), 0) for key, option in zip(keys, chosen, strict=True))
+            return weight(chosen), ways_left, chosen
+
+        return iter(sorted(product(*options), key=rank))
+
+    def _possible(self, want: Want, keys: Sequence[str], options: Sequence[Sequence[Option]]) -> list[list[Option]]:
+        """The options in which a node suits a class, or may be launched, as far as each label alone tells."""
+        possible = []
+        for key, some in zip(keys, options, strict=True):
+            suited = self._suited(want, key)
+            reached = [option.code in suited or self._reach.may_launch(want, _pin(key, option)) for option in some]
+            possible.append([option for option, may in zip(some, reached, strict=True) if may])
+            if not possible[-1]:
+                break
+        return possible
+
+    def _choice(self, want: Want, keys: Sequence[str], chosen: Sequence[Option], binding: Sequence[bool]) -> Choice:
+        rooms = self._ledger.ground.rooms
+        inside = np.ones(rooms, np.bool_)
+        claims = np.ones(len(self._openings.open), np.bool_)
+        for key, option, binds in zip(keys, chosen, binding, strict=True):
+            if binds:
+                inside &= self._ledger.place_codes(key)[:rooms] == option.code
+            codes = self._ledger.claim_codes(key)
+            claims &= (codes == option.code) | (codes == OPEN)
+        pins = map(_pin, keys, chosen)
+        most = min((option.most for option in chosen), default=PLENTY)
+        return Choice(self._wants.pinned(want, pins), inside, most, any(option.pull for option in chosen), claims)
+
+    def _ways(self, want: Want, keys: Sequence[str]) -> dict[tuple[str, str], int]:
+        """Per label and value, with how many values of the other labels a new node could have it.
+
+        Of combinations with equal counts the one whose domains can least be had otherwise goes first: those that are
+        left then fit together.
+        """
+        values = [sorted(self._ledger.values(key)) for key in keys]
+        identity = (want.constraint, tuple(keys), tuple(map(len, values)))
+        known = self._known_ways.get(identity)
+        if known is None:
+            known = self._known_ways[identity] = {}
+            for combination in product(*values) if prod(map(len, values)) <= _MOST_SORTED else ():
+                labelled = list(zip(keys, combination, strict=True))
+                pinned = self._wants.pinned(
+                    want, [Requirement(key, False, frozenset((value,))) for key, value in labelled]
+                )
+                if pinned is not None and self._can_start(pinned):
+                    for entry in labelled:
+                        known[entry] = known.get(entry, 0) + 1
+        return known
+
+    def _can_start(self, want: Want) -> bool:
+        return any(not isinstance(self._openings.start(lane, want), Kind) for lane in self._openings.lanes)
+
+    def draw_together(self, waiting: Sequence[Entry]) -> None:
+        """Note which domains attract the classes of one series as long as none of its pods has a place."""
+        self._reaches.clear()
+        self._strengths.clear()
+        self._known_options.clear()
+        opened = {term for item, _ in waiting for term in item.constraints.affinity if starts(item)}
+        self._pulls = pulls_of(waiting, {term for term in opened if not self._ledger.begun(term)}, self._domains_of)
+
+    @property
+    def drawn(self) -> Iterable[int]:
+        """The terms of which it is known what attracts their series."""
+        return self._pulls.keys()
+
+    def pull(self, item: PodClass) -> int:
+        """How many classes of the series of a class can reach the best domain that it can reach, as far as is known."""
+        known = self._strengths.get(item.index)
+        if known is None:
+            pulled = item.selected & self._pulls.keys()
+            known = self._strengths[item.index] = max(
+                (
+                    self._pulls[term][value]
+                    for term in pulled
+                    for value in self._reaches.get((item.index, self._terms.all[term].key), ())
+                ),
+                default=0,
+            )
+        return known
+
+    def _domains_of(self, item: PodClass, term: int) -> frozenset[str]:
+        """The domains of a term's label with a node that takes a pod of a class, or where one can be launched."""
+        key = self._terms.all[term].key
+        known = self._reaches.get((item.index, key))
+        if known is None:
+            known = self._reaches[item.index, key] = frozenset(self._within_reach(item, key))
+        return known
+
+    def _within_reach(self, item: PodClass, key: str) -> Iterator[str]:
+        if key == HOSTNAME:
+            return
+        found: set[str] = set()
+        for want in self._wants.relaxed(item)[:_MOST_TERMS]:
+            if self._nodes.rooms:
+                fits = self._nodes.fits(item, soft=want.soft)
+                codes = self._ledger.place_codes(key)[: len(fits)][self._nodes.count(item, fits, want.requests) > 0]
+                yield from (self._ledger.values(key)[code] for code in codes[codes >= 0].tolist())
+            for lane in self._openings.lanes:
+                for value in lane.values_of(key):
+                    if value in found:
+                        continue
+                    pinned = self._wants.pinned(want, (Requirement(key, False, frozenset((value,))),))
+                    if pinned is not None and not isinstance(self._openings.entry(lane, pinned), Kind):
+                        found.add(value)
+                        yield value
+
+    def bounds(self, want: Want) -> Bounds:
+        """What constraints on the hostname leave of each node and claim."""
+        item, ledger = want.item, self._ledger
+        rooms = np.full(ledger.ground.rooms, PLENTY, np.int64)
+        claims = np.full(len(self._openings.open), PLENTY, np.int64)
+        new, single = PLENTY, False
+
+        for spread in want.constraints.spreads:
+            if spread.key == HOSTNAME:
+                # A new node is always possible in principle, so that the lowest count is 0.
+                own = spread.term in item.selected
+                on_rooms, on_claims = self._on_hosts(spread.term)
+                rooms = np.minimum(rooms, _room_under(on_rooms, spread.max_skew, own=own))
+                claims = np.minimum(claims, _room_under(on_claims, spread.max_skew, own=own))
+                new = min(new, spread.max_skew if own else PLENTY)
+        avoided = [(term, False) for term in self._of_key(want.constraints.anti, HOSTNAME)]
+        avoided += [(term, True) for term in self._of_key(item.selected & self._terms.anti, HOSTNAME)]
+        for term, keeping in avoided:
+            most = 1 if term in item.selected and not keeping else PLENTY
+            on_rooms, on_claims = self._on_hosts(term, keeping=keeping)
+            rooms = np.where(on_rooms == 0, np.minimum(rooms, most), 0)
+            claims = np.where(on_claims == 0, np.minimum(claims, most), 0)
+            new = min(new, most)
+        for term in self._of_key(want.constraints.affinity, HOSTNAME):
+            on_rooms, on_claims = self._on_hosts(term)
+            if term in item.selected and not ledger.begun(*item.series(term)):
+                single = True
+                continue
+            rooms, claims, new = np.where(on_rooms > 0, rooms, 0), np.where(on_claims > 0, claims, 0), 0
+        return Bounds(rooms, claims, new, single)
+
+    def _on_hosts(self, term: int, *, keeping: bool = False) -> tuple[Ints, Ints]:
+        """Per room [rooms] and per claim [claims], the pods a term counts or that keep away from them."""
+        known = self._ledger.keeping if keeping else self._ledger.counted
+        return known[term][: self._ledger.ground.rooms], self._ledger.on_claims(term, keeping=keeping)
+
+    def _keys(self, want: Want) -> list[str]:
+        """The labels, hostname aside, whose domains matter to an attempt, by name."""
+        return self._demands(want)[0]
+
+    def _demands(self, want: Want) -> tuple[list[str], dict[str, _Demand]]:
+        """The labels whose domains matter to an attempt and what it demands over each; the last answer is remembered.
+
+        Of labels that no node can have only those matter that the attempt cannot do without.
+        """
+        last = self._last_demands
+        if last is not None and last[0] is want.constraints and last[1] is want.item:
+            return last[2]
+        constraints = want.constraints
+        spreads: dict[str, list[Spread]] = {}
+        for spread in constraints.spreads:
+            spreads.setdefault(spread.key, []).append(spread)
+        affinity, anti = self._by_key(constraints.affinity), self._by_key(constraints.anti)
+        matter = (
+            affinity.keys() | spreads.keys() | ((anti.keys() | self._terms.keys(want.item.selected)) & self._labels)
+        )
+        keys = sorted(matter - {HOSTNAME})
+        demands = {
+            key: _Demand(tuple(spreads.get(key, ())), tuple(affinity.get(key, ())), tuple(anti.get(key, ())))
+            for key in keys
+        }
+        self._last_demands = (want.constraints, want.item, (keys, demands))
+        return keys, demands
+
+    def _by_key(self, numbers: Iterable[int]) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for number in sorted(set(numbers)):
+            found.setdefault(self._terms.all[number].key, []).append(number)
+        return found
+
+    def _possible_at_all(self, want: Want) -> bool:
+        """Whether nodes can have all the labels that an attempt cannot do without."""
+        terms, labels = self._terms.all, self._labels
+        constraints = want.constraints
+        return all(spread.key in labels for spread in reversed(constraints.spreads)) and all(
+            terms[term].key in labels for term in reversed(constraints.affinity)
+        )
+
+    def _of_key(self, numbers: Sequence[int] | frozenset[int] | set[int], key: str) -> list[int]:
+        return sorted(self._terms.over(key, numbers))
+
+    def _binds(self, want: Want, key: str) -> bool:
+        """Whether pods of this class may be kept out of a domain; others are only counted."""
+        return self._demands(want)[1][key] != _NOTHING or key in self._terms.keys(want.item.selected & self._terms.anti)
+
+    def _options(self, want: Want, key: str) -> list[Option]:
+        """The domains of a label that the counts leave open, remembered until a pod is placed or a limit changes."""
+        self._forget_if_changed()
+        demand = self._demands(want)[1][key]
+        identity = (want.item.index, key, demand)
+        known = self._known_options.get(identity)
+        if known is None:
+            known = self._known_options[identity] = self._open_options(want, key, demand)
+        return known
+
+    def _forget_if_changed(self) -> None:
+        version = (self._ledger.version, self._openings.open.changes)
+        if version != self._options_version:
+            self._known_options.clear()
+            self._reach.forget()
+            self._options_version = version
+
+    def _open_options(self, want: Want, key: str, demand: _Demand) -> list[Option]:
+        item, ledger, spreads = want.item, self._ledger, demand.spreads
+        launchable = self.launchable(want, key)
+        standing = (ledger.place_codes(key), ledger.claim_codes(key))  # which may number further values
+        usable = np.zeros(len(ledger.values(key)), np.bool_)
+        usable[launchable] = True
+        for codes in standing:
+            usable[codes[codes >= 0]] = True
+        most = np.where(usable, PLENTY, 0)
+        order = np.zeros(len(most), np.int64)
+        for spread in spreads:
+            counts, present = ledger.spread(item, spread)
+            present[launchable] = True
+            enough = int(present.sum()) >= max(spread.min_domains, 1)
+            lowest = min(counts[present].tolist(), default=0) if enough else 0
+            room = _room_under(counts - lowest, spread.max_skew, own=spread.term in item.selected)
+            most = np.minimum(most, np.where(present, room, 0))
+            order += counts
+        for term in demand.anti:
+            own = 1 if term in item.selected else PLENTY
+            most = np.minimum(most, np.where(ledger.totals(term, key) == 0, own, 0))
+        for term in self._of_key(item.selected & self._terms.anti, key):
+            most = np.minimum(most, np.where(ledger.totals(term, key, keeping=True) == 0, PLENTY, 0))
+        for term in demand.affinity:
+            if term not in item.selected or ledger.begun(*item.series(term)):
+                most = np.where(ledger.totals(term, key, certain=True) > 0, most, 0)
+        if not spreads:
+            for term in self._of_key(item.selected, key):
+                order += ledger.totals(term, key, certain=True)
+        values, pull = ledger.values(key), self._pull_of(want, key)
+        options = [
+            # The first pod of a series settles where others find it; one is enough.
+            Option(False, -pull[value], int(order[code]), value, code, 1 if pull[value] else int(most[code]))
+            for code in np.flatnonzero(most > 0).tolist()
+            for value in [values[code]]
+        ]
+        if not spreads and not demand.affinity:
+            options.append(Option(True, 0, 0, "", ABSENT, PLENTY))
+        return sorted(options)
+
+    def _pull_of(self, want: Want, key: str) -> Counter[str]:
+        """How strongly each value of a label attracts a class; not at all once the series has begun."""
+        pull = Counter[str]()
+        for term in sorted(want.item.selected & self._pulls.keys()):
+            if self._terms.all[term].key == key and not self._ledger.begun(term):
+                pull.update(self._pulls[term])
+        return pull
+
+    def launchable(self, want: Want, key: str) -> list[int]:
+        """Domains in which a node for this class could be launched now.
+
+        A domain that no pool can reach must not hold down a spread: nothing would ever raise its count.
+        """
+        self._forget_if_changed()
+        found: set[int] = set()
+        for lane in self._openings.lanes:
+            codes = self._codes_of(lane, key)
+            if len(codes):
+                found.update(codes[self._reach.opening(want.item, lane, key)].tolist())
+        return sorted(found)
+
+    def _codes_of(self, lane: Lane, key: str) -> Ints:
+        """The domains [values] of the values of a label that nodes of a lane may have."""
+        known = self._codes.get((lane.index, key))
+        if known is None:
+            codes = [self._ledger.code(key, value) for value in self._reach.values_of(lane, key)]
+            known = self._codes[lane.index, key] = np.array(codes, np.int64)
+        return known
+
+
+def _pin(key: str, option: Option) -> Requirement:
+    return Requirement(key) if option.absent else Requirement(key, False, frozenset((option.value,)))
+
+
+def _room_under(above: Ints, max_skew: int, *, own: bool) -> Ints:
+    """How many pods each domain takes that has this many above the lowest; pods not counted themselves add nothing."""
+    if own:
+        return np.maximum(max_skew - above, 0)
+    return np.where(above <= max_skew, PLENTY, 0)

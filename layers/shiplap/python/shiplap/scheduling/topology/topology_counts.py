@@ -1,0 +1,304 @@
+"""The ledger: which topology terms count how many pods on which node or claim, and the domain each of them is in.
+
+Places are the rooms of the NodeTable in their order, then bystanders: nodes that take no new pods but whose pods count.
+Claims opened by this decision follow the numbering of OpenClaims.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+import numpy as np
+
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.labels import HOSTNAME
+from shiplap.kubernetes.objects import Pod, Toleration
+from shiplap.kubernetes.requirements import Requirements
+from shiplap.kubernetes.taints import untolerated
+from shiplap.scheduling.model.pod_classes import PodClass
+from shiplap.scheduling.model.resources import Bools, Ints
+from shiplap.scheduling.model.topology_constraints import Spread, Terms, keeps_away
+from shiplap.scheduling.supply.claim_groups import Group
+from shiplap.scheduling.supply.existing_nodes import Room, label_of, meets
+from shiplap.scheduling.supply.open_claims import OpenClaims
+
+ABSENT, OPEN = -1, -2
+"""Codes of a place without the label, and of one whose value is not decided yet."""
+
+
+class Ground(msgspec.Struct, frozen=True, eq=False):
+    """What stands before anything is placed.
+
+    `places` are `rooms` rooms and then bystanders; `counted` and `keeping` [terms, places] are the pods a term selects
+    and the pods that demand to stay away from those it selects. `leaving` [places] are on their way out.
+    """
+
+    terms: Terms
+    places: tuple[Room, ...]
+    rooms: int
+    leaving: Bools
+    counted: Ints
+    keeping: Ints
+
+    def label_keys(self) -> frozenset[str]:
+        """All labels that a place has or may still get."""
+        names = {key for place in self.places for key in (*place.labels, *place.possible)}
+        return frozenset(labels.NORMALIZED.get(key, key) for key in names)
+
+
+_NOTHING: Ints = np.zeros((0, 0), np.int64)
+NO_GROUND = Ground(Terms(), (), 0, np.zeros(0, np.bool_), _NOTHING, _NOTHING)
+"""Where no pod has topology constraints, nothing is counted."""
+
+
+def ground_of(
+    terms: Terms,
+    rooms: Sequence[Room],
+    bystanders: Sequence[tuple[Room, bool]],
+    standing: Mapping[str, Sequence[Pod]],
+) -> Ground:
+    """The ground for `rooms`; `bystanders` say whether they are leaving, `standing` are pods that count, by node."""
+    places = (*rooms, *(room for room, _ in bystanders))
+    counted = np.zeros((len(terms.all), len(places)), np.int64)
+    keeping = np.zeros_like(counted)
+    for place, room in enumerate(places):
+        for pod in standing.get(room.name, ()):
+            for term in terms.selecting(pod):
+                counted[term, place] += 1
+            if keeps_away(pod.spec):
+                for term in terms.constraints_of(pod, standing=True).anti:
+                    keeping[term, place] += 1
+    leaving = np.array([False] * len(rooms) + [gone for _, gone in bystanders], np.bool_)
+    return Ground(terms, places, len(rooms), leaving, counted, keeping)
+
+
+class Ledger:
+    """The counts of one packing; they grow as pods are placed, and `version` with them."""
+
+    def __init__(self, ground: Ground, open_claims: OpenClaims) -> None:
+        self.ground = ground
+        self.terms = ground.terms
+        self.counted = ground.counted.copy()
+        self.keeping = ground.keeping.copy()
+        self._open = open_claims
+        self.version = 0
+        self._claims_counted: Ints = np.zeros((len(self.terms.all), 64), np.int64)
+        self._claims_keeping: Ints = np.zeros((len(self.terms.all), 64), np.int64)
+        self._values: dict[str, list[str]] = {}
+        self._codes: dict[str, dict[str, int]] = {}
+        self._place_codes: dict[str, tuple[Ints, list[tuple[int, list[int]]]]] = {}
+        self._group_codes: dict[str, dict[int, int]] = {}
+        self._claim_codes: dict[str, tuple[int, Ints]] = {}
+        self._totals: dict[tuple[int, str, bool, bool], Ints] = {}
+        self._totals_version = (-1, -1)
+        self._suited: dict[object, Bools] = {}
+        self._group_suited: dict[object, dict[int, int]] = {}
+
+    def record(self, item: PodClass, place: int, number: int, *, claim: bool) -> None:
+        """`number` pods of a class now stand on a place, or on a claim."""
+        self.version += 1
+        if claim:
+            self._reach(place)
+        counted = self._claims_counted if claim else self.counted
+        keeping = self._claims_keeping if claim else self.keeping
+        for term in item.selected:
+            counted[term, place] += number
+        for term in item.constraints.anti:
+            keeping[term, place] += number
+
+    def record_claims(self, item: PodClass, claims: Ints, number: Ints) -> None:
+        """`number` [n] pods that topology sees as it sees those of this class now stand on each of `claims` [n]."""
+        if not len(claims):
+            return
+        self.version += 1
+        self._reach(int(np.max(claims)))
+        for term in item.selected:
+            np.add.at(self._claims_counted[term], claims, number)
+        for term in item.constraints.anti:
+            np.add.at(self._claims_keeping[term], claims, number)
+
+    def _reach(self, place: int) -> None:
+        while place >= self._claims_counted.shape[1]:
+            self._claims_counted = np.concatenate([self._claims_counted, np.zeros_like(self._claims_counted)], 1)
+            self._claims_keeping = np.concatenate([self._claims_keeping, np.zeros_like(self._claims_keeping)], 1)
+
+    def on_claims(self, term: int, *, keeping: bool = False) -> Ints:
+        """Per claim [claims], the pods a term counts, or those that keep away from them."""
+        known = self._claims_keeping if keeping else self._claims_counted
+        missing = len(self._open) - known.shape[1]
+        line = known[term, : len(self._open)]
+        return line if missing <= 0 else np.concatenate([line, np.zeros(missing, np.int64)])
+
+    def values(self, key: str) -> list[str]:
+        """The values of a label seen so far; a value's place is its code."""
+        return self._values.setdefault(key, [])
+
+    def code(self, key: str, value: str) -> int:
+        """The number of a label's value."""
+        codes = self._codes.setdefault(key, {})
+        number = codes.setdefault(value, len(codes))
+        if number == len(self.values(key)):
+            self.values(key).append(value)
+        return number
+
+    def place_codes(self, key: str) -> Ints:
+        """The domain of each place [places], ABSENT or OPEN."""
+        return self._compiled(key)[0]
+
+    def claim_codes(self, key: str) -> Ints:
+        """The domain of each claim [claims] as far as its requirements decide it, else OPEN."""
+        found = self._claim_codes.get(key)
+        if found is None or found[0] != self._open.changes:
+            known = self._group_codes.setdefault(key, {})
+            codes = self._of_groups(lambda group: self._code_of(group, key), known)
+            found = self._claim_codes[key] = (self._open.changes, codes)
+        return found[1]
+
+    def _code_of(self, group: Group, key: str) -> int:
+        entry = group.requirements.get(key)
+        if entry is None or entry.complement:
+            return OPEN
+        if len(entry.values) == 1:
+            return self.code(key, next(iter(entry.values)))
+        return OPEN if entry.values else ABSENT
+
+    def _of_groups(self, ask: Callable[[Group], int], known: dict[int, int]) -> Ints:
+        """What is asked of the group of each claim [claims]; far more groups are known than claims are in."""
+        used, of_claims = np.unique(self._open.group_of, return_inverse=True)
+        numbers = used.tolist()
+        for number in numbers:
+            if number not in known:
+                known[number] = ask(self._open.groups.all[number])
+        answers: Ints = np.array([known[number] for number in numbers], np.int64)[of_claims]
+        return answers
+
+    def totals(self, term: int, key: str, *, keeping: bool = False, certain: bool = False) -> Ints:
+        """Per domain [values], the pods a term counts or that keep away from them.
+
+        What stands where the domain is not decided yet counts in every domain it may become, unless `certain`. Answers
+        are remembered until a pod is placed or a claim changes; nobody may alter them.
+        """
+        version = (self.version, self._open.changes)
+        if version != self._totals_version:
+            self._totals.clear()
+            self._totals_version = version
+        identity = (term, key, keeping, certain)
+        known = self._totals.get(identity)
+        if known is None or len(known) != len(self.values(key)):
+            known = self._totals[identity] = self._total(term, key, keeping=keeping, certain=certain)
+            known.flags.writeable = False
+        return known
+
+    def _total(self, term: int, key: str, *, keeping: bool, certain: bool) -> Ints:
+        places, undecided = self._compiled(key)
+        claims = self.claim_codes(key)
+        on_places = (self.keeping if keeping else self.counted)[term]
+        total = self._sum(places, on_places, key) + self._sum(claims, self.on_claims(term, keeping=keeping), key)
+        for place, possible in undecided if not certain else ():
+            total[possible] += on_places[place]
+        return total
+
+    def begun(self, *series: int) -> bool:
+        """Whether a series of affinity terms, see `PodClass.series`, has begun: no pod may be its first any more.
+
+        As kube-scheduler has it: a pod that the terms select is on some node with the label of one of them, wherever
+        the pod that asks may run itself.
+        """
+        return any(map(self._anywhere, series))
+
+    def _anywhere(self, term: int) -> bool:
+        """Whether a pod that a term counts is where the term's label is, or may be once it is decided."""
+        key = self.terms.all[term].key
+        if key == HOSTNAME:  # every node has one
+            return bool(self.counted[term].any() or self.on_claims(term).any())
+        on_places = self.counted[term][self.place_codes(key) != ABSENT]
+        return bool(on_places.any() or self.on_claims(term)[self.claim_codes(key) != ABSENT].any())
+
+    def spread(self, item: PodClass, spread: Spread) -> tuple[Ints, Bools]:
+        """Per domain [values], the pods counted by a class's constraint, and whether the domain exists for it."""
+        key = spread.key
+        suited = self._suits(item, spread)
+        claims_suited = self._claims_suit(item, spread)
+        places, claims = self.place_codes(key), self.claim_codes(key)
+        counts = self._sum(places, np.where(suited, self.counted[spread.term], 0), key)
+        counts = counts + self._sum(claims, np.where(claims_suited, self.on_claims(spread.term), 0), key)
+        present = np.zeros(len(self.values(key)), np.bool_)
+        present[places[suited & ~self.ground.leaving & (places >= 0)]] = True
+        present[claims[claims_suited & (claims >= 0)]] = True
+        return counts, present
+
+    def _sum(self, codes: Ints, amounts: Ints, key: str) -> Ints:
+        if not amounts.any():
+            return np.zeros(len(self.values(key)), np.int64)
+        # Every domain moves up by two, so that those that are none come first.
+        total = np.bincount(codes + 2, amounts, minlength=len(self.values(key)) + 2)[2:]
+        return total.astype(np.int64)
+
+    def _compiled(self, key: str) -> tuple[Ints, list[tuple[int, list[int]]]]:
+        known = self._place_codes.get(key)
+        if known is not None:
+            return known
+        codes: list[int] = []
+        undecided: list[tuple[int, list[int]]] = []
+        for place, room in enumerate(self.ground.places):
+            label = label_of(room, key)
+            if label is None:
+                codes.append(ABSENT)
+            elif isinstance(label, str):
+                codes.append(self.code(key, label))
+            else:
+                entries = [entry for entry in label if entry is not None and not entry.complement]
+                possible = sorted({value for entry in entries for value in entry.values})
+                if not possible and not any(entry is not None and entry.complement for entry in label):
+                    codes.append(ABSENT)
+                elif len(possible) == 1 and len(entries) == len(label):
+                    codes.append(self.code(key, possible[0]))
+                else:
+                    codes.append(OPEN)
+                    undecided.append((place, [self.code(key, value) for value in possible]))
+        known = self._place_codes[key] = (np.array(codes, np.int64), undecided)
+        return known
+
+    def _suits(self, item: PodClass, spread: Spread) -> Bools:
+        """Which places [places] a spread constraint looks at."""
+        identity = _filter(item, spread)
+        known = self._suited.get(identity)
+        if known is None:
+            verdicts = [
+                (not spread.honor_affinity or any(_place_meets(room, term) for term in item.own_terms))
+                and (
+                    not spread.honor_taints
+                    or untolerated(room.taints, item.tolerations, ignore_preferences=True) is None
+                )
+                for room in self.ground.places
+            ]
+            known = self._suited[identity] = np.array(verdicts, np.bool_)
+        return known
+
+    def _claims_suit(self, item: PodClass, spread: Spread) -> Bools:
+        """Which claims [claims] a spread constraint looks at."""
+        known = self._group_suited.setdefault(_filter(item, spread), {})
+
+        def suits(group: Group) -> int:
+            lane = group.lane
+            fits = not spread.honor_affinity or any(
+                group.requirements.compatible(term, lane.allow_undefined) for term in item.own_terms
+            )
+            taints = lane.pool.spec.template.spec.taints
+            return fits and (
+                not spread.honor_taints or untolerated(taints, item.tolerations, ignore_preferences=True) is None
+            )
+
+        return self._of_groups(suits, known) > 0
+
+
+def _filter(item: PodClass, spread: Spread) -> tuple[tuple[Requirements, ...] | None, tuple[Toleration, ...] | None]:
+    return (
+        item.own_terms if spread.honor_affinity else None,
+        item.tolerations if spread.honor_taints else None,
+    )
+
+
+def _place_meets(room: Room, term: Requirements) -> bool:
+    return all(meets(label_of(room, key), entry) for key, entry in term.items())

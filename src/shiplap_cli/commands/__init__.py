@@ -1,0 +1,1 @@
+"""One module for each command; `doctor` and `top` have folders of their own."""

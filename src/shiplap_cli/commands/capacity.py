@@ -1,0 +1,365 @@
+"""`shiplap capacity`: what nodes really gave, per AMI, instance type and kubelet settings; on the table or on a file.
+
+A file is what `export` prints. It is worked on in memory by the same store that tests use, and written back whole.
+
+Learned capacity as `shiplap capacity` prints it: entries, their observations, and tables of both.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from shiplap.errors import AwsError, InvalidInput, StoreError
+from shiplap.instances.capacity import learned_capacity
+from shiplap.instances.catalog.type_catalog import LearnedCapacity, Observation
+from shiplap.kubernetes.quantity import MEMORY, format_amount, format_resources
+from shiplap.kubernetes.timestamps import rfc3339
+from shiplap.ports import CapacityStore
+from shiplap_cli.hints import advised
+from shiplap_cli.inputs import learned_file
+from shiplap_cli.installs.find_install import STACK, find
+from shiplap_cli.options import Options, takes_sources
+from shiplap_cli.output import Format, Output, emit, fail
+from shiplap_lab.fakes.capacity_table import TwinCapacity
+
+
+class Part(msgspec.Struct, frozen=True, rename="camel"):
+    """Base of what is printed; resources as Kubernetes quantities, times as RFC 3339."""
+
+
+class _Memory(Part, frozen=True):
+    """Allocatable memory: the smallest of the last 60 days, and what the newest node's plan relied on."""
+
+    learned: str
+    predicted: str
+
+
+class Row(Part, frozen=True):
+    """An entry in a line."""
+
+    ami: str
+    instance_type: str
+    kubelet_hash: str
+    memory: _Memory
+    count: int
+    last_seen: str
+
+
+class _Seen(Part, frozen=True):
+    cluster: str
+    node: str
+    observed_at: str
+    capacity: dict[str, str]
+    allocatable: dict[str, str]
+    predicted: dict[str, str]
+
+
+class Entry(Part, frozen=True):
+    """`capacity` and `allocatable` are what planning uses: the smallest of the last 60 days."""
+
+    ami: str
+    instance_type: str
+    kubelet_hash: str
+    count: int
+    capacity: dict[str, str]
+    allocatable: dict[str, str]
+    observations: tuple[_Seen, ...]
+
+
+def row_of(entry: LearnedCapacity) -> Row:
+    """A line of the list."""
+    newest = entry.recent[-1] if entry.recent else None
+    memory = _Memory(
+        _quantity(learned_capacity.allocatable(entry).get(MEMORY)),
+        _quantity(newest.predicted.get(MEMORY) if newest else None),
+    )
+    last_seen = rfc3339(newest.observed_at) if newest else ""
+    return Row(entry.ami, entry.instance_type, entry.kubelet_hash, memory, entry.count, last_seen)
+
+
+def _quantity(memory: int | None) -> str:
+    return "" if memory is None else format_amount(MEMORY, memory)
+
+
+def entry_of(entry: LearnedCapacity) -> Entry:
+    """Everything of an entry."""
+    return Entry(
+        entry.ami,
+        entry.instance_type,
+        entry.kubelet_hash,
+        entry.count,
+        format_resources(learned_capacity.capacity(entry)),
+        format_resources(learned_capacity.allocatable(entry)),
+        tuple(
+            _Seen(
+                each.cluster,
+                each.node,
+                rfc3339(each.observed_at),
+                format_resources(each.capacity),
+                format_resources(each.allocatable),
+                format_resources(each.predicted),
+            )
+            for each in entry.recent
+        ),
+    )
+
+
+def _table(*columns: str, rows: Iterator[tuple[str, ...]]) -> Table:
+    table = Table(*columns)
+    for row in rows:
+        table.add_row(*(Text(cell, overflow="fold") for cell in row))  # as Text: brackets would be taken for markup
+    return table
+
+
+def list_table(rows: Sequence[Row]) -> RenderableType:
+    """For people: a line per entry."""
+    if not rows:
+        return Text("nothing learned yet")
+    return _table(
+        *("AMI", "instance type", "kubelet", "memory learned", "memory predicted", "nodes", "last seen"),
+        rows=(
+            (
+                row.ami,
+                row.instance_type,
+                row.kubelet_hash,
+                row.memory.learned,
+                row.memory.predicted,
+                str(row.count),
+                row.last_seen,
+            )
+            for row in rows
+        ),
+    )
+
+
+def entries_table(entries: Sequence[Entry]) -> RenderableType:
+    """For people: resources and observations of each entry."""
+    parts: list[RenderableType] = []
+    for entry in entries:
+        newest = entry.observations[-1].predicted if entry.observations else {}
+        parts += [
+            Text(f"{entry.ami} {entry.instance_type} {entry.kubelet_hash}: {entry.count} nodes seen"),
+            _table(
+                *("resource", "capacity", "allocatable", "predicted"),
+                rows=(
+                    (name, entry.capacity.get(name, ""), entry.allocatable.get(name, ""), newest.get(name, ""))
+                    for name in sorted(entry.capacity.keys() | entry.allocatable.keys() | newest.keys())
+                ),
+            ),
+            _table(
+                *("observed", "cluster", "node", "allocatable"),
+                rows=(
+                    (
+                        each.observed_at,
+                        each.cluster,
+                        each.node,
+                        ", ".join(f"{name} {amount}" for name, amount in each.allocatable.items()),
+                    )
+                    for each in entry.observations
+                ),
+            ),
+        ]
+    return Group(*parts)
+
+
+app = typer.Typer(
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="The learned capacity: what nodes really gave, per AMI, instance type and kubelet settings.",
+)
+
+Ami = Annotated[str, typer.Argument(help="AMI id.")]
+InstanceType = Annotated[str, typer.Argument(help="Instance type; all when left out.")]
+KubeletHash = Annotated[str, typer.Argument(help="Hash of the kubelet settings; all when left out.")]
+
+
+class Place(Options, frozen=True, kw_only=True):
+    """Where learned capacity is: a table, by its name or its install, or an exported file."""
+
+    table: Annotated[
+        str,
+        typer.Option(
+            "--table",
+            envvar="SHIPLAP_CAPACITY_TABLE",
+            help="DynamoDB table; that of the stack in AWS_REGION without.",
+        ),
+    ] = ""
+    stack: Annotated[str, typer.Option("--stack", help="Name of the install's CloudFormation stack.")] = STACK
+    dev: Annotated[bool, typer.Option("--dev", help="The `shiplap dev` that runs on this machine.")] = False
+    file: Annotated[Path | None, typer.Option("--file", help="An exported file to work on instead of the table.")] = (
+        None
+    )
+
+
+class _Imported(Part, frozen=True):
+    """Entries of the file, observations added, and those that were known already."""
+
+    entries: int
+    added: int
+    known: int
+
+
+class _Forgotten(Part, frozen=True):
+    forgotten: int
+
+
+@app.command("list")
+@takes_sources
+def list_(*, place: Place, output: Output = Format.TABLE) -> None:
+    """One line per AMI, instance type and kubelet settings: memory learned and predicted, how often and when seen.
+
+    Example: shiplap capacity list
+    """
+    with _store(place) as store:
+        rows = [row_of(entry) for entry in store.all()]
+    emit(rows, output, lambda: list_table(rows))
+
+
+@app.command()
+@takes_sources
+def show(
+    ami: Ami,
+    instance_type: InstanceType = "",
+    kubelet_hash: KubeletHash = "",
+    *,
+    place: Place,
+    output: Output = Format.TABLE,
+) -> int:
+    """All resources and observations of an AMI's entries. Exit code 1 when there is none.
+
+    Example: shiplap capacity show ami-0123456789abcdef0 m5.large
+    """
+    with _store(place) as store:
+        entries = [
+            entry_of(entry)
+            for entry in store.learned([ami])
+            if instance_type in ("", entry.instance_type) and kubelet_hash in ("", entry.kubelet_hash)
+        ]
+    if not entries:
+        fail(f"nothing is known of {' '.join(part for part in (ami, instance_type, kubelet_hash) if part)}")
+        return 1
+    emit(entries, output, lambda: entries_table(entries))
+    return 0
+
+
+@app.command("import")
+@takes_sources
+def import_(
+    source: Annotated[Path, typer.Argument(help="A file that `export` printed.")],
+    *,
+    place: Place,
+    output: Output = Format.TABLE,
+) -> None:
+    """Add the observations and smallest amounts of an exported file to what is known; what is known is left out.
+
+    Example: shiplap capacity import learned.json
+    """
+    entries = learned_file.read(source)
+    observations = [observation for entry in entries for observation in _checked(entry, source)]
+    with _store(place, create=True) as store:
+        known = [each for entry in store.learned(sorted({each.ami for each in entries})) for each in entry.recent]
+        new = [observation for observation in observations if observation not in known]
+        for entry in entries:
+            store.merge(entry)
+    done = _Imported(len(entries), len(new), len(observations) - len(new))
+    text = f"added {done.added} of {len(observations)} observations; {done.known} were known already"
+    emit(done, output, lambda: Text(text))
+
+
+@app.command()
+@takes_sources
+def export(*, place: Place, output: Output = Format.JSON) -> None:
+    """Print everything as JSON, in the format that `import` and `--file` read; a table or YAML on demand.
+
+    Example: shiplap capacity export > learned.json
+    """
+    with _store(place) as store:
+        known = store.all()
+    if output is Format.JSON:
+        sys.stdout.write(learned_file.dump(known).decode())
+    else:
+        emit({"entries": known}, output, lambda: list_table([row_of(entry) for entry in known]))
+
+
+@app.command()
+@takes_sources
+def forget(
+    ami: Ami,
+    instance_type: InstanceType = "",
+    kubelet_hash: KubeletHash = "",
+    *,
+    place: Place,
+    output: Output = Format.TABLE,
+) -> None:
+    """Remove what is known of an AMI, or of one instance type or kubelet settings on it; says how many entries.
+
+    Example: shiplap capacity forget ami-0123456789abcdef0
+    """
+    with _store(place) as store:
+        done = _Forgotten(store.forget(ami, instance_type, kubelet_hash))
+    emit(done, output, lambda: Text(f"forgot {done.forgotten} {'entry' if done.forgotten == 1 else 'entries'}"))
+
+
+@contextmanager
+def _store(place: Place, *, create: bool = False) -> Iterator[CapacityStore]:
+    """The store to work on; a file is written back if it changed. Raises InvalidInput for whatever is wrong with it."""
+    file = place.file
+    if file is not None:
+        known = () if create and not file.exists() else learned_file.read(file)
+        twin = TwinCapacity(learned=known)
+        before = twin.all()
+        yield twin
+        if twin.all() != before:
+            _replace(file, learned_file.dump(twin.all()))
+        return
+    # An install that is named on the command line counts over a table that the environment names.
+    table = _deployed(place) if place.dev or place.stack != STACK or not place.table else place.table
+    # boto3 takes longer to import than everything else a file needs.
+    from shiplap.aws.dynamodb.capacity_table import DynamoCapacity  # noqa: PLC0415
+    from shiplap.aws.session import client  # noqa: PLC0415
+
+    try:
+        yield DynamoCapacity(client("dynamodb"), table)
+    except (StoreError, AwsError) as error:
+        raise InvalidInput(f"table {table}", advised(error)) from error
+
+
+def _deployed(place: Place) -> str:
+    """The table of an install. Raises InvalidInput."""
+    try:
+        return find(bucket="", stack=place.stack, dev=place.dev).output("CapacityTable")
+    except (AwsError, InvalidInput) as error:
+        if place.dev and isinstance(error, InvalidInput):
+            raise
+        named = f"is not given, and stack {place.stack} does not tell it: {advised(error)}; or give an exported --file"
+        raise InvalidInput("--table", named) from error
+
+
+def _replace(file: Path, document: bytes) -> None:
+    """Write a file whole: whoever reads it meanwhile finds the old one or the new one. Raises InvalidInput."""
+    draft = file.with_name(file.name + ".new")
+    try:
+        draft.write_bytes(document)
+        draft.replace(file)
+    except OSError as error:
+        raise InvalidInput(str(file), error.strerror or str(error)) from error
+
+
+def _checked(entry: LearnedCapacity, source: Path) -> Sequence[Observation]:
+    """An entry's observations; each must be of the entry. Raises InvalidInput."""
+    key = (entry.ami, entry.instance_type, entry.kubelet_hash)
+    for each in entry.recent:
+        if (each.ami, each.instance_type, each.kubelet_hash) != key:
+            found = f"{each.ami} {each.instance_type} {each.kubelet_hash}"
+            raise InvalidInput(str(source), f"the entry {' '.join(key)} holds an observation of {found}")
+    return entry.recent

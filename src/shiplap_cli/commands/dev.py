@@ -1,0 +1,78 @@
+"""`shiplap dev`: the whole system on this machine, while a scenario plays."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.live import Live
+
+from shiplap_cli.output import Format, Output, emit
+from shiplap_lab.dev import dev_report, dev_scenario, screen
+from shiplap_lab.dev.ending import ended_by_signals
+from shiplap_lab.dev.local_region import LocalStage
+from shiplap_lab.dev.observation import Observation
+from shiplap_lab.dev.player import play
+
+
+def dev(
+    name: Annotated[
+        str, typer.Option("--scenario", help="A bundled scenario, or a folder with a scenario.yaml.")
+    ] = "flex-first",
+    once: Annotated[bool, typer.Option("--once", help="Print only the report, and end when it is done.")] = False,
+    output: Output = Format.TABLE,
+) -> int:
+    """Play a scenario on an emulated AWS and a simulated cluster, with the deployed functions.
+
+    Exit code 0 when every expectation of the scenario and every promise held, else 1, with the logs of the run left in
+    build/local. While it plays, other commands look at it by --dev. Ctrl-C, `kill` and closing the terminal end it in
+    seconds and leave nothing behind; what a run that was killed outright has left, the next one removes.
+
+    Example: shiplap dev --scenario spot-interruption
+    """
+    folder = dev_scenario.folder_of(name)
+    loaded = dev_scenario.load(folder)
+    live = not once and output is Format.TABLE
+    with ended_by_signals():
+        result = _live(name, loaded, folder) if live else _quiet(name, loaded, folder)
+    emit(result, output, lambda: dev_report.table(result))
+    return 0 if all(result.invariants.values()) else 1
+
+
+def _quiet(name: str, loaded: dev_scenario.Scenario, folder: Path) -> dev_report.Report:
+    """Lines on stderr, so that stdout holds the report alone."""
+    started = time.monotonic()
+    said: list[str] = []
+
+    def tell(line: str) -> None:
+        if said[-1:] != [line]:
+            said.append(line)
+            sys.stderr.write(f"{time.monotonic() - started:6.1f} s  {line}\n")
+
+    with LocalStage(loaded, folder, tell) as stage:
+        return _judged(play(name, loaded, stage, lambda say, _world: tell(say)), stage)
+
+
+def _live(name: str, loaded: dev_scenario.Scenario, folder: Path) -> dev_report.Report:
+    console = Console()
+    happened: list[str] = []
+    with console.status("setting up") as status, LocalStage(loaded, folder, status.update) as stage:
+        status.stop()
+        with Live(console=console, refresh_per_second=4, transient=True) as picture:
+
+            def show(say: str, world: Observation) -> None:
+                screen.remember(happened, world)
+                picture.update(screen.frame(loaded.about, say, world, happened))
+
+            return _judged(play(name, loaded, stage, show), stage)
+
+
+def _judged(result: dev_report.Report, stage: LocalStage) -> dev_report.Report:
+    """The logs of a run that failed are kept."""
+    if not all(result.invariants.values()):
+        sys.stderr.write(f"the logs of the run are in {stage.keep_logs()}\n")
+    return result

@@ -1,0 +1,100 @@
+"""`shiplap disrupt`: what would be removed or replaced in a cluster, and what keeps every other node."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import typer
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from shiplap.disruption.commands import Decision
+from shiplap.disruption.decide import decide
+from shiplap.disruption.disruption_snapshot import DisruptionSettings
+from shiplap_cli.inputs.decision_sources import read
+from shiplap_cli.inputs.disruption_inputs import disruption_snapshot
+from shiplap_cli.installs.find_install import Which
+from shiplap_cli.money import Money, dollars
+from shiplap_cli.options import Sources, takes_sources
+from shiplap_cli.output import Format, Output, emit
+from shiplap_cli.render.decision_documents import disruption_document, seen_document, seen_lines, seen_texts
+from shiplap_cli.render.html import disrupt_report
+from shiplap_cli.render.html_file import HtmlFile, write
+from shiplap_cli.render.node_page import command_page
+
+
+@takes_sources
+def disrupt(
+    *,
+    sources: Sources,
+    which: Which,
+    spot_to_spot: Annotated[
+        bool | None,
+        typer.Option(
+            "--spot-to-spot/--no-spot-to-spot",
+            help="Replace spot nodes by cheaper spot nodes; as the install does, else yes.",
+            show_default=False,
+        ),
+    ] = None,
+    least_saving_per_pod: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            help="USD per hour that moving one pod has to save at least; as the install does, else "
+            f"{DisruptionSettings().least_saving_per_pod}.",
+            show_default=False,
+        ),
+    ] = None,
+    html: HtmlFile = None,
+    output: Output = Format.TABLE,
+) -> int:
+    """What would be consolidated, drifted or expired now, and what blocks the rest.
+
+    Nodes count as Shiplap's own by their NodeClaims; where the cluster has none at all, by their labels. With
+    --cluster, by the claims of an install, whose settings, commands under way and memory of its nodes count as well.
+    Exit code 0 when there is something to do, 1 when there is nothing, 2 for bad input.
+
+    Example: shiplap disrupt --context prod --manifests pools/
+
+    Example: kubectl get nodes,pods,daemonsets,pdb -A -o json | shiplap disrupt -f - --manifests pools/
+    """
+    reading = read(sources, which, lax_budgets=True)
+    given = {"spot_to_spot": spot_to_spot, "least_saving_per_pod": least_saving_per_pod}
+    snapshot = disruption_snapshot(reading, **{name: value for name, value in given.items() if value is not None})
+    started = time.perf_counter()
+    decided = decide(snapshot)
+    took_s = time.perf_counter() - started
+    if html is not None:
+        write(html, disrupt_report(snapshot.scheduling, decided, seen_texts(reading)))
+    money = Money(snapshot.scheduling)
+    emit(
+        disruption_document(decided, money) | seen_document(reading),
+        output,
+        lambda: Group(_page(decided, took_s, money), *seen_lines(reading)),
+    )
+    return 0 if decided.commands else 1
+
+
+def _page(decided: Decision, took_s: float, money: Money) -> RenderableType:
+    """The decision for people: each command with its price, then what keeps the other nodes."""
+    parts: list[RenderableType] = []
+    for command in decided.commands:
+        parts += [command_page(command, money), Text()]
+    if decided.blocked:
+        table = Table("node", "stays because", box=None, pad_edge=False)
+        for entry in decided.blocked:
+            table.add_row(entry.node, entry.reason)
+        parts += [table, Text()]
+    nodes = sum(len(command.nodes) for command in decided.commands)
+    new = sum(len(command.replacements) for command in decided.commands)
+    parts.append(
+        Text.assemble(
+            ("Disrupt: ", "bold"),
+            f"{nodes} to remove, {new} to launch for them, {len(decided.blocked)} stay. ",
+            (f"{dollars(money.saved(decided.commands))} per hour saved", "bold"),
+            f" ({took_s * 1000:.0f} ms)",
+        )
+    )
+    return Group(*parts)

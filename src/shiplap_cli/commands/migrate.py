@@ -1,0 +1,155 @@
+"""`shiplap migrate`: from Karpenter's or Cluster Autoscaler's configuration to Shiplap's, with a report and steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from shiplap.errors import InvalidInput
+from shiplap.manifests.files.documents import STDIN, Document, read_documents
+from shiplap_cli.migration.migration import migrate as translate
+from shiplap_cli.migration.migration_findings import Finding, KubernetesObject, Migration, Naming, counted
+from shiplap_cli.migration.migration_page import Trial, migration_page, report_text
+from shiplap_cli.output import Format, Output, emit
+
+_CLASSES, _POOLS = "ec2nodeclasses.yaml", "nodepools.yaml"
+_REPORT = "MIGRATION.md"
+
+
+def migrate(
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            help="Karpenter's objects, or AWS's answers about groups with Cluster Autoscaler's Deployment and expander"
+            " ConfigMap: files, folders, or - for standard input."
+        ),
+    ] = None,
+    to: Annotated[Path | None, typer.Option("--to", help="Folder to write manifests, settings and report to.")] = None,
+    cluster: Annotated[str, typer.Option("--cluster", help="Name of the EKS cluster, where no file says it.")] = "",
+    from_aws: Annotated[
+        bool, typer.Option("--from-aws", help="Ask AWS about the node groups and Auto Scaling groups of --cluster.")
+    ] = False,
+    region: Annotated[str, typer.Option("--region", help="Region to ask, and of the dry run's prices.")] = "",
+    cluster_state: Annotated[
+        list[Path] | None,
+        typer.Option("--cluster-state", help="The cluster's objects: habits of its pods, and a dry run of them."),
+    ] = None,
+    suffix: Annotated[str, typer.Option("--suffix", help="Ends the names of the new NodePools.")] = "-shiplap",
+    taint: Annotated[
+        bool, typer.Option("--taint/--no-taint", help="Keep all but chosen pods off the new pools at first.")
+    ] = True,
+    output: Output = Format.TABLE,
+) -> int:
+    """Write NodePools, EC2NodeClasses, claim rules and a report from what another autoscaler is configured with.
+
+    Nothing is changed in the cluster or the account. Exit code 0 when everything maps, 1 when something does not.
+
+    Example: kubectl get nodepools,ec2nodeclasses -o yaml | shiplap migrate - --to manifests
+    """
+    if from_aws and not cluster:
+        raise InvalidInput("--from-aws", "needs --cluster, the name of the EKS cluster whose groups are asked for")
+    if not files and not from_aws:
+        raise InvalidInput("migrate", "needs files, - for standard input, or --from-aws --cluster NAME")
+    if STDIN in (files or ()) and STDIN in (cluster_state or ()):
+        raise InvalidInput("-", "standard input can be read once: give --cluster-state or the configuration as a file")
+    documents = [document for path in files or () for document in read_documents(path)]
+    if from_aws:
+        from shiplap_cli.migration.group_source import documents_of  # noqa: PLC0415 - botocore is slow to import
+
+        documents += documents_of(cluster, region)
+    naming = Naming(suffix, taint)
+    found = translate(documents, naming, cluster=cluster, folder=str(to or "manifests"))
+    trial = None
+    if cluster_state:
+        found = msgspec.structs.replace(found, findings=(*found.findings, *_habits(cluster_state, found)))
+        trial = _trial(documents, naming, cluster_state, region)
+    if to is not None:
+        _write(to, found, trial)
+    emit(_answer(found, trial), output, lambda: migration_page(found, trial, to))
+    return 1 if counted(found.findings)["not mapped"] or (trial is not None and trial.left_out) else 0
+
+
+def _habits(paths: Sequence[Path], found: Migration) -> tuple[Finding, ...]:
+    from shiplap_cli.inputs.cluster_files import read_cluster_state  # noqa: PLC0415 - not needed without --cluster-state
+    from shiplap_cli.migration.habits import findings_of, with_local_storage  # noqa: PLC0415
+
+    state = read_cluster_state(paths)
+    raw = () if STDIN in paths else (document for path in paths for document in read_documents(path))
+    return findings_of(
+        state.view.pods,
+        state.view.nodes,
+        state.pod_disruption_budgets,
+        from_autoscaler=found.origin != "Karpenter",
+        local=with_local_storage(raw),
+        renamed={former.name: former.becomes for former in found.formers},
+    )
+
+
+def _trial(documents: Sequence[Document], naming: Naming, state: Sequence[Path], region: str) -> Trial:
+    """Plan all present pods on the new pools, without the taint that keeps them off at first."""
+    from shiplap_cli.migration.migration_cost import try_out  # noqa: PLC0415 - numpy is slow to import
+
+    bare = translate(documents, msgspec.structs.replace(naming, taint=False))
+    with TemporaryDirectory() as folder:
+        place = Path(folder) / "manifests.yaml"
+        place.write_text(_yaml(bare.manifests), encoding="utf-8")
+        return try_out(place, state, region)
+
+
+def _write(folder: Path, found: Migration, trial: Trial | None) -> None:
+    """Raises InvalidInput: the folder holds something already; OSError: it cannot be written."""
+    names = (_CLASSES, _POOLS, _REPORT)
+    there = [name for name in names if (folder / name).exists()]
+    if there:
+        raise InvalidInput(str(folder / there[0]), "is there already; give another folder, or move it away")
+    folder.mkdir(parents=True, exist_ok=True)
+    classes = [body for body in found.manifests if body["kind"] == "EC2NodeClass"]
+    (folder / _CLASSES).write_text(_yaml(classes), encoding="utf-8")
+    others = [body for body in found.manifests if body["kind"] != "EC2NodeClass"]
+    (folder / _POOLS).write_text(_yaml(others), encoding="utf-8")
+    (folder / _REPORT).write_text(report_text(found, trial, _settings_text(found)), encoding="utf-8")
+
+
+def _settings_text(found: Migration) -> str:
+    """What belongs into the cluster's entry in shiplap.yaml."""
+    settings: dict[str, Any] = {"name": found.cluster, "manifests": "manifests"}
+    if found.claim_rules:
+        settings["claimRules"] = msgspec.to_builtins(found.claim_rules)
+    if found.join_timeout_s:
+        settings["joinTimeoutSeconds"] = found.join_timeout_s
+    return msgspec.yaml.encode({"clusters": [settings]}).decode()
+
+
+def _yaml(bodies: Sequence[KubernetesObject]) -> str:
+    """One document each; texts of several lines as blocks, so that user data can be read."""
+    import yaml  # noqa: PLC0415 - only where files are written
+
+    class Dumper(yaml.SafeDumper):
+        pass
+
+    def text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
+
+    Dumper.add_representer(str, text)
+    return yaml.dump_all(bodies, Dumper=Dumper, sort_keys=False, allow_unicode=True)
+
+
+def _answer(found: Migration, trial: Trial | None) -> dict[str, Any]:
+    return {
+        "from": found.origin,
+        "cluster": found.cluster,
+        "manifests": list(found.manifests),
+        "settings": {
+            "claimRules": msgspec.to_builtins(found.claim_rules),
+            "joinTimeoutSeconds": found.join_timeout_s or None,
+        },
+        "findings": msgspec.to_builtins(found.findings),
+        "summary": dict(counted(found.findings)),
+        "steps": msgspec.to_builtins(found.steps),
+        "dryRun": msgspec.to_builtins(trial) if trial is not None else None,
+    }

@@ -1,0 +1,175 @@
+"""`shiplap plan --diff OLD NEW`: the same cluster under two sets of manifests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from rich.console import Group, RenderableType
+from rich.table import Column, Table
+from rich.text import Text
+
+from shiplap.errors import InvalidInput
+from shiplap.instances.offerings.node_prices import Price, total
+from shiplap.manifests.nodeclaim import PodReference
+from shiplap.scheduling.model.scheduling_plan import Plan
+from shiplap.scheduling.planner import plan as decide
+from shiplap_cli.inputs.decision_sources import Reading, read_all
+from shiplap_cli.installs.find_install import Which
+from shiplap_cli.money import Money, figure
+from shiplap_cli.options import Sources
+from shiplap_cli.output import Format, counted, emit, progress
+from shiplap_cli.render.decision_documents import seen_document, seen_lines, seen_texts
+from shiplap_cli.render.html_file import write
+from shiplap_cli.render.pages import summary
+from shiplap_cli.render.totals import Difference, Launches, LeftOut, Side, Totals, totals_of, without_pool_nodes
+
+
+def compare(
+    sources: Sources, diff: tuple[Path, Path], which: Which, *, from_scratch: bool, html: Path | None, output: Format
+) -> int:
+    """Plan under both and print the difference; the exit code of `shiplap plan --diff`. Raises InvalidInput."""
+    if sources.manifests:
+        raise InvalidInput("--diff", "names both sets of manifests; leave --manifests out")
+    readings = read_all(sources, [[path] for path in diff], which)
+    plans, snapshots = [], []
+    for reading, path in zip(readings, diff, strict=True):
+        snapshot = without_pool_nodes(reading.snapshot) if from_scratch else reading.snapshot
+        with progress(f"planning with {path}"):
+            plans.append(decide(snapshot))
+        snapshots.append(snapshot)
+    moneys = [Money(reading.snapshot) for reading in readings]
+    sides = [
+        _side(str(path), made, totals_of(reading.snapshot, made, money, from_scratch=from_scratch), money)
+        for path, made, reading, money in zip(diff, plans, readings, moneys, strict=True)
+    ]
+    found = difference(sides, plans)
+    answer: dict[str, Any] = msgspec.to_builtins(found) | seen_document(readings[1])
+    if html is not None:
+        from shiplap_cli.render.html_diff import diff_report  # noqa: PLC0415 - only here
+
+        write(html, diff_report(found, snapshots, plans, seen_texts(readings[1])))
+    emit(answer, output, lambda: _page(found, readings[1]))
+    return 1 if found.newly_left_out else 0
+
+
+def difference(sides: Sequence[Side], plans: Sequence[Plan]) -> Difference:
+    """What changes from the first to the second."""
+    left = [{_name(entry.pod): entry.message for entry in made.unschedulable} for made in plans]
+    pools = [{_name(pod): claim.node_pool for claim in made.node_claims for pod in claim.pods} for made in plans]
+    return Difference(
+        old=sides[0],
+        new=sides[1],
+        newly_left_out=_only(left[1], left[0]),
+        newly_placed=_only(left[0], left[1]),
+        moved=sum(pools[1].get(name, pool) != pool for name, pool in pools[0].items()),
+    )
+
+
+def _only(these: Mapping[str, str], those: Mapping[str, str]) -> tuple[LeftOut, ...]:
+    return tuple(LeftOut(name, these[name]) for name in sorted(these.keys() - those.keys()))
+
+
+def _side(path: str, made: Plan, totals: Totals, money: Money) -> Side:
+    return Side(
+        manifests=path,
+        nodes=len(made.node_claims),
+        hourly=made.hourly,
+        estimated=money.of_launches(made.node_claims).estimated,
+        pods_on_new=sum(len(claim.pods) for claim in made.node_claims),
+        pods_on_existing=sum(len(place.pods) for place in made.existing_nodes),
+        unschedulable=len(made.unschedulable),
+        ignored=len(made.ignored),
+        pools=_launches((claim.node_pool, money.of_launch(claim)) for claim in made.node_claims),
+        instance_types=_launches((claim.launch.instance_type, money.of_launch(claim)) for claim in made.node_claims),
+        totals=totals,
+    )
+
+
+def _launches(priced: Iterable[tuple[str, Price]]) -> dict[str, Launches]:
+    by_name: dict[str, list[Price]] = {}
+    for name, price in priced:
+        by_name.setdefault(name, []).append(price)
+    sums = {name: total(prices) for name, prices in sorted(by_name.items())}
+    return {name: Launches(len(by_name[name]), found.hourly, found.estimated) for name, found in sums.items()}
+
+
+def _page(found: Difference, reading: Reading) -> RenderableType:
+    old, new = found.old, found.new
+    right = [Column(header, justify="right") for header in ("old", "new", "change")]
+    table = Table("", *right, box=None, pad_edge=False)
+    rows = (
+        ("nodes to launch", old.nodes, new.nodes),
+        ("pods on new nodes", old.pods_on_new, new.pods_on_new),
+        ("pods on nodes that exist", old.pods_on_existing, new.pods_on_existing),
+        ("pods without a place", old.unschedulable, new.unschedulable),
+        ("pods left alone", old.ignored, new.ignored),
+        ("nodes of the cluster then", old.totals.then.nodes, new.totals.then.nodes),
+    )
+    for name, before, after in rows:
+        table.add_row(name, str(before), str(after), _change(after - before))
+    for name, spent, spends in (
+        ("$/h of what is launched", old.price, new.price),
+        ("$/h of the cluster then", old.totals.then.price, new.totals.then.price),
+    ):
+        change = _money(spends.hourly - spent.hourly, spent.hourly)
+        table.add_row(name, figure(spent), figure(spends), change)
+    parts: list[RenderableType] = [Text.assemble(("- ", "red"), old.manifests, ("  + ", "green"), new.manifests), table]
+    for title, before_by, after_by in (
+        ("pool", old.pools, new.pools),
+        ("instance type", old.instance_types, new.instance_types),
+    ):
+        parts += [Text(), _by(title, before_by, after_by)]
+    for title, entries, style in (
+        ("Placed by OLD, left out by NEW", found.newly_left_out, "red"),
+        ("Left out by OLD, placed by NEW", found.newly_placed, "green"),
+    ):
+        parts += _pods(title, entries, style)
+    if found.moved:
+        parts += [Text(), Text(f"{counted(found.moved, 'pod')} would get a node of another pool")]
+    return Group(*parts, *seen_lines(reading))
+
+
+def _by(title: str, old: Mapping[str, Launches], new: Mapping[str, Launches]) -> Table:
+    columns = ("nodes old", "new", "change", "$/h old", "new", "change")
+    table = Table(title, *(Column(name, justify="right") for name in columns), box=None, pad_edge=False)
+    none = Launches(0, 0.0)
+    for name in sorted(old.keys() | new.keys()):
+        before, after = old.get(name, none), new.get(name, none)
+        table.add_row(
+            name,
+            str(before.nodes),
+            str(after.nodes),
+            _change(after.nodes - before.nodes),
+            figure(before.price),
+            figure(after.price),
+            _money(after.hourly - before.hourly),
+        )
+    return table
+
+
+def _pods(title: str, entries: Sequence[LeftOut], style: str) -> list[RenderableType]:
+    by_message: dict[str, list[str]] = {}
+    for entry in entries:
+        by_message.setdefault(entry.message, []).append(entry.pod)
+    lines: list[RenderableType] = [
+        Text.assemble((f"  {summary(pods)}", "bold"), f"\n    {message}") for message, pods in by_message.items()
+    ]
+    return [Text(), Text(title, style=style), *lines] if lines else []
+
+
+def _change(number: int) -> str:
+    return f"{number:+d}" if number else "="
+
+
+def _money(change: float, before: float = 0.0) -> str:
+    if abs(change) < 0.00005:
+        return "="
+    share = f" ({change / before:+.1%})" if before else ""
+    return f"{change:+.4f}{share}"
+
+
+def _name(pod: PodReference) -> str:
+    return f"{pod.namespace}/{pod.name}"

@@ -1,0 +1,212 @@
+"""`shiplap simulate`: a scenario in virtual time, once or with many seeds, and whether every promise was kept."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from msgspec.structs import replace
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from shiplap.errors import InvalidInput
+from shiplap.manifests.custom_resources import Manifests
+from shiplap.manifests.files.loading import load as load_manifests
+from shiplap_cli.output import Format, Output, counted, emit
+from shiplap_cli.render.html_file import HtmlFile, write
+from shiplap_cli.render.html_simulation import SIDES, comparison_report, simulation_report
+from shiplap_lab.simulation.campaign import Figures, Found, compared, differences, hunt, outcomes, run, shrunk
+from shiplap_lab.simulation.mutants import MUTANTS, planted
+from shiplap_lab.simulation.recording import Recording, watched
+from shiplap_lab.simulation.run import Outcome
+from shiplap_lab.virtual_time.scenario import Play, load
+
+
+def simulate(
+    scenario: Annotated[str, typer.Argument(help="A bundled scenario, or the path of a scenario's file.")] = "mixed",
+    *,
+    seed: Annotated[int, typer.Option(help="Everything that chance decides follows from it.")] = 0,
+    seeds: Annotated[int, typer.Option(min=1, help="How many seeds to play, counted from --seed.")] = 1,
+    hours: Annotated[float | None, typer.Option(min=0, help="Virtual hours at least; the scenario's without.")] = None,
+    processes: Annotated[int, typer.Option(min=0, help="Processes for many seeds; 0 for one per processor.")] = 0,
+    shrink: Annotated[bool, typer.Option(help="Leave out faults one by one while the same promise is broken.")] = True,
+    trace: Annotated[Path | None, typer.Option(help="Where to write the trace of the run, as JSON lines.")] = None,
+    mutant: Annotated[
+        str, typer.Option(help="Plant a defect first; `list` tries all, each in its own scenarios.")
+    ] = "",
+    recording: Annotated[
+        Path | None, typer.Option("--recording", help="Write the run for `shiplap top --recording`, as JSON.")
+    ] = None,
+    records: Annotated[
+        Path | None,
+        typer.Option("--records", help="Write recorded decisions into a folder, by their ids, for `shiplap replay`."),
+    ] = None,
+    html: HtmlFile = None,
+    compare: Annotated[
+        list[Path] | None, typer.Option("--compare", help="Play it with these manifests too; both side by side.")
+    ] = None,
+    output: Output = Format.TABLE,
+) -> int:
+    """Play a scenario with the real flows over in-memory twins, in virtual time, and check every promise at every step.
+
+    Exit code 0 when all promises were kept, 1 when one was broken (with `--mutant list`: when a defect was not found),
+    2 for bad input.
+
+    Example: shiplap simulate spot-storm --seed 7 -o json
+    """
+    play = load(scenario)
+    many = range(seed, seed + seeds)
+    if compare:
+        return _comparison(play, load_manifests(compare), seed, hours, output, html)
+    wanted = {"--html": html, "--recording": recording, "--records": records}
+    kept = next((option for option, path in wanted.items() if path is not None), "")
+    if kept and (seeds > 1 or mutant == "list"):
+        raise InvalidInput(kept, "shows one run: give one --seed, and no --mutant list")
+    if mutant == "list":
+        return _mutants(many, processes or os.cpu_count() or 1, output)
+    if seeds > 1:
+        return _campaign(play, scenario, many, processes or os.cpu_count() or 1, hours, mutant, output, shrink=shrink)
+    with planted(mutant):
+        outcome = run(play, seed, hours=hours)
+        if outcome.violations and shrink:
+            outcome = shrunk(play, outcome, hours=hours)
+        if kept:
+            _write(watched(play, seed, outcome.faults, hours), html, recording, records)
+    if trace is not None:
+        trace.write_text("".join(f"{line}\n" for line in outcome.lines), encoding="utf-8")
+    emit(document(outcome), output, lambda: _page(outcome))
+    return 1 if outcome.violations else 0
+
+
+def _write(run: tuple[Outcome, Recording], html: Path | None, recording: Path | None, records: Path | None) -> None:
+    """What was seen of a run, as asked for; the ids of records, seen from their folder, are the paths of files."""
+    outcome, seen = run
+    timeline = seen.timeline(outcome)
+    if html is not None:
+        write(html, simulation_report(outcome, timeline))
+    if recording is not None:
+        recording.write_bytes(msgspec.json.encode(timeline))
+    if records is not None:
+        for name, document in seen.records().items():
+            path = records / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(document)
+
+
+def _comparison(play: Play, other: Manifests, seed: int, hours: float | None, output: Format, html: Path | None) -> int:
+    mine, others = compared(play, other, seed, hours)
+    value = {"scenario": play.name, "seed": seed, "own": mine.figures, "other": others.figures}
+    if html is not None:
+        write(html, comparison_report(mine, others))
+    emit(msgspec.to_builtins(value), output, lambda: _side_by_side(mine.figures, others.figures))
+    return 0 if mine.figures.kept and others.figures.kept else 1
+
+
+def _side_by_side(mine: Figures, others: Figures) -> Table:
+    table = Table("", *SIDES, "difference", box=None, pad_edge=False)
+    for row in differences(mine, others):
+        table.add_row(*row)
+    return table
+
+
+def document(outcome: Outcome) -> dict[str, Any]:
+    """An outcome in the fixed format of `shiplap simulate -o json`."""
+    return {
+        "scenario": outcome.scenario,
+        "seed": outcome.seed,
+        "trace": outcome.trace,
+        "placement": outcome.placement,
+        "kept": not outcome.violations,
+        "violations": [msgspec.to_builtins(item) for item in outcome.violations],
+        "faults": [msgspec.to_builtins(item) for item in outcome.faults] if outcome.violations else len(outcome.faults),
+        "settledAfterSeconds": outcome.settled_at,
+        "endedAfterSeconds": outcome.ended_at,
+        "steps": outcome.steps,
+        "instances": {"launched": outcome.launched, "ended": outcome.ended, "mostAtOnce": outcome.most_nodes},
+        "pods": {"bound": outcome.pods_bound, "longestPendingSeconds": outcome.longest_pending},
+        "dollars": {"spent": outcome.spent, "ledger": outcome.ledger, "unclaimed": outcome.unclaimed},
+        "messagesGivenUp": outcome.given_up,
+        "metrics": outcome.metrics,
+    }
+
+
+def _campaign(
+    play: Play,
+    name: str,
+    seeds: range,
+    processes: int,
+    hours: float | None,
+    mutant: str,
+    output: Format,
+    *,
+    shrink: bool,
+) -> int:
+    failed: list[Outcome] = []
+    steps = launched = 0
+    for outcome in outcomes(name, seeds, processes=processes, mutant=mutant):
+        steps += outcome.steps
+        launched += outcome.launched
+        if outcome.violations:
+            failed.append(outcome)
+    if failed and shrink:
+        with planted(mutant):
+            failed[0] = replace(shrunk(play, failed[0], hours=hours), lines=())
+    value = {
+        "scenario": play.name,
+        "seeds": len(seeds),
+        "steps": steps,
+        "launched": launched,
+        "failed": [document(outcome) for outcome in failed],
+    }
+    summary = f"{play.name}: {counted(len(seeds), 'seed')}, {steps} steps, {launched} instances, {len(failed)} failed"
+    emit(value, output, lambda: Group(Text(summary, style="bold"), *(_page(outcome) for outcome in failed[:5])))
+    return 1 if failed else 0
+
+
+def _mutants(seeds: range, processes: int, output: Format) -> int:
+    start = time.monotonic()
+    found = list(hunt(MUTANTS, seeds, processes=processes))
+    value = {
+        "mutants": {
+            item.mutant: {"foundAfterSeeds": item.seeds, "scenario": item.scenario, "promise": item.promise}
+            for item in found
+        },
+        "seconds": round(time.monotonic() - start, 1),
+    }
+    emit(value, output, lambda: _mutant_table(found, len(seeds), value["seconds"]))  # type: ignore[arg-type]
+    return 0 if all(item.seeds for item in found) else 1
+
+
+def _mutant_table(found: list[Found], most: int, seconds: float) -> RenderableType:
+    table = Table("defect", "found after seeds", "in", "by the promise", box=None, pad_edge=False)
+    for item in found:
+        table.add_row(item.mutant, str(item.seeds or f"not within {most}"), item.scenario, item.promise)
+    return Group(table, Text(f"{sum(item.seeds > 0 for item in found)} of {len(found)} found in {seconds:.0f} s"))
+
+
+def _page(outcome: Outcome) -> RenderableType:
+    facts = Table(box=None, show_header=False, pad_edge=False)
+    facts.add_row("seed", str(outcome.seed))
+    facts.add_row("trace", outcome.trace)
+    facts.add_row("placement", outcome.placement)
+    facts.add_row("settled after", f"{outcome.settled_at / 60:.1f} min" if outcome.settled_at >= 0 else "never")
+    facts.add_row("instances", f"{outcome.launched} launched, {outcome.ended} ended, {outcome.most_nodes} at once")
+    facts.add_row("pods", f"{outcome.pods_bound} bound, the longest was pending {outcome.longest_pending:.0f} s")
+    facts.add_row("spent", f"${outcome.spent:.4f}, of which ${outcome.unclaimed:.4f} for instances without a claim")
+    facts.add_row("steps", str(outcome.steps))
+    parts: list[RenderableType] = [
+        Text(f"{outcome.scenario}, {counted(len(outcome.faults), 'fault')}", style="bold"),
+        facts,
+    ]
+    parts += [
+        Text(f"BROKEN after {item.at:.0f} s: {item.promise}: {item.detail}", style="red") for item in outcome.violations
+    ]
+    if outcome.violations:
+        parts += [Text(f"  {fault}") for fault in outcome.faults]
+        parts += [Text(line, style="dim") for line in outcome.lines[-40:]]
+    return Group(*parts)

@@ -1,0 +1,205 @@
+"""`shiplap status`: one screen of an install: can nodes be launched, what runs, what failed, what waits.
+
+What is shown is what the functions wrote into the install's bucket and tables, and what SQS, Lambda and CloudWatch say
+of them; neither EC2 nor a cluster is asked.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from shiplap.errors import InvalidInput, StoreError
+from shiplap.instances.catalog.ec2_catalog import Catalog
+from shiplap.instances.readiness import conditions
+from shiplap.instances.readiness.nodeclass_status import ClusterStatus, InstallStatus, NodeClassStatus
+from shiplap.kubernetes.timestamps import rfc3339
+from shiplap_cli.installs.find_install import STACK, Bucket, Dev, Install, Stack, find
+from shiplap_cli.installs.install_metrics import Vitals, gather, queues_of
+from shiplap_cli.output import Format, Output, emit
+from shiplap_cli.render.html_file import HtmlFile, write
+from shiplap_cli.render.status_page import CatalogueShown, ClusterShown, StatusShown, vitals_page
+
+_OLD_S = 3 * 3600
+"""A catalogue that was not refreshed for so long, seconds, is pointed out: it should be every hour."""
+
+
+def status(
+    *,
+    bucket: Bucket = "",
+    stack: Stack = STACK,
+    dev: Dev = False,
+    cluster: Annotated[str, typer.Option(help="Only this cluster.")] = "",
+    redrive: Annotated[
+        bool, typer.Option("--redrive", help="Put dead letters back into their queues, but for malformed ones.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before --redrive.")] = False,
+    html: HtmlFile = None,
+    output: Output = Format.TABLE,
+) -> int:
+    """One screen of an install: node classes, pools and their limits, queues, functions, failures, learned capacity.
+
+    Exit code 0 when every EC2NodeClass is ready, 1 when one is not or nothing is known yet, 2 for bad input.
+
+    Example: shiplap status --cluster prod
+
+    Example: shiplap status --redrive
+    """
+    install = find(bucket=bucket, stack=stack, dev=dev)
+    if redrive:
+        return _redrive(install, output, ask=not yes)
+    found, vitals = _read(install, cluster)
+    if html is not None:
+        from shiplap_cli.render.html_status import pictures_of, status_report  # noqa: PLC0415 - it shows what is found here
+
+        now = time.time()
+        pictures, missing = pictures_of(install, [each.cluster for each in found.clusters], now)
+        write(html, status_report(found, vitals, pictures, missing, now))
+    answer = msgspec.to_builtins(found) | msgspec.to_builtins(vitals)
+    emit(answer, output, lambda: Group(_tables(found), *vitals_page(vitals)))
+    classes = [item for each in found.clusters for item in each.node_classes]
+    return 0 if classes and all(item.ready.status == conditions.TRUE for item in classes) else 1
+
+
+def _redrive(install: Install, output: Format, *, ask: bool) -> int:
+    """Exit code 1 when malformed messages stay. Raises StoreError, InvalidInput."""
+    from shiplap_cli.installs import dead_letter_queues  # noqa: PLC0415 - loads botocore
+
+    urls = {
+        name: (install.output(f"{name}DeadLettersUrl"), install.output(f"{name}QueueUrl"))
+        for name in queues_of(install)
+    }
+    waiting = {name.lower(): sum(dead_letter_queues.depth(dead)) for name, (dead, _) in urls.items()}
+    if ask and any(waiting.values()):
+        if sys.stdin is None or not sys.stdin.isatty():
+            raise InvalidInput("--redrive", "asks before it moves messages; add --yes where nobody can answer")
+        listed = ", ".join(f"{number} of {name}" for name, number in waiting.items() if number)
+        typer.confirm(f"Put dead letters back ({listed})?", abort=True, err=True)
+    moved = {name.lower(): dead_letter_queues.redrive(dead, queue) for name, (dead, queue) in urls.items()}
+    answer = {name: {"moved": done, "malformed": left} for name, (done, left) in moved.items()}
+    emit(answer, output, lambda: _redriven(moved))
+    return 1 if any(left for _, left in moved.values()) else 0
+
+
+def _redriven(moved: Mapping[str, tuple[int, int]]) -> RenderableType:
+    table = Table("queue", "put back", "malformed, left alone", box=None, pad_edge=False)
+    for name, (done, left) in moved.items():
+        table.add_row(name, str(done), str(left))
+    return table
+
+
+def _read(install: Install, cluster: str) -> tuple[StatusShown, Vitals]:
+    """Raises StoreError, AwsError, InvalidInput."""
+    from shiplap.aws.bucket import BucketCatalog, BucketStatus  # noqa: PLC0415
+    from shiplap.aws.session import client  # noqa: PLC0415
+
+    s3, now = client("s3"), time.time()
+    known = _of_cluster(BucketStatus(s3, install.bucket).load(), cluster)
+    loaded: dict[str, Catalog] = {}
+    catalogues = []
+    for region in sorted({item.region for item in known}):
+        try:
+            loaded[region] = BucketCatalog(s3, install.bucket, region).load()
+            catalogues.append(_catalogue(loaded[region], now))
+        except StoreError as error:
+            catalogues.append(CatalogueShown(region, problem=str(error)))
+    of_cluster = {item.cluster: loaded[item.region] for item in known if item.region in loaded}
+    limits = {(item.cluster, pool.name): pool.limits for item in known for pool in item.pools}
+    vitals = gather(install, [item.cluster for item in known], of_cluster, limits, now)
+    return StatusShown(tuple(_cluster(item, now) for item in known), tuple(catalogues)), vitals
+
+
+def _of_cluster(known: InstallStatus, name: str) -> Sequence[ClusterStatus]:
+    chosen = [item for item in known.clusters if name in ("", item.cluster)]
+    if name and not chosen:
+        names = ", ".join(item.cluster for item in known.clusters) or "none"
+        raise InvalidInput("--cluster", f"nothing is known of cluster {name!r}; known are {names}")
+    return chosen
+
+
+def _cluster(known: ClusterStatus, now: float) -> ClusterShown:
+    age = int(now - known.checked_at)
+    return ClusterShown(known.cluster, known.region, rfc3339(known.checked_at), age, known.node_classes, known.pools)
+
+
+def _catalogue(known: Catalog, now: float) -> CatalogueShown:
+    return CatalogueShown(
+        region=known.region,
+        version=known.version,
+        instance_types=len(known.types),
+        refreshed_at=_moment(known.refreshed_at),
+        age_seconds=int(now - known.refreshed_at),
+        on_demand_prices_at=_moment(known.on_demand_at),
+        spot_prices_at=_moment(known.spot_at),
+    )
+
+
+def _moment(epoch_s: float) -> str:
+    return rfc3339(epoch_s) if epoch_s else ""
+
+
+def _tables(found: StatusShown) -> RenderableType:
+    if not found.clusters:
+        return Text("Nothing is known yet: the first inspection follows within five minutes of a deployment.")
+    return Group(*(part for each in found.clusters for part in _cluster_tables(each)), _catalogue_table(found))
+
+
+def _cluster_tables(shown: ClusterShown) -> Iterator[RenderableType]:
+    title = f"Cluster {shown.cluster} ({shown.region}), looked at {_age(shown.age_seconds)} ago"
+    classes = Table("node class", "ready", "AMIs", "subnets", "free IPs", "types", "why", title=title)
+    classes.title_justify = "left"
+    for item in shown.node_classes:
+        classes.add_row(
+            item.name,
+            item.ready.status,
+            str(len(item.amis)),
+            str(len(item.subnets)),
+            str(sum(subnet.free_ips for subnet in item.subnets)),
+            str(item.instance_types),
+            "\n".join([*_reasons(item), *(f"warning: {text}" for text in item.warnings)]),
+        )
+    yield classes
+    pools = Table("node pool", "node class", "weight", "ready")
+    for pool in shown.pools:
+        pools.add_row(pool.name, pool.node_class, str(pool.weight), pool.ready)
+    yield pools
+
+
+def _reasons(status: NodeClassStatus) -> list[str]:
+    """Every condition that is not True, by name and reason; what follows from another is left out."""
+    wrong = [item for item in status.conditions if item.status != conditions.TRUE and item.type != conditions.READY]
+    if any(item.status == conditions.UNKNOWN for item in wrong):
+        return [f"{wrong[0].reason}: {wrong[0].message}"]
+    return [f"{item.type}: {item.reason}: {item.message}" for item in wrong if item.reason != "DependenciesNotReady"]
+
+
+def _catalogue_table(found: StatusShown) -> Table:
+    table = Table("catalogue", "version", "types", "age", "on-demand prices of", "spot prices of", "")
+    for item in found.catalogues:
+        old = "not refreshed lately" if item.age_seconds > _OLD_S else ""
+        table.add_row(
+            item.region,
+            item.version,
+            str(item.instance_types),
+            "" if item.problem else _age(item.age_seconds),
+            item.on_demand_prices_at or "never: estimated",
+            item.spot_prices_at or "never: estimated",
+            item.problem or old,
+        )
+    return table
+
+
+def _age(seconds: int) -> str:
+    """Seconds as people say them."""
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds // size} {unit}"
+    return f"{seconds} s"

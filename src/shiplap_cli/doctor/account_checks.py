@@ -1,0 +1,292 @@
+"""Checks of the account and of what the stack deployed: credentials, functions, queues, quotas, network."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from email.utils import parsedate_to_datetime
+from typing import Any
+from urllib.parse import unquote
+
+from botocore.exceptions import ClientError
+
+from shiplap.aws import tags
+from shiplap.aws.failures import code_of
+from shiplap_cli.doctor.findings import Client, Deployment, Finding, Words
+
+_SKEW_WARNING_S, _SKEW_FAILED_S = 30.0, 300.0
+"""AWS refuses requests whose clock is five minutes off; tokens for clusters live for little longer."""
+
+_FED = {"schedule": "Provisioning", "lifecycle": "Lifecycle", "interrupt": "Interruption"}
+"""Functions and the queues that feed them, as the outputs name those."""
+
+_QUOTAS = (
+    ("ec2", "L-1216C47A", "vCPUs of running on-demand standard instances", "on-demand"),
+    ("ec2", "L-34B43A08", "vCPUs of running spot standard instances", "spot"),
+    ("ec2", "L-FB451C26", "launch templates in the Region", "templates"),
+)
+_STANDARD = "acdhimrtz"
+_NEARLY_FULL = 0.8
+_LEAST_CONCURRENCY = 50
+
+ENDPOINTS = ("ec2", "eks", "sqs", "events", "ssm")
+"""Interface endpoints that functions inside a VPC need when it has no way out, by the end of the service's name.
+
+Not `sts`: tokens for clusters are signed, not fetched. Clusters with `kubeconfigSecret` need `secretsmanager` too, and
+clusters with `zonalShift` need `arc-zonal-shift`.
+"""
+GATEWAYS = ("s3", "dynamodb")
+"""The same, of kind gateway, which cost nothing."""
+
+
+def credentials(client: Client, deployment: Deployment, now: float) -> Iterator[Finding]:
+    """Who asks, and whether this machine's clock is AWS's."""
+    yield from caller(client, deployment.region, now)
+
+
+def caller(client: Client, region: str, now: float, account: str = "") -> Iterator[Finding]:
+    """Who asks, whether the account is the one that is meant, and whether this machine's clock is AWS's."""
+    answer, words = client("sts").get_caller_identity(), Words("credentials")
+    if account and answer["Account"] != account:
+        mend = f"use credentials of account {account}, or correct `account` in shiplap.yaml"
+        yield words.failed(answer["Arn"], f"is of account {answer['Account']}, not of {account}", mend)
+    else:
+        yield words.ok(answer["Arn"], f"account {answer['Account']}, {region}")
+    date = answer["ResponseMetadata"]["HTTPHeaders"].get("date", "")
+    if date:
+        yield _skew(now - parsedate_to_datetime(date).timestamp())
+
+
+def _skew(seconds: float) -> Finding:
+    words, says = Words("clock"), f"{abs(seconds):.0f} s {'ahead of' if seconds > 0 else 'behind'} AWS"
+    mend = "set this machine's clock by NTP; AWS and API servers refuse requests that are minutes off"
+    if abs(seconds) >= _SKEW_FAILED_S:
+        return words.failed("this machine", says, mend)
+    if abs(seconds) >= _SKEW_WARNING_S:
+        return words.warning("this machine", says, mend)
+    return words.ok("this machine", says)
+
+
+def functions(client: Client, deployment: Deployment) -> Iterator[Finding]:
+    """Whether each function is deployed, not switched off, and in service with its newest version."""
+    words, lambdas = Words("functions"), client("lambda")
+    for name, function in deployment.functions.items():
+        configuration = lambdas.get_function_configuration(FunctionName=function)
+        state, update = configuration.get("State", "Active"), configuration.get("LastUpdateStatus", "Successful")
+        if state not in ("Active", "Inactive") or update == "Failed":
+            why = configuration.get("StateReason") or configuration.get("LastUpdateStatusReason", "")
+            yield words.failed(name, f"is {state}, its last update {update}: {why}", "run `npx cdk deploy` again")
+            continue
+        reserved = lambdas.get_function_concurrency(FunctionName=function).get("ReservedConcurrentExecutions")
+        if reserved == 0:
+            mend = f"aws lambda delete-function-concurrency --function-name {function}"
+            yield words.failed(name, "is switched off: its concurrency is 0", mend)
+            continue
+        yield _in_service(lambdas, name, function)
+
+
+def _in_service(lambdas: Any, name: str, function: str) -> Finding:
+    words = Words("functions")
+    live = lambdas.get_alias(FunctionName=function, Name="live")["FunctionVersion"]
+    pages = lambdas.get_paginator("list_versions_by_function").paginate(FunctionName=function)
+    newest = max(int(item["Version"]) for page in pages for item in page["Versions"] if item["Version"].isdigit())
+    if int(live) < newest:
+        mend = "intended after a roll back; the next `npx cdk deploy` moves the alias forward again"
+        return words.warning(name, f"version {live} is in service, {newest} is the newest", mend)
+    return words.ok(name, f"version {live} is in service")
+
+
+def _fed(deployment: Deployment) -> dict[str, str]:
+    """Functions and the queues that feed them; those of a named network end in its name, `interrupt` is of none."""
+    return {
+        f"{name}{network}": f"{queue}{network.capitalize()}"
+        for name, queue in _FED.items()
+        for network in dict.fromkeys(("", *deployment.networks))
+        if f"{name}{network}" in deployment.functions
+    }
+
+
+def sources(client: Client, deployment: Deployment) -> Iterator[Finding]:
+    """Whether Lambda polls the queues."""
+    words, lambdas = Words("event sources"), client("lambda")
+    for name in _fed(deployment):
+        function = deployment.functions[name]
+        found = lambdas.list_event_source_mappings(FunctionName=f"{function}:live")["EventSourceMappings"]
+        states = sorted({item.get("State", "Enabled") for item in found})
+        if not found:
+            yield words.failed(name, "no queue feeds it", "run `npx cdk deploy` again: the mapping was deleted by hand")
+        elif states != ["Enabled"]:
+            mend = f"aws lambda update-event-source-mapping --uuid {found[0].get('UUID', 'UUID')} --enabled"
+            yield words.failed(name, f"its queue's mapping is {', '.join(states)}", mend)
+        else:
+            yield words.ok(name, "its queue is polled")
+
+
+def queues(client: Client, deployment: Deployment) -> Iterator[Finding]:
+    """Whether EventBridge may send to the queues, and whether anything was set aside."""
+    words, sqs = Words("queues"), client("sqs")
+    for queue in _fed(deployment).values():
+        url, letters = deployment.outputs[f"{queue}QueueUrl"], deployment.outputs[f"{queue}DeadLettersUrl"]
+        attributes = _attributes(sqs, url)
+        if "events.amazonaws.com" not in unquote(attributes.get("Policy", "")):
+            mend = "run `npx cdk deploy` again: the queue's policy was changed"
+            yield words.failed(queue.lower(), "its policy does not let events.amazonaws.com send", mend)
+        elif "RedrivePolicy" not in attributes:
+            yield words.failed(queue.lower(), "it has no dead letters", "run `npx cdk deploy` again")
+        else:
+            waiting = attributes.get("ApproximateNumberOfMessages", "0")
+            yield words.ok(queue.lower(), f"EventBridge may send; {waiting} messages wait")
+        number = int(_attributes(sqs, letters).get("ApproximateNumberOfMessages", "0"))
+        if number:
+            says = f"{number} messages could not be handled"
+            yield words.failed(
+                f"{queue.lower()} dead letters", says, "docs/operations.md#dead-letters says how to look"
+            )
+        else:
+            yield words.ok(f"{queue.lower()} dead letters", "empty")
+
+
+def _attributes(sqs: Any, url: str) -> dict[str, str]:
+    found: dict[str, str] = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"]).get("Attributes", {})
+    return found
+
+
+def quotas(client: Client, deployment: Deployment) -> Iterator[Finding]:
+    """What of the account's quotas is used: they are shared by all that runs in the Region."""
+    yield from vcpus_and_templates(client)
+    yield from concurrency(client, len(deployment.clusters))
+
+
+def vcpus_and_templates(client: Client) -> Iterator[Finding]:
+    """EC2's quotas: a launch beyond them is refused."""
+    words, used = Words("quotas"), _used(client)
+    for service, code, what, key in _QUOTAS:
+        most = limit(client, service, code)
+        says = f"{used[key]:g} of {most:g}"
+        mend = f"aws service-quotas request-service-quota-increase --service-code {service} --quota-code {code} …"
+        if used[key] >= most:
+            yield words.failed(what, says, mend)
+        elif used[key] >= most * _NEARLY_FULL:
+            yield words.warning(what, says, mend)
+        else:
+            yield words.ok(what, says)
+
+
+def concurrency(client: Client, clusters: int) -> Iterator[Finding]:
+    """How many functions may run at once in the account."""
+    words, what = Words("quotas"), "concurrent functions"
+    most = client("lambda").get_account_settings()["AccountLimit"]["ConcurrentExecutions"]
+    needed = max(_LEAST_CONCURRENCY, 21 + 4 * clusters)
+    if most < needed:
+        mend = "aws service-quotas request-service-quota-increase --service-code lambda --quota-code L-B99A9384 …"
+        yield words.warning(what, f"{most} in the account, {needed} may be needed", mend)
+    else:
+        yield words.ok(what, f"{most} in the account")
+
+
+def limit(client: Client, service: str, code: str) -> float:
+    """A quota of the account, or AWS's default where it has none of its own."""
+    service_quotas = client("service-quotas")
+    try:
+        found = service_quotas.get_service_quota(ServiceCode=service, QuotaCode=code)
+    except ClientError as error:
+        if code_of(error) != "NoSuchResourceException":
+            raise
+        found = service_quotas.get_aws_default_service_quota(ServiceCode=service, QuotaCode=code)
+    return float(found["Quota"]["Value"])
+
+
+def _used(client: Client) -> dict[str, float]:
+    ec2 = client("ec2")
+    used = {"on-demand": 0.0, "spot": 0.0, "templates": 0.0}
+    running = [{"Name": "instance-state-name", "Values": ["pending", "running"]}]
+    for page in ec2.get_paginator("describe_instances").paginate(Filters=running):
+        for item in (item for reservation in page["Reservations"] for item in reservation["Instances"]):
+            if item["InstanceType"][0] in _STANDARD:
+                options = item.get("CpuOptions", {})
+                key = "spot" if item.get("InstanceLifecycle") == "spot" else "on-demand"
+                used[key] += options.get("CoreCount", 0) * options.get("ThreadsPerCore", 1)
+    for page in ec2.get_paginator("describe_launch_templates").paginate():
+        used["templates"] += len(page["LaunchTemplates"])
+    return used
+
+
+def neighbours(client: Client, deployment: Deployment, cluster: str) -> Iterator[Finding]:
+    """Whether another install launches nodes in the cluster, by the tags of its instances."""
+    words, alive = Words("installs"), {"Name": "instance-state-name", "Values": ["pending", "running"]}
+    pages = client("ec2").get_paginator("describe_instances").paginate(Filters=[*tags.owned_by(cluster), alive])
+    found = Counter(
+        tags.read(item.get("Tags", [])).get(tags.INSTALL, "")
+        for page in pages
+        for reservation in page["Reservations"]
+        for item in reservation["Instances"]
+    )
+    ours = found.pop(deployment.install, 0)
+    old = found.pop("", 0)
+    for other, count in sorted(found.items()):
+        mend = f"take {cluster} out of one install's shiplap.yaml, or give each its own pods by `claimRules`"
+        yield words.warning(cluster, f"{count} instances of install {other!r} run in it: both serve its pods", mend)
+    if not found:
+        says = f"{ours} instances of {deployment.install}, none of another install"
+        yield words.ok(cluster, says + (f", {old} without the tag {tags.INSTALL}" if old else ""))
+
+
+def network(client: Client, deployment: Deployment) -> Iterator[Finding]:
+    """Whether functions inside a VPC have a way to the AWS services they ask: a route out, or an endpoint for each."""
+    for name in deployment.networks:
+        function = deployment.functions[f"schedule{name}"]
+        vpc = client("lambda").get_function_configuration(FunctionName=function).get("VpcConfig", {})
+        yield from ways_out(client, vpc.get("VpcId", ""), vpc.get("SubnetIds", ()), ENDPOINTS)
+
+
+def ways_out(client: Client, vpc: str, subnets: Sequence[str], endpoints: Sequence[str]) -> Iterator[Finding]:
+    """The same for functions in some subnets of a VPC, or in none, that need some interface endpoints."""
+    words, ec2 = Words("network"), client("ec2")
+    if not subnets:
+        yield words.ok("functions", "outside of any VPC: they reach AWS, and clusters with public endpoints")
+        return
+    inside = [{"Name": "vpc-id", "Values": [vpc]}]
+    tables = ec2.describe_route_tables(Filters=inside)["RouteTables"]
+    found = ec2.describe_vpc_endpoints(Filters=inside)["VpcEndpoints"]
+    for subnet in subnets:
+        table = _table_of(subnet, tables)
+        there = {_service(item) for item in found if _serves(item, table)}
+        missing = [name for name in (*endpoints, *GATEWAYS) if name not in there]
+        if _leads_out(table):
+            yield words.ok(subnet, "has a way out through a NAT gateway or another router")
+        elif missing:
+            mend = (
+                f"make VPC endpoints for {', '.join(missing)} (s3 and dynamodb as gateways), or route 0.0.0.0/0 to NAT"
+            )
+            yield words.failed(subnet, f"no way out, and no endpoints for {', '.join(missing)}", mend)
+        else:
+            yield words.ok(subnet, f"no way out, but endpoints for {', '.join((*endpoints, *GATEWAYS))}")
+
+
+def _service(endpoint: Mapping[str, Any]) -> str:
+    name: str = endpoint["ServiceName"]
+    return name.rpartition(".")[2]
+
+
+def _serves(endpoint: Mapping[str, Any], table: Mapping[str, Any]) -> bool:
+    """A gateway serves the subnets whose route table it is in; an interface answers to the service's own name."""
+    if endpoint.get("VpcEndpointType") == "Gateway":
+        return table.get("RouteTableId") in endpoint.get("RouteTableIds", ())
+    return bool(endpoint.get("PrivateDnsEnabled", True))
+
+
+def _table_of(subnet: str, tables: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """The route table of a subnet: its own, or the VPC's main one."""
+    for wanted in ("SubnetId", "Main"):
+        for table in tables:
+            for association in table.get("Associations", ()):
+                if association.get(wanted) in (subnet, True):
+                    return table
+    return {}
+
+
+def _leads_out(table: Mapping[str, Any]) -> bool:
+    """A route to an internet gateway is none for a function: it has no public address."""
+    ways = ("NatGatewayId", "TransitGatewayId", "NetworkInterfaceId", "InstanceId", "VpcPeeringConnectionId")
+    routes = [route for route in table.get("Routes", ()) if route.get("DestinationCidrBlock") == "0.0.0.0/0"]
+    return any(route.get("State", "active") == "active" and any(route.get(way) for way in ways) for route in routes)

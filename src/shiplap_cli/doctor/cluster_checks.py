@@ -1,0 +1,304 @@
+"""Checks of each cluster: what EKS says of it, whether the functions may enter, and what they may do inside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from botocore.exceptions import ClientError
+
+from shiplap.aws.bucket import BucketCatalog, BucketStatus
+from shiplap.aws.failures import code_of
+from shiplap.errors import InvalidInput, StoreError
+from shiplap.instances.catalog.ami_families import FAMILIES
+from shiplap.instances.readiness import conditions
+from shiplap.instances.readiness.nodeclass_status import ClusterStatus
+from shiplap_cli.doctor.findings import Client, Deployment, Finding, Verdict, Words
+
+ENTERING = ("schedule", "lifecycle", "disrupt", "watch")
+"""Functions that talk to API servers."""
+GROUP = "shiplap"
+"""The Kubernetes group of the functions, which docs/rbac.yaml binds."""
+
+_OLD_CATALOG_S = 3 * 3600
+_OLD_STATUS_S = 1800
+
+Ask = Callable[[str, Mapping[str, Any]], bytes]
+"""A POST to an API server: path and body in, the answer's body out."""
+
+
+class Right(msgspec.Struct, frozen=True, order=True):
+    """One thing that the RBAC manifest grants; `resource` with its subresource after a slash."""
+
+    verb: str
+    group: str
+    resource: str
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.resource}{f'.{self.group}' if self.group else ''}"
+
+
+class _Rule(msgspec.Struct, frozen=True, rename="camel"):
+    verbs: tuple[str, ...] = ()
+    api_groups: tuple[str, ...] = ()
+    resources: tuple[str, ...] = ()
+
+
+class _Document(msgspec.Struct, frozen=True):
+    kind: str = ""
+    rules: tuple[_Rule, ...] = ()
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    allowed: bool = False
+    reason: str = ""
+
+
+class _Review(msgspec.Struct, frozen=True):
+    status: _Answer = _Answer()
+
+
+def rights_of(manifest: Path) -> tuple[Right, ...]:
+    """Everything the ClusterRoles of a manifest grant, sorted. Raises InvalidInput."""
+    import yaml  # noqa: PLC0415 - slow to import, and only needed here
+
+    try:
+        documents = [msgspec.convert(item, _Document) for item in yaml.safe_load_all(manifest.read_text()) if item]
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, msgspec.ValidationError) as error:
+        raise InvalidInput(str(manifest), f"the RBAC manifest cannot be read: {error}") from error
+    rules = [rule for document in documents if document.kind == "ClusterRole" for rule in document.rules]
+    found = {
+        Right(verb, group, resource)
+        for rule in rules
+        for verb in rule.verbs
+        for group in rule.api_groups
+        for resource in rule.resources
+    }
+    return tuple(sorted(found))
+
+
+def catalogue(s3: Any, bucket: str, region: str, now: float) -> Iterator[Finding]:
+    """Whether instance types and prices are fresh."""
+    words, mend = Words("catalogue"), "aws lambda invoke --function-name …-catalog, and read its log"
+    try:
+        age_s = now - BucketCatalog(s3, bucket, region).load().refreshed_at
+    except StoreError as error:
+        yield words.failed(region, str(error), mend)
+        return
+    if age_s > _OLD_CATALOG_S:
+        yield words.failed(region, f"was refreshed {age_s / 3600:.1f} hours ago", mend)
+    else:
+        yield words.ok(region, f"was refreshed {age_s / 60:.0f} minutes ago")
+
+
+def node_classes(known: Sequence[ClusterStatus], now: float) -> Iterator[Finding]:
+    """What the last inspection found: AMIs, subnets, security groups by their selectors, role and instance profile."""
+    words = Words("node classes")
+    if not known:
+        mend = "wait five minutes after the first deployment; then look at the log of the function catalog"
+        yield words.failed("", "nothing was inspected yet", mend)
+    for cluster in known:
+        age_s = now - cluster.checked_at
+        if age_s > _OLD_STATUS_S:
+            says = f"the last inspection was {age_s / 60:.0f} minutes ago"
+            yield words.warning(cluster.cluster, says, "look at the log of the function catalog")
+        for item in cluster.node_classes:
+            subject = f"{cluster.cluster}/{item.name}"
+            wrong = [found for found in item.conditions if found.status != conditions.TRUE and found.message]
+            if item.ready.status == conditions.TRUE:
+                groups = len(item.security_groups)
+                yield words.ok(subject, f"{len(item.subnets)} subnets, {groups} security groups, {len(item.amis)} AMIs")
+            for found in wrong[:1]:
+                mend = "mend the manifest or the tags and deploy; it is inspected again within five minutes"
+                yield words.failed(subject, f"{found.type}: {found.reason}: {found.message}", mend)
+
+
+def control_plane(client: Client, deployment: Deployment, cluster: str) -> Iterator[Finding]:
+    """Whether the cluster is there, lets access entries in, can be reached, and lets each function in."""
+    found, findings = described(client, cluster)
+    yield from findings
+    if found is None:
+        return
+    network = _network_of(client, deployment, cluster)
+    schedule = client("lambda").get_function_configuration(FunctionName=deployment.functions[f"schedule{network}"])
+    yield endpoint(cluster, found.get("resourcesVpcConfig", {}), schedule.get("VpcConfig", {}))
+    entries = authentication(cluster, found)
+    if entries.verdict is Verdict.FAILED:
+        yield entries
+        return
+    for name in ENTERING:
+        yield _entry(client, deployment, cluster, f"{name}{network}")
+
+
+def _network_of(client: Client, deployment: Deployment, cluster: str) -> str:
+    """The network whose functions enter a cluster; the first where none do, and where there is only one."""
+    for name in deployment.networks[1:]:
+        function = deployment.functions[f"schedule{name}"]
+        role = client("lambda").get_function_configuration(FunctionName=function)["Role"]
+        try:
+            client("eks").describe_access_entry(clusterName=cluster, principalArn=role)
+        except ClientError as error:
+            if code_of(error) != "ResourceNotFoundException":
+                raise
+        else:
+            return name
+    return deployment.networks[0]
+
+
+def described(client: Client, cluster: str) -> tuple[Mapping[str, Any] | None, list[Finding]]:
+    """What EKS says of a cluster, None when it is not there or not in service; and the findings of that."""
+    words = Words("cluster")
+    try:
+        found = client("eks").describe_cluster(name=cluster)["cluster"]
+    except ClientError as error:
+        if code_of(error) != "ResourceNotFoundException":
+            raise
+        mend = "right for a cluster outside EKS (`endpoint` in shiplap.yaml); else correct `name`"
+        return None, [words.warning(cluster, "EKS knows no cluster of this name", mend)]
+    if found.get("status") not in ("ACTIVE", "UPDATING"):
+        mend = "wait, or look at its health in the EKS console"
+        return None, [words.failed(cluster, f"is {found.get('status')}", mend)]
+    return found, [words.ok(cluster, f"is {found['status']}, Kubernetes {found.get('version', '?')}")]
+
+
+def authentication(cluster: str, found: Mapping[str, Any]) -> Finding:
+    """Whether a cluster knows access entries."""
+    words, mode = Words("access"), found.get("accessConfig", {}).get("authenticationMode", "API")
+    if mode == "CONFIG_MAP":
+        mend = f"aws eks update-cluster-config --name {cluster} --access-config authenticationMode=API_AND_CONFIG_MAP"
+        return words.failed(cluster, "knows no access entries: its mode is CONFIG_MAP", mend)
+    return words.ok(cluster, f"knows access entries: its mode is {mode}")
+
+
+def endpoint(cluster: str, config: Mapping[str, Any], vpc: Mapping[str, Any]) -> Finding:
+    """Whether functions in a VPC (`VpcConfig` as Lambda has it), or in none, reach the API server's endpoint."""
+    words = Words("endpoint")
+    inside, public = bool(vpc.get("SubnetIds")), config.get("endpointPublicAccess", True)
+    private, open_to = config.get("endpointPrivateAccess", False), config.get("publicAccessCidrs", ["0.0.0.0/0"])
+    if not inside and not public:
+        mend = "give the cluster `vpc` in shiplap.yaml: subnets and security groups that reach its endpoint"
+        return words.failed(cluster, "its endpoint is private, and the functions are outside of its VPC", mend)
+    if not inside and "0.0.0.0/0" not in open_to:
+        mend = (
+            "give the cluster `vpc` in shiplap.yaml, or allow all addresses: functions outside a VPC have no fixed ones"
+        )
+        return words.failed(cluster, f"its public endpoint is open only to {', '.join(open_to)}", mend)
+    if inside and private and vpc.get("VpcId") != config.get("vpcId"):
+        mend = "right if the VPCs are peered and resolve the endpoint's name; else use subnets of the cluster's VPC"
+        return words.warning(
+            cluster, f"functions are in {vpc.get('VpcId')}, the cluster in {config.get('vpcId')}", mend
+        )
+    kind = "public and private" if public and private else "public" if public else "private"
+    return words.ok(cluster, f"its endpoint is {kind}, the functions are {'inside' if inside else 'outside'} the VPC")
+
+
+def _entry(client: Client, deployment: Deployment, cluster: str, name: str) -> Finding:
+    words, subject = Words("access"), f"{cluster}/{name}"
+    role = client("lambda").get_function_configuration(FunctionName=deployment.functions[name])["Role"]
+    mend = "`access: entry` in shiplap.yaml and `npx cdk deploy`; without it map the role to the group yourself"
+    try:
+        entry = client("eks").describe_access_entry(clusterName=cluster, principalArn=role)["accessEntry"]
+    except ClientError as error:
+        if code_of(error) != "ResourceNotFoundException":
+            raise
+        return words.failed(subject, f"no access entry for {role}", mend)
+    if GROUP not in entry.get("kubernetesGroups", ()):
+        return words.failed(subject, f"its access entry lacks the group {GROUP}", mend)
+    return words.ok(subject, f"enters as the group {GROUP}")
+
+
+def node_entries(client: Client, known: Sequence[ClusterStatus]) -> Iterator[Finding]:
+    """Whether the roles of nodes, by the instance profiles last inspected, enter as nodes of their system."""
+    found = {
+        (cluster.cluster, item.instance_profile, FAMILIES[item.family].os)
+        for cluster in known
+        for item in cluster.node_classes
+        if item.instance_profile and item.family in FAMILIES
+    }
+    for cluster, profile, system in sorted(found):
+        yield node_entry(client, cluster, role_of_profile(client, profile), system)
+
+
+def role_of_profile(client: Client, profile: str) -> str:
+    """ARN of the role that an instance profile holds. Raises InvalidInput when it holds none."""
+    roles = client("iam").get_instance_profile(InstanceProfileName=profile)["InstanceProfile"]["Roles"]
+    if not roles:
+        raise InvalidInput(f"instance profile {profile}", "holds no role")
+    return str(roles[0]["Arn"])
+
+
+def node_entry(client: Client, cluster: str, role: str, system: str) -> Finding:
+    """Whether a role has an access entry of the type that nodes of an operating system (linux, windows) need."""
+    words, wanted = Words("node role"), f"EC2_{system.upper()}"
+    subject, eks = f"{cluster}/{role.rpartition('/')[2]}", client("eks")
+    create = f"aws eks create-access-entry --cluster-name {cluster} --principal-arn {role} --type {wanted}"
+    try:
+        kind = eks.describe_access_entry(clusterName=cluster, principalArn=role)["accessEntry"].get("type", "STANDARD")
+    except ClientError as error:
+        if code_of(error) != "ResourceNotFoundException":
+            raise
+        says = "has no access entry, so its nodes join only if the ConfigMap aws-auth maps it"
+        return words.warning(subject, says, create)
+    if kind != wanted:
+        mend = f"aws eks delete-access-entry --cluster-name {cluster} --principal-arn {role}; then {create}"
+        return words.failed(subject, f"its access entry is of type {kind}, its nodes need {wanted}", mend)
+    return words.ok(subject, f"enters as {wanted}")
+
+
+def audit_logs(client: Client, deployment: Deployment, cluster: str) -> Iterator[Finding]:
+    """Whether a cluster's audit log reaches the function, where the install has one."""
+    words, group = Words("audit log"), f"/aws/eks/{cluster}/cluster"
+    if "audit" not in deployment.functions:
+        yield words.ok(cluster, "is not used")
+        return
+    try:
+        found = client("logs").describe_subscription_filters(logGroupName=group)["subscriptionFilters"]
+    except ClientError as error:
+        if code_of(error) != "ResourceNotFoundException":
+            raise
+        mend = f"switch the control plane's `audit` logs on for {cluster}, or take `audit: true` away"
+        yield words.warning(cluster, f"there is no log group {group}", mend)
+        return
+    function = deployment.functions["audit"]
+    if any(f":function:{function}" in item["destinationArn"] for item in found):
+        yield words.ok(cluster, f"reaches {function}")
+    else:
+        yield words.warning(
+            cluster, f"no subscription of {group} reaches {function}", "`audit: true` and deploy, or none"
+        )
+
+
+def rbac(ask: Ask, cluster: str, rights: Sequence[Right], *, myself: bool) -> Iterator[Finding]:
+    """Whether the functions' group may do all that the RBAC manifest grants, by asking the API server for each.
+
+    `myself` asks for the identity that asks, by SelfSubjectAccessReview, for who runs this with a function's role.
+    """
+    words = Words("rbac")
+    missing = [right for right in rights if not _may(ask, right, myself=myself)]
+    if missing:
+        shown = ", ".join(map(str, missing[:5])) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
+        mend = "kubectl apply -f docs/rbac.yaml in this cluster"
+        yield words.failed(cluster, f"the group {GROUP} may not {shown}", mend)
+    else:
+        yield words.ok(cluster, f"{len(rights)} rights are granted")
+
+
+def _may(ask: Ask, right: Right, *, myself: bool) -> bool:
+    resource, _, subresource = right.resource.partition("/")
+    wanted = {"verb": right.verb, "group": right.group, "resource": resource, "subresource": subresource}
+    kind = "SelfSubjectAccessReview" if myself else "SubjectAccessReview"
+    who = {} if myself else {"user": "shiplap:doctor", "groups": [GROUP, "system:authenticated"]}
+    body = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": kind,
+        "spec": {"resourceAttributes": wanted, **who},
+    }
+    answer = ask(f"/apis/authorization.k8s.io/v1/{kind.lower()}s", body)
+    return msgspec.json.decode(answer, type=_Review).status.allowed
+
+
+def inspected(s3: Any, bucket: str) -> tuple[ClusterStatus, ...]:
+    """What the function catalog has found out about the clusters. Raises StoreError."""
+    return BucketStatus(s3, bucket).load().clusters

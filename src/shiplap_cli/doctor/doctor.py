@@ -1,0 +1,222 @@
+"""The command: finds the deployment, runs every check, prints what was found."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from shiplap.errors import AwsError, ClusterGone, InvalidInput
+from shiplap_cli.output import Format, Output, emit
+
+_RBAC = Path(__file__).resolve().parents[3] / "docs" / "rbac.yaml"
+"""In a checkout; an installed package has none, and is told by --rbac."""
+
+_STYLES = {"ok": "green", "warning": "yellow", "failed": "bold red", "unknown": "magenta"}
+
+
+def doctor(
+    *,
+    stack: Annotated[str, typer.Option(help="Name of the install's CloudFormation stack.")] = "Shiplap",
+    cluster: Annotated[str, typer.Option(help="Only this cluster.")] = "",
+    context: Annotated[
+        str, typer.Option(help="Context of the kubeconfig to ask --cluster by; an EKS token of yours without.")
+    ] = "",
+    kubeconfig: Annotated[Path | None, typer.Option(help="The kubeconfig of --context.")] = None,
+    rbac: Annotated[Path, typer.Option(help="The RBAC manifest to compare clusters with.")] = _RBAC,
+    myself: Annotated[
+        bool, typer.Option("--as-self", help="Compare RBAC for who runs this, not for the functions' group.")
+    ] = False,
+    before_deploy: Annotated[
+        bool,
+        typer.Option("--before-deploy", help="What the account and clusters lack for a shiplap.yaml; no stack yet."),
+    ] = False,
+    settings: Annotated[Path, typer.Option(help="The file that --before-deploy reads.")] = Path("shiplap.yaml"),
+    dev: Annotated[bool, typer.Option("--dev", help="The `shiplap dev` that runs on this machine.")] = False,
+    output: Output = Format.TABLE,
+) -> int:
+    """Looks at a deployment from the outside in and says how to mend what is wrong. Nothing is changed.
+
+    Exit code 0 when nothing failed, 1 when something failed or could not be looked at, 2 for bad input.
+
+    With --before-deploy it looks at what a first deployment needs: authentication mode, ingress, endpoints, quotas,
+    encryption keys, service-linked roles and node roles, as shiplap.yaml and its manifests ask for them.
+
+    Example: shiplap doctor --cluster prod --context prod
+    """
+    if context and not cluster:
+        raise InvalidInput("--context", "a context is of one cluster: name it with --cluster")
+    if dev:
+        from shiplap_lab.dev.running import find  # noqa: PLC0415 - not for those who ask a live install
+
+        os.environ.update(find().environment)
+    from shiplap_cli.doctor import findings  # noqa: PLC0415 - so that --help does not wait for botocore
+    from shiplap_cli.doctor.findings import Verdict  # noqa: PLC0415
+
+    entering = partial(_ask, context=context, kubeconfig=kubeconfig)
+    if before_deploy:
+        looked = _prerequisites(settings)
+    else:
+        looked = checks(stack, cluster, rbac, myself=myself, entering=entering, now=time.time)
+    found = tuple(findings.run(looked))
+    emit({"findings": found, "verdicts": _counts(found)}, output, lambda: _table(found))
+    return 1 if any(item.verdict in (Verdict.FAILED, Verdict.UNKNOWN) for item in found) else 0
+
+
+def _prerequisites(settings: Path) -> Iterable[Any]:
+    """Every check before there is a stack. Raises InvalidInput, InvalidManifests."""
+    from shiplap_cli.doctor import prerequisites  # noqa: PLC0415
+    from shiplap_cli.doctor.planned_install import planned  # noqa: PLC0415
+
+    plan = planned(settings)
+    return prerequisites.checks(clients(plan.region), plan, time.time())
+
+
+def checks(
+    stack: str,
+    only: str,
+    manifest: Path,
+    *,
+    myself: bool,
+    entering: Callable[[str, str], Any],
+    client: Callable[[str], Any] | None = None,
+    now: Callable[[], float],
+) -> Iterable[Any]:
+    """Every check of an install, in the order of what depends on what.
+
+    Raises:
+        InvalidInput: there is no such stack, the stack is not Shiplap's, or the RBAC manifest cannot be read.
+        AwsError: CloudFormation does not answer.
+    """
+    from shiplap_cli.doctor import account_checks, cluster_checks  # noqa: PLC0415
+    from shiplap_cli.doctor.findings import Check, Deployment  # noqa: PLC0415
+
+    made = client or clients()
+    rights = cluster_checks.rights_of(manifest)
+    region = made("cloudformation").meta.region_name
+    outputs = outputs_of(made, stack)
+    bare = Deployment(stack, region, outputs, ())
+    yield Check("credentials", lambda: account_checks.credentials(made, bare, now()))
+    seen: list[Any] = []
+
+    def inspect() -> Iterable[Any]:
+        seen.extend(
+            item for item in cluster_checks.inspected(made("s3"), outputs["Bucket"]) if only in ("", item.cluster)
+        )
+        return cluster_checks.node_classes(seen, now())
+
+    yield Check("node classes", inspect)
+    names = tuple(dict.fromkeys([item.cluster for item in seen] + ([only] if only else [])))
+    deployment = Deployment(stack, region, outputs, names)
+    yield Check("functions", lambda: account_checks.functions(made, deployment))
+    yield Check("event sources", lambda: account_checks.sources(made, deployment))
+    yield Check("queues", lambda: account_checks.queues(made, deployment))
+    for place in sorted({item.region for item in seen} or {region}):
+        yield Check("catalogue", partial(cluster_checks.catalogue, made("s3"), outputs["Bucket"], place, now()))
+    yield Check("quotas", lambda: account_checks.quotas(made, deployment))
+    yield Check("network", lambda: account_checks.network(made, deployment))
+    for name in names:
+        yield Check("cluster", partial(cluster_checks.control_plane, made, deployment, name))
+        known = [item for item in seen if item.cluster == name]
+        yield Check("node role", partial(cluster_checks.node_entries, made, known))
+        yield Check("installs", partial(account_checks.neighbours, made, deployment, name))
+        yield Check("audit log", partial(cluster_checks.audit_logs, made, deployment, name))
+        yield Check("rbac", partial(_rbac, entering, name, region, rights, myself=myself))
+
+
+def _rbac(entering: Callable[[str, str], Any], name: str, region: str, rights: Sequence[Any], *, myself: bool) -> Any:
+    from shiplap_cli.doctor import cluster_checks  # noqa: PLC0415
+    from shiplap_cli.doctor.findings import Words  # noqa: PLC0415
+
+    try:
+        ask = entering(name, region)
+    except ClusterGone:
+        mend = f"shiplap doctor --cluster {name} --context CONTEXT"
+        return (Words("rbac").warning(name, "is outside of EKS, so it was not asked", mend),)
+    return cluster_checks.rbac(ask, name, rights, myself=myself)
+
+
+def clients(region: str = "") -> Callable[[str], Any]:
+    """Clients of this process's account, made when they are first used; making one raises AwsError.
+
+    Without a region they are of the process's own.
+    """
+    from botocore.exceptions import BotoCoreError  # noqa: PLC0415 - so that --help does not wait for it
+
+    from shiplap.aws.session import config, session  # noqa: PLC0415
+
+    known: dict[str, Any] = {}
+
+    def client(service: str) -> Any:
+        if service not in known:
+            try:
+                known[service] = session().create_client(
+                    service, region or os.environ.get("AWS_REGION"), config=config()
+                )
+            except BotoCoreError as error:  # no region, no such profile
+                raise AwsError(f"AWS cannot be asked: {error}") from error
+        return known[service]
+
+    return client
+
+
+def outputs_of(client: Callable[[str], Any], stack: str) -> Mapping[str, str]:
+    """The outputs of a stack that is Shiplap's. Raises InvalidInput, AwsError."""
+    from botocore.exceptions import ClientError  # noqa: PLC0415
+
+    from shiplap.aws.failures import FAILURES  # noqa: PLC0415
+
+    try:
+        (found,) = client("cloudformation").describe_stacks(StackName=stack)["Stacks"]
+    except FAILURES as error:
+        if isinstance(error, ClientError) and "does not exist" in str(error):
+            raise InvalidInput("--stack", f"there is no stack {stack!r} in this account and Region") from error
+        raise AwsError(f"could not look up stack {stack}: {error}") from error
+    outputs = {item["OutputKey"]: item["OutputValue"] for item in found.get("Outputs", ())}
+    if "Bucket" not in outputs or not any(re.fullmatch("Schedule.*Function", name) for name in outputs):
+        raise InvalidInput("--stack", f"stack {stack!r} is not an install of Shiplap")
+    return outputs
+
+
+def _ask(cluster: str, region: str, *, context: str, kubeconfig: Path | None) -> Callable[[str, Any], bytes]:
+    """A way to ask a cluster's API server. Raises InvalidInput, ClusterError, AwsError."""
+    from shiplap.cluster.enter import enter  # noqa: PLC0415
+    from shiplap.cluster.kubeconfig import load  # noqa: PLC0415
+
+    if context or kubeconfig is not None:
+        access = load(kubeconfig, context, environment=os.environ, home=Path.home())
+        transport = enter(access, clock=time.time, environment=os.environ, sleep=time.sleep)
+        return transport.ask
+    from shiplap.aws.eks import api_server  # noqa: PLC0415
+    from shiplap.aws.session import client, credentials  # noqa: PLC0415
+    from shiplap.cluster.connect import ApiEndpoint, reach  # noqa: PLC0415
+    from shiplap.settings import ClusterSettings  # noqa: PLC0415
+
+    settings = ClusterSettings(name=cluster, region=region)
+    endpoint = ApiEndpoint(*api_server(settings, lambda: client("eks", region)))
+    return reach(settings, endpoint, credentials=credentials, clock=_Clock(), sleep=time.sleep).ask
+
+
+class _Clock:
+    def now(self) -> float:
+        return time.time()
+
+
+def _counts(found: Sequence[Any]) -> dict[str, int]:
+    return {verdict: sum(item.verdict == verdict for item in found) for verdict in _STYLES}
+
+
+def _table(found: Sequence[Any]) -> Table:
+    table = Table("", "check", "what", "found", "mend", box=None, pad_edge=False)
+    for item in found:
+        verdict = Text(str(item.verdict), style=_STYLES[item.verdict])
+        table.add_row(verdict, item.check, Text(item.subject), Text(item.says), Text(item.mend))
+    return table

@@ -1,0 +1,220 @@
+"""Checks before there is a stack: what shiplap.yaml asks of the account, its network and its clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from ipaddress import ip_network
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from shiplap.aws.failures import code_of
+from shiplap_cli.doctor import account_checks, cluster_checks
+from shiplap_cli.doctor.findings import Check, Client, Finding, Words
+from shiplap_cli.doctor.planned_install import NodeRole, Planned, PlannedCluster
+
+_BOOTSTRAP = "/cdk-bootstrap/hnb659fds/version"
+_LEAST_BOOTSTRAP = 6
+"""Version of the CDK's bootstrap stack that the synthesised stack asks for."""
+
+_DEFAULT_BUS_RULES = 10
+"""Rules that an install may make on the default bus."""
+
+_HTTPS = 443
+_SPOT_ROLE, _FLEET_ROLE = "AWSServiceRoleForEC2Spot", "AWSServiceRoleForEC2Fleet"
+
+
+def checks(client: Client, plan: Planned, now: float) -> Iterable[Check]:
+    """Every prerequisite of an install, each as a check of its own."""
+    yield Check("credentials", lambda: credentials(client, plan, now))
+    yield Check("bootstrap", lambda: bootstrap(client))
+    yield Check("quotas", lambda: account_checks.vcpus_and_templates(client))
+    yield Check("quotas", lambda: account_checks.concurrency(client, len(plan.clusters)))
+    yield Check("quotas", lambda: rules(client))
+    yield Check("volumes", lambda: volumes(client, plan))
+    yield Check("service-linked roles", lambda: service_linked_roles(client, plan))
+    for subnets, group in _by_subnets(plan.clusters).items():
+        yield Check("network", partial(network, client, subnets, endpoints_of(group)))
+    for cluster in plan.clusters:
+        if cluster.in_eks:
+            yield Check("cluster", partial(control_plane, client, cluster))
+            yield Check("ingress", partial(ingress, client, cluster))
+            for role in cluster.node_roles:
+                yield Check("node role", partial(node_role, client, cluster.name, role))
+
+
+def credentials(client: Client, plan: Planned, now: float) -> Iterator[Finding]:
+    """Who asks, in which account, and whether this machine's clock is AWS's."""
+    yield from account_checks.caller(client, plan.region, now, plan.account)
+
+
+def bootstrap(client: Client) -> Iterator[Finding]:
+    """Whether `cdk bootstrap` was run in this account and Region."""
+    words, mend = Words("bootstrap"), "npx cdk bootstrap"
+    try:
+        version = int(client("ssm").get_parameter(Name=_BOOTSTRAP)["Parameter"]["Value"])
+    except ClientError as error:
+        if code_of(error) != "ParameterNotFound":
+            raise
+        yield words.failed("CDK", "this account and Region are not bootstrapped", mend)
+        return
+    if version < _LEAST_BOOTSTRAP:
+        yield words.failed("CDK", f"its bootstrap stack is of version {version}, {_LEAST_BOOTSTRAP} is needed", mend)
+    else:
+        yield words.ok("CDK", f"its bootstrap stack is of version {version}")
+
+
+def rules(client: Client) -> Iterator[Finding]:
+    """Whether the default bus has room for the rules that hear of interruptions."""
+    words, what = Words("quotas"), "rules on the default bus"
+    pages = client("events").get_paginator("list_rules").paginate()
+    used = sum(len(page["Rules"]) for page in pages)
+    limit = account_checks.limit(client, "events", "L-244521F2")
+    if used + _DEFAULT_BUS_RULES > limit:
+        mend = "aws service-quotas request-service-quota-increase --service-code events --quota-code L-244521F2 …"
+        yield words.failed(what, f"{used} of {limit:g} are used, up to {_DEFAULT_BUS_RULES} more are needed", mend)
+    else:
+        yield words.ok(what, f"{used} of {limit:g}")
+
+
+def volumes(client: Client, plan: Planned) -> Iterator[Finding]:
+    """Whether a key of the account's own encrypts volumes by default; instances end at once when it may not be used."""
+    words, ec2 = Words("volumes"), client("ec2")
+    if not ec2.get_ebs_encryption_by_default()["EbsEncryptionByDefault"]:
+        yield words.ok("default encryption", "is off")
+        return
+    key = ec2.get_ebs_default_kms_key_id()["KmsKeyId"]
+    if key.endswith("alias/aws/ebs") or key in plan.volume_keys:
+        yield words.ok("default encryption", f"is by {key}")
+        return
+    described = client("kms").describe_key(KeyId=key)["KeyMetadata"]
+    names = {key, key.rpartition(":")[2], described["Arn"], described["KeyId"]}
+    if described.get("KeyManager") == "AWS" or names & set(plan.volume_keys):
+        yield words.ok("default encryption", f"is by {key}")
+        return
+    mend = f"name it in shiplap.yaml, `volumeKeys: [{described['Arn']}]`, so that `schedule` may use it"
+    yield words.failed("default encryption", f"is by {key}, which shiplap.yaml does not name", mend)
+
+
+def service_linked_roles(client: Client, plan: Planned) -> Iterator[Finding]:
+    """Whether EC2's own roles exist: a call that needs one that is missing is refused to functions."""
+    words = Words("service-linked roles")
+    if plan.spot:
+        mend = "aws iam create-service-linked-role --aws-service-name spot.amazonaws.com"
+        if _exists(client, _SPOT_ROLE):
+            yield words.ok(_SPOT_ROLE, "exists")
+        else:
+            yield words.failed(_SPOT_ROLE, "does not exist, and NodePools allow spot", mend)
+    if _exists(client, _FLEET_ROLE):
+        yield words.ok(_FLEET_ROLE, "exists")
+    else:
+        mend = "aws iam create-service-linked-role --aws-service-name ec2fleet.amazonaws.com"
+        yield words.warning(
+            _FLEET_ROLE, "does not exist; EC2's guide asks for it where fleets are made by the API", mend
+        )
+
+
+def _exists(client: Client, role: str) -> bool:
+    try:
+        client("iam").get_role(RoleName=role)
+    except ClientError as error:
+        if code_of(error) != "NoSuchEntity":
+            raise
+        return False
+    return True
+
+
+def _by_subnets(found: Sequence[PlannedCluster]) -> dict[tuple[str, ...], list[PlannedCluster]]:
+    groups: dict[tuple[str, ...], list[PlannedCluster]] = {}
+    for cluster in found:
+        groups.setdefault(cluster.subnets, []).append(cluster)
+    return groups
+
+
+def endpoints_of(found: Sequence[PlannedCluster]) -> tuple[str, ...]:
+    """Interface endpoints that the functions of some clusters need where there is no way out."""
+    secrets = ("secretsmanager",) if any(cluster.kubeconfig_secret for cluster in found) else ()
+    shifts = ("arc-zonal-shift",) if any(cluster.zonal_shift for cluster in found) else ()
+    return (*account_checks.ENDPOINTS, *secrets, *shifts)
+
+
+def network(client: Client, subnets: Sequence[str], endpoints: Sequence[str]) -> Iterator[Finding]:
+    """Whether the subnets exist, and functions in them have a way to the services that they ask."""
+    found = _subnets(client, subnets)
+    if len({item["VpcId"] for item in found}) > 1:
+        mend = "name subnets of one VPC in `vpc`"
+        yield Words("network").failed(", ".join(subnets), "are of several VPCs", mend)
+        return
+    yield from account_checks.ways_out(client, _vpc(found), subnets, endpoints)
+
+
+def _subnets(client: Client, names: Sequence[str]) -> list[Mapping[str, Any]]:
+    return list(client("ec2").describe_subnets(SubnetIds=list(names))["Subnets"]) if names else []
+
+
+def _vpc(subnets: Sequence[Mapping[str, Any]]) -> str:
+    return str(subnets[0]["VpcId"]) if subnets else ""
+
+
+def control_plane(client: Client, cluster: PlannedCluster) -> Iterator[Finding]:
+    """Whether EKS knows the cluster, takes access entries, and lets the functions reach its endpoint."""
+    found, findings = cluster_checks.described(client, cluster.name)
+    yield from findings
+    if found is None:
+        return
+    inside = {"SubnetIds": list(cluster.subnets), "VpcId": _vpc(_subnets(client, cluster.subnets))}
+    yield cluster_checks.endpoint(cluster.name, found.get("resourcesVpcConfig", {}), inside)
+    if cluster.access_entry:
+        yield cluster_checks.authentication(cluster.name, found)
+
+
+def ingress(client: Client, cluster: PlannedCluster) -> Iterator[Finding]:
+    """Whether the cluster's security groups admit the functions' on port 443, where they meet inside the VPC."""
+    words = Words("ingress")
+    found, _ = cluster_checks.described(client, cluster.name)
+    config = (found or {}).get("resourcesVpcConfig", {})
+    if not cluster.subnets or not config.get("endpointPrivateAccess"):
+        return
+    names = [name for name in (config.get("clusterSecurityGroupId"), *config.get("securityGroupIds", ())) if name]
+    if not names:
+        mend = "look at the cluster's networking in the EKS console: it must admit the functions on port 443"
+        yield words.unknown(cluster.name, "EKS names no security group of its API server", mend)
+        return
+    own = names[0]
+    groups = client("ec2").describe_security_groups(GroupIds=names)["SecurityGroups"]
+    subnets = _subnets(client, cluster.subnets)
+    rules = [rule for group in groups for rule in group.get("IpPermissions", ()) if _of_https(rule)]
+    source = cluster.security_groups[0]
+    if any(_admits(rule, cluster.security_groups, [item["CidrBlock"] for item in subnets]) for rule in rules):
+        yield words.ok(cluster.name, f"its security groups admit {source} on port {_HTTPS}")
+        return
+    mend = (
+        f"aws ec2 authorize-security-group-ingress --group-id {own} --protocol tcp --port {_HTTPS} "
+        f"--source-group {source}"
+    )
+    yield words.failed(cluster.name, f"{own} does not admit the functions' {source} on port {_HTTPS}", mend)
+
+
+def _of_https(rule: Mapping[str, Any]) -> bool:
+    if rule["IpProtocol"] == "-1":
+        return True
+    return rule["IpProtocol"] == "tcp" and _HTTPS in range(rule["FromPort"], rule["ToPort"] + 1)
+
+
+def _admits(rule: Mapping[str, Any], groups: Sequence[str], blocks: Sequence[str]) -> bool:
+    if any(pair.get("GroupId") in groups for pair in rule.get("UserIdGroupPairs", ())):
+        return True
+    ranges = [ip_network(item["CidrIp"], strict=False) for item in rule.get("IpRanges", ())]
+    return all(any(ip_network(block).subnet_of(known) for known in ranges) for block in blocks)  # type: ignore[arg-type]
+
+
+def node_role(client: Client, cluster: str, role: NodeRole) -> Iterator[Finding]:
+    """Whether a role of nodes that the stack does not make has an access entry of the right type."""
+    if role.role:
+        caller = client("sts").get_caller_identity()
+        partition = caller["Arn"].split(":")[1]
+        arn = f"arn:{partition}:iam::{caller['Account']}:role/{role.role.lstrip('/')}"
+    else:
+        arn = cluster_checks.role_of_profile(client, role.profile)
+    yield cluster_checks.node_entry(client, cluster, arn, role.os)

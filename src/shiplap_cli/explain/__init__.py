@@ -1,0 +1,1 @@
+"""Full accounts of one pod, claim, node or pool, and the smallest change that helps."""

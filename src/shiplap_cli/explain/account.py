@@ -1,0 +1,285 @@
+"""The full account of one pod: what it asks, what every lane and node say to it, where it went and who is there too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+
+import msgspec
+import numpy as np
+
+from shiplap.errors import InvalidInput
+from shiplap.kubernetes.objects import Node, Pod, Toleration
+from shiplap.kubernetes.quantity import format_resources
+from shiplap.kubernetes.taints import untolerated
+from shiplap.manifests.nodeclaim import PodReference
+from shiplap.scheduling.explain.nearest import amount
+from shiplap.scheduling.explain.unschedulable import Explainer
+from shiplap.scheduling.model.pod_classes import PodClass
+from shiplap.scheduling.model.scheduling_plan import LaunchChoice, NearestMiss, Plan
+from shiplap.scheduling.model.snapshot import Snapshot
+from shiplap.scheduling.packing.compiled_snapshot import World
+from shiplap.scheduling.packing.pack import Packing
+from shiplap.scheduling.planner import solve
+from shiplap.scheduling.supply.existing_nodes import Room, label_of, meets
+from shiplap_cli.explain.claim_account import ClaimAccount, ClaimAccounts
+from shiplap_cli.explain.smallest_changes import Proposal, proposals
+
+_EXAMPLES = 3
+
+
+class _Part(msgspec.Struct, frozen=True, rename="camel"):
+    """Base: camelCase on the wire, every field always present."""
+
+
+class Asked(_Part, frozen=True):
+    """What a pod asks for, in words; `alike` counts the pods planned together with it, itself included."""
+
+    requests: dict[str, str]
+    node_selection: tuple[str, ...] = ()
+    tolerations: tuple[str, ...] = ()
+    topology: tuple[str, ...] = ()
+    host_ports: tuple[str, ...] = ()
+    volumes: str = ""
+    priority: int = 0
+    alike: int = 1
+
+
+class LaneAccount(_Part, frozen=True):
+    """One NodePool tier: `verdict` is `used`, `possible` or the kind of obstacle, `text` the obstacle in numbers."""
+
+    lane: str
+    node_pool: str
+    tier: int
+    verdict: str
+    text: str = ""
+    nearest: NearestMiss | None = None
+
+
+class NodesAccount(_Part, frozen=True):
+    """Nodes that say the same to the pod: how many, and the names of a few."""
+
+    verdict: str
+    nodes: int
+    examples: tuple[str, ...]
+
+
+class Home(_Part, frozen=True):
+    """Where a pod went: a claim of this plan (`launch`, `account`) or a node, and which pods are placed there too."""
+
+    name: str
+    kind: str
+    shared_with: tuple[str, ...] = ()
+    launch: LaunchChoice | None = None
+    account: ClaimAccount | None = None
+
+
+class PodAccount(_Part, frozen=True):
+    """`state` is placed, unschedulable, ignored or running; lanes and nodes are judged after all else is placed."""
+
+    pod: str
+    state: str
+    message: str = ""
+    nearest: NearestMiss | None = None
+    asked: Asked | None = None
+    home: Home | None = None
+    lanes: tuple[LaneAccount, ...] = ()
+    nodes: tuple[NodesAccount, ...] = ()
+    changes: tuple[Proposal, ...] = ()
+
+
+def account_of(snapshot: Snapshot, decided: Plan, name: str) -> PodAccount:
+    """The account of the pod `namespace/name`, or `name` in the namespace default.
+
+    Args:
+        snapshot: what was decided on.
+        decided: the plan made of it.
+        name: the pod.
+
+    Raises:
+        InvalidInput: there is no such pod; near names are listed.
+    """
+    key = name if "/" in name else f"default/{name}"
+    pod = next((pod for pod in snapshot.view.pods if pod.key == key), None)
+    if pod is None:
+        raise InvalidInput("pod", _unknown(key, [pod.key for pod in snapshot.view.pods]))
+    ignored = next((entry for entry in decided.ignored if _key(entry.pod) == key), None)
+    if ignored is not None:
+        return PodAccount(key, "ignored", ignored.message)
+    world, packing = solve(snapshot)
+    item = next((item for item in world.classes if any(member.key == key for member in item.members)), None)
+    if item is None:
+        return PodAccount(key, "running", _standing(pod))
+    left = next((entry for entry in decided.unschedulable if _key(entry.pod) == key), None)
+    home = _home(world, decided, key)
+    explainer = Explainer(world, packing)
+    return PodAccount(
+        key,
+        "placed" if home is not None else "unschedulable",
+        left.message if left is not None else "",
+        left.nearest if left is not None else None,
+        _asked(pod, item),
+        home,
+        () if item.problem else _lanes(explainer, item, decided, key),
+        () if item.problem else nodes_account(world, packing, item, snapshot.view.nodes, home.name if home else ""),
+        proposals(snapshot, world, packing, key) if left is not None else (),
+    )
+
+
+def _unknown(key: str, known: Sequence[str]) -> str:
+    near = get_close_matches(key, known, n=3, cutoff=0.5)
+    near += [other for other in known if other.partition("/")[2] == key.partition("/")[2] and other not in near][:3]
+    hint = f"; did you mean {', '.join(near)}?" if near else f"; it has {len(known)} pods"
+    return f"there is no pod {key} in this cluster state{hint}"
+
+
+def _standing(pod: Pod) -> str:
+    if pod.spec.node_name:
+        return f"runs on node {pod.spec.node_name}, which is not on its way out: there is nothing to plan"
+    return f"has ended ({pod.status.phase}) or is being deleted: there is nothing to plan"
+
+
+def _asked(pod: Pod, item: PodClass) -> Asked:
+    demands = pod.spec.topology_spread_constraints
+    affinity = pod.spec.affinity
+    topology = [
+        f"spread over {rule.topology_key}, maxSkew {rule.max_skew}, {rule.when_unsatisfiable}" for rule in demands
+    ]
+    if affinity is not None:
+        for named, part in (("affinity", affinity.pod_affinity), ("anti-affinity", affinity.pod_anti_affinity)):
+            topology += [f"pod {named} over {term.topology_key}" for term in (part.required if part else ())]
+            preferred = part.preferred if part else ()
+            topology += [f"preferred pod {named} over {entry.pod_affinity_term.topology_key}" for entry in preferred]
+    attached = [f"{number} of {driver}" for driver, number in item.volumes.private]
+    attached += sorted(f"{claim} ({driver}, shared)" for driver, claim in item.volumes.shared)
+    return Asked(
+        format_resources(item.requests),
+        tuple(" and ".join(str(term[key]) for key in sorted(term)) for term in item.terms if term),
+        tuple(map(_toleration, item.tolerations)),
+        tuple(topology),
+        tuple(f"{port}/{protocol}" for port, protocol, _ in sorted(item.ports)),
+        ", ".join(attached),
+        item.priority,
+        len(item.members),
+    )
+
+
+_SIGNS = {"Gt": ">", "Lt": "<"}
+
+
+def _toleration(entry: Toleration) -> str:
+    sign = _SIGNS.get(entry.operator, "=")
+    value = f"{sign}{entry.value}" if entry.operator != "Exists" else ""
+    return f"{entry.key or 'every taint'}{value}{f':{entry.effect}' if entry.effect else ''}"
+
+
+def _home(world: World, decided: Plan, key: str) -> Home | None:
+    for claim in decided.node_claims:
+        if any(_key(pod) == key for pod in claim.pods):
+            account = ClaimAccounts(world).of(claim)
+            return Home(claim.name, "claim", _others(claim.pods, key), claim.launch, account)
+    for node in decided.existing_nodes:
+        if any(_key(pod) == key for pod in node.pods):
+            room = next((room for room in world.nodes.rooms if room.name == node.name), None)
+            kind = "claim in flight" if room is not None and room.lane is not None else "node"
+            return Home(node.name, kind, _others(node.pods, key))
+    return None
+
+
+def _others(pods: Iterable[PodReference], key: str) -> tuple[str, ...]:
+    return tuple(_key(pod) for pod in pods if _key(pod) != key)
+
+
+def _lanes(explainer: Explainer, item: PodClass, decided: Plan, key: str) -> tuple[LaneAccount, ...]:
+    used = next(((c.node_pool, c.tier) for c in decided.node_claims if any(_key(pod) == key for pod in c.pods)), None)
+    result = []
+    for verdict in explainer.verdicts(item):
+        lane = verdict.lane
+        pool, tier = lane.pool.metadata.name, lane.tier.index
+        if (pool, tier) == used:
+            result.append(LaneAccount(lane.name, pool, tier, "used"))
+        elif not verdict.kind:
+            result.append(LaneAccount(lane.name, pool, tier, "possible", "could hold such a pod too"))
+        else:
+            miss = verdict.miss
+            text = (
+                f"{verdict.text}; {miss.text}" if miss is not None and miss.text not in verdict.text else verdict.text
+            )
+            result.append(LaneAccount(lane.name, pool, tier, verdict.kind, text, miss.nearest if miss else None))
+    return tuple(result)
+
+
+def nodes_account(
+    world: World, packing: Packing, item: PodClass, nodes: Iterable[Node], home: str = ""
+) -> tuple[NodesAccount, ...]:
+    """What the nodes and the claims in flight say to one more pod of a class, those that say the same together."""
+    requests = world.axis.vector(item.requests)
+    names: dict[str, list[str]] = {}
+    short: dict[str, list[dict[str, int]]] = {}
+    fits = packing.nodes.fits(item, soft=True) if packing.nodes.rooms else np.zeros(0, np.bool_)
+    takes = packing.nodes.count(item, fits, requests) if packing.nodes.rooms else fits
+    for place, room in enumerate(packing.nodes.rooms):
+        lacking = np.where(requests > 0, requests - packing.nodes.free[place], 0)
+        verdict = _verdict_of_room(room, item, fits=bool(fits[place]))
+        if room.name == home:
+            verdict = "holds the pod"
+        elif not verdict and (lacking > 0).any():
+            missing = world.axis.amounts(np.maximum(lacking, 0))
+            verdict = f"short of {', '.join(missing)}"
+            short.setdefault(verdict, []).append(missing)
+        elif not verdict and not takes[place]:
+            verdict = "a host port it needs is taken" if item.ports else "too many volumes"
+        names.setdefault(verdict or _otherwise(item), []).append(room.name)
+    known = {room.name for room in packing.nodes.rooms}
+    for node in sorted(nodes, key=lambda node: node.metadata.name):
+        if node.metadata.name not in known:
+            names.setdefault(_left_aside(node), []).append(node.metadata.name)
+    ordered = sorted(names.items(), key=lambda entry: (-len(entry[1]), entry[0]))
+    return tuple(
+        NodesAccount(verdict + _range(short.get(verdict, [])), len(found), tuple(found[:_EXAMPLES]))
+        for verdict, found in ordered
+    )
+
+
+def _verdict_of_room(room: Room, item: PodClass, *, fits: bool) -> str:
+    """Which taint or label keeps a class off a node; empty when none does."""
+    if fits:
+        return ""
+    taint = untolerated(room.taints, item.tolerations, ignore_preferences=True)
+    if taint is not None:
+        return f"taint {taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect} is not tolerated"
+    failing = [
+        [entry for key, entry in sorted(term.items()) if not meets(label_of(room, key), entry)] for term in item.terms
+    ]
+    fewest = min(failing, key=len)
+    if not fewest:
+        return "relies on an estimate, and the pod was let down by one"
+    return f"label does not match: {' and '.join(str(entry) for entry in fewest)}"
+
+
+def _otherwise(item: PodClass) -> str:
+    return "topology constraints keep the pod off" if item.topological else "has room for one more such pod"
+
+
+def _range(missing: Sequence[dict[str, int]]) -> str:
+    """How much is missing at least and at most: ` (cpu by 100m to 3)`."""
+    if not missing:
+        return ""
+    parts = []
+    for resource in missing[0]:
+        amounts = sorted(entry[resource] for entry in missing)
+        least, most = amount(resource, amounts[0]), amount(resource, amounts[-1])
+        parts.append(f"{resource} by {least}" if least == most else f"{resource} by {least} to {most}")
+    return f" ({', '.join(parts)})"
+
+
+def _left_aside(node: Node) -> str:
+    if node.metadata.deletion_timestamp:
+        return "is being deleted"
+    if node.spec.unschedulable:
+        return "is cordoned"
+    return "is not ready, or on its way out"
+
+
+def _key(pod: PodReference) -> str:
+    return f"{pod.namespace}/{pod.name}"

@@ -1,0 +1,167 @@
+"""Why a claim is what it is: why these types are on its list, why others are not, and why it costs what it does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+import numpy as np
+
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.requirements import Requirements
+from shiplap.manifests.nodeclaim import PodReference
+from shiplap.scheduling.explain.nearest import amount, dollars, some
+from shiplap.scheduling.model.resources import Bools, Floats, Ints
+from shiplap.scheduling.model.scheduling_plan import PlannedClaim
+from shiplap.scheduling.packing.compiled_snapshot import World
+from shiplap.scheduling.supply.instance_arrays import TypeTable
+from shiplap.scheduling.supply.templates import Lane
+
+_NARROWED = frozenset({labels.INSTANCE_TYPE, labels.ZONE, labels.CAPACITY_TYPE})
+"""Labels that a claim's list and offerings were narrowed to: what it may be follows from its pods and its pool."""
+
+_CHEAPER = 3
+
+
+class ClaimAccount(msgspec.Struct, frozen=True, rename="camel"):
+    """The reasons for one claim, each a sentence. `skipped` are better lanes, `cheaper` types that would cost less."""
+
+    pool: str
+    skipped: tuple[str, ...]
+    types: str
+    price: str
+    cheaper: tuple[str, ...] = ()
+
+
+class ClaimAccounts:
+    """Accounts of the claims of one plan."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._lanes = {(lane.pool.metadata.name, lane.tier.index): lane for lane in world.lanes}
+        self._tables = {lane.pool.metadata.name: lane.table for lane in world.lanes}
+        self._class_of = {pod.key: item for item in (*world.classes, *world.virtual) for pod in item.members}
+
+    def of(self, claim: PlannedClaim) -> ClaimAccount:
+        """The account of a claim of the plan made of this world."""
+        lane = self._lanes.get((claim.node_pool, claim.tier))
+        if lane is None:
+            return _of_static(claim, self._tables.get(claim.node_pool))
+        table = lane.table
+        wanted = self._wanted(lane, claim)
+        offered = table.offered(wanted, lane.given)
+        load = self._load((*claim.pods, *claim.virtual_pods))
+        careful = table.careful_rows & ~_of_types(lane, claim.relies_on_estimate)
+        rows = np.flatnonzero(careful | (table.row_estimate & _of_types(lane, claim.relies_on_estimate)))
+        places = table.row_type[rows]
+        holds = (lane.net[rows] >= load).all(axis=1)
+        suits = offered.suits[places]
+        return ClaimAccount(
+            pool=_why_pool(lane, claim),
+            skipped=claim.reasons,
+            types=_why_types(lane, claim, suits, holds, np.isfinite(offered.price[places])),
+            price=_why_price(lane, claim, wanted),
+            cheaper=_cheaper(lane, claim, rows, suits, offered.price[places], load),
+        )
+
+    def _wanted(self, lane: Lane, claim: PlannedClaim) -> Requirements:
+        """What pool and pods ask of the node, without what the list was narrowed to afterwards."""
+        pods = (*claim.pods, *claim.virtual_pods)
+        own = [entry for entry in lane.template.values() if entry.key in _NARROWED]
+        asked = [
+            entry
+            for item in dict.fromkeys(self._class_of[key] for key in map(_key, pods) if key in self._class_of)
+            for entry in (item.terms[0].values() if len(item.terms) == 1 else ())
+            if entry.key in _NARROWED
+        ]
+        rest = [entry for entry in Requirements.of(claim.requirements).values() if entry.key not in _NARROWED]
+        return Requirements([*rest, *own, *asked])
+
+    def _load(self, pods: Iterable[PodReference]) -> Ints:
+        load = np.zeros(len(self._world.axis), np.int64)
+        for pod in pods:
+            item = self._class_of.get(_key(pod))
+            if item is not None:
+                load += self._world.axis.vector(item.requests)
+        return load
+
+
+def _of_static(claim: PlannedClaim, table: TypeTable | None) -> ClaimAccount:
+    """A claim that keeps a static pool at its replicas: no pod chose its lane."""
+    launch = claim.launch
+    return ClaimAccount(
+        pool=f"pool {claim.node_pool}: {', '.join(claim.reasons) or 'launched for no pod'}",
+        skipped=(),
+        types=f"{len(claim.instance_types)} listed ({some(claim.instance_types)})",
+        price=f"{launch.instance_type} {launch.capacity_type} in {launch.zone} at "
+        f"{dollars(table, launch.instance_type, launch.price)}",
+    )
+
+
+def _why_pool(lane: Lane, claim: PlannedClaim) -> str:
+    pool = lane.pool.metadata.name
+    weight = f", weight {lane.pool.spec.weight}" if lane.pool.spec.weight else ""
+    tier = f", tier {lane.tier.index} ({lane.tier.text})" if lane.tier.text else ""
+    if claim.reasons:
+        before = f"{len(claim.reasons)} before it could not hold its first pod"
+    else:
+        before = "the first in order of weight, tier and name that can hold its pods"
+    return f"pool {pool}{weight}{tier}: {before}"
+
+
+def _why_types(lane: Lane, claim: PlannedClaim, suits: Bools, holds: Bools, buyable: Bools) -> str:
+    total, listed = len(lane.table.names), len(claim.instance_types)
+    fits = int((suits & holds).sum())
+    sold = int((suits & holds & buyable).sum())
+    text = f"of {total} types {int(suits.sum())} meet the requirements, {fits} of them hold the pods"
+    if sold < fits:
+        text += f", {sold} of these can be bought now"
+    if listed < sold:
+        text += f"; {listed} are listed, the others being dearer, exotic, beyond a limit or held by another pilot"
+    return f"{text} ({some(claim.instance_types)})"
+
+
+def _why_price(lane: Lane, claim: PlannedClaim, wanted: Requirements) -> str:
+    table, launch = lane.table, claim.launch
+    places = [table.index[name] for name in claim.instance_types]
+    prices: Floats = np.where(table.cells(wanted), table.prices, np.inf)[places]
+    offers = int(np.isfinite(prices).sum())
+    price = dollars(table, launch.instance_type, launch.price)
+    head = f"{launch.instance_type} {launch.capacity_type} in {launch.zone} at {price} is the "
+    text = head + (f"cheapest of {offers} offerings" if offers > 1 else "only offering")
+    per_type = prices.min(axis=(1, 2), initial=np.inf)
+    others = [place for place in range(1, len(places)) if np.isfinite(per_type[place])]
+    if others:
+        name = claim.instance_types[others[0]]
+        text += f"; the next type is {name} at {dollars(table, name, per_type[others[0]])}"
+    return text
+
+
+def _cheaper(lane: Lane, claim: PlannedClaim, rows: Ints, suits: Bools, price: Floats, load: Ints) -> tuple[str, ...]:
+    """Types that would cost less but are not on the list, nearest in price first, with what they are short of."""
+    table = lane.table
+    found = []
+    listed = set(claim.instance_types)
+    for number in np.argsort(-price, kind="stable").tolist():
+        name = table.names[table.row_type[rows[number]]]
+        if not suits[number] or name in listed or not price[number] < claim.launch.price:
+            continue
+        short = load - lane.net[rows[number]]
+        parts = [
+            f"{table.axis.names[column]} short by {amount(table.axis.names[column], int(short[column]))}"
+            for column in np.flatnonzero(short > 0).tolist()
+        ]
+        why = ", ".join(parts) or "exotic, beyond a limit or held by another pilot"
+        found.append(f"{name} at {dollars(table, name, price[number])}: {why}")
+        if len(found) == _CHEAPER:
+            break
+    return tuple(found)
+
+
+def _of_types(lane: Lane, names: Iterable[str]) -> Bools:
+    known = set(names)
+    return np.array([lane.table.names[place] in known for place in lane.table.row_type.tolist()], np.bool_)
+
+
+def _key(pod: PodReference) -> str:
+    return f"{pod.namespace}/{pod.name}"

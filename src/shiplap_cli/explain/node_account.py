@@ -1,0 +1,73 @@
+"""The account of one node: what it is worth, whom it serves, and whether it goes now or what keeps it."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+
+import msgspec
+
+from shiplap.disruption.candidates import disruption_cost, moves
+from shiplap.disruption.commands import Proposal
+from shiplap.disruption.current_prices import node_prices
+from shiplap.disruption.decide import decide
+from shiplap.disruption.disruption_snapshot import DisruptionSnapshot
+from shiplap.errors import InvalidInput
+from shiplap.instances.offerings.node_prices import capacity_type_of
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.names import name_of_label
+from shiplap.scheduling.model.claim_nodes import pair
+
+
+class NodeAccount(msgspec.Struct, frozen=True, rename="camel"):
+    """`pods` would have to move, as `namespace/name`; `disruption_cost` as in `candidates`.
+
+    `hourly` is USD, 0 if the price is not known, and `estimated` when it is guessed.
+
+    Either `command` is what it would go with, or `stays` says why it does not; a node of nobody's pool has neither.
+    """
+
+    node: str
+    node_pool: str
+    instance_type: str
+    zone: str
+    capacity_type: str
+    hourly: float
+    estimated: bool
+    disruption_cost: float
+    pods: tuple[str, ...]
+    command: Proposal | None
+    stays: str
+
+
+def account_of(snapshot: DisruptionSnapshot, name: str) -> NodeAccount:
+    """The account of a node in the decision on this snapshot.
+
+    Raises:
+        InvalidInput: there is no such node, or as `decide`.
+    """
+    nodes = {node.metadata.name: node for node in snapshot.scheduling.view.nodes}
+    node = nodes.get(name)
+    if node is None:
+        near = get_close_matches(name, sorted(nodes), n=3, cutoff=0.5)
+        hint = f"did you mean {', '.join(near)}?" if near else f"of {len(nodes)} none is called so"
+        raise InvalidInput("node", f"there is no node {name}; {hint}")
+    decided = decide(snapshot)
+    marks = node.metadata.labels
+    pools = (item.metadata.name for item in snapshot.scheduling.manifests.node_pools)
+    pool = name_of_label(marks.get(labels.NODE_POOL, ""), pools)
+    claim = pair([node], snapshot.scheduling.claims)[0].get(name)
+    price = node_prices(snapshot.scheduling).of(node, claim)
+    moving = [pod for pod in snapshot.scheduling.view.pods if pod.spec.node_name == name and moves(pod)]
+    return NodeAccount(
+        node=name,
+        node_pool=pool,
+        instance_type=marks.get(labels.INSTANCE_TYPE, ""),
+        zone=marks.get(labels.ZONE, ""),
+        capacity_type=capacity_type_of(node),
+        hourly=price.hourly,
+        estimated=price.estimated,
+        disruption_cost=disruption_cost(moving),
+        pods=tuple(sorted(pod.key for pod in moving)),
+        command=next((command for command in decided.commands if name in command.nodes), None),
+        stays=next((entry.reason for entry in decided.blocked if entry.node == name), ""),
+    )

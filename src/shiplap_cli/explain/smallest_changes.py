@@ -1,0 +1,583 @@
+"""The smallest change that would give a pod a place, found by trying: every proposal has been planned.
+
+For each lane the obstacle it names is removed from a copy of the snapshot and the decision made again, until the pod
+has a place or the lane names nothing that can be changed. What worked is then weakened: parts without which the pod has
+a place as well are left out, and amounts are changed by no more than it takes, in the unit a person would write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+
+import msgspec
+
+from shiplap.instances.catalog.memory_probes import probes, stated_memory
+from shiplap.instances.catalog.type_catalog import InstanceType, huge_pages
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.objects import (
+    Affinity,
+    NodeSelectorTerm,
+    ObjectMeta,
+    Pod,
+    PodSpec,
+    ResourceRequirements,
+    Toleration,
+)
+from shiplap.kubernetes.quantity import CPU, MEMORY, format_amount, parse_amount, parse_resources
+from shiplap.kubernetes.requirements import Requirements
+from shiplap.kubernetes.taints import untolerated
+from shiplap.manifests.custom_resources import NodeOverlay, NodeOverlaySpec, NodePool, RequirementSpec
+from shiplap.manifests.nodeclaim import PodReference
+from shiplap.manifests.shiplap_annotations import PROBE_UNMEASURED_TYPES
+from shiplap.scheduling.explain.nearest import Miss, amount, dollars, nearest_node, unmet_labels
+from shiplap.scheduling.explain.refusal_words import conflicting
+from shiplap.scheduling.explain.unschedulable import Explainer, Verdict
+from shiplap.scheduling.model.pod_classes import PodClass
+from shiplap.scheduling.model.scheduling_plan import Plan
+from shiplap.scheduling.model.snapshot import Snapshot
+from shiplap.scheduling.packing.compiled_snapshot import World
+from shiplap.scheduling.packing.pack import Packing
+from shiplap.scheduling.planner import solve, write
+from shiplap.scheduling.supply.open_claims import Kind
+from shiplap.scheduling.supply.templates import Lane
+
+_STEPS = 6
+"""Obstacles removed on the way to one lane; a lane farther off is no suggestion."""
+
+_LANES = 6
+"""Lanes tried, nearest first: each costs a few decisions."""
+
+_TRIES = 60
+"""Decisions spent on weakening one proposal; those that work by then are as weak as was found."""
+
+_GIBI, _MEBI = 2**30, 2**20
+
+_ONE_RULE = 0.5
+"""How large a change it is to lift one rule; amounts count by the share they change."""
+
+replace = msgspec.structs.replace
+
+
+class Proposal(msgspec.Struct, frozen=True):
+    """Changes that together gave the pod a place, and where that was. `size` grows with what is asked for."""
+
+    changes: tuple[str, ...]
+    place: str
+    size: float
+
+
+class _Asker(msgspec.Struct, frozen=True):
+    """The pod, `namespace/name`, what it requests as it stands, and which pods had no place before anything changed."""
+
+    key: str
+    requests: Mapping[str, int]
+    left_out: frozenset[str]
+
+
+class _Part(msgspec.Struct, frozen=True):
+    """A part of a change that could be weaker: an amount that went from `now` to `to`, or a rule lifted (0 to 1).
+
+    `unit` is what the amount is written in.
+    """
+
+    now: int = 0
+    to: int = 1
+    unit: int = 1
+
+
+class _Step(msgspec.Struct, frozen=True):
+    """One thing changed. Of several steps that change the same (`of`) the last one counts.
+
+    `parts` are what it consists of, and `make` makes it again of some of them, on another snapshot; None if nothing is
+    left of it then.
+    """
+
+    snapshot: Snapshot
+    of: str
+    text: str
+    size: float
+    parts: Mapping[str, _Part]
+    make: Callable[[Snapshot, Mapping[str, _Part]], _Step | None]
+
+
+_WHOLE: Mapping[str, _Part] = {"": _Part()}
+
+
+def _whole(of: str, text: str, size: float, change: Callable[[Snapshot], Snapshot], snapshot: Snapshot) -> _Step:
+    """A step that has no parts."""
+    return _Step(change(snapshot), of, text, size, _WHOLE, lambda other, _: _whole(of, text, size, change, other))
+
+
+class _Outcome(msgspec.Struct, frozen=True, eq=False):
+    """One decision: what was decided on, the pod's class in it, and whether the pod was left out."""
+
+    snapshot: Snapshot
+    world: World
+    packing: Packing
+    item: PodClass
+    left_out: bool
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, world: World, packing: Packing, key: str) -> _Outcome | None:
+        """None when the pod is not planned, or nothing could hold it as it is."""
+        item = next((item for item in world.classes if any(pod.key == key for pod in item.members)), None)
+        if item is None or item.problem:
+            return None
+        left = any(pod.key == key for pod in packing.unplaced.get(item.index, ()))
+        return cls(snapshot, world, packing, item, left)
+
+
+def proposals(snapshot: Snapshot, world: World, packing: Packing, key: str, most: int = 3) -> tuple[Proposal, ...]:
+    """What would give the pod `namespace/name` a place, smallest first; nothing if nothing tried did.
+
+    Nothing that costs another pod its place is proposed. `world` and `packing` are what `solve(snapshot)` gave.
+    """
+    first = _Outcome.of(snapshot, world, packing, key)
+    if first is None or not first.left_out:
+        return ()
+    asker = _Asker(key, first.item.requests, frozenset(pod.key for pods in packing.unplaced.values() for pod in pods))
+    verdicts = [verdict for verdict in Explainer(world, packing).verdicts(first.item) if verdict.kind]
+    verdicts.sort(key=lambda verdict: verdict.miss.rank if verdict.miss is not None else (9, 0, 0.0, ""))
+    found = [_toward(first, asker, verdict.lane.name) for verdict in verdicts[:_LANES]]
+    node = nearest_node(first.item, packing.nodes)
+    if node is not None and node.short:
+        step = _shrink(snapshot, asker, first.item, node)
+        found.append(_tried(first, _Outcome.of(step.snapshot, *solve(step.snapshot), key), [step], asker))
+    found += [
+        _tried(first, _Outcome.of(step.snapshot, *solve(step.snapshot), key), [step], asker)
+        for step in _measuring(snapshot, first.item, verdicts[:_LANES])
+    ]
+    distinct = {proposal.changes: proposal for proposal in found if proposal is not None}
+    return tuple(sorted(distinct.values(), key=lambda p: (len(p.changes), p.size, p.changes))[:most])
+
+
+def _toward(first: _Outcome, asker: _Asker, lane: str) -> Proposal | None:
+    """Remove what one lane names, step by step."""
+    outcome: _Outcome | None = first
+    steps: list[_Step] = []
+    while outcome is not None and outcome.left_out and len(steps) < _STEPS:
+        verdicts = Explainer(outcome.world, outcome.packing).verdicts(outcome.item)
+        verdict = next((verdict for verdict in verdicts if verdict.lane.name == lane), None)
+        step = _step(outcome.snapshot, asker, outcome.item, verdict) if verdict is not None else None
+        if step is None:
+            return None
+        steps.append(step)
+        outcome = _Outcome.of(step.snapshot, *solve(step.snapshot), asker.key)
+    return _tried(first, outcome, steps, asker)
+
+
+def _tried(first: _Outcome, outcome: _Outcome | None, steps: list[_Step], asker: _Asker) -> Proposal | None:
+    """The proposal made as weak as it may be, if the plan made with it places the pod and leaves out nobody else."""
+    if not _does(outcome, asker):
+        return None
+    known = _Weakening(first, asker, {step.of: step for step in steps})
+    outcome, chosen = known.weakest()
+    if outcome is None:
+        return None
+    place = _place(write(outcome.snapshot, outcome.world, outcome.packing), outcome.world, asker.key)
+    return Proposal(tuple(step.text for step in chosen), place, sum(step.size for step in chosen)) if place else None
+
+
+def _does(outcome: _Outcome | None, asker: _Asker) -> bool:
+    if outcome is None or outcome.left_out:
+        return False
+    return all(pod.key in asker.left_out for pods in outcome.packing.unplaced.values() for pod in pods)
+
+
+class _Weakening:
+    """Makes a change that works weaker, part by part; every try is a decision."""
+
+    def __init__(self, first: _Outcome, asker: _Asker, steps: Mapping[str, _Step]) -> None:
+        self._first = first
+        self._asker = asker
+        self._steps = steps
+        self._parts = {(of, name): part for of, step in steps.items() for name, part in step.parts.items()}
+        self._left = _TRIES
+
+    def weakest(self) -> tuple[_Outcome | None, list[_Step]]:
+        """The outcome and the steps that are left; no outcome if the steps do not work one by one."""
+        if not self._works(self._parts):
+            return None, []
+        for key in reversed(list(self._parts)):
+            without = {other: part for other, part in self._parts.items() if other != key}
+            if without and self._works(without):
+                self._parts = without
+        for key, part in list(self._parts.items()):
+            self._parts[key] = self._least(key, part)
+        return self._outcome(self._parts)
+
+    def _least(self, key: tuple[str, str], part: _Part) -> _Part:
+        """An amount changed by as little as works: the nearest to what it is now, in whole units."""
+        sign = 1 if part.to > part.now else -1
+        if part.unit == 1 and abs(part.to - part.now) == 1:
+            return part
+        # Whole units away from zero where the amount grows, towards it where it shrinks.
+        fails = part.now // part.unit if sign > 0 else -(-part.now // part.unit)
+        works = -(-part.to // part.unit) if sign > 0 else part.to // part.unit
+
+        def holds(units: int) -> bool:
+            return self._works(self._parts | {key: msgspec.structs.replace(part, to=units * part.unit)})
+
+        if not holds(works):
+            return part
+        next_one = works - sign
+        while works - sign != fails and holds(next_one):
+            works = next_one
+            next_one = (works + fails) // 2 if abs(works - fails) > 1 else works
+        low = fails if next_one == works else next_one
+        while abs(works - low) > 1:
+            middle = (works + low) // 2
+            if holds(middle):
+                works = middle
+            else:
+                low = middle
+        return msgspec.structs.replace(part, to=works * part.unit)
+
+    def _works(self, parts: Mapping[tuple[str, str], _Part]) -> bool:
+        if self._left <= 0:
+            return False
+        self._left -= 1
+        return _does(self._outcome(parts)[0], self._asker)
+
+    def _outcome(self, parts: Mapping[tuple[str, str], _Part]) -> tuple[_Outcome | None, list[_Step]]:
+        snapshot, made = self._first.snapshot, []
+        for of, step in self._steps.items():
+            some = {name: part for (owner, name), part in parts.items() if owner == of}
+            again = step.make(snapshot, some) if some else None
+            if again is not None:
+                snapshot = again.snapshot
+                made.append(again)
+        return _Outcome.of(snapshot, *solve(snapshot), self._asker.key), made
+
+
+def _place(decided: Plan, world: World, key: str) -> str:
+    tables = {lane.pool.metadata.name: lane.table for lane in world.lanes}
+    for claim in decided.node_claims:
+        if any(_key(entry) == key for entry in claim.pods):
+            launch = claim.launch
+            what = f"{launch.instance_type} {launch.capacity_type} in {launch.zone}"
+            price = dollars(tables.get(claim.node_pool), launch.instance_type, launch.price)
+            return f"{what} of pool {claim.node_pool}, {price}"
+    for node in decided.existing_nodes:
+        if any(_key(entry) == key for entry in node.pods):
+            return f"node {node.name}"
+    return ""
+
+
+def _step(snapshot: Snapshot, asker: _Asker, item: PodClass, verdict: Verdict) -> _Step | None:
+    """The change that removes what a lane names; None when it is not for a pod or a NodePool to change."""
+    lane, want = verdict.lane, verdict.want
+    if want is None:
+        return None
+    match verdict.kind:
+        case "topology":
+            step = _loosen(snapshot, asker.key)
+        case Kind.TAINT:
+            step = _tolerate(snapshot, asker.key, lane, item)
+        case Kind.REQUIREMENTS:
+            step = _without_labels(snapshot, asker.key, want.term, conflicting(lane, want))
+        case Kind.MIN_VALUES:
+            step = _whole("minValues", "minValues as BestEffort", _ONE_RULE, _best_effort, snapshot)
+        case Kind.BLOCKED:
+            step = None
+        case _:
+            step = _nearer(snapshot, asker, item, verdict, want.term)
+    return step
+
+
+def _nearer(snapshot: Snapshot, asker: _Asker, item: PodClass, verdict: Verdict, term: Requirements) -> _Step | None:
+    """The change that makes up for what the nearest type lacks."""
+    lane, miss = verdict.lane, verdict.miss
+    if miss is not None and miss.sold_out:
+        return _available(snapshot, lane.pool.spec.template.spec.node_class_ref.name, miss)
+    if miss is not None and miss.short:
+        return _raise(snapshot, lane, miss) if miss.of_limit else _shrink(snapshot, asker, item, miss)
+    asked = unmet_labels(lane, lane.template.and_(term.values()))
+    # A type that would do is not sold in the zone or as the capacity type that the pod asks for.
+    asked = asked or [label for label in (labels.ZONE, labels.ZONE_ID, labels.CAPACITY_TYPE) if label in term]
+    return _without_labels(snapshot, asker.key, term, [label for label in asked if label in term])
+
+
+def _tolerate(snapshot: Snapshot, key: str, lane: Lane, item: PodClass) -> _Step:
+    taints = [
+        taint
+        for taint in lane.pool.spec.template.spec.taints
+        if untolerated((taint,), item.tolerations, ignore_preferences=True) is not None
+    ]
+    added = tuple(Toleration(t.key, "Equal" if t.value else "Exists", t.value, t.effect) for t in taints)
+    named = ", ".join(f"{t.key}{'=' if t.value else ''}{t.value}:{t.effect}" for t in taints)
+
+    def tolerating(other: Snapshot) -> Snapshot:
+        return _with_spec(other, key, lambda spec: replace(spec, tolerations=(*spec.tolerations, *added)))
+
+    return _whole("tolerations", f"tolerate {named}", _ONE_RULE * len(taints), tolerating, snapshot)
+
+
+def _best_effort(snapshot: Snapshot) -> Snapshot:
+    return replace(snapshot, settings=replace(snapshot.settings, min_values_policy="BestEffort"))
+
+
+def _shrink(snapshot: Snapshot, asker: _Asker, item: PodClass, miss: Miss) -> _Step:
+    """The pod with as much less as is short."""
+    parts = {
+        resource: _Part(asker.requests.get(resource, 0), max(item.requests.get(resource, 0) - short, 0), unit)
+        for resource, short in miss.short.items()
+        for unit in [_MEBI if _is_bytes(resource) else 1]
+    }
+    return _requesting(snapshot, asker, parts)
+
+
+def _requesting(snapshot: Snapshot, asker: _Asker, parts: Mapping[str, _Part]) -> _Step:
+    def shrunk(spec: PodSpec) -> PodSpec:
+        overhead = parse_resources(spec.overhead)
+        known = spec.resources or ResourceRequirements()
+        # Requests of the pod as a whole replace those of its containers, whatever they add up to.
+        new = {name: format_amount(name, max(part.to - overhead.get(name, 0), 0)) for name, part in parts.items()}
+        return replace(spec, resources=replace(known, requests={**known.requests, **new}))
+
+    texts = [
+        f"request {_exactly(name, part.to)} {name} instead of {_as_written(name, part.now)}"
+        if part.to
+        else f"request no {name}"
+        for name, part in sorted(parts.items())
+    ]
+    size = max((part.now - part.to) / max(part.now, 1) for part in parts.values())
+    return _Step(
+        _with_spec(snapshot, asker.key, shrunk),
+        f"requests {', '.join(sorted(parts))}",
+        ", ".join(texts),
+        min(size, 1.0),
+        parts,
+        lambda other, some: _requesting(other, asker, some),
+    )
+
+
+def _is_bytes(resource: str) -> bool:
+    return resource == "memory" or resource.endswith("storage")
+
+
+def _as_written(resource: str, value: int) -> str:
+    """What is requested now; memory in whole Gi or Mi where it is that."""
+    return _exactly(resource, value) if _is_bytes(resource) and value % _MEBI == 0 else amount(resource, value)
+
+
+def _exactly(resource: str, value: int) -> str:
+    """An amount that may be written: memory in whole Gi if it is that, else in whole Mi, rounded down to fit."""
+    if _is_bytes(resource):
+        return f"{value // _GIBI}Gi" if value and value % _GIBI == 0 else f"{value // _MEBI}Mi"
+    return format_amount(resource, value)
+
+
+def _raise(snapshot: Snapshot, lane: Lane, miss: Miss) -> _Step | None:
+    """The NodePool with limits that are just high enough; None if they are not limits of its spec."""
+    pool = lane.pool.metadata.name
+    known = next(p for p in snapshot.manifests.node_pools if p.metadata.name == pool)
+    if not known.spec.limits.keys() >= miss.short.keys():
+        return None
+    parts = {}
+    for resource, short in miss.short.items():
+        now = parse_amount(resource, known.spec.limits[resource])
+        parts[resource] = _Part(now, now + short, _unit_of_limit(resource, now + short))
+    return _limiting(snapshot, pool, {resource: str(known.spec.limits[resource]) for resource in parts}, parts)
+
+
+def _unit_of_limit(resource: str, value: int) -> int:
+    """What a limit of this size is written in: whole cores and Gi, unless it is less than a few."""
+    if _is_bytes(resource):
+        return _GIBI if value >= 4 * _GIBI else _MEBI
+    return 1000 if resource == CPU and value >= 1000 else 1
+
+
+def _limiting(snapshot: Snapshot, pool: str, before: Mapping[str, str], parts: Mapping[str, _Part]) -> _Step:
+    raised = {resource: _exactly_above(resource, part.to) for resource, part in parts.items()}
+
+    def changed(item: NodePool) -> NodePool:
+        return replace(item, spec=replace(item.spec, limits={**item.spec.limits, **raised}))
+
+    text = ", ".join(
+        f"raise the {resource} limit of pool {pool} from {before[resource]} to {raised[resource]}"
+        for resource in sorted(parts)
+    )
+    size = sum((p.to - p.now) / max(p.now, p.to - p.now, 1) for p in parts.values())
+    pools = tuple(changed(p) if p.metadata.name == pool else p for p in snapshot.manifests.node_pools)
+    return _Step(
+        replace(snapshot, manifests=replace(snapshot.manifests, node_pools=pools)),
+        f"limits of {pool}: {', '.join(sorted(parts))}",
+        text,
+        size,
+        parts,
+        lambda other, some: _limiting(other, pool, before, some),
+    )
+
+
+def _exactly_above(resource: str, value: int) -> str:
+    """A limit as it may be written; memory that is no whole number of Mi is rounded up."""
+    return _exactly(resource, -(-value // _MEBI) * _MEBI if _is_bytes(resource) else value)
+
+
+def _measuring(snapshot: Snapshot, item: PodClass, verdicts: Sequence[Verdict]) -> Iterator[_Step]:
+    """What lets a pod have a type that nobody has run: one node that finds out, or an overlay that says its memory."""
+    for verdict in verdicts:
+        lane, miss = verdict.lane, verdict.miss
+        if miss is None or set(miss.short) != {MEMORY} or miss.of_limit or item.missed:
+            continue
+        place = lane.table.index.get(miss.nearest.instance_type)
+        kind = lane.table.types[place] if place is not None else None
+        if place is None or kind is None or kind.verified:
+            continue
+        if not probes(lane.pool):
+            yield _probing(snapshot, lane.pool.metadata.name)
+        daemons = lane.daemons.overhead[place][lane.table.axis.names.index(MEMORY)]
+        needed = item.requests.get(MEMORY, 0) + int(daemons) + kind.overhead.get(MEMORY, 0) + huge_pages(kind.capacity)
+        if needed <= stated_memory(kind):
+            yield _stating(snapshot, kind.name, -(-needed // _MEBI) * _MEBI)
+
+
+def _probing(snapshot: Snapshot, pool: str) -> _Step:
+    def annotated(item: NodePool) -> NodePool:
+        marked = item.metadata.annotations | {PROBE_UNMEASURED_TYPES: "on"}
+        return replace(item, metadata=replace(item.metadata, annotations=marked))
+
+    def changed(other: Snapshot) -> Snapshot:
+        pools = tuple(annotated(p) if p.metadata.name == pool else p for p in other.manifests.node_pools)
+        return replace(other, manifests=replace(other.manifests, node_pools=pools))
+
+    text = f"annotate pool {pool} with {PROBE_UNMEASURED_TYPES}: on, so that one node finds out"
+    return _whole("probe", text, _ONE_RULE, changed, snapshot)
+
+
+def _stating(snapshot: Snapshot, kind: str, memory: int) -> _Step:
+    only = RequirementSpec(labels.INSTANCE_TYPE, "In", (kind,))
+    written = _exactly(MEMORY, memory)
+    overlay = NodeOverlay(
+        ObjectMeta(name=f"memory-of-{kind}".replace(".", "-")),
+        NodeOverlaySpec(requirements=(only,), capacity={MEMORY: written}),
+    )
+
+    def changed(other: Snapshot) -> Snapshot:
+        overlays = (*other.manifests.node_overlays, overlay)
+        return replace(other, manifests=replace(other.manifests, node_overlays=overlays))
+
+    text = f"a NodeOverlay that states {written} memory as the capacity of {kind}, if you have measured it"
+    return _whole("overlay", text, 2 * _ONE_RULE, changed, snapshot)
+
+
+def _available(snapshot: Snapshot, node_class: str, miss: Miss) -> _Step:
+    """The catalogue with one type's offerings available again."""
+    names = {name for name, _, _ in miss.sold_out}
+
+    def back(item: InstanceType) -> InstanceType:
+        offerings = tuple(
+            replace(offer, available=True) if (item.name, offer.zone, offer.capacity_type) in miss.sold_out else offer
+            for offer in item.offerings
+        )
+        return replace(item, offerings=offerings) if item.name in names else item
+
+    def restocked(other: Snapshot) -> Snapshot:
+        catalogs = tuple(
+            replace(known, instance_types=tuple(map(back, known.instance_types)))
+            if known.node_class == node_class
+            else known
+            for known in other.catalogs
+        )
+        return replace(other, catalogs=catalogs)
+
+    offers = ", ".join(f"{kind} in {zone}" for _, zone, kind in sorted(miss.sold_out))
+    return _whole("offerings", f"wait until {min(names)} is available again ({offers})", 0.1, restocked, snapshot)
+
+
+def _without_labels(snapshot: Snapshot, key: str, term: Requirements, unwanted: Collection[str]) -> _Step | None:
+    """The pod without its node selection by these labels; None if it is not the pod that selects by them."""
+    if not unwanted:
+        return None
+    gone = frozenset(unwanted)
+
+    def freed(spec: PodSpec) -> PodSpec:
+        selector = {name: value for name, value in spec.node_selector.items() if _stable(name) not in gone}
+        affinity = spec.affinity
+        if affinity is not None and affinity.node_affinity is not None and affinity.node_affinity.required is not None:
+            terms = tuple(
+                NodeSelectorTerm(tuple(e for e in t.match_expressions if _stable(e.key) not in gone), t.match_fields)
+                for t in affinity.node_affinity.required.node_selector_terms
+            )
+            # A term without expressions would match no node.
+            left = all(t.match_expressions or t.match_fields for t in terms)
+            required = replace(affinity.node_affinity.required, node_selector_terms=terms) if left else None
+            affinity = replace(affinity, node_affinity=replace(affinity.node_affinity, required=required))
+        return replace(spec, node_selector=selector, affinity=affinity)
+
+    after = _with_spec(snapshot, key, freed)
+    if after == snapshot:
+        return None
+    return _Step(
+        after,
+        f"labels {', '.join(sorted(gone))}",
+        f"do not ask for {', '.join(str(term[label]) for label in sorted(gone))}",
+        _ONE_RULE * len(gone),
+        dict.fromkeys(sorted(gone), _Part()),
+        lambda other, some: _without_labels(other, key, term, some),
+    )
+
+
+def _loosen(snapshot: Snapshot, key: str) -> _Step | None:
+    """The pod with one more in every required spread; without spreads, without its required affinity."""
+    pod = next(pod for pod in snapshot.view.pods if pod.key == key)
+    hard = {
+        str(place): _Part(rule.max_skew, rule.max_skew + 1)
+        for place, rule in enumerate(pod.spec.topology_spread_constraints)
+        if rule.when_unsatisfiable != "ScheduleAnyway"
+    }
+    if hard:
+        return _skewed(snapshot, key, hard)
+    affinity = pod.spec.affinity
+    for field in ("pod_anti_affinity", "pod_affinity") if affinity is not None else ():
+        part = getattr(affinity, field)
+        if part is not None and part.required:
+            return _preferring(snapshot, key, field, sorted({term.topology_key for term in part.required}))
+    return None
+
+
+def _skewed(snapshot: Snapshot, key: str, parts: Mapping[str, _Part]) -> _Step:
+    """The pod with these skews, by the place of their constraints, which ask for no number of domains any more."""
+    pod = next(pod for pod in snapshot.view.pods if pod.key == key)
+    spreads = pod.spec.topology_spread_constraints
+    wider = tuple(
+        replace(rule, max_skew=parts[str(place)].to, min_domains=None) if str(place) in parts else rule
+        for place, rule in enumerate(spreads)
+    )
+    return _Step(
+        _with_spec(snapshot, key, lambda spec: replace(spec, topology_spread_constraints=wider)),
+        "spread",
+        "; ".join(f"maxSkew {part.to} over {spreads[int(place)].topology_key}" for place, part in parts.items()),
+        0.25,
+        parts,
+        lambda other, some: _skewed(other, key, some),
+    )
+
+
+def _preferring(snapshot: Snapshot, key: str, field: str, topology_keys: Sequence[str]) -> _Step:
+    """The pod with its required terms of `field` lifted."""
+
+    def freed(spec: PodSpec) -> PodSpec:
+        affinity = spec.affinity or Affinity()
+        part = getattr(affinity, field)
+        return replace(spec, affinity=replace(affinity, **{field: replace(part, required=())}))
+
+    named = "anti-affinity" if field == "pod_anti_affinity" else "affinity"
+    text = f"prefer rather than require pod {named} over {', '.join(topology_keys)}"
+    return _whole(field, text, _ONE_RULE, lambda other: _with_spec(other, key, freed), snapshot)
+
+
+def _with_spec(snapshot: Snapshot, key: str, change: Callable[[PodSpec], PodSpec]) -> Snapshot:
+    def changed(pod: Pod) -> Pod:
+        return replace(pod, spec=change(pod.spec)) if pod.key == key else pod
+
+    return replace(snapshot, view=replace(snapshot.view, pods=tuple(map(changed, snapshot.view.pods))))
+
+
+def _key(pod: PodReference) -> str:
+    return f"{pod.namespace}/{pod.name}"
+
+
+def _stable(label: str) -> str:
+    return labels.NORMALIZED.get(label, label)

@@ -1,0 +1,1 @@
+"""The history of one object in a live install, from recorded decisions and from its present state."""

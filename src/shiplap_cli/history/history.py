@@ -1,0 +1,237 @@
+"""What happened to a pod, a node, a claim or a pool of a live install, from its flight recorder and table `state`.
+
+Everything here reads; times are those that were written down when something happened, not those of its telling.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
+
+from shiplap.disruption.record import DisruptionRecord, Recorded, is_disruption, read
+from shiplap.instances.catalog.type_catalog import LearnedCapacity
+from shiplap.kubernetes.timestamps import rfc3339
+from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from shiplap.ports import CapacityStore, FlightRecords, StateStore
+from shiplap.scheduling.model.scheduling_plan import PlannedClaim
+from shiplap.scheduling.model.scheduling_record import Record, written_at
+from shiplap_cli.history.history_entries import (
+    Entry,
+    command_entry,
+    key_of,
+    lesson,
+    moment_of,
+    named,
+    of_node,
+    of_pool,
+    reasons_of,
+    standing_of,
+)
+
+MOST_RECORDS = 60
+"""Records that are opened for one story, newest first: each holds a whole cluster."""
+_LATE_S = 900.0
+"""How long before its claim was written a decision may have looked at the cluster, seconds."""
+
+
+class Story(msgspec.Struct, frozen=True, rename="camel"):
+    """`state` says how it stands now; `entries` in order of time; `unseen` what could not be looked into."""
+
+    kind: str
+    name: str
+    state: str
+    entries: tuple[Entry, ...] = ()
+    unseen: tuple[str, ...] = ()
+
+
+class Told(msgspec.Struct, frozen=True):
+    """Where stories come from: one cluster's state and records, and the learned capacity of the account."""
+
+    cluster: str
+    state: StateStore
+    records: FlightRecords
+    capacity: CapacityStore
+    now: float
+    since_s: float
+    progress: Callable[[str], None]
+
+
+class Teller:
+    """Tells stories of one cluster. Every method raises StoreError."""
+
+    def __init__(self, told: Told) -> None:
+        self._told = told
+        self._claims = {claim.name: claim for claim in told.state.claims(told.cluster)}
+        self._commands = told.state.commands(told.cluster)
+        self._opened: dict[str, Recorded | None] = {}
+        self._unseen: list[str] = []
+
+    def pod(self, name: str) -> Story:
+        """The decisions that spoke of a pod, and the stories of the claims that were launched for it."""
+        key = name if "/" in name else f"default/{name}"
+        claims = [claim for claim in self._claims.values() if key in map(key_of, claim.pods)]
+        entries = [entry for claim in claims for entry in self._of_claim(claim)]
+        told = {entry.record for entry in entries if entry.record}
+        for record_id, found in self._recent():
+            if record_id not in told:
+                entries += self._of_pod(key, record_id, found)
+        alive = [claim for claim in claims if claim.state not in (ClaimState.FAILED, ClaimState.GONE)]
+        if alive:
+            state = f"planned for {named(alive)}"
+        elif claims:
+            state = f"none of the nodes launched for it came: {named(claims)}"
+        else:
+            state = "nothing was launched for it" if entries else "no decision of this time spoke of it"
+        return self._story("pod", key, state, entries)
+
+    def claim(self, name: str) -> Story | None:
+        """A claim, by its own name or that of its node or instance; None when there is none."""
+        claim = self._claims.get(name) or next(
+            (each for each in self._claims.values() if name in (each.node_name, each.instance_id)), None
+        )
+        if claim is None:
+            return None
+        entries = [*self._of_claim(claim), *self._disruptions(claim)]
+        standing = standing_of(claim, self._told.now).removeprefix(f"{claim.name} is ")
+        return self._story("claim", claim.name, standing, entries)
+
+    def pool(self, name: str) -> Story | None:
+        """A pool's claims, failures and decisions; None when nothing is known of it."""
+        claims = [claim for claim in self._claims.values() if claim.node_pool == name]
+        entries = [
+            Entry(moment_of(claim.changed_at), f"claim {claim.name} failed", (claim.failure,))
+            for claim in claims
+            if claim.state is ClaimState.FAILED
+        ]
+        for record_id, found in self._recent():
+            entries += of_pool(name, record_id, found)
+        resting = self._told.state.read(self._told.cluster, self._told.now).unavailable
+        types = {each for claim in claims for each in claim.instance_types}
+        entries += (
+            Entry(
+                "",
+                f"{item.instance_type} {item.capacity_type} in {item.zone} is left alone",
+                (f"EC2 said {item.code or 'no'} {item.failures} times; until {rfc3339(item.until)}",),
+            )
+            for item in resting
+            if item.instance_type in types
+        )
+        if not claims and not entries:
+            return None
+        states = Counter(str(claim.state) for claim in claims)
+        counted = ", ".join(f"{number} {state}" for state, number in sorted(states.items())) or "no claim"
+        hourly = sum(claim.hourly for claim in claims if claim.state not in (ClaimState.FAILED, ClaimState.GONE))
+        return self._story("pool", name, f"{counted}; ${hourly:.4f}/h", entries)
+
+    def names(self) -> tuple[str, ...]:
+        """The names of all claims and their nodes, sorted."""
+        every = self._claims.values()
+        return tuple(sorted({name for claim in every for name in (claim.name, claim.node_name) if name}))
+
+    def pools(self) -> tuple[str, ...]:
+        """The names of all pools that have claims, sorted."""
+        return tuple(sorted({claim.node_pool for claim in self._claims.values()}))
+
+    def _story(self, kind: str, name: str, state: str, entries: Iterable[Entry]) -> Story:
+        return Story(kind, name, state, _in_order(entries), tuple(self._unseen))
+
+    def _of_claim(self, claim: NodeClaim) -> Iterator[Entry]:
+        if claim.first_event_at:
+            heard = (f"event {claim.event_id}: the functions' logs have it as event_id",) if claim.event_id else ()
+            yield Entry(moment_of(claim.first_event_at), "heard that pods are pending", heard)
+        record_id, found = self._decision_of(claim)
+        yield Entry(
+            moment_of(claim.created_at),
+            f"decided to launch {claim.name} of pool {claim.node_pool}" + (f" tier {claim.tier}" if claim.tier else ""),
+            tuple(reasons_of(claim, found)),
+            record_id,
+        )
+        if claim.instance_id:
+            place = f"{claim.instance_type} {claim.capacity_type} in {claim.zone} at ${claim.hourly:.4f}/h"
+            yield Entry("", f"EC2 gave {claim.instance_id}: {place}", (f"AMI {claim.ami}",) if claim.ami else ())
+        learned = self._learned(claim)
+        if learned is not None:
+            yield lesson(claim, learned)
+        yield Entry(moment_of(claim.changed_at), standing_of(claim, self._told.now))
+
+    def _decision_of(self, claim: NodeClaim) -> tuple[str, PlannedClaim | Recorded | None]:
+        """The record of the decision that made a claim: looked for backwards from when the claim was written."""
+        ids = self._told.records.ids(self._told.cluster, claim.created_at - _LATE_S, claim.created_at + 1)
+        of_disruption = claim.event_id.endswith("/disruption")
+        for record_id in reversed(ids):
+            if is_disruption(record_id) != of_disruption:
+                continue
+            found = self._open(record_id)
+            if found is None:
+                continue
+            if of_disruption:
+                return record_id, found
+            if any(outlined.name == claim.name for outlined in found.outline.claims):
+                return record_id, found
+        return "", None
+
+    def _disruptions(self, claim: NodeClaim) -> Iterator[Entry]:
+        """Commands under way and recorded decisions that take the claim's node away."""
+        for command in self._commands:
+            if claim.name in command.busy:
+                yield command_entry(command, claim)
+        for record_id, found in self._recent():
+            if claim.node_name and isinstance(found.record, DisruptionRecord):
+                yield from of_node(claim.node_name, record_id, found.record.decision, found)
+
+    def _of_pod(self, key: str, record_id: str, found: Recorded) -> Iterator[Entry]:
+        if not isinstance(found.record, Record):
+            return
+        decided, at = found.record.plan, moment_of(found.outline.at)
+        for claim in decided.node_claims:
+            if key in map(key_of, claim.pods):
+                yield Entry(at, f"planned onto a new node, claim {claim.name}", tuple(claim.reasons), record_id)
+        for place in decided.existing_nodes:
+            if key in map(key_of, place.pods):
+                yield Entry(at, f"planned onto {place.name}, which was there", (), record_id)
+        for words, entries in (("left out", decided.unschedulable), ("left alone", decided.ignored)):
+            for entry in entries:
+                if key_of(entry.pod) == key:
+                    yield Entry(at, words, (entry.message,), record_id)
+
+    def _recent(self) -> Iterator[tuple[str, Recorded]]:
+        """The records of the time that is told of, newest first, as many as are opened."""
+        ids = self._told.records.ids(self._told.cluster, self._told.now - self._told.since_s, self._told.now)
+        for record_id in reversed(ids[-MOST_RECORDS:]):
+            found = self._open(record_id)
+            if found is not None:
+                yield record_id, found
+        if len(ids) > MOST_RECORDS:
+            oldest = rfc3339(written_at(ids[-MOST_RECORDS]))
+            self._note(f"of {len(ids)} decisions only the newest {MOST_RECORDS} were opened, since {oldest}")
+
+    def _open(self, record_id: str) -> Recorded | None:
+        """A record, once; one of a version that cannot be read is noted, and its outline used."""
+        if record_id not in self._opened:
+            self._told.progress(f"reading {record_id}")
+            found = read(self._told.records.document(record_id), record_id)
+            if found.record is None:
+                self._note(f"record {record_id}: {found.problem}")
+            self._opened[record_id] = found
+        return self._opened[record_id]
+
+    def _note(self, text: str) -> None:
+        if text not in self._unseen:
+            self._unseen.append(text)
+
+    def _learned(self, claim: NodeClaim) -> LearnedCapacity | None:
+        if not claim.ami or not claim.instance_type:
+            return None
+        known = self._told.capacity.learned([claim.ami])
+        key = (claim.instance_type, claim.kubelet_hash)
+        return next((entry for entry in known if (entry.instance_type, entry.kubelet_hash) == key), None)
+
+
+def _in_order(entries: Iterable[Entry]) -> tuple[Entry, ...]:
+    """By time; what nobody noted the time of stays behind what came before it."""
+    timed: list[tuple[str, Entry]] = []
+    for entry in entries:
+        timed.append((entry.at or (timed[-1][0] if timed else ""), entry))
+    return tuple(entry for _, entry in sorted(timed, key=lambda item: item[0]))

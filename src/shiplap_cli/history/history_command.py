@@ -1,0 +1,92 @@
+"""From the options of `shiplap explain` to a story of a live install, and its page."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from difflib import get_close_matches
+from typing import Annotated
+
+import typer
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from shiplap.errors import InvalidInput
+from shiplap_cli.history.history import Story, Teller, Told
+from shiplap_cli.installs.find_install import LIVE, STACK, Which, find, only_cluster
+from shiplap_cli.options import Sources
+from shiplap_cli.output import progress
+
+_MOMENT = len("2026-01-31T12:00:00Z")
+
+
+class Where(Which, frozen=True, kw_only=True):
+    """Which install and cluster a story is of, and how far it goes back."""
+
+    since: Annotated[
+        float, typer.Option("--since", min=0, help="Hours that a story looks back.", rich_help_panel=LIVE)
+    ] = 24.0
+
+
+def conflict(where: Where, sources: Sources, record: str = "") -> None:
+    """Raises InvalidInput when files are given beside an install, or a record beside a cluster: its id names one."""
+    if (where.cluster and record) or (where.given and (sources.cluster_state or sources.manifests or sources.catalog)):
+        raise InvalidInput("--cluster", "tells a story of an install; leave files and --record out")
+
+
+def tell(where: Where, tell_of: Callable[[Teller], Story]) -> Story:
+    """Find the install and let it tell.
+
+    Raises:
+        InvalidInput: there is no such install, cluster or thing.
+        AwsError, StoreError: it cannot be read.
+    """
+    from shiplap.aws.bucket import BucketRecorder  # noqa: PLC0415 - files need no AWS
+    from shiplap.aws.dynamodb.capacity_table import DynamoCapacity  # noqa: PLC0415 - as above
+    from shiplap.aws.dynamodb.state_table import DynamoState  # noqa: PLC0415 - as above
+    from shiplap.aws.session import client  # noqa: PLC0415 - as above
+
+    install = find(bucket="", stack=where.stack or STACK, dev=where.dev)
+    with progress("reading the install's state") as told:
+        teller = Teller(
+            Told(
+                cluster=where.cluster or only_cluster(install),
+                state=DynamoState(client("dynamodb"), install.output("StateTable")),
+                records=BucketRecorder(client("s3"), install.bucket),
+                capacity=DynamoCapacity(client("dynamodb"), install.output("CapacityTable")),
+                now=time.time(),
+                since_s=where.since * 3600,
+                progress=told,
+            )
+        )
+        return tell_of(teller)
+
+
+def known(found: Story | None, kind: str, name: str, names: Sequence[str]) -> Story:
+    """The story, or the names like the one asked for. Raises InvalidInput."""
+    if found is not None:
+        return found
+    near = get_close_matches(name, names, n=3, cutoff=0.5)
+    hint = f"did you mean {', '.join(near)}?" if near else f"it has {', '.join(names[:5]) or 'none'}"
+    raise InvalidInput(kind, f"the install knows no {kind} {name}; {hint}")
+
+
+def story_page(story: Story) -> RenderableType:
+    """For people: how it stands, then what happened, each with the id of its record."""
+    parts: list[RenderableType] = [Text.assemble((f"{story.kind} {story.name}", "bold"), f": {story.state}"), Text()]
+    for entry in story.entries:
+        lines = Table.grid(padding=(0, 0, 0, 1))
+        lines.add_column(width=_MOMENT)
+        lines.add_column()
+        lines.add_row(Text(entry.at or "·", style="dim"), Text(entry.what))
+        for line in entry.details:
+            lines.add_row("", Padding(Text(line, style="dim"), (0, 0, 0, 2)))
+        if entry.record:
+            lines.add_row("", Padding(Text(f"record {entry.record}", style="cyan", overflow="fold"), (0, 0, 0, 2)))
+        parts.append(lines)
+    if not story.entries:
+        parts.append(Text("nothing was written down of it; --since HOURS looks further back"))
+    parts += [Text.assemble(("! ", "yellow bold"), (line, "yellow")) for line in story.unseen]
+    return Group(*parts)

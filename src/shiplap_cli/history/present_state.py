@@ -1,0 +1,156 @@
+"""How a claim stands now: its Node and that one's conditions and pods, and whether it is a candidate for disruption.
+
+A story tells what was written down; this is what the cluster shows. What it does not show is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.objects import Node, Taint
+from shiplap.manifests.nodeclaim import FINAL, IN_FLIGHT, LEAVING, NodeClaim
+from shiplap.scheduling.model.claim_nodes import pair
+from shiplap_cli.explain.node_account import NodeAccount, account_of
+from shiplap_cli.inputs.decision_sources import Reading
+from shiplap_cli.inputs.disruption_inputs import disruption_snapshot
+from shiplap_cli.money import Money, dollars
+from shiplap_cli.render.decision_documents import command_document, seen_texts
+from shiplap_cli.render.pages import summary
+
+
+class Present(msgspec.Struct, frozen=True, rename="camel"):
+    """`node` is empty where the claim has none, and `standing` says why. `pods` are all on it, `namespace/name`.
+
+    `moving` are those that would have to move, and `disruption` says in words whether the node goes or what keeps it;
+    `command` is what it would go with. `unseen` says what the answer does not rest on.
+    """
+
+    claim: str
+    standing: str
+    node: str = ""
+    conditions: tuple[str, ...] = ()
+    taints: tuple[str, ...] = ()
+    pods: tuple[str, ...] = ()
+    moving: tuple[str, ...] = ()
+    disruption: str = ""
+    command: dict[str, object] | None = None
+    unseen: tuple[str, ...] = ()
+
+
+def present(name: str, reading: Reading) -> Present | None:
+    """How the claim of that name, Node or instance stands; None when neither claims nor Nodes know it."""
+    nodes, claims = reading.snapshot.view.nodes, _claims(reading)
+    paired, _ = pair(nodes, claims)
+    claim = next((each for each in claims if name in (each.name, each.node_name, each.instance_id)), None)
+    node = _node_of(name, claim, nodes, {paired[each].name: each for each in paired})
+    if claim is None and node is None:
+        return None
+    called = claim.name if claim is not None else name
+    unseen = seen_texts(reading)
+    if node is None:
+        blind = any(item.resource == "nodes" for item in reading.unseen)
+        return Present(called, _without_node(claim, reading.snapshot.now, blind=blind), unseen=unseen)
+    looked_at = disruption_snapshot(reading)
+    account, money = account_of(looked_at, node.metadata.name), Money(looked_at.scheduling)
+    on_it = (pod.key for pod in reading.snapshot.view.pods if pod.spec.node_name == node.metadata.name)
+    state = f"the claim is {claim.state}" if claim is not None else "no claim of it is known"
+    return Present(
+        claim=called,
+        standing=f"{state}, and its Node {node.metadata.name} is there" + _leaves(node),
+        node=node.metadata.name,
+        conditions=tuple(_conditions(node)),
+        taints=tuple(map(_taint, node.spec.taints)),
+        pods=tuple(sorted(on_it)),
+        moving=account.pods,
+        disruption=_disruption(account, claim, money),
+        command=command_document(account.command, money) if account.command is not None else None,
+        unseen=unseen,
+    )
+
+
+def unreached(name: str, reason: str) -> Present:
+    """The cluster could not be asked: what was written down is told all the same."""
+    return Present(name, "how it stands now was not seen", unseen=(reason,))
+
+
+def present_page(found: Present) -> RenderableType:
+    """For people."""
+    table = Table(box=None, show_header=False, pad_edge=False)
+    moving = f"{len(found.moving)} would have to move: {summary(found.moving)}" if found.moving else "none would move"
+    # As texts: messages of conditions may hold what Rich takes for markup.
+    table.add_row("conditions", Text("\n".join(found.conditions) or "the kubelet has reported none"))
+    table.add_row("taints", Text(", ".join(found.taints) or "none"))
+    table.add_row("pods", f"{len(found.pods)} on it; {moving}")
+    table.add_row("disruption", Text(found.disruption))
+    parts: list[RenderableType] = [Text(found.standing)]
+    if found.node:
+        parts.append(table)
+    return Group(*parts, *(Text.assemble(("! ", "yellow bold"), (line, "yellow")) for line in found.unseen))
+
+
+def _claims(reading: Reading) -> Sequence[NodeClaim]:
+    """Those of the install where its table could be read, else the cluster's own NodeClaims."""
+    known = reading.installed.claims if reading.installed is not None else None
+    return known if known is not None else reading.snapshot.claims
+
+
+def _node_of(name: str, claim: NodeClaim | None, nodes: Sequence[Node], of_claims: dict[str, str]) -> Node | None:
+    wanted = of_claims.get(claim.name, "") if claim is not None else ""
+    for node in nodes:
+        if node.metadata.name == wanted or (claim is None and name == node.metadata.labels.get(labels.NODE_CLAIM)):
+            return node
+    return None
+
+
+def _without_node(claim: NodeClaim | None, now: float, *, blind: bool) -> str:
+    if claim is None or blind:
+        return "its Node could not be looked for"
+    words = f"the claim is {claim.state}, and there is no Node of it"
+    if claim.state in FINAL:
+        return words + (f": {claim.failure}" if claim.failure else "")
+    if claim.instance_id and claim.state in IN_FLIGHT and not claim.node_name:
+        return f"{words}: instance {claim.instance_id} has not joined in the {now - claim.changed_at:.0f} s since"
+    if claim.state in LEAVING:
+        return f"{words} any more: it is on its way out"
+    return f"{words}: " + ("it has gone" if claim.node_name else "it has no instance yet")
+
+
+def _leaves(node: Node) -> str:
+    if node.metadata.deletion_timestamp:
+        return f"; it is being deleted since {node.metadata.deletion_timestamp}"
+    return "; it is cordoned" if node.spec.unschedulable else ""
+
+
+def _taint(taint: Taint) -> str:
+    value = f"={taint.value}" if taint.value else ""
+    return f"{taint.key}{value}:{taint.effect}"
+
+
+def _conditions(node: Node) -> list[str]:
+    """Ready, and every other one that is not as it should be."""
+    told = []
+    for each in sorted(node.status.conditions, key=lambda condition: (condition.type != "Ready", condition.type)):
+        if each.type == "Ready" or each.status != "False":
+            since = f" since {each.last_transition_time}" if each.last_transition_time else ""
+            why = ": ".join(filter(None, (each.reason, each.message)))
+            told.append(f"{each.type} is {each.status}{since}" + (f" ({why})" if why else ""))
+    return told
+
+
+def _disruption(account: NodeAccount, claim: NodeClaim | None, money: Money) -> str:
+    if account.command is not None:
+        command = account.command
+        instead = f"for {summary([item.name for item in command.replacements])}" if command.replacements else ""
+        words = (f"goes now: {command.reason}", instead, f"saves {dollars(money.saved([command]))}/h", command.detail)
+        return ", ".join(filter(None, words))
+    if account.stays:
+        return f"stays: {account.stays}"
+    if not account.node_pool:
+        return "no candidate: it is of no NodePool, so it is left alone"
+    return f"no candidate: its claim is {claim.state}" if claim is not None else "no candidate: it has no claim"

@@ -1,0 +1,1 @@
+"""What commands decide on: files, a live cluster, AWS."""

@@ -1,0 +1,168 @@
+"""NodeClaim objects as the API has them, read as claims, and what they say about when their nodes changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from shiplap.disruption.disruption_snapshot import NodeHistory
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.objects import Node, ObjectMeta, Pod, ResourceRequirements, Taint
+from shiplap.kubernetes.quantity import parse_resources
+from shiplap.kubernetes.requirements import Requirements
+from shiplap.kubernetes.timestamps import epoch
+from shiplap.manifests.custom_resources import NodeClassReference, RequirementSpec
+from shiplap.manifests.durations import seconds, seconds_or_never
+from shiplap.manifests.files.documents import Document
+from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, PodReference
+from shiplap.scheduling.model.claim_nodes import pair
+from shiplap_cli.inputs import object_validation
+from shiplap_cli.inputs.object_validation import must_be, object_of, refused
+
+
+class _Fields(msgspec.Struct, frozen=True, rename="camel"):
+    pass
+
+
+class _ClaimSpec(_Fields, frozen=True):
+    node_class_ref: NodeClassReference = NodeClassReference("")
+    requirements: tuple[RequirementSpec, ...] = ()
+    taints: tuple[Taint, ...] = ()
+    startup_taints: tuple[Taint, ...] = ()
+    resources: ResourceRequirements = ResourceRequirements()
+    expire_after: str = ""
+    termination_grace_period: str = ""
+
+
+class _Condition(_Fields, frozen=True):
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    last_transition_time: str = ""
+
+
+class _ClaimStatus(_Fields, frozen=True):
+    node_name: str = ""
+    provider_id: str = msgspec.field(default="", name="providerID")
+    image_id: str = msgspec.field(default="", name="imageID")
+    last_pod_event_time: str = ""
+    allocatable: dict[str, str | int | float] = {}
+    conditions: tuple[_Condition, ...] = ()
+
+
+class ClaimObject(_Fields, frozen=True):
+    """A karpenter.sh/v1 NodeClaim as the API has it."""
+
+    metadata: ObjectMeta
+    spec: _ClaimSpec = _ClaimSpec()
+    status: _ClaimStatus = _ClaimStatus()
+
+
+def claim_object(document: Document) -> ClaimObject:
+    """A NodeClaim without malformed fields. Raises InvalidInput."""
+    item = object_of(document, ClaimObject)
+    for field, text in (
+        ("status.lastPodEventTime", item.status.last_pod_event_time),
+        *(("status.conditions", condition.last_transition_time) for condition in item.status.conditions),
+    ):
+        try:
+            _moment(text)
+        except ValueError as error:
+            raise refused(document, field, f"is not a timestamp: {error}") from error
+    for field, text, read in (
+        ("spec.expireAfter", item.spec.expire_after, seconds_or_never),
+        ("spec.terminationGracePeriod", item.spec.termination_grace_period, seconds),
+    ):
+        try:
+            read(text or "0s")
+        except ValueError as error:
+            raise refused(document, field, str(error)) from error
+    must_be(document, object_validation.amounts(item.status.allocatable, "status.allocatable"))
+    must_be(document, object_validation.amounts(item.spec.resources.requests, "spec.resources.requests"))
+    try:
+        Requirements.of(item.spec.requirements)
+    except ValueError as error:
+        raise refused(document, "spec.requirements", str(error)) from error
+    return item
+
+
+def claim_of(item: ClaimObject, pods: Iterable[Pod]) -> NodeClaim:
+    """The record of a claim. Pods that kube-scheduler nominated to its node are those it was launched for."""
+    known, status = item.metadata.labels, item.status
+    listed = next(
+        (r.values for r in item.spec.requirements if r.key == labels.INSTANCE_TYPE and r.operator == "In"), ()
+    )
+    promised = [pod for pod in pods if pod.status.nominated_node_name == item.metadata.name]
+    return NodeClaim(
+        cluster="",
+        name=item.metadata.name,
+        node_pool=known.get(labels.NODE_POOL, ""),
+        node_class=item.spec.node_class_ref.name,
+        state=_state(item),
+        created_at=_moment(item.metadata.creation_timestamp),
+        requirements=item.spec.requirements,
+        labels=known,
+        annotations=item.metadata.annotations,
+        taints=item.spec.taints,
+        startup_taints=item.spec.startup_taints,
+        instance_types=listed,
+        requests=parse_resources(item.spec.resources.requests),
+        pods=tuple(PodReference(pod.metadata.namespace or "default", pod.metadata.name) for pod in promised),
+        instance_id=status.provider_id.rpartition("/")[2],
+        instance_type=known.get(labels.INSTANCE_TYPE, ""),
+        zone=known.get(labels.ZONE, ""),
+        capacity_type=known.get(labels.CAPACITY_TYPE, ""),
+        ami=status.image_id,
+        allocatable=parse_resources(status.allocatable),
+        node_name=status.node_name,
+        expire_after=item.spec.expire_after,
+        termination_grace_period=item.spec.termination_grace_period,
+    )
+
+
+def histories_of(
+    items: Sequence[ClaimObject], claims: Sequence[NodeClaim], nodes: Sequence[Node]
+) -> tuple[NodeHistory, ...]:
+    """What the claims of nodes say about when they changed; nothing of nodes without a claim."""
+    paired, _ = pair(nodes, claims)
+    by_name = {item.metadata.name: item for item in items}
+    histories = []
+    for name, claim in sorted(paired.items()):
+        status = by_name[claim.name].status
+        true = [item for item in status.conditions if item.status == "True"]
+        since = {item.type: _moment(item.last_transition_time) for item in true}
+        said = {item.type: item.reason for item in true}
+        denied = {item.type for item in status.conditions if item.status == "False"}
+        histories.append(
+            NodeHistory(
+                name,
+                initialized_at=since.get("Initialized", 0.0),
+                last_pod_event_at=_moment(status.last_pod_event_time),
+                drifted_at=since.get("Drifted", 0.0),
+                said_to_drift=(said["Drifted"] or "Drifted") if "Drifted" in said else "",
+                said_to_stay="Consolidatable" in denied,
+            )
+        )
+    return tuple(histories)
+
+
+def _moment(text: str | None) -> float:
+    """Epoch seconds of a timestamp that `soundness` has found sound, or that is not there."""
+    return epoch(text) if text else 0.0
+
+
+def _state(item: ClaimObject) -> ClaimState:
+    true = {condition.type for condition in item.status.conditions if condition.status == "True"}
+    if item.metadata.deletion_timestamp and "InstanceTerminating" not in true:
+        return ClaimState.DRAINING
+    for condition, state in (
+        ("InstanceTerminating", ClaimState.TERMINATING),
+        ("DisruptionReason", ClaimState.DISRUPTING),
+        ("Initialized", ClaimState.INITIALIZED),
+        ("Registered", ClaimState.REGISTERED),
+        ("Launched", ClaimState.LAUNCHED),
+    ):
+        if condition in true:
+            return state
+    return ClaimState.LAUNCHED if item.status.provider_id else ClaimState.PLANNED

@@ -1,0 +1,171 @@
+"""The cluster that a decision is made on, asked or from files, with its settings and the install that serves it.
+
+A file of claim rules, for commands that decide on files: the same text as `claimRules` in shiplap.yaml.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import replace
+
+from shiplap.errors import InvalidInput, InvalidManifests
+from shiplap.kubernetes.objects import Node
+from shiplap.manifests.claim_rules import ClaimRule, ClaimRules, rule_problems
+from shiplap.manifests.decoding import decode, field_name
+from shiplap.manifests.files.documents import read_documents
+from shiplap.settings import ClusterSettings
+from shiplap_cli.inputs.cluster_files import ClusterState, read_cluster_state, read_scheduler_config
+from shiplap_cli.inputs.regions import regions_of
+from shiplap_cli.inputs.survey import Unseen
+from shiplap_cli.installs.find_install import Which, dev_access
+from shiplap_cli.options import Sources
+from shiplap_lab.catalogue import embedded
+
+if TYPE_CHECKING:
+    from shiplap_cli.installs.installed import Installed
+
+
+def read_claim_rules(path: Path) -> tuple[ClaimRule, ...]:
+    """The rules of a file.
+
+    Raises:
+        InvalidInput: the file cannot be read, or is not one document.
+        InvalidManifests: with every problem of it.
+    """
+    documents = read_documents(path)
+    if len(documents) != 1:
+        raise InvalidInput(str(path), f"expected one document with claimRules, found {len(documents)}")
+    document = documents[0]
+    found, problems = decode(document.data, ClaimRules)
+    if found is not None:
+        problems += ((("claimRules", *where), reason) for where, reason in rule_problems(found.claim_rules))
+    if found is None or problems:
+        raise InvalidManifests(
+            [
+                InvalidInput(document.source, reason, field=field_name(where), line=document.line_of(where))
+                for where, reason in problems
+            ]
+        )
+    return found.claim_rules
+
+
+_FILES = "files"
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """A cluster, from files or asked, the settings that its catalogue is made with, and the install that serves it.
+
+    The Region of the settings is `region_given` where an option or an install gives it, else that of the nodes;
+    `region_assumed` says why that one is not sure, and is empty where it is.
+    """
+
+    state: ClusterState
+    cluster: ClusterSettings
+    live: bool
+    region_given: bool = False
+    region_assumed: str = ""
+    unseen: tuple[Unseen, ...] = ()
+    installed: Installed | None = None
+
+
+def seen_of(sources: Sources, which: Which, moment: float, *, own_manifests: bool) -> Seen:
+    """The files that were named, else the cluster of a context or of `shiplap dev`; the install before the cluster."""
+    asked = bool(sources.context or sources.kubeconfig)
+    if sources.cluster_state and asked:
+        option = "--context" if sources.context else "--kubeconfig"
+        raise InvalidInput(option, "asks a cluster, and --cluster-state stands for one; give one of them")
+    installed = None
+    if which.given:
+        from shiplap_cli.installs.installed import look_up  # noqa: PLC0415 - files need no AWS
+
+        installed = look_up(which, moment)
+    cluster = _settings(sources, installed)
+    if sources.cluster_state:
+        state = read_cluster_state(sources.cluster_state)
+        region = _region(sources, installed, state.view.nodes)
+        cluster = replace(cluster, region=region.name)
+        return Seen(state, cluster, False, region.given, region.assumed, installed=installed)
+    from shiplap_cli.inputs.live_cluster import access_of, look  # noqa: PLC0415 - files need no client
+
+    access = dev_access(which.cluster) if which.dev and not asked else access_of(sources.kubeconfig, sources.context)
+    own = own_manifests and (installed is None or installed.settings is None)
+    found = look(access, manifests=own, workloads=bool(cluster.pod_topology_spread.constraints()))
+    of_install = installed.settings if installed is not None else None
+    if installed is not None and of_install is not None:
+        installed.notes.extend(_elsewhere(access.context, access.server, of_install))
+    region = _region(sources, installed, found.state.view.nodes)
+    cluster = replace(
+        cluster,
+        name=installed.cluster if installed is not None and installed.cluster else found.access.context,
+        region=region.name,
+        endpoint=cluster.endpoint or found.access.server,
+        kubernetes_version=cluster.kubernetes_version or found.kubernetes_version,
+    )
+    # An install's claims are in its table; that its cluster has no NodeClaims to list hides nothing.
+    known = installed is not None and installed.state is not None
+    unseen = tuple(item for item in found.unseen if not (known and item.resource == "nodeclaims"))
+    return Seen(found.state, cluster, True, region.given, region.assumed, unseen, installed)
+
+
+class _Region(msgspec.Struct, frozen=True):
+    """Of prices and zones, as `Seen` has it."""
+
+    name: str
+    given: bool = False
+    assumed: str = ""
+
+
+def _region(sources: Sources, installed: Installed | None, nodes: Iterable[Node]) -> _Region:
+    if sources.region:
+        return _Region(sources.region, given=True)
+    if installed is not None and installed.settings is not None:
+        return _Region(installed.settings.region, given=True)
+    found = regions_of(nodes)
+    if not found:
+        default = embedded.DEFAULT_REGION
+        return _Region(default, assumed=f"no node says its Region: {default} is assumed; --region gives another")
+    first, *others = found
+    several = f"nodes are of {first} and {' and '.join(others)}: {first} is assumed for all; --region gives another"
+    return _Region(first, assumed=several if others else "")
+
+
+def _elsewhere(context: str, server: str, settings: ClusterSettings) -> list[str]:
+    """A wrong context would be planned with the claims of another cluster."""
+    known = settings.endpoint.rstrip("/")
+    if not known or known == server.rstrip("/"):
+        return []
+    return [f"context {context} asks {server}, but cluster {settings.name} of the install is {known}: is it the same?"]
+
+
+_SETTINGS = {
+    "vm_memory_overhead_percent": "vm_memory_overhead_percent",
+    "reserved_enis": "reserved_enis",
+    "prefix_delegation": "prefix_delegation",
+    "min_values_policy": "min_values_policy",
+    "preference_policy": "preference_policy",
+    "improve_seconds": "improve_s",
+}
+"""Options by the setting of a cluster that they stand for."""
+
+
+def _settings(sources: Sources, installed: Installed | None) -> ClusterSettings:
+    """Those of the install, and over them what the options say otherwise than they do by themselves."""
+    known = installed.settings if installed is not None else None
+    if known is None:
+        name = installed.cluster if installed is not None and installed.cluster else _FILES
+        known = ClusterSettings(name=name, region=embedded.DEFAULT_REGION)
+    usual = Sources()
+    changes = {
+        setting: getattr(sources, option)
+        for option, setting in _SETTINGS.items()
+        if getattr(sources, option) != getattr(usual, option)
+    }
+    if sources.scheduler_config is not None:
+        changes["pod_topology_spread"] = read_scheduler_config(sources.scheduler_config).pod_topology_spread
+    if sources.claim_rules is not None:
+        changes["claim_rules"] = read_claim_rules(sources.claim_rules)
+    return replace(known, **changes)

@@ -1,0 +1,67 @@
+"""What a disruption decision is made on, from what was read of a cluster."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from shiplap.disruption.disruption_snapshot import DisruptionSettings, DisruptionSnapshot
+from shiplap.disruption.node_history import observe
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.names import name_of_label
+from shiplap.kubernetes.objects import Node
+from shiplap.kubernetes.timestamps import epoch
+from shiplap.manifests.custom_resources import Manifests
+from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from shiplap.scheduling.model.snapshot import Snapshot
+from shiplap_cli.inputs.decision_sources import Reading
+
+
+def disruption_snapshot(reading: Reading, **changes: Any) -> DisruptionSnapshot:
+    """What was read of a cluster, for a disruption decision; `changes` are fields of its settings."""
+    snapshot, state, installed = reading.snapshot, reading.state, reading.installed
+    known = installed.settings if installed is not None else None
+    settings = replace(known.disruption if known is not None else DisruptionSettings(), **changes)
+    if installed is not None and installed.claims is not None:
+        return DisruptionSnapshot(
+            scheduling=replace(snapshot, claims=installed.claims),
+            pod_disruption_budgets=state.pod_disruption_budgets,
+            histories=observe(installed.memory.histories, snapshot.view, installed.claims, snapshot.now),
+            busy=installed.busy,
+            settings=settings,
+        )
+    return DisruptionSnapshot(
+        scheduling=snapshot if snapshot.claims else _with_inferred_claims(snapshot),
+        pod_disruption_budgets=state.pod_disruption_budgets,
+        histories=state.histories,
+        settings=settings,
+    )
+
+
+def _with_inferred_claims(snapshot: Snapshot) -> Snapshot:
+    """The claims that nodes of NodePools must have had: Shiplap keeps them in its table, not in the cluster."""
+    ours = [node for node in snapshot.view.nodes if labels.NODE_POOL in node.metadata.labels]
+    return replace(snapshot, claims=tuple(_inferred(node, snapshot.manifests) for node in ours))
+
+
+def _inferred(node: Node, manifests: Manifests) -> NodeClaim:
+    marks, born = node.metadata.labels, node.metadata.creation_timestamp
+    done = marks.get(labels.INITIALIZED) == "true"
+    return NodeClaim(
+        cluster="files",
+        name=marks.get(labels.NODE_CLAIM, node.metadata.name),
+        node_pool=name_of_label(marks[labels.NODE_POOL], (item.metadata.name for item in manifests.node_pools)),
+        node_class=name_of_label(
+            marks.get(labels.NODE_CLASS, ""), (item.metadata.name for item in manifests.node_classes)
+        ),
+        state=ClaimState.INITIALIZED if done else ClaimState.REGISTERED,
+        created_at=epoch(born) if born else 0.0,
+        labels=marks,
+        annotations=node.metadata.annotations,
+        instance_type=marks.get(labels.INSTANCE_TYPE, ""),
+        zone=marks.get(labels.ZONE, ""),
+        capacity_type=marks.get(labels.CAPACITY_TYPE, ""),
+        instance_id=node.spec.provider_id.rpartition("/")[2],
+        node_name=node.metadata.name,
+    )

@@ -1,0 +1,68 @@
+"""The file learned capacity travels in between accounts and machines: what `shiplap capacity export` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from shiplap.errors import InvalidInput
+from shiplap.instances.capacity.learned_capacity import DAY_S
+from shiplap.instances.catalog.type_catalog import LearnedCapacity, Minimum, Observation
+from shiplap.kubernetes.quantity import LARGEST
+
+_YEAR_10000 = 253_402_300_800
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    entries: tuple[LearnedCapacity, ...]
+
+
+def read(path: Path) -> tuple[LearnedCapacity, ...]:
+    """The entries of a file, in its order.
+
+    Raises:
+        InvalidInput: the file cannot be read or is not an export.
+    """
+    try:
+        entries = msgspec.json.decode(path.read_bytes(), type=_File).entries
+    except OSError as error:
+        raise InvalidInput(str(path), error.strerror or str(error)) from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidInput(str(path), f"not an export of learned capacity: {error}") from error
+    for place, entry in enumerate(entries):
+        for number, seen in enumerate(entry.recent):
+            _check(path, f"entries[{place}].recent[{number}]", seen)
+        for field in ("minimum_capacity", "minimum_allocatable"):
+            for resource, minima in getattr(entry, field).items():
+                for number, minimum in enumerate(minima):
+                    _check_minimum(path, f"entries[{place}].{field}.{resource}[{number}]", minimum)
+    return entries
+
+
+def _check(path: Path, where: str, seen: Observation) -> None:
+    """Raises InvalidInput for amounts and times that no node reports."""
+    for field in ("capacity", "allocatable", "predicted"):
+        for resource, amount in getattr(seen, field).items():
+            _check_amount(path, f"{where}.{field}.{resource}", amount)
+    if not 0 <= seen.observed_at < _YEAR_10000:
+        reason = f"expected seconds since 1970, is {seen.observed_at}"
+        raise InvalidInput(str(path), reason, field=f"{where}.observed_at")
+
+
+def _check_minimum(path: Path, where: str, minimum: Minimum) -> None:
+    _check_amount(path, f"{where}.amount", minimum.amount)
+    if not 0 <= minimum.day < _YEAR_10000 // DAY_S:
+        raise InvalidInput(str(path), f"expected days since 1970, is {minimum.day}", field=f"{where}.day")
+
+
+def _check_amount(path: Path, where: str, amount: int) -> None:
+    if not 0 <= amount <= LARGEST:
+        raise InvalidInput(str(path), f"must be from 0 to {LARGEST}, is {amount}", field=where)
+
+
+def dump(entries: Iterable[LearnedCapacity]) -> bytes:
+    """The entries as such a file, sorted by AMI, instance type and kubelet settings, indented for people."""
+    ordered = sorted(entries, key=lambda entry: (entry.ami, entry.instance_type, entry.kubelet_hash))
+    return msgspec.json.format(msgspec.json.encode(_File(tuple(ordered)), order="deterministic"), indent=2) + b"\n"

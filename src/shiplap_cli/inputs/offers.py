@@ -1,0 +1,156 @@
+"""What can be bought under each EC2NodeClass: as AWS says, by the embedded catalogue, or as a file gives it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+import msgspec
+
+from shiplap.errors import AwsError, InvalidInput
+from shiplap.instances.capacity.capacity_setting import from_cluster
+from shiplap.instances.catalog.ami_families import first_hashes, spec_hash
+from shiplap.instances.catalog.ec2_catalog import Catalog
+from shiplap.instances.catalog.resolved_nodeclass import ResolvedNodeClass
+from shiplap.instances.catalog.type_catalog import InstanceType, LearnedCapacity
+from shiplap.instances.resolve import instance_types
+from shiplap.manifests.custom_resources import EC2NodeClass, Manifests
+from shiplap.scheduling.model.snapshot import NodeClassCatalog
+from shiplap_cli.hints import advised
+from shiplap_cli.inputs.cluster_inputs import Seen
+from shiplap_cli.options import Sources
+from shiplap_lab.catalogue import embedded
+
+NODE_CLASS_FIELD = "spec.template.spec.nodeClassRef.name"
+
+
+class Supply(msgspec.Struct, frozen=True):
+    """Types, and the EC2NodeClasses that AWS has answered."""
+
+    catalog: Catalog
+    resolved: dict[str, ResolvedNodeClass] = {}
+    not_ready: dict[str, str] = {}
+    notes: tuple[str, ...] = ()
+
+
+def class_names(manifests: Manifests) -> list[str]:
+    """The EC2NodeClasses that NodePools use, sorted."""
+    return sorted({pool.spec.template.spec.node_class_ref.name for pool in manifests.node_pools})
+
+
+def given_catalogs(manifests: Manifests, types: tuple[InstanceType, ...]) -> tuple[NodeClassCatalog, ...]:
+    """The types of a file under each of them."""
+    known = {item.metadata.name: item for item in manifests.node_classes}
+    return tuple(
+        NodeClassCatalog(name, types, spec_hash=spec_hash(known[name]), first_hashes=first_hashes(known[name]))
+        if name in known
+        else NodeClassCatalog(name, types)
+        for name in class_names(manifests)
+    )
+
+
+def supply_of(sources: Sources, seen: Seen, manifests: Manifests) -> Supply:
+    """What can be bought: asked of AWS when that is wanted or possible, else the embedded catalogue.
+
+    Raises:
+        InvalidInput: AWS was to be asked and does not answer, or the region is not known.
+    """
+    region, installed = seen.cluster.region, seen.installed
+    if sources.aws is False or (sources.aws is None and not seen.live and installed is None):
+        return embedded_supply(seen)
+    from shiplap_cli.inputs.aws_supply import has_credentials  # noqa: PLC0415 - loads botocore
+    from shiplap_cli.inputs.aws_supply import supply_of as ask_aws  # noqa: PLC0415 - as above
+
+    used = set(class_names(manifests))
+    node_classes = [item for item in manifests.node_classes if item.metadata.name in used]
+    if sources.aws is None and not has_credentials():
+        why = "there are no AWS credentials"
+    else:
+        try:
+            found = ask_aws(seen.cluster, node_classes, installed.catalog(region) if installed is not None else None)
+            return Supply(found.catalog, found.resolved, found.not_ready, found.notes)
+        except AwsError as error:
+            if sources.aws:
+                hint = "see whether `aws sts get-caller-identity` is answered, or plan with --no-aws"
+                raise InvalidInput("--aws", f"{error}; {hint}") from error
+            why = advised(error)
+    return embedded_supply(seen, f"; {why}")
+
+
+def embedded_supply(seen: Seen, why: str = "") -> Supply:
+    """The catalogue that comes with the command line; of the default Region where it does not know that of the nodes.
+
+    Raises:
+        InvalidInput: it does not know the Region that was asked for.
+    """
+    region, unknown = seen.cluster.region, ""
+    if not seen.region_given and region not in embedded.regions():
+        region, unknown = embedded.DEFAULT_REGION, f" ({region} of the nodes is not known)"
+    said = f"embedded catalogue of {region}{unknown}: prices are estimates, AMIs and subnets are not looked at{why}"
+    return Supply(embedded.load(region), notes=(said,))
+
+
+def catalogs_of(
+    manifests: Manifests,
+    seen: Seen,
+    supply: Supply,
+    learned: Sequence[LearnedCapacity],
+    only: Collection[str] | None = None,
+) -> tuple[NodeClassCatalog, ...]:
+    """EC2's types under each EC2NodeClass, or only under some.
+
+    Raises:
+        InvalidInput: a NodePool names an EC2NodeClass that is not among the manifests.
+    """
+    setting = from_cluster(seen.cluster, seen.state.view.daemon_sets)
+    known = {item.metadata.name: item for item in manifests.node_classes}
+    catalogs = []
+    for name in class_names(manifests):
+        if name not in known:
+            pool = next(p for p in manifests.node_pools if p.spec.template.spec.node_class_ref.name == name)
+            reason = f"there is no EC2NodeClass {name!r} among the manifests; give it, or a --catalog"
+            raise InvalidInput("manifests", reason, document=f"NodePool/{pool.metadata.name}", field=NODE_CLASS_FIELD)
+        if only is not None and name not in only:
+            continue
+        if name in supply.not_ready:
+            catalogs.append(NodeClassCatalog(name, not_ready=supply.not_ready[name]))
+            continue
+        resolved = supply.resolved.get(name)
+        applicable = learned if resolved is not None else for_unknown_ami(learned, _ami_ids(known[name]))
+        try:
+            types = instance_types(
+                supply.catalog,
+                known[name],
+                setting,
+                resolved=resolved,
+                learned=applicable,
+                unavailable=seen.installed.resting(supply.catalog) if seen.installed is not None else (),
+            )
+        except InvalidInput as error:  # as in a cluster: the pools of the other EC2NodeClasses go on
+            catalogs.append(NodeClassCatalog(name, not_ready=error.what))
+        else:
+            selection = resolved.selection if resolved is not None else None
+            says = spec_hash(known[name], resolved.cluster_ca if resolved is not None else "")
+            first = first_hashes(known[name])
+            catalogs.append(NodeClassCatalog(name, types, spec_hash=says, first_hashes=first, selection=selection))
+    return tuple(catalogs)
+
+
+def _ami_ids(node_class: EC2NodeClass) -> list[str]:
+    return [term.id for term in node_class.spec.ami_selector_terms if term.id]
+
+
+def for_unknown_ami(learned: Iterable[LearnedCapacity], amis: Sequence[str]) -> tuple[LearnedCapacity, ...]:
+    """Learned capacity as it applies when manifests alone are planned and no AMI is resolved.
+
+    Entries of the AMIs that the EC2NodeClass names by id count, or of all AMIs when it names none; of several for one
+    type and kubelet settings the one observed last.
+    """
+    latest: dict[tuple[str, str], LearnedCapacity] = {}
+    for entry in sorted(learned, key=lambda entry: (_observed_at(entry), entry.ami)):
+        if not amis or entry.ami in amis:
+            latest[entry.instance_type, entry.kubelet_hash] = msgspec.structs.replace(entry, ami="")
+    return tuple(latest[key] for key in sorted(latest))
+
+
+def _observed_at(entry: LearnedCapacity) -> float:
+    return max((observation.observed_at for observation in entry.recent), default=0.0)

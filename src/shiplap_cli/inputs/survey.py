@@ -1,0 +1,347 @@
+"""What a person's own rights show of a cluster: lists only, each for itself, and what was not permitted is named.
+
+A function that may not read something stops; a person who asks what would happen is better served by an answer that
+says what it rests on. Lists are served from the API server's watch cache (`resourceVersion=0`), which costs the cluster
+next to nothing and may be seconds old: good enough to look, and nothing is done by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from shiplap.cluster.transport import Transport
+from shiplap.errors import ClusterDenied, ClusterError, ObjectNotFound, ResourceVersionGone
+from shiplap.kubernetes.objects import DaemonSet, Event, Node, Pod
+from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget
+from shiplap.kubernetes.reading import Reader, Unreadable
+from shiplap.kubernetes.request_bodies import SCALE_UP_EVENTS
+from shiplap.kubernetes.storage_objects import (
+    CSINode,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    storage_matters,
+)
+from shiplap.kubernetes.workloads import (
+    Namespace,
+    ReplicaSet,
+    ReplicationController,
+    Scalable,
+    Service,
+    StatefulSet,
+    namespaces_matter,
+)
+from shiplap.scheduling.model.snapshot import ClusterView
+
+_PAGE = 5000
+"""Objects a page holds at most, where the server does not answer from its cache in one piece."""
+
+_UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
+
+
+class Unseen(msgspec.Struct, frozen=True, rename="camel", order=True):
+    """What could not be listed. `namespace` is the only one that was seen, empty when nothing was.
+
+    `consequence` says in which way the answer may be wrong.
+    """
+
+    resource: str
+    group: str
+    namespace: str
+    consequence: str
+    verb: str = "list"
+
+    @property
+    def text(self) -> str:
+        """One line for people, with the right that is missing."""
+        kind = f"{self.resource}.{self.group}" if self.group else self.resource
+        seen = f" beyond namespace {self.namespace}" if self.namespace else ""
+        return f"not seen{seen}: {kind} (the right to {self.verb} {kind} is missing): {self.consequence}"
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """A list to ask for: what its items are read as, and what follows where it is not permitted."""
+
+    plural: str
+    group: str
+    version: str
+    typed: Any
+    consequence: str
+    selector: str = ""
+    namespaced: bool = True
+
+    def path(self, namespace: str = "") -> str:
+        """Of the whole cluster, or of one namespace."""
+        root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        within = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
+        return f"{root}{within}/{self.plural}"
+
+
+_PODS = Kind(
+    "pods", "", "v1", Pod, "pods that are not seen are not planned for, and take no room on nodes", _UNFINISHED
+)
+_NODES = Kind(
+    "nodes", "", "v1", Node, "no room on nodes that exist is known, so new ones are planned", namespaced=False
+)
+_DAEMON_SETS = Kind("daemonsets", "apps", "v1", DaemonSet, "no room is kept for them on new nodes")
+_EVENTS = Kind(
+    "events",
+    "",
+    "v1",
+    Event,
+    "pods that Cluster Autoscaler has just scaled up for are planned for, too",
+    SCALE_UP_EVENTS,
+)
+_BUDGETS = Kind(
+    "poddisruptionbudgets",
+    "policy",
+    "v1",
+    PodDisruptionBudget,
+    "nodes whose pods they protect may look as if they could go",
+)
+_ALWAYS = (_PODS, _NODES, _DAEMON_SETS, _EVENTS, _BUDGETS)
+
+_LEFT_ALONE = "pods with volumes of them are left alone"
+_STORAGE = (
+    Kind("persistentvolumeclaims", "", "v1", PersistentVolumeClaim, _LEFT_ALONE),
+    Kind("persistentvolumes", "", "v1", PersistentVolume, _LEFT_ALONE, namespaced=False),
+    Kind("storageclasses", "storage.k8s.io", "v1", StorageClass, _LEFT_ALONE, namespaced=False),
+    Kind("csinodes", "storage.k8s.io", "v1", CSINode, "the volumes a node takes are not counted", namespaced=False),
+)
+_NAMESPACES = Kind(
+    "namespaces", "", "v1", Namespace, "affinity that selects namespaces by labels finds none", namespaced=False
+)
+_NO_SPREAD = "default spread constraints do not reach their pods"
+_WORKLOADS = (
+    Kind("services", "", "v1", Service, _NO_SPREAD),
+    Kind("replicationcontrollers", "", "v1", ReplicationController, _NO_SPREAD),
+    Kind("replicasets", "apps", "v1", ReplicaSet, _NO_SPREAD),
+    Kind("statefulsets", "apps", "v1", StatefulSet, _NO_SPREAD),
+)
+_NO_ROOM_KEPT = "CapacityBuffers keep no room for them"
+_SCALABLES = (
+    Kind("deployments", "apps", "v1", Scalable, _NO_ROOM_KEPT),
+    Kind("replicasets", "apps", "v1", Scalable, _NO_ROOM_KEPT),
+    Kind("statefulsets", "apps", "v1", Scalable, _NO_ROOM_KEPT),
+)
+
+_NODE_POOLS = Kind("nodepools", "karpenter.sh", "v1", dict[str, Any], "give them by --manifests", namespaced=False)
+_MANIFESTS = (
+    _NODE_POOLS,
+    Kind(
+        "ec2nodeclasses",
+        "karpenter.k8s.aws",
+        "v1",
+        dict[str, Any],
+        "give them by --manifests, or instance types by --catalog",
+        namespaced=False,
+    ),
+    Kind(
+        "nodeoverlays",
+        "karpenter.sh",
+        "v1alpha1",
+        dict[str, Any],
+        "prices and capacity they set do not count",
+        namespaced=False,
+    ),
+    Kind("capacitybuffers", "autoscaling.x-k8s.io", "v1beta1", dict[str, Any], "no room is kept for them"),
+    Kind("podtemplates", "", "v1", dict[str, Any], "CapacityBuffers made of them keep no room"),
+)
+_NODE_CLAIMS = Kind(
+    "nodeclaims",
+    "karpenter.sh",
+    "v1",
+    dict[str, Any],
+    "nodes that are on their way are not counted on",
+    namespaced=False,
+)
+_OBJECT_KINDS = {
+    "nodepools": "NodePool",
+    "ec2nodeclasses": "EC2NodeClass",
+    "nodeoverlays": "NodeOverlay",
+    "capacitybuffers": "CapacityBuffer",
+    "podtemplates": "PodTemplate",
+    "nodeclaims": "NodeClaim",
+}
+
+
+class Survey(msgspec.Struct, frozen=True):
+    """What was seen. `manifests` and `node_claims` are objects as the API has them, with kind and version.
+
+    `kubernetes_version` as `1.34`, empty when the server does not say.
+    """
+
+    view: ClusterView
+    manifests: tuple[dict[str, Any], ...] = ()
+    node_claims: tuple[dict[str, Any], ...] = ()
+    kubernetes_version: str = ""
+    unseen: tuple[Unseen, ...] = ()
+
+
+class _Version(msgspec.Struct, frozen=True):
+    major: str = ""
+    minor: str = ""
+
+
+def survey(
+    transport: Transport,
+    *,
+    namespace: str,
+    manifests: bool,
+    workloads: bool,
+    told: Callable[[str], None] = lambda _: None,
+) -> Survey:
+    """List what a decision reads, as far as it is permitted.
+
+    Args:
+        transport: a connection.
+        namespace: where to look for what may not be listed in the whole cluster.
+        manifests: whether NodePools and what belongs to them are to be read, too.
+        workloads: whether there are default spread constraints, which need Services and controllers.
+        told: hears what is being done.
+
+    Raises:
+        ClusterError: the server does not answer, refuses the credentials, or permits neither pods nor nodes.
+    """
+    return _Surveyor(transport, namespace, told).survey(manifests=manifests, workloads=workloads)
+
+
+class _Surveyor:
+    def __init__(self, transport: Transport, namespace: str, told: Callable[[str], None]) -> None:
+        self._transport = transport
+        self._namespace = namespace
+        self._told = told
+        self._unseen: list[Unseen] = []
+        self._unreadable: set[Unreadable] = set()
+
+    def survey(self, *, manifests: bool, workloads: bool) -> Survey:
+        version = self._version()  # alone and first: an unreachable server or a refused credential is one error
+        of_manifests = _MANIFESTS if manifests else ()
+        found = self._lists((*_ALWAYS, *of_manifests, _NODE_CLAIMS))
+        self._refuse_blindness()
+        pods, nodes = found["pods"], found["nodes"]
+        wanted: list[Kind] = list(_WORKLOADS if workloads else ())
+        wanted += _STORAGE if storage_matters(pods, nodes) else ()
+        wanted += (_NAMESPACES,) if namespaces_matter(pods) else ()
+        found |= self._lists(wanted)
+        scalables: tuple[Scalable, ...] = ()
+        if found.get("capacitybuffers"):
+            scalables = tuple(item for kind in _SCALABLES for item in self._all(kind))
+        return Survey(
+            view=ClusterView(
+                pods=pods,
+                nodes=nodes,
+                daemon_sets=found["daemonsets"],
+                events=found["events"],
+                pod_disruption_budgets=found["poddisruptionbudgets"],
+                persistent_volume_claims=found.get("persistentvolumeclaims", ()),
+                persistent_volumes=found.get("persistentvolumes", ()),
+                storage_classes=found.get("storageclasses", ()),
+                csi_nodes=found.get("csinodes", ()),
+                namespaces=found.get("namespaces", ()),
+                services=found.get("services", ()),
+                replica_sets=found.get("replicasets", ()),
+                stateful_sets=found.get("statefulsets", ()),
+                replication_controllers=found.get("replicationcontrollers", ()),
+                scalables=scalables,
+                unreadable=tuple(sorted(self._unreadable)),
+            ),
+            manifests=tuple(_typed(kind, item) for kind in of_manifests for item in found[kind.plural]),
+            node_claims=tuple(_typed(_NODE_CLAIMS, item) for item in found["nodeclaims"]),
+            kubernetes_version=version,
+            unseen=tuple(sorted(set(self._unseen))),
+        )
+
+    def _version(self) -> str:
+        """Anybody may ask for the version; a server that does not say it is no reason to stop."""
+        try:
+            found = msgspec.json.decode(self._transport.get("/version"), type=_Version)
+        except (ObjectNotFound, msgspec.DecodeError):
+            return ""
+        except ClusterDenied as error:
+            if error.status == 401:
+                raise
+            return ""
+        minor = "".join(letter for letter in found.minor if letter.isdigit())  # EKS says `34+`
+        return f"{found.major}.{minor}" if minor else ""
+
+    def _lists(self, kinds: Sequence[Kind]) -> dict[str, Any]:
+        """Each kind's items by plural name; lists wait for the network side by side."""
+        if not kinds:
+            return {}
+        for kind in kinds:
+            _reader(kind)  # before there are threads: two that meet a type for the first time at once crash msgspec
+        with ThreadPoolExecutor(4, "survey") as pool:
+            return dict(zip((kind.plural for kind in kinds), pool.map(self._all, kinds), strict=True))
+
+    def _all(self, kind: Kind) -> tuple[Any, ...]:
+        """What may be listed: of the cluster, else of the namespace at hand, else nothing. An unknown kind is empty."""
+        try:
+            return self._listed(kind, kind.path())
+        except ObjectNotFound:
+            return ()  # its definition is not installed
+        except ClusterDenied as denied:
+            if denied.status == 401:
+                raise
+            seen = ""
+            items: tuple[Any, ...] = ()
+            if kind.namespaced:
+                try:
+                    items, seen = self._listed(kind, kind.path(self._namespace)), self._namespace
+                except (ClusterDenied, ObjectNotFound):
+                    pass  # said below
+            self._unseen.append(Unseen(kind.plural, kind.group, seen, kind.consequence))
+            return items
+
+    def _listed(self, kind: Kind, path: str) -> tuple[Any, ...]:
+        """All pages, begun anew once when the server forgets the list half way."""
+        self._told(f"reading {kind.plural}")
+        try:
+            return self._pages(kind, path)
+        except ResourceVersionGone:
+            return self._pages(kind, path)
+
+    def _pages(self, kind: Kind, path: str) -> tuple[Any, ...]:
+        reader = _reader(kind)
+        query: dict[str, str | int] = {"limit": _PAGE, "resourceVersion": "0"}
+        if kind.selector:
+            query["fieldSelector"] = kind.selector
+        items: list[Any] = []
+        while True:
+            body = self._transport.get(path, query)
+            try:
+                page = reader.page(body)
+            except msgspec.DecodeError as error:
+                raise ClusterError(f"{path}: the answer is not what an API server sends: {error}") from error
+            items.extend(page.items)
+            self._unreadable.update(page.unreadable)
+            if not page.token:
+                return tuple(items)
+            query = {key: value for key, value in query.items() if key != "resourceVersion"}
+            query["continue"] = page.token
+
+    def _refuse_blindness(self) -> None:
+        """Raises ClusterDenied when not one pod may be seen: there is nothing to decide on."""
+        if any(item.resource == "pods" and not item.namespace for item in self._unseen):
+            raise ClusterDenied(
+                f"pods may be listed neither in the cluster nor in namespace {self._namespace}; "
+                "the right to list pods is missing, see docs/rbac.yaml for all that is read",
+                status=403,
+            )
+
+
+@cache
+def _reader(kind: Kind) -> Reader[Any]:
+    return Reader(kind.typed, _OBJECT_KINDS.get(kind.plural, ""))
+
+
+def _typed(kind: Kind, item: Mapping[str, Any]) -> dict[str, Any]:
+    """Items of a list do not say what they are."""
+    version = f"{kind.group}/{kind.version}" if kind.group else kind.version
+    return {**item, "apiVersion": version, "kind": _OBJECT_KINDS[kind.plural]}

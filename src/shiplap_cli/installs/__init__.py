@@ -1,0 +1,1 @@
+"""What commands find of a deployed install: outputs, claims, records, queues, metrics."""

@@ -1,0 +1,166 @@
+"""How commands find an install: by the outputs of its stack, by its bucket, or the `shiplap dev` of this machine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+
+from shiplap.errors import AwsError, InvalidInput, StoreError
+from shiplap_cli.hints import advised
+from shiplap_cli.options import Options
+
+if TYPE_CHECKING:
+    from shiplap.cluster.kubeconfig import Access
+
+_PANEL = "Which install"
+Bucket = Annotated[
+    str,
+    typer.Option(
+        envvar="SHIPLAP_BUCKET", help="The install's bucket; found by the stack without.", rich_help_panel=_PANEL
+    ),
+]
+Stack = Annotated[str, typer.Option(help="Name of the install's CloudFormation stack.", rich_help_panel=_PANEL)]
+Dev = Annotated[
+    bool, typer.Option("--dev", help="The `shiplap dev` that runs on this machine.", rich_help_panel=_PANEL)
+]
+STACK = "Shiplap"
+"""What the stack is called where nothing else is said."""
+
+
+LIVE = "A live install: what its tables, bucket and settings hold"
+
+
+class Which(Options, frozen=True, kw_only=True):
+    """Which cluster of which install, where one may be asked beside the cluster itself."""
+
+    cluster: Annotated[
+        str,
+        typer.Option("--cluster", help="A cluster of an install; its only one without.", rich_help_panel=LIVE),
+    ] = ""
+    stack: Annotated[
+        str, typer.Option("--stack", help=f"Name of the install's stack; {STACK} without.", rich_help_panel=LIVE)
+    ] = ""
+    dev: Annotated[
+        bool, typer.Option("--dev", help="The `shiplap dev` that runs on this machine.", rich_help_panel=LIVE)
+    ] = False
+
+    @property
+    def given(self) -> bool:
+        """Whether a live install is asked."""
+        return bool(self.cluster or self.stack or self.dev)
+
+
+class Install(msgspec.Struct, frozen=True):
+    """What an install consists of, by the names of AWS resources; empty where it is not known.
+
+    `outputs` are those of the stack, empty when the install was named by its bucket alone.
+    """
+
+    bucket: str
+    outputs: dict[str, str] = {}
+
+    def output(self, name: str) -> str:
+        """A resource by the name of its output.
+
+        Raises:
+            InvalidInput: it is not known.
+        """
+        found = self.outputs.get(name, "")
+        if not found:
+            raise InvalidInput("--stack", f"the output {name} is not known; name the install's stack, not its bucket")
+        return found
+
+
+def find(*, bucket: str, stack: str, dev: bool) -> Install:
+    """The install that the options name.
+
+    Raises:
+        AwsError: the stack cannot be looked up.
+        InvalidInput: there is no such stack, it is not Shiplap's, or no `shiplap dev` runs.
+    """
+    if dev:
+        from shiplap_lab.dev.running import find as running  # noqa: PLC0415 - not for those who ask a live install
+
+        found = running()
+        os.environ.update(found.environment)
+        return Install(found.bucket, _outputs(stack) or {})
+    if bucket:
+        return Install(bucket)
+    outputs = _outputs(stack)
+    if outputs is None:
+        raise InvalidInput("--stack", f"there is no stack {stack!r}; name it, or the bucket by --bucket")
+    if "Bucket" not in outputs:
+        raise InvalidInput("--stack", f"stack {stack!r} has no output Bucket: it is not an install of Shiplap")
+    return Install(outputs["Bucket"], outputs)
+
+
+def only_cluster(install: Install) -> str:
+    """The cluster of an install that serves one.
+
+    Raises:
+        InvalidInput: it serves several or none, or does not tell.
+    """
+    from shiplap.aws.bucket import BucketStatus  # noqa: PLC0415 - so that --help does not wait for botocore
+    from shiplap.aws.session import client  # noqa: PLC0415 - as above
+
+    try:
+        names = [item.cluster for item in BucketStatus(client("s3"), install.bucket).load().clusters]
+    except StoreError as error:
+        raise InvalidInput(
+            "--cluster", f"is missing, and the install does not tell its clusters: {advised(error)}"
+        ) from error
+    if len(names) != 1:
+        raise InvalidInput("--cluster", f"the install serves {', '.join(names) or 'no cluster yet'}; name one of them")
+    return names[0]
+
+
+def located(which: Which) -> Callable[[], tuple[Install, str]]:
+    """What finds an install and the cluster's name in it: when it is first asked, and until it is found.
+
+    It raises InvalidInput and AwsError, as `find` and `only_cluster` do.
+    """
+
+    @cache
+    def found() -> tuple[Install, str]:
+        install = find(bucket="", stack=which.stack or STACK, dev=which.dev)
+        return install, which.cluster or only_cluster(install)
+
+    return found
+
+
+def dev_access(cluster: str) -> Access:
+    """The API server of a cluster of the `shiplap dev` that runs here; of its first one when none is named.
+
+    Raises:
+        InvalidInput: nothing runs here, or no such cluster.
+    """
+    from shiplap.cluster.kubeconfig import Access  # noqa: PLC0415 - as below
+    from shiplap_lab.dev.running import find as running  # noqa: PLC0415 - only for people who try it out
+
+    endpoints = running().endpoints
+    name = cluster or min(endpoints)
+    if name not in endpoints:
+        raise InvalidInput("--cluster", f"`shiplap dev` runs {', '.join(sorted(endpoints))}, not {name}")
+    return Access(context=name, server=endpoints[name])
+
+
+def _outputs(stack: str) -> dict[str, str] | None:
+    """The outputs of a stack; None when there is none. Raises AwsError."""
+    from botocore.exceptions import ClientError  # noqa: PLC0415 - so that --help does not wait for it
+
+    from shiplap.aws.failures import FAILURES  # noqa: PLC0415
+    from shiplap.aws.session import config, session  # noqa: PLC0415
+
+    try:  # functions never ask for it, so it is not among the clients that are shipped with them
+        formation: Any = session().create_client("cloudformation", os.environ.get("AWS_REGION"), config=config())
+        (found,) = formation.describe_stacks(StackName=stack)["Stacks"]
+    except FAILURES as error:
+        if isinstance(error, ClientError) and "does not exist" in str(error):
+            return None
+        raise AwsError(f"could not look up stack {stack}: {error}") from error
+    return {item["OutputKey"]: item["OutputValue"] for item in found.get("Outputs", ())}

@@ -1,0 +1,327 @@
+"""What an install is doing: nodes of each pool, queues, functions, failures, what was learned.
+
+Gathered from table `state`, SQS, Lambda and CloudWatch by whoever asks, with their own rights: what they may not read
+is named, and the rest is shown.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from shiplap.errors import AwsError, InvalidInput, StoreError
+from shiplap.instances.capacity import learned_capacity
+from shiplap.instances.capacity.described_capacity import estimated_memory, nominal_memory
+from shiplap.instances.catalog.ec2_catalog import Catalog
+from shiplap.instances.catalog.type_catalog import LearnedCapacity
+from shiplap.instances.readiness.launch_deaths import shown
+from shiplap.kubernetes.quantity import CPU, MEMORY, format_amount, parse_amount
+from shiplap.kubernetes.timestamps import rfc3339
+from shiplap.manifests.nodeclaim import GOING, IN_FLIGHT, ClaimState, NodeClaim
+from shiplap.ports import StateStore, UnavailableOffering
+from shiplap_cli.installs.find_install import Install
+
+QUEUES = ("Provisioning", "Lifecycle", "Interruption")
+"""The queues, as the stack's outputs begin with."""
+WINDOW_S = 3600
+"""How far back failures are looked for, seconds."""
+_OVERHEAD = 0.075
+_NODES = "nodes"
+_GIB = 1 << 30
+
+
+def queues_of(install: Install) -> tuple[str, ...]:
+    """The queues of every install, then those of network groups with a name, by what their outputs begin with."""
+    named = {key.removesuffix("QueueUrl") for key in install.outputs if key.endswith("QueueUrl")}
+    return (*QUEUES, *sorted(named - set(QUEUES)))
+
+
+class _Shown(msgspec.Struct, frozen=True, rename="camel"):
+    """Base of what is printed; money in USD per hour, times as RFC 3339."""
+
+
+class PoolUse(_Shown, frozen=True):
+    """A pool's nodes, and of each limited resource what is used of it, as quantities."""
+
+    cluster: str
+    pool: str
+    nodes: int
+    starting: int
+    leaving: int
+    hourly: float
+    used: dict[str, str]
+    limits: dict[str, str]
+
+
+class Failure(_Shown, frozen=True):
+    """A claim that failed within the last hour."""
+
+    cluster: str
+    claim: str
+    at: str
+    why: str
+
+
+class Resting(_Shown, frozen=True):
+    """An offering that EC2 refused lately and is left alone for now."""
+
+    instance_type: str
+    zone: str
+    capacity_type: str
+    until: str
+    code: str
+
+
+class Learned(_Shown, frozen=True):
+    """What learned capacity is worth on the nodes that run.
+
+    `won_back_gib` is memory that the usual estimate would have left unused, at `hourly` dollars; `not_there_gib` memory
+    that it would have promised in vain. `entries` are (AMI, type, kubelet settings), `nodes` those that reported.
+    """
+
+    entries: int
+    nodes: int
+    won_back_gib: float
+    hourly: float
+    not_there_gib: float
+
+
+class Queue(_Shown, frozen=True):
+    """Messages of a queue and of its dead letters, `reasons` with how often each was met among those looked at."""
+
+    name: str
+    waiting: int
+    in_flight: int
+    dead_letters: int
+    reasons: dict[str, int]
+
+
+class Function(_Shown, frozen=True):
+    """A function in service; counts of the last hour, None where CloudWatch did not say."""
+
+    name: str
+    version: str
+    invocations: int | None
+    errors: int | None
+    throttles: int | None
+
+
+class Vitals(_Shown, frozen=True, omit_defaults=True):
+    """`unseen` says what could not be read and why."""
+
+    pool_use: tuple[PoolUse, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    resting: tuple[Resting, ...] = ()
+    learned: Learned | None = None
+    queues: tuple[Queue, ...] = ()
+    functions: tuple[Function, ...] = ()
+    unseen: tuple[str, ...] = ()
+
+
+def gather(
+    install: Install,
+    clusters: Sequence[str],
+    catalogs: Mapping[str, Catalog],
+    limits: Mapping[tuple[str, str], Mapping[str, str | int | float]],
+    now: float,
+) -> Vitals:
+    """Everything that may be read.
+
+    Args:
+        install: with the outputs of its stack; without them nothing can be found.
+        clusters: their names.
+        catalogs: by the cluster's name.
+        limits: those of each (cluster, pool).
+        now: epoch seconds.
+    """
+    if not install.outputs:
+        return Vitals()
+    unseen: list[str] = []
+
+    def attempt(what: str, read: Callable[[], Any], otherwise: Any) -> Any:
+        try:
+            return read()
+        except (AwsError, StoreError, InvalidInput) as error:
+            unseen.append(f"{what}: {error}")
+            return otherwise
+
+    claims = {name: attempt(f"claims of {name}", partial(_claims, install, name), ()) for name in clusters}
+    learned = attempt("learned capacity", lambda: _learned(install), ())
+    offerings = attempt("offerings that rest", lambda: _resting(install, clusters, now), ())
+    queues = [attempt(f"queue {name}", partial(_queue, install, name), None) for name in queues_of(install)]
+    functions = attempt("functions", lambda: _functions(install, now), ())
+    return Vitals(
+        pool_use=tuple(use for name in clusters for use in pool_use(name, claims[name], catalogs.get(name), limits)),
+        failures=failures([claim for name in clusters for claim in claims[name]], now),
+        resting=tuple(
+            Resting(shown(item.instance_type), item.zone, item.capacity_type, rfc3339(item.until), item.code)
+            for item in offerings
+        ),
+        learned=worth(learned, [(claim, catalogs.get(name)) for name in clusters for claim in claims[name]]),
+        queues=tuple(queue for queue in queues if queue is not None),
+        functions=tuple(functions),
+        unseen=tuple(unseen),
+    )
+
+
+def pool_use(
+    cluster: str,
+    claims: Iterable[NodeClaim],
+    catalog: Catalog | None,
+    limits: Mapping[tuple[str, str], Mapping[str, str | int | float]],
+) -> list[PoolUse]:
+    """Each pool's nodes and claims, and what they use of its limits; pools by name."""
+    types = {kind.instance_type: kind for kind in catalog.types} if catalog is not None else {}
+    alive: dict[str, list[NodeClaim]] = {pool: [] for known, pool in limits if known == cluster}
+    for claim in claims:
+        if claim.state not in (ClaimState.FAILED, ClaimState.GONE):
+            alive.setdefault(claim.node_pool, []).append(claim)
+    uses = []
+    for pool in sorted(alive):
+        total: Counter[str] = Counter()
+        for claim in alive[pool]:
+            total.update(claim.allocatable)
+            kind = types.get(claim.instance_type)
+            if kind is not None:  # limits count capacity, not what is left of it for pods
+                total[CPU] += kind.v_cpu_info.default_v_cpus * 1000 - claim.allocatable.get(CPU, 0)
+                total[MEMORY] += nominal_memory(kind) - claim.allocatable.get(MEMORY, 0)
+        total[_NODES] = len(alive[pool])
+        bounds = limits.get((cluster, pool), {})
+        uses.append(
+            PoolUse(
+                cluster=cluster,
+                pool=pool,
+                nodes=len(alive[pool]),
+                starting=sum(claim.state in IN_FLIGHT for claim in alive[pool]),
+                leaving=sum(claim.state in GOING or claim.state is ClaimState.DISRUPTING for claim in alive[pool]),
+                hourly=sum(claim.hourly for claim in alive[pool]),
+                used={name: format_amount(name, total[name]) for name in sorted(bounds)},
+                limits={name: format_amount(name, parse_amount(name, bounds[name])) for name in sorted(bounds)},
+            )
+        )
+    return uses
+
+
+def failures(claims: Iterable[NodeClaim], now: float) -> tuple[Failure, ...]:
+    """The claims that failed within the last hour, newest first."""
+    failed = [c for c in claims if c.state is ClaimState.FAILED and now - c.changed_at <= WINDOW_S]
+    failed.sort(key=lambda claim: (-claim.changed_at, claim.name))
+    return tuple(Failure(c.cluster, c.name, rfc3339(c.changed_at), c.failure or "no reason given") for c in failed)
+
+
+def worth(learned: Sequence[LearnedCapacity], running: Iterable[tuple[NodeClaim, Catalog | None]]) -> Learned:
+    """Memory and dollars of nodes in service by which learned capacity differs from the formula with 7.5 %."""
+    known = {(e.ami, e.instance_type, e.kubelet_hash): learned_capacity.capacity(e).get(MEMORY, 0) for e in learned}
+    won = short = 0
+    hourly = 0.0
+    kinds: dict[int, dict[str, Any]] = {}
+    for claim, catalog in running:
+        memory = known.get((claim.ami, claim.instance_type, claim.kubelet_hash), 0)
+        if not memory or catalog is None or claim.state in (ClaimState.FAILED, ClaimState.GONE):
+            continue
+        types = kinds.setdefault(id(catalog), {kind.instance_type: kind for kind in catalog.types})
+        kind = types.get(claim.instance_type)
+        if kind is None:
+            continue
+        difference = memory - estimated_memory(kind, _OVERHEAD)
+        if difference > 0:
+            won += difference
+            hourly += claim.hourly * difference / nominal_memory(kind)
+        else:
+            short -= difference
+    nodes = sum(entry.count for entry in learned)
+    return Learned(len(learned), nodes, round(won / _GIB, 3), round(hourly, 6), round(short / _GIB, 3))
+
+
+def _claims(install: Install, cluster: str) -> Sequence[NodeClaim]:
+    return _state(install).claims(cluster)
+
+
+def _resting(install: Install, clusters: Sequence[str], now: float) -> Sequence[UnavailableOffering]:
+    """They are the account's, so any cluster's state shows them."""
+    return _state(install).read(clusters[0], now).unavailable if clusters else ()
+
+
+def _state(install: Install) -> StateStore:
+    from shiplap.aws.dynamodb.state_table import DynamoState  # noqa: PLC0415 - so that --help does not wait for it
+    from shiplap.aws.session import client  # noqa: PLC0415 - as above
+
+    return DynamoState(client("dynamodb"), install.output("StateTable"))
+
+
+def _learned(install: Install) -> Sequence[LearnedCapacity]:
+    from shiplap.aws.dynamodb.capacity_table import DynamoCapacity  # noqa: PLC0415 - as above
+    from shiplap.aws.session import client  # noqa: PLC0415 - as above
+
+    return DynamoCapacity(client("dynamodb"), install.output("CapacityTable")).all()
+
+
+def _queue(install: Install, name: str) -> Queue:
+    from shiplap_cli.installs import dead_letter_queues  # noqa: PLC0415 - as above
+
+    queue, dead = install.output(f"{name}QueueUrl"), install.output(f"{name}DeadLettersUrl")
+    waiting, in_flight = dead_letter_queues.depth(queue)
+    left, held = dead_letter_queues.depth(dead)
+    reasons = Counter(letter.reason for letter in dead_letter_queues.peek(dead)) if left else Counter()
+    return Queue(name.lower(), waiting, in_flight, left + held, dict(sorted(reasons.items())))
+
+
+def _functions(install: Install, now: float) -> Sequence[Function]:
+    """Raises AwsError."""
+    named = {key.removesuffix("Function"): name for key, name in install.outputs.items() if key.endswith("Function")}
+    counts = _counts(sorted(named.values()), now)
+    return [
+        Function(
+            key.lower(),
+            _version(named[key]),
+            *(counts.get((named[key], metric)) for metric in ("Invocations", "Errors", "Throttles")),
+        )
+        for key in sorted(named)
+    ]
+
+
+def _version(function: str) -> str:
+    from shiplap.aws.ec2_errors import aws_errors  # noqa: PLC0415 - as above
+
+    with aws_errors(f"look up the version of {function} in service"):
+        return str(_client("lambda").get_alias(FunctionName=function, Name="live")["FunctionVersion"])
+
+
+def _counts(functions: Sequence[str], now: float) -> dict[tuple[str, str], int]:
+    """Sums of the last hour by (function, metric); a metric without values is a zero that nobody wrote."""
+    from shiplap.aws.ec2_errors import aws_errors  # noqa: PLC0415 - as above
+
+    asked = [(name, metric) for name in functions for metric in ("Invocations", "Errors", "Throttles")]
+    queries = [
+        {
+            "Id": f"m{number}",
+            "MetricStat": {
+                "Metric": {
+                    "Namespace": "AWS/Lambda",
+                    "MetricName": metric,
+                    "Dimensions": [{"Name": "FunctionName", "Value": name}],
+                },
+                "Period": WINDOW_S,
+                "Stat": "Sum",
+            },
+        }
+        for number, (name, metric) in enumerate(asked)
+    ]
+    if not queries:
+        return {}
+    with aws_errors("read the functions' metrics"):
+        answer = _client("cloudwatch").get_metric_data(MetricDataQueries=queries, StartTime=now - WINDOW_S, EndTime=now)
+    found = {item["Id"]: item.get("Values", ()) for item in answer.get("MetricDataResults", ())}
+    return {key: int(sum(found.get(f"m{number}", ()))) for number, key in enumerate(asked)}
+
+
+def _client(service: str) -> Any:
+    """Clients that no function has, so they are not among those of `aws.session`."""
+    from shiplap.aws.session import config, session  # noqa: PLC0415 - as above
+
+    return session().create_client(service, os.environ.get("AWS_REGION"), config=config())

@@ -1,0 +1,251 @@
+"""What a live install knows of a cluster, and the cluster does not: claims, refusals, learned capacity, settings.
+
+With it, `shiplap plan` and `disrupt` decide on what the functions decide on. It is read by whoever asks, with their own
+rights, and before the cluster, as the functions do; what may not be read is named, and the rest counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from shiplap.disruption.decision_memory import Memory
+from shiplap.disruption.progress import Command
+from shiplap.errors import AwsError, InvalidInput, StoreError, UnknownCluster
+from shiplap.flows.planning.decision_inputs import Glance, NodeClassSupply, Supply, snapshot_of
+from shiplap.flows.planning.offering_market import resting_offerings
+from shiplap.instances.catalog.ec2_catalog import Catalog
+from shiplap.instances.catalog.resolved_nodeclass import ResolvedNodeClass
+from shiplap.instances.catalog.type_catalog import LearnedCapacity
+from shiplap.instances.readiness.joins import Bars, JoinHistory, bars
+from shiplap.instances.readiness.nodeclass_status import InstallStatus, known_problem
+from shiplap.manifests.custom_resources import EC2NodeClass
+from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from shiplap.ports import CapacityStore, DecisionState
+from shiplap.scheduling.model.snapshot import ClusterView, Snapshot
+from shiplap.settings import ClusterSettings, Settings
+from shiplap_cli.hints import advised
+from shiplap_cli.installs.find_install import STACK, Install, Which, find, only_cluster
+from shiplap_cli.output import progress
+
+T = TypeVar("T")
+
+
+class Shelf:
+    """Learned capacity as far as it may be read; entries that were `given` take the place of the table's."""
+
+    def __init__(
+        self, store: CapacityStore | None, notes: list[str], given: Sequence[LearnedCapacity] | None = None
+    ) -> None:
+        self._store, self._notes, self._given = store, notes, given
+
+    def given(self, entries: Sequence[LearnedCapacity]) -> Shelf:
+        """The same with entries of a file."""
+        return Shelf(self._store, self._notes, entries)
+
+    def all(self) -> tuple[LearnedCapacity, ...]:
+        """Of every AMI."""
+        store = self._store
+        if self._given is not None or store is None:
+            return tuple(self._given or ())
+        return attempt(self._notes, "learned capacity", _UNLEARNED, store.all, ())
+
+    def learned(self, amis: Sequence[str]) -> tuple[LearnedCapacity, ...]:
+        """Of these AMIs."""
+        store = self._store
+        if self._given is not None or store is None:
+            return tuple(entry for entry in self._given or () if entry.ami in amis)
+        return attempt(self._notes, "learned capacity", _UNLEARNED, lambda: store.learned(amis), ())
+
+    def pilots(self, amis: Sequence[str], now: float) -> frozenset[str]:
+        """Estimates that are being explored."""
+        store = self._store
+        if store is None:
+            return frozenset()
+        return attempt(self._notes, "learned capacity", _UNLEARNED, lambda: store.pilots(amis, now), frozenset())
+
+
+class Installed(msgspec.Struct, frozen=True, kw_only=True):
+    """One cluster of an install; `None` is what could not be read. `notes` say what, and grow while it is used.
+
+    `claims` are all that are not over, `busy` the nodes and claims that disruption commands have taken.
+    """
+
+    cluster: str
+    at: float
+    notes: list[str]
+    capacity: Shelf
+    settings: ClusterSettings | None = None
+    state: DecisionState | None = None
+    claims: tuple[NodeClaim, ...] | None = None
+    busy: frozenset[str] = frozenset()
+    memory: Memory = Memory()
+    bucket: str = ""
+    inspected: InstallStatus = InstallStatus()
+    joins: JoinHistory = JoinHistory()
+
+    def snapshot(
+        self,
+        settings: ClusterSettings,
+        view: ClusterView,
+        claims: Sequence[NodeClaim],
+        supply: Supply,
+        at: float,
+    ) -> Snapshot:
+        """What the schedule function would decide on. `claims` count where table `state` could not be read."""
+        state = self.state or DecisionState(0, tuple(claims))
+        missed = {pod.uid for claim in state.claims if claim.missed for pod in claim.pods if pod.uid}
+        barred = bars(self.joins, _joining(state.claims), at)
+        if barred != Bars():
+            names = sorted(barred.amis | {f"{kind} of {ami}" for ami, kind in barred.types})
+            self.notes.append(f"nothing is launched of {', '.join(names)}: its nodes do not join")
+        glance = Glance(at, state, view, state.missed_pods | missed)
+        return snapshot_of(settings, glance, supply, self.capacity, _Unmeasured())
+
+    def catalog(self, region: str) -> Catalog | None:
+        """The types and prices that the functions decide with; None where they cannot be read."""
+        if not self.bucket:
+            return None
+        from shiplap.aws.bucket import BucketCatalog  # noqa: PLC0415 - files need no AWS
+        from shiplap.aws.session import client  # noqa: PLC0415 - as above
+
+        store = BucketCatalog(client("s3"), self.bucket, region)
+        return attempt(self.notes, "the install's catalogue", _ASKED, store.load, None)
+
+    def supply(
+        self,
+        catalog: Catalog,
+        node_classes: Sequence[EC2NodeClass],
+        resolved: Mapping[str, ResolvedNodeClass],
+        not_ready: Mapping[str, str],
+        shifted: frozenset[str],
+    ) -> Supply:
+        """What can be bought, with what the last inspection has found of each EC2NodeClass."""
+        supplies = {}
+        for item in node_classes:
+            name = item.metadata.name
+            problem = known_problem(self.inspected, self.cluster, item, self.at) or not_ready.get(name, "")
+            supplies[name] = NodeClassSupply(item, None if problem else resolved.get(name), problem)
+        return Supply(catalog, supplies, shifted, self.joins)
+
+    def resting(self, catalog: Catalog) -> frozenset[tuple[str, str, str]]:
+        """Offerings that EC2 refused lately and that are left alone for now."""
+        return resting_offerings(self.state.unavailable, catalog) if self.state is not None else frozenset()
+
+
+class _Unmeasured:
+    """A Meter that counts nothing: looking is no event."""
+
+    def count(
+        self, name: str, value: float = 1.0, unit: str = "Count", *, dimensions: Mapping[str, str] | None = None
+    ) -> None:
+        """Nothing."""
+
+
+_UNLEARNED = "estimates count instead"
+
+
+def attempt(notes: list[str], what: str, consequence: str, read: Callable[[], T], otherwise: T) -> T:
+    """What `read` returns; where it may not be read, `otherwise` and a note."""
+    try:
+        return read()
+    except (AwsError, StoreError) as error:
+        note = f"not seen: {what}, so {consequence}: {advised(error)}"
+        if note not in notes:
+            notes.append(note)
+        return otherwise
+
+
+def look_up(which: Which, now: float) -> Installed:
+    """The install and cluster that the options name, as far as they may be read.
+
+    Raises:
+        InvalidInput: there is no such install or cluster, or the install serves several and none is named.
+    """
+    notes: list[str] = []
+    with progress("reading the install's tables"):
+        found = attempt(notes, "the install", _ALONE, lambda: _find(which), None)
+        if found is None:
+            return Installed(cluster=which.cluster, at=now, notes=notes, capacity=Shelf(None, notes))
+        return _read(*found, now, notes)
+
+
+def _find(which: Which) -> tuple[Install, str]:
+    install = find(bucket="", stack=which.stack or STACK, dev=which.dev)
+    return install, which.cluster or only_cluster(install)
+
+
+def _read(install: Install, cluster: str, now: float, notes: list[str]) -> Installed:
+    from shiplap.aws.bucket import BucketMemory, BucketStatus  # noqa: PLC0415 - files need no AWS
+    from shiplap.aws.dynamodb.capacity_table import DynamoCapacity  # noqa: PLC0415 - as above
+    from shiplap.aws.dynamodb.join_log import DynamoJoins  # noqa: PLC0415 - as above
+    from shiplap.aws.dynamodb.state_table import DynamoState  # noqa: PLC0415 - as above
+    from shiplap.aws.session import client  # noqa: PLC0415 - as above
+    from shiplap_cli.installs.deployed import settings_of  # noqa: PLC0415 - as above
+
+    state = DynamoState(client("dynamodb"), install.output("StateTable"))
+    bucket = client("s3"), install.bucket
+    settings = attempt(notes, "the settings of the install", _BY_OPTIONS, lambda: settings_of(install), None)
+    mine = _mine(settings, cluster) if settings is not None else None
+    # The epoch and the state before the cluster, as the functions do: what leaves the one for the other is seen.
+    table = install.output("StateTable")
+    decision = attempt(notes, f"table {table}", _BY_NODES, lambda: state.read(cluster, now), None)
+    claims, busy = None, frozenset[str]()
+    if decision is not None:
+        claims = attempt(notes, f"claims of {cluster}", _BY_NODES, lambda: state.claims(cluster), None)
+        under_way = attempt(
+            notes, f"commands of {cluster}", "nodes may go twice", lambda: state.commands(cluster), _NO_COMMANDS
+        )
+        busy = busy.union(*(command.busy for command in under_way))
+    joins = DynamoJoins(client("dynamodb"), install.output("StateTable"))
+    return Installed(
+        cluster=cluster,
+        at=now,
+        notes=notes,
+        capacity=Shelf(DynamoCapacity(client("dynamodb"), install.output("CapacityTable")), notes),
+        settings=mine,
+        state=decision,
+        claims=claims,
+        busy=busy,
+        memory=attempt(notes, f"memory of {cluster}", _FORGOT, lambda: BucketMemory(*bucket).load(cluster), Memory()),
+        bucket=install.bucket,
+        inspected=attempt(notes, "statuses", "AWS is asked", lambda: BucketStatus(*bucket).load(), InstallStatus()),
+        joins=attempt(notes, "how nodes join", "none are kept off", lambda: joins.read(cluster), JoinHistory()),
+    )
+
+
+def shifted_zones(installed: Installed, region: str) -> frozenset[str]:
+    """Ids of the zones that ARC has shifted the cluster's traffic away from."""
+    from shiplap.aws.health import Ec2Health  # noqa: PLC0415 - files need no AWS
+    from shiplap.aws.session import client  # noqa: PLC0415 - as above
+
+    health = Ec2Health(
+        installed.cluster,
+        ec2=client("ec2", region),
+        eks=lambda: client("eks", region),
+        zonal_shift=lambda: client("arc-zonal-shift", region),
+        clock=lambda: installed.at,
+    )
+    return attempt(installed.notes, "zonal shifts", "no zone is kept out of", health.shifted_zones, frozenset())
+
+
+_NO_COMMANDS: tuple[Command, ...] = ()
+_ALONE = "claims on their way, learned capacity and the install's settings do not count"
+_BY_OPTIONS = "those of the options count"
+_BY_NODES = "only NodeClaims and Nodes of the cluster tell what is on its way"
+_FORGOT = "nodes count as changed just now"
+_ASKED = "types and prices are asked for"
+
+
+def _mine(settings: Settings, cluster: str) -> ClusterSettings:
+    try:
+        return settings.cluster(cluster)
+    except UnknownCluster as error:
+        served = ", ".join(item.name for item in settings.clusters)
+        raise InvalidInput("--cluster", f"the install serves {served or 'no cluster'}, not {cluster}") from error
+
+
+def _joining(claims: Sequence[NodeClaim]) -> list[tuple[str, str]]:
+    return [(claim.ami, claim.instance_type) for claim in claims if claim.state is ClaimState.LAUNCHED]

@@ -1,0 +1,198 @@
+"""The `shiplap` command: finds the subcommand and turns errors into exit codes.
+
+0 is success, 1 a negative answer, 2 bad input. Each command lives in a module of its own that is imported only when it
+is used, so that `shiplap validate` does not wait for numpy.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import sys
+from collections.abc import Sequence
+
+import typer
+
+from shiplap import __version__
+from shiplap.errors import InvalidInput, ShiplapError
+from shiplap_cli.hints import advised
+from shiplap_cli.output import fail
+
+COMMANDS = {
+    "capacity": ("shiplap_cli.commands.capacity", "app", "The learned capacity: list, show, import, export, forget."),
+    "completion": (
+        "shiplap_cli.commands.completion",
+        "completion",
+        "A script by which bash, zsh or fish completes commands.",
+    ),
+    "dev": (
+        "shiplap_cli.commands.dev",
+        "dev",
+        "The whole system on this machine: a scenario plays and nodes appear, live.",
+    ),
+    "disrupt": (
+        "shiplap_cli.commands.disrupt",
+        "disrupt",
+        "What would be consolidated, drifted, expired, and what blocks the rest.",
+    ),
+    "doctor": ("shiplap_cli.doctor.doctor", "doctor", "Looks at a deployment and says how to mend what is wrong."),
+    "explain": (
+        "shiplap_cli.commands.explain",
+        "app",
+        "Why a pod, claim, node or pool is as it is, and what would change it.",
+    ),
+    "instance-types": (
+        "shiplap_cli.commands.instance_types",
+        "instance_types",
+        "What each instance type yields, and why.",
+    ),
+    "migrate": (
+        "shiplap_cli.commands.migrate",
+        "migrate",
+        "Manifests and a report from Karpenter's or Cluster Autoscaler's.",
+    ),
+    "plan": ("shiplap_cli.commands.plan", "plan", "What would be launched for this cluster state and these manifests."),
+    "replay": (
+        "shiplap_cli.commands.replay",
+        "replay",
+        "A recorded decision made again; with other manifests, the difference.",
+    ),
+    "simulate": (
+        "shiplap_cli.commands.simulate",
+        "simulate",
+        "A scenario in virtual time, with faults; checks every promise.",
+    ),
+    "status": (
+        "shiplap_cli.commands.status",
+        "status",
+        "Node classes with their conditions, pools, age of the catalogue.",
+    ),
+    "top": (
+        "shiplap_cli.top.top",
+        "top",
+        "A live view of a cluster: nodes, pods that wait, what happens, dollars.",
+    ),
+    "validate": ("shiplap_cli.commands.validate", "validate", "Check manifests: file, line, field, reason."),
+}
+
+_LISTS = {
+    **dict.fromkeys(("disrupt", "explain", "plan"), ("--cluster-state", "-f", "--manifests")),
+    "replay": ("--with",),
+}
+"""Options that take several values, as a shell writes them for `--manifests pools/*.yaml`."""
+
+
+def main() -> None:
+    """Entry point; never prints a traceback for an error a user can mend."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command line and return its exit code."""
+    name = arguments[0] if arguments else "--help"
+    if name not in (*COMMANDS, "--version", "-h", "--help", "help"):
+        fail(f"no such command {name!r}; known are {', '.join(COMMANDS)}")
+        return 2
+    if sys.stdout is None:  # closed by whoever started this process
+        fail("the answer could not be written: standard output is closed")
+        return 1
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a name that the terminal's encoding lacks is shown escaped
+        sys.stdout.reconfigure(errors="backslashreplace")
+    return _answer(name, arguments)
+
+
+def _answer(name: str, arguments: list[str]) -> int:
+    """Run a command that exists; whatever goes wrong becomes one line and an exit code."""
+    try:
+        code = _run(name, arguments[1:])
+        sys.stdout.flush()
+        return code
+    except ShiplapError as error:
+        fail(advised(error))
+        return 2 if isinstance(error, InvalidInput) else 1
+    except BrokenPipeError:  # the reader, for example `head`, has seen enough
+        return _left()
+    except SystemExit as stop:
+        if isinstance(stop.__context__, BrokenPipeError):  # as above: Rich has noticed it first
+            return _left()
+        raise
+    except OSError as error:  # for example a full disk behind standard output
+        where = f"{error.filename}: " if error.filename else "the answer could not be written: "
+        fail(where + (error.strerror or str(error)))
+        if error.filename:
+            return 2
+        sys.stdout = None  # what is still buffered would fail once more at exit
+        return 1
+
+
+def _left() -> int:
+    """What is still buffered would fail once more at exit."""
+    sys.stdout = None
+    return 0
+
+
+def _run(name: str, arguments: list[str]) -> int:
+    if name in COMMANDS:
+        return _invoke(name, _spread(arguments, _LISTS.get(name, ())))
+    sys.stdout.write(f"{__version__}\n" if name == "--version" else _overview())
+    return 0
+
+
+def _spread(arguments: list[str], options: Sequence[str]) -> list[str]:
+    """`--option a b` as `--option a --option b`, which is how Typer takes a list; `-` alone is a value."""
+    spread: list[str] = []
+    current, taken = "", False
+    for argument in arguments:
+        if argument.startswith("-") and argument != "-":
+            name, _, value = argument.partition("=")
+            current = name if name in options else ""
+            spread.append(argument)
+            taken = bool(value)
+        else:
+            spread += [current, argument] if current and taken else [argument]
+            taken = True
+    return spread
+
+
+def _invoke(name: str, arguments: list[str]) -> int:
+    try:
+        result = application(name)(args=arguments, prog_name=f"shiplap {name}", standalone_mode=False)
+    except typer.Exit as stop:
+        return stop.exit_code
+    except typer.Abort:
+        fail("interrupted")
+        return 130
+    except typer.TyperException as error:
+        context = getattr(error, "ctx", None)  # which only errors of usage have: it names the subcommand
+        place = context.command_path if context is not None else f"shiplap {name}"
+        fail(f"{error.format_message().rstrip('.')}; see `{place} --help`")
+        return 2
+    return result if isinstance(result, int) else 0
+
+
+def application(name: str) -> typer.Typer:
+    """The command as Typer knows it."""
+    module, attribute, _ = COMMANDS[name]
+    found = getattr(importlib.import_module(module), attribute)
+    if isinstance(found, typer.Typer):
+        return found
+    application = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    application.command(name=name)(found)
+    return application
+
+
+def _overview() -> str:
+    lines = [f"  {name:<16}{summary}" for name, (_, _, summary) in COMMANDS.items()]
+    return "\n".join(
+        [
+            "Usage: shiplap COMMAND [OPTIONS]",
+            "",
+            "Event-driven, serverless nodes for Kubernetes on AWS.",
+            "",
+            "Commands:",
+            *lines,
+            "",
+            "`shiplap COMMAND --help` explains a command; `shiplap --version` prints the version.",
+            "",
+        ]
+    )

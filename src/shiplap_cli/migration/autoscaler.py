@@ -1,0 +1,306 @@
+"""Cluster Autoscaler's own settings: the flags of its Deployment and the priorities of its expander.
+
+The flags: https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/FAQ.md ("What are the parameters to
+CA?"). What a flag says once for the whole cluster is written into every NodePool.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from shiplap.errors import InvalidInput
+from shiplap.manifests.durations import go_seconds
+from shiplap.manifests.files.documents import Document, read_text
+from shiplap_cli.migration.migration_findings import Finding, Match
+
+_SOURCE = "cluster-autoscaler"
+_PRIORITY_MAP = "cluster-autoscaler-priority-expander"
+_OWN_TAG = "k8s.io/cluster-autoscaler/"
+_DEFAULT_UNNEEDED = "10m"
+_MOST_JOIN_S, _LEAST_JOIN_S = 3600, 60
+
+
+class Autoscaler(msgspec.Struct, frozen=True):
+    """What the flags come to.
+
+    `consolidate_after` is a duration as NodePools have it; `scale_down` whether nodes may be removed at all;
+    `budget_nodes` bounds how many leave at a time, 0 for no bound; `most_nodes` how many a cluster may have, 0 for any;
+    `priorities` pairs the expander's numbers with its patterns, highest first; `bounds` are those of `--nodes`.
+    """
+
+    present: bool = False
+    cluster: str = ""
+    consolidate_after: str = _DEFAULT_UNNEEDED
+    scale_down: bool = True
+    budget_nodes: int = 0
+    most_nodes: int = 0
+    join_timeout_s: int = 0
+    expander: str = "random"
+    priorities: tuple[tuple[int, tuple[str, ...]], ...] = ()
+    bounds: dict[str, tuple[int, int]] = {}
+
+    def priority_of(self, group: str) -> int | None:
+        """The highest priority that one of the expander's patterns gives a group."""
+        if "priority" not in self.expander.split(","):
+            return None
+        for number, patterns in self.priorities:
+            if any(re.search(pattern, group) for pattern in patterns):
+                return number
+        return None
+
+
+def is_autoscaler(document: Document) -> bool:
+    """Whether an object is Cluster Autoscaler's Deployment or its expander's ConfigMap."""
+    data = document.data
+    if data.get("kind") == "ConfigMap":
+        return _metadata(data).get("name") == _PRIORITY_MAP
+    return data.get("kind") == "Deployment" and bool(_arguments(data))
+
+
+def read(documents: Sequence[Document]) -> tuple[Autoscaler, tuple[Finding, ...]]:
+    """Settings and what they map to.
+
+    Raises:
+        InvalidInput: the priorities are not a mapping of numbers to lists of patterns.
+    """
+    found = Autoscaler()
+    findings: list[Finding] = []
+    for document in documents:
+        if document.data.get("kind") == "ConfigMap":
+            found = msgspec.structs.replace(found, priorities=_priorities(document))
+        else:
+            found = msgspec.structs.replace(found, present=True)
+            for name, value in _flags(_arguments(document.data)):
+                found, said = _apply(found, name, value)
+                findings += said
+    return found, tuple(findings)
+
+
+def _metadata(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    metadata = data.get("metadata")
+    return metadata if isinstance(metadata, Mapping) else {}
+
+
+def _arguments(data: Mapping[str, Any]) -> list[str]:
+    """The command line of the container that runs Cluster Autoscaler; empty when there is none."""
+    spec: Any = data
+    for key in ("spec", "template", "spec"):
+        spec = spec.get(key) if isinstance(spec, Mapping) else None
+    containers = spec.get("containers") if isinstance(spec, Mapping) else None
+    for container in containers if isinstance(containers, list) else ():
+        words = [str(word) for key in ("command", "args") for word in container.get(key) or []]
+        if any("cluster-autoscaler" in text for text in (str(container.get("image", "")), *words[:1])):
+            return words
+    return []
+
+
+def _flags(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Pairs of name and value; a switch without a value is `true`."""
+    for place, word in enumerate(words):
+        if not word.startswith("-"):
+            continue
+        name, equals, value = word.lstrip("-").partition("=")
+        if not equals:
+            following = words[place + 1] if place + 1 < len(words) else "-"
+            value = "true" if following.startswith("-") else following
+        yield name, value
+
+
+def _priorities(document: Document) -> tuple[tuple[int, tuple[str, ...]], ...]:
+    text = (document.data.get("data") or {}).get("priorities", "")
+    where = f"{document.source}: {document.name}: data.priorities"
+    (inner,) = read_text(where, text) or (None,)
+    found: list[tuple[int, tuple[str, ...]]] = []
+    for number, patterns in (inner.data if inner is not None else {}).items():
+        try:
+            found.append((int(number), tuple(re.compile(pattern).pattern for pattern in patterns)))
+        except (ValueError, TypeError, re.error) as error:
+            raise InvalidInput(
+                where, f"{number}: expected a number with a list of regular expressions: {error}"
+            ) from error
+    return tuple(sorted(found, reverse=True))
+
+
+Change = tuple[Autoscaler, list[Finding]]
+
+
+def _apply(found: Autoscaler, name: str, value: str) -> Change:
+    handler = _HANDLERS.get(name)
+    if handler is not None:
+        try:
+            return handler(found, value)
+        except ValueError as error:
+            return found, [_finding(Match.NONE, name, "", f"{value!r} cannot be read: {error}")]
+    if name in _SETTLED:
+        return found, [_finding(Match.EXACT, name, _SETTLED[name])]
+    if name in _WITHOUT:
+        return found, [_finding(Match.NONE, name, "", _WITHOUT[name])]
+    if name in _ITS_OWN:
+        return found, []
+    return found, [_finding(Match.NONE, name, "", "is not known to this report; see what it does for you")]
+
+
+def _finding(match: Match, name: str, becomes: str, note: str = "") -> Finding:
+    return Finding(match, _SOURCE, f"--{name}", becomes, note)
+
+
+def _unneeded(found: Autoscaler, value: str) -> Change:
+    go_seconds(value)
+    note = "counted from the last pod that came or went, not from when utilisation fell"
+    said = _finding(Match.APPROXIMATE, "scale-down-unneeded-time", f"spec.disruption.consolidateAfter: {value}", note)
+    return msgspec.structs.replace(found, consolidate_after=value), [said]
+
+
+def _scale_down(found: Autoscaler, value: str) -> Change:
+    allowed = value.lower() != "false"
+    becomes = "consolidation" if allowed else 'spec.disruption.budgets: [{nodes: "0"}]'
+    return msgspec.structs.replace(found, scale_down=allowed), [_finding(Match.EXACT, "scale-down-enabled", becomes)]
+
+
+def _provision_time(found: Autoscaler, value: str) -> Change:
+    seconds = int(go_seconds(value))
+    within = min(max(seconds, _LEAST_JOIN_S), _MOST_JOIN_S)
+    note = "a node that has not joined by then is ended and its pods are planned anew; learned join times shorten it"
+    match = Match.EXACT if within == seconds else Match.APPROXIMATE
+    said = _finding(match, "max-node-provision-time", f"shiplap.yaml joinTimeoutSeconds: {within}", note)
+    return msgspec.structs.replace(found, join_timeout_s=within), [said]
+
+
+def _nodes_total(found: Autoscaler, value: str) -> Change:
+    number = int(value)
+    note = "a bound of each pool, not of all together; share it out among them"
+    said = (
+        [_finding(Match.APPROXIMATE, "max-nodes-total", f"spec.limits.nodes at most {number}", note)] if number else []
+    )
+    return msgspec.structs.replace(found, most_nodes=number), said
+
+
+def _parallel(name: str) -> Callable[[Autoscaler, str], Change]:
+    def apply(found: Autoscaler, value: str) -> Change:
+        number = int(value)
+        said = _finding(
+            Match.APPROXIMATE, name, f'spec.disruption.budgets: [{{nodes: "{number}"}}]', "a bound of each pool"
+        )
+        least = min(number, found.budget_nodes) if found.budget_nodes else number
+        return msgspec.structs.replace(found, budget_nodes=least), [said]
+
+    return apply
+
+
+def _expander(found: Autoscaler, value: str) -> Change:
+    notes = {
+        "priority": (Match.EXACT, "spec.weight", "in the order of the priorities; those that share one, by name"),
+        "least-waste": (Match.APPROXIMATE, "the cost search", "nodes are chosen by price, which is what waste costs"),
+        "price": (Match.EXACT, "the cost search", ""),
+        "least-nodes": (Match.APPROXIMATE, "the cost search", "nodes are chosen by price, not by number"),
+        "most-pods": (Match.APPROXIMATE, "the cost search", "nodes are chosen by price"),
+        "random": (Match.APPROXIMATE, "the cost search", "nodes are chosen by price"),
+    }
+    said = []
+    for name in value.split(","):
+        match, becomes, note = notes.get(name, (Match.NONE, "", "an expander of your own is not asked"))
+        said.append(_finding(match, f"expander={name}", becomes, note))
+    return msgspec.structs.replace(found, expander=value), said
+
+
+def _bounds(found: Autoscaler, value: str) -> Change:
+    least, most, name = value.split(":", 2)
+    said = _finding(Match.EXACT, f"nodes={value}", f"spec.limits.nodes: {int(most)}", "of the group's pool")
+    return msgspec.structs.replace(found, bounds=found.bounds | {name: (int(least), int(most))}), [said]
+
+
+def _discovery(found: Autoscaler, value: str) -> Change:
+    tags = [part.partition("=")[0] for part in value.partition("tag=")[2].split(",")]
+    names = [tag.removeprefix(_OWN_TAG) for tag in tags if tag.startswith(_OWN_TAG)]
+    cluster = next((name for name in names if name != "enabled"), found.cluster)
+    said = _finding(Match.EXACT, "node-group-auto-discovery", "the NodePools", "every group given here has become one")
+    return msgspec.structs.replace(found, cluster=cluster), [said]
+
+
+_HANDLERS: dict[str, Callable[[Autoscaler, str], Change]] = {
+    "scale-down-unneeded-time": _unneeded,
+    "scale-down-enabled": _scale_down,
+    "max-node-provision-time": _provision_time,
+    "max-nodes-total": _nodes_total,
+    "max-scale-down-parallelism": _parallel("max-scale-down-parallelism"),
+    "max-empty-bulk-delete": _parallel("max-empty-bulk-delete"),
+    "expander": _expander,
+    "nodes": _bounds,
+    "node-group-auto-discovery": _discovery,
+}
+
+_SETTLED = {
+    "cordon-node-before-terminating": "always so",
+    "daemonset-eviction-for-empty-nodes": "DaemonSet pods end with their node",
+    "ignore-daemonsets-utilization": "DaemonSets are never counted as use of a node",
+    "balance-similar-node-groups": "one NodePool spans the zones; pods spread by their topology constraints",
+    "enforce-node-group-min-size": "a NodePool has no minimum; see the finding of each group",
+    "scan-interval": "not needed: events, and a sweep each minute",
+    "aws-use-static-instance-list": "the catalogue is refreshed hourly",
+}
+"""Flags whose purpose is met without a setting."""
+
+_WITHOUT = {
+    "scale-down-utilization-threshold": "nodes are removed when that saves money, whatever their utilisation is",
+    "scale-down-delay-after-add": "a node is left alone until its pods have started; `consolidateAfter` does the rest",
+    "scale-down-delay-after-delete": "the budgets pace removals",
+    "scale-down-delay-after-failure": "a command that fails is undone and rests for a while",
+    "scale-down-unready-time": "sick nodes are repaired after the times that Karpenter has for each condition",
+    "skip-nodes-with-local-storage": "pods with local storage are moved; annotate those that must not be "
+    'karpenter.sh/do-not-disrupt: "true"',
+    "skip-nodes-with-system-pods": "pods of kube-system are moved within their PodDisruptionBudgets; give them some",
+    "skip-nodes-with-custom-controller-pods": "pods of any controller are moved within their PodDisruptionBudgets",
+    "max-graceful-termination-sec": "a pod has its own grace period; a node's is spec.template.spec."
+    "terminationGracePeriod, which overrides PodDisruptionBudgets, and is therefore not set",
+    "expendable-pods-priority-cutoff": "every pod may get a node; keep those of low priority out by claim rules",
+    "new-pod-scale-up-delay": "pods that wait are batched for a second",
+    "cores-total": "limits are those of each NodePool: share it out as spec.limits.cpu",
+    "memory-total": "limits are those of each NodePool: share it out as spec.limits.memory",
+    "gpu-total": "limits are those of each NodePool: share it out as spec.limits[nvidia.com/gpu]",
+    "max-total-unready-percentage": "repair stops by itself when too many nodes of a pool are sick",
+    "ok-total-unready-count": "repair stops by itself when too many nodes of a pool are sick",
+    "max-drain-parallelism": "the budgets bound how many nodes leave at a time",
+    "balancing-ignore-label": "one NodePool spans the zones",
+    "balancing-label": "one NodePool spans the zones",
+    "force-ds": "DaemonSets are always reckoned with",
+    "min-replica-count": "write a PodDisruptionBudget for workloads that must keep some replicas",
+}
+
+_ITS_OWN = frozenset(
+    {
+        "address",
+        "alsologtostderr",
+        "cloud-config",
+        "cloud-provider",
+        "cluster-name",
+        "debugging-snapshot-enabled",
+        "emit-per-nodegroup-metrics",
+        "kube-api-content-type",
+        "kube-client-burst",
+        "kube-client-qps",
+        "kubeconfig",
+        "leader-elect",
+        "leader-elect-lease-duration",
+        "leader-elect-renew-deadline",
+        "leader-elect-resource-name",
+        "leader-elect-resource-namespace",
+        "leader-elect-retry-period",
+        "log-file",
+        "logtostderr",
+        "namespace",
+        "profiling",
+        "record-duplicated-events",
+        "regional",
+        "status-config-map-name",
+        "stderrthreshold",
+        "user-agent",
+        "v",
+        "vmodule",
+        "write-status-configmap",
+    }
+)
+"""Flags about Cluster Autoscaler itself, which say nothing about nodes."""

@@ -1,0 +1,279 @@
+"""Auto Scaling groups, managed node groups and launch templates, as the AWS command line prints them.
+
+Read from `aws autoscaling describe-auto-scaling-groups`, `aws eks describe-nodegroup` and `aws ec2
+describe-launch-template-versions`; only what a migration looks at is named here, AWS's other fields are passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from shiplap.errors import InvalidInput
+from shiplap.manifests.files.documents import Document
+from shiplap.manifests.nulls import without_nulls
+
+T = TypeVar("T")
+
+
+class _Pascal(msgspec.Struct, frozen=True, rename="pascal"):
+    """Base of what EC2 and Auto Scaling answer."""
+
+
+class _Camel(msgspec.Struct, frozen=True, rename="camel"):
+    """Base of what EKS answers."""
+
+
+class GroupTag(_Pascal, frozen=True):
+    key: str
+    value: str = ""
+
+
+class TemplateReference(_Pascal, frozen=True):
+    launch_template_id: str = ""
+    launch_template_name: str = ""
+    version: str = "$Default"
+
+
+class Bounds(_Pascal, frozen=True):
+    """A range; no bound where there is None."""
+
+    min: float | None = None
+    max: float | None = None
+
+
+class InstanceRequirements(_Pascal, frozen=True):
+    """Attributes instead of types; those not named here are counted by `others_of`."""
+
+    v_cpu_count: Bounds = msgspec.field(default=Bounds(), name="VCpuCount")
+    memory_mib: Bounds = msgspec.field(default=Bounds(), name="MemoryMiB")
+    cpu_manufacturers: tuple[str, ...] = ()
+    allowed_instance_types: tuple[str, ...] = ()
+    excluded_instance_types: tuple[str, ...] = ()
+    instance_generations: tuple[str, ...] = ()
+    bare_metal: str = ""
+    burstable_performance: str = ""
+    local_storage: str = ""
+
+
+class Override(_Pascal, frozen=True):
+    instance_type: str = ""
+    weighted_capacity: str = ""
+    instance_requirements: InstanceRequirements | None = None
+
+
+class MixedTemplate(_Pascal, frozen=True):
+    launch_template_specification: TemplateReference = TemplateReference()
+    overrides: tuple[Override, ...] = ()
+
+
+class Distribution(_Pascal, frozen=True):
+    """The defaults are those of Auto Scaling."""
+
+    on_demand_allocation_strategy: str = "prioritized"
+    on_demand_base_capacity: int = 0
+    on_demand_percentage_above_base_capacity: int = 100
+    spot_allocation_strategy: str = "lowest-price"
+    spot_max_price: str = ""
+
+
+class MixedInstancesPolicy(_Pascal, frozen=True):
+    launch_template: MixedTemplate = MixedTemplate()
+    instances_distribution: Distribution = Distribution()
+
+
+class AutoScalingGroup(_Pascal, frozen=True):
+    auto_scaling_group_name: str
+    min_size: int = 0
+    max_size: int = 0
+    desired_capacity: int = 0
+    launch_template: TemplateReference | None = None
+    launch_configuration_name: str = ""
+    mixed_instances_policy: MixedInstancesPolicy | None = None
+    availability_zones: tuple[str, ...] = ()
+    vpc_zone_identifier: str = msgspec.field(default="", name="VPCZoneIdentifier")
+    tags: tuple[GroupTag, ...] = ()
+    load_balancer_names: tuple[str, ...] = ()
+    target_group_arns: tuple[str, ...] = msgspec.field(default=(), name="TargetGroupARNs")
+    warm_pool_configuration: dict[str, Any] | None = None
+
+    def tag(self, key: str) -> str:
+        """The value of a tag; empty when it is not there."""
+        return next((tag.value for tag in self.tags if tag.key == key), "")
+
+
+class ScalingConfig(_Camel, frozen=True):
+    min_size: int = 0
+    max_size: int = 0
+    desired_size: int = 0
+
+
+class GroupTaint(_Camel, frozen=True):
+    key: str
+    effect: str
+    value: str = ""
+
+
+class NodegroupTemplate(_Camel, frozen=True):
+    id: str = ""
+    name: str = ""
+    version: str = "$Default"
+
+
+class GroupName(_Camel, frozen=True):
+    name: str = ""
+
+
+class NodegroupResources(_Camel, frozen=True):
+    auto_scaling_groups: tuple[GroupName, ...] = ()
+
+
+class Nodegroup(_Camel, frozen=True):
+    """A managed node group."""
+
+    nodegroup_name: str
+    cluster_name: str = ""
+    scaling_config: ScalingConfig = ScalingConfig()
+    instance_types: tuple[str, ...] = ()
+    subnets: tuple[str, ...] = ()
+    ami_type: str = ""
+    capacity_type: str = "ON_DEMAND"
+    node_role: str = ""
+    labels: dict[str, str] = {}
+    taints: tuple[GroupTaint, ...] = ()
+    resources: NodegroupResources = NodegroupResources()
+    disk_size: int | None = None
+    launch_template: NodegroupTemplate | None = None
+    tags: dict[str, str] = {}
+
+
+class Ebs(_Pascal, frozen=True):
+    volume_size: int | None = None
+    volume_type: str | None = None
+    iops: int | None = None
+    throughput: int | None = None
+    encrypted: bool | None = None
+    delete_on_termination: bool | None = None
+    kms_key_id: str | None = None
+    snapshot_id: str | None = None
+
+
+class TemplateDevice(_Pascal, frozen=True):
+    device_name: str = ""
+    ebs: Ebs | None = None
+
+
+class Profile(_Pascal, frozen=True):
+    arn: str = ""
+    name: str = ""
+
+
+class TemplateInterface(_Pascal, frozen=True):
+    groups: tuple[str, ...] = ()
+    associate_public_ip_address: bool | None = None
+
+
+class TemplateMetadataOptions(_Pascal, frozen=True):
+    http_endpoint: str = ""
+    http_tokens: str = ""
+    http_put_response_hop_limit: int | None = None
+    http_protocol_ipv6: str = ""
+
+
+class Monitoring(_Pascal, frozen=True):
+    enabled: bool = False
+
+
+class MarketOptions(_Pascal, frozen=True):
+    market_type: str = ""
+
+
+class TemplateData(_Pascal, frozen=True):
+    image_id: str = ""
+    instance_type: str = ""
+    iam_instance_profile: Profile | None = None
+    security_group_ids: tuple[str, ...] = ()
+    network_interfaces: tuple[TemplateInterface, ...] = ()
+    block_device_mappings: tuple[TemplateDevice, ...] = ()
+    metadata_options: TemplateMetadataOptions | None = None
+    monitoring: Monitoring | None = None
+    instance_market_options: MarketOptions | None = None
+    user_data: str = ""
+    key_name: str = ""
+    instance_requirements: InstanceRequirements | None = None
+
+
+class LaunchTemplateVersion(_Pascal, frozen=True):
+    launch_template_id: str = ""
+    launch_template_name: str = ""
+    version_number: int = 0
+    default_version: bool = False
+    launch_template_data: TemplateData = TemplateData()
+
+
+class AwsGroups(msgspec.Struct, frozen=True):
+    """Everything that was found in AWS's answers."""
+
+    groups: tuple[AutoScalingGroup, ...] = ()
+    node_groups: tuple[Nodegroup, ...] = ()
+    templates: tuple[LaunchTemplateVersion, ...] = ()
+
+    def template(self, reference: TemplateReference) -> TemplateData | None:
+        """The version of a launch template that is meant, if it was given."""
+        versions = [
+            version
+            for version in self.templates
+            if (reference.launch_template_id and version.launch_template_id == reference.launch_template_id)
+            or (reference.launch_template_name and version.launch_template_name == reference.launch_template_name)
+        ]
+        if not versions:
+            return None
+        match reference.version:
+            case "$Latest":
+                return max(versions, key=lambda version: version.version_number).launch_template_data
+            case "$Default" | "":
+                wanted = [version for version in versions if version.default_version]
+            case number:
+                wanted = [version for version in versions if str(version.version_number) == number]
+        return wanted[0].launch_template_data if wanted else None
+
+
+_ANSWERS = ("AutoScalingGroups", "nodegroup", "LaunchTemplateVersions")
+
+
+def is_aws_answer(document: Document) -> bool:
+    """Whether a document is one of the answers this module reads."""
+    return any(key in document.data for key in _ANSWERS)
+
+
+def read(documents: Sequence[Document]) -> AwsGroups:
+    """The groups and templates in AWS's answers, sorted by name.
+
+    Raises:
+        InvalidInput: a field has the wrong type or is missing.
+    """
+    groups: list[AutoScalingGroup] = []
+    node_groups: list[Nodegroup] = []
+    templates: list[LaunchTemplateVersion] = []
+    for document in documents:
+        data = document.data
+        groups += _convert(document, data.get("AutoScalingGroups") or [], list[AutoScalingGroup], "AutoScalingGroups")
+        if "nodegroup" in data:
+            node_groups.append(_convert(document, data["nodegroup"], Nodegroup, "nodegroup"))
+        versions = data.get("LaunchTemplateVersions") or []
+        templates += _convert(document, versions, list[LaunchTemplateVersion], "LaunchTemplateVersions")
+    return AwsGroups(
+        tuple(sorted(groups, key=lambda group: group.auto_scaling_group_name)),
+        tuple(sorted(node_groups, key=lambda group: group.nodegroup_name)),
+        tuple(templates),
+    )
+
+
+def _convert(document: Document, data: Any, kind: type[T], field: str) -> T:
+    try:
+        return msgspec.convert(without_nulls(data), kind)
+    except msgspec.ValidationError as error:
+        reason = str(error).replace("`", "")
+        raise InvalidInput(document.source, reason, field=field, line=document.line_of((field,))) from error

@@ -1,0 +1,279 @@
+"""A NodePool and an EC2NodeClass for every group of Cluster Autoscaler's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.objects import ObjectMeta
+from shiplap.manifests import shiplap_annotations
+from shiplap.manifests.custom_resources import (
+    Budget,
+    Disruption,
+    EC2NodeClassSpec,
+    NodeClaimTemplate,
+    NodeClaimTemplateSpec,
+    NodeClassReference,
+    NodePool,
+    NodePoolSpec,
+    RequirementSpec,
+    TemplateMetadata,
+)
+from shiplap_cli.migration.autoscaler import Autoscaler
+from shiplap_cli.migration.aws_groups import InstanceRequirements
+from shiplap_cli.migration.group_classes import node_class
+from shiplap_cli.migration.groups import Group
+from shiplap_cli.migration.migration_findings import (
+    MIGRATION_TAINT,
+    Finding,
+    Former,
+    KubernetesObject,
+    Naming,
+    Notes,
+    Origin,
+)
+
+_STRATEGIES = {
+    "price-capacity-optimized": "price-capacity-optimized",
+    "capacity-optimized": "capacity-optimized",
+    "lowest-price": "lowest-price",
+    "capacity-optimized-prioritized": "capacity-optimized",
+}
+_OPTIONS_WITHOUT = "autoscaling-options"
+
+
+def manifests_of(
+    groups: Sequence[Group], autoscaler: Autoscaler, naming: Naming, cluster: str
+) -> tuple[tuple[KubernetesObject, ...], tuple[Former, ...], tuple[Finding, ...]]:
+    """The manifests, which group became which NodePool, and what maps how.
+
+    Args:
+        groups: the groups, by name.
+        autoscaler: what applies to all of them.
+        naming: how the new pools are called, and whether they are kept apart by a taint.
+        cluster: its name, for the default security group and role.
+    """
+    classes: dict[bytes, tuple[str, EC2NodeClassSpec]] = {}
+    pools: list[KubernetesObject] = []
+    findings: list[Finding] = []
+    formers: list[Former] = []
+    weights = _weights(groups, autoscaler)
+    for group in groups:
+        notes = Notes(group.source)
+        name = naming.pool(_name_of(group.name))
+        spec = node_class(group, cluster, notes)
+        key = msgspec.json.encode(spec)
+        class_name, _ = classes.setdefault(key, (_name_of(group.name), spec))
+        pools.append(_document(_pool(group, name, class_name, autoscaler, naming, weights.get(group.name, 0), notes)))
+        origin = Origin.NODE_GROUP if group.managed else Origin.SCALING_GROUP
+        formers.append(Former(origin, group.name, name, least=group.least, desired=group.desired))
+        findings += notes.all
+    written = [_class_document(name, spec) for name, spec in classes.values()]
+    return (*written, *pools), tuple(formers), tuple(findings)
+
+
+def _weights(groups: Sequence[Group], autoscaler: Autoscaler) -> dict[str, int]:
+    """Weights in the order of the expander's priorities, as far apart as NodePools allow."""
+    found = {group.name: autoscaler.priority_of(group.name) for group in groups}
+    ranks = sorted({priority for priority in found.values() if priority is not None})
+    step = 100 // max(len(ranks), 1) or 1
+    return {
+        name: min((ranks.index(priority) + 1) * step, 100) for name, priority in found.items() if priority is not None
+    }
+
+
+def _pool(
+    group: Group, name: str, class_name: str, autoscaler: Autoscaler, naming: Naming, weight: int, notes: Notes
+) -> NodePool:
+    most = autoscaler.bounds.get(group.name, (group.least, group.most))[1]
+    if group.least:
+        note = "a NodePool has no minimum: nodes follow the pods; keep room free by a CapacityBuffer if that is needed"
+        notes.nearly(f"minimum size {group.least}", "none", note)
+    notes.exact("maximum size", f"spec.limits.nodes: {most}")
+    if weight:
+        notes.exact("priority of the expander", f"spec.weight: {weight}")
+    for text in group.leftovers:
+        field, _, note = text.partition(": ")
+        notes.lost(field, note)
+    taints = group.taints
+    if taints:
+        notes.exact("taints", "spec.template.spec.taints")
+    spec = NodeClaimTemplateSpec(
+        NodeClassReference(class_name),
+        requirements=tuple(_requirements(group, notes)),
+        taints=(*taints, MIGRATION_TAINT) if naming.taint else taints,
+    )
+    return NodePool(
+        ObjectMeta(name=name, annotations=dict(_annotations(group, notes))),
+        NodePoolSpec(
+            NodeClaimTemplate(spec, TemplateMetadata(labels=_labels(group, notes))),
+            disruption=_disruption(group, autoscaler, notes),
+            limits={"nodes": str(most)},
+            weight=weight,
+        ),
+    )
+
+
+def _requirements(group: Group, notes: Notes) -> Iterator[RequirementSpec]:
+    if group.types:
+        yield RequirementSpec(labels.INSTANCE_TYPE, "In", tuple(dict.fromkeys(group.types)))
+        note = "wider lists find cheaper and steadier capacity: try a family, such as m7*, with `shiplap plan`"
+        notes.exact("instance types", f"{labels.INSTANCE_TYPE} In {', '.join(dict.fromkeys(group.types))}", note)
+    elif group.attributes is not None:
+        yield from _attributes(group.attributes, notes)
+    elif group.managed and group.template_name == "":
+        yield RequirementSpec(labels.INSTANCE_TYPE, "In", ("t3.medium",))
+        notes.exact("instance types", "t3.medium", "EKS's default")
+    else:
+        notes.lost("instance types", f"stand in launch template {group.template_name or '(none)'}, which was not given")
+    kinds = [labels.SPOT] if group.spot_percent else []
+    kinds += [labels.ON_DEMAND] if group.spot_percent < 100 or not kinds else []
+    yield RequirementSpec(labels.CAPACITY_TYPE, "In", tuple(kinds))
+    if group.zones:
+        yield RequirementSpec(labels.ZONE, "In", group.zones)
+    if "ARM_64" in group.ami_type and not group.types:
+        yield RequirementSpec(labels.ARCH, "In", ("arm64",))
+    if group.ami_type.startswith("WINDOWS"):
+        yield RequirementSpec(labels.OS, "In", ("windows",))
+
+
+def _attributes(wanted: InstanceRequirements, notes: Notes) -> Iterator[RequirementSpec]:
+    """Attributes as far as instance types carry them as labels."""
+    if wanted.allowed_instance_types:
+        yield RequirementSpec(labels.INSTANCE_TYPE, "In", wanted.allowed_instance_types)
+    plain = tuple(name for name in wanted.excluded_instance_types if "*" not in name)
+    if plain:
+        yield RequirementSpec(labels.INSTANCE_TYPE, "NotIn", plain)
+    if len(plain) < len(wanted.excluded_instance_types):
+        notes.lost("ExcludedInstanceTypes", "patterns cannot be excluded; name the families under instance-family")
+    for key, bounds in ((_CPU, wanted.v_cpu_count), (_MEMORY, wanted.memory_mib)):
+        if bounds.min is not None and bounds.min > 0:
+            yield RequirementSpec(key, "Gt", (str(int(bounds.min) - 1),))
+        if bounds.max is not None:
+            yield RequirementSpec(key, "Lt", (str(int(bounds.max) + 1),))
+    makers = tuple(name.replace("amazon-web-services", "aws") for name in wanted.cpu_manufacturers if name != "apple")
+    if makers:
+        yield RequirementSpec(_MAKER, "In", makers)
+    note = "as labels of instance types say it; look at `shiplap instance-types` for what is meant"
+    notes.nearly("InstanceRequirements", "requirements on vCPUs, memory and manufacturer", note)
+    for field in ("instance_generations", "bare_metal", "burstable_performance", "local_storage"):
+        if getattr(wanted, field):
+            notes.lost(field, f"{getattr(wanted, field)!r}: write it as a requirement on instance-family or -category")
+
+
+_CPU, _MEMORY = "karpenter.k8s.aws/instance-cpu", "karpenter.k8s.aws/instance-memory"
+_MAKER = "karpenter.k8s.aws/instance-cpu-manufacturer"
+
+
+def _annotations(group: Group, notes: Notes) -> Iterator[tuple[str, str]]:
+    distribution = group.distribution
+    if 0 < group.spot_percent < 100:
+        yield shiplap_annotations.MIN_ON_DEMAND, f"{100 - group.spot_percent}%"
+        notes.exact(
+            "OnDemandPercentageAboveBaseCapacity", f"{shiplap_annotations.MIN_ON_DEMAND}: {100 - group.spot_percent}%"
+        )
+    if distribution is None:
+        return
+    if distribution.on_demand_base_capacity and group.spot_percent:
+        notes.lost(
+            "OnDemandBaseCapacity",
+            "a share can be said, not a number; a second pool of on-demand with a higher "
+            f"weight and limits.nodes {distribution.on_demand_base_capacity} comes to the same",
+        )
+    if group.spot_percent:
+        strategy = _STRATEGIES.get(distribution.spot_allocation_strategy, "price-capacity-optimized")
+        if strategy != "price-capacity-optimized":
+            yield shiplap_annotations.ALLOCATION_STRATEGY, strategy
+        notes.exact("SpotAllocationStrategy", strategy)
+        if distribution.spot_max_price:
+            yield shiplap_annotations.MAX_NODE_PRICE, distribution.spot_max_price
+            notes.nearly(
+                "SpotMaxPrice",
+                f"{shiplap_annotations.MAX_NODE_PRICE}: {distribution.spot_max_price}",
+                "of any node of the pool",
+            )
+    elif distribution.on_demand_allocation_strategy == "prioritized" and len(group.types) > 1:
+        note = "the cheapest type that fits is taken; an order is written as tiers or as pools with weights"
+        notes.nearly("OnDemandAllocationStrategy prioritized", "by price", note)
+
+
+_RESERVED_DOMAINS = ("kubernetes.io", "k8s.io", "eks.amazonaws.com", "karpenter.sh", "karpenter.k8s.aws")
+_ALLOWED_DOMAINS = ("node-restriction.kubernetes.io", "kops.k8s.io", "node.kubernetes.io")
+
+
+def _labels(group: Group, notes: Notes) -> dict[str, str]:
+    """Labels that a NodePool may set; the others say what EC2, the kubelet or EKS say themselves."""
+    kept: dict[str, str] = {}
+    for key, value in sorted(group.labels.items()):
+        domain = key.partition("/")[0] if "/" in key else ""
+        reserved = any(domain == name or domain.endswith(f".{name}") for name in _RESERVED_DOMAINS)
+        if reserved and not any(domain == name or domain.endswith(f".{name}") for name in _ALLOWED_DOMAINS[:2]):
+            notes.lost(f"label {key}={value}", "is set by EC2, the kubelet or EKS; select nodes by a label of your own")
+        else:
+            kept[key] = value
+    if kept:
+        notes.exact("labels", "spec.template.metadata.labels")
+    return kept
+
+
+def _disruption(group: Group, autoscaler: Autoscaler, notes: Notes) -> Disruption:
+    after = autoscaler.consolidate_after
+    for key, value in sorted(group.options.items()):
+        if key == "scaledownunneededtime":
+            after = value
+            notes.nearly(f"{_OPTIONS_WITHOUT}/{key}", f"spec.disruption.consolidateAfter: {value}", "of this pool")
+        else:
+            notes.lost(f"{_OPTIONS_WITHOUT}/{key}", "there is no such setting of a pool")
+    budgets = (Budget(),)
+    if not autoscaler.scale_down:
+        budgets = (Budget("0"),)
+    elif autoscaler.budget_nodes:
+        budgets = (Budget(str(autoscaler.budget_nodes)),)
+    return Disruption(after, "WhenEmptyOrUnderutilized", budgets)
+
+
+def _name_of(text: str) -> str:
+    """As Kubernetes names objects: lower-case letters, digits and dashes; short enough to be a label with a suffix."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:50].strip("-") or "group"
+
+
+def _document(pool: NodePool) -> KubernetesObject:
+    body = _as_written(pool)
+    claim = body["spec"]["template"]["spec"]
+    claim["nodeClassRef"] = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass"} | claim["nodeClassRef"]
+    claim.setdefault("requirements", [])
+    body["spec"]["disruption"] = _spelled_out(pool.spec.disruption)
+    return {"apiVersion": "karpenter.sh/v1", "kind": "NodePool"} | _plain(body)
+
+
+def _spelled_out(disruption: Disruption) -> dict[str, Any]:
+    """Defaults included: they are what a reader of the file looks for first."""
+    return {
+        "consolidationPolicy": disruption.consolidation_policy,
+        "consolidateAfter": disruption.consolidate_after,
+        "budgets": [{"nodes": budget.nodes} for budget in disruption.budgets],
+    }
+
+
+def _class_document(name: str, spec: EC2NodeClassSpec) -> KubernetesObject:
+    return {
+        "apiVersion": "karpenter.k8s.aws/v1",
+        "kind": "EC2NodeClass",
+        "metadata": {"name": name},
+        "spec": _plain(_as_written(spec)),
+    }
+
+
+def _as_written(item: msgspec.Struct) -> dict[str, Any]:
+    """With lists, as a reader of files finds them, where a struct has tuples."""
+    written: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(item))
+    return written
+
+
+def _plain(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Without what is empty."""
+    return {key: value for key, value in body.items() if value not in ({}, [], None, "")}

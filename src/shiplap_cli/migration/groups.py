@@ -1,0 +1,204 @@
+"""One view of Auto Scaling groups and managed node groups: what their nodes are like, whoever says so.
+
+A managed node group says most things itself and the rest in its launch template; a self-managed one says them in the
+template, in its user data and in the tags that Cluster Autoscaler reads when a group is empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from shiplap.kubernetes.objects import Taint
+from shiplap_cli.migration import boot
+from shiplap_cli.migration.aws_groups import (
+    AutoScalingGroup,
+    AwsGroups,
+    Distribution,
+    InstanceRequirements,
+    Nodegroup,
+    TemplateData,
+    TemplateReference,
+)
+
+_TEMPLATE_TAG = "k8s.io/cluster-autoscaler/node-template/"
+_CLUSTER_TAGS = ("kubernetes.io/cluster/", "k8s.io/cluster-autoscaler/")
+_EFFECTS = {"NO_SCHEDULE": "NoSchedule", "NO_EXECUTE": "NoExecute", "PREFER_NO_SCHEDULE": "PreferNoSchedule"}
+_MANAGED_BY = "eks:nodegroup-name"
+
+
+class Group(msgspec.Struct, frozen=True, kw_only=True):
+    """The nodes of one group.
+
+    `spot_percent` is the share of spot, 0 to 100; `template` None when it was not among the inputs; `ami_type` is
+    EKS's name of the image, empty for self-managed groups; `options` are Cluster Autoscaler's settings for the group.
+    """
+
+    name: str
+    source: str
+    managed: bool
+    cluster: str = ""
+    least: int = 0
+    most: int = 0
+    desired: int = 0
+    types: tuple[str, ...] = ()
+    attributes: InstanceRequirements | None = None
+    spot_percent: int = 0
+    distribution: Distribution | None = None
+    subnets: tuple[str, ...] = ()
+    zones: tuple[str, ...] = ()
+    ami_type: str = ""
+    role: str = ""
+    template: TemplateData | None = None
+    template_name: str = ""
+    boot: boot.Boot = boot.Boot()
+    labels: dict[str, str] = {}
+    taints: tuple[Taint, ...] = ()
+    resources: dict[str, str] = {}
+    options: dict[str, str] = {}
+    disk_gib: int | None = None
+    leftovers: tuple[str, ...] = ()
+
+
+def groups_of(found: AwsGroups) -> tuple[Group, ...]:
+    """All groups by name; the Auto Scaling group behind a managed node group is not a second one."""
+    tags = {group.auto_scaling_group_name: group for group in found.groups}
+    behind = {entry.name for item in found.node_groups for entry in item.resources.auto_scaling_groups}
+    names = {item.nodegroup_name for item in found.node_groups}
+    result = [_managed(item, found, tags) for item in found.node_groups]
+    result += [
+        _self_managed(group, found)
+        for group in found.groups
+        if group.auto_scaling_group_name not in behind and group.tag(_MANAGED_BY) not in names
+    ]
+    return tuple(sorted(result, key=lambda group: group.name))
+
+
+def _managed(item: Nodegroup, found: AwsGroups, by_name: dict[str, AutoScalingGroup]) -> Group:
+    written = item.launch_template
+    reference = TemplateReference(written.id, written.name, written.version) if written is not None else None
+    template = found.template(reference) if reference is not None else None
+    booted = boot.read(template.user_data) if template is not None else boot.Boot()
+    behind = [by_name[entry.name] for entry in item.resources.auto_scaling_groups if entry.name in by_name]
+    hints = _hints(behind)
+    types = item.instance_types or ((template.instance_type,) if template and template.instance_type else ())
+    return Group(
+        name=item.nodegroup_name,
+        source=f"node group {item.nodegroup_name}",
+        managed=True,
+        cluster=item.cluster_name,
+        least=item.scaling_config.min_size,
+        most=item.scaling_config.max_size,
+        desired=item.scaling_config.desired_size,
+        types=types,
+        spot_percent=100 if item.capacity_type == "SPOT" else 0,
+        subnets=item.subnets,
+        ami_type=item.ami_type,
+        role=item.node_role.rpartition("/")[2],
+        template=template,
+        template_name="" if reference is None else reference.launch_template_name or reference.launch_template_id,
+        boot=booted,
+        labels=hints.labels | booted.labels | item.labels,
+        taints=_unique(
+            [*(Taint(t.key, _EFFECTS.get(t.effect, t.effect), t.value) for t in item.taints), *hints.taints]
+        ),
+        resources=hints.resources,
+        options=hints.options,
+        disk_gib=item.disk_size,
+    )
+
+
+def _self_managed(group: AutoScalingGroup, found: AwsGroups) -> Group:
+    mixed = group.mixed_instances_policy
+    reference = mixed.launch_template.launch_template_specification if mixed is not None else group.launch_template
+    template = found.template(reference) if reference is not None else None
+    booted = boot.read(template.user_data) if template is not None else boot.Boot()
+    hints = _hints([group])
+    overrides = mixed.launch_template.overrides if mixed is not None else ()
+    types = tuple(override.instance_type for override in overrides if override.instance_type)
+    attributes = next((o.instance_requirements for o in overrides if o.instance_requirements is not None), None)
+    if template is not None and not types and attributes is None:
+        types = (template.instance_type,) if template.instance_type else ()
+        attributes = template.instance_requirements
+    subnets = tuple(filter(None, group.vpc_zone_identifier.replace(" ", "").split(",")))
+    return Group(
+        name=group.auto_scaling_group_name,
+        source=f"Auto Scaling group {group.auto_scaling_group_name}",
+        managed=False,
+        cluster=_cluster(group),
+        least=group.min_size,
+        most=group.max_size,
+        desired=group.desired_capacity,
+        types=types,
+        attributes=attributes,
+        spot_percent=_spot_percent(mixed.instances_distribution if mixed is not None else None, template),
+        distribution=mixed.instances_distribution if mixed is not None else None,
+        subnets=subnets,
+        zones=() if subnets else group.availability_zones,
+        template=template,
+        template_name="" if reference is None else reference.launch_template_name or reference.launch_template_id,
+        boot=booted,
+        labels=booted.labels | hints.labels,
+        taints=_unique([*booted.taints, *hints.taints]),
+        resources=hints.resources,
+        options=hints.options,
+        leftovers=tuple(_leftovers(group, any(override.weighted_capacity for override in overrides))),
+    )
+
+
+class _Hints(msgspec.Struct):
+    labels: dict[str, str] = {}
+    taints: list[Taint] = []
+    resources: dict[str, str] = {}
+    options: dict[str, str] = {}
+
+
+def _hints(groups: Sequence[AutoScalingGroup]) -> _Hints:
+    """What the tags say that Cluster Autoscaler reads to know the nodes of an empty group."""
+    hints = _Hints({}, [], {}, {})
+    for tag in (tag for group in groups for tag in group.tags if tag.key.startswith(_TEMPLATE_TAG)):
+        kind, _, key = tag.key.removeprefix(_TEMPLATE_TAG).partition("/")
+        match kind:
+            case "label":
+                hints.labels[key] = tag.value
+            case "taint":
+                taint = boot.taint_of(f"{key}={tag.value}")
+                hints.taints += [taint] if taint is not None else []
+            case "resources":
+                hints.resources[key] = tag.value
+            case "autoscaling-options":
+                hints.options[key] = tag.value
+    return hints
+
+
+def _cluster(group: AutoScalingGroup) -> str:
+    for prefix in _CLUSTER_TAGS:
+        for tag in group.tags:
+            name = tag.key.removeprefix(prefix)
+            if tag.key.startswith(prefix) and name != "enabled" and "/" not in name:
+                return name
+    return ""
+
+
+def _spot_percent(distribution: Distribution | None, template: TemplateData | None) -> int:
+    if distribution is not None:
+        return 100 - distribution.on_demand_percentage_above_base_capacity
+    options = template.instance_market_options if template is not None else None
+    return 100 if options is not None and options.market_type == "spot" else 0
+
+
+def _leftovers(group: AutoScalingGroup, weighted: bool) -> Iterator[str]:
+    if weighted:
+        yield "WeightedCapacity: nodes are counted by what pods need of them"
+    if group.load_balancer_names or group.target_group_arns:
+        yield "load balancers attached to the group: register nodes or pods by the AWS Load Balancer Controller"
+    if group.warm_pool_configuration:
+        yield "its warm pool: keep room free by a CapacityBuffer"
+    if group.launch_configuration_name:
+        yield f"launch configuration {group.launch_configuration_name}: copy it to a launch template and give that"
+
+
+def _unique(taints: Sequence[Taint]) -> tuple[Taint, ...]:
+    """Each taint once: boot and tags say the same thing twice where both are right."""
+    return tuple(dict.fromkeys(taints))

@@ -1,0 +1,143 @@
+"""What the workloads of a cluster are used to under Cluster Autoscaler, and would meet differently.
+
+Cluster Autoscaler keeps a node because of pods it would not evict; Shiplap moves every pod that comes back elsewhere
+and that no PodDisruptionBudget or annotation protects. So those pods are named, with the annotation that protects them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.names import label_value_of
+from shiplap.kubernetes.objects import Node, Pod
+from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget
+from shiplap.manifests.files.documents import Document
+from shiplap_cli.migration.migration_findings import Finding, Match
+
+SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+SCALE_DOWN_DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
+_MOST = 5
+_PROTECT = f'annotate {labels.DO_NOT_DISRUPT}: "true" on the pod template'
+
+
+def findings_of(
+    pods: Sequence[Pod],
+    nodes: Iterable[Node],
+    budgets: Sequence[PodDisruptionBudget],
+    *,
+    from_autoscaler: bool,
+    local: Collection[str],
+    renamed: Mapping[str, str],
+) -> tuple[Finding, ...]:
+    """Pods and nodes that say something about the old autoscaler.
+
+    Args:
+        pods: those present.
+        nodes: those present.
+        budgets: PodDisruptionBudgets.
+        from_autoscaler: whether Cluster Autoscaler is left, whose habits differ from Karpenter's.
+        local: `namespace/name` of pods with data on their node, see `with_local_storage`.
+        renamed: new names of NodePools that pods may select by label.
+    """
+    alive = [pod for pod in pods if pod.status.phase not in ("Succeeded", "Failed")]
+    found = list(_selecting(alive, renamed))
+    if from_autoscaler:
+        found += _protected_pods(alive, budgets, local)
+        found += _protected_nodes(nodes)
+    return tuple(found)
+
+
+def _protected_pods(
+    alive: Sequence[Pod], budgets: Sequence[PodDisruptionBudget], local: Collection[str]
+) -> Iterable[Finding]:
+    """Pods whose node Cluster Autoscaler keeps and Shiplap may not."""
+    groups = (
+        (
+            Match.APPROXIMATE,
+            f'annotation {SAFE_TO_EVICT}: "false"',
+            [pod for pod in alive if pod.metadata.annotations.get(SAFE_TO_EVICT) == "false"],
+            f'{labels.DO_NOT_DISRUPT}: "true"',
+            "Shiplap does not read Cluster Autoscaler's annotation; write this one beside it before the workload moves",
+        ),
+        (
+            Match.NONE,
+            "pods without a controller",
+            [pod for pod in alive if not pod.metadata.owner_references],
+            "",
+            f"Cluster Autoscaler keeps their node; Shiplap may evict them, and nobody makes them anew: {_PROTECT}",
+        ),
+        (
+            Match.NONE,
+            "kube-system pods without a PodDisruptionBudget",
+            [pod for pod in alive if _system(pod) and not any(budget.selects(pod) for budget in budgets)],
+            "",
+            "Cluster Autoscaler keeps their node; Shiplap moves them: write a PodDisruptionBudget",
+        ),
+        (
+            Match.NONE,
+            "pods with local storage",
+            [pod for pod in alive if pod.key in local and not _node_bound(pod)],
+            "",
+            f"Cluster Autoscaler keeps their node; what lies in emptyDir or hostPath is lost on a move: {_PROTECT}",
+        ),
+    )
+    for match, field, members, becomes, note in groups:
+        if members:
+            yield Finding(match, _named(members), field, becomes, note)
+
+
+def _protected_nodes(nodes: Iterable[Node]) -> Iterable[Finding]:
+    kept = sorted(n.metadata.name for n in nodes if n.metadata.annotations.get(SCALE_DOWN_DISABLED) == "true")
+    if kept:
+        note = "write it on the nodes, or they go with their group"
+        field = f'annotation {SCALE_DOWN_DISABLED}: "true"'
+        yield Finding(Match.APPROXIMATE, _list("node", kept), field, f'{labels.DO_NOT_DISRUPT}: "true"', note)
+
+
+def _selecting(pods: Sequence[Pod], renamed: Mapping[str, str]) -> Iterable[Finding]:
+    """Pods that select a node group or a NodePool by its name, and so stay with it."""
+    for key in (labels.NODE_POOL, "eks.amazonaws.com/nodegroup"):
+        members = [pod for pod in pods if pod.spec.node_selector.get(key) in renamed]
+        if members:
+            names = sorted({pod.spec.node_selector[key] for pod in members})
+            becomes = ", ".join(f"{labels.NODE_POOL}: {label_value_of(renamed[name])}" for name in names)
+            yield Finding(Match.APPROXIMATE, _named(members), f"nodeSelector {key}", becomes, "change it to move them")
+
+
+def _system(pod: Pod) -> bool:
+    return pod.metadata.namespace == "kube-system" and not _node_bound(pod)
+
+
+def _node_bound(pod: Pod) -> bool:
+    return any(owner.kind in ("DaemonSet", "Node") for owner in pod.metadata.owner_references)
+
+
+def with_local_storage(documents: Iterable[Document]) -> frozenset[str]:
+    """`namespace/name` of the Pods among objects that keep data on their node: emptyDir not in memory, or hostPath."""
+    found = set()
+    for document in documents:
+        spec = document.data.get("spec")
+        volumes = spec.get("volumes") if document.data.get("kind") == "Pod" and isinstance(spec, dict) else None
+        if any(map(_keeps_data, volumes if isinstance(volumes, list) else ())):
+            metadata = document.data.get("metadata") or {}
+            found.add(f"{metadata.get('namespace') or 'default'}/{metadata.get('name', '')}")
+    return frozenset(found)
+
+
+def _keeps_data(volume: Any) -> bool:
+    if not isinstance(volume, dict):
+        return False
+    empty = volume.get("emptyDir")
+    return "hostPath" in volume or ("emptyDir" in volume and (empty or {}).get("medium") != "Memory")
+
+
+def _named(pods: Sequence[Pod]) -> str:
+    return _list("pod", sorted(f"{pod.metadata.namespace or 'default'}/{pod.metadata.name}" for pod in pods))
+
+
+def _list(noun: str, names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_MOST])
+    more = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
+    return f"{noun} {shown}{more}" if len(names) == 1 else f"{noun}s {shown}{more}"

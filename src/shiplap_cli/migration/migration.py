@@ -1,0 +1,97 @@
+"""The whole migration: every source found among documents, and what all of them come to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shiplap.errors import InvalidInput
+from shiplap.manifests.claim_rules import ClaimRule
+from shiplap.manifests.files.documents import Document
+from shiplap.manifests.files.loading import check
+from shiplap_cli.migration import autoscaler, aws_groups, karpenter
+from shiplap_cli.migration.group_pools import manifests_of
+from shiplap_cli.migration.groups import groups_of
+from shiplap_cli.migration.migration_findings import (
+    MIGRATION_TAINT,
+    Draft,
+    Finding,
+    KubernetesObject,
+    Match,
+    Migration,
+    Naming,
+)
+from shiplap_cli.migration.steps import steps_of
+
+UNNAMED = "CLUSTER"
+"""Stands for the cluster's name in commands where no source says it."""
+
+
+def migrate(
+    documents: Sequence[Document], naming: Naming, *, cluster: str = "", folder: str = "manifests"
+) -> Migration:
+    """Manifests, report and steps for what documents describe.
+
+    Args:
+        documents: Karpenter's objects; or AWS's answers about groups, with Cluster Autoscaler's Deployment and the
+            ConfigMap of its expander.
+        naming: how new pools are told from old ones.
+        cluster: its name, where the documents do not say it.
+        folder: where the manifests will be written, for the steps.
+
+    Raises:
+        InvalidInput: there is nothing to migrate, both autoscalers are described at once, or an answer is malformed.
+    """
+    theirs = [document for document in documents if karpenter.is_karpenter(document)]
+    answers = [document for document in documents if aws_groups.is_aws_answer(document)]
+    settings = [document for document in documents if autoscaler.is_autoscaler(document)]
+    if theirs and answers:
+        raise InvalidInput(
+            theirs[0].source, "Karpenter's objects and groups of Cluster Autoscaler are moved one after the other"
+        )
+    if theirs:
+        draft = karpenter.migrate(theirs, naming)
+    elif answers:
+        draft = _from_autoscaler(answers, settings, naming, cluster)
+    else:
+        raise InvalidInput(
+            documents[0].source if documents else "input",
+            "holds neither NodePools and EC2NodeClasses of Karpenter nor what AWS answers about Auto Scaling groups or "
+            "node groups (aws autoscaling describe-auto-scaling-groups, aws eks describe-nodegroup)",
+        )
+    name = cluster or draft.cluster or UNNAMED
+    return Migration(
+        origin="Cluster Autoscaler" if answers else "Karpenter",
+        cluster=name,
+        formers=draft.formers,
+        manifests=draft.manifests,
+        claim_rules=(ClaimRule(tolerates=MIGRATION_TAINT.key),) if naming.taint else (),
+        join_timeout_s=draft.join_timeout_s,
+        findings=(*draft.findings, *_refused(draft.manifests)),
+        steps=steps_of(folder, name, draft.formers, tainted=naming.taint),
+    )
+
+
+def _from_autoscaler(answers: Sequence[Document], settings: Sequence[Document], naming: Naming, cluster: str) -> Draft:
+    scaler, said = autoscaler.read(settings)
+    groups = groups_of(aws_groups.read(answers))
+    found = next((group.cluster for group in groups if group.cluster), scaler.cluster)
+    manifests, formers, findings = manifests_of(groups, scaler, naming, cluster or found or UNNAMED)
+    if not settings:
+        note = (
+            "was not given: its flags and the priorities of its expander are not in the report (kubectl get deployment"
+        )
+        note += " cluster-autoscaler -n kube-system -o yaml)"
+        said = (Finding(Match.NONE, "cluster-autoscaler", "Deployment", "", note),)
+    return Draft(manifests, (*said, *findings), formers, cluster or found, scaler.join_timeout_s)
+
+
+def _refused(manifests: Sequence[KubernetesObject]) -> tuple[Finding, ...]:
+    """What Shiplap would refuse in the manifests as they are, so that the report is where it is read first."""
+    documents = [
+        Document("migration", number, 0, f"{body.get('kind')}/{body.get('metadata', {}).get('name')}", body)
+        for number, body in enumerate(manifests)
+    ]
+    return tuple(
+        Finding(Match.NONE, problem.document, problem.field, "", f"Shiplap refuses it: {problem.reason}")
+        for problem in check(documents).problems
+    )

@@ -1,0 +1,129 @@
+"""What a migration comes to: the manifests it writes, and how well each thing found maps to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from shiplap.kubernetes.objects import Taint
+from shiplap.manifests.claim_rules import ClaimRule
+
+MIGRATION_TAINT = Taint("shiplap.dev/migration", "NoSchedule", "true")
+"""What nodes of migrated pools carry until everything has moved, so that only chosen pods use them."""
+
+KubernetesObject = dict[str, Any]
+"""An object as YAML has it, for writing."""
+
+
+class Match(StrEnum):
+    """How well something of the old configuration maps: as it was, nearly, or not at all."""
+
+    EXACT = "exact"
+    APPROXIMATE = "approximate"
+    NONE = "not mapped"
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One thing of the old configuration: where it stood, what it became, and what a person should know about it."""
+
+    match: Match
+    source: str
+    field: str
+    becomes: str = ""
+    note: str = ""
+
+
+class Notes:
+    """Findings about one source, as they are found."""
+
+    def __init__(self, source: str) -> None:
+        self.all: list[Finding] = []
+        self._source = source
+
+    def exact(self, field: str, becomes: str, note: str = "") -> None:
+        """It maps as it was."""
+        self.all.append(Finding(Match.EXACT, self._source, field, becomes, note))
+
+    def nearly(self, field: str, becomes: str, note: str) -> None:
+        """It maps, with a difference."""
+        self.all.append(Finding(Match.APPROXIMATE, self._source, field, becomes, note))
+
+    def lost(self, field: str, note: str) -> None:
+        """It does not map."""
+        self.all.append(Finding(Match.NONE, self._source, field, "", note))
+
+
+class Naming(msgspec.Struct, frozen=True):
+    """How migrated NodePools are kept apart from the old ones: another name, and a taint few pods tolerate."""
+
+    suffix: str = "-shiplap"
+    taint: bool = True
+
+    def pool(self, name: str) -> str:
+        """The name of the pool that takes the place of one called `name`."""
+        return f"{name}{self.suffix}"
+
+
+class Origin(StrEnum):
+    """What kind of thing a new NodePool takes the place of."""
+
+    NODE_POOL = "NodePool"
+    NODE_GROUP = "node group"
+    SCALING_GROUP = "Auto Scaling group"
+
+
+class Former(msgspec.Struct, frozen=True):
+    """An old NodePool or group, and the NodePool that takes its place.
+
+    What is needed to undo a step: `cpu_limit` of a NodePool, empty without one; sizes of a group.
+    """
+
+    origin: Origin
+    name: str
+    becomes: str
+    cpu_limit: str = ""
+    least: int = 0
+    desired: int = 0
+
+
+class Draft(msgspec.Struct, frozen=True):
+    """What one source came to. `cluster` is its name if it says so; `join_timeout_s` is 0 where nothing is said."""
+
+    manifests: tuple[KubernetesObject, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    formers: tuple[Former, ...] = ()
+    cluster: str = ""
+    join_timeout_s: int = 0
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One step of the way over: commands that take it, and those that undo it."""
+
+    title: str
+    why: str
+    commands: tuple[str, ...]
+    undo: tuple[str, ...]
+
+
+class Migration(msgspec.Struct, frozen=True):
+    """Everything a migration writes. `claim_rules` and `join_timeout_s` belong into shiplap.yaml."""
+
+    origin: str
+    cluster: str
+    formers: tuple[Former, ...]
+    manifests: tuple[KubernetesObject, ...]
+    claim_rules: tuple[ClaimRule, ...]
+    join_timeout_s: int
+    findings: tuple[Finding, ...]
+    steps: tuple[Step, ...]
+
+
+def counted(findings: Iterable[Finding]) -> Mapping[str, int]:
+    """How many findings there are of each match, in the order exact, approximate, not mapped."""
+    counts = {match.value: 0 for match in Match}
+    for finding in findings:
+        counts[finding.match.value] += 1
+    return counts

@@ -1,0 +1,111 @@
+"""How a migration is shown: on a terminal, and as the Markdown report that stays beside the manifests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from shiplap_cli.migration.migration_findings import Finding, Match, Migration
+from shiplap_cli.migration.migration_findings import counted as by_match
+from shiplap_cli.output import counted
+
+_STYLES = {Match.EXACT: "green", Match.APPROXIMATE: "yellow", Match.NONE: "red"}
+_MOST = 10
+
+
+class Trial(msgspec.Struct, frozen=True, rename="camel"):
+    """The present pods on the new pools, as if no node were there; USD per hour, with whether prices are guessed.
+
+    `unpriced_nodes` are present nodes that have no price, which cost nothing here. Prices
+    are those of `region`; `notes` say what the figures take for granted.
+    """
+
+    pods: int
+    nodes: int
+    hourly: float
+    estimated: bool
+    present_nodes: int
+    present_hourly: float
+    present_estimated: bool
+    unpriced_nodes: int
+    left_out: tuple[tuple[str, str], ...]
+    region: str
+    notes: tuple[str, ...] = ()
+
+
+def migration_page(found: Migration, trial: Trial | None, folder: Path | None) -> RenderableType:
+    """What a person sees: what does not map first, then the rest, the dry run and where to go on."""
+    table = Table("", "found", "becomes", "note", box=None, header_style="bold", padding=(0, 2, 0, 0))
+    order = [Match.NONE, Match.APPROXIMATE, Match.EXACT]
+    for finding in sorted(found.findings, key=lambda finding: order.index(finding.match)):
+        style = _STYLES[finding.match]
+        what = f"{finding.source}: {finding.field}"
+        table.add_row(Text(finding.match, style), Text(what), Text(finding.becomes), Text(finding.note, "dim"))
+    parts: list[RenderableType] = [Text(_summary(found), "bold"), table]
+    if trial is not None:
+        parts += [Text(line) for line in _trial_lines(trial)]
+    if folder is None:
+        parts.append(Text("Nothing was written; --to FOLDER writes the manifests and a report with the steps."))
+    else:
+        parts.append(
+            Text(f"Written to {folder}. MIGRATION.md has the {counted(len(found.steps), 'step')} over and back.")
+        )
+    return Group(*parts)
+
+
+def _summary(found: Migration) -> str:
+    counts = ", ".join(f"{number} {match}" for match, number in by_match(found.findings).items())
+    return f"From {found.origin}: {counted(len(found.manifests), 'manifest')}; {counts}"
+
+
+def _trial_lines(trial: Trial) -> Iterator[str]:
+    placed = trial.pods - len(trial.left_out)
+    pods = f"{placed} of {counted(trial.pods, 'pod')}" if trial.left_out else counted(trial.pods, "pod")
+    yield (
+        f"Dry run: {pods} on {counted(trial.nodes, 'new node')}, {'~' * trial.estimated}{trial.hourly:.4f} USD/h; now"
+        f" {counted(trial.present_nodes, 'node')}, {'~' * trial.present_estimated}{trial.present_hourly:.4f} USD/h"
+        + (f" ({trial.unpriced_nodes} of unknown price)" if trial.unpriced_nodes else "")
+    )
+    for pod, message in trial.left_out[:_MOST]:
+        yield f"  without a place: {pod}: {message}"
+    if len(trial.left_out) > _MOST:
+        yield f"  and {len(trial.left_out) - _MOST} more"
+    for note in trial.notes:
+        yield f"! {note}"
+
+
+def report_text(found: Migration, trial: Trial | None, settings: str) -> str:
+    """The report in Markdown."""
+    lines = [f"# From {found.origin} to Shiplap", "", _summary(found) + ".", ""]
+    lines += ["Into `shiplap.yaml`:", "", "```yaml", settings.rstrip(), "```", ""]
+    if trial is not None:
+        lines += ["## Dry run", "", *_trial_lines(trial), ""]
+    titles = {
+        Match.NONE: "What does not map",
+        Match.APPROXIMATE: "What maps with a difference",
+        Match.EXACT: "What maps as it was",
+    }
+    for match, title in titles.items():
+        findings = [finding for finding in found.findings if finding.match is match]
+        if findings:
+            lines += [f"## {title}", "", "| found | becomes | note |", "|---|---|---|", *map(_row, findings), ""]
+    lines += ["## The steps", ""]
+    for number, step in enumerate(found.steps, 1):
+        lines += [f"{number}. **{step.title}.** {step.why}", "", *_commands("", step.commands)]
+        lines += _commands("   Undo:", step.undo) if step.undo else ["   Undo: nothing was changed.", ""]
+    return "\n".join(lines)
+
+
+def _commands(title: str, commands: Sequence[str]) -> list[str]:
+    block = ["   ```sh", *(f"   {command}" for command in commands), "   ```", ""]
+    return [title, "", *block] if title else block
+
+
+def _row(finding: Finding) -> str:
+    cells = (f"{finding.source}: {finding.field}", finding.becomes, finding.note)
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

@@ -1,0 +1,1 @@
+"""Tables for terminals and self-contained HTML pages."""

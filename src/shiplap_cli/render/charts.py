@@ -1,0 +1,215 @@
+"""Charts over time as SVG that fits any width: lines keep their strength, labels are text beside the drawing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from math import floor, log10
+
+import msgspec
+
+from shiplap.drawing import markup
+from shiplap.drawing.markup import dollars, duration, text
+from shiplap.drawing.palette import colour_numbers
+from shiplap_lab.simulation.recording import Happening, Sample, Timeline, thinned
+
+_WIDTH, _HEIGHT = 1000.0, 100.0
+_POINTS = 400
+_COLUMNS = 100
+_ROWS = 14
+_TICKS = 7
+
+
+class Line(msgspec.Struct, frozen=True):
+    """A curve that keeps each value until the next: (seconds, value). `style` is its class; `dashed` for what is not
+    there, as a bound.
+    """
+
+    label: str
+    points: Sequence[tuple[float, float]]
+    style: str
+    dashed: bool = False
+
+
+def charts(timeline: Timeline, pools: Iterable[str] = ()) -> str:
+    """Pods that wait, nodes by pool, dollars per hour, and what happened, one below the other.
+
+    Args:
+        timeline: what is drawn.
+        pools: names that get colours too, as in the packing map of the same page.
+    """
+    samples = thinned(timeline.samples, _POINTS)
+    if not samples:
+        return "<p class=empty>Nothing was sampled.</p>"
+    names = sorted({pool for sample in samples for pool in sample.nodes}, key=lambda pool: (not pool, pool))
+    colours = colour_numbers({*pools, *names})
+    pending = Line("pods that wait", [(item.at_s, item.pending) for item in samples], "waits")
+    nodes = [
+        Line(name or "of others", [(item.at_s, item.nodes.get(name, 0)) for item in samples], f"p{colours[name]}")
+        for name in names
+    ]
+    ends = max(timeline.ends_s, samples[-1].at_s, 1.0)
+    parts = [
+        chart("Pods that wait", ends, filled=[pending], show=_whole),
+        chart("Nodes by pool", ends, filled=nodes, show=_whole),
+        chart("Dollars per hour", ends, lines=_money(samples), show=dollars),
+        happenings(timeline.happenings, ends),
+        _time_axis(ends),
+    ]
+    return f'<div class="charts">{"".join(parts)}</div>'
+
+
+def _money(samples: Sequence[Sample]) -> list[Line]:
+    lines = [Line("paid", [(item.at_s, item.hourly) for item in samples], "paid")]
+    if any(item.list_hourly > item.hourly + 1e-9 for item in samples):
+        lines.append(Line("at on-demand list price", [(item.at_s, item.list_hourly) for item in samples], "listed"))
+    bound = [(item.at_s, item.bound_hourly) for item in samples if item.bound_hourly is not None]
+    if bound:
+        lines.append(Line("lower bound", bound, "bound", dashed=True))
+    return lines
+
+
+def _whole(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+def chart(
+    title: str,
+    ends_s: float,
+    *,
+    filled: Sequence[Line] = (),
+    lines: Sequence[Line] = (),
+    show: Callable[[float], str] = markup.number,
+) -> str:
+    """One chart: areas stacked on each other, or lines.
+
+    Args:
+        title: above it.
+        ends_s: what the right edge is, seconds.
+        filled: series to stack; all have the same moments.
+        lines: series to draw as lines.
+        show: a value as text.
+    """
+    stacked = _stacked(filled)
+    peak = max((value for line in (*stacked, *lines) for _, value in line.points), default=0.0)
+    top = _ceiling(peak)
+    drawn = [f'<path class="area {line.style}" d="{_area(line.points, ends_s, top)}"/>' for line in reversed(stacked)]
+    drawn += [
+        f'<path class="line {line.style}{" dashed" if line.dashed else ""}" d="{_steps(line.points, ends_s, top)}"/>'
+        for line in lines
+    ]
+    drawn += _columns((*filled, *lines), ends_s, show)
+    key = "".join(f'<li><i class="swatch {line.style}"></i>{text(line.label)}</li>' for line in (*filled, *lines))
+    legend = f"<ul class=key>{key}</ul>" if len(filled) + len(lines) > 1 else ""
+    scale = "".join(f"<span>{text(show(value))}</span>" for value in (top, top / 2, 0))
+    label = f"{title}: at most {show(peak)}"
+    return (
+        f"<figure><figcaption>{text(title)}{legend}</figcaption><div class=plot>"
+        f"<div class=scale aria-hidden=true>{scale}</div><div class=field>"
+        f'<svg viewBox="0 0 {_WIDTH:g} {_HEIGHT:g}" preserveAspectRatio=none role=img aria-label="{text(label)}">'
+        f'<path class=grid d="M0 .5H1000M0 50H1000M0 99.5H1000"/>{"".join(drawn)}</svg>'
+        f"<i class=cursor></i></div></div></figure>"
+    )
+
+
+def happenings(events: Sequence[Happening], ends_s: float) -> str:
+    """What happened, a row for each kind; a mark stands for all of its kind within a hundredth of the time."""
+    kinds: dict[str, list[Happening]] = {}
+    for event in events:
+        kinds.setdefault(event.kind, []).append(event)
+    rows = []
+    for kind, some in list(kinds.items())[:_ROWS]:
+        marks: dict[int, list[Happening]] = {}
+        for event in some:
+            marks.setdefault(min(int(_COLUMNS * event.at_s / ends_s), _COLUMNS - 1), []).append(event)
+        width = _WIDTH / _COLUMNS
+        size = f'y="2" width="{width - 2:g}" height="12" rx="1"'
+        drawn = "".join(
+            f'<rect x="{place * width:g}" {size}><title>{_told(there)}</title></rect>' for place, there in marks.items()
+        )
+        style = "row bad" if some[0].bad else "row"
+        rows.append(
+            f"<div class='{style}'><span>{text(kind)} <b>{len(some):,}</b></span>"
+            f"<div class=field>"
+            f'<svg viewBox="0 0 1000 16" preserveAspectRatio=none role=img aria-label="{text(kind)}: {len(some)}">'
+            f"{drawn}</svg><i class=cursor></i></div></div>"
+        )
+    if not rows:
+        return ""
+    return f"<figure class=events><figcaption>What happened</figcaption>{''.join(rows)}</figure>"
+
+
+def _told(events: Sequence[Happening]) -> str:
+    first = [f"{duration(event.at_s)}: {markup.short(event.text, 120)}" for event in events[:4]]
+    more = [f"and {len(events) - 4:,} more"] if len(events) > 4 else []
+    return text("\n".join(first + more))
+
+
+def _stacked(filled: Sequence[Line]) -> list[Line]:
+    """Each series on top of those before it."""
+    below: list[float] = []
+    stacked = []
+    for line in filled:
+        below = [value + (below[place] if below else 0.0) for place, (_, value) in enumerate(line.points)]
+        moments = [moment for moment, _ in line.points]
+        stacked.append(msgspec.structs.replace(line, points=list(zip(moments, below, strict=True))))
+    return stacked
+
+
+def _ceiling(peak: float) -> float:
+    """The least of 1, 2, 4, 6, 8 times a power of ten that is not below the peak."""
+    if peak <= 0:
+        return 1.0
+    power = 10.0 ** floor(log10(peak))
+    return next(power * step for step in (1, 2, 4, 6, 8, 10) if power * step >= peak * (1 - 1e-9))
+
+
+def _steps(points: Sequence[tuple[float, float]], ends_s: float, top: float) -> str:
+    parts: list[str] = []
+    before = ""
+    for moment, value in points:
+        across, down = f"{_WIDTH * moment / ends_s:.1f}", f"{_HEIGHT * (1 - value / top):.1f}"
+        if not parts:
+            parts.append(f"M{across} {down}")
+        elif down != before:
+            parts.append(f"H{across}V{down}")
+        before = down
+    return "".join([*parts, f"H{_WIDTH:g}"])
+
+
+def _area(points: Sequence[tuple[float, float]], ends_s: float, top: float) -> str:
+    first = _WIDTH * points[0][0] / ends_s if points else 0.0
+    return f"{_steps(points, ends_s, top)}V{_HEIGHT:g}H{first:.1f}z"
+
+
+def _columns(lines: Sequence[Line], ends_s: float, show: Callable[[float], str]) -> list[str]:
+    """Stretches that tell the values at their beginning to whoever points at them."""
+    found = []
+    places = [0] * len(lines)
+    for column in range(_COLUMNS):
+        moment = ends_s * column / _COLUMNS
+        told = [duration(moment)]
+        for number, line in enumerate(lines):
+            while places[number] + 1 < len(line.points) and line.points[places[number] + 1][0] <= moment:
+                places[number] += 1
+            if line.points and line.points[places[number]][0] <= moment:
+                told.append(f"{line.label}: {show(line.points[places[number]][1])}")
+        width = _WIDTH / _COLUMNS
+        found.append(
+            f'<rect class=hit x="{column * width:g}" width="{width:g}" height="100"><title>{text(chr(10).join(told))}'
+            "</title></rect>"
+        )
+    return found
+
+
+def _time_axis(ends_s: float) -> str:
+    """Labels in equal distances, at round moments."""
+    step = next(each for each in _STEPS if ends_s / each <= _TICKS)
+    labels = "".join(
+        f'<span style="left:{100 * place * step / ends_s:.2f}%">{text(duration(place * step))}</span>'
+        for place in range(int(ends_s / step * 0.97) + 1)
+    )
+    return f"<div class=axis aria-hidden=true>{labels}</div>"
+
+
+_STEPS = (10, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172800, 604800, 2592000, 10**12)
+"""Distances of labels on the axis of time, seconds."""

@@ -1,0 +1,191 @@
+"""`--html FILE`: what a command says as one self-contained page, with the packing of the cluster as a map."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from shiplap.disruption.commands import Decision
+from shiplap.drawing import boxes, markup
+from shiplap.drawing.capture import after_plan, of_snapshot
+from shiplap.drawing.packing_map import MOST_PODS, legend, node_table, packing_map, sections, totals, unseen, waiting
+from shiplap.drawing.palette import colour_numbers
+from shiplap.drawing.picture import ClusterPicture, NodeState
+from shiplap.instances.offerings.node_prices import NodePrices
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.pod_requests import pod_requests
+from shiplap.kubernetes.quantity import PODS, add_resources
+from shiplap.kubernetes.timestamps import rfc3339
+from shiplap.scheduling.model.planned_pods import TERMINAL, owner_kind
+from shiplap.scheduling.model.scheduling_plan import Placement, Plan, PlannedClaim
+from shiplap.scheduling.model.snapshot import Snapshot
+from shiplap_cli.money import Money
+from shiplap_cli.render.page import page
+from shiplap_lab.simulation.packing_bounds import hourly_bound, offers_of
+
+_MOST_ROWS = 200
+
+
+def plan_report(snapshot: Snapshot, plan: Plan, present: Snapshot | None = None, missing: tuple[str, ...] = ()) -> str:
+    """The cluster once the plan has come true, what is new in it standing out, and what changes.
+
+    Args:
+        snapshot: what the plan was made on.
+        plan: made on it.
+        present: the cluster as it is, where the plan was made on another, as with `--from-scratch`.
+        missing: what could not be seen, a line each.
+    """
+    money = Money(snapshot)
+    before = of_snapshot(present or snapshot, money.prices)
+    after = replace(after_plan(snapshot, plan, money.prices), bound_hourly=_bound(snapshot, plan))
+    reused = sum(len(place.pods) for place in plan.existing_nodes)
+    placed = sum(len(claim.pods) for claim in plan.node_claims)
+    lead = (
+        f"{markup.counted(len(plan.node_claims), 'node')} to launch for {markup.counted(placed, 'pod')}, "
+        f"{markup.counted(reused, 'pod')} on nodes that exist, {len(plan.unschedulable)} without a place; "
+        f"{rfc3339(snapshot.now)}"
+    )
+    body = [
+        unseen(missing),
+        totals(after, before),
+        "<h2>The nodes once it is done</h2>",
+        packing_map(after),
+        _launches(plan.node_claims, money),
+        waiting(after),
+        node_table(after),
+    ]
+    return page(f"Plan for {_named(snapshot)}", lead, "".join(body))
+
+
+def disrupt_report(snapshot: Snapshot, decision: Decision, missing: tuple[str, ...] = ()) -> str:
+    """The cluster as it is, and as it would be when every command is done, side by side."""
+    money = Money(snapshot)
+    before = of_snapshot(snapshot, money.prices)
+    after = after_commands(snapshot, decision, money.prices)
+    gone = {name for command in decision.commands for name in command.nodes}
+    marked = replace(
+        before,
+        nodes=tuple(replace(node, state=NodeState.LEAVING) if node.name in gone else node for node in before.nodes),
+    )
+    chosen = boxes.detail(max(before.nodes, after.nodes, key=len), most_pods=MOST_PODS // 2, zoom=0.85)
+    colours = colour_numbers({*before.pools, *after.pools})
+    saved = money.saved(decision.commands)
+    new = sum(len(command.replacements) for command in decision.commands)
+    lead = (
+        f"{markup.counted(len(gone), 'node')} to remove, {new} to launch for them, {len(decision.blocked)} stay; "
+        f"{markup.dollars(saved.hourly, estimated=saved.estimated)} per hour saved; {rfc3339(snapshot.now)}"
+    )
+    body = [
+        unseen(missing),
+        totals(after, before),
+        _commands(decision, money),
+        legend((*marked.nodes, *after.nodes)),
+        f'<div class="sides map"><div><h2>Before</h2>{sections(marked, chosen, colours)}</div>',
+        f"<div><h2>After</h2>{sections(after, chosen, colours)}</div></div>",
+        _blocked(decision),
+        waiting(after),
+        node_table(after),
+    ]
+    return page(f"Disruption of {_named(snapshot)}", lead, "".join(body))
+
+
+def after_commands(snapshot: Snapshot, decision: Decision, prices: NodePrices) -> ClusterPicture:
+    """The cluster when every command is done: its nodes are gone, replacements are there, and pods are on them."""
+    gone = {name for command in decision.commands for name in command.nodes}
+    merged: dict[str, Placement] = {}
+    for command in decision.commands:
+        for place in command.placements:
+            known = merged.get(place.name)
+            merged[place.name] = Placement(place.name, (*known.pods, *place.pods)) if known else place
+    claims = tuple(claim for command in decision.commands for claim in command.replacements)
+    after = after_plan(snapshot, Plan(node_claims=claims, existing_nodes=tuple(merged.values())), prices)
+    return replace(after, nodes=tuple(node for node in after.nodes if node.name not in gone))
+
+
+def _bound(snapshot: Snapshot, plan: Plan) -> float | None:
+    """What our nodes cost at least for the pods that are on them or get a place; daemons are no such pods."""
+    ours = {node.metadata.name for node in snapshot.view.nodes if labels.NODE_POOL in node.metadata.labels}
+    placed = {f"{ref.namespace}/{ref.name}" for claim in plan.node_claims for ref in claim.pods}
+    placed |= {
+        f"{ref.namespace}/{ref.name}" for place in plan.existing_nodes if place.name in ours for ref in place.pods
+    }
+    counted = [
+        pod_requests(pod) | {PODS: 1}
+        for pod in snapshot.view.pods
+        if pod.status.phase not in TERMINAL
+        and (pod.spec.node_name in ours or pod.key in placed)
+        and owner_kind(pod) not in ("DaemonSet", "Node")
+    ]
+    offers = offers_of(snapshot) if counted else None
+    return hourly_bound(offers, add_resources(*counted)) if offers is not None else None
+
+
+def _launches(claims: Iterable[PlannedClaim], money: Money) -> str:
+    """Claims that are launched alike in one row."""
+    alike: dict[tuple[str, ...], list[PlannedClaim]] = {}
+    for claim in claims:
+        launch = claim.launch
+        key = (
+            claim.node_pool,
+            str(claim.tier),
+            launch.instance_type,
+            launch.capacity_type,
+            launch.zone,
+            markup.dollars(launch.price, estimated=money.of_launch(claim).estimated),
+            markup.short("; ".join(claim.reasons), 140),  # all of it is on the card of each node
+        )
+        alike.setdefault(key, []).append(claim)
+    if not alike:
+        return ""
+    rows = [
+        (f"{len(some):,}", kind, bought, zone, pool, tier if tier != "0" else "", price, _pods(some), why)
+        for (pool, tier, kind, bought, zone, price, why), some in list(alike.items())[:_MOST_ROWS]
+    ]
+    head = ("nodes", "type", "bought as", "zone", "pool", "fallback", "per hour", "pods", "why not the better tier")
+    return f"<h2>To launch</h2>{markup.table(head, rows, numbers=(0, 6, 7), stacks=True)}{_more(len(alike))}"
+
+
+def _pods(claims: Iterable[PlannedClaim]) -> str:
+    return f"{sum(len(claim.pods) for claim in claims):,}"
+
+
+def _commands(decision: Decision, money: Money) -> str:
+    rows = [
+        (
+            str(command.reason),
+            ", ".join(command.nodes[:4]) + (f" and {len(command.nodes) - 4} more" if len(command.nodes) > 4 else ""),
+            ", ".join(claim.launch.instance_type for claim in command.replacements) or markup.NOTHING,
+            f"{command.moved:,}",
+            markup.dollars(command.savings_hourly, estimated=money.saved([command]).estimated),
+            command.detail,
+        )
+        for command in decision.commands[:_MOST_ROWS]
+    ]
+    if not rows:
+        return "<p>Nothing would be removed or replaced.</p>"
+    head = ("reason", "nodes", "new nodes", "pods moved", "saved per hour", "why")
+    return f"<h2>Commands</h2>{markup.table(head, rows, numbers=(3, 4), stacks=True)}{_more(len(decision.commands))}"
+
+
+def _blocked(decision: Decision) -> str:
+    if not decision.blocked:
+        return ""
+    reasons: dict[str, list[str]] = {}
+    for entry in decision.blocked:
+        reasons.setdefault(entry.reason, []).append(entry.node)
+    rows = [
+        (f"{len(nodes):,}", ", ".join(nodes[:4]) + (f" and {len(nodes) - 4} more" if len(nodes) > 4 else ""), reason)
+        for reason, nodes in sorted(reasons.items(), key=lambda item: (-len(item[1]), item[0]))[:_MOST_ROWS]
+    ]
+    table = markup.table(("nodes", "which", "stay because"), rows, numbers=(0,), stacks=True)
+    return f"<h2>What stays</h2>{table}{_more(len(reasons))}"
+
+
+def _more(count: int) -> str:
+    return f"<p>{count - _MOST_ROWS:,} more are not listed.</p>" if count > _MOST_ROWS else ""
+
+
+def _named(snapshot: Snapshot) -> str:
+    """Files do not say which cluster they are of."""
+    return "the cluster" if snapshot.cluster == "files" else snapshot.cluster

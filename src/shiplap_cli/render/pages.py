@@ -1,0 +1,243 @@
+"""Plans and accounts as pages for people, readable from 80 columns on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Column, Table
+from rich.text import Text
+
+from shiplap.instances.offerings.node_prices import UNKNOWN, Price
+from shiplap.kubernetes.quantity import format_amount, format_resources
+from shiplap.manifests.nodeclaim import PodReference
+from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim, Unschedulable
+from shiplap.scheduling.model.snapshot import Snapshot
+from shiplap.scheduling.packing.compiled_snapshot import compile_world
+from shiplap_cli.explain.account import PodAccount
+from shiplap_cli.explain.claim_account import ClaimAccount, ClaimAccounts
+from shiplap_cli.money import Money, dollars, mark
+
+_ACCOUNTED = 50
+"""Claims, told apart, whose lists and prices are accounted for on one page; `shiplap explain claim` does any."""
+
+_STATES = {"placed": "green", "unschedulable": "red", "ignored": "yellow", "running": "cyan"}
+
+
+def plan_page(
+    snapshot: Snapshot, decided: Plan, solve_s: float, money: Money, rejected_overlays: Sequence[str] = ()
+) -> RenderableType:
+    """What is added and why, what is used, what stays out and by how much, and the sum."""
+    accounts = ClaimAccounts(compile_world(snapshot)) if decided.node_claims else None
+    parts: list[RenderableType] = []
+    for number, alike in enumerate(_alike(decided.node_claims)):
+        account = accounts.of(alike[0]) if accounts is not None and number < _ACCOUNTED else None
+        parts.append(_claims(alike, account, money))
+    if decided.existing_nodes:
+        table = Table("node", "pods", box=None, pad_edge=False)
+        for place in decided.existing_nodes:
+            table.add_row(place.name, summary(_names(place.pods)))
+        parts += [Text("Used as they are", style="italic"), table, Text()]
+    parts += _messages("Without a place", decided.unschedulable, "red")
+    parts += _messages("Left alone", decided.ignored, "yellow")
+    if decided.static_pools:
+        table = Table("static pool", "replicas", "there", "launched", "missing", "too many", box=None, pad_edge=False)
+        for pool in decided.static_pools:
+            launched = sum(claim.node_pool == pool.node_pool for claim in decided.node_claims)
+            missing = f"{pool.missing}: {pool.reason}" if pool.reason else str(pool.missing)
+            counts = (str(pool.replicas), str(pool.present), str(launched))
+            table.add_row(pool.node_pool, *counts, Text(missing), summary(pool.surplus))
+        parts += [table, Text()]
+    if decided.buffers:
+        table = Table("buffer", "pods", "on nodes", "on new nodes", "without room", box=None, pad_edge=False)
+        for buffer in decided.buffers:
+            missing = f"{buffer.missing}: {buffer.reason}" if buffer.reason else str(buffer.missing)
+            counts = (str(buffer.replicas), str(buffer.existing), str(buffer.new))
+            table.add_row(f"{buffer.namespace}/{buffer.name}", *counts, Text(missing))
+        parts += [table, Text()]
+    if rejected_overlays:
+        why = "applied nowhere, for they conflict with others of equal weight"
+        parts += [Text(f"NodeOverlays {why}: {summary(rejected_overlays)}", style="yellow"), Text()]
+    placed = sum(len(claim.pods) for claim in decided.node_claims)
+    reused = sum(len(place.pods) for place in decided.existing_nodes)
+    parts.append(
+        Text.assemble(
+            ("Plan: ", "bold"),
+            f"{len(decided.node_claims)} to launch for {_pods(placed)}, {_pods(reused)} on nodes that exist, "
+            f"{len(decided.unschedulable)} without a place, {len(decided.ignored)} left alone. ",
+            (f"{mark(money.of_launches(decided.node_claims))}${decided.hourly:.4f} per hour", "bold"),
+            f" (classes of pods: {decided.stats.classes}, {solve_s * 1000:.0f} ms)",
+        )
+    )
+    return Group(*parts)
+
+
+def claim_page(claim: PlannedClaim, account: ClaimAccount, money: Money) -> RenderableType:
+    """One claim with its whole account."""
+    return _claims([claim], account, money)
+
+
+def _alike(claims: Sequence[PlannedClaim]) -> list[list[PlannedClaim]]:
+    """Claims that would be launched alike for the same reasons, together, in the order of the first of each kind."""
+    found: dict[object, list[PlannedClaim]] = {}
+    for claim in claims:
+        kind = (
+            claim.node_pool,
+            claim.tier,
+            claim.launch,
+            claim.instance_types,
+            claim.reasons,
+            claim.relies_on_estimate,
+            claim.gave_up,
+        )
+        found.setdefault(kind, []).append(claim)
+    return list(found.values())
+
+
+def _claims(alike: Sequence[PlannedClaim], account: ClaimAccount | None, money: Money) -> RenderableType:
+    claim, launch = alike[0], alike[0].launch
+    table = _grid()
+    price = dollars(money.of_launch(claim))
+    _row(table, "launch", f"{launch.instance_type} {launch.capacity_type} in {launch.zone}, {price}/h")
+    if claim.instance_types[1:]:
+        _row(table, "or", summary(claim.instance_types[1:]))
+    requests = ", ".join(
+        f"{name} {text}" + (f" of {format_amount(name, claim.allocatable[name])}" if name in claim.allocatable else "")
+        for name, text in format_resources(claim.requests).items()
+    )
+    _row(table, "needs", requests if len(alike) == 1 else f"{requests} (the first of them)")
+    pods = [name for each in alike for name in _names(each.pods)]
+    virtual = [name for each in alike for name in _names(each.virtual_pods)]
+    if pods or not virtual:
+        _row(table, "pods", summary(pods) or "none")
+    if virtual:
+        _row(table, "keeps room", summary(virtual))
+    for reason in claim.reasons:
+        _row(table, "because", reason, "yellow")
+    for preference in claim.gave_up:
+        _row(table, "gave up", preference, "yellow")
+    if account is not None:
+        if not claim.reasons:
+            _row(table, "pool", account.pool)
+        _row(table, "types", account.types)
+        _row(table, "price", account.price)
+        for cheaper in account.cheaper:
+            _row(table, "not", cheaper)
+    if claim.relies_on_estimate:
+        _row(table, "pilot", f"never measured: {summary(claim.relies_on_estimate)}")
+    tier = f", tier {claim.tier}" if claim.tier else ""
+    others = f" and {len(alike) - 1} like it" if len(alike) > 1 else ""
+    title = Text.assemble(("+ ", "green bold"), (claim.name, "bold"), f"{others}  (pool {claim.node_pool}{tier})")
+    return Group(title, table, Text())
+
+
+def _messages(title: str, entries: Sequence[Unschedulable], style: str) -> list[RenderableType]:
+    """Entries with equal messages together, the message below them."""
+    by_message: dict[str, list[str]] = {}
+    for entry in entries:
+        by_message.setdefault(entry.message, []).append(_name(entry.pod))
+    if not by_message:
+        return []
+    table = Table.grid(Column(), Column(overflow="fold"), padding=(0, 1))
+    for message, pods in by_message.items():
+        table.add_row(Text("-", style=f"{style} bold"), Text.assemble((summary(pods), "bold"), f"\n{message}"))
+    return [Text(title, style="italic"), table, Text()]
+
+
+def account_page(account: PodAccount, price: Price = UNKNOWN) -> RenderableType:
+    """The account of one pod: the answer first, then what it rests on; `price` is that of a node launched for it."""
+    title = Text.assemble((account.pod, "bold"), " is ", (account.state, _STATES[account.state]))
+    parts: list[RenderableType] = [title]
+    if account.message:
+        parts.append(Text(account.message))
+    for number, proposal in enumerate(account.changes):
+        head = "smallest change" if not number else "or"
+        parts.append(Text.assemble((f"{head}: ", "green"), " and ".join(proposal.changes), f"  → {proposal.place}"))
+    parts.append(Text())
+    if account.asked is not None:
+        parts += [_asked(account), Text()]
+    if account.home is not None:
+        parts += [_home(account, price), Text()]
+    if account.lanes:
+        table = Table("lane", "verdict", Column("why", overflow="fold"), title="NodePools", title_justify="left")
+        for lane in account.lanes:
+            table.add_row(
+                lane.lane, Text(lane.verdict, style="green" if lane.verdict == "used" else ""), Text(lane.text)
+            )
+        parts.append(table)
+    if account.nodes:
+        columns = (Column("nodes", justify="right"), Column("verdict", overflow="fold"), "for example")
+        table = Table(*columns, title="Nodes that exist or are in flight", title_justify="left")
+        for group in account.nodes:
+            table.add_row(str(group.nodes), Text(group.verdict), ", ".join(group.examples))
+        parts.append(table)
+    return Group(*parts)
+
+
+def _asked(account: PodAccount) -> RenderableType:
+    asked = account.asked
+    table = _grid()
+    if asked is None:
+        return table
+    _row(table, "requests", ", ".join(f"{name} {text}" for name, text in asked.requests.items()))
+    rows = (
+        ("selects", " or ".join(asked.node_selection)),
+        ("tolerates", ", ".join(asked.tolerations)),
+        ("topology", "; ".join(asked.topology)),
+        ("host ports", ", ".join(asked.host_ports)),
+        ("volumes", asked.volumes),
+        ("priority", str(asked.priority) if asked.priority else ""),
+        ("alike", f"{_pods(asked.alike)} planned as one class" if asked.alike > 1 else ""),
+    )
+    for name, text in rows:
+        if text:
+            _row(table, name, text)
+    return table
+
+
+def _home(account: PodAccount, price: Price) -> RenderableType:
+    home = account.home
+    table = _grid()
+    if home is None:
+        return table
+    _row(table, "goes to", f"{home.kind} {home.name}")
+    _row(table, "with", summary(home.shared_with, 8) or "no other pod of this plan")
+    if home.launch is not None and home.account is not None:
+        launch = home.launch
+        bought = f"{launch.instance_type} {launch.capacity_type} in {launch.zone}"
+        table.add_row("launch", f"{bought}, {dollars(price)}/h")
+        _row(table, "pool", home.account.pool)
+        for reason in home.account.skipped:
+            _row(table, "because", reason, "yellow")
+        _row(table, "types", home.account.types)
+        _row(table, "price", home.account.price)
+        for cheaper in home.account.cheaper:
+            _row(table, "not", cheaper)
+    return table
+
+
+def _grid() -> Table:
+    return Table.grid(Column(style="dim", min_width=10), Column(overflow="fold"), padding=(0, 2))
+
+
+def _row(table: Table, name: str, text: str, style: str = "") -> None:
+    """Text as it is: square brackets of requirements are no markup."""
+    table.add_row(name, Text(text, style=style))
+
+
+def _pods(number: int) -> str:
+    return f"{number} pod{'' if number == 1 else 's'}"
+
+
+def _name(pod: PodReference) -> str:
+    return f"{pod.namespace}/{pod.name}"
+
+
+def _names(pods: Sequence[PodReference]) -> list[str]:
+    return [_name(pod) for pod in pods]
+
+
+def summary(names: Sequence[str], most: int = 5) -> str:
+    """The first few names and how many more there are."""
+    shown = ", ".join(names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"

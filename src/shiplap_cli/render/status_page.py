@@ -1,0 +1,119 @@
+"""The vitals of an install for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+from rich.console import RenderableType
+from rich.table import Column, Table
+from rich.text import Text
+
+from shiplap.instances.readiness.nodeclass_status import NodeClassStatus, PoolStatus
+from shiplap_cli.installs.install_metrics import Vitals
+
+_MOST = 10
+"""Failures and resting offerings that one screen has room for."""
+
+
+def vitals_page(vitals: Vitals) -> Iterator[RenderableType]:
+    """A table for each part of which anything is known."""
+    if vitals.pool_use:
+        yield _pools(vitals)
+    if vitals.queues:
+        yield _queues(vitals)
+    if vitals.functions:
+        yield _functions(vitals)
+    if vitals.failures:
+        yield _failures(vitals)
+    if vitals.resting:
+        yield _resting(vitals)
+    if vitals.learned is not None:
+        worth = vitals.learned
+        yield Text(
+            f"Learned capacity: {worth.entries} entries of {worth.nodes} nodes; on the nodes that run, "
+            f"{worth.won_back_gib:.1f} GiB (${worth.hourly:.4f}/h) more than estimated can be used, and "
+            f"{worth.not_there_gib:.1f} GiB that are not there are not promised"
+        )
+    for line in vitals.unseen:
+        yield Text.assemble(("! ", "yellow bold"), (f"not seen: {line}", "yellow"))
+
+
+def _right(*names: str) -> list[Column]:
+    return [Column(name, justify="right") for name in names]
+
+
+def _pools(vitals: Vitals) -> Table:
+    columns = _right("nodes", "starting", "leaving", "$/h")
+    table = Table("cluster", "pool", *columns, "limits used", title="Nodes", title_justify="left")
+    for use in vitals.pool_use:
+        bounds = ", ".join(f"{name} {use.used[name]} of {bound}" for name, bound in use.limits.items())
+        counts = (str(use.nodes), str(use.starting), str(use.leaving), f"{use.hourly:.4f}")
+        table.add_row(use.cluster, use.pool, *counts, Text(bounds or "none"))
+    return table
+
+
+def _queues(vitals: Vitals) -> Table:
+    columns = _right("waiting", "in flight", "dead letters")
+    table = Table("queue", *columns, "why they are dead", title="Queues", title_justify="left")
+    for queue in vitals.queues:
+        reasons = "\n".join(f"{number}: {reason}" for reason, number in queue.reasons.items())
+        dead = Text(str(queue.dead_letters), style="red" if queue.dead_letters else "")
+        table.add_row(queue.name, str(queue.waiting), str(queue.in_flight), dead, Text(reasons))
+    return table
+
+
+def _functions(vitals: Vitals) -> Table:
+    columns = _right("version", "invocations", "errors", "throttles")
+    table = Table("function", *columns, title="Functions, last hour", title_justify="left")
+    for item in vitals.functions:
+        counts = ("?" if n is None else str(n) for n in (item.invocations, item.errors, item.throttles))
+        table.add_row(item.name, item.version, *counts)
+    return table
+
+
+def _failures(vitals: Vitals) -> Table:
+    title = f"Failed within the last hour: {len(vitals.failures)}"
+    table = Table("at", "cluster", "claim", "why", title=title, title_justify="left")
+    for item in vitals.failures[:_MOST]:
+        table.add_row(item.at, item.cluster, item.claim, Text(item.why))
+    return table
+
+
+def _resting(vitals: Vitals) -> Table:
+    title = f"Offerings left alone for now: {len(vitals.resting)}"
+    table = Table("type", "zone", "capacity type", "until", "EC2 said", title=title, title_justify="left")
+    for item in vitals.resting[:_MOST]:
+        table.add_row(item.instance_type, item.zone, item.capacity_type, item.until, item.code)
+    return table
+
+
+class _Shown(msgspec.Struct, frozen=True, rename="camel"):
+    """Base of what is printed; times as RFC 3339, empty for never."""
+
+
+class ClusterShown(_Shown, frozen=True):
+    cluster: str
+    region: str
+    checked_at: str
+    age_seconds: int
+    node_classes: tuple[NodeClassStatus, ...]
+    pools: tuple[PoolStatus, ...]
+
+
+class CatalogueShown(_Shown, frozen=True):
+    """`problem` says why there is none."""
+
+    region: str
+    version: str = ""
+    instance_types: int = 0
+    refreshed_at: str = ""
+    age_seconds: int = 0
+    on_demand_prices_at: str = ""
+    spot_prices_at: str = ""
+    problem: str = ""
+
+
+class StatusShown(_Shown, frozen=True):
+    clusters: tuple[ClusterShown, ...]
+    catalogues: tuple[CatalogueShown, ...]

@@ -1,0 +1,161 @@
+"""What a cluster's nodes come to now and after a plan, in nodes and dollars.
+
+What two plans of one cluster differ in, as data: `shiplap plan --diff` prints and draws it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec.structs import replace
+from rich.text import Text
+
+from shiplap.instances.offerings.node_prices import Price, total
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.objects import Node, Pod, PodStatus
+from shiplap.scheduling.model.scheduling_plan import Plan
+from shiplap.scheduling.model.snapshot import Snapshot
+from shiplap_cli.money import Money, dollars
+from shiplap_cli.output import counted
+
+
+class Sum(msgspec.Struct, frozen=True, rename="camel"):
+    """Nodes, and USD per hour of those whose price is known, `estimated` when any of these prices is guessed."""
+
+    nodes: int
+    hourly: float
+    estimated: bool = False
+
+    @property
+    def price(self) -> Price:
+        """As money is shown."""
+        return Price(self.hourly, self.estimated)
+
+
+class Totals(msgspec.Struct, frozen=True, rename="camel"):
+    """`unpriced` counts nodes now that have no price. Claims on their way count as the nodes they will be."""
+
+    now: Sum
+    then: Sum
+    unpriced: int = 0
+
+    @property
+    def priced(self) -> bool:
+        """Whether any node that exists has a price."""
+        return self.now.nodes > self.unpriced
+
+    @property
+    def text(self) -> Text:
+        """One line for people."""
+        change = self.then.hourly - self.now.hourly
+        line = Text.assemble(
+            ("Cluster: ", "bold"),
+            f"{counted(self.now.nodes, 'node')} at {dollars(self.now.price)}/h now → "
+            f"{counted(self.then.nodes, 'node')} at ",
+            (f"{dollars(self.then.price)}/h", "bold"),
+            f" then ({change:+.4f} $/h)",
+        )
+        if self.unpriced:
+            line.append(f"; {counted(self.unpriced, 'node')} of unknown price not counted in dollars", "yellow")
+        return line
+
+
+def totals_of(snapshot: Snapshot, decided: Plan, money: Money | None = None, *, from_scratch: bool = False) -> Totals:
+    """Before and after a plan made on this snapshot, or on what `without_pool_nodes` leaves of it."""
+    money = money or Money(snapshot)
+    of_nodes = [(node, money.of_node(node.metadata.name)) for node in snapshot.view.nodes]
+    now = [*(price for _, price in of_nodes), *money.on_their_way]
+    staying = [price for node, price in of_nodes if not (from_scratch and _of_pool(node))]
+    staying += () if from_scratch else money.on_their_way
+    then = [*staying, *map(money.of_launch, decided.node_claims)]
+    return Totals(_sum(now), _sum(then), sum(not price.known for price in now))
+
+
+def _sum(prices: Sequence[Price]) -> Sum:
+    known = total(prices)
+    return Sum(len(prices), known.hourly, known.estimated)
+
+
+def without_pool_nodes(snapshot: Snapshot) -> Snapshot:
+    """The cluster without the nodes of NodePools, the claims on their way to be some, and with their pods pending.
+
+    Pods of DaemonSets and of nodes themselves go with their node.
+    """
+    gone = {node.metadata.name for node in snapshot.view.nodes if _of_pool(node)}
+    view = snapshot.view
+    pods = tuple(
+        _pending(pod) if pod.spec.node_name in gone else pod
+        for pod in view.pods
+        if pod.spec.node_name not in gone or not _goes_with_node(pod)
+    )
+    nodes = tuple(node for node in view.nodes if node.metadata.name not in gone)
+    return replace(snapshot, view=replace(view, pods=pods, nodes=nodes), claims=())
+
+
+def _of_pool(node: Node) -> bool:
+    return labels.NODE_POOL in node.metadata.labels
+
+
+def _pending(pod: Pod) -> Pod:
+    """As it was made: kube-scheduler has said nothing about it yet."""
+    return replace(pod, spec=replace(pod.spec, node_name=""), status=PodStatus())
+
+
+def _goes_with_node(pod: Pod) -> bool:
+    return any(owner.kind in ("DaemonSet", "Node") for owner in pod.metadata.owner_references)
+
+
+class _Part(msgspec.Struct, frozen=True, rename="camel"):
+    """Base of what is printed; dollars in USD per hour."""
+
+
+class Launches(_Part, frozen=True):
+    """What one side launches of a pool or of an instance type; `estimated` when any price of it is guessed."""
+
+    nodes: int
+    hourly: float
+    estimated: bool = False
+
+    @property
+    def price(self) -> Price:
+        """As money is shown."""
+        return Price(self.hourly, self.estimated)
+
+
+class Side(_Part, frozen=True):
+    """One set of manifests: what its plan comes to; `estimated` when any price of what it launches is guessed."""
+
+    manifests: str
+    nodes: int
+    hourly: float
+    estimated: bool
+    pods_on_new: int
+    pods_on_existing: int
+    unschedulable: int
+    ignored: int
+    pools: dict[str, Launches]
+    instance_types: dict[str, Launches]
+    totals: Totals
+
+    @property
+    def price(self) -> Price:
+        """Of what it launches, as money is shown."""
+        return Price(self.hourly, self.estimated)
+
+
+class LeftOut(_Part, frozen=True):
+    """A pod that only one side has a place for, and what the other says."""
+
+    pod: str
+    message: str
+
+
+class Difference(_Part, frozen=True):
+    """`moved` counts pods that both sides launch nodes for, in different pools."""
+
+    old: Side
+    new: Side
+    newly_left_out: tuple[LeftOut, ...]
+    newly_placed: tuple[LeftOut, ...]
+    moved: int

@@ -1,0 +1,175 @@
+"""Pictures of a cluster that is followed: only what has changed since the last one is drawn anew.
+
+A cluster of 20,000 pods changes little within a second, so a picture each second costs what has changed, not what is
+there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from shiplap.disruption.record import Headline
+from shiplap.drawing.capture import of_cluster
+from shiplap.drawing.picture import ClusterPicture, NodePicture
+from shiplap.instances.offerings.node_prices import NodePrices
+from shiplap.kubernetes.objects import Node, Pod
+from shiplap.manifests.nodeclaim import NodeClaim
+from shiplap.scheduling.model.claim_nodes import pair
+from shiplap_cli.inputs.follow import Changed, Listed, Seen, Trouble
+from shiplap_cli.inputs.regions import region_of, regions_of
+from shiplap_cli.top.claims import Claimed
+from shiplap_cli.top.decisions import Decided
+from shiplap_cli.top.moves import moves
+
+_OVER = ("Succeeded", "Failed")
+_KEPT = 200
+"""Decisions that are kept; older ones are forgotten."""
+
+
+class Following:
+    """What is known of a cluster.
+
+    Args:
+        cluster: how it is called.
+        prices: those of a Region, and what is assumed for them, if anything is; asked once for each Region of nodes.
+    """
+
+    def __init__(self, cluster: str, prices: Callable[[str], tuple[NodePrices, str]]) -> None:
+        self._cluster, self._prices_of = cluster, prices
+        self._prices: dict[str, tuple[NodePrices, str]] = {}
+        self._nodes: dict[str, Node] = {}
+        self._pods: dict[str, Pod] = {}
+        self._on_node: dict[str, dict[str, Pod]] = {}
+        self._pending: dict[str, Pod] = {}
+        self._drawn: dict[str, NodePicture] = {}
+        self._stale: set[str] = set()
+        self._troubles: dict[str, str] = {}
+        self._listed: set[str] = set()
+        self._claims: tuple[NodeClaim, ...] | None = None
+        self._decisions: tuple[Headline, ...] = ()
+        self._paired: dict[str, NodeClaim] = {}
+        self._coming: list[NodeClaim] = []
+        self._to_pair = False
+
+    @property
+    def ready(self) -> bool:
+        """Whether every kind has been listed, or cannot be."""
+        return {"nodes", "pods"} <= self._listed | self._troubles.keys()
+
+    @property
+    def blind(self) -> str:
+        """Why nothing at all is seen, neither the cluster nor claims; empty when something is."""
+        return "" if self._listed or self._claims or not self.ready else self._troubles["nodes"]
+
+    def decisions(self, since: float) -> tuple[Headline, ...]:
+        """What was decided since then (epoch seconds), in order of time."""
+        return tuple(line for line in self._decisions if line.at >= since)
+
+    def see(self, seen: Seen | Claimed | Decided) -> None:
+        """Take note of what was seen."""
+        match seen:
+            case Claimed(claims):
+                self._to_pair = self._to_pair or claims != self._claims
+                self._tell(moves(self._claims, claims))
+                self._claims = claims
+            case Decided(lines):
+                self._tell(lines)
+            case Trouble(kind, reason):
+                if reason:
+                    self._troubles[kind] = reason
+                else:
+                    self._troubles.pop(kind, None)
+            case Listed(kind, objects):
+                self._listed.add(kind)
+                self._forget(kind)
+                for item in objects:
+                    self._keep(item)
+            case Changed(_, item, gone):
+                if gone:
+                    self._drop(item)
+                else:
+                    self._keep(item)
+
+    def picture(self, now: float) -> ClusterPicture:
+        """The cluster as it is known, at `now` (epoch seconds)."""
+        self._pair()
+        for name in self._stale:
+            node = self._nodes.get(name)
+            if node is None:
+                self._drawn.pop(name, None)
+                continue
+            pods = self._on_node.get(name, {}).values()
+            claims = [self._paired[name]] if name in self._paired else []
+            self._drawn[name] = of_cluster("", now, [node], pods, claims, self._of_region(region_of(node))).nodes[0]
+        self._stale.clear()
+        prices = self._of_region(next(iter(regions_of(self._nodes.values())), "")) if self._coming else NodePrices()
+        coming = of_cluster("", now, [], self._pending.values(), self._coming, prices)
+        drawn = self._drawn if not self._coming else self._drawn | {node.name: node for node in coming.nodes}
+        return ClusterPicture(
+            cluster=self._cluster,
+            taken_at=now,
+            nodes=tuple(drawn[name] for name in sorted(drawn)),
+            pending=coming.pending,
+            missing=(*(self._troubles[kind] for kind in sorted(self._troubles)), *self._assumed()),
+        )
+
+    def _of_region(self, region: str) -> NodePrices:
+        if region not in self._prices:
+            self._prices[region] = self._prices_of(region)
+        return self._prices[region][0]
+
+    def _assumed(self) -> Iterable[str]:
+        """What the prices of nodes that are there take for granted."""
+        there = {region_of(node) for node in self._nodes.values()}
+        return (self._prices[region][1] for region in sorted(there & self._prices.keys()) if self._prices[region][1])
+
+    def _tell(self, lines: Iterable[Headline]) -> None:
+        """A record may appear after one of a later look at the cluster: what is shown is in order of time."""
+        decided = sorted((*self._decisions, *lines), key=lambda line: (line.at, line.record))
+        self._decisions = tuple(decided[-_KEPT:])
+
+    def _pair(self) -> None:
+        """Find each claim's node anew where claims or nodes have come or gone."""
+        if not self._to_pair:
+            return
+        paired, self._coming = pair(list(self._nodes.values()), self._claims or ())
+        names = paired.keys() | self._paired.keys()
+        self._stale |= {name for name in names if paired.get(name) != self._paired.get(name)}
+        self._paired, self._to_pair = paired, False
+
+    def _keep(self, item: Node | Pod) -> None:
+        if isinstance(item, Node):
+            self._to_pair = self._to_pair or item.metadata.name not in self._nodes
+            self._nodes[item.metadata.name] = item
+            self._stale.add(item.metadata.name)
+            return
+        self._drop(item)
+        if item.status.phase in _OVER:
+            return
+        self._pods[item.metadata.uid] = item
+        if item.spec.node_name:
+            self._on_node.setdefault(item.spec.node_name, {})[item.metadata.uid] = item
+            self._stale.add(item.spec.node_name)
+        else:
+            self._pending[item.metadata.uid] = item
+
+    def _drop(self, item: Node | Pod) -> None:
+        if isinstance(item, Node):
+            self._nodes.pop(item.metadata.name, None)
+            self._to_pair = True
+            self._stale.add(item.metadata.name)
+            return
+        known = self._pods.pop(item.metadata.uid, None)
+        self._pending.pop(item.metadata.uid, None)
+        if known is not None and known.spec.node_name:
+            self._on_node.get(known.spec.node_name, {}).pop(item.metadata.uid, None)
+            self._stale.add(known.spec.node_name)
+
+    def _forget(self, kind: str) -> None:
+        if kind == "nodes":
+            self._stale |= self._nodes.keys()
+            self._nodes.clear()
+        else:
+            self._stale |= self._on_node.keys()
+            for known in (self._pods, self._on_node, self._pending):
+                known.clear()

@@ -1,0 +1,1 @@
+"""An API server's store in memory: what clients of Kubernetes rely on, without HTTP."""

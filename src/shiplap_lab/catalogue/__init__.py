@@ -1,0 +1,1 @@
+"""The instance-type catalogue that comes with the command line."""

@@ -1,0 +1,49 @@
+"""The catalogue that comes with the command line: real EC2 types and zones, without prices.
+
+`tools/build_catalog.py` writes it at install time. Functions in AWS read the refreshed catalogue in the bucket instead.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from shiplap.errors import InvalidInput
+from shiplap.instances.catalog.ec2_catalog import Catalog, decode
+
+DEFAULT_REGION = "us-east-1"
+TYPES_FILE = "types.msgpack.z"
+"""The file with all types, which the regions share."""
+
+_FOLDER = Path(__file__).parent / "data"
+
+
+def load(region: str = DEFAULT_REGION) -> Catalog:
+    """Every instance type, with the zones of `region` that offer it; prices are left to be estimated.
+
+    Raises:
+        InvalidInput: the catalogue was not built, or does not know the region.
+    """
+    types = _read(TYPES_FILE)
+    if types is None:
+        raise InvalidInput("embedded catalogue", "it was not built yet; run `make setup`")
+    offered = _read(region_file(region))
+    if offered is None:
+        raise InvalidInput("embedded catalogue", f"no region {region!r}; known are {', '.join(regions())}")
+    return msgspec.structs.replace(offered, types=types.types)
+
+
+def regions() -> tuple[str, ...]:
+    """The regions whose zones are known, sorted."""
+    return tuple(sorted(file.name.removesuffix(region_file("")) for file in _FOLDER.glob("*" + region_file(""))))
+
+
+def region_file(region: str) -> str:
+    """Name of the file that holds a region's zones."""
+    return f"{region}.zones.msgpack.z"
+
+
+def _read(name: str) -> Catalog | None:
+    file = _FOLDER / name
+    return decode(file.read_bytes(), f"embedded catalogue {name}") if file.is_file() else None

@@ -1,0 +1,1 @@
+"""A simulated cluster behind a real Kubernetes API: HTTP server, kube-scheduler, kubelets and controllers."""

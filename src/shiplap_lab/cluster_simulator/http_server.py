@@ -1,0 +1,335 @@
+"""The Kubernetes API over HTTP on loopback, as far as Shiplap and a scheduler need it.
+
+Lists in pages, watches as chunked streams with bookmarks and 410 as an event of the stream, patches, binding, eviction,
+bearer tokens with RBAC rules. One thread per connection; connections are kept alive.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections import Counter, deque
+from collections.abc import Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Event, Lock, Thread
+from time import monotonic
+from typing import Any
+
+import msgspec
+
+from shiplap.errors import ClusterDenied, ClusterError, ObjectConflict
+from shiplap_lab.api_server.api_resources import RESOURCES
+from shiplap_lab.api_server.server import ApiServer, Selection
+from shiplap_lab.cluster_simulator.access import PolicyRule, allowed
+from shiplap_lab.cluster_simulator.routes import ApiRequest, parse
+
+_REASONS = {
+    400: "BadRequest",
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "NotFound",
+    405: "MethodNotAllowed",
+    409: "Conflict",
+    410: "Expired",
+    415: "UnsupportedMediaType",
+    422: "Invalid",
+    429: "TooManyRequests",
+    504: "Timeout",
+}
+_POLL_S = 0.2
+"""How often an idle watch looks whether the server is being stopped."""
+
+
+class KubeHttpServer:
+    """Serves an ApiServer at `endpoint`.
+
+    `access` maps bearer tokens to their rules; without it anybody may do anything. A watch gets a bookmark every
+    `bookmark_s` seconds, if that tells it something.
+
+    Attributes:
+        seen: how often each (verb, API group, resource) was asked for.
+        refusals: errors that answer the next requests instead of their results.
+    """
+
+    def __init__(
+        self,
+        api: ApiServer,
+        *,
+        access: Mapping[str, tuple[PolicyRule, ...]] | None = None,
+        bookmark_s: float = 60.0,
+        port: int = 0,
+    ) -> None:
+        self.api = api
+        self.access = access
+        self.bookmark_s = bookmark_s
+        self.seen: Counter[tuple[str, str, str]] = Counter()
+        self.refusals: deque[ClusterError] = deque()
+        self.stopping = Event()
+        self._server = _Server(self, port)
+        self._thread = Thread(target=self._server.serve_forever, name="kube-api", args=(0.05,), daemon=True)
+
+    @property
+    def endpoint(self) -> str:
+        """The URL clients connect to."""
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def start(self) -> KubeHttpServer:
+        """Begin to serve in a thread; returns itself."""
+        self._thread.start()
+        return self
+
+    def drop_connections(self) -> None:
+        """Cut every connection, watches included, as a failing network does."""
+        self._server.close_connections()
+
+    def stop(self) -> None:
+        """Stop serving, end all watches and close all connections."""
+        self.stopping.set()
+        self._server.shutdown()
+        self._server.close_connections()
+        self._server.server_close()
+        self._thread.join()
+
+    def __enter__(self) -> KubeHttpServer:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = False  # so that server_close waits for the handlers
+    request_queue_size = 128  # a hundred clients may connect at once
+
+    def __init__(self, owner: KubeHttpServer, port: int) -> None:
+        self.owner = owner
+        self._connections: set[socket.socket] = set()
+        self._lock = Lock()
+        super().__init__(("127.0.0.1", port), _Handler)
+
+    def remember(self, connection: socket.socket) -> None:
+        with self._lock:
+            self._connections.add(connection)
+
+    def forget(self, connection: socket.socket) -> None:
+        with self._lock:
+            self._connections.discard(connection)
+
+    def close_connections(self) -> None:
+        with self._lock:
+            for connection in self._connections:
+                try:
+                    connection.shutdown(socket.SHUT_RDWR)
+                except OSError:
+                    pass  # the client closed it first
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    wbufsize = -1  # headers and body leave in one segment
+
+    def setup(self) -> None:
+        super().setup()
+        self.server.remember(self.connection)
+
+    def finish(self) -> None:
+        self.server.forget(self.connection)
+        try:
+            super().finish()
+        except OSError:
+            pass  # the client has gone with the answer half written
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is the base class's
+        """Requests are counted, not logged."""
+
+    def handle_one_request(self) -> None:
+        try:
+            super().handle_one_request()
+        except OSError:
+            self.close_connection = True  # the client has gone; there is nobody to answer
+
+    def _serve(self) -> None:
+        owner = self.server.owner
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        try:
+            request, query = parse(self.command, self.path)
+            self._authorize(request)
+            owner.seen[request.verb, request.group, request.target] += 1
+            if owner.refusals:
+                raise owner.refusals.popleft()
+            if request.verb == "watch":
+                self._watch(request, query)
+            else:
+                status, answer = self._answer(request, query, _decoded(body))
+                self._send(status, answer)
+        except ClusterError as error:
+            self._send(error.status or 500, _status(error))
+
+    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _serve  # noqa: N815 - the base class looks for these names
+
+    def _authorize(self, request: ApiRequest) -> None:
+        access = self.server.owner.access
+        if access is None:
+            return
+        rules = access.get((self.headers.get("Authorization") or "").removeprefix("Bearer "))
+        if rules is None:
+            raise ClusterDenied("Unauthorized", status=401)
+        if not allowed(rules, request):
+            where = f'in the namespace "{request.namespace}"' if request.namespace else "at the cluster scope"
+            raise ClusterDenied(
+                f'{request.target} is forbidden: User "shiplap" cannot {request.verb} resource "{request.target}" '
+                f'in API group "{request.group}" {where}',
+                status=403,
+            )
+
+    def _answer(self, request: ApiRequest, query: dict[str, str], body: dict[str, Any]) -> tuple[int, Any]:
+        if request.verb in ("get", "list") and request.subresource in ("", "status"):
+            return 200, self._read(request, query)
+        if request.verb == "create":
+            return 201, self._create(request, body)
+        return 200, self._change(request, body)
+
+    def _read(self, request: ApiRequest, query: dict[str, str]) -> dict[str, Any]:
+        api = self.server.owner.api
+        if request.verb == "get":
+            return api.get(request.resource, request.name, request.namespace)
+        page = api.list(
+            request.resource,
+            _selection(request, query),
+            limit=_number(query, "limit"),
+            continue_token=query.get("continue", ""),
+        )
+        metadata: dict[str, Any] = {"resourceVersion": page.resource_version}
+        if page.continue_token:
+            metadata |= {"continue": page.continue_token, "remainingItemCount": page.remaining}
+        return {"kind": "List", "apiVersion": "v1", "metadata": metadata, "items": page.items}
+
+    def _create(self, request: ApiRequest, body: dict[str, Any]) -> dict[str, Any]:
+        api = self.server.owner.api
+        match request.target:
+            case "pods/binding":
+                uid = (body.get("metadata") or {}).get("uid", "")
+                api.bind(request.name, body.get("target", {}).get("name", ""), request.namespace, uid=uid)
+                return _success(201)
+            case "pods/eviction":
+                options = body.get("deleteOptions") or {}
+                uid = (options.get("preconditions") or {}).get("uid", "")
+                api.evict(request.name, request.namespace, grace_s=options.get("gracePeriodSeconds"), uid=uid)
+                return _success(201)
+        if request.name:
+            raise _not_allowed()
+        if RESOURCES[request.resource].has_status and request.resource != "nodes":
+            body = {field: value for field, value in body.items() if field != "status"}  # written by itself, later
+        return api.create(request.resource, body, request.namespace)
+
+    def _change(self, request: ApiRequest, body: dict[str, Any]) -> dict[str, Any]:
+        api, plural, name, namespace = self.server.owner.api, request.resource, request.name, request.namespace
+        match request.verb, request.subresource:
+            case "update", "" | "status" as subresource:
+                return api.replace(plural, body, namespace, subresource=subresource)
+            case "patch", "" | "status" as subresource:
+                strategic = self._is_strategic()
+                return api.patch(plural, name, body, namespace, strategic=strategic, subresource=subresource)
+            case "delete", "":
+                uid = (body.get("preconditions") or {}).get("uid", "")
+                return api.delete(plural, name, namespace, grace_s=body.get("gracePeriodSeconds"), uid=uid)
+        raise _not_allowed()
+
+    def _is_strategic(self) -> bool:
+        kind = self.headers.get("Content-Type", "").partition(";")[0]
+        if kind not in ("application/merge-patch+json", "application/strategic-merge-patch+json"):
+            raise ClusterError(f"the body of the request was in an unsupported format: {kind!r}", status=415)
+        return "strategic" in kind
+
+    def _watch(self, request: ApiRequest, query: dict[str, str]) -> None:
+        owner, version = self.server.owner, query.get("resourceVersion", "")
+        selection = _selection(request, query)
+        selection.test(RESOURCES[request.resource])  # a malformed selector is refused before the stream begins
+        ends = monotonic() + (_number(query, "timeoutSeconds") or 1800)
+        bookmark_at, told = monotonic() + owner.bookmark_s, version
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        self.wfile.flush()
+        while not owner.stopping.is_set() and monotonic() < ends:
+            try:
+                changes, version = owner.api.changes(request.resource, version, selection)
+            except ClusterError as error:
+                self._chunk({"type": "ERROR", "object": _status(error)})
+                break
+            for change in changes:
+                self._chunk({"type": change.type, "object": change.object})
+                told = str(change.resource_version)
+            if monotonic() >= bookmark_at:
+                if told != version and query.get("allowWatchBookmarks") in ("1", "true"):
+                    self._chunk(_bookmark(request.resource, version))
+                    told = version
+                bookmark_at = monotonic() + owner.bookmark_s
+            self.wfile.flush()
+            owner.api.wait(version, max(0.0, min(_POLL_S, ends - monotonic(), bookmark_at - monotonic())))
+        self.wfile.write(b"0\r\n\r\n")
+
+    def _chunk(self, event: dict[str, Any]) -> None:
+        line = msgspec.json.encode(event) + b"\n"
+        self.wfile.write(f"{len(line):x}\r\n".encode() + line + b"\r\n")
+
+    def _send(self, status: int, answer: Any) -> None:
+        body = msgspec.json.encode(answer)
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def _selection(request: ApiRequest, query: dict[str, str]) -> Selection:
+    return Selection(request.namespace, query.get("labelSelector", ""), query.get("fieldSelector", ""))
+
+
+def _number(query: dict[str, str], name: str) -> int:
+    text = query.get(name, "0")
+    if not text.isdecimal():
+        raise ClusterError(f"invalid {name}: {text!r}", status=400)
+    return int(text)
+
+
+def _decoded(body: bytes) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(body, type=dict[str, Any]) if body else {}
+    except msgspec.DecodeError as error:
+        raise ClusterError(f"the request body is not a JSON object: {error}", status=400) from error
+
+
+def _not_allowed() -> ClusterError:
+    return ClusterError("the server does not allow this method on the requested resource", status=405)
+
+
+def _status(error: ClusterError) -> dict[str, Any]:
+    code = error.status or 500
+    status: dict[str, Any] = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": str(error),
+        "reason": _REASONS.get(code, "InternalError"),
+        "code": code,
+    }
+    if code == 422 and isinstance(error, ObjectConflict):
+        late = "status.nominatedNodeName" in str(error)
+        cause = ("FieldValueForbidden", "status.nominatedNodeName") if late else ("FieldValueInvalid", "metadata.uid")
+        status["details"] = {"causes": [{"reason": cause[0], "message": str(error), "field": cause[1]}]}
+    return status
+
+
+def _success(code: int) -> dict[str, Any]:
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": code}
+
+
+def _bookmark(plural: str, version: str) -> dict[str, Any]:
+    """A bookmark with the empty fields that API servers write into it: a pod's containers are null there."""
+    spec = {"containers": None} if plural == "pods" else {}
+    metadata = {"resourceVersion": version, "creationTimestamp": None}
+    return {"type": "BOOKMARK", "object": {"metadata": metadata, "spec": spec, "status": {}}}

@@ -1,0 +1,96 @@
+"""The instances that simulated kubelets run on, and what the hardware under them really yields."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from shiplap.errors import InvalidInput
+from shiplap.instances.capacity.capacity_setting import CapacitySetting
+from shiplap.instances.capacity.described_capacity import capacity, nominal_memory
+from shiplap.instances.capacity.kubelet_settings import read
+from shiplap.instances.capacity.max_pods import eni_limited, max_pods
+from shiplap.instances.capacity.overhead import overhead
+from shiplap.instances.catalog.ami_families import FAMILIES
+from shiplap.instances.catalog.ec2_catalog import Catalog, Ec2InstanceType
+from shiplap.instances.catalog.type_labels import architecture
+from shiplap.kubernetes.objects import ObjectMeta
+from shiplap.kubernetes.quantity import EPHEMERAL_STORAGE, MEMORY
+from shiplap.manifests.custom_resources import EC2NodeClass, EC2NodeClassSpec
+from shiplap_lab.cluster_simulator.booted_user_data import NodeRegistration
+
+_MIB = 2**20
+
+
+class Machine(msgspec.Struct, frozen=True):
+    """An EC2 instance as its kubelet knows it. `launched_at` in epoch seconds, `user_data` decoded."""
+
+    id: str
+    instance_type: str
+    zone: str
+    ami: str
+    launched_at: float
+    running: bool = True
+    private_dns: str = ""
+    user_data: str = ""
+
+    @property
+    def node_name(self) -> str:
+        return self.private_dns or self.id
+
+    @property
+    def region(self) -> str:
+        return self.zone.rstrip("abcdefghijklmnopqrstuvwxyz")
+
+    @property
+    def provider_id(self) -> str:
+        return f"aws:///{self.zone}/{self.id}"
+
+
+class NodeResources(msgspec.Struct, frozen=True):
+    """What a kubelet reports, in canonical units; `architecture` and `os` as the labels kubernetes.io/* have them."""
+
+    capacity: dict[str, int]
+    allocatable: dict[str, int]
+    architecture: str = "amd64"
+    os: str = "linux"
+
+
+Hardware = Callable[[Machine, NodeRegistration], NodeResources]
+"""The truth about a machine, as its kubelet finds it."""
+
+TrueMemory = Callable[[Ec2InstanceType, str], int]
+"""Bytes a kernel really sees, by instance type and AMI."""
+
+
+def usual_memory(kind: Ec2InstanceType, ami: str) -> int:  # noqa: ARG001 - every AMI keeps the same here
+    """Four per cent of what EC2 states is missing, as on most types in the field."""
+    return nominal_memory(kind) * 96 // 100 // _MIB * _MIB
+
+
+class CatalogHardware:
+    """Hardware of the types of a catalogue; what kubelet keeps back follows the node's own settings."""
+
+    def __init__(self, catalog: Catalog, true_memory: TrueMemory = usual_memory) -> None:
+        self._types = {kind.instance_type: kind for kind in catalog.types}
+        self._true_memory = true_memory
+
+    def __call__(self, machine: Machine, registration: NodeRegistration) -> NodeResources:
+        """Capacity and allocatable of one machine. Raises InvalidInput when the catalogue lacks its type."""
+        kind = self._types.get(machine.instance_type)
+        if kind is None:
+            raise InvalidInput("catalogue", f"has no instance type {machine.instance_type!r}")
+        family = FAMILIES[registration.family]
+        spec = EC2NodeClassSpec(kubelet=registration.kubelet)
+        kubelet = read(EC2NodeClass(metadata=ObjectMeta(name=machine.id), spec=spec))
+        pods = kubelet.max_pods or max_pods(kind, family, kubelet, CapacitySetting(region=machine.region))
+        if kubelet.pods_per_core and family.pods_per_core:
+            pods = min(pods, kubelet.pods_per_core * kind.v_cpu_info.default_v_cpus)
+        found = capacity(kind, family, spec, pods=pods, overhead_percent=0.0)
+        found[MEMORY] = self._true_memory(kind, machine.ami)
+        found[EPHEMERAL_STORAGE] = found[EPHEMERAL_STORAGE] * 999 // 1000  # the file system's own share
+        counted = eni_limited(kind) if family.eni_limited_overhead else pods
+        kept = overhead(found, kind.v_cpu_info.default_v_cpus, counted, kubelet)
+        allocatable = {resource: max(0, amount - kept.get(resource, 0)) for resource, amount in found.items()}
+        return NodeResources(found, allocatable, architecture(kind), family.os)

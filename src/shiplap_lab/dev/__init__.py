@@ -1,0 +1,1 @@
+"""`shiplap dev`: scenarios played in real time on this machine."""

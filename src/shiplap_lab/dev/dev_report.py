@@ -1,0 +1,120 @@
+"""The result of a played scenario, in the fixed format of `shiplap dev --once -o json`."""
+
+from __future__ import annotations
+
+from statistics import median
+
+import msgspec
+from rich.table import Table
+
+from shiplap.kubernetes import labels
+from shiplap.manifests.nodeclaim import ClaimState
+from shiplap_lab.dev.observation import ClusterObservation, Observation
+
+
+class NodeReport(msgspec.Struct, frozen=True, rename="camel"):
+    """One node; `pods` counts the scenario's pods on it, `hourly` is USD per hour."""
+
+    name: str
+    instance_type: str
+    zone: str
+    capacity_type: str
+    node_pool: str
+    tier: int
+    pods: int
+    ami: str
+    hourly: float
+
+
+class Latency(msgspec.Struct, frozen=True):
+    p50: float
+    max: float
+
+
+class Report(msgspec.Struct, frozen=True, rename="camel"):
+    """`event_to_launch_seconds` runs from the first event of a claim's pods to its instance's launch, real time."""
+
+    scenario: str
+    pods: int
+    bound: int
+    nodes: tuple[NodeReport, ...]
+    misses: int
+    launches: int
+    hourly: float
+    event_to_launch_seconds: Latency
+    invariants: dict[str, bool]
+
+
+def summarize(scenario: str, world: Observation, verdicts: dict[str, bool]) -> Report:
+    """Everything a reader wants to know at the end. `verdicts` are invariants and the steps' expectations."""
+    nodes = tuple(node for cluster in world.clusters for node in _nodes(cluster))
+    workload = [pod for cluster in world.clusters for pod in cluster.workload]
+    claims = [claim for cluster in world.clusters for claim in cluster.launched]
+    started = {instance.id: instance.launched_at for cluster in world.clusters for instance in cluster.instances}
+    waits = [
+        max(0.0, started[claim.instance_id] - claim.first_event_at)
+        for claim in claims
+        if claim.first_event_at and started.get(claim.instance_id)
+    ]
+    return Report(
+        scenario=scenario,
+        pods=len(workload),
+        bound=sum(bool(pod.spec.node_name) for pod in workload),
+        nodes=nodes,
+        misses=sum(claim.missed for claim in claims),
+        launches=len(claims),
+        hourly=round(sum(node.hourly for node in nodes), 5),
+        event_to_launch_seconds=Latency(round(median(waits), 3), round(max(waits), 3)) if waits else Latency(0.0, 0.0),
+        invariants=verdicts,
+    )
+
+
+def _nodes(cluster: ClusterObservation) -> list[NodeReport]:
+    claims = {claim.node_name: claim for claim in cluster.claims if claim.node_name and claim.state != ClaimState.GONE}
+    rows = []
+    for node in sorted(cluster.nodes, key=lambda item: item.metadata.name):
+        claim = claims.get(node.metadata.name)
+        shown = node.metadata.labels
+        rows.append(
+            NodeReport(
+                name=node.metadata.name,
+                instance_type=shown.get(labels.INSTANCE_TYPE, ""),
+                zone=shown.get(labels.ZONE, ""),
+                capacity_type=claim.capacity_type if claim else shown.get(labels.CAPACITY_TYPE, ""),
+                node_pool=claim.node_pool if claim else "",
+                tier=claim.tier if claim else 0,
+                pods=len(cluster.pods_on(node.metadata.name)),
+                ami=claim.ami if claim else "",
+                hourly=claim.hourly if claim else 0.0,
+            )
+        )
+    return rows
+
+
+def table(report: Report) -> Table:
+    """The report for people."""
+    drawn = Table(title=f"{report.scenario}: {report.bound} of {report.pods} pods run", title_justify="left")
+    for heading in ("node", "type", "zone", "pool", "tier", "pods", "AMI", "USD/h"):
+        drawn.add_column(heading, justify="right" if heading in ("tier", "pods", "USD/h") else "left")
+    for node in report.nodes:
+        drawn.add_row(
+            node.name,
+            node.instance_type,
+            node.zone,
+            node.node_pool or "(not ours)",
+            str(node.tier) if node.node_pool else "",
+            str(node.pods),
+            node.ami,
+            f"{node.hourly:.4f}" if node.node_pool else "",
+        )
+    latency = report.event_to_launch_seconds
+    drawn.caption = "\n".join(
+        [
+            f"{report.launches} launches, {report.misses} {'miss' if report.misses == 1 else 'misses'}, "
+            f"{report.hourly:.4f} USD/h (estimated prices), "
+            f"event to launch p50 {latency.p50} s, max {latency.max} s",
+            *(f"{'kept' if kept else 'BROKEN'}: {name}" for name, kept in report.invariants.items()),
+        ]
+    )
+    drawn.caption_justify = "left"
+    return drawn

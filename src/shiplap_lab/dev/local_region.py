@@ -1,0 +1,363 @@
+"""The stage of `shiplap dev`: this machine as an AWS Region with clusters, in real time.
+
+The project's own stack is deployed on the emulated AWS and its functions run there; EC2 is played in this process, and
+so are the clusters, whose API servers the functions reach over HTTP.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from threading import Event, Thread
+from types import TracebackType
+from typing import Any, TypeVar, cast
+
+import msgspec
+
+from shiplap.aws import tags
+from shiplap.aws.dynamodb.capacity_table import DynamoCapacity
+from shiplap.aws.dynamodb.state_table import DynamoState
+from shiplap.errors import ShiplapError
+from shiplap.instances.capacity.described_capacity import nominal_memory
+from shiplap.instances.catalog.ec2_catalog import Ec2InstanceType
+from shiplap.kubernetes.objects import DaemonSet, Node, Pod
+from shiplap.kubernetes.objects import Event as KubernetesEvent
+from shiplap.kubernetes.quantity import parse_amount
+from shiplap.kubernetes.timestamps import rfc3339
+from shiplap.ports import Instance
+from shiplap_lab.api_server.server import ApiServer
+from shiplap_lab.catalogue import embedded
+from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
+from shiplap_lab.cluster_simulator.machines import CatalogHardware, Machine
+from shiplap_lab.cluster_simulator.simulation_steps import Runner, SimulatedCluster
+from shiplap_lab.dev.dev_scenario import Cluster, Outage, Scenario, Truth
+from shiplap_lab.dev.observation import ClusterObservation, Observation
+from shiplap_lab.dev.running import announce
+from shiplap_lab.emulated_aws.emulator import ACCOUNT, AwsEmulator, Deployed
+from shiplap_lab.emulated_ec2 import seed
+from shiplap_lab.emulated_ec2.control import EmulatedImage, EmulatedInstance
+from shiplap_lab.emulated_ec2.ec2_server import Ec2Emulator
+
+REGION = "us-east-1"
+ZONES = ("us-east-1a", "us-east-1b", "us-east-1c")
+_MOMENT_S = 0.3
+_POLL_S = 0.2
+_MIB = 2**20
+
+_KNOWN = [msgspec.json.Decoder(kind) for kind in (Pod, Node, DaemonSet, KubernetesEvent)]
+"""Types that several threads convert to: msgspec crashes when two of them learn about a type at the same time."""
+
+Tell = Callable[[str], None]
+T = TypeVar("T")
+
+
+class RealClock:
+    """The machine's clock."""
+
+    def now(self) -> float:
+        return time.time()
+
+
+class LocalStage:
+    """A scenario's world; a context manager that sets everything up on entry and takes it down on exit.
+
+    `tell` receives a line for each phase of the set-up.
+    """
+
+    def __init__(self, scenario: Scenario, folder: Path, tell: Tell) -> None:
+        self._scenario = scenario
+        self._folder = folder
+        self._tell = tell
+        self._clock = RealClock()
+        self._running = ExitStack()
+        self._aws: AwsEmulator | None = None
+        self._truth: tuple[Truth, ...] = scenario.truth
+        self._instances: tuple[EmulatedInstance, ...] = ()
+        self._servers: dict[str, ApiServer] = {}
+        self._objects = {cluster.name: _Objects() for cluster in scenario.clusters}
+
+    def __enter__(self) -> LocalStage:
+        try:
+            self._set_up()
+        except BaseException:
+            self.__exit__(*sys.exc_info())
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._aws is not None:
+            self._aws.end()  # first, so that no function asks those that are stopped after it
+        self._running.__exit__(kind, error, trace)
+
+    def keep_logs(self) -> Path | None:
+        """Leave the logs behind when the stage is taken down; returns where."""
+        if self._aws is None:
+            return None
+        self._aws.keep_logs = True
+        return self._aws.state
+
+    def now(self) -> float:
+        return self._clock.now()
+
+    def let_time_pass(self) -> None:
+        time.sleep(_MOMENT_S)
+        if self._runner.failure is not None:
+            raise self._runner.failure
+
+    def outage(self, outage: Outage) -> None:
+        self._ec2.control.capacity(
+            outage.instance_type, outage.zone, outage.capacity_type, available=None if outage.over else 0
+        )
+
+    def interrupt(self, instance_id: str, kind: str) -> None:
+        """What the rules for EC2's events would deliver: the emulator takes no events in the name of AWS."""
+        body = {
+            "version": "0",
+            "source": "aws.ec2",
+            "detail-type": _INTERRUPTIONS[kind],
+            "time": rfc3339(self.now()),
+            "detail": {"instance-id": instance_id},
+        }
+        self._sqs.send_message(
+            QueueUrl=self._deployed.interruption_queue_url, MessageBody=msgspec.json.encode(body).decode()
+        )
+
+    def truth(self, rules: Sequence[Truth]) -> None:
+        self._truth = tuple(rules)
+
+    def apply(self, cluster: str, item: dict[str, Any]) -> None:
+        """Create an object; an Event without a time happens now."""
+        plural = _PLURALS[item["kind"]]
+        body = dict(item)
+        if plural == "events":
+            body.setdefault("lastTimestamp", rfc3339(self.now()))
+        self._servers[cluster].create(plural, body, body["metadata"].get("namespace", ""))
+
+    def remove(self, cluster: str, pod: Pod) -> None:
+        """Delete a pod; without an owner, so that nobody makes another one."""
+        server, meta = self._servers[cluster], pod.metadata
+        server.patch("pods", meta.name, {"metadata": {"ownerReferences": None}}, meta.namespace)
+        server.delete("pods", meta.name, meta.namespace, grace_s=0)
+
+    def disrupt(self, cluster: str) -> None:
+        """Let a minute's functions look at a cluster now: what one begins, the sweep carries on."""
+        _invoke(self._functions, self._deployed.functions["disrupt"], {"cluster": cluster}, wait=False)
+        sweep = {"kind": "sweep", "cluster": cluster}
+        self._sqs.send_message(
+            QueueUrl=self._deployed.provisioning_queue_url, MessageBody=msgspec.json.encode(sweep).decode()
+        )
+
+    def observe(self) -> Observation:
+        """Look at everything, through the front doors: the API servers, the tables, EC2, the queues."""
+        instances = self._ec2.control.instances()
+        clusters = tuple(self._cluster(cluster, instances) for cluster in self._scenario.clusters)
+        return Observation(clusters, self._capacity.all(), self._dead_letters())
+
+    def _cluster(self, cluster: Cluster, instances: Sequence[EmulatedInstance]) -> ClusterObservation:
+        server, objects = self._servers[cluster.name], self._objects[cluster.name]
+        return ClusterObservation(
+            name=cluster.name,
+            pods=objects.all(server, "pods", Pod),
+            nodes=objects.all(server, "nodes", Node),
+            events=objects.all(server, "events", KubernetesEvent),
+            claims=self._state.claims(cluster.name),
+            instances=tuple(_instance(item) for item in instances if item.tags.get(tags.CLUSTER) == cluster.name),
+        )
+
+    def _dead_letters(self) -> int:
+        total = 0
+        for url in self._deployed.dead_letters_urls:
+            answer = self._sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["ApproximateNumberOfMessages"])
+            total += int(answer["Attributes"]["ApproximateNumberOfMessages"])
+        return total
+
+    def _set_up(self) -> None:
+        self._tell("starting the emulated AWS")
+        self._ec2 = self._running.enter_context(Ec2Emulator(region=REGION))
+        aws = self._aws = self._running.enter_context(AwsEmulator(REGION))
+        self._seed_region()
+        catalog = embedded.load()
+        for cluster in self._scenario.clusters:
+            self._servers[cluster.name] = ApiServer(self._clock)
+        endpoints = {name: self._serve(server) for name, server in self._servers.items()}
+        self._tell("deploying the stack with cdk deploy")
+        settings = self._write_settings(aws.state / "install", endpoints)
+        services = dict.fromkeys(("EC2", "SSM", "PRICING"), self._ec2.url)
+        self._deployed: Deployed = aws.deploy(settings, services)
+        self._state = DynamoState(aws.client("dynamodb"), self._deployed.state_table)
+        self._capacity = DynamoCapacity(aws.client("dynamodb"), self._deployed.capacity_table)
+        self._sqs = aws.client("sqs")
+        elsewhere = {f"AWS_ENDPOINT_URL_{service}": url for service, url in services.items()}
+        announce(aws.state, aws.environment() | elsewhere, self._deployed.bucket, endpoints)
+        self._tell("reading what EC2 sells")
+        self._functions = functions = aws.client("lambda")
+        _invoke(functions, self._deployed.functions["catalog"], {})
+        self._start_clusters(CatalogHardware(catalog, self._memory))
+        for cluster in self._scenario.clusters:
+            _invoke(functions, self._deployed.functions["watch"], {"cluster": cluster.name}, wait=False)
+
+    def _serve(self, server: ApiServer) -> str:
+        http = KubeHttpServer(server).start()
+        self._running.callback(http.stop)
+        return http.endpoint
+
+    def _seed_region(self) -> None:
+        import boto3  # noqa: PLC0415 - a second that `--help` does not wait for
+
+        control = self._ec2.control
+        client = boto3.client(
+            "ec2",
+            endpoint_url=self._ec2.url,
+            region_name=REGION,
+            aws_access_key_id=ACCOUNT,
+            aws_secret_access_key="local",  # noqa: S106 - the emulator checks none
+        )
+        seed.network(client, "shared", ZONES)  # one VPC: the manifests of every cluster may select it
+        for version in sorted({cluster.kubernetes_version for cluster in self._scenario.clusters}):
+            seed.images(control, seed.released("al2023@latest", version))
+            seed.images(control, seed.released("bottlerocket@latest", version))
+        seed.images(
+            control,
+            [
+                seed.Image(EmulatedImage(image.id, image.name, image.architecture, image.created), image.ssm_parameters)
+                for image in self._scenario.images
+            ],
+        )
+
+    def _write_settings(self, folder: Path, endpoints: dict[str, str]) -> Path:
+        folder.mkdir(parents=True)
+        clusters = []
+        for cluster in self._scenario.clusters:
+            shutil.copytree(self._folder / cluster.manifests, folder / cluster.name)
+            clusters.append(
+                {
+                    "name": cluster.name,
+                    "manifests": cluster.name,
+                    "endpoint": endpoints[cluster.name],
+                    "kubernetesVersion": cluster.kubernetes_version,
+                    "serviceCIDR": "172.20.0.0/16",
+                    "vmMemoryOverheadPercent": cluster.vm_memory_overhead_percent,
+                    "reservedENIs": cluster.reserved_enis,
+                    "prefixDelegation": cluster.prefix_delegation,
+                    "watch": False,
+                }
+            )
+        path = folder / "shiplap.yaml"
+        path.write_bytes(msgspec.yaml.encode({"region": REGION, "clusters": clusters}))
+        return path
+
+    def _start_clusters(self, hardware: CatalogHardware) -> None:
+        simulated = []
+        for cluster in self._scenario.clusters:
+            for item in cluster.objects:
+                self.apply(cluster.name, item)
+            simulated.append(
+                SimulatedCluster(
+                    self._servers[cluster.name],
+                    hardware,
+                    self._machines_of(cluster.name),
+                    version=f"v{cluster.kubernetes_version}.0",
+                )
+            )
+        self._poll_instances()
+        self._runner = Runner(simulated, self._clock).start()
+        self._running.callback(self._runner.stop)
+
+    def _machines_of(self, cluster: str) -> Callable[[], Sequence[Machine]]:
+        return lambda: [_machine(item) for item in self._instances if item.tags.get(tags.CLUSTER) == cluster]
+
+    def _poll_instances(self) -> None:
+        """Keep what kubelets see of EC2 fresh, by one request for all clusters."""
+        stopping = Event()
+
+        def poll() -> None:
+            while not stopping.wait(_POLL_S):
+                self._instances = self._ec2.control.instances()
+
+        thread = Thread(target=poll, name="instances", daemon=True)
+        thread.start()
+        self._running.callback(thread.join)
+        self._running.callback(stopping.set)
+
+    def _memory(self, kind: Ec2InstanceType, ami: str) -> int:
+        """Bytes of memory a node really has, by the newest rule of the scenario that speaks about it."""
+        rule = [rule for rule in (Truth(), *self._truth) if rule.applies(kind.instance_type, ami)][-1]
+        if rule.memory:
+            return parse_amount("memory", rule.memory)
+        return int(nominal_memory(kind) * (1 - rule.overhead_percent / 100)) // _MIB * _MIB
+
+
+class _Objects:
+    """Typed objects of one API server; one that has not changed is decoded once."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str], Any] = {}
+
+    def all(self, server: ApiServer, plural: str, typed: type[T]) -> tuple[T, ...]:
+        return tuple(self._typed(item, typed) for item in server.list(plural).items)
+
+    def _typed(self, item: dict[str, Any], typed: type[T]) -> T:
+        key = (item["metadata"]["uid"], item["metadata"]["resourceVersion"])
+        if key not in self._known:
+            self._known[key] = msgspec.convert(item, typed)
+        return cast("T", self._known[key])
+
+
+_INTERRUPTIONS = {
+    "spot": "EC2 Spot Instance Interruption Warning",
+    "rebalance": "EC2 Instance Rebalance Recommendation",
+}
+
+_PLURALS = {
+    "Pod": "pods",
+    "Node": "nodes",
+    "DaemonSet": "daemonsets",
+    "Event": "events",
+}
+
+
+def _invoke(client: Any, function: str, payload: dict[str, str], *, wait: bool = True) -> None:
+    """Call a function as its schedule would. Raises ShiplapError when it was waited for and failed."""
+    answer = client.invoke(
+        FunctionName=function,
+        InvocationType="RequestResponse" if wait else "Event",
+        Payload=msgspec.json.encode(payload),
+    )
+    if answer.get("FunctionError"):
+        raise ShiplapError(f"function {function} failed: {answer['Payload'].read().decode()}")
+
+
+def _machine(item: EmulatedInstance) -> Machine:
+    return Machine(
+        id=item.id,
+        instance_type=item.instance_type,
+        zone=item.zone,
+        ami=item.ami,
+        launched_at=item.launched_at,
+        running=item.state == "running",
+        private_dns=item.private_dns,
+        user_data=item.user_data,
+    )
+
+
+def _instance(item: EmulatedInstance) -> Instance:
+    return Instance(
+        id=item.id,
+        instance_type=item.instance_type,
+        zone=item.zone,
+        capacity_type=item.capacity_type,
+        ami=item.ami,
+        state=item.state,
+        launched_at=item.launched_at,
+        cluster=item.tags.get(tags.CLUSTER, ""),
+        claim=item.tags.get(tags.NODE_CLAIM, ""),
+        node_pool=item.tags.get(tags.NODE_POOL, ""),
+        install=item.tags.get(tags.INSTALL, ""),
+        private_dns=item.private_dns,
+    )

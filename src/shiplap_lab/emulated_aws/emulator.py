@@ -1,0 +1,227 @@
+"""AWS on this machine: MiniStack, with the project's own stack deployed on it by the CDK.
+
+MiniStack plays EventBridge, SQS, Lambda, DynamoDB, S3 and CloudFormation; EC2 and what else the functions ask are
+played elsewhere and given as `endpoints`. Nothing outside of this module and `cdk` knows about either tool.
+
+What MiniStack does otherwise than AWS, as far as it matters here: functions run with this interpreter and keep its
+environment (so it is started with a clean one); a queue's batching window is ignored and batches hold ten messages at
+most; TTL and point-in-time recovery of tables are not applied; its CloudFormation does not know `RecursiveLoop`, so
+that it is set here. Trace headers are passed on by `shiplap_lab.emulated_aws.traced_ministack`.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import socket
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import msgspec
+
+from shiplap.errors import ShiplapError
+from shiplap_lab.emulated_aws.cdk import ROOT, Cdk, finish
+from shiplap_lab.emulated_aws.processes import Process
+from shiplap_lab.emulated_aws.run_folder import RunFolder
+
+# The account that moto, which plays EC2, lives in.
+ACCOUNT = "123456789012"
+
+_START_TIMEOUT_S = 30.0
+_FUNCTION = "Function"
+"""Ends the name of each output that names a function."""
+
+
+class Deployed(msgspec.Struct, frozen=True):
+    """Names and addresses of what the stack made. `functions` maps a function to its name in Lambda."""
+
+    bus: str
+    provisioning_queue_url: str
+    provisioning_dead_letters_url: str
+    lifecycle_queue_url: str
+    lifecycle_dead_letters_url: str
+    interruption_queue_url: str
+    interruption_dead_letters_url: str
+    state_table: str
+    capacity_table: str
+    bucket: str
+    functions: dict[str, str]
+
+    @property
+    def dead_letters_urls(self) -> tuple[str, ...]:
+        """Where messages end that nobody could handle."""
+        return self.provisioning_dead_letters_url, self.lifecycle_dead_letters_url, self.interruption_dead_letters_url
+
+    @classmethod
+    def of(cls, outputs: Mapping[str, str]) -> Deployed:
+        """From the stack's outputs, whose names are these fields' in CamelCase."""
+        named = {
+            field: outputs["".join(word.capitalize() for word in field.split("_"))]
+            for field in cls.__struct_fields__
+            if field != "functions"
+        }
+        functions = {name: value for name, value in outputs.items() if name.endswith(_FUNCTION)}
+        return cls(
+            **named, functions={name.removesuffix(_FUNCTION).lower(): value for name, value in functions.items()}
+        )
+
+
+class AwsEmulator:
+    """An emulated account in one Region. `start`, then `deploy`; `stop` ends all processes and removes all files.
+
+    As a context manager it is started on entry. Its logs stay in `state` when the block fails or `keep_logs` is set.
+    """
+
+    def __init__(self, region: str = "us-east-1", *, folder: Path = ROOT / "build" / "local") -> None:
+        self.region = region
+        self.port = _free_port()
+        self._folder = RunFolder(folder, str(self.port))
+        self.state = self._folder.path
+        self.keep_logs = False
+        self.phases: dict[str, float] = {}
+        self._running = ExitStack()
+        self._cdk = Cdk(self.state, self.environment(), region, ACCOUNT)
+        self._bootstrap: Process | None = None
+
+    @property
+    def url(self) -> str:
+        """The endpoint of every emulated service; by name, because S3 takes an address for a bucket's."""
+        return f"http://localhost:{self.port}"
+
+    def start(self) -> AwsEmulator:
+        """Start MiniStack and, once it answers, begin to bootstrap. Raises ShiplapError when it does not answer."""
+        began = time.monotonic()
+        self._folder.hold()
+        (self.state / "tmp").mkdir()
+        server = self._running.enter_context(
+            Process(
+                [sys.executable, "-m", "shiplap_lab.emulated_aws.traced_ministack"],
+                log=self.state / "ministack.log",
+                environment=self._server_environment(),
+                folder=self.state,
+            )
+        )
+        while not self._answers():
+            if server.ended:
+                raise server.failure("MiniStack")
+            if time.monotonic() > began + _START_TIMEOUT_S:
+                raise ShiplapError(f"MiniStack did not answer within {_START_TIMEOUT_S:.0f} s; see {server.log}")
+            time.sleep(0.02)
+        self.phases["start"] = time.monotonic() - began
+        self._bootstrap = self._running.enter_context(self._cdk.bootstrap())
+        return self
+
+    def deploy(self, settings: Path, endpoints: Mapping[str, str]) -> Deployed:
+        """Deploy the stack for a `shiplap.yaml`.
+
+        Args:
+            settings: the settings file.
+            endpoints: addresses of what functions find elsewhere, by service id (`EC2`, `SSM`, `PRICING`).
+
+        Raises:
+            ShiplapError: a step failed; the text holds the end of its output.
+        """
+        began = time.monotonic()
+        if self._bootstrap is None:
+            raise ShiplapError("the emulator is not started")
+        finish(self._cdk.synth(settings.resolve(), endpoints), "synthesising the stack")
+        self.phases["synth"] = time.monotonic() - began
+        finish(self._bootstrap, "cdk bootstrap")
+        self.phases["synth and bootstrap"] = time.monotonic() - began
+        began = time.monotonic()
+        finish(self._cdk.deploy(), "cdk deploy")
+        for name in self._cdk.recursive_functions():
+            self.client("lambda").put_function_recursion_config(FunctionName=name, RecursiveLoop="Allow")
+        self.phases["deploy"] = time.monotonic() - began
+        return Deployed.of(self._cdk.outputs())
+
+    def client(self, service: str) -> Any:
+        """A boto3 client of an emulated service."""
+        import boto3  # noqa: PLC0415 - a second that starting does not wait for
+
+        return boto3.client(
+            service,  # type: ignore[call-overload]
+            endpoint_url=self.url,
+            region_name=self.region,
+            aws_access_key_id=ACCOUNT,
+            aws_secret_access_key="local",  # noqa: S106 - the emulator checks none
+        )
+
+    def end(self) -> None:
+        """End all processes."""
+        self._running.close()
+
+    def stop(self) -> None:
+        """End all processes and remove all files, or all but the logs."""
+        self.end()
+        self._folder.release(keep_logs=self.keep_logs)
+
+    def __enter__(self) -> AwsEmulator:
+        try:
+            return self.start()
+        except BaseException as error:
+            self.keep_logs = isinstance(error, Exception)
+            self.stop()
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.keep_logs = self.keep_logs or (kind is not None and issubclass(kind, Exception))
+        self.stop()
+
+    def environment(self) -> dict[str, str]:
+        """What points AWS clients at this account; an access key of twelve digits chooses it."""
+        return {
+            "AWS_ENDPOINT_URL": self.url,
+            "AWS_REGION": self.region,
+            "AWS_DEFAULT_REGION": self.region,
+            "AWS_ACCESS_KEY_ID": ACCOUNT,
+            "AWS_SECRET_ACCESS_KEY": "local",
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
+
+    def _server_environment(self) -> dict[str, str]:
+        """What MiniStack, and so every function, sees: nothing of this process but where programs and home are."""
+        kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "SYSTEMROOT") if name in os.environ}
+        credentials = self.environment()
+        # Functions get MiniStack's address from MiniStack.
+        del credentials["AWS_ENDPOINT_URL"]
+        return (
+            kept
+            | credentials
+            | {
+                "BIND_HOST": "127.0.0.1",
+                "GATEWAY_PORT": str(self.port),
+                "MINISTACK_REGION": self.region,
+                "MINISTACK_ACCOUNT_ID": ACCOUNT,
+                "LAMBDA_WARM_TTL_SECONDS": "3600",
+                # Listens on a port of its own, which is not free a second time.
+                "IOT_MTLS_ENABLED": "0",
+                "STATE_DIR": str(self.state / "tmp"),
+                "TMPDIR": str(self.state / "tmp"),
+                "PYTHONUNBUFFERED": "1",
+            }
+        )
+
+    def _answers(self) -> bool:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=2)
+        try:
+            connection.request("GET", "/_ministack/health")
+            return connection.getresponse().status == 200
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            connection.close()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,284 @@
+"""ClusterApi in memory: the port over an API server's store, without HTTP, with faults before and after each effect.
+
+A watch yields what has happened and ends: in a test or a simulation nothing can happen while somebody reads, and time
+moves only when it is told to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from shiplap.errors import ObjectConflict, ObjectNotFound
+from shiplap.kubernetes.compact_pods import together
+from shiplap.kubernetes.objects import DaemonSet, Event, Node, ObjectMeta, Pod, Taint
+from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget
+from shiplap.kubernetes.request_bodies import (
+    BOUND_PODS,
+    PENDING_PODS,
+    SCALE_UP_EVENTS,
+    event_body,
+    nomination_patch,
+    pending_pod,
+    pods_on,
+    registration_patch,
+)
+from shiplap.kubernetes.storage_objects import (
+    CSINode,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAttachment,
+    storage_matters,
+)
+from shiplap.kubernetes.workloads import (
+    SCALABLE_PLURALS,
+    Namespace,
+    ReplicaSet,
+    ReplicationController,
+    Scalable,
+    ScalableName,
+    Service,
+    StatefulSet,
+    namespaces_matter,
+)
+from shiplap.ports import KnownPods, WatchEvent
+from shiplap.scheduling.model.snapshot import ClusterView
+from shiplap_lab.api_server.mirror import Mirror
+from shiplap_lab.api_server.server import EVERYTHING, ApiServer, Selection
+from shiplap_lab.fakes.faults import Faults
+
+__all__ = ["ApiServer", "Selection", "TwinCluster"]
+
+Typed = TypeVar(
+    "Typed",
+    bound=Pod
+    | Node
+    | DaemonSet
+    | Event
+    | PersistentVolumeClaim
+    | PersistentVolume
+    | StorageClass
+    | CSINode
+    | VolumeAttachment
+    | PodDisruptionBudget
+    | Namespace
+    | Service
+    | ReplicaSet
+    | StatefulSet
+    | ReplicationController
+    | Scalable,
+)
+
+_PENDING = Selection(field_selector=PENDING_PODS)
+_BOUND = Selection(field_selector=BOUND_PODS)
+_SCALE_UPS = Selection(field_selector=SCALE_UP_EVENTS)
+_MIRRORED = (EVERYTHING, _PENDING, _BOUND, _SCALE_UPS)
+"""Lists that come again and again; a mirror is kept of each."""
+
+_PAGE = 500
+_WATCHED: dict[str, tuple[str, type[Pod | Node], Selection]] = {
+    "pods": ("pods", Pod, _PENDING),
+    "bound": ("pods", Pod, _BOUND),
+    "nodes": ("nodes", Node, EVERYTHING),
+}
+
+
+class TwinCluster:
+    """The port ClusterApi over `server`. Effects are named `cluster.<method>` for `faults`."""
+
+    def __init__(self, server: ApiServer, *, faults: Faults | None = None) -> None:
+        self.server = server
+        self._faults = faults or Faults()
+        self._mirrors: dict[tuple[str, Selection], Mirror[Any]] = {}
+        self._last: tuple[tuple[str, frozenset[str], bool], ClusterView] | None = None
+
+    def view(
+        self, leaving: Collection[str] = (), *, workloads: bool = False, known: KnownPods | None = None
+    ) -> ClusterView:
+        """Everything a scheduling decision reads, at one moment."""
+        with self._faults.effect("cluster.view"):
+            nodes, version = self._list("nodes", Node), self.server.resource_version
+            told = known(len(nodes), version) if known is not None else None
+            if told is not None:
+                return self._seen(told, leaving, workloads=workloads)
+            asked = (version, frozenset(leaving), workloads)
+            if self._last is None or self._last[0] != asked:  # what has not changed is the same view again
+                self._last = asked, self._seen(self._list("pods", Pod, _BOUND), leaving, workloads=workloads)
+            return self._last[1]
+
+    def _seen(self, bound: Sequence[Pod], leaving: Collection[str], *, workloads: bool) -> ClusterView:
+        view = ClusterView(
+            pods=together(self._list("pods", Pod, _PENDING), bound),
+            nodes=self._list("nodes", Node),
+            daemon_sets=self._list("daemonsets", DaemonSet),
+            events=self._list("events", Event, _SCALE_UPS),
+            version=self.server.resource_version,
+        )
+        if storage_matters(view.pods, view.nodes, leaving):
+            view = self._with_storage(view)
+        if namespaces_matter(view.pods):
+            view = msgspec.structs.replace(view, namespaces=self._list("namespaces", Namespace))
+        return self._with_workloads(view) if workloads else view
+
+    def pending_pods(self, most: int = 0) -> tuple[Pod, ...]:
+        """Unfinished pods without a node, sorted by namespace and name; the first `most`, if set."""
+        with self._faults.effect("cluster.pending_pods"):
+            return self._list("pods", Pod, _PENDING)[: most or None]
+
+    def pending_pod(self, namespace: str, name: str) -> Pod | None:
+        """An unfinished pod without a node."""
+        with self._faults.effect("cluster.pending_pod"):
+            found = self._list("pods", Pod, Selection(namespace, field_selector=pending_pod(name)))
+            return next(iter(found), None)
+
+    def nodes(self) -> tuple[Node, ...]:
+        """All nodes, sorted by name."""
+        with self._faults.effect("cluster.nodes"):
+            return self._list("nodes", Node)
+
+    def node(self, name: str) -> Node:
+        """One node. Raises ObjectNotFound."""
+        with self._faults.effect("cluster.node"):
+            return self.server.typed(self.server.get("nodes", name), Node)
+
+    def pods_on(self, node: str) -> tuple[Pod, ...]:
+        """Unfinished pods of one node, sorted by namespace and name."""
+        with self._faults.effect("cluster.pods_on"):
+            return self._list("pods", Pod, Selection(field_selector=pods_on(node)))
+
+    def watch(self, kind: str, resource_version: str, timeout_s: float) -> Iterator[WatchEvent]:  # noqa: ARG002 - time does not pass
+        """Changes since a version, and a bookmark if time went on after them. Raises ResourceVersionGone."""
+        self._faults.before("cluster.watch")
+        plural, typed, selection = _WATCHED[kind]
+        changes, newest = self.server.changes(plural, resource_version, selection)
+        seen = resource_version
+        for change in changes:
+            seen = str(change.resource_version)
+            yield WatchEvent(change.type, msgspec.convert(change.object, typed), seen)
+        if seen != newest:
+            yield WatchEvent("BOOKMARK", typed(metadata=ObjectMeta(resource_version=newest)), newest)
+        self._faults.after("cluster.watch")
+
+    def bound_pages(self) -> Iterator[tuple[tuple[Pod, ...], str]]:
+        """Unfinished pods that have a node, page by page, with their version."""
+        with self._faults.effect("cluster.bound_pages"):
+            version, pods = self.server.resource_version, self._list("pods", Pod, _BOUND)
+        for start in range(0, max(len(pods), 1), _PAGE):
+            yield pods[start : start + _PAGE], version
+
+    def list_for_watch(self, kind: str) -> tuple[tuple[Pod, ...] | tuple[Node, ...], str]:
+        """Pending pods or all nodes, and the version they stand for."""
+        with self._faults.effect("cluster.list_for_watch"):
+            version = self.server.resource_version
+            if kind == "pods":
+                return self._list(kind, Pod, _PENDING), version
+            return self._list(kind, Node), version
+
+    def register_node(
+        self,
+        name: str,
+        *,
+        labels: Mapping[str, str | None],
+        annotations: Mapping[str, str],
+        taints: Sequence[Taint],
+        resource_version: str,
+    ) -> Node:
+        """Merge labels and annotations, replace taints. Raises ObjectNotFound, ObjectConflict."""
+        with self._faults.effect("cluster.register_node"):
+            patch = registration_patch(labels, annotations, taints, resource_version)
+            return self.server.typed(self.server.patch("nodes", name, patch), Node)
+
+    def nominate(self, pod: Pod, node: str) -> None:
+        """Set `status.nominatedNodeName`. Raises ObjectNotFound, ObjectConflict when the pod was recreated."""
+        with self._faults.effect("cluster.nominate"):
+            metadata = pod.metadata
+            patch = nomination_patch(pod, node)
+            self.server.patch("pods", metadata.name, patch, metadata.namespace, subresource="status")
+
+    def evict(self, pod: Pod, grace_s: int | None = None) -> None:
+        """Have a pod deleted. Raises TooManyRequests while a PDB forbids it, ObjectNotFound, ObjectConflict."""
+        with self._faults.effect("cluster.evict"):
+            metadata = pod.metadata
+            self.server.evict(metadata.name, metadata.namespace, grace_s=grace_s, uid=metadata.uid)
+
+    def bind(self, pod: Pod, node: str) -> None:
+        """Assign a pod to a node. Raises ObjectNotFound, ObjectConflict."""
+        with self._faults.effect("cluster.bind"):
+            metadata = pod.metadata
+            self.server.bind(metadata.name, node, metadata.namespace, uid=metadata.uid)
+
+    def delete_pod(self, pod: Pod, grace_s: int) -> None:
+        """Delete a pod whatever its budgets say. Raises ObjectNotFound, ObjectConflict."""
+        with self._faults.effect("cluster.delete_pod"):
+            metadata = pod.metadata
+            self.server.delete("pods", metadata.name, metadata.namespace, grace_s=grace_s, uid=metadata.uid)
+
+    def delete_node(self, node: Node) -> None:
+        """Remove a Node object. Raises ObjectNotFound, ObjectConflict."""
+        with self._faults.effect("cluster.delete_node"):
+            self.server.delete("nodes", node.metadata.name, uid=node.metadata.uid)
+
+    def volume_attachments(self) -> tuple[VolumeAttachment, ...]:
+        """Which volumes are attached to which nodes."""
+        with self._faults.effect("cluster.volume_attachments"):
+            return self._list("volumeattachments", VolumeAttachment)
+
+    def volume_claims(self) -> tuple[PersistentVolumeClaim, ...]:
+        """All PersistentVolumeClaims, sorted by namespace and name."""
+        with self._faults.effect("cluster.volume_claims"):
+            return self._list("persistentvolumeclaims", PersistentVolumeClaim)
+
+    def disruption_budgets(self) -> tuple[PodDisruptionBudget, ...]:
+        """All PodDisruptionBudgets, sorted by namespace and name."""
+        with self._faults.effect("cluster.disruption_budgets"):
+            return self._list("poddisruptionbudgets", PodDisruptionBudget)
+
+    def scalables(self, names: Iterable[ScalableName]) -> tuple[Scalable, ...]:
+        """These workloads, as far as they exist."""
+        found = []
+        with self._faults.effect("cluster.scalables"):
+            for name in names:
+                try:
+                    item = self.server.get(SCALABLE_PLURALS[name.kind], name.name, name.namespace)
+                except ObjectNotFound:
+                    continue  # the buffer says so
+                found.append(msgspec.convert(item, Scalable))
+        return tuple(found)
+
+    def publish(self, event: Event) -> None:
+        """Write an event; one that said the same before stays as it is."""
+        with self._faults.effect("cluster.publish"):
+            body = event_body(event)
+            try:
+                self.server.create("events", body, body["metadata"]["namespace"])
+            except ObjectConflict:
+                pass  # the name is a digest of the event: it is there already
+
+    def _with_storage(self, view: ClusterView) -> ClusterView:
+        return msgspec.structs.replace(
+            view,
+            persistent_volume_claims=self._list("persistentvolumeclaims", PersistentVolumeClaim),
+            persistent_volumes=self._list("persistentvolumes", PersistentVolume),
+            storage_classes=self._list("storageclasses", StorageClass),
+            csi_nodes=self._list("csinodes", CSINode),
+        )
+
+    def _with_workloads(self, view: ClusterView) -> ClusterView:
+        return msgspec.structs.replace(
+            view,
+            services=self._list("services", Service),
+            replica_sets=self._list("replicasets", ReplicaSet),
+            stateful_sets=self._list("statefulsets", StatefulSet),
+            replication_controllers=self._list("replicationcontrollers", ReplicationController),
+        )
+
+    def _list(self, plural: str, typed: type[Typed], selection: Selection = EVERYTHING) -> tuple[Typed, ...]:
+        if selection not in _MIRRORED:
+            return tuple(self.server.typed(item, typed) for item in self.server.list(plural, selection).items)
+        mirror: Mirror[Typed] | None = self._mirrors.get((plural, selection))
+        if mirror is None:
+            mirror = self._mirrors[plural, selection] = Mirror(self.server, plural, typed, selection)
+        return mirror.items()

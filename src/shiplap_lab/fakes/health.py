@@ -1,0 +1,30 @@
+"""HealthSource in memory: everything is well until a test says otherwise."""
+
+from __future__ import annotations
+
+from shiplap.ports import Ailment
+from shiplap_lab.fakes.faults import Faults
+
+
+class TwinHealth:
+    """The port HealthSource.
+
+    Attributes:
+        ailments: what `ailing` tells.
+        shifted: ids of zones that traffic is shifted away from.
+    """
+
+    def __init__(self, faults: Faults | None = None) -> None:
+        self.ailments: set[Ailment] = set()
+        self.shifted: set[str] = set()
+        self._faults = faults or Faults()
+
+    def ailing(self) -> tuple[Ailment, ...]:
+        """All ailments, sorted."""
+        with self._faults.effect("health.ailing"):
+            return tuple(sorted(self.ailments))
+
+    def shifted_zones(self) -> frozenset[str]:
+        """The shifted zones."""
+        with self._faults.effect("health.shifted_zones"):
+            return frozenset(self.shifted)

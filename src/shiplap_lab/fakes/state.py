@@ -1,0 +1,267 @@
+"""Table `state` in memory, held to the same contract as the DynamoDB adapter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from threading import Lock
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from shiplap.disruption.progress import OVER, Command, CommandState, advanced
+from shiplap.disruption.progress import forgotten_at as command_forgotten_at
+from shiplap.errors import ConditionFailed, EpochMoved, StoreError
+from shiplap.manifests.nodeclaim import UNSETTLED, ClaimState, NodeClaim, check_new, forgotten_at, moved
+from shiplap.ports import (
+    ADDRESSES_S,
+    COMMIT_GROUP,
+    FUTILE_FOR_S,
+    MISSED_FOR_S,
+    PROVEN_FOR_S,
+    REFUSED_FOR_S,
+    DecisionState,
+    Move,
+    OfferingFailure,
+    Refusals,
+    UnavailableOffering,
+    check_together,
+    may_take,
+    read_claim,
+    taken_now,
+    total_addresses,
+    written_claim,
+)
+from shiplap_lab.fakes.faults import Faults
+
+_COMMAND = msgspec.json.Decoder(Command)
+
+
+MOST_ITEM_BYTES = 400 * 1024
+"""DynamoDB's limit of an item."""
+
+
+class TwinState:
+    """A StateStore. What is written is kept as it is read back from JSON, so that nothing survives here that would not
+    survive in a table."""
+
+    def __init__(self, faults: Faults | None = None) -> None:
+        self.faults = faults or Faults()
+        self._lock = Lock()
+        self._epochs: dict[str, int] = {}
+        self._claims: dict[tuple[str, str], NodeClaim] = {}
+        self._unsettled: dict[str, dict[str, NodeClaim]] = {}
+        self._of_instance: dict[str, tuple[str, str]] = {}
+        self._commands: dict[tuple[str, str], Command] = {}
+        self._unavailable: dict[tuple[str, str, str], UnavailableOffering] = {}
+        self._reserved: dict[str, dict[str, tuple[int, float]]] = {}
+        self._addresses: dict[str, tuple[dict[str, int], float]] = {}
+        self._missed: dict[tuple[str, str], float] = {}
+        self._refused: dict[tuple[str, str], Refusals] = {}
+        self._futile: dict[tuple[str, str], float] = {}
+        self._proven: dict[tuple[str, str], float] = {}
+
+    def read(self, cluster: str, now: float) -> DecisionState:
+        with self._effect("state.read"):
+            return DecisionState(
+                epoch=self._epochs.get(cluster, 0),
+                claims=tuple(claim for _, claim in sorted(self._unsettled.get(cluster, {}).items())),
+                unavailable=tuple(item for _, item in sorted(self._unavailable.items()) if item.until > now),
+                recovering=tuple(item for _, item in sorted(self._unavailable.items()) if item.is_recovering(now)),
+                reserved=taken_now(self._reserved, now),
+                addresses=total_addresses(taken for taken, until in self._addresses.values() if until > now),
+                missed_pods=frozenset(
+                    uid for (of, uid), until in self._missed.items() if of == cluster and until > now
+                ),
+                refused={
+                    uid: item
+                    for (of, uid), item in sorted(self._refused.items())
+                    if of == cluster and item.at + REFUSED_FOR_S > now
+                },
+                futile={
+                    name: at
+                    for (of, name), at in sorted(self._futile.items())
+                    if of == cluster and at + FUTILE_FOR_S > now
+                },
+                proven={
+                    kind: at
+                    for (of, kind), at in sorted(self._proven.items())
+                    if of == cluster and at + PROVEN_FOR_S > now
+                },
+            )
+
+    def epoch(self, cluster: str) -> int:
+        with self._effect("state.epoch"):
+            return self._epochs.get(cluster, 0)
+
+    def commit(self, cluster: str, epoch: int, claims: Sequence[NodeClaim], commands: Sequence[Command] = ()) -> int:
+        check_new(cluster, claims)
+        items: list[NodeClaim | Command] = [*commands, *claims]
+        for start in range(0, len(items), COMMIT_GROUP):
+            with self._effect("state.commit"):
+                self._commit_group(cluster, epoch, items[start : start + COMMIT_GROUP])
+            epoch += 1
+        return epoch
+
+    def _commit_group(self, cluster: str, epoch: int, items: Sequence[NodeClaim | Command]) -> None:
+        if self._epochs.get(cluster, 0) != epoch:
+            raise EpochMoved(cluster, epoch)
+        for item in items:
+            known = self._commands if isinstance(item, Command) else self._claims
+            if (cluster, item.name) in known:
+                raise ConditionFailed(f"cluster {cluster}: {item.name} exists")
+        for item in items:
+            if isinstance(item, NodeClaim):
+                _checked(item)
+        self._epochs[cluster] = epoch + 1
+        for item in items:
+            if isinstance(item, Command):
+                self._put_command(item)
+            else:
+                self._put(item)
+
+    def commands(self, cluster: str) -> tuple[Command, ...]:
+        with self._effect("state.commands"):
+            return tuple(
+                command
+                for key, command in sorted(self._commands.items())
+                if key[0] == cluster and command.state not in OVER
+            )
+
+    def advance_command(self, command: Command, to: CommandState, **changes: Any) -> Command:
+        after = advanced(command, to, changes)
+        with self._effect("state.advance_command"):
+            known = self._commands.get((command.cluster, command.name))
+            if known is None or known.version != command.version:
+                raise ConditionFailed(f"command {command.name} is no longer at version {command.version}")
+            self._put_command(after)
+        return after
+
+    def claim(self, cluster: str, name: str) -> NodeClaim | None:
+        with self._effect("state.claim"):
+            return self._claims.get((cluster, name))
+
+    def claim_of_instance(self, instance_id: str) -> NodeClaim | None:
+        with self._effect("state.claim_of_instance"):
+            return self._claims.get(self._of_instance.get(instance_id, ("", "")))
+
+    def claims(self, cluster: str) -> tuple[NodeClaim, ...]:
+        with self._effect("state.claims"):
+            return tuple(claim for claim in self._of(cluster) if claim.state is not ClaimState.GONE)
+
+    def advance(self, claim: NodeClaim, to: ClaimState, **changes: Any) -> NodeClaim:
+        after = moved(claim, to, changes)
+        with self._effect("state.advance"):
+            known = self._claims.get((claim.cluster, claim.name))
+            if known is None or known.version != claim.version:
+                raise ConditionFailed(f"claim {claim.name} is no longer at version {claim.version}")
+            self._put(after)
+        return after
+
+    def advance_all(self, moves: Sequence[Move]) -> tuple[NodeClaim, ...]:
+        after = tuple(moved(move.claim, move.to, move.changes) for move in moves)
+        check_together(moves)
+        with self._effect("state.advance_all"):
+            for claim in after:
+                _checked(claim)
+            for move in moves:
+                known = self._claims.get((move.claim.cluster, move.claim.name))
+                if known is None or known.version != move.claim.version:
+                    raise ConditionFailed(f"claim {move.claim.name} is no longer at version {move.claim.version}")
+            for claim in after:
+                self._put(claim)
+        return after
+
+    def adopt(self, claim: NodeClaim) -> bool:
+        with self._effect("state.adopt"):
+            if (claim.cluster, claim.name) in self._claims:
+                return False
+            self._put(claim)
+            return True
+
+    def mark_unavailable(self, failures: Sequence[OfferingFailure], now: float) -> tuple[UnavailableOffering, ...]:
+        by_scope = {failure.scope: failure for failure in sorted(failures, reverse=True)}
+        with self._effect("state.mark_unavailable"):
+            for scope, failure in by_scope.items():
+                self._unavailable[scope] = UnavailableOffering.after(self._unavailable.get(scope), failure, now)
+            return tuple(self._unavailable[scope] for scope in sorted(by_scope))
+
+    def relieve(self, offering: UnavailableOffering) -> None:
+        with self._effect("state.relieve"):
+            if self._unavailable.get(offering.scope) == offering:
+                self._unavailable[offering.scope] = offering.relieved()
+
+    def take_reserved(self, reservation_id: str, token: str, count: int, available: int, now: float) -> int:
+        with self._effect("state.take_reserved"):
+            taken = self._reserved.setdefault(reservation_id, {})
+            granted = may_take(taken, token, count, available, now)
+            taken[token] = (granted, now + ADDRESSES_S)
+            return granted
+
+    def reserve_addresses(self, token: str, addresses: Mapping[str, int], now: float) -> None:
+        with self._effect("state.reserve_addresses"):
+            self._addresses[token] = (dict(addresses), now + ADDRESSES_S)
+
+    def mark_missed(self, cluster: str, pod_uids: Sequence[str], now: float) -> None:
+        with self._effect("state.mark_missed"):
+            self._missed.update(((cluster, uid), now + MISSED_FOR_S) for uid in pod_uids)
+
+    def mark_refused(self, cluster: str, pod_uid: str, refusals: Refusals) -> None:
+        with self._effect("state.mark_refused"):
+            known = self._refused.get((cluster, pod_uid), Refusals())
+            if known.at <= refusals.at:
+                self._refused[cluster, pod_uid] = replace(refusals, claims=tuple(sorted(refusals.claims)))
+
+    def mark_futile(self, cluster: str, created_at: Mapping[str, float]) -> None:
+        with self._effect("state.mark_futile"):
+            self._futile.update(((cluster, name), at) for name, at in created_at.items())
+
+    def mark_proven(self, cluster: str, kinds: Sequence[str], now: float) -> None:
+        with self._effect("state.mark_proven"):
+            self._proven.update(((cluster, kind), now) for kind in kinds)
+
+    def expire(self, now: float) -> None:
+        """What DynamoDB's TTL does sooner or later: forget claims that ended long ago and stale marks."""
+        for key, claim in list(self._claims.items()):
+            end = forgotten_at(claim)
+            if end is not None and end <= now:
+                del self._claims[key]
+                self._unsettled.get(claim.cluster, {}).pop(claim.name, None)
+                self._of_instance = {name: of for name, of in self._of_instance.items() if of != key}
+        for key, command in list(self._commands.items()):
+            end = command_forgotten_at(command)
+            if end is not None and end <= now:
+                del self._commands[key]
+        self._missed = {key: until for key, until in self._missed.items() if until > now}
+        self._refused = {key: item for key, item in self._refused.items() if item.at + REFUSED_FOR_S > now}
+        self._futile = {key: at for key, at in self._futile.items() if at + FUTILE_FOR_S > now}
+        self._proven = {key: at for key, at in self._proven.items() if at + PROVEN_FOR_S > now}
+
+    def _of(self, cluster: str) -> Iterator[NodeClaim]:
+        return (claim for key, claim in sorted(self._claims.items()) if key[0] == cluster)
+
+    def _put(self, claim: NodeClaim) -> None:
+        key = (claim.cluster, claim.name)
+        self._claims[key] = stored = read_claim(_checked(claim))
+        unsettled = self._unsettled.setdefault(claim.cluster, {})
+        if stored.state in UNSETTLED:
+            unsettled[claim.name] = stored
+        else:
+            unsettled.pop(claim.name, None)
+        if claim.instance_id:  # the first by name of several has it, which only a defect makes
+            self._of_instance[claim.instance_id] = min(key, self._of_instance.get(claim.instance_id, key))
+
+    def _put_command(self, command: Command) -> None:
+        self._commands[command.cluster, command.name] = _COMMAND.decode(msgspec.json.encode(command))
+
+    def _effect(self, name: str) -> AbstractContextManager[None]:
+        return self.faults.locked_effect(name, self._lock)
+
+
+def _checked(claim: NodeClaim) -> str | bytes:
+    """The claim as it is stored. Raises StoreError where DynamoDB would refuse the item."""
+    stored = written_claim(claim)
+    if len(stored) > MOST_ITEM_BYTES:
+        raise StoreError(f"claim {claim.name}: Item size has exceeded the maximum allowed size")
+    return stored

@@ -1,0 +1,175 @@
+"""Many seeds of one scenario, in processes side by side; and for one that fails, the fewest faults that still do it.
+
+Two sets of manifests in the same play: what a change of a NodePool would have cost, and who would have waited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import cache, partial
+from itertools import pairwise, repeat
+from typing import NamedTuple
+
+import msgspec
+from msgspec.structs import astuple, replace
+
+from shiplap.manifests.custom_resources import Manifests
+from shiplap_lab.simulation.chaos import draw
+from shiplap_lab.simulation.mutants import MUTANTS, planted
+from shiplap_lab.simulation.recording import Sample, Timeline, recorded
+from shiplap_lab.simulation.run import Outcome, Simulation
+from shiplap_lab.virtual_time.scenario import Fault, Play, load
+
+_MOST_TRIES = 120
+"""Runs that shrinking may take."""
+
+
+def run(play: Play, seed: int, *, hours: float | None = None, faults: Sequence[Fault] | None = None) -> Outcome:
+    """One run. Without `faults` they are drawn from the seed; `hours` of virtual time at least, else the scenario's."""
+    drawn = draw(play.scenario, seed) if faults is None else faults
+    return Simulation(play, seed, drawn, play.scenario.hours if hours is None else hours).play()
+
+
+def shrunk(play: Play, outcome: Outcome, *, hours: float | None = None) -> Outcome:
+    """The run with the fewest faults that breaks the same promise: faults are left out one by one while it does."""
+    promise = outcome.violations[0].promise
+    best, tries, progress = outcome, 0, True
+    while progress and tries < _MOST_TRIES:
+        progress = False
+        for number in range(len(best.faults)):
+            fewer = best.faults[:number] + best.faults[number + 1 :]
+            tries += 1
+            again = run(play, outcome.seed, hours=hours, faults=fewer)
+            if again.violations and again.violations[0].promise == promise:
+                best, progress = again, True
+                break
+    return best
+
+
+def outcomes(name: str, seeds: Iterable[int], *, processes: int, mutant: str = "") -> Iterator[Outcome]:
+    """A run per seed, as they end; traces are left out. `mutant` names a defect that is planted first."""
+    one = partial(_one, name, mutant)
+    if processes == 1:
+        yield from map(one, seeds)
+        return
+    with ProcessPoolExecutor(processes) as pool:
+        yield from pool.map(one, seeds, chunksize=4)
+
+
+class Found(msgspec.Struct, frozen=True):
+    """How a planted defect was found: after how many seeds (0: not at all), in which scenario, by which promise."""
+
+    mutant: str
+    seeds: int = 0
+    scenario: str = ""
+    promise: str = ""
+
+
+def first_failure(mutant: str, seeds: Iterable[int]) -> Found:
+    """How many seeds it takes, each played with all of the defect's scenarios, until a promise is broken."""
+    for number, seed in enumerate(seeds, start=1):
+        for name in MUTANTS[mutant].scenarios:
+            outcome = _one(name, mutant, seed)
+            if outcome.violations:
+                return Found(mutant, number, name, outcome.violations[0].promise)
+    return Found(mutant)
+
+
+def hunt(mutants: Iterable[str], seeds: Sequence[int], *, processes: int) -> Iterator[Found]:
+    """`first_failure` of each, in their order, side by side."""
+    with ProcessPoolExecutor(processes) as pool:
+        yield from pool.map(first_failure, mutants, repeat(seeds))
+
+
+def _one(name: str, mutant: str, seed: int) -> Outcome:
+    with planted(mutant):
+        return replace(run(_loaded(name), seed), lines=())
+
+
+@cache
+def _loaded(name: str) -> Play:
+    """A play never changes; its manifests are checked once in a process."""
+    return load(name)
+
+
+class Figures(msgspec.Struct, frozen=True, rename="camel"):
+    """One run until `hours` of virtual time; USD. `pod_hours_pending` adds up what all pods waited.
+
+    `bound_dollars` is what the pods that had nodes cost at least, None when nothing can be bought.
+    """
+
+    trace: str
+    kept: bool
+    hours: float
+    dollars: float
+    bound_dollars: float | None
+    mean_nodes: float
+    most_nodes: int
+    launched: int
+    pod_hours_pending: float
+    longest_pending_seconds: float
+
+
+class Side(NamedTuple):
+    """One of the two: in figures, and over time until the moment at which the sooner of both ended."""
+
+    figures: Figures
+    outcome: Outcome
+    timeline: Timeline
+
+
+def compared(play: Play, other: Manifests, seed: int, hours: float | None = None) -> tuple[Side, Side]:
+    """The play with its own manifests and with others, same seed and faults, both until the sooner of their ends."""
+    faults = draw(play.scenario, seed)
+    runs = [recorded(item, seed, faults, hours) for item in (play, replace(play, manifests=other))]
+    until = min(outcome.ended_at for outcome, _ in runs)
+    mine, others = (Side(figures(*run, until), run[0], _until(run[1], until)) for run in runs)
+    return mine, others
+
+
+def _until(timeline: Timeline, end: float) -> Timeline:
+    return replace(
+        timeline,
+        ends_s=end,
+        samples=tuple(item for item in timeline.samples if item.at_s <= end),
+        happenings=tuple(item for item in timeline.happenings if item.at_s <= end),
+        frames=tuple(item for item in timeline.frames if item.at_s <= end),
+    )
+
+
+def figures(outcome: Outcome, timeline: Timeline, until: float) -> Figures:
+    """A run in figures until a moment, seconds since its start."""
+    samples = [item for item in timeline.samples if item.at_s <= until]
+    priced = all(item.bound_hourly is not None for item in samples)
+    return Figures(
+        trace=outcome.trace,
+        kept=not outcome.violations,
+        hours=round(until / 3600, 3),
+        dollars=round(_area(samples, until, lambda item: item.hourly), 4),
+        bound_dollars=round(_area(samples, until, lambda item: item.bound_hourly or 0.0), 4) if priced else None,
+        mean_nodes=round(_area(samples, until, lambda item: sum(item.nodes.values())) * 3600 / until, 2)
+        if until
+        else 0.0,
+        most_nodes=max((sum(item.nodes.values()) for item in samples), default=0),
+        launched=outcome.launched,
+        pod_hours_pending=round(_area(samples, until, lambda item: item.pending), 4),
+        longest_pending_seconds=outcome.longest_pending,
+    )
+
+
+def differences(mine: Figures, others: Figures) -> list[tuple[str, str, str, str]]:
+    """A row for each figure: its name, both values, and by how much the other is more."""
+    rows = []
+    for name, left, right in zip(Figures.__struct_fields__, astuple(mine), astuple(others), strict=True):
+        if name == "trace":
+            continue
+        counted = isinstance(left, int | float) and isinstance(right, int | float) and name not in ("kept", "hours")
+        rows.append((name.replace("_", " "), str(left), str(right), f"{right - left:+.4g}" if counted else ""))
+    return rows
+
+
+def _area(samples: list[Sample], until: float, value: Callable[[Sample], float]) -> float:
+    """Value hours under a step function that ends at `until` seconds."""
+    moments = [*((item.at_s, value(item)) for item in samples), (until, 0.0)]
+    return sum(height * (later - at) / 3600 for (at, height), (later, _) in pairwise(moments))

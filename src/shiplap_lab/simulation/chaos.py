@@ -1,0 +1,113 @@
+"""Faults drawn from a seed: what goes wrong, when, for how long and how badly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from math import ceil, pi, sin
+from random import Random
+
+from shiplap.flows.lifecycle.pod_placement import BIND, NOMINATE, NONE
+from shiplap_lab.virtual_time.scenario import FAULT_KINDS, Fault, FaultKind, Scenario, Wave
+
+ANY = "any"
+"""What a scenario says that leaves placement to the seed."""
+
+_QUEUES = ("provisioning", "lifecycle", "interruption", "*")
+_FUNCTIONS = ("schedule", "schedule", "lifecycle", "lifecycle", "interrupt", "disrupt")
+_EFFECTS = (
+    "state.*",
+    "state.advance",
+    "state.advance_all",
+    "state.commit",
+    "capacity.*",
+    "cluster.*",
+    "cluster.register_node",
+    "cluster.evict",
+    "compute.*",
+    "compute.launch",
+    "compute.terminate",
+    "bus.publish",
+    "timers.remind",
+    "joins.*",
+    "memory.*",
+    "recorder.record",
+)
+_WRITES = (
+    "state.advance",
+    "state.advance_all",
+    "state.commit",
+    "state.*",
+    "compute.terminate",
+    "cluster.register_node",
+)
+_OFFERINGS = ("*", "c7i-flex.*", "*/eu-west-1a/*", "*/*/spot", "m6i.*", "*/eu-west-1b/*")
+
+
+def draw(scenario: Scenario, seed: int) -> tuple[Fault, ...]:
+    """The scenario's own faults and `chaos` more, in the order of their moments."""
+    chance = Random(f"{seed}:faults")  # noqa: S311 - chance that can be repeated is what is wanted
+    kinds = scenario.chaos_kinds or FAULT_KINDS
+    drawn = [_fault(chance.choice(kinds), chance, scenario.chaos_minutes) for _ in range(scenario.chaos)]  # type: ignore[arg-type]
+    return tuple(sorted((*scenario.faults, *drawn), key=lambda fault: (fault.at, fault.kind, fault.target)))
+
+
+def placement(scenario: Scenario, seed: int) -> str:
+    """How pods are steered: what the scenario says, or in half of all runs as the product does where nobody chooses."""
+    if scenario.placement != ANY:
+        return scenario.placement
+    chance = Random(f"{seed}:placement")  # noqa: S311 - repeatable chance
+    return chance.choice((NOMINATE, NOMINATE, NONE, BIND))
+
+
+def beats(scenario: Scenario, seed: int, hours: float) -> Iterator[Wave]:
+    """The waves that a scenario's rhythms make of the first `hours`."""
+    for rhythm in scenario.rhythms:
+        chance = Random(f"{seed}:rhythm:{rhythm.group}")  # noqa: S311 - repeatable chance
+        last = -1
+        for step in range(ceil(hours * 60 / rhythm.step_minutes)):
+            minute = step * rhythm.step_minutes
+            hour, day = minute / 60 % 24, int(minute // 1440) % 7
+            rise = max(0.0, sin(pi * ((hour - rhythm.peak_hour + 6) % 24) / 12)) * (rhythm.weekend if day > 4 else 1.0)
+            drift = 1 + chance.uniform(-rhythm.noise, rhythm.noise)
+            replicas = round((rhythm.low + (rhythm.high - rhythm.low) * rise) * drift)
+            if replicas != last:
+                yield Wave(rhythm.group, replicas, at=minute)
+            last = replicas
+
+
+_AMOUNTS: dict[str, Callable[[Random], float]] = {
+    "delay": lambda chance: round(chance.uniform(1, 300)),
+    "crash": lambda chance: chance.randrange(0, 60),
+    "slow": lambda chance: round(chance.uniform(1, 90)),
+    "no-capacity": lambda chance: chance.choice((0, 0, 1, 2)),
+    "describe-lag": lambda chance: round(chance.uniform(5, 60)),
+    "terminate": lambda chance: chance.randrange(1, 4),
+    "stray": lambda chance: chance.randrange(1, 3),
+    "quota": lambda chance: chance.randrange(0, 3),
+    "index-lag": lambda chance: round(chance.uniform(10, 120)),
+    "late-join": lambda chance: round(chance.uniform(30, 400)),
+    "api-down": lambda _: 1.0,
+    "taint": lambda _: 1.0,
+}
+"""How bad a fault is; a probability for all others."""
+
+_TARGETS: dict[str, tuple[str, ...]] = {
+    "lose": _QUEUES,
+    "double": _QUEUES,
+    "delay": _QUEUES,
+    "crash": _FUNCTIONS,
+    "refuse": _EFFECTS,
+    "answer-lost": _WRITES,
+    "slow": _EFFECTS,
+    "no-capacity": _OFFERINGS,
+    "quota": ("on-demand", "spot"),
+}
+_MOMENTARY = ("crash", "terminate", "stray")
+
+
+def _fault(kind: FaultKind, chance: Random, within: float) -> Fault:
+    at, minutes = round(chance.uniform(0, within), 2), round(chance.uniform(0.5, within / 2), 2)
+    likely = round(chance.uniform(0.1, 0.9), 2)
+    target = chance.choice(_TARGETS[kind]) if kind in _TARGETS else "*"
+    amount = _AMOUNTS[kind](chance) if kind in _AMOUNTS else likely
+    return Fault(kind, at, 0.0 if kind in _MOMENTARY else minutes, target, amount)

@@ -1,0 +1,290 @@
+"""Defects planted on purpose: what the campaign must find. Each one is a mistake that somebody could make."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from shiplap.disruption import decide
+from shiplap.disruption.budgets import UNLIMITED, Allowance
+from shiplap.errors import InvalidInput
+from shiplap.flows import assign_instances, batch
+from shiplap.flows.claim_updates import Holders
+from shiplap.flows.disrupt import disruption_round
+from shiplap.flows.lifecycle import drain, lifecycle, registration
+from shiplap.flows.planning import decision_inputs
+from shiplap.flows.schedule import launch, resume, schedule
+from shiplap.flows.sweep import sweep
+from shiplap.instances.capacity.learned_capacity import observe
+from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from shiplap.ports import FleetRequest
+from shiplap.scheduling.supply.limits import Budget
+from shiplap_lab.fakes.capacity_table import TwinCapacity
+from shiplap_lab.fakes.compute import TwinCompute
+from shiplap_lab.virtual_time.watched import WatchedCompute, WatchedState
+
+Patch = tuple[Any, str, Any]
+
+
+def _acknowledges_first() -> list[Patch]:
+    """Messages are done with although their flow did not come to its end, and nothing else looks."""
+    return [(batch, "_is_done", _serves_whatever(batch._is_done)), (schedule, "sweep", lambda *_, **__: {})]
+
+
+def _serves_whatever(serve: Callable[..., bool]) -> Callable[..., bool]:
+    def act(*arguments: Any) -> bool:
+        serve(*arguments)
+        return True
+
+    return act
+
+
+def _drops_the_token() -> list[Patch]:
+    """Each CreateFleet has a token of its own: a repeated request launches again."""
+    launched = WatchedCompute.launch
+    number = iter(range(10**9))
+
+    def act(self: WatchedCompute, request: FleetRequest) -> Any:
+        token = hashlib.sha256(f"{request.token}{next(number)}".encode()).hexdigest()[:32]
+        return launched(self, replace(request, token=token))
+
+    return [(WatchedCompute, "launch", act)]
+
+
+def _skips_the_epoch() -> list[Patch]:
+    """A decision is committed whoever decided meanwhile."""
+    commit = WatchedState._commit_group
+
+    def act(self: WatchedState, cluster: str, epoch: int, items: Sequence[Any]) -> None:  # noqa: ARG001 - that is it
+        commit(self, cluster, self._epochs.get(cluster, 0), items)
+
+    return [(WatchedState, "_commit_group", act)]
+
+
+def _forgets_conditions() -> list[Patch]:
+    """Claims are written whatever version was read."""
+    advance, advance_all = WatchedState.advance, WatchedState.advance_all
+
+    def unread(self: WatchedState, claim: NodeClaim) -> NodeClaim:
+        known = self._promises.claims.get((claim.cluster, claim.name))
+        return replace(claim, version=known.version if known else 0)
+
+    def one(self: WatchedState, claim: NodeClaim, to: ClaimState, **changes: Any) -> NodeClaim:
+        return advance(self, unread(self, claim), to, **changes)
+
+    def several(self: WatchedState, moves: Any) -> Any:
+        return advance_all(self, [replace(move, claim=unread(self, move.claim)) for move in moves])
+
+    return [(WatchedState, "advance", one), (WatchedState, "advance_all", several)]
+
+
+def _never_resumes() -> list[Patch]:
+    """What an invocation that died has begun is left as it is."""
+    return [(schedule, "orphans", lambda *_: [])]
+
+
+def _resumes_at_once() -> list[Patch]:
+    """Claims are taken over while their owner still works on them, and without looking for their instances."""
+
+    def act(claims: Sequence[NodeClaim], supply: Any, types: Any, attempt: Any, market: Any, world: Any) -> Any:
+        return launch.launch(
+            [replace(c, token=f"{c.token[:-1]}x") for c in claims], supply, types, attempt, market, world
+        )
+
+    return [(schedule, "resume", act)]
+
+
+def _forgets_garbage() -> list[Patch]:
+    """Instances that no claim has are nobody's business."""
+    return [(Holders, "is_garbage", lambda *_: False)]
+
+
+def _garbage_too_soon() -> list[Patch]:
+    """An instance without a claim is ended although a claim waits for it."""
+
+    def act(self: Holders, instance: Any, now: float) -> bool:  # noqa: ARG001 - that is it
+        return self.of(instance) is None
+
+    return [(Holders, "is_garbage", act)]
+
+
+def _never_gives_up() -> list[Patch]:
+    """A node that does not join is waited for without end."""
+    return [(lifecycle._Rounds, "_await", lambda *_, **__: None)]
+
+
+def _forgets_the_vanished() -> list[Patch]:
+    """Instances that end by themselves are never noticed where no event tells of it."""
+    never = lambda *_: False  # noqa: E731
+    return [
+        (lifecycle, "has_vanished", never),
+        (drain, "has_vanished", never),
+        (sweep, "_overdue", lambda *_: ""),
+        (lifecycle._Rounds, "_without_node", lambda *_: None),
+    ]
+
+
+def _terminates_before_writing() -> list[Patch]:
+    """The instance is ended first, and the claim is written afterwards."""
+
+    def act(claim: NodeClaim, reason: str, world: Any) -> NodeClaim:
+        world.compute.terminate(claim.cluster, claim.instance_id)
+        ending: NodeClaim = world.state.advance(
+            claim, ClaimState.TERMINATING, failure=reason, changed_at=world.clock.now()
+        )
+        return ending
+
+    return [(lifecycle, "give_up", act), (drain, "give_up", act)]
+
+
+def _does_not_learn() -> list[Patch]:
+    """What nodes really have is not stored."""
+    return [(TwinCapacity, "observe", lambda _, observation: observe(None, observation))]
+
+
+def _forgets_pilots() -> list[Patch]:
+    """Everybody may explore the same estimate."""
+    nobody: Callable[..., frozenset[str]] = lambda *_: frozenset()  # noqa: E731
+    return [
+        (TwinCapacity, "acquire_pilot", lambda *_: True),
+        (TwinCapacity, "pilots", nobody),
+        (decision_inputs, "exploring", nobody),
+    ]
+
+
+def _forgets_missed_pods() -> list[Patch]:
+    """Pods whose node was too small are planned like any others."""
+    glance_at = decision_inputs.glance_at
+
+    def act(*arguments: Any) -> Any:
+        return replace(glance_at(*arguments), missed_pods=frozenset())
+
+    unmarked: Callable[..., None] = lambda *_: None  # noqa: E731
+    return [(schedule, "glance_at", act), (disruption_round, "glance_at", act), (WatchedState, "mark_missed", unmarked)]
+
+
+def _ends_before_empty() -> list[Patch]:
+    """The instance is ended although pods are left on it."""
+    return [(drain, "must_leave", lambda *_: False)]
+
+
+def _ignores_do_not_disrupt() -> list[Patch]:
+    """Pods that must not be disrupted are evicted like any others."""
+    return [(drain, "do_not_disrupt", lambda *_: False)]
+
+
+def _deletes_instead() -> list[Patch]:
+    """Pods are deleted where they should be asked to leave."""
+
+    def act(pod: Any, claim: NodeClaim, now: float, world: Any) -> None:  # noqa: ARG001 - that is it
+        world.cluster.delete_pod(pod, 30)
+
+    return [(drain, "_evict", act)]
+
+
+def _forgets_what_is_sold_out() -> list[Patch]:
+    """What EC2 has refused is asked for again and again."""
+    return [(WatchedState, "mark_unavailable", lambda *_: ())]
+
+
+def _wrong_price() -> list[Patch]:
+    """Claims are booked with the price of another offering."""
+    return [(assign_instances, "_price", lambda *_: 0.01)]
+
+
+def _stale_state() -> list[Patch]:
+    """Decisions are made on the claims as they were a decision ago, with the epoch of now."""
+    read = WatchedState.read
+    kept: dict[str, Any] = {}
+
+    def act(self: WatchedState, cluster: str, now: float) -> Any:
+        fresh = read(self, cluster, now)
+        old, kept[cluster] = kept.get(cluster, fresh), fresh
+        return replace(fresh, claims=old.claims)
+
+    return [(WatchedState, "read", act)]
+
+
+def _leaves_taints() -> list[Patch]:
+    """Nodes are taken into service without being opened to pods."""
+    return [(registration, "open_to_pods", lambda _, node, __: node)]
+
+
+def _adopts_nothing() -> list[Patch]:
+    """Who resumes a launch does not look which instances there are, and lets it be overdue."""
+    return [(resume, "_resume", lambda claims, *_: launch.Outcome(pending=tuple(claims)))]
+
+
+def _charges_nothing() -> list[Patch]:
+    """Nothing that runs or is launched is taken off the limits of its NodePool."""
+    return [(Budget, "charge", lambda *_: None)]
+
+
+def _ignores_budgets() -> list[Patch]:
+    """Any number of nodes may be disrupted at once."""
+    return [(decide, "allowance", lambda *_: Allowance(UNLIMITED))]
+
+
+def _knows_no_install() -> list[Patch]:
+    """What has the cluster's tags is ours, whoever launched it."""
+    return [(TwinCompute, "_is_foreign", lambda _, __: False)]
+
+
+class Mutant(msgspec.Struct, frozen=True):
+    """A defect: what makes its patches, and the scenarios that are played to find it."""
+
+    patches: Callable[[], list[Patch]]
+    scenarios: tuple[str, ...] = ("mixed", "races")
+
+
+MUTANTS: dict[str, Mutant] = {
+    "acknowledges first, no sweep": Mutant(_acknowledges_first),
+    "drops the client token": Mutant(_drops_the_token),
+    "skips the epoch check": Mutant(_skips_the_epoch),
+    "forgets conditions": Mutant(_forgets_conditions, ("races", "strays", "mixed")),
+    "never resumes": Mutant(_never_resumes),
+    "resumes with another token": Mutant(_resumes_at_once),
+    "adopts nothing": Mutant(_adopts_nothing),
+    "forgets garbage": Mutant(_forgets_garbage, ("strays",)),
+    "garbage too soon": Mutant(_garbage_too_soon, ("strays",)),
+    "never gives up": Mutant(_never_gives_up),
+    "forgets the vanished": Mutant(_forgets_the_vanished, ("unheard",)),
+    "terminates before writing": Mutant(_terminates_before_writing),
+    "does not learn": Mutant(_does_not_learn, ("edges",)),
+    "forgets pilots": Mutant(_forgets_pilots, ("edges",)),
+    "forgets missed pods": Mutant(_forgets_missed_pods, ("edges",)),
+    "ends before empty": Mutant(_ends_before_empty),
+    "ignores do-not-disrupt": Mutant(_ignores_do_not_disrupt, ("spot-storm", "mixed")),
+    "deletes instead of evicting": Mutant(_deletes_instead),
+    "forgets what is sold out": Mutant(_forgets_what_is_sold_out, ("flex-drought",)),
+    "books a wrong price": Mutant(_wrong_price),
+    "reads stale state": Mutant(_stale_state),
+    "charges no limits": Mutant(_charges_nothing),
+    "ignores disruption budgets": Mutant(_ignores_budgets),
+    "leaves nodes closed": Mutant(_leaves_taints),
+    "knows no install": Mutant(_knows_no_install, ("two-installs",)),
+}
+
+
+@contextmanager
+def planted(name: str) -> Iterator[None]:
+    """Have a defect in the flows meanwhile; none for an empty name. Raises InvalidInput when there is none of it."""
+    if name and name not in MUTANTS:
+        raise InvalidInput("mutant", f"no defect {name!r}; known are {', '.join(MUTANTS)}")
+    patches = MUTANTS[name].patches() if name else []
+    kept = [(owner, attribute, owner.__dict__.get(attribute)) for owner, attribute, _ in patches]
+    for owner, attribute, planted_there in patches:
+        setattr(owner, attribute, planted_there)
+    try:
+        yield
+    finally:
+        for owner, attribute, before in kept:
+            if before is None:
+                delattr(owner, attribute)
+            else:
+                setattr(owner, attribute, before)

@@ -1,0 +1,78 @@
+"""What no packing of some pods can undercut: their sum, poured into the cheapest mixture of what may be launched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+import numpy as np
+
+from shiplap.kubernetes.quantity import CPU, MEMORY, PODS
+from shiplap.scheduling.model.resources import Floats
+from shiplap.scheduling.model.snapshot import Snapshot
+from shiplap.scheduling.packing.compiled_snapshot import compile_world
+from shiplap.scheduling.search.columns import totals_bound
+from shiplap.scheduling.search.effort import Effort
+from shiplap.scheduling.search.problem import Problem
+from shiplap.scheduling.supply.templates import Lane
+
+_RESOURCES = (CPU, MEMORY, PODS)
+
+
+class Offers(msgspec.Struct, frozen=True, eq=False):
+    """What may be launched: `net` [rows, resources] is left for pods beside daemons, `price` [rows] in USD per hour."""
+
+    net: Floats
+    price: Floats
+
+
+def offers_of(snapshot: Snapshot) -> Offers | None:
+    """What the pools of a snapshot may launch at its prices.
+
+    None if nothing is sold, or something for nothing, as instances of a capacity reservation are: that bounds nothing.
+    """
+    rows = [row for lane in compile_world(snapshot, _RESOURCES).lanes if not lane.blocked for row in _rows(lane)]
+    if not rows or any(row[-1] <= 0 for row in rows):
+        return None
+    return Offers(np.array([row[:-1] for row in rows]), np.array([row[-1] for row in rows]))
+
+
+def hourly_bound(offers: Offers, requested: Mapping[str, int]) -> float | None:
+    """USD per hour that nodes for some pods cost at least; None if nothing that is offered has what they ask for.
+
+    Pods and nodes may be cut at will and whatever else the pods ask for is left out, so this is less than any packing
+    costs, except where nodes were bought cheaper than they are offered.
+
+    Args:
+        offers: what may be launched.
+        requested: the sum of what the pods ask for, canonical units, `pods` being their number.
+    """
+    total = np.array([float(requested.get(name, 0)) for name in _RESOURCES])
+    wanted = total > 0
+    if not wanted.any():
+        return 0.0
+    if (offers.net[:, wanted].max(axis=0) <= 0).any():
+        return None
+    count = len(offers.price)
+    problem = Problem(
+        sizes=total[None, wanted],
+        demand=np.ones(1),
+        net=np.maximum(offers.net[:, wanted], 0.0),
+        price=offers.price,
+        suits=np.ones((1, count), np.bool_),
+        rows=np.arange(count),
+        kind_of=np.zeros(1, np.int64),
+    )
+    return totals_bound(problem, Effort.of(5))[0]
+
+
+def _rows(lane: Lane) -> list[list[float]]:
+    """What each node that a lane may launch has for pods, and its price."""
+    offered = lane.table.offered(lane.template, lane.allow_undefined)
+    columns = [lane.table.axis.names.index(name) for name in _RESOURCES]
+    found = []
+    for row, kind in enumerate(lane.table.row_type.tolist()):
+        price = float(offered.price[kind])
+        if offered.suits[kind] and np.isfinite(price):
+            found.append([*lane.net[row, columns].astype(float).tolist(), price])
+    return found

@@ -1,0 +1,310 @@
+"""Watches a run for a report: numbers every few seconds, the packing now and then, what happened. It changes nothing.
+
+A month and a minute make records of the same size: where there is too much, every other entry is dropped and from then
+on half as often recorded.
+
+What a report over time is drawn from: samples, happenings, and the cluster at some moments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from shiplap.disruption.record import Headline, headline
+from shiplap.drawing.capture import of_cluster
+from shiplap.drawing.picture import ClusterPicture
+from shiplap.instances.capacity.capacity_setting import from_cluster
+from shiplap.instances.offerings.offerings import catalog_prices
+from shiplap.instances.resolve import instance_types
+from shiplap.kubernetes.objects import Pod
+from shiplap.kubernetes.pod_requests import pod_requests
+from shiplap.kubernetes.quantity import CPU, MEMORY, PODS
+from shiplap.manifests.custom_resources import Manifests
+from shiplap.scheduling.model.snapshot import NodeClassCatalog, Snapshot
+from shiplap.settings import ClusterSettings
+from shiplap_lab.simulation.packing_bounds import Offers, hourly_bound, offers_of
+from shiplap_lab.simulation.run import Outcome, Simulation
+from shiplap_lab.virtual_time.scenario import Fault, Play
+from shiplap_lab.virtual_time.simulated_cluster import Kube
+from shiplap_lab.virtual_time.supply import REGION, catalog
+
+_MOST_SAMPLES = 2000
+_MOST_FRAMES = 100
+_MOST_HAPPENINGS = 20_000
+_MIB = 2**20
+
+_TOLD = {
+    "wave": "replicas change",
+    "fault": "fault",
+    "launched": "launched",
+    "will not join": "will not join",
+    "node joined": "node joined",
+    "spot warning": "spot warning",
+    "instance ended": "instance ended",
+    "node gone": "node gone",
+    "died": "function died",
+    "refused": "request refused",
+    "answer lost": "answer lost",
+    "settled": "all at rest",
+}
+"""Which lines of a trace a report shows, and what it calls them."""
+
+_BAD = frozenset({"fault", "will not join", "spot warning", "died", "refused", "answer lost"})
+"""Those of them that are no part of a good day."""
+
+_STEPS = {
+    "launched": "launch",
+    "spot warning": "interrupt",
+    "node joined": "lifecycle",
+    "will not join": "lifecycle",
+    "instance ended": "lifecycle",
+    "node gone": "lifecycle",
+}
+"""Those of them that are told beside the recorded decisions, and of which kind they are."""
+
+Entry = TypeVar("Entry")
+
+
+class Recording:
+    """What is seen of one run; `timeline` is all of it."""
+
+    def __init__(self, simulation: Simulation, play: Play) -> None:
+        self._simulation = simulation
+        self._start = simulation.loop.now()
+        self._samples: list[Sample] = []
+        self._frames: list[Frame] = []
+        self._looks = 0
+        self._sample_every = self._frame_every = 1
+        sold = catalog()
+        self._prices = catalog_prices(sold)
+        self._offers = _offers(play.manifests)
+        self._requests: dict[str, tuple[int, int]] = {}
+        simulation.observers.append(self.look)
+
+    def look(self) -> None:
+        """Record what there is now, where it is due."""
+        if self._looks % self._sample_every == 0:
+            self._samples.append(self._sample())
+            if len(self._samples) > _MOST_SAMPLES:
+                self._samples, self._sample_every = _every_other(self._samples), 2 * self._sample_every
+        if self._looks % self._frame_every == 0:
+            self._frames.append(self._frame())
+            if len(self._frames) > _MOST_FRAMES:
+                self._frames, self._frame_every = _every_other(self._frames), 2 * self._frame_every
+        self._looks += 1
+
+    def timeline(self, outcome: Outcome) -> Timeline:
+        """Everything recorded until the end, and what the trace of the outcome tells."""
+        last, happenings = self._frame(), _happenings(outcome)
+        frames = [frame for frame in self._frames if frame.at_s < last.at_s]
+        return Timeline(
+            ends_s=max(outcome.ended_at, last.at_s),
+            samples=(*self._samples, self._sample()),
+            happenings=happenings,
+            frames=(*frames, last),
+            decisions=self._decisions(happenings),
+        )
+
+    def records(self) -> dict[str, bytes]:
+        """Every recorded decision by its id."""
+        installs = self._simulation.installs.values()
+        recorders = [recorder for install in installs for recorder in install.recorders.values()]
+        return {name: document for recorder in recorders for name, document in recorder.records.items()}
+
+    def _decisions(self, happenings: Iterable[Happening]) -> tuple[Headline, ...]:
+        lines = [headline(document, name) for name, document in self.records().items()]
+        lines += (
+            Headline(self._start + event.at_s, _STEPS[event.kind], f"{event.kind}: {event.text}")
+            for event in happenings
+            if event.kind in _STEPS
+        )
+        return tuple(sorted(lines, key=lambda line: (line.at, line.record)))
+
+    def _passed(self) -> float:
+        return self._simulation.loop.now() - self._start
+
+    def _sample(self) -> Sample:
+        """Nodes count as soon as they are paid for: by instance, whether or not they have joined."""
+        many = len(self._simulation.kubes) > 1
+        nodes: dict[str, int] = {}
+        hourly = listed = 0.0
+        paid = (
+            (witness.price(instance), instance)
+            for witness in self._simulation.witnesses
+            for instance in witness.instances.values()
+            if instance.id not in witness.ended
+        )
+        for price, instance in paid:
+            pool = _named(instance.cluster, instance.node_pool, many=many)
+            nodes[pool] = nodes.get(pool, 0) + 1
+            hourly += price
+            listed += self._prices.listed(instance.instance_type) or price
+        return Sample(
+            at_s=self._passed(),
+            pending=sum(len(kube.pending()) for kube in self._simulation.kubes.values()),
+            nodes={pool: nodes[pool] for pool in sorted(nodes)},
+            hourly=round(hourly, 6),
+            list_hourly=round(listed, 6),
+            bound_hourly=self._bound(),
+        )
+
+    def _bound(self) -> float | None:
+        if self._offers is None:
+            return None
+        millicores = memory = count = 0
+        for kube in self._simulation.kubes.values():
+            for pod in kube.informer.pods.values():
+                if pod.spec.node_name:
+                    cpu, more = self._requested(pod)
+                    millicores, memory, count = millicores + cpu, memory + more, count + 1
+        return hourly_bound(self._offers, {CPU: millicores, MEMORY: memory, PODS: count})
+
+    def _requested(self, pod: Pod) -> tuple[int, int]:
+        """Pods of a group ask for the same."""
+        group = f"{pod.metadata.namespace}/{pod.metadata.labels.get('app', pod.metadata.name)}"
+        known = self._requests.get(group)
+        if known is None:
+            requests = pod_requests(pod)
+            known = self._requests[group] = requests.get(CPU, 0), requests.get(MEMORY, 0)
+        return known
+
+    def _frame(self) -> Frame:
+        kubes = self._simulation.kubes
+        pictures = [self._picture(kube) for _, kube in sorted(kubes.items())]
+        return Frame(self._passed(), pictures[0] if len(pictures) == 1 else merged(pictures))
+
+    def _picture(self, kube: Kube) -> ClusterPicture:
+        known = (claim for witness in self._simulation.witnesses for claim in witness.claims.values())
+        claims = [claim for claim in known if claim.cluster == kube.name]
+        nodes, pods = kube.informer.nodes, kube.informer.pods
+        return of_cluster(
+            kube.name,
+            self._simulation.loop.now(),
+            [nodes[name] for name in sorted(nodes)],
+            [pods[key] for key in sorted(pods)],
+            claims,
+            self._prices,
+        )
+
+
+def watched(play: Play, seed: int, faults: Sequence[Fault], hours: float | None = None) -> tuple[Outcome, Recording]:
+    """A run with these faults, and who watched it; the outcome is that of the same run unwatched."""
+    simulation = Simulation(play, seed, faults, play.scenario.hours if hours is None else hours)
+    recording = Recording(simulation, play)
+    return simulation.play(), recording
+
+
+def recorded(play: Play, seed: int, faults: Sequence[Fault], hours: float | None = None) -> tuple[Outcome, Timeline]:
+    """As `watched`, with what was seen."""
+    outcome, recording = watched(play, seed, faults, hours)
+    return outcome, recording.timeline(outcome)
+
+
+def merged(pictures: Sequence[ClusterPicture]) -> ClusterPicture:
+    """Several clusters as one picture: each pool is called after its cluster."""
+    nodes = [
+        replace(node, pool=_named(picture.cluster, node.pool, many=True))
+        for picture in pictures
+        for node in picture.nodes
+    ]
+    pending = [pod for picture in pictures for pod in picture.pending]
+    return ClusterPicture(
+        cluster=", ".join(picture.cluster for picture in pictures),
+        taken_at=pictures[0].taken_at,
+        nodes=tuple(sorted(nodes, key=lambda node: (node.name, node.pool))),
+        pending=tuple(sorted(pending, key=lambda pod: (-pod.age_s, pod.namespace, pod.name))),
+    )
+
+
+def _named(cluster: str, pool: str, *, many: bool) -> str:
+    return f"{cluster}/{pool}" if many and pool else pool
+
+
+def _every_other(entries: Sequence[Entry]) -> list[Entry]:
+    return list(entries[::2])
+
+
+def _offers(manifests: Manifests) -> Offers | None:
+    """What is sold, with all the memory that EC2 states: nodes never have more, so the bound is one."""
+    sold = catalog()
+    nominal = {item.instance_type: item.memory_info.size_in_mi_b * _MIB for item in sold.types}
+    setting = from_cluster(ClusterSettings(name="bound", region=REGION), ())
+    catalogs = []
+    for node_class in manifests.node_classes:
+        types = instance_types(sold, node_class, setting, resolved=None, learned=(), unavailable=())
+        whole = ({**kind.capacity, MEMORY: nominal[kind.name]} for kind in types)
+        full = (replace(kind, capacity=capacity, verified=True) for kind, capacity in zip(types, whole, strict=True))
+        catalogs.append(NodeClassCatalog(node_class.metadata.name, tuple(full)))
+    return offers_of(Snapshot(cluster="bound", now=0.0, manifests=manifests, catalogs=tuple(catalogs)))
+
+
+def _happenings(outcome: Outcome) -> tuple[Happening, ...]:
+    broken = "promise broken"
+    found = [Happening(item.at, broken, f"{item.promise}: {item.detail}", bad=True) for item in outcome.violations]
+    for line in outcome.lines:
+        facts: dict[str, Any] = msgspec.json.decode(line)
+        what, at_s = str(facts.pop("what")), float(facts.pop("t"))
+        if what in _TOLD and len(found) < _MOST_HAPPENINGS:
+            found.append(Happening(at_s, _TOLD[what], _told(facts), bad=what in _BAD))
+    return tuple(sorted(found, key=lambda event: event.at_s))
+
+
+def _told(facts: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in _known(facts))
+
+
+def _known(facts: dict[str, Any]) -> Iterable[tuple[str, Any]]:
+    return ((name, value) for name, value in facts.items() if name != "token" and value not in ("", 0, 0.0))
+
+
+class Sample(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The cluster in numbers, `at_s` seconds after the start. Money in USD per hour; `nodes` by pool."""
+
+    at_s: float
+    pending: int = 0
+    nodes: dict[str, int] = {}
+    hourly: float = 0.0
+    list_hourly: float = 0.0
+    bound_hourly: float | None = None
+
+
+class Happening(msgspec.Struct, frozen=True):
+    """Something that happened: `kind` is its row in the picture, `text` says what exactly; `bad` if nobody wants it."""
+
+    at_s: float
+    kind: str
+    text: str
+    bad: bool = False
+
+
+class Frame(msgspec.Struct, frozen=True):
+    """The cluster at a moment."""
+
+    at_s: float
+    picture: ClusterPicture
+
+
+class Timeline(msgspec.Struct, frozen=True, omit_defaults=True):
+    """All of it in the order of time; `ends_s` seconds after the start, `decisions` in the epoch of the pictures."""
+
+    ends_s: float
+    samples: tuple[Sample, ...] = ()
+    happenings: tuple[Happening, ...] = ()
+    frames: tuple[Frame, ...] = ()
+    decisions: tuple[Headline, ...] = ()
+
+
+def thinned(samples: Sequence[Sample], most: int) -> tuple[Sample, ...]:
+    """At most so many samples, each for a stretch of them: the last one's, with the most pods that waited meanwhile."""
+    if len(samples) <= most:
+        return tuple(samples)
+    chosen = []
+    for part in range(most):
+        stretch = samples[part * len(samples) // most : (part + 1) * len(samples) // most]
+        worst = max(sample.pending for sample in stretch)
+        chosen.append(msgspec.structs.replace(stretch[-1], at_s=stretch[0].at_s, pending=worst))
+    return tuple(chosen)

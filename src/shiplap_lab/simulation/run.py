@@ -1,0 +1,498 @@
+"""One run: a scenario, a seed and its faults in; what came of it out."""
+
+from __future__ import annotations
+
+import gc
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from random import Random
+
+import msgspec
+
+from shiplap.cluster.watcher import Batch
+from shiplap.flows.lifecycle.pod_placement import NONE
+from shiplap.flows.watch.watch import hints_of
+from shiplap.instances.catalog.resolved_nodeclass import Ami
+from shiplap.kubernetes.objects import Node, Pod
+from shiplap.manifests.nodeclaim import NodeClaim
+from shiplap.ports import FleetOverride, FleetRequest, Instance
+from shiplap.scheduling.model.planned_pods import do_not_disrupt
+from shiplap.settings import ClusterSettings
+from shiplap_lab.fakes.clock import TwinClock, TwinMeter
+from shiplap_lab.simulation.chaos import beats, placement
+from shiplap_lab.virtual_time.event_loop import Loop
+from shiplap_lab.virtual_time.functions import Breakdowns
+from shiplap_lab.virtual_time.interference import Interference
+from shiplap_lab.virtual_time.invariants import Promises, Violation
+from shiplap_lab.virtual_time.scenario import Fault, Play, Wave
+from shiplap_lab.virtual_time.simulated_cluster import STEP_S, Kube
+from shiplap_lab.virtual_time.simulated_install import Install, Stage, settings_of
+from shiplap_lab.virtual_time.supply import REGION, ZONES, Truth, catalog
+from shiplap_lab.virtual_time.trace import Trace
+from shiplap_lab.virtual_time.watched import WatchedCompute
+
+QUIET_S = 3600.0
+"""How long nothing may be under way until all counts as settled, in seconds."""
+
+_LOOK_S = 10.0
+_TTL_LATE_S = 48 * 3600.0
+"""How late DynamoDB may delete what has expired, in seconds."""
+
+_APART_S = 23.0
+"""Seconds between the schedules of installs."""
+
+_WARNING_S = 120.0
+_OBJECTS_UNTIL_COLLECTED = 2_000_000
+_SPOT = "EC2 Spot Instance Interruption Warning"
+_STATE = "EC2 Instance State-change Notification"
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a run. Seconds since the start; money in USD; `settled_at` -1 when it never came to rest."""
+
+    scenario: str
+    seed: int
+    trace: str
+    placement: str = ""
+    violations: tuple[Violation, ...] = ()
+    settled_at: float = -1.0
+    ended_at: float = 0.0
+    steps: int = 0
+    launched: int = 0
+    ended: int = 0
+    most_nodes: int = 0
+    pods_bound: int = 0
+    longest_pending: float = 0.0
+    spent: float = 0.0
+    ledger: float = 0.0
+    unclaimed: float = 0.0
+    given_up: int = 0
+    faults: tuple[Fault, ...] = ()
+    metrics: dict[str, float] = {}
+    lines: tuple[str, ...] = ()
+
+
+class Simulation:
+    """A world of its own; `play` runs it once. `observers` are called every ten seconds and change nothing."""
+
+    def __init__(self, play: Play, seed: int, faults: Sequence[Fault], hours: float) -> None:
+        scenario = play.scenario
+        self._play, self._seed, self._planned, self._hours = play, seed, tuple(faults), hours
+        self._waves = (*scenario.waves, *beats(scenario, seed, hours))
+        self.loop = Loop(TwinClock())
+        self._start = self.loop.now()
+        self.trace = Trace(self.loop.now, self._start)
+        self.faults = Interference(self.loop, self.trace, seed)
+        self._sold = catalog()
+        self._placement = placement(scenario, seed)
+        cluster = ClusterSettings(name="", region=REGION, manifests=play.manifests, placement=self._placement)
+        self._truth = Truth(self._sold, play.manifests, cluster, scenario.memory, seed)
+        self._class_of = {
+            pool.metadata.name: pool.spec.template.spec.node_class_ref.name for pool in play.manifests.node_pools
+        }
+        self.meter = TwinMeter()
+        stage = Stage(self.loop, self.faults, self.trace, self._sold, self.meter)
+        self.compute = WatchedCompute(
+            self.loop.clock,
+            self.faults,
+            _amis(play),
+            self._witness(),
+            self._pods_of_instance,
+            self._instance_ended,
+            scenario.installs[0],
+        )
+        self.compute.on_launch.append(self._launched)
+        self.installs = {
+            name: Install(settings_of(cluster, scenario.clusters, name), stage, compute, compute.promises)
+            for name in scenario.installs
+            for compute in [self.compute if name == self.compute.install else self.compute.of(name, self._witness())]
+        }
+        self.kubes = {name: self._kube(name) for name in scenario.clusters}
+        for install in self.installs.values():
+            install.enter(self.kubes)
+        self._seen: dict[str, set[str]] = {name: set() for name in self.kubes}
+        self._pending_since: dict[str, float] = {}
+        self._longest_pending = 0.0
+        self._bound = 0
+        self._most_nodes = 0
+        self._patience_s = scenario.patience_minutes * 60
+        self._settled_since: float | None = None
+        self._calm_from = self._end_of_trouble()
+        self.observers: list[Callable[[], object]] = []
+
+    def _witness(self) -> Promises:
+        """Of one install."""
+        made = Promises(
+            self._play.manifests,
+            now=self.loop.now,
+            price=self._price,
+            capacity=self._capacity,
+            most_nodes_per_pod=self._play.scenario.most_nodes_per_pod,
+            steered=self._placement != NONE,
+            found=self._stop,
+        )
+        made.is_held_up = self._is_held_up
+        made.was_in_service = self._was_in_service
+        made.pods_of = lambda claim: self.kubes[claim.cluster].pods_of(claim.node_name)
+        return made
+
+    @property
+    def witnesses(self) -> tuple[Promises, ...]:
+        """What is known of each install."""
+        return tuple(install.promises for install in self.installs.values())
+
+    @property
+    def _running(self) -> int:
+        return sum(len(witness.instances) - len(witness.ended) for witness in self.witnesses)
+
+    def _witness_of(self, instance_id: str) -> Promises:
+        return next(witness for witness in self.witnesses if instance_id in witness.instances)
+
+    def _broken(self, promise: str, detail: str) -> None:
+        """By the simulated account as a whole."""
+        self.witnesses[0].broken(promise, detail)
+
+    def _expire(self, install: Install) -> None:
+        install.state.expire(self.loop.now() - _TTL_LATE_S)
+
+    # The run
+
+    def play(self) -> Outcome:
+        """Run until all is settled, or until it should have been."""
+        for kube in self.kubes.values():
+            for group in self._play.scenario.groups:
+                kube.apply(group)
+            self.loop.every(STEP_S, partial(self._watch, kube), first_s=0.7)
+        for wave in self._waves:
+            self.loop.after(wave.at * 60, partial(self._wave, wave))
+        for number, fault in enumerate(self._planned):
+            self.loop.after(fault.at * 60, partial(self._begin, number, fault))
+        self.loop.every(_LOOK_S, self._look, first_s=_LOOK_S)
+        for number, install in enumerate(self.installs.values()):
+            self.loop.every(3600.0, partial(self._expire, install), first_s=3600.0)
+            install.functions.start(number * _APART_S)
+        with _listening(self._broke_down), _seldom_collected():
+            try:
+                self._run()
+            finally:
+                self.loop.close()
+        return self._outcome()
+
+    def _run(self) -> None:
+        least = max(self._start + self._hours * 3600, self._calm_from)
+        latest = least + self._play.scenario.settle_minutes * 60
+        while not self.loop.stopped:
+            self.loop.run_until(self.loop.now() + _LOOK_S)
+            now = self.loop.now()
+            if now >= least and self._settled_since is not None and now - self._settled_since >= QUIET_S:
+                return
+            if now >= latest and self._settled_since is None:
+                self._broken("all comes to rest", "; ".join(self._unrest()[:6]) or "it did, but too late")
+                return
+
+    def _end_of_trouble(self) -> float:
+        ends = [fault.at + fault.minutes for fault in self._planned] + [wave.at for wave in self._waves]
+        return self._start + 60 * max(ends, default=0.0)
+
+    def _stop(self) -> None:
+        self.loop.stopped = True
+
+    def _broke_down(self, traceback: str) -> None:
+        self._broken("no flow breaks down", traceback[-1500:])
+
+    # What is seen
+
+    def _unrest(self) -> list[str]:
+        pending = [f"pod {pod.key} is pending" for kube in self.kubes.values() for pod in kube.pending()]
+        return pending + [line for witness in self.witnesses for line in witness.unfinished()]
+
+    def _look(self) -> None:
+        now = self.loop.now()
+        calm = now >= self._calm_from
+        for install in self.installs.values():
+            install.promises.look(calm=calm)
+            if install.dead_letters.letters:
+                self._broken("every message can be read", str(install.dead_letters.letters[0])[:300])
+        pending = {uid for kube in self.kubes.values() for uid in kube.pending_uids()}
+        for uid, since in self._pending_since.items():
+            self._longest_pending = max(self._longest_pending, now - since)
+            self._bound += uid not in pending
+            if 0 < self._patience_s < now - since and uid in pending:
+                self._broken("no pod waits longer than stated", f"{uid} has waited for {now - since:.0f} s")
+        self._pending_since = {uid: self._pending_since.get(uid, now) for uid in sorted(pending)}
+        self._most_nodes = max(self._most_nodes, self._running)
+        if pending or any(witness.unfinished() for witness in self.witnesses):
+            self._settled_since = None
+        elif self._settled_since is None:
+            self._settled_since = now
+            self.trace.tell("settled", nodes=self._running)
+        for observe in self.observers:
+            observe()
+
+    def _watch(self, kube: Kube) -> None:
+        """What the watch function sees and tells."""
+        if self.faults.on_now("api-down"):
+            return
+        seen = self._seen[kube.name]
+        pods: list[Pod] = []
+        joined: list[Node] = []
+        ready: list[Node] = []
+        for _, item in sorted(kube.news.items()):
+            if isinstance(item, Pod):
+                if not item.spec.node_name and item.metadata.uid not in seen and _is_unschedulable(item):
+                    pods.append(item)
+                continue
+            if item.metadata.uid not in seen:
+                joined.append(item)
+            if _is_ready(item) and f"{item.metadata.uid}/ready" not in seen:
+                ready.append(item)
+        kube.news.clear()
+        seen.update(pod.metadata.uid for pod in pods)
+        seen.update(node.metadata.uid for node in joined)
+        seen.update(f"{node.metadata.uid}/ready" for node in ready)
+        fresh = Batch(tuple(pods), tuple(joined), tuple(ready))
+        for event in hints_of(kube.name, fresh, self.loop.now()) if fresh else ():
+            for install in self.installs.values():
+                install.functions.route(event)
+
+    # What happens
+
+    def _kube(self, name: str) -> Kube:
+        return Kube(
+            name,
+            self.loop,
+            self.faults,
+            self.trace,
+            self._truth,
+            seed=self._seed,
+            node_class_of=self._class_of.__getitem__,
+            alive=lambda instance_id: instance_id not in self._witness_of(instance_id).ended,
+            joined=lambda instance, allocatable: self._witness_of(instance.id).joined(instance, allocatable),
+        )
+
+    def _wave(self, wave: Wave) -> None:
+        for name, kube in self.kubes.items():
+            if wave.cluster in ("", name):
+                kube.wanted[wave.group] = wave.replicas
+        self.trace.tell("wave", group=wave.group, replicas=wave.replicas)
+
+    def _launched(self, instance: Instance, request: FleetRequest, override: FleetOverride) -> None:  # noqa: ARG002
+        self.trace.tell(
+            "launched", instance=instance.id, type=instance.instance_type, zone=instance.zone, token=request.token
+        )
+        self.installs[instance.install].promises.launched(instance, request)
+        self.kubes[instance.cluster].boot(instance)
+
+    def _instance_ended(self, instance_id: str) -> None:
+        witness = self._witness_of(instance_id)
+        if instance_id in witness.ended:
+            return
+        instance = witness.instances[instance_id]
+        self.trace.tell("instance ended", instance=instance_id)
+        witness.over(instance_id)
+        self.kubes[instance.cluster].end(instance)
+        self.loop.after(3.0, partial(self._aws_says, _STATE, instance_id, state="terminated"))
+
+    def _aws_says(self, detail_type: str, instance_id: str, **detail: str) -> None:
+        """The default bus is the account's: every install hears."""
+        for install in self.installs.values():
+            install.functions.aws_says(detail_type, instance_id, **detail)
+
+    def _lose(self, instance_id: str) -> None:
+        if instance_id not in self._witness_of(instance_id).ended:
+            self.compute.lose(instance_id)
+            self._instance_ended(instance_id)
+
+    def _pods_of_instance(self, cluster: str, instance_id: str) -> Sequence[Pod]:
+        kube = self.kubes[cluster]
+        kube.informer.refresh()
+        node = kube.informer.nodes.get(self._witness_of(instance_id).instances[instance_id].private_dns)
+        return kube.pods_of(node.metadata.name) if node is not None and _is_ready(node) else ()
+
+    def _was_in_service(self, claim: NodeClaim, at: float) -> bool:
+        kube = self.kubes[claim.cluster]
+        kube.informer.refresh()
+        return kube.in_service.get(claim.node_name, 0.0) >= at
+
+    def _is_held_up(self, claim: NodeClaim) -> bool:
+        pods = self.kubes[claim.cluster].pods_of(claim.node_name)
+        now = self.loop.now()
+        return bool(pods) and not claim.deadline_at and all(do_not_disrupt(pod, now) for pod in pods)
+
+    def _price(self, instance: Instance) -> float:
+        node_class = self._class_of[instance.node_pool]
+        return self._truth.price(node_class, instance.instance_type, instance.zone, instance.capacity_type)
+
+    def _capacity(self, claim: NodeClaim) -> dict[str, int]:
+        return self._truth.resources(claim.node_class, claim.instance_type, claim.ami)[0]
+
+    # Faults
+
+    def _begin(self, number: int, fault: Fault) -> None:
+        self.trace.tell("fault", kind=fault.kind, target=fault.target, amount=fault.amount, minutes=fault.minutes)
+        if fault.kind == "crash":
+            self.faults.crashes.setdefault(fault.target, []).append(int(fault.amount))
+        elif fault.kind == "interrupt":
+            self._interrupt(number, fault)
+        elif fault.kind == "terminate":
+            self._terminate(number, fault)
+        elif fault.kind == "stray":
+            self._stray(number, fault)
+        else:
+            if fault.kind == "upgrade":
+                self._restart()
+            self.faults.active[number] = fault
+            self._adjust()
+            self.loop.after(fault.minutes * 60, partial(self._over, number))
+
+    def _over(self, number: int) -> None:
+        over = self.faults.active.pop(number, None)
+        if over is not None and over.kind == "upgrade":
+            self._restart()
+        self._adjust()
+
+    def _restart(self) -> None:
+        """Another version is in service: what runs dies, and what processes remembered is gone."""
+        self.faults.end_all()
+        for install in self.installs.values():
+            install.functions.forget()
+
+    def _adjust(self) -> None:
+        """Have the twin of EC2 know what it lacks and how late it shows things."""
+        for install in self.installs.values():
+            lags = (fault.amount for _, fault in self.faults.on_now("describe-lag"))
+            install.compute.describe_lag_s = max(lags, default=0.0)
+        self.compute.quotas.clear()
+        for _, fault in self.faults.on_now("quota"):
+            for capacity_type in ("on-demand", "spot"):
+                if fault.target in ("*", capacity_type):
+                    left = min(int(fault.amount), self.compute.quotas.get(capacity_type, int(fault.amount)))
+                    self.compute.quotas[capacity_type] = left
+        self.compute.capacity.clear()
+        for kind in self._sold.types:
+            for zone in ZONES:
+                for capacity_type in ("on-demand", "spot"):
+                    name = f"{kind.instance_type}/{zone}/{capacity_type}"
+                    most = [int(f.amount) for _, f in self.faults.on_now("no-capacity", name)]
+                    if most:
+                        self.compute.capacity[kind.instance_type, zone, capacity_type] = min(most)
+
+    def _alive(self, capacity_type: str = "") -> list[Instance]:
+        return [item for item in self.compute.alive() if capacity_type in ("", item.capacity_type)]
+
+    def _interrupt(self, number: int, fault: Fault) -> None:
+        """The share of spot instances that is taken back, one after the other within the fault's minutes."""
+        chance = self.faults.chance(number)
+        for instance in self._alive("spot"):
+            if chance.random() < fault.amount:
+                self.loop.after(chance.uniform(0, fault.minutes * 60), partial(self._warn, instance.id))
+
+    def _warn(self, instance_id: str) -> None:
+        self.trace.tell("spot warning", instance=instance_id)
+        self._aws_says(_SPOT, instance_id, **{"instance-action": "terminate"})
+        self.loop.after(_WARNING_S, partial(self._lose, instance_id))
+
+    def _terminate(self, number: int, fault: Fault) -> None:
+        alive = self._alive()
+        chance: Random = self.faults.chance(number)
+        for instance in chance.sample(alive, min(len(alive), int(fault.amount))):
+            self._lose(instance.id)
+
+    def _stray(self, number: int, fault: Fault) -> None:
+        """Instances of a launch that nobody remembers, as after table `state` was restored from a backup."""
+        pools = [pool for pool in sorted(self._class_of) if fault.target in ("*", pool)]
+        for index in range(int(fault.amount) if pools else 0):
+            instance = Instance(
+                id=f"i-5{number:08x}{index:08x}",
+                instance_type="m6i.large",
+                zone=ZONES[index % len(ZONES)],
+                capacity_type="on-demand",
+                ami="ami-twin",
+                state="running",
+                launched_at=self.loop.now(),
+                cluster=min(self.kubes),
+                claim=f"{pools[0]}-forgotten-{number}-{index}",
+                node_pool=pools[0],
+                private_dns=f"ip-10-9-{number}-{index}.internal",
+                launch=f"forgotten-{number}",
+                install=self.compute.install,
+            )
+            self.trace.tell("stray", instance=instance.id)
+            self.compute.add(instance)
+            self.compute.promises.instances[instance.id] = instance
+            self.kubes[instance.cluster].boot(instance)
+
+    # The end
+
+    def _outcome(self) -> Outcome:
+        spent = sum(witness.spent() for witness in self.witnesses)
+        ledger, unclaimed = map(sum, zip(*(witness.ledger() for witness in self.witnesses), strict=True))
+        if abs(spent - ledger - unclaimed) > 1e-6:
+            self._broken("money spent equals the ledger", f"{spent:.4f} is not {ledger:.4f} + {unclaimed:.4f}")
+        now = self.loop.now() - self._start
+        settled = self._settled_since - self._start if self._settled_since is not None else -1.0
+        return Outcome(
+            scenario=self._play.name,
+            seed=self._seed,
+            trace=self.trace.digest,
+            placement=self._placement,
+            violations=tuple(found for witness in self.witnesses for found in witness.violations),
+            settled_at=settled,
+            ended_at=now,
+            steps=self.loop.steps,
+            launched=sum(len(witness.instances) for witness in self.witnesses),
+            ended=sum(len(witness.ended) for witness in self.witnesses),
+            most_nodes=self._most_nodes,
+            pods_bound=self._bound,
+            longest_pending=self._longest_pending,
+            spent=round(spent, 6),
+            ledger=round(ledger, 6),
+            unclaimed=round(unclaimed, 6),
+            given_up=sum(install.functions.given_up for install in self.installs.values()),
+            faults=self._planned,
+            metrics=dict(sorted(self.meter.counts.items())),
+            lines=tuple(line.decode() for line in self.trace.lines),
+        )
+
+
+@contextmanager
+def _seldom_collected() -> Iterator[None]:
+    """Next to nothing here is garbage in cycles, and a collector that looks for it sees a whole cluster each time."""
+    usual = gc.get_threshold()
+    gc.set_threshold(_OBJECTS_UNTIL_COLLECTED, usual[1], usual[2])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*usual)
+
+
+@contextmanager
+def _listening(found: Callable[[str], object]) -> Iterator[None]:
+    """Logs of the flows are not printed meanwhile; what breaks down is told."""
+    logger = logging.getLogger("shiplap")
+    handlers, level, propagate = logger.handlers, logger.level, logger.propagate
+    logger.handlers = [Breakdowns(found)]
+    logger.setLevel(logging.ERROR)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.handlers = handlers
+        logger.setLevel(level)
+        logger.propagate = propagate
+
+
+def _amis(play: Play) -> dict[str, tuple[Ami, ...]]:
+    """Each EC2NodeClass has an AMI of its own, the one called default the twin's."""
+    names = (item.metadata.name for item in play.manifests.node_classes)
+    return {name: (Ami(f"ami-{name}", name, "2026-01-01T00:00:00Z"),) for name in names if name != "default"}
+
+
+def _is_ready(node: Node) -> bool:
+    return any(item.type == "Ready" and item.status == "True" for item in node.status.conditions)
+
+
+def _is_unschedulable(pod: Pod) -> bool:
+    return any(item.type == "PodScheduled" and item.reason == "Unschedulable" for item in pod.status.conditions)

@@ -1,0 +1,165 @@
+"""Faults that are going on, and the time that effects take: every effect of every twin passes through here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+from random import Random
+
+import msgspec
+
+from shiplap.errors import (
+    AwsError,
+    AwsThrottled,
+    ClusterUnreachable,
+    ConditionFailed,
+    ObjectConflict,
+    ShiplapError,
+    StoreThrottled,
+)
+from shiplap_lab.fakes.faults import Crash, Faults
+from shiplap_lab.virtual_time.event_loop import Loop
+from shiplap_lab.virtual_time.scenario import Fault
+from shiplap_lab.virtual_time.trace import Trace
+
+_LATENCY_S = {"compute.launch": 1.5, "compute.terminate": 0.4, "cluster.view": 0.3, "compute.resolve": 0.5}
+_USUAL_S = 0.02
+_CLUSTER = "cluster."
+
+
+class Invocation(msgspec.Struct):
+    """One run of a function. `points` counts the effects it has passed, `dies_at` the one it dies at, -1 for none."""
+
+    function: str
+    name: str
+    deadline: float
+    began_at: float = 0.0
+    points: int = 0
+    dies_at: int = -1
+
+
+class Interference(Faults):
+    """Knows which faults are on. Only what functions do is interfered with: `current` is the one at work.
+
+    `on_point` are told of every moment at which a function could die, before it does.
+    """
+
+    def __init__(self, loop: Loop, trace: Trace, seed: int) -> None:
+        super().__init__()
+        self.current: Invocation | None = None
+        self.on_point: list[Callable[[Invocation, str], object]] = []
+        self._at_work: dict[int, Invocation] = {}
+        self.active: dict[int, Fault] = {}
+        self.crashes: dict[str, list[int]] = {}
+        self._loop = loop
+        self._trace = trace
+        self._seed = seed
+        self._latency = Random(f"{seed}:latency")  # noqa: S311 - repeatable chance
+        self._chances: dict[int, Random] = {}
+
+    def chance(self, number: int) -> Random:
+        """The chance of one fault, its own, so that leaving out another does not change it."""
+        return self._chances.setdefault(number, Random(f"{self._seed}:{number}"))  # noqa: S311
+
+    def on_now(self, kind: str, name: str = "") -> list[tuple[int, Fault]]:
+        """The faults of a kind that are on and mean `name`, with their numbers."""
+        if not self.active:
+            return []
+        return [
+            (number, fault)
+            for number, fault in sorted(self.active.items())
+            if fault.kind == kind and (not name or fnmatchcase(name, fault.target))
+        ]
+
+    def strikes(self, kind: str, name: str = "") -> bool:
+        """Whether a fault of a kind hits now, by its probability."""
+        return any(self.chance(number).random() < fault.amount for number, fault in self.on_now(kind, name))
+
+    def run(self, invocation: Invocation, act: Callable[[], object]) -> bool:
+        """Have a function run to its end, or to its death; whether it lived."""
+        planned = self.crashes.get(invocation.function)
+        if planned:
+            invocation.dies_at = planned.pop(0)
+        self.current = invocation
+        self._at_work[id(invocation)] = invocation
+        try:
+            act()
+        except Crash as crash:
+            if not self._loop.stopped:
+                self._trace.tell("died", invocation=invocation.name, at=str(crash))
+            return False
+        finally:
+            self.current = None
+            del self._at_work[id(invocation)]
+        return True
+
+    def end_all(self) -> None:
+        """Every function at work dies before it does anything more."""
+        for invocation in self._at_work.values():
+            invocation.deadline = self._loop.now()
+
+    def before(self, effect: str) -> None:
+        """Time passes, the function may die, or be refused."""
+        invocation = self.current
+        if invocation is None:
+            return
+        self._wait(_LATENCY_S.get(effect, _USUAL_S) * self._latency.uniform(0.5, 2.0) + self._slower(effect))
+        self._live(invocation, "before", effect)
+        if effect.startswith(_CLUSTER) and self.on_now("api-down"):
+            raise ClusterUnreachable("the API server does not answer")
+        if effect == "cluster.register_node" and self.strikes("conflict"):
+            raise ObjectConflict("the object has been modified", status=409)
+        if self.strikes("refuse", effect):
+            self._trace.tell("refused", invocation=invocation.name, effect=effect)
+            raise _refusal(effect)
+
+    def after(self, effect: str) -> None:
+        """The function may die, or never hear that it happened."""
+        invocation = self.current
+        if invocation is None:
+            return
+        self._live(invocation, "after", effect)
+        lost = effect == "compute.launch" and self.strikes("no-answer")
+        if lost or self.strikes("answer-lost", effect):
+            self._trace.tell("answer lost", invocation=invocation.name, effect=effect)
+            raise _silence(effect)
+
+    def _slower(self, effect: str) -> float:
+        return sum(fault.amount for _, fault in self.on_now("slow", effect))
+
+    def _wait(self, seconds: float) -> None:
+        """Let others go on meanwhile."""
+        own, self.current = self.current, None
+        self._loop.wait(seconds)
+        self.current = own
+
+    def _live(self, invocation: Invocation, when: str, effect: str) -> None:
+        if self._loop.stopped:
+            raise Crash("the simulation is over")
+        if self._loop.now() >= invocation.deadline:
+            raise Crash(f"{when} {effect}: out of time")
+        for tell in self.on_point:
+            tell(invocation, f"{when} {effect}")
+        invocation.points += 1
+        if invocation.points - 1 == invocation.dies_at:
+            raise Crash(f"{when} {effect}")
+
+
+def _refusal(effect: str) -> ShiplapError:
+    """What the adapter behind an effect raises when it is refused for a while."""
+    if effect.startswith(_CLUSTER):
+        return ClusterUnreachable("503 Service Unavailable", status=503)
+    if effect.startswith(("compute.", "health.")):
+        return AwsThrottled("Request limit exceeded", code="RequestLimitExceeded")
+    return StoreThrottled("throughput exceeded")
+
+
+def _silence(effect: str) -> ShiplapError:
+    """What the adapter raises when a request has been carried out and nobody said so."""
+    if effect.startswith(_CLUSTER):
+        return ClusterUnreachable("connection reset")
+    if effect.startswith("compute."):
+        return AwsError("connection reset", code="")
+    if effect in ("state.advance", "state.advance_all", "state.commit"):
+        return ConditionFailed("a repeated request met what it had written itself")
+    return StoreThrottled("connection reset")

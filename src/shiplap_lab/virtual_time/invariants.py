@@ -1,0 +1,433 @@
+"""The promises, checked at every write, launch, end and join: whoever breaks one is caught in the act."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from math import ceil
+
+import msgspec
+
+from shiplap.disruption.commands import Reason
+from shiplap.disruption.progress import OVER, Command, CommandState
+from shiplap.flows.lifecycle.drain import MARGIN_S, grace_s, must_leave
+from shiplap.instances.capacity.learned_capacity import missed
+from shiplap.kubernetes.objects import Pod
+from shiplap.kubernetes.quantity import CPU, parse_resources
+from shiplap.manifests.custom_resources import Manifests, NodePool
+from shiplap.manifests.nodeclaim import ARROWS, FINAL, GOING, LEAVING, ClaimState, NodeClaim, PodReference
+from shiplap.ports import FleetRequest, Instance
+from shiplap.scheduling.model.planned_pods import do_not_disrupt
+
+UNACCOUNTED_S = 900.0
+"""How long an instance may have no claim, or a claim no instance, while nothing goes wrong, in seconds."""
+
+_SLACK_S = 15.0
+"""How much earlier than a pod's last moment its deletion may be, in seconds: rounds are not exact."""
+
+_COMMANDS = frozenset(str(reason) for reason in Reason)
+
+
+class Violation(msgspec.Struct, frozen=True):
+    """A promise that was broken; `at` in seconds since the start."""
+
+    promise: str
+    detail: str
+    at: float
+
+
+class Promises:
+    """Everything a witness sees of one install.
+
+    Attributes:
+        claims: every claim as it was last written, by cluster and name.
+        violations: in the order they were seen.
+        is_held_up: whether a node that drains has nothing left but pods that must not be disrupted, and no deadline.
+        pods_of: the pods that are on a claim's node now.
+        was_in_service: whether a claim's Node was there, and initialised, at a moment or since.
+    """
+
+    def __init__(
+        self,
+        manifests: Manifests,
+        *,
+        now: Callable[[], float],
+        price: Callable[[Instance], float],
+        capacity: Callable[[NodeClaim], dict[str, int]],
+        most_nodes_per_pod: int,
+        steered: bool,
+        found: Callable[[], object],
+    ) -> None:
+        self.claims: dict[tuple[str, str], NodeClaim] = {}
+        self.commands: dict[str, Command] = {}
+        self.instances: dict[str, Instance] = {}
+        self.ended: dict[str, float] = {}
+        self.violations: list[Violation] = []
+        self._pools = {pool.metadata.name: pool for pool in manifests.node_pools}
+        self._limits = {
+            name: parse_resources(pool.spec.limits)[CPU]
+            for name, pool in self._pools.items()
+            if CPU in pool.spec.limits
+        }
+        self._now, self._start, self.price, self._capacity = now, now(), price, capacity
+        self._most_nodes_per_pod, self._steered, self._found = most_nodes_per_pod, steered, found
+        self.is_held_up: Callable[[NodeClaim], bool] = lambda _: False
+        self.pods_of: Callable[[NodeClaim], Sequence[Pod]] = lambda _: ()
+        self.was_in_service: Callable[[NodeClaim, float], bool] = lambda claim, _: bool(claim.node_name)
+        self._holder: dict[str, NodeClaim] = {}
+        self._tokens: Counter[str] = Counter()
+        self._launched: Counter[str] = Counter()
+        self._of_pod: dict[str, dict[str, NodeClaim]] = {}
+        self._of_node: dict[str, tuple[str, str]] = {}
+        self._of_pool: dict[tuple[str, str], dict[str, NodeClaim]] = {}
+        self._cpu: dict[str, int] = {}
+        self._command_of: dict[tuple[str, str], str] = {}
+        self._nodes_of: dict[str, list[tuple[str, str]]] = {}
+        self._taken_from: dict[str, set[tuple[str, str]]] = {}
+        self._leaves_since: dict[tuple[str, str], float] = {}
+        self._allocatable: dict[str, dict[str, int]] = {}
+        self._judged: set[str] = set()
+        self._misses: Counter[tuple[str, ...]] = Counter()
+        self._unaccounted: dict[str, float] = {}
+
+    def broken(self, promise: str, detail: str) -> None:
+        """Note a violation."""
+        self.violations.append(Violation(promise, detail, round(self._now() - self._start, 3)))
+        self._found()
+
+    # What is written
+
+    def claim_written(self, claim: NodeClaim) -> None:
+        """A claim is durable."""
+        key = (claim.cluster, claim.name)
+        before = self.claims.get(key)
+        self.claims[key] = claim
+        self._index(claim)
+        if before is not None and claim.state not in (before.state, *ARROWS.get(before.state, ())):
+            self.broken(
+                "nothing is written over what was not read", f"{claim.name}: {before.state} became {claim.state}"
+            )
+        if before is None:
+            self._tokens[claim.token] += 1
+            if claim.owner:  # replacements are written with their command, and stand beside what they replace
+                self._check_limit(claim.cluster, claim.node_pool)
+            self._check_twin(claim)
+        elif _is_taken(claim) and not _is_taken(before):
+            for pod in self.pods_of(claim):
+                self._taken_from.setdefault(pod.metadata.uid, set()).add(key)
+        if not claim.instance_id:
+            return
+        holder = self._holder.get(claim.instance_id)
+        if holder is not None and (holder.cluster, holder.name) != key:
+            self.broken("an instance has one claim", f"{claim.instance_id} was given to {holder.name} and {claim.name}")
+        self._holder[claim.instance_id] = claim
+        if claim.state is ClaimState.LAUNCHED and before is not None and before.state is not ClaimState.LAUNCHED:
+            self._check_launched(claim)
+
+    def _index(self, claim: NodeClaim) -> None:
+        """Claims that are over concern nobody who looks at pods, nodes or pools."""
+        if claim.state in LEAVING:
+            self._leaves_since.setdefault((claim.cluster, claim.name), self._now())
+        else:
+            self._leaves_since.pop((claim.cluster, claim.name), None)
+        of_pool = self._of_pool.setdefault((claim.cluster, claim.node_pool), {})
+        if claim.state in FINAL:
+            of_pool.pop(claim.name, None)
+        else:
+            of_pool[claim.name] = claim
+        if claim.node_name:
+            self._of_node[claim.node_name] = (claim.cluster, claim.name)
+        for pod in claim.pods:
+            of_pod = self._of_pod.setdefault(pod.uid, {})
+            if claim.state in (ClaimState.PLANNED, ClaimState.LAUNCHING, ClaimState.LAUNCHED):
+                of_pod[claim.name] = claim
+            else:
+                of_pod.pop(claim.name, None)
+
+    def command_written(self, command: Command) -> None:
+        """A disruption command is durable."""
+        fresh = command.name not in self.commands
+        self.commands[command.name] = command
+        if fresh:
+            self._command_of.update(((command.cluster, name), command.name) for name in command.replacements)
+            self._check_budgets(command)
+            made = (self.claims.get((command.cluster, name)) for name in command.replacements)
+            for pool in sorted({claim.node_pool for claim in made if claim is not None}):
+                self._check_limit(command.cluster, pool, without=command.targets)
+
+    # What happens
+
+    def launched(self, instance: Instance, request: FleetRequest) -> None:
+        """EC2 has started an instance."""
+        self.instances[instance.id] = instance
+        token = request.claim.token
+        self._launched[token] += 1
+        if self._launched[token] > self._tokens[token]:
+            have = f"launch {token} has {self._launched[token]} instances for {self._tokens[token]} claims"
+            self.broken("never more instances than claims", have)
+        for claim in request.claims:
+            if (claim.cluster, claim.name) not in self.claims:
+                self.broken("a claim is written before its instance exists", f"{claim.name} was never written")
+
+    def over(self, instance_id: str) -> None:
+        """An instance has ended."""
+        self.ended.setdefault(instance_id, self._now())
+
+    def terminating(self, instance: Instance, pods: Sequence[Pod]) -> None:
+        """A function ends an instance that has these pods."""
+        claim = self._holder.get(instance.id)
+        now = self._now()
+        if claim is None:
+            if self._is_awaited(instance):
+                self.broken("only what leaves is ended", f"{instance.id} was ended while a claim waited for it")
+            return
+        if claim.state not in FINAL and claim.state is not ClaimState.TERMINATING:
+            self.broken("only what leaves is ended", f"{instance.id} was ended while {claim.name} was {claim.state}")
+        overdue = bool(claim.deadline_at) and now >= claim.deadline_at
+        left = [pod.key for pod in pods if must_leave(pod, now) and not pod.metadata.deletion_timestamp]
+        if left and not overdue and claim.failure in (*_COMMANDS, "SpotInterruption", "RebalanceRecommendation"):
+            self.broken("no pod ends with its node", f"{instance.id} ({claim.failure}) was ended with {left[0]} on it")
+
+    def _is_awaited(self, instance: Instance) -> bool:
+        """Whether as many claims of the instance's launch have none yet as there are instances that nobody has."""
+        waiting = sum(
+            claim.token == instance.launch and claim.state in (ClaimState.PLANNED, ClaimState.LAUNCHING)
+            for claim in self._of_pool.get((instance.cluster, instance.node_pool), {}).values()
+        )
+        free = sum(
+            item.launch == instance.launch and item.id not in self.ended and item.id not in self._holder
+            for item in self.instances.values()
+        )
+        return bool(instance.launch) and waiting >= free
+
+    def evicted(self, pod: Pod, *, forced: bool) -> None:
+        """A function has a pod deleted; `forced`: whatever its PodDisruptionBudgets say."""
+        now = self._now()
+        claim = self.claims.get(self._of_node.get(pod.spec.node_name, ("", "")))
+        if claim is None:
+            self.broken("nothing is emptied that is not ours", f"{pod.key} on {pod.spec.node_name}")
+        deadline = claim.deadline_at if claim is not None else 0.0
+        last = deadline - grace_s(pod) - MARGIN_S - _SLACK_S if deadline else float("inf")
+        if now >= last or pod.metadata.deletion_timestamp:
+            return
+        if forced:
+            self.broken("budgets of pods are kept", f"{pod.key} was deleted before its last moment")
+        if do_not_disrupt(pod, now):
+            self.broken("do-not-disrupt is kept", f"{pod.key} was evicted before its last moment")
+
+    def joined(self, instance: Instance, allocatable: dict[str, int]) -> None:
+        """A Node has reported what it has."""
+        self._allocatable[instance.id] = allocatable
+        claim = self._holder.get(instance.id)
+        if claim is not None:
+            self._judge(claim)
+
+    # What is looked at now and then
+
+    def look(self, *, calm: bool) -> None:
+        """Instances without claims, claims without instances; the clock of both stands still unless all is calm."""
+        now = self._now()
+        missing: dict[str, str] = {}
+        for instance_id in self.instances.keys() - self.ended.keys():
+            claim = self._holder.get(instance_id)
+            if claim is None or claim.state in FINAL:
+                missing[instance_id] = "has no claim"
+        for claim in self.claims.values():
+            if claim.state not in FINAL and claim.instance_id in self.ended:
+                missing[claim.name] = "has lost its instance"
+            elif claim.state in (ClaimState.PLANNED, ClaimState.LAUNCHING):
+                missing[claim.name] = "has no instance"
+        self._unaccounted = {name: self._unaccounted.get(name, now) if calm else now for name in sorted(missing)}
+        for name, since in self._unaccounted.items():
+            if now - since > UNACCOUNTED_S:
+                self.broken("no instance unaccounted for", f"{name} {missing[name]} for {now - since:.0f} s")
+                return
+
+    def unfinished(self) -> list[str]:
+        """What is still under way, one line each; a node that only waits for its users has come as far as it may."""
+        held_up = {
+            claim.name
+            for claim in self.claims.values()
+            if claim.state is ClaimState.DRAINING and self.is_held_up(claim)
+        }
+        lines = [
+            f"{c.name} is {c.state}"
+            for c in self.claims.values()
+            if c.state not in (*FINAL, ClaimState.INITIALIZED) and c.name not in held_up
+        ]
+        under_way = [c for c in self.commands.values() if c.state not in OVER and not held_up & set(c.targets)]
+        lines += [f"command {c.name} is {c.state}" for c in under_way]
+        kept = (c for c in self.claims.values() if c.state is ClaimState.INITIALIZED or c.name in held_up)
+        held = {c.instance_id for c in kept}
+        lines += [f"{name} has no claim" for name in sorted(self.instances.keys() - self.ended.keys() - held)]
+        return lines
+
+    def spent(self) -> float:
+        """USD that EC2 charged until now."""
+        return sum(self.price(item) * self._hours(item) for item in self.instances.values())
+
+    def ledger(self) -> tuple[float, float]:
+        """USD that the claims account for, and those of instances that no claim ever had."""
+        known, unknown = 0.0, 0.0
+        for item in self.instances.values():
+            claim = self._holder.get(item.id)
+            if claim is None:
+                unknown += self.price(item) * self._hours(item)
+            else:
+                known += claim.hourly * self._hours(item)
+        return known, unknown
+
+    def _hours(self, instance: Instance) -> float:
+        return (self.ended.get(instance.id, self._now()) - instance.launched_at) / 3600
+
+    def _check_launched(self, claim: NodeClaim) -> None:
+        instance = self.instances.get(claim.instance_id)
+        if instance is None:
+            self.broken("a claim's instance exists", f"{claim.name} has {claim.instance_id}, which was never launched")
+            return
+        if abs(claim.hourly - self.price(instance)) > 1e-9:
+            self.broken(
+                "money spent equals the ledger", f"{claim.name} costs {self.price(instance)}, not {claim.hourly}"
+            )
+        self._judge(claim)
+        if claim.node_pool in self._limits:
+            self._check_limit(claim.cluster, claim.node_pool, without=self._given_back(claim.cluster))
+        for pod in claim.pods:
+            self._nodes_of.setdefault(pod.uid, []).append((claim.cluster, claim.name))
+            self._check_nodes_of(pod)
+
+    def _given_back(self, cluster: str) -> set[str]:
+        """Claims whose room commands that are under way have counted as free."""
+        live = (known for known in self.commands.values() if known.state not in OVER and known.cluster == cluster)
+        return {name for command in live for name in command.targets}
+
+    def _check_nodes_of(self, pod: PodReference) -> None:
+        """What is taken from a pod has to be made up for, whether it was launched for it or only had it.
+
+        Where pods are not steered, kube-scheduler gives a new node to who has waited longest, such as pods whose own
+        nodes never join: nothing that was decided keeps it from giving away one after the other.
+        A command that has moved a pod has made another of it, so one that is still there was moved by none or is about
+        to be moved by one; what is left of the others are replacements of commands that were given up.
+        """
+        nodes = self._nodes_of[pod.uid]
+        moved = [key for key in nodes if key in self._command_of]
+        waited = [key for key in nodes if key not in self._command_of]
+        taken = {key for key in nodes if _is_taken(self.claims[key])}
+        given_away = set() if self._steered else {key for key in waited if self._is_given_away(self.claims[key])}
+        made_up_for = len((taken - set(moved)) | self._taken_from.get(pod.uid, set()) | given_away)
+        names = ", ".join(name for _, name in nodes)
+        if len(waited) - made_up_for > self._most_nodes_per_pod:
+            self.broken("few nodes for one pod", f"{pod.name} got {len(waited)} nodes as it waited: {names}")
+        if len(moved) - len(taken & set(moved)) > self._most_nodes_per_pod:
+            self.broken("few nodes for one pod", f"{pod.name} got {len(moved)} nodes by commands: {names}")
+        commands = {self._command_of[key] for key in moved}
+        kept = sorted(name for name in commands if self.commands[name].state is not CommandState.UNDONE)
+        if len(kept) > 1:
+            self.broken("few nodes for one pod", f"{pod.name} is moved by {len(kept)} commands: {', '.join(kept)}")
+
+    def _is_given_away(self, claim: NodeClaim) -> bool:
+        """Whether pods are on its node that it was not launched for."""
+        mine = {pod.uid for pod in claim.pods}
+        return any(pod.metadata.uid not in mine for pod in self.pods_of(claim))
+
+    def _judge(self, claim: NodeClaim) -> None:
+        allocatable = self._allocatable.get(claim.instance_id)
+        if allocatable is None or claim.instance_id in self._judged:
+            return
+        self._judged.add(claim.instance_id)
+        short = missed(claim.requests, allocatable)
+        if not short:
+            return
+        self._misses[claim.ami, claim.instance_type, claim.kubelet_hash] += 1
+        for pod in claim.pods:
+            self._misses[claim.cluster, pod.uid] += 1
+        twice = [key for key, number in self._misses.items() if number > 1]
+        if twice:
+            self.broken("nothing misses twice", f"{claim.name} misses {sorted(short)}; again for {' '.join(twice[0])}")
+
+    def _check_limit(self, cluster: str, pool: str, without: Collection[str] = ()) -> None:
+        """Nodes that go for good are expected to be replaced, and instances that have ended are no capacity, whether or
+        not their claims know; nodes that a command may give back count."""
+        limit = self._limits.get(pool)
+        if limit is None:
+            return
+        staying = [
+            known
+            for known in self._of_pool.get((cluster, pool), {}).values()
+            if known.state not in GOING and known.name not in without and known.instance_id not in self.ended
+        ]
+        used = sum(self._cpu_of(known) for known in staying if known.instance_type)
+        if used > limit:
+            self.broken("limits are kept", f"pool {pool} has {used} of {limit} millicores")
+
+    def _cpu_of(self, claim: NodeClaim) -> int:
+        """Millicores; they do not depend on the AMI."""
+        if claim.instance_type not in self._cpu:
+            self._cpu[claim.instance_type] = self._capacity(claim).get(CPU, 0)
+        return self._cpu[claim.instance_type]
+
+    def _check_twin(self, claim: NodeClaim) -> None:
+        """Somebody who had seen the other claim would not have made this one; commands replace what runs already."""
+        if not claim.owner:
+            return
+        pods = {pod.uid for pod in claim.pods}
+        # A claim for all of these pods is one for the first of them.
+        near = self._of_pod[min(pods)].values() if pods else ()
+        for known in near:
+            if (
+                known is claim
+                or known.missed
+                or known.instance_id in self.ended
+                or known.instance_id in self._allocatable
+            ):
+                continue
+            # All types it may become may have turned out too small for its pods meanwhile.
+            if not known.instance_id and set(known.instance_types) <= set(known.relies_on_estimate):
+                continue
+            # What it was launched as may be reckoned smaller by now: its siblings have reported meanwhile.
+            if known.instance_id and missed(known.requests, known.allocatable):
+                continue
+            if known.cluster == claim.cluster and pods <= {pod.uid for pod in known.pods}:
+                self.broken("decisions are made one after the other", f"{claim.name} is for pods of {known.name}")
+                return
+
+    def _check_budgets(self, command: Command) -> None:
+        """As upstream counts: a node in service that leaves for whatever reason uses a budget up; one whose instance is
+        being ended is over. What the command was decided on is what was there when its decision began."""
+        live = (
+            known for known in self.commands.values() if known.state not in OVER and known.cluster == command.cluster
+        )
+        going = {name for known in live for name in known.targets}
+        begun_at = command.created_at
+        for name, pool in sorted(self._pools.items()):
+            nodes = [
+                claim
+                for claim in self._of_pool.get((command.cluster, name), {}).values()
+                if claim.state is not ClaimState.TERMINATING and self.was_in_service(claim, begun_at)
+            ]
+            leaving = [
+                claim
+                for claim in nodes
+                if claim.name in going or self._leaves_since.get((claim.cluster, claim.name), begun_at) < begun_at
+            ]
+            most = _allowed(pool, str(command.reason), len(nodes))
+            mine = any(claim.name in command.targets for claim in leaving)
+            if mine and len(leaving) > most:
+                have = f"{len(leaving)} nodes of {name} leave, {most} of {len(nodes)} may"
+                self.broken("disruption budgets are kept", have)
+
+
+def _is_taken(claim: NodeClaim) -> bool:
+    """Whether its pods have lost it, or will, by no decision of anybody's."""
+    return claim.missed or (bool(claim.failure) and claim.failure not in _COMMANDS)
+
+
+def _allowed(pool: NodePool, reason: str, nodes: int) -> int:
+    """How many nodes the budgets without a schedule let go at once."""
+    counts = [nodes]
+    for budget in pool.spec.disruption.budgets:
+        if budget.schedule or (budget.reasons and reason not in budget.reasons):
+            continue
+        text = str(budget.nodes)
+        counts.append(ceil(nodes * int(text[:-1]) / 100) if text.endswith("%") else int(text))
+    return min(counts)

@@ -1,0 +1,127 @@
+"""Standard SQS queues: at least once, in any order, visible again after a time, dead letters after five deliveries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+
+import msgspec
+
+from shiplap_lab.virtual_time.event_loop import Loop
+from shiplap_lab.virtual_time.interference import Interference
+from shiplap_lab.virtual_time.trace import Trace
+from shiplap_lab.virtual_time.versions import sent_before
+
+MOST_DELIVERIES = 5
+
+_TRANSIT_S = 0.1
+
+
+class Feed(msgspec.Struct, frozen=True):
+    """How a queue feeds its function: the largest batch, how long one is gathered, and how many run at once."""
+
+    batch: int
+    window_s: float
+    visibility_s: float
+    at_once: int
+
+
+class _Message(msgspec.Struct):
+    body: str
+    visible_at: float
+    deliveries: int = 0
+
+
+class Queue:
+    """One queue and the function it feeds.
+
+    `deliver` takes (message id, body) pairs and returns the ids to deliver again, or None when the function died.
+    Attributes: `dead` counts messages that were given up.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        loop: Loop,
+        faults: Interference,
+        trace: Trace,
+        deliver: Callable[[list[tuple[str, str]]], set[str] | None],
+        feed: Feed,
+    ) -> None:
+        self.name = name
+        self.dead = 0
+        self._loop, self._faults, self._trace, self._deliver = loop, faults, trace, deliver
+        self._feed = feed
+        self._messages: dict[str, _Message] = {}
+        self._numbers = count(1)
+        self._busy = 0
+        self._poll_at = float("inf")
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def send(self, body: str, delay_s: float = 0.0) -> None:
+        """Put a message in, as often as the faults that are on will have it."""
+        if self._faults.strikes("lose", self.name):
+            self._trace.tell("message lost", queue=self.name)
+            return
+        if self._faults.on_now("upgrade"):
+            body = sent_before(body)
+        self._put(body, delay_s)
+        if self._faults.strikes("double", self.name):
+            self._put(body, delay_s + 20.0)
+
+    def _put(self, body: str, delay_s: float) -> None:
+        late = sum(
+            self._faults.chance(number).uniform(0, fault.amount)
+            for number, fault in self._faults.on_now("delay", self.name)
+        )
+        message = _Message(body, self._loop.now() + delay_s + late + _TRANSIT_S)
+        self._messages[f"{self.name}-{next(self._numbers)}"] = message
+        self._wake(message.visible_at + self._feed.window_s)
+
+    def _wake(self, moment: float) -> None:
+        if moment < self._poll_at:
+            self._poll_at = moment
+            self._loop.at(moment, lambda: self._poll(moment))
+
+    def _poll(self, moment: float) -> None:
+        if moment != self._poll_at:
+            return  # an earlier poll took its place
+        self._poll_at = float("inf")
+        now = self._loop.now()
+        if self._busy >= self._feed.at_once:
+            self._wake(now + 1.0)
+            return
+        due = [name for name, message in self._messages.items() if message.visible_at <= now][: self._feed.batch]
+        for name in due:
+            message = self._messages[name]
+            message.deliveries += 1
+            message.visible_at = now + self._feed.visibility_s
+        self._plan_next()
+        due = [name for name in due if not self._is_dead(name)]
+        if due:
+            self._loop.begin(lambda: self._hand_over(due))
+
+    def _is_dead(self, name: str) -> bool:
+        if self._messages[name].deliveries <= MOST_DELIVERIES:
+            return False
+        self._trace.tell("dead letter", queue=self.name, body=self._messages.pop(name).body[:200])
+        self.dead += 1
+        return True
+
+    def _hand_over(self, names: list[str]) -> None:
+        self._busy += 1
+        try:
+            again = self._deliver([(name, self._messages[name].body) for name in names])
+        finally:
+            self._busy -= 1
+        if again is not None:
+            for name in set(names) - again:
+                self._messages.pop(name, None)
+        self._plan_next()
+
+    def _plan_next(self) -> None:
+        if self._messages:
+            soonest = min(message.visible_at for message in self._messages.values())
+            self._wake(max(soonest, self._loop.now()) + self._feed.window_s)

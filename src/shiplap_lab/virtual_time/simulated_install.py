@@ -1,0 +1,84 @@
+"""One install in the simulation: its functions and state, its hands in the shared account, and its own witness."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from shiplap.flows.context import World
+from shiplap.instances.catalog.ec2_catalog import Catalog
+from shiplap.settings import ClusterSettings, Settings
+from shiplap_lab.fakes.bucket import TwinCatalog, TwinMemory, TwinRecorder
+from shiplap_lab.fakes.capacity_table import TwinCapacity
+from shiplap_lab.fakes.clock import TwinMeter
+from shiplap_lab.fakes.dead_letters import TwinDeadLetters
+from shiplap_lab.fakes.health import TwinHealth
+from shiplap_lab.fakes.join_log import TwinJoins
+from shiplap_lab.virtual_time.event_loop import Loop
+from shiplap_lab.virtual_time.functions import Functions
+from shiplap_lab.virtual_time.interference import Interference
+from shiplap_lab.virtual_time.invariants import Promises
+from shiplap_lab.virtual_time.simulated_cluster import Kube
+from shiplap_lab.virtual_time.supply import Source
+from shiplap_lab.virtual_time.trace import Trace
+from shiplap_lab.virtual_time.watched import Bus, Timers, WatchedCluster, WatchedCompute, WatchedState
+
+
+class Stage(NamedTuple):
+    """What all installs share: time, chance and what is sold."""
+
+    loop: Loop
+    faults: Interference
+    trace: Trace
+    sold: Catalog
+    meter: TwinMeter
+
+
+class Install:
+    """Tables, queues and functions of an install of its own; clusters and EC2 are everybody's."""
+
+    def __init__(self, settings: Settings, stage: Stage, compute: WatchedCompute, promises: Promises) -> None:
+        self._stage = stage
+        self.compute = compute
+        self.promises = promises
+        self.state = WatchedState(stage.faults, promises, stage.loop.clock)
+        self.dead_letters = TwinDeadLetters(stage.faults)
+        self.recorders: dict[str, TwinRecorder] = {}
+        self.functions = Functions(
+            settings,
+            stage.loop,
+            stage.faults,
+            stage.trace,
+            state=self.state,
+            memory=TwinMemory(stage.faults),
+            dead_letters=self.dead_letters,
+        )
+
+    def enter(self, kubes: Mapping[str, Kube]) -> None:
+        """Its functions may reach these clusters."""
+        loop, faults, _, sold, meter = self._stage
+        capacity, joins = TwinCapacity(faults), TwinJoins(faults)
+        for name, kube in kubes.items():
+            self.recorders[name] = TwinRecorder(faults)
+            self.functions.worlds[name] = World(
+                clock=loop.clock,
+                cluster=WatchedCluster(kube.server, faults, self.promises),
+                compute=self.compute,
+                state=self.state,
+                capacity=capacity,
+                catalog=TwinCatalog(sold, faults),
+                source=Source(sold),
+                bus=Bus(faults, self.functions.route),
+                timers=Timers(faults, self.functions.remind),
+                recorder=self.recorders[name],
+                meter=meter,
+                health=TwinHealth(faults),
+                joins=joins,
+            )
+
+
+def settings_of(cluster: ClusterSettings, names: tuple[str, ...], install: str) -> Settings:
+    """The settings of an install for clusters that are alike but for their names."""
+    return Settings(tuple(replace(cluster, name=name, install=install) for name in names))

@@ -1,0 +1,110 @@
+"""What EC2 sells in the simulated region, and what nodes of each type really have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from random import Random
+
+from shiplap.instances.capacity.capacity_setting import from_cluster
+from shiplap.instances.catalog.ec2_catalog import (
+    Catalog,
+    Ec2InstanceType,
+    MemoryInfo,
+    NetworkCard,
+    NetworkInfo,
+    ProcessorInfo,
+    TypePrices,
+    VCpuInfo,
+    ZonePrice,
+)
+from shiplap.instances.catalog.type_catalog import InstanceType
+from shiplap.instances.resolve import instance_types
+from shiplap.kubernetes.quantity import MEMORY
+from shiplap.manifests.custom_resources import EC2NodeClass, Manifests
+from shiplap.settings import ClusterSettings
+
+REGION = "eu-west-1"
+ZONES = ("eu-west-1a", "eu-west-1b", "eu-west-1c")
+
+_MIB = 2**20
+_SIZES = {"large": (2, 3, 10), "xlarge": (4, 4, 15), "2xlarge": (8, 4, 15), "4xlarge": (16, 8, 30)}
+_GIB_PER_CPU = {"c7i-flex": 2, "c7i": 2, "m7i-flex": 4, "m6i": 4, "m7i": 4, "r6i": 8}
+_PRICE_PER_CPU = {
+    "c7i-flex": 0.0424,
+    "c7i": 0.0446,
+    "m7i-flex": 0.0479,
+    "m6i": 0.0480,
+    "m7i": 0.0504,
+    "r6i": 0.0630,
+}
+
+
+def catalog() -> Catalog:
+    """Six families in four sizes, on demand and on spot, in three zones."""
+    types, prices = [], {}
+    for family in sorted(_GIB_PER_CPU):
+        for size, (cpus, interfaces, addresses) in sorted(_SIZES.items()):
+            name = f"{family}.{size}"
+            price = cpus * _PRICE_PER_CPU[family]
+            types.append(
+                Ec2InstanceType(
+                    instance_type=name,
+                    v_cpu_info=VCpuInfo(cpus),
+                    memory_info=MemoryInfo(cpus * _GIB_PER_CPU[family] * 1024),
+                    network_info=NetworkInfo(addresses, interfaces, 0, (NetworkCard(interfaces),)),
+                    processor_info=ProcessorInfo(("x86_64",), 3.2, "Intel"),
+                    hypervisor="nitro",
+                    supported_usage_classes=("on-demand", "spot"),
+                    supported_virtualization_types=("hvm",),
+                )
+            )
+            spot = tuple(
+                ZonePrice(zone, round(price * share, 4)) for zone, share in zip(ZONES, (0.38, 0.41, 0.44), strict=True)
+            )
+            prices[name] = TypePrices(round(price, 4), spot)
+    zones: dict[str, tuple[str, ...]] = {item.instance_type: ZONES for item in types}
+    return Catalog(region=REGION, types=tuple(types), zones=zones, prices=prices)
+
+
+class Source:
+    """A CatalogSource that always finds the same."""
+
+    def __init__(self, sold: Catalog) -> None:
+        self._sold = sold
+
+    def fetch(self, previous: Catalog | None) -> Catalog:  # noqa: ARG002 - nothing is kept from before
+        """The catalogue."""
+        return self._sold
+
+
+class Truth:
+    """What a node of a type really has: memory somewhere between the careful bound and what EC2 states."""
+
+    def __init__(
+        self, sold: Catalog, manifests: Manifests, settings: ClusterSettings, memory: tuple[float, float], seed: int
+    ) -> None:
+        self._memory, self._seed = memory, seed
+        self._nominal = {item.instance_type: item.memory_info.size_in_mi_b * _MIB for item in sold.types}
+        self._types = {item.metadata.name: _formula(sold, item, settings) for item in manifests.node_classes}
+
+    def resources(self, node_class: str, instance_type: str, ami: str) -> tuple[dict[str, int], dict[str, int]]:
+        """Capacity and allocatable, canonical units."""
+        known = self._types[node_class][instance_type]
+        nominal, least = self._nominal[instance_type], known.careful[MEMORY]
+        chance = Random(f"{self._seed}:memory:{ami}:{instance_type}")  # noqa: S311 - repeatable chance
+        memory = int(least + (nominal - least) * chance.uniform(*self._memory))
+        capacity = {**known.capacity, MEMORY: memory}
+        allocatable = {name: max(0, amount - known.overhead.get(name, 0)) for name, amount in capacity.items()}
+        return capacity, allocatable
+
+    def price(self, node_class: str, instance_type: str, zone: str, capacity_type: str) -> float:
+        """USD per hour."""
+        for offering in self._types[node_class][instance_type].offerings:
+            if (offering.zone, offering.capacity_type) == (zone, capacity_type):
+                return offering.price
+        return 0.0
+
+
+def _formula(sold: Catalog, node_class: EC2NodeClass, settings: ClusterSettings) -> Mapping[str, InstanceType]:
+    found = instance_types(sold, node_class, from_cluster(settings, ()), resolved=None, learned=(), unavailable=())
+    return {item.name: item for item in found}

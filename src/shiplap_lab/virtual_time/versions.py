@@ -1,0 +1,45 @@
+"""The version before this one: what it does not know of records and messages, and so neither reads nor writes.
+
+An alias is moved forward while messages and claims are under way, and moved back when something is wrong. Both versions
+then work on the same table and the same queues for a while. Whoever adds a field to a stored record names it here until
+the next release, so that the simulation plays that release with it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, TypeVar
+
+import msgspec
+
+from shiplap.disruption.progress import Command
+from shiplap.manifests.nodeclaim import NodeClaim
+
+NEW_FIELDS: dict[type[NodeClaim | Command], tuple[str, ...]] = {
+    NodeClaim: ("answered_at", "change_at", "cordoned", "event_id", "first_event_at", "security_groups", "subnet"),
+    Command: ("detail", "receiving"),
+}
+"""What the version before has never heard of."""
+
+_NEW_IN_DETAILS = ("id", "pods", "providerID", "reason", "time")
+_FOREIGN = "ofAnotherVersion"
+"""A field that no version reads."""
+
+
+_Record = TypeVar("_Record", NodeClaim, Command)
+
+
+def as_before(record: _Record) -> _Record:
+    """A record as the version before leaves it when it writes it."""
+    known: dict[str, Any] = msgspec.to_builtins(record)
+    kept = {name: value for name, value in known.items() if name not in NEW_FIELDS[type(record)]}
+    return msgspec.json.decode(msgspec.json.encode({**kept, _FOREIGN: True}), type=type(record))
+
+
+def sent_before(body: str) -> str:
+    """A message as the version before sends it, with something besides that only it knows."""
+    message = json.loads(body)
+    if "detail" in message:
+        detail = {name: value for name, value in message["detail"].items() if name not in _NEW_IN_DETAILS}
+        message["detail"] = {**detail, _FOREIGN: True}
+    return json.dumps({**message, _FOREIGN: True})

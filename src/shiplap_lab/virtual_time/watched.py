@@ -1,0 +1,147 @@
+"""Twins that show the witness what happens in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self
+
+from shiplap.disruption.progress import Command, CommandState
+from shiplap.instances.catalog.resolved_nodeclass import Ami
+from shiplap.kubernetes.objects import Pod
+from shiplap.manifests.nodeclaim import NodeClaim
+from shiplap.ports import BusEvent, Clock
+from shiplap_lab.fakes.cluster import ApiServer, TwinCluster
+from shiplap_lab.fakes.compute import TwinCompute
+from shiplap_lab.fakes.faults import Faults
+from shiplap_lab.fakes.state import TwinState
+from shiplap_lab.virtual_time.interference import Interference
+from shiplap_lab.virtual_time.invariants import Promises
+from shiplap_lab.virtual_time.versions import as_before
+
+
+class WatchedState(TwinState):
+    """Shows each claim and command as soon as it is durable; its index of instances may lag."""
+
+    def __init__(self, faults: Interference, promises: Promises, clock: Clock) -> None:
+        super().__init__(faults)
+        self._promises, self._interference, self._clock = promises, faults, clock
+        self._indexed_at: dict[str, float] = {}
+
+    def claim_of_instance(self, instance_id: str) -> NodeClaim | None:
+        """As the twin's, unless the index has not caught up with the instance's launch."""
+        found = super().claim_of_instance(instance_id)
+        lag = max((fault.amount for _, fault in self._interference.on_now("index-lag")), default=0.0)
+        late = self._clock.now() < self._indexed_at.get(instance_id, 0.0) + lag
+        return None if late else found
+
+    def _put(self, claim: NodeClaim) -> None:
+        if self._interference.on_now("upgrade"):
+            claim = as_before(claim)
+        super()._put(claim)
+        if claim.instance_id:
+            self._indexed_at.setdefault(claim.instance_id, self._clock.now())
+        self._promises.claim_written(claim)
+
+    def _put_command(self, command: Command) -> None:
+        super()._put_command(as_before(command) if self._interference.on_now("upgrade") else command)
+
+    def _commit_group(self, cluster: str, epoch: int, items: Sequence[NodeClaim | Command]) -> None:
+        super()._commit_group(cluster, epoch, items)
+        for item in items:
+            if isinstance(item, Command):
+                self._promises.command_written(item)
+
+    def advance_command(self, command: Command, to: CommandState, **changes: Any) -> Command:
+        """As the twin's; what is durable is shown even if its writer is never told."""
+        try:
+            return super().advance_command(command, to, **changes)
+        finally:
+            self._promises.command_written(self._commands[command.cluster, command.name])
+
+
+class WatchedCompute(TwinCompute):
+    """Shows what is ended; `pods_of` gives the pods of an instance, `ended` is told of its end."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        faults: Faults,
+        amis: Mapping[str, tuple[Ami, ...]],
+        promises: Promises,
+        pods_of: Callable[[str, str], Sequence[Pod]],
+        ended: Callable[[str], object],
+        install: str,
+    ) -> None:
+        super().__init__(clock, faults=faults, amis=amis, install=install)
+        self.promises, self._pods_of, self._tell_ended = promises, pods_of, ended
+
+    def of(self, install: str, promises: Promises) -> Self:
+        """The same account in the hands of another install, under the eyes of its own witness."""
+        other = self.beside(install)
+        other.promises = promises
+        return other
+
+    def terminate(self, cluster: str, *instance_ids: str) -> None:
+        """As the twin's, one after the other."""
+        for instance_id in instance_ids:
+            self._terminate(cluster, instance_id)
+
+    def _terminate(self, cluster: str, instance_id: str) -> None:
+        found = self.promises.instances.get(instance_id)
+        if found is not None and instance_id not in self.promises.ended:
+            self.promises.terminating(found, self._pods_of(cluster, instance_id))
+        elif found is None and instance_id in self.running:
+            self.promises.broken("nothing is ended that is not ours", f"{self.install} ends {instance_id}")
+        try:
+            super().terminate(cluster, instance_id)
+        finally:
+            if found is not None and found.cluster == cluster and instance_id not in self.running:
+                self._tell_ended(instance_id)
+
+    @property
+    def running(self) -> set[str]:
+        """Ids of the instances that have not ended."""
+        return {item.id for item in self.alive()}
+
+
+class WatchedCluster(TwinCluster):
+    """Shows which pods are asked to leave."""
+
+    def __init__(self, server: ApiServer, faults: Faults, promises: Promises) -> None:
+        super().__init__(server, faults=faults)
+        self._promises = promises
+
+    def evict(self, pod: Pod, grace_s: int | None = None) -> None:
+        """As the twin's."""
+        super().evict(pod, grace_s)
+        self._promises.evicted(pod, forced=False)
+
+    def delete_pod(self, pod: Pod, grace_s: int) -> None:
+        """As the twin's."""
+        super().delete_pod(pod, grace_s)
+        self._promises.evicted(pod, forced=True)
+
+
+class Bus:
+    """An EventBus that hands each event to a router."""
+
+    def __init__(self, faults: Faults, route: Callable[[BusEvent], object]) -> None:
+        self._faults, self._route = faults, route
+
+    def publish(self, events: Sequence[BusEvent]) -> None:
+        """Deliver."""
+        with self._faults.effect("bus.publish"):
+            for event in events:
+                self._route(event)
+
+
+class Timers:
+    """Timers as delayed messages."""
+
+    def __init__(self, faults: Faults, send: Callable[[str, str, str, int], object]) -> None:
+        self._faults, self._send = faults, send
+
+    def remind(self, cluster: str, claim: str, step: str, delay_s: int) -> None:
+        """Set a timer."""
+        with self._faults.effect("timers.remind"):
+            self._send(cluster, claim, step, delay_s)

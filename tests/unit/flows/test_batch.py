@@ -1,0 +1,139 @@
+"""One flow per cluster for a whole batch; no message holds up another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from shiplap.errors import ClusterUnreachable, StoreError
+from shiplap.flows import batch
+from shiplap.flows.messages import PodsPending, Sweep, for_schedule
+from shiplap.flows.turns import Turns
+from shiplap.settings import ClusterSettings, Settings
+from shiplap_lab.fakes.clock import TwinClock, TwinMeter
+from shiplap_lab.fakes.dead_letters import TwinDeadLetters
+from shiplap_lab.fakes.faults import Faults
+
+SETTINGS = Settings(tuple(ClusterSettings(name=name, region="eu-west-1") for name in ("blue", "green")))
+
+
+class Calls:
+    """A flow that notes what it is given and answers as told."""
+
+    def __init__(self, answers: dict[str, str | Exception] | None = None) -> None:
+        self.seen: list[tuple[str, int]] = []
+        self._answers = answers or {}
+
+    def __call__(self, cluster: ClusterSettings, hints: Sequence[PodsPending | Sweep], _until: float) -> str:
+        self.seen.append((cluster.name, len(hints)))
+        answer = self._answers.get(cluster.name, "")
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def sweep(cluster: str) -> str:
+    return f'{{"kind":"sweep","cluster":"{cluster}"}}'
+
+
+def run(calls: Calls, *bodies: str, letters: TwinDeadLetters | None = None) -> tuple[list[str], TwinMeter]:
+    meter = TwinMeter()
+    arn = "arn:aws:sqs:eu-west-1:123456789012:shiplap-provisioning"
+    records = [{"messageId": f"m{n}", "body": body, "eventSourceARN": arn} for n, body in enumerate(bodies)]
+    answer = batch.run(
+        records,
+        for_schedule,
+        calls,
+        settings=SETTINGS,
+        dead_letters=letters or TwinDeadLetters(),
+        meter=meter,
+        turns=Turns(TwinClock(), TwinClock().now() + 300),
+    )
+    return [item["itemIdentifier"] for item in answer["batchItemFailures"]], meter
+
+
+def test_each_cluster_is_served_once_for_all_its_messages() -> None:
+    calls = Calls()
+    failed, _ = run(calls, sweep("green"), sweep("blue"), sweep("green"))
+    assert calls.seen == [("blue", 1), ("green", 2)]
+    assert failed == []
+
+
+NESTED = "[" * 10_000 + "]" * 10_000
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        NESTED,
+        f'{{"kind":"sweep","cluster":"blue","more":{NESTED}}}',
+        f'{{"detail-type":"PodPending","detail":{NESTED}}}',
+        f'{{"detail-type":"PodPending","detail":{{"cluster":"blue","pods":{NESTED}}}}}',
+    ],
+)
+def test_a_message_nested_ten_thousand_levels_deep_holds_up_no_other(body: str) -> None:
+    calls, letters = Calls(), TwinDeadLetters()
+    failed, meter = run(calls, sweep("blue"), body, sweep("green"), letters=letters)
+    assert failed == []
+    assert calls.seen == [("blue", 1), ("green", 1)]
+    assert meter.counts["MalformedMessages"] == len(letters.letters) == 1
+
+
+def test_a_malformed_message_goes_to_the_dead_letters_and_the_rest_is_served() -> None:
+    calls, letters = Calls(), TwinDeadLetters()
+    failed, meter = run(calls, sweep("blue"), "{broken", sweep("blue"), letters=letters)
+    assert failed == []
+    assert calls.seen == [("blue", 2)]
+    ((body, reason),) = letters.letters
+    assert body == "{broken"
+    assert reason.startswith("shiplap-provisioning: ")
+    assert meter.counts["MalformedMessages"] == 1
+
+
+def test_a_malformed_message_stays_when_the_dead_letters_refuse_it() -> None:
+    faults = Faults()
+    faults.on("before", "dead_letters.send", StoreError("queue is gone"))
+    failed, _ = run(Calls(), sweep("blue"), "{broken", letters=TwinDeadLetters(faults))
+    assert failed == ["m1"]
+
+
+def test_a_cluster_that_is_not_configured_is_dropped_and_counted() -> None:
+    calls = Calls()
+    failed, meter = run(calls, sweep("red"), sweep("red"), sweep("blue"))
+    assert failed == []
+    assert calls.seen == [("blue", 1)]
+    assert meter.counts["UnknownClusters"] == 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "metric"),
+    [
+        (ClusterUnreachable("no route"), "ClusterUnreachable"),
+        (StoreError("gone"), "StoreError"),
+        (ZeroDivisionError("a bug"), "UnexpectedErrors"),
+        ("launches are pending", "Unfinished"),
+    ],
+)
+def test_messages_of_a_cluster_whose_flow_did_not_end_stay_and_others_do_not(
+    answer: str | Exception, metric: str
+) -> None:
+    calls = Calls({"blue": answer})
+    failed, meter = run(calls, sweep("blue"), sweep("green"), sweep("blue"))
+    assert failed == ["m0", "m2"]
+    assert calls.seen == [("blue", 2), ("green", 1)]
+    assert meter.counts[metric] == 1
+
+
+def test_a_sweep_without_a_cluster_is_for_all_of_them() -> None:
+    calls = Calls()
+    failed, _ = run(calls, '{"kind":"sweep"}', sweep("green"))
+    assert calls.seen == [("green", 2), ("blue", 1)]  # the one that a message names comes first
+    assert failed == []
+
+
+def test_a_sweep_for_all_stays_when_one_cluster_is_not_done() -> None:
+    calls = Calls({"blue": ClusterUnreachable("no route")})
+    failed, _ = run(calls, '{"kind":"sweep"}')
+    assert calls.seen == [("blue", 1), ("green", 1)]
+    assert failed == ["m0"]

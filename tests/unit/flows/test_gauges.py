@@ -1,0 +1,199 @@
+"""What metrics say about nodes, money, pods and waiting."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import msgspec
+import pytest
+
+from shiplap.errors import StoreError
+from shiplap.flows import cluster_metrics
+from shiplap.flows.install import EmfMeter
+from shiplap.instances.catalog.ec2_catalog import Catalog, TypePrices
+from shiplap.kubernetes.objects import Pod
+from shiplap.kubernetes.quantity import MEMORY
+from shiplap.manifests.claim_rules import ClaimRule
+from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, PodReference
+from shiplap.scheduling.model.snapshot import ClusterView
+from shiplap_lab.fakes.clock import TwinMeter
+from tests.integration.flows.stage import CLUSTER, ZONES, Stage
+
+GIB = 2**30
+
+
+def claim(name: str, *, pool: str = "general", tier: int = 0, state: ClaimState = ClaimState.INITIALIZED) -> NodeClaim:
+    return NodeClaim(
+        cluster=CLUSTER,
+        name=name,
+        node_pool=pool,
+        node_class="default",
+        tier=tier,
+        state=state,
+        instance_id=f"i-{name}",
+        instance_type="m5.large",
+        hourly=0.04,
+        allocatable={MEMORY: 7 * GIB},
+        pods=(PodReference("default", name, f"uid-{name}"),),
+    )
+
+
+def pod(name: str, created: str | None) -> Pod:
+    return msgspec.convert({"metadata": {"name": name, "uid": f"uid-{name}", "creationTimestamp": created}}, Pod)
+
+
+def test_nodes_are_counted_by_pool_and_tier_and_weighed_against_list_prices() -> None:
+    stage = Stage()
+    stage.world.catalog.save(
+        Catalog(region="eu-west-1", types=(), prices={"m5.large": TypePrices(on_demand=0.1)}, refreshed_at=1.0)
+    )
+    claims = [claim("a"), claim("b"), claim("c", tier=1), claim("d", state=ClaimState.GONE)]
+
+    cluster_metrics.measure_nodes(CLUSTER, claims, stage.world)
+
+    assert stage.meter.seen["Nodes"] == [
+        (2, (("cluster", CLUSTER), ("pool", "general"), ("tier", "0"))),
+        (1, (("cluster", CLUSTER), ("pool", "general"), ("tier", "1"))),
+    ]
+    assert stage.meter.seen["HourlyCost"] == [(pytest.approx(0.12), (("cluster", CLUSTER),))]
+    assert stage.meter.seen["HourlyListPrice"] == [(pytest.approx(0.3), (("cluster", CLUSTER),))]
+
+
+def test_without_a_catalogue_nodes_count_at_the_price_they_were_bought_for() -> None:
+    stage = Stage()
+    stage.faults.on("before", "catalog.load", StoreError("gone"))
+
+    cluster_metrics.measure_nodes(CLUSTER, [claim("a")], stage.world)
+
+    assert stage.meter.counts["HourlyListPrice"] == stage.meter.counts["HourlyCost"]
+
+
+def test_a_cluster_without_anything_costs_no_metric() -> None:
+    stage = Stage()
+    cluster_metrics.measure_nodes(CLUSTER, [], stage.world)
+    cluster_metrics.measure_pods(CLUSTER, stage.cluster.view(), stage.clock.now(), stage.meter)
+    assert stage.meter.counts == {}
+
+
+def test_pods_that_another_autoscaler_has_do_not_wait_for_us() -> None:
+    unscheduled = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}
+    written = {"metadata": {"name": "a", "namespace": "b"}, "status": unscheduled}
+    view = ClusterView(pods=(msgspec.convert(written, Pod),))
+    meter = TwinMeter()
+    cluster_metrics.measure_pods(CLUSTER, view, 0.0, meter, (ClaimRule(namespaces=("a",)),))
+    assert meter.counts == {}
+    cluster_metrics.measure_pods(CLUSTER, view, 0.0, meter, (ClaimRule(namespaces=("b",)),))
+    assert meter.counts == {"PodsWaiting": 1}
+
+
+def test_the_age_of_a_thousand_pods_is_told_by_a_hundred_of_them() -> None:
+    meter = TwinMeter()
+    claims = [claim(f"p{n}") for n in range(1000)]
+    pods = [pod(f"p{n}", f"2026-01-01T00:{n // 60:02}:{n % 60:02}Z") for n in range(1000)]
+
+    cluster_metrics.measure_waits(
+        claims, [*pods, pod("p0", None), pod("other", "2026-01-01T00:00:00Z")], 1_767_226_800.0, meter
+    )
+
+    ages = [value for value, _ in meter.seen["PodAge"]]
+    assert len(ages) == 100
+    assert (ages[0], ages[-1]) == (201.0, 1200.0)
+    assert ages == sorted(ages)
+
+
+def test_pods_that_still_run_have_not_waited() -> None:
+    meter = TwinMeter()
+    running = msgspec.convert(
+        {
+            "metadata": {"name": "a", "uid": "uid-a", "creationTimestamp": "2026-01-01T00:00:00Z"},
+            "spec": {"nodeName": "node-1"},
+        },
+        Pod,
+    )
+    cluster_metrics.measure_waits([claim("a")], [running], 1_767_226_800.0, meter)
+    assert meter.counts == {}
+
+
+@pytest.mark.parametrize(
+    ("found", "metric"),
+    [(7.5, "MemoryBeyondPlan"), (6.5, "MemoryShort"), (7.0, "")],
+    ids=["more", "less", "as planned"],
+)
+def test_memory_that_a_plan_did_not_know_of_is_measured(found: float, metric: str) -> None:
+    meter = TwinMeter()
+    cluster_metrics.measure_memory(claim("a"), {MEMORY: int(found * GIB)}, meter)
+    assert meter.counts == ({metric: 0.5} if metric else {})
+
+
+def test_a_story_is_measured_from_event_to_ready_and_carries_its_events_id() -> None:
+    stage = Stage()
+    stage.add_pods(2)
+    stage.schedule()
+    stage.play_on()
+
+    assert {"LaunchToJoined", "JoinedToReady", "EventToReady"} <= set(stage.meter.counts)
+    assert len(stage.meter.seen["MemoryBeyondPlan"]) == len(stage.claims())
+    assert all(item.event_id for item in stage.claims())
+
+
+def test_an_invocation_that_launches_nothing_of_what_it_tried_says_so() -> None:
+    stage = Stage()
+    stage.add_pods(1)
+    stage.compute.capacity.update({(name, zone, "on-demand"): 0 for name in stage.types for zone in ZONES})
+    stage.schedule()
+    assert stage.meter.counts["LaunchesFruitless"] == 1
+    assert stage.meter.counts["FailedForCapacity"] >= 1
+
+
+def test_every_set_of_dimensions_is_a_document_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    meter = EmfMeter("platform")
+    meter.count("NodesLaunched")
+    meter.count("Nodes", 2, dimensions={"cluster": "a", "pool": "general", "tier": "0"})
+    meter.count("Nodes", 3, dimensions={"cluster": "b", "pool": "general", "tier": "0"})
+    meter.flush()
+    meter.flush()
+
+    documents = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [item["_aws"]["CloudWatchMetrics"][0]["Namespace"] for item in documents] == ["Shiplap"] * 3
+    assert [(item.get("cluster"), item.get("Nodes")) for item in documents] == [(None, None), ("a", [2]), ("b", [3])]
+    assert {item["install"] for item in documents} == {"platform"}
+    assert "service" not in documents[0]
+    assert [item["_aws"]["CloudWatchMetrics"][0]["Dimensions"] for item in documents] == [[["install"]]] * 3
+
+
+def test_only_a_detailed_meter_makes_metrics_of_each_cluster(capsys: pytest.CaptureFixture[str]) -> None:
+    meter = EmfMeter("platform", detailed=True)
+    meter.count("NodesLaunched")
+    meter.count("Nodes", 2, dimensions={"cluster": "a", "pool": "general", "tier": "0"})
+    meter.flush()
+
+    documents = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    dimensions = [item["_aws"]["CloudWatchMetrics"][0]["Dimensions"] for item in documents]
+    assert dimensions == [[["install"]], [["install"], ["install", "cluster", "pool", "tier"]]]
+    assert (documents[1]["pool"], documents[1]["Nodes"]) == ("general", [2])
+
+
+def test_many_threads_may_count(capsys: pytest.CaptureFixture[str]) -> None:
+    meter = EmfMeter("platform")
+
+    def count(_: int) -> None:
+        for _number in range(50):
+            meter.count("PodsTold")
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(count, range(4)))
+    meter.flush()
+
+    documents = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert sum(sum(item["PodsTold"]) for item in documents) == 200
+
+
+def test_a_hundred_values_are_written_at_once_and_none_twice(capsys: pytest.CaptureFixture[str]) -> None:
+    meter = EmfMeter("platform")
+    for number in range(100):
+        meter.count("PodAge", number, "Seconds")
+    meter.flush()
+
+    (document,) = map(json.loads, capsys.readouterr().out.splitlines())
+    assert len(document["PodAge"]) == 100

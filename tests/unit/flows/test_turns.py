@@ -1,0 +1,142 @@
+"""Clusters that share an invocation: their order, their time, and what becomes of those whose turn does not come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from threading import Event
+
+import pytest
+
+from shiplap.cluster.transport import left_s
+from shiplap.errors import ClusterGone, ClusterUnreachable
+from shiplap.flows import turns as module
+from shiplap.flows.turns import LEAST_TURN_S, RESERVE_S, Due, Turns
+from shiplap.settings import ClusterSettings
+from shiplap_lab.fakes.clock import TwinClock
+
+START = 1_000.0
+
+
+def cluster(name: str) -> ClusterSettings:
+    return ClusterSettings(name=name, region="eu-west-1")
+
+
+def due(*names: str, asked: bool = True) -> list[Due]:
+    return [Due(cluster(name), asked=asked) for name in names]
+
+
+class Served:
+    """Serves clusters, each for some seconds, and notes when its turn was to end."""
+
+    def __init__(self, clock: TwinClock, seconds: float = 0.0) -> None:
+        self.until: dict[str, float] = {}
+        self._clock, self._seconds = clock, seconds
+
+    def __call__(self, settings: ClusterSettings, until: float) -> None:
+        self.until[settings.name] = until - START
+        self._clock.advance(self._seconds)
+
+
+def take(
+    items: Sequence[Due], look: Callable[[Due], bool] | None = None, *, seconds: float = 0.0, lasts_s: float = 300.0
+) -> tuple[dict[str, float], list[str]]:
+    clock = TwinClock(START)
+    served = Served(clock, seconds)
+    left = Turns(clock, START + lasts_s, look).take(items, served)
+    return served.until, [item.cluster.name for item in left]
+
+
+def test_one_cluster_has_all_the_time_and_is_not_looked_at() -> None:
+    def never(_: Due) -> bool:
+        raise AssertionError("one cluster that a message names needs no look")
+
+    assert take(due("blue"), never) == ({"blue": 300.0 - RESERVE_S}, [])
+
+
+def test_several_share_what_is_left_and_what_one_does_not_use_the_next_ones_have() -> None:
+    until, left = take(due("a", "b", "c"), seconds=10.0)
+    assert until == {"a": pytest.approx(295 / 3), "b": pytest.approx(10 + 285 / 2), "c": 295.0}
+    assert left == []
+
+
+def test_whoever_has_waited_longest_comes_first() -> None:
+    items = [Due(cluster("a"), 30.0), Due(cluster("b"), 10.0), Due(cluster("c"), 20.0), *due("0", asked=False)]
+    until, _ = take(items)
+    assert list(until) == ["b", "c", "a", "0"]
+
+
+def test_no_turn_is_too_short_to_decide_and_who_is_left_over_comes_first_next_time() -> None:
+    names = [f"c{number:02}" for number in range(20)]
+    until, left = take([Due(cluster(name), since=1.0 + n) for n, name in enumerate(names)], seconds=LEAST_TURN_S)
+    number = int((300 - RESERVE_S) // LEAST_TURN_S)
+    assert list(until) == names[:number]
+    assert left == names[number:]
+    assert all(end - number * LEAST_TURN_S >= LEAST_TURN_S for number, end in enumerate(until.values()))
+    again = [Due(cluster(name), since=1.0 + names.index(name)) for name in left] + due("new")
+    again[-1] = again[-1]._replace(since=99.0)
+    assert list(take(again, seconds=LEAST_TURN_S)[0])[: len(left)] == left[:number]
+
+
+def test_the_first_turn_comes_however_late_it_is() -> None:
+    assert list(take(due("a", "b"), lasts_s=20.0)[0]) == ["a"]
+
+
+def test_nothing_begins_after_the_last_moment_for_it() -> None:
+    clock = TwinClock(START)
+    served = Served(clock, 20.0)
+    left = Turns(clock, START + 300, begins_until=START + 45).take(due("a", "b", "c", "d"), served)
+    assert list(served.until) == ["a", "b", "c"]
+    assert [item.cluster.name for item in left] == ["d"]
+
+
+def test_clusters_at_rest_are_done_with_by_a_look_unless_a_message_names_them() -> None:
+    items = [*due("asked"), *due("busy", "rest", asked=False)]
+    assert list(take(items, lambda item: item.cluster.name == "busy")[0]) == ["asked", "busy"]
+
+
+def test_even_one_cluster_is_looked_at_when_no_message_names_it() -> None:
+    assert take(due("rest", asked=False), lambda _: False) == ({}, [])
+
+
+def test_a_cluster_that_does_not_answer_comes_last_however_long_it_has_waited() -> None:
+    def look(item: Due) -> bool:
+        if item.cluster.name == "a":
+            raise ClusterUnreachable("timed out")
+        return True
+
+    assert list(take(due("a", "b", "c"), look)[0]) == ["b", "c", "a"]
+
+
+def test_an_answer_that_is_a_refusal_is_an_answer() -> None:
+    def look(item: Due) -> bool:
+        raise ClusterGone(f"{item.cluster.name} is deleted")
+
+    assert list(take(due("a", "b"), look)[0]) == ["a", "b"]
+
+
+def test_a_look_that_never_ends_delays_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What hangs below the time limit, such as the resolver, holds up its own cluster only."""
+    monkeypatch.setattr(module, "LOOK_S", -0.95)
+    monkeypatch.setattr(module, "GATHER_S", 0.05)
+    never = Event()
+
+    def look(item: Due) -> bool:
+        return never.wait() if item.cluster.name == "a" else True
+
+    until, left = take(due("a", "b", "c"), look)
+    assert (list(until), left) == (["b", "c", "a"], [])
+    never.set()
+
+
+def test_looks_and_turns_have_a_time_limit() -> None:
+    limits: list[float] = []
+
+    def look(_: Due) -> bool:
+        limits.append(left_s())
+        return True
+
+    clock = TwinClock(START)
+    Turns(clock, START + 300, look).take(due("a", "b"), lambda *_: limits.append(left_s()))
+    assert len(limits) == 4
+    assert max(limits[:2]) <= module.LOOK_S
+    assert max(limits[2:]) <= 300 - RESERVE_S

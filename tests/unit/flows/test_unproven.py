@@ -1,0 +1,136 @@
+"""What counts against the bound on nodes for pods of which no node has run any, and what proves a kind."""
+
+from __future__ import annotations
+
+import pytest
+
+from shiplap.flows.planning.futile_launches import likeness
+from shiplap.flows.planning.unproven_pods import Bound, bound_of, marked, note_kinds, running_kinds, windows, within
+from shiplap.kubernetes.objects import ObjectMeta, OwnerReference, Pod, PodSpec, PodStatus
+from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, PodReference
+from shiplap.ports import DecisionState
+from shiplap.scheduling.model.snapshot import ClusterView
+from tests.integration.flows.stage import Stage
+
+NOW = 1_000_000.0
+NOTHING = DecisionState(0)
+
+
+def pod(name: str, kind: str = "a", *, node: str = "", phase: str = "Running", owner: str = "ReplicaSet") -> Pod:
+    owners = (OwnerReference(kind=owner, name="owner", controller=True),)
+    return Pod(
+        metadata=ObjectMeta(name=name, namespace="default", uid=f"uid-{name}", owner_references=owners),
+        spec=PodSpec(node_name=node, node_selector={"kind": kind}),
+        status=PodStatus(phase=phase),
+    )
+
+
+def claim(name: str, *kinds: str, state: ClaimState = ClaimState.INITIALIZED, **fields: object) -> NodeClaim:
+    unproven = tuple(likeness(pod("any", kind)) for kind in kinds)
+    facts = {"node_name": f"node-{name}", "created_at": NOW - 10, **fields}
+    return NodeClaim(cluster="demo", name=name, node_pool="p", node_class="d", state=state, unproven=unproven, **facts)
+
+
+def left(claims: list[NodeClaim], *pods: Pod, state: DecisionState = NOTHING) -> int:
+    return bound_of(35, ClusterView(pods=pods), claims, state, NOW).allowed(NOW)
+
+
+@pytest.mark.parametrize(("most", "hour"), [(35, 60), (1, 2), (7, 12), (36, 62)])
+def test_an_hour_is_in_proportion_rounded_up(most: int, hour: int) -> None:
+    assert windows(most) == {300.0: most, 3600.0: hour}
+
+
+def test_nodes_count_while_nothing_has_run_on_them() -> None:
+    assert left([claim("x", "a")]) == 34
+    assert left([claim("x", "a", state=ClaimState.LAUNCHED, node_name="")]) == 34
+    assert left([claim("x")]) == 35, "launched for pods of a proven kind"
+    assert left([claim("x", "a", created_at=NOW - 3601)]) == 35
+    assert left([claim("x", "a", created_at=NOW - 301)]) == 35, "the hour's 60 are more"
+    assert left([claim(f"x{number}", "a", created_at=NOW - 301) for number in range(30)]) == 30
+    assert left([claim("x", "a")], pod("other", "b", node="node-x")) == 35, "others have its room"
+
+
+def test_a_launch_without_an_instance_does_not_count_and_one_that_never_joined_does() -> None:
+    assert left([claim("x", "a", state=ClaimState.FAILED, node_name="")]) == 35
+    assert left([claim("x", "a", state=ClaimState.FAILED, node_name="", instance_id="i-1")]) == 34
+
+
+def test_nodes_in_vain_count_after_they_have_gone() -> None:
+    noted = DecisionState(0, futile={"gone": NOW - 20, "proven": NOW - 20})
+    assert left([claim("proven")], state=noted) == 34
+
+
+def test_a_kind_is_proven_by_any_node_of_ours_that_runs_it_or_by_memory() -> None:
+    claims = [claim("x", "a"), claim("y")]
+    assert left(claims, pod("elsewhere", node="node-y")) == 35
+    assert left(claims, pod("elsewhere", node="somebody-elses")) == 34
+    assert left(claims, state=DecisionState(0, proven={likeness(pod("any")): 1.0})) == 35
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        pod("refused-by-the-kubelet", node="node-x", phase="Failed"),
+        pod("of-a-daemonset", node="node-x", owner="DaemonSet"),
+        pod("static", node="node-x", owner="Node"),
+    ],
+)
+def test_pods_that_prove_nothing(odd: Pod) -> None:
+    view = ClusterView(pods=(odd,))
+    assert running_kinds(view, [claim("x")]) == frozenset()
+    assert left([claim("x", "a")], odd) == 34
+
+
+def planned(name: str, *pods: Pod) -> NodeClaim:
+    references = tuple(PodReference("default", item.metadata.name, item.metadata.uid) for item in pods)
+    return NodeClaim(cluster="demo", name=name, node_pool="p", node_class="d", pods=references)
+
+
+def test_one_pod_of_a_proven_kind_frees_its_claim() -> None:
+    a, b = pod("one", "a"), pod("two", "b")
+    claims = [planned("both", a, b), planned("new", b), planned("empty")]
+    found = marked(claims, ClusterView(pods=(a, b)), {likeness(a)})
+    assert [item.unproven for item in found] == [(), (likeness(b),), ()]
+
+
+def test_kinds_take_turns_and_those_that_had_nodes_come_last() -> None:
+    claims = [claim(f"a-{number}", "a") for number in range(5)] + [claim("b", "b"), claim("free")]
+    bound = Bound(windows(3), tried={likeness(pod("any", "a")): 1})
+    kept, told = within(claims, bound, NOW)
+    assert [item.name for item in kept] == ["a-0", "a-1", "b", "free"]
+    assert told == ()
+    nothing = Bound(windows(3), launched_at=(NOW - 1,) * 3)
+    assert [item.name for item in within(claims, nothing, NOW)[0]] == ["free"]
+
+
+def test_the_reason_names_the_window_that_is_full_for_longest() -> None:
+    old, recent = (NOW - 600,) * 30, (NOW - 100,) * 30
+    short = Bound(windows(35), launched_at=(NOW - 100,) * 35).reason(NOW)
+    both = Bound(windows(30), launched_at=(*old, *recent)).reason(NOW)
+    assert short.startswith("35 nodes were launched within 5 minutes ")
+    assert both.startswith("60 nodes were launched within 60 minutes ")
+    assert both.endswith("1970-01-12T14:36:40Z")
+
+
+def test_no_more_kinds_are_remembered_than_a_decision_can_read() -> None:
+    stage = Stage()
+    view = ClusterView(pods=tuple(pod(f"p{number}", f"k{number}", node="node-x") for number in range(130)))
+    known = DecisionState(0, proven={f"known-{number}": stage.clock.now() for number in range(995)})
+    note_kinds(stage.name, [claim("x")], view, known, stage.world)
+    assert len(stage.state.read(stage.name, stage.clock.now()).proven) == 5
+    note_kinds(stage.name, [claim("x")], view, DecisionState(0), stage.world)
+    assert 100 <= len(stage.state.read(stage.name, stage.clock.now()).proven) <= 105
+
+
+def test_a_node_that_leaves_without_having_run_a_pod_is_noted_before_its_claim_is_forgotten() -> None:
+    stage = Stage()
+    at = stage.clock.now() - 10
+    claims = [
+        claim("leaves", "a", state=ClaimState.DRAINING, created_at=at),
+        claim("stays", "a", created_at=at),
+        claim("ran", "b", state=ClaimState.DRAINING, created_at=at),
+        claim("old", "a", state=ClaimState.DRAINING, created_at=at - 3600),
+    ]
+    view = ClusterView(pods=(pod("b", "b", node="node-ran"),))
+    note_kinds(stage.name, claims, view, DecisionState(0), stage.world)
+    assert stage.state.read(stage.name, stage.clock.now()).futile == {"leaves": at}

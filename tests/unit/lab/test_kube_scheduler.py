@@ -1,0 +1,274 @@
+"""The simulated kube-scheduler: filters, scores, order and words."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from shiplap.kubernetes.objects import Node, Pod
+from shiplap_lab.cluster_simulator.kube_scheduler import Scheduler
+from shiplap_lab.cluster_simulator.scheduler_filters import NodeState, PodNeeds, refusals
+from shiplap_lab.cluster_simulator.scheduler_scores import balanced_allocation, best, least_allocated
+from shiplap_lab.fakes.clock import TwinClock
+from shiplap_lab.fakes.cluster import ApiServer
+
+
+def node(
+    name: str = "n1", cpu: str = "4", memory: str = "8Gi", pods: str = "10", labels: dict | None = None, **spec: object
+) -> dict:
+    resources = {"cpu": cpu, "memory": memory, "pods": pods}
+    return {
+        "metadata": {"name": name, "labels": labels or {}},
+        "spec": spec,
+        "status": {"allocatable": resources, "capacity": resources},
+    }
+
+
+def pod(name: str = "p", cpu: str = "1", memory: str = "1Gi", ports: list | None = None, **spec: object) -> dict:
+    container = {"name": "main", "resources": {"requests": {"cpu": cpu, "memory": memory}}, "ports": ports or []}
+    return {"metadata": {"name": name, "namespace": "default"}, "spec": {"containers": [container], **spec}}
+
+
+def why(pod_json: dict, node_json: dict, *others: dict) -> list[str]:
+    state = NodeState.of(msgspec.convert(node_json, Node))
+    for other in others:
+        state.add(PodNeeds.of(msgspec.convert(other, Pod)))
+    return refusals(PodNeeds.of(msgspec.convert(pod_json, Pod)), state)
+
+
+def affinity(*terms: dict) -> dict:
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}
+    return {"nodeAffinity": required}
+
+
+def expression(key: str, operator: str, *values: str) -> dict:
+    return {"key": key, "operator": operator, "values": list(values)}
+
+
+class TestFilters:
+    def test_a_pod_that_fits_is_not_refused(self) -> None:
+        assert why(pod(cpu="4", memory="8Gi"), node()) == []
+
+    def test_every_short_resource_is_named(self) -> None:
+        assert why(pod(cpu="2", memory="6Gi"), node(pods="1"), pod(cpu="3", memory="3Gi")) == [
+            "Insufficient cpu",
+            "Insufficient memory",
+            "Too many pods",
+        ]
+        gpu = pod()
+        gpu["spec"]["containers"][0]["resources"]["requests"]["nvidia.com/gpu"] = "1"
+        assert why(gpu, node()) == ["Insufficient nvidia.com/gpu"]
+
+    def test_taints_keep_pods_away_unless_tolerated_or_mere_preferences(self) -> None:
+        tainted = node(taints=[{"key": "team", "value": "db", "effect": "NoSchedule"}])
+        assert why(pod(), tainted) == ["node(s) had untolerated taint {team: db}"]
+        assert why(pod(tolerations=[{"key": "team", "operator": "Exists"}]), tainted) == []
+        assert why(pod(), node(taints=[{"key": "team", "effect": "PreferNoSchedule"}])) == []
+
+    def test_cordoned_nodes_take_nothing(self) -> None:
+        assert why(pod(), node(unschedulable=True)) == ["node(s) were unschedulable"]
+
+    @pytest.mark.parametrize(
+        ("expressions", "allowed"),
+        [
+            ([expression("zone", "In", "a", "b")], True),
+            ([expression("zone", "In", "b")], False),
+            ([expression("zone", "NotIn", "b")], True),
+            ([expression("zone", "NotIn", "a")], False),
+            ([expression("missing", "NotIn", "a")], True),
+            ([expression("zone", "Exists")], True),
+            ([expression("missing", "Exists")], False),
+            ([expression("missing", "DoesNotExist")], True),
+            ([expression("zone", "DoesNotExist")], False),
+            ([expression("cores", "Gt", "7")], True),
+            ([expression("cores", "Gt", "8")], False),
+            ([expression("cores", "Lt", "9")], True),
+            ([expression("zone", "Lt", "9")], False),
+            ([expression("missing", "Gt", "1")], False),
+            ([expression("zone", "Invented", "a")], False),
+            ([expression("zone", "In", "a"), expression("cores", "Gt", "9")], False),
+            ([], False),
+        ],
+    )
+    def test_node_affinity(self, expressions: list[dict], allowed: bool) -> None:
+        target = node(labels={"zone": "a", "cores": "8"})
+        refused = ["node(s) didn't match Pod's node affinity/selector"]
+        term = {"matchExpressions": expressions}
+        assert why(pod(affinity=affinity(term)), target) == ([] if allowed else refused)
+        other = {"matchExpressions": [expression("zone", "In", "a")]}
+        assert why(pod(affinity=affinity(term, other)), target) == []
+        assert why(pod(nodeSelector={"zone": "b"}, affinity=affinity(other)), target) == refused
+
+    def test_affinity_to_a_node_by_name(self) -> None:
+        term = {"matchFields": [expression("metadata.name", "In", "n1")]}
+        assert why(pod(affinity=affinity(term)), node("n1")) == []
+        assert why(pod(affinity=affinity(term)), node("n2")) != []
+
+    def test_host_ports_collide_by_protocol_port_and_address(self) -> None:
+        def with_port(**port: object) -> dict:
+            return pod(cpu="100m", ports=[{"containerPort": 80, **port}])
+
+        refused = ["node(s) didn't have free ports for the requested pod ports"]
+        taken = with_port(hostPort=8080, hostIP="10.0.0.1")
+        assert why(with_port(hostPort=8080), node(), taken) == refused
+        assert why(with_port(hostPort=8080, hostIP="10.0.0.1"), node(), taken) == refused
+        assert why(with_port(hostPort=8080, hostIP="10.0.0.2"), node(), taken) == []
+        assert why(with_port(hostPort=8080, protocol="UDP"), node(), taken) == []
+        assert why(with_port(), node(), with_port()) == []
+        on_host = {**with_port(), "spec": {**with_port()["spec"], "hostNetwork": True}}
+        assert why(on_host, node(), on_host) == refused
+
+
+class TestScores:
+    def test_the_emptier_and_the_more_balanced_node_score_higher(self) -> None:
+        needs = PodNeeds.of(msgspec.convert(pod(cpu="1", memory="2Gi"), Pod))
+        empty = NodeState.of(msgspec.convert(node(), Node))
+        assert least_allocated(needs, empty) == 75
+        assert balanced_allocation(needs, empty) == 100
+        lopsided = NodeState.of(msgspec.convert(node(memory="64Gi"), Node))
+        assert balanced_allocation(needs, lopsided) == 89
+        full = NodeState.of(msgspec.convert(node(), Node))
+        full.add(needs)
+        assert least_allocated(needs, full) == 50
+
+    def test_a_pod_without_requests_counts_with_a_default(self) -> None:
+        needs = PodNeeds.of(msgspec.convert({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c"}]}}, Pod))
+        assert needs.scored == {"cpu": 100, "memory": 200 * 2**20}
+        assert needs.requests == {"pods": 1}
+
+    def test_equal_scores_are_decided_by_name(self) -> None:
+        needs = PodNeeds.of(msgspec.convert(pod(), Pod))
+        states = [NodeState.of(msgspec.convert(node(name), Node)) for name in ("b", "a", "c")]
+        assert best(needs, states).node.metadata.name == "a"
+
+    def test_preferences_weigh_in(self) -> None:
+        preferred = {"weight": 10, "preference": {"matchExpressions": [expression("disk", "In", "ssd")]}}
+        wants = pod(affinity={"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [preferred]}})
+        states = [
+            NodeState.of(msgspec.convert(node("a"), Node)),
+            NodeState.of(msgspec.convert(node("b", labels={"disk": "ssd"}), Node)),
+        ]
+        assert best(PodNeeds.of(msgspec.convert(wants, Pod)), states).node.metadata.name == "b"
+        states = [
+            NodeState.of(msgspec.convert(node("a", taints=[{"key": "old", "effect": "PreferNoSchedule"}]), Node)),
+            NodeState.of(msgspec.convert(node("b"), Node)),
+        ]
+        assert best(PodNeeds.of(msgspec.convert(pod(), Pod)), states).node.metadata.name == "b"
+
+
+class TestScheduler:
+    @pytest.fixture
+    def server(self) -> ApiServer:
+        return ApiServer(TwinClock())
+
+    def placed(self, server: ApiServer) -> dict[str, str]:
+        items = server.list("pods").items
+        return {item["metadata"]["name"]: item["spec"].get("nodeName", "") for item in items}
+
+    def test_pods_spread_over_empty_nodes(self, server: ApiServer) -> None:
+        for name in ("n1", "n2"):
+            server.create("nodes", node(name))
+        for number in range(4):
+            server.create("pods", pod(f"p{number}"))
+        assert Scheduler(server).step(0.0) == 4
+        assert self.placed(server) == {"p0": "n1", "p1": "n2", "p2": "n1", "p3": "n2"}
+
+    def test_the_more_important_pod_comes_first(self, server: ApiServer) -> None:
+        server.create("nodes", node(cpu="1"))
+        server.create("pods", pod("a"))
+        server.create("pods", pod("z", priorityClassName="system-cluster-critical"))
+        Scheduler(server).step(0.0)
+        assert self.placed(server) == {"a": "", "z": "n1"}
+
+    def test_reasons_are_counted_and_written_once(self, server: ApiServer) -> None:
+        server.create("nodes", node("n1", cpu="1"))
+        server.create("nodes", node("n2", taints=[{"key": "karpenter.sh/unregistered", "effect": "NoExecute"}]))
+        for name in ("a", "b"):
+            server.create("pods", pod(name, cpu="2"))
+        scheduler = Scheduler(server)
+        scheduler.step(0.0)
+        untolerated = "1 node(s) had untolerated taint {karpenter.sh/unregistered: }"
+        message = f"0/2 nodes are available: 1 Insufficient cpu, {untolerated}."
+        for item in server.list("pods").items:
+            (condition,) = item["status"]["conditions"]
+            assert (condition["type"], condition["status"], condition["reason"]) == (
+                "PodScheduled",
+                "False",
+                "Unschedulable",
+            )
+            assert condition["message"] == message
+        assert [event["message"] for event in server.list("events").items] == [message] * 2
+        version = server.resource_version
+        scheduler.step(1.0)
+        scheduler.step(2.0)
+        assert server.resource_version == version
+
+    def test_a_nominated_pod_gets_its_node_and_the_room_is_kept_for_it(self, server: ApiServer) -> None:
+        server.create("nodes", node("n1", cpu="2"))
+        server.create("nodes", node("n2", cpu="16"))
+        server.create("pods", pod("a", cpu="2"))
+        server.create("pods", pod("nominated", cpu="2"))
+        server.patch("pods", "nominated", {"status": {"nominatedNodeName": "n1"}}, subresource="status")
+        Scheduler(server).step(0.0)
+        assert self.placed(server) == {"a": "n2", "nominated": "n1"}
+
+    def test_a_nomination_to_a_node_that_does_not_fit_is_not_binding(self, server: ApiServer) -> None:
+        server.create("nodes", node("n1", cpu="1"))
+        server.create("nodes", node("n2", cpu="4"))
+        server.create("pods", pod("p", cpu="2"))
+        server.patch("pods", "p", {"status": {"nominatedNodeName": "n1"}}, subresource="status")
+        Scheduler(server).step(0.0)
+        assert self.placed(server) == {"p": "n2"}
+
+    def test_pods_of_others_gated_and_ending_pods_are_left_alone(self, server: ApiServer) -> None:
+        server.create("nodes", node())
+        server.create("pods", pod("other", schedulerName="mine"))
+        server.create("pods", pod("gated", schedulingGates=[{"name": "wait"}]))
+        ending = pod("ending")
+        ending["metadata"]["finalizers"] = ["example.com/hold"]
+        server.create("pods", ending)
+        server.delete("pods", "ending")
+        Scheduler(server).step(0.0)
+        assert set(self.placed(server).values()) == {""}
+        gated = server.get("pods", "gated")["status"]["conditions"][0]
+        assert gated["reason"] == "SchedulingGated"
+
+    def test_finished_pods_hold_nothing(self, server: ApiServer) -> None:
+        server.create("nodes", node(cpu="1"))
+        server.create("pods", pod("done"))
+        scheduler = Scheduler(server)
+        scheduler.step(0.0)
+        server.create("pods", pod("next"))
+        scheduler.step(1.0)
+        assert self.placed(server)["next"] == ""
+        server.patch("pods", "done", {"status": {"phase": "Succeeded"}}, subresource="status")
+        scheduler.step(2.0)
+        assert self.placed(server)["next"] == "n1"
+
+    def test_a_pod_deleted_under_the_schedulers_eyes_is_no_error(self, server: ApiServer) -> None:
+        server.create("nodes", node(cpu="1"))
+        for name in ("fits", "too-big"):
+            server.create("pods", pod(name, cpu="1" if name == "fits" else "9"))
+        scheduler = Scheduler(server)
+        bind, patch = server.bind, server.patch
+
+        def late_bind(name: str, *rest: str) -> object:
+            server.delete("pods", name)
+            return bind(name, *rest)
+
+        def late_patch(plural: str, name: str, *rest: object, **named: object) -> object:
+            server.delete("pods", name)
+            return patch(plural, name, *rest, **named)
+
+        server.bind = late_bind  # type: ignore[method-assign, assignment]
+        server.patch = late_patch  # type: ignore[method-assign, assignment]
+        assert scheduler.step(0.0) == 0
+        assert self.placed(server) == {}
+
+    def test_it_goes_on_after_the_log_was_compacted(self, server: ApiServer) -> None:
+        scheduler = Scheduler(server)
+        scheduler.step(0.0)
+        server.create("nodes", node())
+        server.create("pods", pod())
+        server.compact()
+        assert scheduler.step(1.0) == 1

@@ -1,0 +1,147 @@
+"""The player pushes the world, waits until expectations hold, and reports honestly when they do not."""
+
+from typing import Any
+
+import msgspec
+
+from shiplap.kubernetes.objects import Node, Pod
+from shiplap_lab.dev.dev_scenario import Cluster, Expectation, Interruption, Outage, PodGroup, Scenario, Step, Truth
+from shiplap_lab.dev.observation import ClusterObservation, Observation
+from shiplap_lab.dev.player import play, pod_of
+
+
+class ToyStage:
+    """Binds each pod `delay_s` after it was applied, unless there is an outage."""
+
+    def __init__(self, delay_s: float) -> None:
+        self.time = 0.0
+        self.delay_s = delay_s
+        self.applied: list[tuple[float, dict[str, Any]]] = []
+        self.out = False
+        self.interrupted: list[tuple[str, str]] = []
+        self.truths: tuple[Truth, ...] = ()
+        self.disrupted: list[float] = []
+
+    def now(self) -> float:
+        return self.time
+
+    def let_time_pass(self) -> None:
+        self.time += 0.5
+
+    def outage(self, outage: Outage) -> None:
+        self.out = not outage.over
+
+    def interrupt(self, instance_id: str, kind: str) -> None:
+        self.interrupted.append((instance_id, kind))
+
+    def truth(self, rules: tuple[Truth, ...]) -> None:
+        self.truths = tuple(rules)
+
+    def apply(self, cluster: str, item: dict[str, Any]) -> None:
+        self.applied.append((self.time, item))
+
+    def remove(self, cluster: str, pod: Pod) -> None:
+        self.applied = [entry for entry in self.applied if entry[1]["metadata"]["name"] != pod.metadata.name]
+
+    def disrupt(self, cluster: str) -> None:
+        self.disrupted.append(self.time)
+
+    def observe(self) -> Observation:
+        pods = []
+        for since, item in self.applied:
+            bound = not self.out and self.time >= since + self.delay_s
+            pods.append(msgspec.convert({**item, "spec": {**item["spec"], "nodeName": "n" if bound else ""}}, Pod))
+        return Observation((ClusterObservation("c", tuple(pods)),))
+
+
+def scenario(*steps: Step, **changes: Any) -> Scenario:
+    return Scenario("test", (Cluster("c", "m"),), steps, **changes)
+
+
+WEB = PodGroup("web", "1", "1Gi", count=2)
+BOUND = Expectation("web runs", pods="web")
+
+
+def test_a_step_lasts_until_its_expectations_hold() -> None:
+    stage = ToyStage(delay_s=7.0)
+    shown: list[str] = []
+    result = play(
+        "toy", scenario(Step("go", "c", pods=(WEB,), expect=(BOUND,))), stage, lambda say, _: shown.append(say)
+    )
+    assert result.invariants["web runs"] is True
+    assert (result.pods, result.bound) == (2, 2)
+    assert 7.0 < stage.time < 10.0
+    assert shown[0].startswith("go  [web runs: not bound")
+
+
+def test_the_disrupt_function_looks_often_while_a_step_asks_for_it() -> None:
+    stage = ToyStage(delay_s=20.0)
+    quiet, busy = Step("go", "c", pods=(WEB,), expect=(BOUND,)), Step("shrink", "c", expect=(BOUND,), disrupt=True)
+    play("toy", scenario(quiet), stage, lambda *_: None)
+    assert stage.disrupted == []
+    again = ToyStage(delay_s=20.0)
+    play("toy", scenario(msgspec.structs.replace(quiet, settle=False), busy), again, lambda *_: None)
+    assert again.disrupted == [0.0, 8.0, 16.0]
+
+
+def test_pods_are_deleted_by_globs_of_namespace_and_name() -> None:
+    stage = ToyStage(delay_s=0.0)
+    many = msgspec.structs.replace(WEB, count=4)
+    gone = Step("shrink", "c", delete=("default/web-[1-2]", "elsewhere/*"), expect=(BOUND,))
+    play("toy", scenario(Step("go", "c", pods=(many,), expect=(BOUND,)), gone), stage, lambda *_: None)
+    assert [item["metadata"]["name"] for _, item in stage.applied] == ["web-0", "web-3"]
+
+
+def test_an_expectation_that_never_holds_is_reported_false_when_time_is_up() -> None:
+    stage = ToyStage(delay_s=10_000.0)
+    result = play(
+        "toy", scenario(Step("go", "c", pods=(WEB,), expect=(BOUND,)), time_limit_s=30), stage, lambda *_: None
+    )
+    assert result.invariants["web runs"] is False
+    assert result.invariants["no pod is stranded"] is False
+    assert stage.time <= 31.0
+
+
+def test_a_pod_meant_to_wait_is_watched_for_a_while_and_is_not_stranded() -> None:
+    stage = ToyStage(delay_s=0.0)
+    held = Expectation("held", pods="web", held_back=True)
+    result = play(
+        "toy", scenario(Step("go", "c", outages=(Outage(),), pods=(WEB,), expect=(held,))), stage, lambda *_: None
+    )
+    assert result.invariants["held"] is True
+    assert result.invariants["no pod is stranded"] is True
+    assert stage.time >= 6.0
+
+
+def test_truths_add_up_over_the_steps() -> None:
+    stage = ToyStage(delay_s=0.0)
+    first, second = Truth(instance_type="a"), Truth(instance_type="b")
+    play(
+        "toy",
+        scenario(Step("1", "c", truth=(first,)), Step("2", "c", truth=(second,), settle=False)),
+        stage,
+        lambda *_: None,
+    )
+    assert stage.truths == (Truth(), first, second)
+
+
+def test_interruptions_reach_the_instances_that_run_a_group() -> None:
+    class Nodes(ToyStage):
+        def observe(self) -> Observation:
+            (toy,) = super().observe().clusters
+            nodes = [
+                {"metadata": {"name": name}, "spec": {"providerID": f"aws:///zone/i-{name}"}} for name in ("n", "o")
+            ]
+            return Observation((msgspec.structs.replace(toy, nodes=msgspec.convert(nodes, tuple[Node, ...])),))
+
+    stage = Nodes(delay_s=0.0)
+    advice = Interruption("web", kind="rebalance", nodes=2)
+    steps = (Step("go", "c", pods=(WEB,), expect=(BOUND,)), Step("leave", "c", interruptions=(advice,)))
+    play("toy", scenario(*steps), stage, lambda *_: None)
+    assert stage.interrupted == [("i-n", "rebalance")]  # nothing of the group runs on the other node
+
+
+def test_replicas_belong_to_somebody_who_replaces_them() -> None:
+    (owner,) = pod_of(PodGroup("web", "1", "1Gi", replicas=True), 0)["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["name"], owner["controller"]) == ("ReplicaSet", "web", True)
+    assert "ownerReferences" not in pod_of(WEB, 0)["metadata"]

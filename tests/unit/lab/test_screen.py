@@ -1,0 +1,60 @@
+"""The live picture keeps what matters on a terminal of ordinary width."""
+
+from __future__ import annotations
+
+import msgspec
+from rich.console import Console
+
+from shiplap.kubernetes.objects import Node
+from shiplap.manifests.nodeclaim import ClaimState
+from shiplap_lab.dev import screen
+from shiplap_lab.dev.observation import ClusterObservation, Observation
+from tests.unit.lab.test_judging_a_played_world import CLAIM, pod
+
+NODE = msgspec.convert(
+    {
+        "metadata": {
+            "name": "ip-10-0-0-4.ec2.internal",
+            "labels": {"node.kubernetes.io/instance-type": "c7i-flex.12xlarge"},
+        },
+        "spec": {"providerID": "aws:///us-east-1a/i-1"},
+        "status": {
+            "allocatable": {"cpu": "8", "memory": "16Gi", "pods": "29"},
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    },
+    Node,
+)
+RUNNING = msgspec.structs.replace(CLAIM, node_name="", node_pool="general", tier=1, hourly=12.3456)
+PLANNED = msgspec.structs.replace(
+    CLAIM, name="general-abcdefgh", instance_id="", instance_type="", node_name="", state=ClaimState.PLANNED, hourly=0.0
+)
+
+
+def drawn(*clusters: ClusterObservation, say: str = "Pods wait") -> str:
+    console = Console(width=120)
+    with console.capture() as captured:
+        console.print(screen.frame("A title", say, Observation(clusters), []))
+    return captured.get()
+
+
+def test_nodes_show_pool_tier_state_fill_pods_and_price() -> None:
+    pods = (*(pod(f"web-{place}", NODE.metadata.name) for place in range(12)), pod("web-12", ""), pod("db-0", ""))
+    text = drawn(ClusterObservation("c", pods, (NODE,), (), (RUNNING, PLANNED)))
+    (line,) = (line for line in text.splitlines() if "ip-10-0-0-4" in line)
+    for word in ("c7i-flex.12xlarge", "general tier 1", "Ready", "75%", "web x12", "12.3456"):
+        assert word in line
+    assert "waiting: db-0, web-12" in text
+    assert "general-abcdefgh" in text
+    assert "Planned" in text
+    assert max(map(len, text.splitlines())) <= 120
+
+
+def test_a_long_wait_takes_one_line() -> None:
+    text = drawn(say="Pods wait  [flex first: not bound: " + ", ".join(f"default/web-{n}" for n in range(50)) + "]")
+    assert sum("default/web" in line for line in text.splitlines()) == 1
+
+
+def test_what_has_not_happened_has_no_figure() -> None:
+    assert "launched after" not in drawn(ClusterObservation("c", (pod("web-0", ""),)))
+    assert "no node" in drawn(ClusterObservation("c", (pod("web-0", ""),)))

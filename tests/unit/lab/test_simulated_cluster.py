@@ -1,0 +1,271 @@
+"""The whole simulated cluster, step by step in virtual time."""
+
+from __future__ import annotations
+
+from threading import Event
+
+import msgspec
+import pytest
+
+from shiplap.aws.userdata import al2, al2023, bottlerocket, windows
+from shiplap.aws.userdata.bootstrap import UNREGISTERED, Bootstrap
+from shiplap.instances.catalog.ec2_catalog import (
+    Catalog,
+    Ec2InstanceType,
+    MemoryInfo,
+    NetworkInfo,
+    ProcessorInfo,
+    VCpuInfo,
+)
+from shiplap.kubernetes.objects import Node, Pod, Taint
+from shiplap_lab.cluster_simulator.booted_user_data import NodeRegistration, registration
+from shiplap_lab.cluster_simulator.kubelet import Delays, Kubelets, is_ready
+from shiplap_lab.cluster_simulator.machines import CatalogHardware, Machine, NodeResources
+from shiplap_lab.cluster_simulator.simulation_steps import Runner, SimulatedCluster
+from shiplap_lab.fakes.clock import TwinClock
+from shiplap_lab.fakes.cluster import ApiServer
+
+GIB = 2**30
+BOOT = Bootstrap(
+    cluster="dev",
+    endpoint="https://api",
+    ca="Y2E=",
+    family="AL2023",
+    service_cidr="10.100.0.0/16",
+    dns="10.100.0.10",
+    labels={"karpenter.sh/nodepool": "default", "team": "web"},
+    taints=(Taint("dedicated", "NoSchedule", "web"), Taint("startup", "NoExecute"), UNREGISTERED),
+    kubelet={"kubeReserved": {"cpu": "100m", "memory": "300Mi"}, "evictionHard": {"memory.available": "5%"}},
+    max_pods=58,
+)
+RENDERERS = {"AL2023": al2023, "Bottlerocket": bottlerocket, "AL2": al2, "Windows2022": windows}
+TYPE = Ec2InstanceType(
+    instance_type="m5.large",
+    v_cpu_info=VCpuInfo(2),
+    memory_info=MemoryInfo(8192),
+    network_info=NetworkInfo(ipv4_addresses_per_interface=10, maximum_network_interfaces=3),
+    processor_info=ProcessorInfo(supported_architectures=("x86_64",)),
+)
+
+
+def machine(number: int = 1, **changes: object) -> Machine:
+    base = Machine(f"i-{number}", "m5.large", "eu-west-1a", "ami-1", 0.0, private_dns=f"ip-10-0-0-{number}")
+    return msgspec.structs.replace(base, **changes)
+
+
+def ample(machine: Machine, told: NodeRegistration) -> NodeResources:
+    resources = {"cpu": 2000, "memory": 8 * GIB, "pods": 10}
+    return NodeResources(resources, resources)
+
+
+def pod(name: str, cpu: str = "500m", **metadata: object) -> dict:
+    containers = [{"name": "main", "resources": {"requests": {"cpu": cpu, "memory": "1Gi"}}}]
+    return {"metadata": {"name": name, **metadata}, "spec": {"containers": containers}}
+
+
+class World:
+    def __init__(self, **options: object) -> None:
+        self.server = ApiServer(TwinClock(1000.0))
+        self.machines: list[Machine] = []
+        options.setdefault("delays", Delays(join_s=5.0, ready_s=2.0))
+        self.cluster = SimulatedCluster(self.server, ample, lambda: self.machines, **options)
+
+    def pod(self, name: str) -> Pod:
+        return msgspec.convert(self.server.get("pods", name), Pod)
+
+    def nodes(self) -> list[Node]:
+        return [msgspec.convert(item, Node) for item in self.server.list("nodes").items]
+
+
+def test_a_pod_waits_for_a_node_runs_and_goes_with_it() -> None:
+    world = World()
+    world.server.create("pods", pod("web"))
+    world.cluster.step(0.0)
+    condition = world.pod("web").status.conditions[0]
+    assert (condition.reason, condition.message) == ("Unschedulable", "no nodes available to schedule pods")
+    (event,) = world.server.list("events").items
+    assert (event["reason"], event["involvedObject"]["name"]) == ("FailedScheduling", "web")
+
+    world.machines = [machine(launched_at=10.0)]
+    world.cluster.step(14.9)
+    assert world.nodes() == []
+    world.cluster.step(15.0)
+    (node,) = world.nodes()
+    assert node.spec.provider_id == "aws:///eu-west-1a/i-1"
+    assert [taint.key for taint in node.spec.taints] == ["node.kubernetes.io/not-ready"]
+    assert not is_ready(node)
+    assert world.pod("web").spec.node_name == ""
+
+    world.cluster.step(17.0)
+    assert is_ready(world.nodes()[0])
+    assert world.pod("web").spec.node_name == "ip-10-0-0-1"
+    world.cluster.step(17.1)
+    assert world.pod("web").status.phase == "Running"
+    assert {c.type: c.status for c in world.pod("web").status.conditions}["PodScheduled"] == "True"
+
+    world.machines = [machine(launched_at=10.0, running=False)]
+    world.cluster.step(30.0)
+    assert world.nodes() == []
+    assert world.server.list("pods").items == []
+
+
+def test_nothing_is_written_while_nothing_happens() -> None:
+    world = World()
+    world.server.create("pods", pod("web"))
+    world.machines = [machine()]
+    for now in (10.0, 20.0, 30.0):
+        world.cluster.step(now)
+    settled = world.server.resource_version
+    for now in (40.0, 50.0):
+        world.cluster.step(now)
+    assert world.server.resource_version == settled
+
+
+def test_a_machine_may_never_join_and_another_join_late() -> None:
+    delays = {"i-1": None, "i-2": 60.0}
+    world = World(joins=lambda item: delays[item.id])
+    world.machines = [machine(1), machine(2)]
+    world.cluster.step(59.0)
+    assert world.nodes() == []
+    world.cluster.step(3600.0)
+    assert [node.metadata.name for node in world.nodes()] == ["ip-10-0-0-2"]
+
+
+def test_daemon_sets_run_where_they_belong() -> None:
+    world = World()
+    template = {"metadata": {"labels": {"app": "agent"}}, "spec": pod("x", "100m")["spec"]}
+    world.server.create("daemonsets", {"metadata": {"name": "agent"}, "spec": {"template": template}})
+    arm_only = {**template, "spec": {**template["spec"], "nodeSelector": {"kubernetes.io/arch": "arm64"}}}
+    world.server.create("daemonsets", {"metadata": {"name": "arm"}, "spec": {"template": arm_only}})
+    told = al2023.render(msgspec.structs.replace(BOOT, taints=(UNREGISTERED,)))
+    world.machines = [machine(1), machine(2, user_data=told)]
+    for now in (10.0, 20.0, 30.0):
+        world.cluster.step(now)
+    assert world.pod("agent-ip-10-0-0-1").spec.node_name == "ip-10-0-0-1"
+    assert world.pod("agent-ip-10-0-0-1").metadata.owner_references[0].kind == "DaemonSet"
+    assert len(world.server.list("pods").items) == 1
+    world.server.patch("nodes", "ip-10-0-0-2", {"spec": {"taints": []}})
+    world.cluster.step(40.0)
+    assert world.pod("agent-ip-10-0-0-2").spec.node_name == "ip-10-0-0-2"
+
+
+@pytest.mark.parametrize("recreate", [True, False])
+def test_pods_of_replica_sets_come_back(recreate: bool) -> None:
+    world = World(recreate_pods=recreate)
+    for kind in ("ReplicaSet", "StatefulSet"):
+        owner = {"kind": kind, "name": kind.lower(), "uid": "u", "controller": True}
+        world.server.create("pods", pod(f"{kind.lower()}-0", ownerReferences=[owner], labels={"app": "web"}))
+    world.server.create("pods", pod("bare"))
+    world.machines = [machine()]
+    for now in (10.0, 20.0, 30.0):
+        world.cluster.step(now)
+    uids = {item["metadata"]["uid"] for item in world.server.list("pods").items}
+    for name in ("replicaset-0", "statefulset-0", "bare"):
+        world.server.evict(name)
+        assert world.pod(name).metadata.deletion_timestamp
+    for now in (40.0, 50.0):
+        world.cluster.step(now)
+    items = world.server.list("pods").items
+    assert not uids & {item["metadata"]["uid"] for item in items}
+    if not recreate:
+        assert items == []
+        return
+    names = sorted(item["metadata"]["name"] for item in items)
+    assert names[0].startswith("replicaset-")
+    assert names[1] == "statefulset-0"
+    assert {item["spec"]["nodeName"] for item in items} == {"ip-10-0-0-1"}
+    assert all(item["metadata"]["labels"] == {"app": "web"} for item in items)
+
+
+def test_the_runner_steps_clusters_and_hands_over_their_failure() -> None:
+    stepped = Event()
+
+    def machines() -> list[Machine]:
+        stepped.set()
+        return []
+
+    server = ApiServer(TwinClock())
+    runner = Runner([SimulatedCluster(server, ample, machines)], TwinClock(), step_s=0.001).start()
+    assert stepped.wait(10.0)
+    runner.stop()
+
+    def broken() -> list[Machine]:
+        raise RuntimeError("no instances")
+
+    failing = Runner([SimulatedCluster(server, ample, broken)], TwinClock(), step_s=0.0).start()
+    failing._thread.join(10.0)
+    with pytest.raises(RuntimeError, match="no instances"):
+        failing.stop()
+
+
+@pytest.mark.parametrize("family", sorted(RENDERERS))
+def test_user_data_registers_the_node_as_it_says(family: str) -> None:
+    told = registration(RENDERERS[family].render(msgspec.structs.replace(BOOT, family=family)))
+    assert told.family == family
+    assert told.cluster == "dev"
+    assert told.labels == BOOT.labels
+    assert set(told.taints) == set(BOOT.taints)
+    assert told.kubelet == {
+        "kubeReserved": {"cpu": "100m", "memory": "300Mi"},
+        "evictionHard": {"memory.available": "5%"},
+        "maxPods": 58,
+    } | ({"clusterDNS": told.kubelet["clusterDNS"]} if "clusterDNS" in told.kubelet else {})
+
+
+def test_users_own_node_config_is_merged_first() -> None:
+    custom = """apiVersion: node.eks.aws/v1alpha1
+kind: NodeConfig
+spec:
+  kubelet:
+    config: {maxPods: 10, podsPerCore: 5}
+    flags: ["--node-labels=team=db,extra=1"]
+"""
+    told = registration(al2023.render(msgspec.structs.replace(BOOT, custom=custom)))
+    assert (told.kubelet["maxPods"], told.kubelet["podsPerCore"]) == (58, 5)
+    assert told.labels == {**BOOT.labels, "extra": "1"}
+
+
+def test_user_data_no_boot_script_understands_registers_nothing() -> None:
+    assert registration("#!/bin/bash\necho hello") == NodeRegistration()
+    assert registration("") == NodeRegistration()
+
+
+def test_a_machine_with_broken_user_data_never_joins() -> None:
+    server = ApiServer(TwinClock())
+    kubelets = Kubelets(server, ample)
+    broken = [machine(1, user_data="[settings"), machine(2, user_data="kind: [node.eks.aws/v1alpha1")]
+    for now in (10.0, 20.0):
+        kubelets.step(now, broken)
+    assert server.list("nodes").items == []
+    assert sorted(kubelets.broken) == ["i-1", "i-2"]
+
+
+class TestHardware:
+    def test_a_node_reports_less_than_ec2_states(self) -> None:
+        found = CatalogHardware(Catalog(region="eu-west-1", types=(TYPE,)))(machine(), NodeRegistration("AL2023"))
+        assert found.capacity["memory"] == 8192 * 2**20 * 96 // 100 // 2**20 * 2**20
+        assert (found.capacity["cpu"], found.capacity["pods"]) == (2000, 29)
+        assert found.allocatable["cpu"] == 2000 - 70
+        assert found.allocatable["memory"] == found.capacity["memory"] - (255 + 11 * 29 + 100) * 2**20
+        assert found.architecture == "amd64"
+
+    def test_the_truth_may_be_told_per_type_and_image(self) -> None:
+        hardware = CatalogHardware(
+            Catalog(region="eu-west-1", types=(TYPE,)), lambda kind, ami: 5 * GIB if ami == "ami-small" else 7 * GIB
+        )
+        assert hardware(machine(), NodeRegistration("AL2023")).capacity["memory"] == 7 * GIB
+        assert hardware(machine(ami="ami-small"), NodeRegistration("AL2023")).capacity["memory"] == 5 * GIB
+
+    def test_kubelet_settings_of_the_user_data_count(self) -> None:
+        told = registration(al2023.render(BOOT))
+        found = CatalogHardware(Catalog(region="eu-west-1", types=(TYPE,)))(machine(), told)
+        assert found.capacity["pods"] == 58
+        assert found.allocatable["cpu"] == 1900
+        evicted = -(-found.capacity["memory"] * 5 // 100)
+        assert found.allocatable["memory"] == found.capacity["memory"] - 300 * 2**20 - evicted
+
+    def test_an_unknown_type_never_joins(self) -> None:
+        server = ApiServer(TwinClock())
+        kubelets = Kubelets(server, CatalogHardware(Catalog(region="eu-west-1", types=())))
+        kubelets.step(10.0, [machine()])
+        assert "m5.large" in kubelets.broken["i-1"]

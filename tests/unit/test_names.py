@@ -1,0 +1,44 @@
+"""One name for one thing: modules and public classes are told apart by their names alone."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("layers/shiplap/python/shiplap", "src/shiplap_lab", "src/shiplap_cli")
+
+# A fake has the name of the port or the adapter that it stands in for, and a flow's entry that of all entries.
+PARALLEL = ("ports", "aws", "fakes")
+
+
+def _modules() -> list[Path]:
+    return sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py") if path.name != "__init__.py")
+
+
+def _is_parallel(path: Path) -> bool:
+    return not set(path.parts).isdisjoint(PARALLEL)
+
+
+def test_names_of_modules_are_unique() -> None:
+    places = defaultdict(list)
+    for path in _modules():
+        places[path.stem].append(path)
+
+    twice = {name: found for name, found in places.items() if sum(not _is_parallel(path) for path in found) > 1}
+
+    assert len(places) > 300
+    assert twice == {}
+    assert all(
+        len({part for path in found for part in path.parts if part in PARALLEL}) == len(found)
+        for found in places.values()
+        if len(found) > 1
+    )
+
+
+def test_folders_have_at_most_fifteen_modules() -> None:
+    counted: dict[Path, int] = defaultdict(int)
+    for path in _modules():
+        counted[path.parent] += 1
+
+    assert {folder: count for folder, count in counted.items() if count > 15} == {}
