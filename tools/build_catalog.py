@@ -1,6 +1,6 @@
 """Builds the embedded instance-type catalogue from the EC2 answers that moto ships.
 
-Writes `instances/data/` of the package: every instance type once, and per region the zones that offer it. The bytes
+Writes the data of `shiplap_lab.catalogue`: every instance type once, and per region the zones that offer it. The bytes
 depend on moto's data alone, and files that are up to date are left untouched.
 """
 

@@ -1,6 +1,6 @@
 """What a scenario file may say.
 
-A scenario is a folder under `local/scenarios`: `scenario.yaml` (this module's `Scenario`) and folders of manifests. It
+A scenario is a folder under `scenarios`: `scenario.yaml` (this module's `Scenario`) and folders of manifests. It
 describes clusters, what nodes of the played world really yield, and steps; it names no timing, so that it plays on the
 emulator in real time and on twins in virtual time alike.
 """
