@@ -1,7 +1,7 @@
 """One invocation of `watch`, `schedule` and `disrupt` on a cluster of 5,000 nodes, 100,000 pods and 500 that wait.
 
-The real handlers run, each in a process of its own, against an API server (`shiplap_lab/cluster_simulator`) and an AWS (moto, with the
-behaviour of `shiplap_lab/emulated_ec2`) that another process plays over HTTP. Processor time and memory are the function's own, its
+The real handlers run, each in a process of its own, against an API server (`cluster_simulator`) and an AWS (moto with
+`emulated_ec2`) that another process plays over HTTP. Processor time and memory are the function's own, its
 start and all imports included; wall time is also the other process's, so it is an upper bound. Requests are counted by
 the API server, DynamoDB's units from requests and answers: reads are consistent (one unit for 4 kB, begun), a write
 costs one for each kB begun, twice in a transaction, and one more for the index on stages.
