@@ -110,8 +110,8 @@ def on_twins() -> tuple[Counter[str], float]:
     ]
     stage.state.commit(CLUSTER, 0, [claim for group in groups for claim in group])
     for group in groups:
-        launch(group, supply, stage.types, attempt, market, stage.world)
-    sweep(stage.settings, (), stage.world)
+        launch(group, supply, stage.types, attempt, market, stage.context)
+    sweep(stage.settings, (), stage.context)
     seconds = outside.seconds
     held = {claim.instance_id for claim in stage.claims()}
     if held != {instance.id for instance in stage.compute.alive()} or len(held) != CLAIMS:

@@ -21,7 +21,7 @@ import msgspec
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from shiplap.flows.context import World  # noqa: E402
+from shiplap.flows.context import FlowContext  # noqa: E402
 from shiplap.flows.install import Install  # noqa: E402
 from shiplap.instances.catalog.ec2_catalog import Catalog  # noqa: E402
 from shiplap.manifests.custom_resources import NodePool  # noqa: E402
@@ -43,12 +43,12 @@ class _Context:
 
 
 class _Install(Install):
-    """An install whose world is a stage's."""
+    """An install whose FlowContext is a stage's."""
 
     staged: Stage
 
-    def world(self, _cluster: ClusterSettings) -> World:
-        return self.staged.world
+    def context(self, _cluster: ClusterSettings) -> FlowContext:
+        return self.staged.context
 
 
 def _stage(catalog: Catalog) -> Stage:
@@ -57,7 +57,7 @@ def _stage(catalog: Catalog) -> Stage:
     zones = sorted({zone for sold in catalog.zones.values() for zone in sold})
     stage.compute = TwinCompute(stage.clock, faults=stage.faults, zones=zones)
     store = TwinCatalog(catalog, stage.faults)
-    stage.world = msgspec.structs.replace(stage.world, compute=stage.compute, catalog=store)
+    stage.context = msgspec.structs.replace(stage.context, compute=stage.compute, catalog=store)
     stage.add_pods(1)
     return stage
 

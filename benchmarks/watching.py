@@ -158,7 +158,7 @@ def together(clusters: int) -> None:
 
     from shiplap.aws.session import client  # noqa: PLC0415
     from shiplap.cluster.connect import connect  # noqa: PLC0415
-    from shiplap.flows.context import World  # noqa: PLC0415
+    from shiplap.flows.context import FlowContext  # noqa: PLC0415
     from shiplap.flows.watch.watch import watch_all  # noqa: PLC0415
     from shiplap.settings import ClusterSettings  # noqa: PLC0415
     from shiplap_lab.fakes.bucket import TwinSnapshots  # noqa: PLC0415
@@ -169,12 +169,12 @@ def together(clusters: int) -> None:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as played:  # noqa: S603
         assert played.stdin is not None
         assert played.stdout is not None
-        bus, clock, worlds = _Heard(), _Clock(), {}
+        bus, clock, contexts = _Heard(), _Clock(), {}
         for number, endpoint in enumerate(played.stdout.readline().split()):
             settings = ClusterSettings(name=f"c{number}", region="us-east-1", endpoint=endpoint, token="t")  # noqa: S106
             api: Any = connect(settings, describe_cluster=_unasked, credentials=_unasked, clock=clock, sleep=time.sleep)
             unused: Any = None
-            worlds[settings.name] = World(
+            contexts[settings.name] = FlowContext(
                 clock=clock,
                 cluster=api,
                 compute=unused,
@@ -188,7 +188,7 @@ def together(clusters: int) -> None:
                 snapshots=TwinSnapshots(),
             )
         before = _rss_mib()
-        thread = Thread(target=watch_all, args=(worlds,), kwargs={"deadline": time.time() + 45, "pause": time.sleep})
+        thread = Thread(target=watch_all, args=(contexts,), kwargs={"deadline": time.time() + 45, "pause": time.sleep})
         thread.start()
         time.sleep(10)
         began_s = time.process_time()

@@ -25,19 +25,19 @@ def recent() -> Recent:
     return Recent()
 
 
-def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
+def handle(event: dict[str, Any], lambda_context: LambdaContext) -> dict[str, int]:
     """Lambda's entry point: a delivery of CloudWatch Logs in, the number of pods told out.
 
     What cannot be read would come again as it is, so it is counted and dropped; what the bus refuses is raised.
     """
     own = install()
-    with own.reporting(context.aws_request_id):
+    with own.reporting(lambda_context.aws_request_id):
         try:
             delivery = delivered(event)
             if not delivery.lines:
                 return {"told": 0}
             cluster = own.settings.cluster(delivery.cluster)
-            return {"told": audit(delivery, cluster.claim_rules, own.world(cluster), recent())}
+            return {"told": audit(delivery, cluster.claim_rules, own.context(cluster), recent())}
         except InvalidMessage as error:
             own.meter.count("MalformedMessages")
             own.logger.error("malformed message: %s", error)

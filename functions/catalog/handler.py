@@ -20,18 +20,18 @@ def install() -> Install:
     return Install.of_environment("catalog")
 
 
-def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
+def handle(event: dict[str, Any], lambda_context: LambdaContext) -> dict[str, int]:
     """Lambda's entry point: it returns how many types each region has.
 
     An event `{"kind": "inspect"}` asks for the inspection alone, with the catalogue as it is.
     """
     own = install()
-    with own.reporting(context.aws_request_id):
+    with own.reporting(lambda_context.aws_request_id):
         known = {}
         for region in sorted({cluster.region for cluster in own.settings.clusters}):
             store = own.catalog_store(region)
             fresh = event.get("kind") != "inspect"
             known[region] = refresh(own.catalog_source(region), store, own.meter) if fresh else store.load()
-        worlds = [(cluster, own.world(cluster)) for cluster in own.settings.clusters]
-        inspect_all(worlds, known, own.status)
+        contexts = [(cluster, own.context(cluster)) for cluster in own.settings.clusters]
+        inspect_all(contexts, known, own.status)
         return {region: len(catalog.types) for region, catalog in known.items()}

@@ -35,7 +35,7 @@ SHARED_S = 45.0
 next one begins after a minute. Those left over get an invocation each."""
 
 
-def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
+def handle(event: dict[str, Any], lambda_context: LambdaContext) -> dict[str, int]:
     """Lambda's entry point: how many commands were begun, done and undone.
 
     `{}` is for all clusters that the function serves; `{"cluster": name}`, and an event of the bus with such a detail,
@@ -46,17 +46,17 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
     now = own.clock.now()
     turns = Turns(
         own.clock,
-        deadline=now + context.get_remaining_time_in_millis() / 1000,
-        look=lambda due: needs_disruption(due.cluster, own.world(due.cluster), _AT_REST),
+        deadline=now + lambda_context.get_remaining_time_in_millis() / 1000,
+        look=lambda due: needs_disruption(due.cluster, own.context(due.cluster), _AT_REST),
         begins_until=now + SHARED_S,
     )
 
     def look_at(cluster: ClusterSettings) -> None:
-        report = disrupt(cluster, own.world(cluster), own.memory, decision_of=_LAST[cluster.name])
+        report = disrupt(cluster, own.context(cluster), own.memory, decision_of=_LAST[cluster.name])
         done.update(begun=len(report.begun), done=len(report.done), undone=len(report.undone))
 
     named = event.get("detail", event)
-    with own.reporting(context.aws_request_id):
+    with own.reporting(lambda_context.aws_request_id):
         if "cluster" not in named:
             batch.serve_all(own.served.clusters, look_at, meter=own.meter, turns=turns, hand_on=own.hand_on_disruption)
         else:

@@ -20,12 +20,12 @@ def install() -> Install:
     return Install.of_environment("interrupt")
 
 
-def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+def handle(event: dict[str, Any], lambda_context: LambdaContext) -> dict[str, Any]:
     """Lambda's entry point: a batch of SQS records in, the messages to deliver again out."""
     own = install()
 
     def flow(notice: Notice) -> None:
-        interrupt(notice, own.settings, own.state, own.world, own.meter)
+        interrupt(notice, own.settings, own.state, own.context, own.meter)
 
-    with own.reporting(context.aws_request_id):
+    with own.reporting(lambda_context.aws_request_id):
         return batch.run_each(event["Records"], read, flow, dead_letters=own.dead_letters, meter=own.meter)

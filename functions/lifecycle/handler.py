@@ -28,19 +28,19 @@ LEAST_TURN_S = 10.0
 """A visit to a claim takes two seconds; its messages come again by themselves, and the sweep reminds of it too."""
 
 
-def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+def handle(event: dict[str, Any], lambda_context: LambdaContext) -> dict[str, Any]:
     """Lambda's entry point: a batch of SQS records in, the messages to deliver again out."""
     own = install()
-    deadline = own.clock.now() + context.get_remaining_time_in_millis() / 1000
+    deadline = own.clock.now() + lambda_context.get_remaining_time_in_millis() / 1000
 
     def look(due: Due) -> bool:
-        return answers(own.world(due.cluster))
+        return answers(own.context(due.cluster))
 
     def flow(cluster: ClusterSettings, hints: Sequence[NodeSeen | Timer], _until: float) -> str:
-        attend(cluster, hints, own.world(cluster))
+        attend(cluster, hints, own.context(cluster))
         return ""
 
-    with own.reporting(context.aws_request_id):
+    with own.reporting(lambda_context.aws_request_id):
         return batch.run(
             event["Records"],
             for_lifecycle,

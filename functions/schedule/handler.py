@@ -30,25 +30,25 @@ _SWEPT_AT: dict[str, float] = {}
 _AT_REST = AtRest()
 
 
-def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+def handle(event: dict[str, Any], lambda_context: LambdaContext) -> dict[str, Any]:
     """Lambda's entry point: a batch of SQS records in, the messages to deliver again out."""
     own = install()
-    deadline = own.clock.now() + context.get_remaining_time_in_millis() / 1000
+    deadline = own.clock.now() + lambda_context.get_remaining_time_in_millis() / 1000
 
     def look(due: Due) -> bool:
-        world = own.world(due.cluster)
+        context = own.context(due.cluster)
         if due.asked:
-            return answers(world)
+            return answers(context)
         overdue = _SWEPT_AT.get(due.cluster.name, 0.0) + FULL_SWEEP_S <= own.clock.now()
-        return needs_sweep(due.cluster, world, _AT_REST) or overdue
+        return needs_sweep(due.cluster, context, _AT_REST) or overdue
 
     def flow(cluster: ClusterSettings, hints: Sequence[PodsPending | Sweep], until: float) -> str:
         if any(isinstance(hint, Sweep) for hint in hints):
             _SWEPT_AT[cluster.name] = own.clock.now()
-        world = own.world(cluster)
-        return schedule(cluster, hints, world, owner=context.aws_request_id, deadline=until).unfinished
+        context = own.context(cluster)
+        return schedule(cluster, hints, context, owner=lambda_context.aws_request_id, deadline=until).unfinished
 
-    with own.reporting(context.aws_request_id):
+    with own.reporting(lambda_context.aws_request_id):
         return batch.run(
             event["Records"],
             for_schedule,

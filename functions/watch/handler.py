@@ -33,18 +33,18 @@ def memory_mib() -> int:
     return int(os.environ.get("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "4096"))
 
 
-def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
+def handle(event: dict[str, Any], lambda_context: LambdaContext) -> dict[str, int]:
     """Lambda's entry point: `{"clusters": [names]}` or `{"cluster": name}` in, the number of events told out."""
     own = install()
     names = event.get("clusters", [event.get("cluster", "")])
-    lasts_s = min(LONGEST_S, context.get_remaining_time_in_millis() / 1000 - RESERVE_S)
-    with own.reporting(context.aws_request_id):
-        worlds = {}
+    lasts_s = min(LONGEST_S, lambda_context.get_remaining_time_in_millis() / 1000 - RESERVE_S)
+    with own.reporting(lambda_context.aws_request_id):
+        contexts = {}
         for name in map(str, names):
             try:
-                worlds[name] = own.world(own.served.cluster(name))
+                contexts[name] = own.context(own.served.cluster(name))
             except UnknownCluster as error:
                 own.meter.count("UnknownClusters")
                 own.logger.warning("dropped: %s", error)
-        deadline, room = own.clock.now() + lasts_s, PodRoom(most_pods(memory_mib(), len(worlds)))
-        return {"told": watch_all(worlds, deadline=deadline, pause=time.sleep, room=room)}
+        deadline, room = own.clock.now() + lasts_s, PodRoom(most_pods(memory_mib(), len(contexts)))
+        return {"told": watch_all(contexts, deadline=deadline, pause=time.sleep, room=room)}

@@ -18,8 +18,8 @@ def install() -> Install:
     return Install.of_environment("widget")
 
 
-def handle(event: dict[str, Any], context: LambdaContext) -> str:
+def handle(event: dict[str, Any], lambda_context: LambdaContext) -> str:
     """Lambda's entry point: CloudWatch's question in, markup out."""
     own = install()
-    with own.reporting(context.aws_request_id):
-        return widget(event, own.settings, own.world, context.invoked_function_arn)
+    with own.reporting(lambda_context.aws_request_id):
+        return widget(event, own.settings, own.context, lambda_context.invoked_function_arn)

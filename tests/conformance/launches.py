@@ -126,7 +126,7 @@ class Ground:
             for number, group in enumerate(launches(listed))
         ]
         self.stage.state.commit(CLUSTER, state.epoch, [item for group in groups for item in group])
-        ends = [launch(group, self.supply, self.types, attempt, market, self.stage.world) for group in groups]
+        ends = [launch(group, self.supply, self.types, attempt, market, self.stage.context) for group in groups]
         return Outcome(
             launched=tuple(item for end in ends for item in end.launched),
             failed=tuple(item for end in ends for item in end.failed),

@@ -95,13 +95,13 @@ class Given:
         self.settings = msgspec.structs.replace(self.stage.settings, manifests=manifests)
 
     def condition(self, name: str) -> tuple[str, str]:
-        (status,) = inspect(self.settings, catalog(), self.stage.world).node_classes
+        (status,) = inspect(self.settings, catalog(), self.stage.context).node_classes
         found = {item.type: item for item in status.conditions}
         return found[name].status, found[name].reason
 
     def not_ready(self) -> str:
-        supply = supply_of(self.settings, self.stage.world)
-        sight = sight_of(self.settings, glance_at(self.settings, self.stage.world), supply, self.stage.world)
+        supply = supply_of(self.settings, self.stage.context)
+        sight = sight_of(self.settings, glance_at(self.settings, self.stage.context), supply, self.stage.context)
         return sight.snapshot.catalogs[0].not_ready
 
 

@@ -71,7 +71,7 @@ def pod(name: str, cpu: str = "100m", **spec: object) -> dict:
 def test_the_audit_log_tells_of_the_same_pods_as_the_watch(plane: ControlPlane, lines: list[str]) -> None:
     stage = Stage()
     told = audit(
-        delivered(audit_log.delivery(*lines, cluster=CLUSTER)), stage.settings.claim_rules, stage.world, Recent()
+        delivered(audit_log.delivery(*lines, cluster=CLUSTER)), stage.settings.claim_rules, stage.context, Recent()
     )
     assert told == len(WAITING)
     (heard,) = stage.bus.events

@@ -187,7 +187,7 @@ def test_the_audit_function_hears_of_every_pod_that_the_watch_told_of(world: Wor
     """And of more: pods that found a place before the watch had told, or while it had no connection."""
     stage = Stage()
     lines = world.plane.audit_log.read_text().splitlines()
-    audit(delivered(audit_log.delivery(*lines, cluster=CLUSTER)), stage.settings.claim_rules, stage.world, Recent())
+    audit(delivered(audit_log.delivery(*lines, cluster=CLUSTER)), stage.settings.claim_rules, stage.context, Recent())
     heard = {uid for event in stage.bus.events for *_, uid in event.detail["pods"]}
     bodies = [json.loads(body) for body in world.sources["schedule"].bodies.values()]
     told = {uid for body in bodies if body.get("source") == "shiplap.watch" for *_, uid in body["detail"]["pods"]}

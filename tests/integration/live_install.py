@@ -81,9 +81,9 @@ class LiveInstall:
     def decided(self) -> tuple[Snapshot, Plan]:
         """By the code of the schedule function, with its own adapters."""
         names = ResourceNames("state", "capacity", "install", "bus", "queue")
-        world = Functions("schedule", Settings((self.settings,)), names).world(self.settings)
-        supply = supply_of(self.settings, world)
-        snapshot = sight_of(self.settings, glance_at(self.settings, world), supply, world).snapshot
+        context = Functions("schedule", Settings((self.settings,)), names).context(self.settings)
+        supply = supply_of(self.settings, context)
+        snapshot = sight_of(self.settings, glance_at(self.settings, context), supply, context).snapshot
         return snapshot, plan(snapshot)
 
     def says(self, command: str, *arguments: str, code: int = 0) -> dict[str, Any]:

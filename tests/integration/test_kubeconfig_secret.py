@@ -59,26 +59,26 @@ def install(secret: str) -> tuple[Install, ClusterSettings]:
 def test_a_function_enters_by_the_secret_and_a_rotated_token_is_read_anew(secrets: Any, server: KubeHttpServer) -> None:
     arn = secrets.create_secret(Name="edge", SecretString=kubeconfig(server.endpoint))["ARN"]
     own, cluster = install(arn)
-    world = own.world(cluster)
-    assert world.cluster.nodes() == ()
+    context = own.context(cluster)
+    assert context.cluster.nodes() == ()
 
     server.access = {"second": READ_ONLY}
     secrets.put_secret_value(SecretId=arn, SecretString=kubeconfig(server.endpoint, "second"))
-    assert world.cluster.nodes() == ()
+    assert context.cluster.nodes() == ()
 
     server.access = {"third": READ_ONLY}
     with pytest.raises(ClusterDenied):
-        world.cluster.nodes()
+        context.cluster.nodes()
 
 
 def test_a_secret_that_is_not_there_or_empty_says_so(secrets: Any) -> None:
     own, cluster = install("arn:aws:secretsmanager:eu-west-1:123456789012:secret:none-AbCdEf")
     with pytest.raises(AwsError, match="read secret"):
-        own.world(cluster).cluster.nodes()
+        own.context(cluster).cluster.nodes()
     arn = secrets.create_secret(Name="binary", SecretBinary=b"x")["ARN"]
     own, cluster = install(arn)
     with pytest.raises(AwsError, match="holds no text"):
-        own.world(cluster).cluster.nodes()
+        own.context(cluster).cluster.nodes()
 
 
 @pytest.mark.parametrize(

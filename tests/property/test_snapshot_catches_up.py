@@ -87,7 +87,7 @@ class Cluster(Stage):
         return found
 
     def looker(self) -> StandingPods:
-        return StandingPods(CLUSTER, replace(self.world, cluster=self.shaky, snapshots=self.snapshots))
+        return StandingPods(CLUSTER, replace(self.context, cluster=self.shaky, snapshots=self.snapshots))
 
     def play(self, action: str, name: str) -> None:
         """What users, kube-scheduler and kubelets do."""

@@ -91,9 +91,9 @@ def _never_resumes() -> list[Patch]:
 def _resumes_at_once() -> list[Patch]:
     """Claims are taken over while their owner still works on them, and without looking for their instances."""
 
-    def act(claims: Sequence[NodeClaim], supply: Any, types: Any, attempt: Any, market: Any, world: Any) -> Any:
+    def act(claims: Sequence[NodeClaim], supply: Any, types: Any, attempt: Any, market: Any, context: Any) -> Any:
         return launch.launch(
-            [replace(c, token=f"{c.token[:-1]}x") for c in claims], supply, types, attempt, market, world
+            [replace(c, token=f"{c.token[:-1]}x") for c in claims], supply, types, attempt, market, context
         )
 
     return [(schedule, "resume", act)]
@@ -132,10 +132,10 @@ def _forgets_the_vanished() -> list[Patch]:
 def _terminates_before_writing() -> list[Patch]:
     """The instance is ended first, and the claim is written afterwards."""
 
-    def act(claim: NodeClaim, reason: str, world: Any) -> NodeClaim:
-        world.compute.terminate(claim.cluster, claim.instance_id)
-        ending: NodeClaim = world.state.advance(
-            claim, ClaimState.TERMINATING, failure=reason, changed_at=world.clock.now()
+    def act(claim: NodeClaim, reason: str, context: Any) -> NodeClaim:
+        context.compute.terminate(claim.cluster, claim.instance_id)
+        ending: NodeClaim = context.state.advance(
+            claim, ClaimState.TERMINATING, failure=reason, changed_at=context.clock.now()
         )
         return ending
 
@@ -181,8 +181,8 @@ def _ignores_do_not_disrupt() -> list[Patch]:
 def _deletes_instead() -> list[Patch]:
     """Pods are deleted where they should be asked to leave."""
 
-    def act(pod: Any, claim: NodeClaim, now: float, world: Any) -> None:  # noqa: ARG001 - that is it
-        world.cluster.delete_pod(pod, 30)
+    def act(pod: Any, claim: NodeClaim, now: float, context: Any) -> None:  # noqa: ARG001 - that is it
+        context.cluster.delete_pod(pod, 30)
 
     return [(drain, "_evict", act)]
 

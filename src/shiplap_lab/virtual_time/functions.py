@@ -10,7 +10,7 @@ from shiplap.disruption.standstill import LastDecision
 from shiplap.errors import ShiplapError
 from shiplap.flows import batch, messages
 from shiplap.flows.catalog.refresh import refresh
-from shiplap.flows.context import World
+from shiplap.flows.context import FlowContext
 from shiplap.flows.disrupt.disruption_round import disrupt
 from shiplap.flows.interrupt.interrupt import interrupt
 from shiplap.flows.interrupt.notices import Notice, read
@@ -52,7 +52,7 @@ class Functions:
         memory: TwinMemory,
         dead_letters: TwinDeadLetters,
     ) -> None:
-        self.worlds: dict[str, World] = {}
+        self.contexts: dict[str, FlowContext] = {}
         self._settings, self._loop, self._faults, self._trace = settings, loop, faults, trace
         self._state, self._memory, self._dead_letters = state, memory, dead_letters
         self._invocations = 0
@@ -142,8 +142,8 @@ class Functions:
     def _schedule(self, due: list[tuple[str, str]]) -> set[str] | None:
         def act(invocation: Invocation) -> dict[str, list[dict[str, str]]]:
             def flow(cluster: ClusterSettings, hints: Sequence[PodsPending | Sweep], until: float) -> str:
-                world = self.worlds[cluster.name]
-                report = schedule(cluster, hints, world, owner=invocation.name, deadline=until)
+                context = self.contexts[cluster.name]
+                report = schedule(cluster, hints, context, owner=invocation.name, deadline=until)
                 if report.launched or report.failed or report.unfinished:
                     self._trace.tell(
                         "scheduled",
@@ -160,7 +160,7 @@ class Functions:
 
     def _lifecycle(self, due: list[tuple[str, str]]) -> set[str] | None:
         def flow(cluster: ClusterSettings, hints: Sequence[NodeSeen | Timer], _until: float) -> str:
-            report = attend(cluster, hints, self.worlds[cluster.name])
+            report = attend(cluster, hints, self.contexts[cluster.name])
             if report.registered or report.initialized or report.ended:
                 self._trace.tell(
                     "attended", registered=report.registered, initialized=report.initialized, ended=report.ended
@@ -176,22 +176,22 @@ class Functions:
         flow: Callable[[ClusterSettings, Sequence[batch.Hint], float], str],
         invocation: Invocation,
     ) -> dict[str, list[dict[str, str]]]:
-        world = next(iter(self.worlds.values()))
+        context = next(iter(self.contexts.values()))
         return batch.run(
             self._records(due),
             decode,
             flow,
             settings=self._settings,
             dead_letters=self._dead_letters,
-            meter=world.meter,
-            turns=Turns(world.clock, invocation.deadline),  # without looks: threads would not be the same each time
+            meter=context.meter,
+            turns=Turns(context.clock, invocation.deadline),  # without looks: threads would not be the same each time
         )
 
     def _interrupt(self, due: list[tuple[str, str]]) -> set[str] | None:
-        meter = next(iter(self.worlds.values())).meter
+        meter = next(iter(self.contexts.values())).meter
 
         def flow(notice: Notice) -> None:
-            interrupt(notice, self._settings, self._state, lambda cluster: self.worlds[cluster.name], meter)
+            interrupt(notice, self._settings, self._state, lambda cluster: self.contexts[cluster.name], meter)
 
         def act(_: Invocation) -> dict[str, list[dict[str, str]]]:
             return batch.run_each(self._records(due), read, flow, dead_letters=self._dead_letters, meter=meter)
@@ -202,7 +202,7 @@ class Functions:
         def act(_: Invocation) -> None:
             last = self._last_decisions.setdefault(cluster.name, LastDecision())
             try:
-                report = disrupt(cluster, self.worlds[cluster.name], self._memory, decision_of=last)
+                report = disrupt(cluster, self.contexts[cluster.name], self._memory, decision_of=last)
             except ShiplapError as error:
                 self._trace.tell("disrupt failed", error=type(error).__name__)
                 return
@@ -219,12 +219,12 @@ class Functions:
         self._loop.begin(invoke)
 
     def _catalog(self, cluster: ClusterSettings) -> None:
-        world = self.worlds[cluster.name]
+        context = self.contexts[cluster.name]
 
         def act(_: Invocation) -> None:
             try:
-                if world.source is not None:
-                    refresh(world.source, world.catalog, world.meter)
+                if context.source is not None:
+                    refresh(context.source, context.catalog, context.meter)
             except ShiplapError as error:
                 self._trace.tell("refresh failed", error=type(error).__name__)
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from shiplap.flows.context import World
+from shiplap.flows.context import FlowContext
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.settings import ClusterSettings, Settings
 from shiplap_lab.fakes.bucket import TwinCatalog, TwinMemory, TwinRecorder
@@ -62,7 +62,7 @@ class Install:
         capacity, joins = TwinCapacity(faults), TwinJoins(faults)
         for name, kube in kubes.items():
             self.recorders[name] = TwinRecorder(faults)
-            self.functions.worlds[name] = World(
+            self.functions.contexts[name] = FlowContext(
                 clock=loop.clock,
                 cluster=WatchedCluster(kube.server, faults, self.promises),
                 compute=self.compute,

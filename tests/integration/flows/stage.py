@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from shiplap.flows import messages
-from shiplap.flows.context import World
+from shiplap.flows.context import FlowContext
 from shiplap.flows.interrupt import notices
 from shiplap.flows.interrupt.interrupt import interrupt
 from shiplap.flows.lifecycle import lifecycle
@@ -144,7 +144,7 @@ class Stage:
         self.meter = TwinMeter()
         self.health = TwinHealth(self.faults)
         self.joins = TwinJoins(self.faults)
-        self.world = World(
+        self.context = FlowContext(
             clock=self.clock,
             cluster=self.cluster,
             compute=self.compute,
@@ -259,13 +259,15 @@ class Stage:
 
     # What the queues do
 
-    def schedule(self, *hints: PodsPending | Sweep, world: World | None = None, seconds: float = 300.0) -> Report:
+    def schedule(
+        self, *hints: PodsPending | Sweep, context: FlowContext | None = None, seconds: float = 300.0
+    ) -> Report:
         """One invocation of the schedule function."""
         self._invocations += 1
         hints = hints or (PodsPending(self.name, self.clock.now()),)
         owner = f"invocation-{self._invocations}"
         deadline = self.clock.now() + seconds
-        return schedule(self.settings, hints, world or self.world, owner=owner, deadline=deadline)
+        return schedule(self.settings, hints, context or self.context, owner=owner, deadline=deadline)
 
     def sweep(self) -> Report:
         """One invocation for a sweep."""
@@ -276,12 +278,12 @@ class Stage:
         seen = hints or tuple(
             NodeSeen(self.name, node.metadata.name, node.spec.provider_id) for node in self._spectator.nodes()
         )
-        return lifecycle.attend(self.settings, seen, self.world)
+        return lifecycle.attend(self.settings, seen, self.context)
 
     def interrupt(self, body: str) -> None:
         """One invocation of the interrupt function for an event of AWS."""
         notice = notices.read(body, "queue")
-        interrupt(notice, Settings((self.settings,)), self.state, lambda _: self.world, self.meter)
+        interrupt(notice, Settings((self.settings,)), self.state, lambda _: self.context, self.meter)
 
     def due(self) -> list[Timer]:
         """Take the timers that are due."""

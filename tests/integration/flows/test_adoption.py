@@ -24,7 +24,7 @@ def restored(stage: Stage, keep: int = 0) -> tuple[NodeClaim, ...]:
     """The table is as it was before all claims but the first few were written; what they were."""
     lost = stage.claims()
     stage.state = TwinState(stage.faults)
-    stage.world = msgspec.structs.replace(stage.world, state=stage.state)
+    stage.context = msgspec.structs.replace(stage.context, state=stage.state)
     for claim in lost[:keep]:
         assert stage.state.adopt(claim)
     stage.clock.advance(600)

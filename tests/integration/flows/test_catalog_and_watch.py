@@ -60,7 +60,7 @@ def test_a_throttled_bucket_is_not_taken_for_an_empty_one() -> None:
 
 def without_catalogue(stage: Stage, source: CatalogSource | None) -> TwinCatalog:
     store = TwinCatalog(None, stage.faults)
-    stage.world = structs.replace(stage.world, catalog=store, source=source)
+    stage.context = structs.replace(stage.context, catalog=store, source=source)
     return store
 
 
@@ -108,7 +108,7 @@ def test_a_batch_becomes_one_hint_for_all_pods_and_one_per_node() -> None:
 
 def test_watching_ends_at_its_deadline() -> None:
     stage = Stage()
-    assert watch(CLUSTER, stage.world, deadline=stage.clock.now(), pause=lambda _: None) == 0
+    assert watch(CLUSTER, stage.context, deadline=stage.clock.now(), pause=lambda _: None) == 0
 
 
 def test_a_cluster_that_refuses_ends_the_watch() -> None:
@@ -117,4 +117,4 @@ def test_a_cluster_that_refuses_ends_the_watch() -> None:
         refusal = ClusterDenied("forbidden", status=403)
         stage.faults.on("before", "cluster.list_for_watch", refusal, nth=number)
     with pytest.raises(ClusterDenied):
-        watch(CLUSTER, stage.world, deadline=stage.clock.now() + 60, pause=lambda _: None)
+        watch(CLUSTER, stage.context, deadline=stage.clock.now() + 60, pause=lambda _: None)

@@ -31,7 +31,7 @@ class Deleted:
 
 
 def gone(stage: Stage) -> None:
-    stage.world = msgspec.structs.replace(stage.world, cluster=Deleted())
+    stage.context = msgspec.structs.replace(stage.context, cluster=Deleted())
 
 
 def names(stage: Stage) -> set[str]:
@@ -236,12 +236,12 @@ def test_reminders_of_what_has_ended_are_no_error_when_the_cluster_is_gone() -> 
 def test_a_cluster_that_is_back_keeps_its_nodes() -> None:
     stage = serving()
     claim, _ = first(stage)
-    there = stage.world
+    there = stage.context
     gone(stage)
     stage.sweep()
     stage.attend_timers()
     assert claim_now(stage, claim).deadline_at > 0
-    stage.world = there
+    stage.context = there
     stage.clock.advance(NODE_GRACE_S)
     stage.sweep()
     stage.attend_timers()

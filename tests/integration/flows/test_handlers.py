@@ -21,7 +21,7 @@ from shiplap.errors import (
     InvalidInput,
     StoreThrottled,
 )
-from shiplap.flows.context import World
+from shiplap.flows.context import FlowContext
 from shiplap.flows.install import Install
 from shiplap.ports import CatalogSource, CatalogStore, DeadLetters, MemoryStore, StateStore, StatusStore
 from shiplap.settings import ClusterSettings, ResourceNames, Settings
@@ -43,7 +43,7 @@ class Context:
 
 
 class StagedInstall(Install):
-    """An install whose only world is a stage's."""
+    """An install whose only FlowContext is a stage's."""
 
     def __init__(self, service: str, stage: Stage) -> None:
         super().__init__(service, Settings((stage.settings,)), NAMES)
@@ -62,9 +62,9 @@ class StagedInstall(Install):
     def state(self) -> StateStore:  # type: ignore[override]
         return self._stage.state
 
-    def world(self, cluster: ClusterSettings) -> World:
+    def context(self, cluster: ClusterSettings) -> FlowContext:
         assert cluster == self._stage.settings
-        return self._stage.world
+        return self._stage.context
 
     def catalog_store(self, region: str) -> CatalogStore:
         assert region == "eu-west-1"
@@ -373,8 +373,8 @@ def test_every_port_of_the_real_wiring_can_be_made(monkeypatch: pytest.MonkeyPat
         monkeypatch.setenv(name, value)
     settings = ClusterSettings(name=CLUSTER, region="eu-west-1", endpoint="http://127.0.0.1:1")
     install = Install("schedule", Settings((settings,)), NAMES)
-    world = install.world(settings)
-    assert install.world(settings) is world
+    context = install.context(settings)
+    assert install.context(settings) is context
     made = {
         "cluster": "view",
         "compute": "launch",
@@ -389,7 +389,7 @@ def test_every_port_of_the_real_wiring_can_be_made(monkeypatch: pytest.MonkeyPat
         "meter": "count",
     }
     for port, method in made.items():
-        assert callable(getattr(getattr(world, port), method)), port
+        assert callable(getattr(getattr(context, port), method)), port
     assert callable(install.dead_letters.send)
     assert callable(install.state.claim_of_instance)
 

@@ -28,7 +28,7 @@ class Ground:
         self.stage = Stage()
         if amis:
             twin = TwinCompute(self.stage.clock, zones=ZONES, amis={"odd": amis})
-            self.stage.world = msgspec.structs.replace(self.stage.world, compute=twin)
+            self.stage.context = msgspec.structs.replace(self.stage.context, compute=twin)
             self.stage.compute = twin
         odd = EC2NodeClass(ObjectMeta(name="odd"), EC2NodeClassSpec(ami_family=family, **spec))
         sound = EC2NodeClass(ObjectMeta(name="sound"), EC2NodeClassSpec(ami_family="Bottlerocket"))
@@ -36,10 +36,10 @@ class Ground:
         manifests = Manifests(node_pools=pools, node_classes=(odd, sound))
         self.settings: ClusterSettings = msgspec.structs.replace(self.stage.settings, manifests=manifests)
         self.status = TwinStatus()
-        self.world = msgspec.structs.replace(self.stage.world, status=self.status)
+        self.context = msgspec.structs.replace(self.stage.context, status=self.status)
 
     def inspect(self) -> ClusterStatus:
-        return inspect(self.settings, catalog(), self.world)
+        return inspect(self.settings, catalog(), self.context)
 
     def odd(self) -> NodeClassStatus:
         found = self.inspect()
@@ -49,8 +49,8 @@ class Ground:
 
     def not_ready(self) -> dict[str, str]:
         """Why decisions cannot use NodeClasses, by name."""
-        supply = supply_of(self.settings, self.world)
-        sight = sight_of(self.settings, glance_at(self.settings, self.world), supply, self.world)
+        supply = supply_of(self.settings, self.context)
+        sight = sight_of(self.settings, glance_at(self.settings, self.context), supply, self.context)
         return {item.node_class: item.not_ready for item in sight.snapshot.catalogs}
 
 
@@ -170,7 +170,7 @@ def test_a_pool_without_its_class() -> None:
 
 def test_all_clusters_are_stored_at_once() -> None:
     ground = Ground()
-    status = inspect_all([(ground.settings, ground.world)], {"eu-west-1": catalog()}, ground.status)
+    status = inspect_all([(ground.settings, ground.context)], {"eu-west-1": catalog()}, ground.status)
     assert ground.status.load() == status
     assert [item.cluster for item in status.clusters] == ["demo"]
 

@@ -51,7 +51,7 @@ class Scene:
         self.stage = Stage()
         self.faults: Faults = self.stage.faults
         self.compute = self._compute()
-        self.world = replace(self.stage.world, compute=self.compute)
+        self.context = replace(self.stage.context, compute=self.compute)
         self.supply = NodeClassSupply(NODE_CLASS, self.compute.resolve(NODE_CLASS))
         self.types = {"m5.large": _sold(self.supply)}
         self.stage.state.commit(CLUSTER, 0, [_claim(name) for name in NAMES])
@@ -76,16 +76,16 @@ class Scene:
     def begin(self) -> None:
         """The first invocation."""
         claims = self.stage.state.read(CLUSTER, self.stage.clock.now()).claims
-        launch(claims, self.supply, self.types, self._attempt("first"), self._market(), self.world)
+        launch(claims, self.supply, self.types, self._attempt("first"), self._market(), self.context)
 
     def go_on(self) -> None:
         """A later invocation, in a process of its own."""
         self.stage.clock.advance(61)
         self.region.control.advance(61)
-        self.world = replace(self.world, compute=self.region.compute(CLUSTER))
+        self.context = replace(self.context, compute=self.region.compute(CLUSTER))
         state = self.stage.state.read(CLUSTER, self.stage.clock.now())
         for claims in orphans(state.claims, "second", self.stage.clock.now()):
-            resume(claims, self.supply, self.types, self._attempt("second"), self._market(), self.world)
+            resume(claims, self.supply, self.types, self._attempt("second"), self._market(), self.context)
 
     def _attempt(self, owner: str) -> Attempt:
         return Attempt(owner=owner, deadline=self.stage.clock.now() + 300, join_timeout_s=900)

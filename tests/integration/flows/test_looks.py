@@ -23,37 +23,37 @@ def test_a_cluster_at_rest_costs_two_requests_and_its_claims_are_read_seldom() -
     stage, at_rest = Stage(), AtRest()
     for expected in ({"state.claims": 1, "state.commands": 1}, {}, {}):
         asked(stage)
-        assert not needs_sweep(stage.settings, stage.world, at_rest)
+        assert not needs_sweep(stage.settings, stage.context, at_rest)
         assert asked(stage) == {"cluster.pending_pods": 1, "state.epoch": 1, **expected}
     stage.clock.advance(FULL_SWEEP_S)
-    needs_sweep(stage.settings, stage.world, at_rest)
+    needs_sweep(stage.settings, stage.context, at_rest)
     assert asked(stage)["state.claims"] == 1
 
 
 def test_whatever_is_launched_ends_the_rest_at_once() -> None:
     stage, at_rest = Stage(), AtRest()
-    assert not needs_disruption(stage.settings, stage.world, at_rest)
+    assert not needs_disruption(stage.settings, stage.context, at_rest)
     stage.add_pods(1)
-    assert needs_sweep(stage.settings, stage.world, at_rest)  # for the pod
+    assert needs_sweep(stage.settings, stage.context, at_rest)  # for the pod
     stage.schedule()
-    assert needs_disruption(stage.settings, stage.world, at_rest)
+    assert needs_disruption(stage.settings, stage.context, at_rest)
     stage.join()
     stage.attend()
     stage.bind()
     assert stage.cluster.pending_pods() == ()
-    assert needs_sweep(stage.settings, stage.world, at_rest)  # for the claim
+    assert needs_sweep(stage.settings, stage.context, at_rest)  # for the claim
 
 
 def test_a_cluster_at_rest_is_not_asked_about_disruption_and_one_with_nodes_must_answer() -> None:
     stage, at_rest = Stage(), AtRest()
     stage.faults.on("before", "cluster.pending_pods", ClusterUnreachable("timed out"))
-    assert not needs_disruption(stage.settings, stage.world, at_rest)
+    assert not needs_disruption(stage.settings, stage.context, at_rest)
     stage.add_pods(1)
     stage.schedule()
     with pytest.raises(ClusterUnreachable):
-        needs_disruption(stage.settings, stage.world, at_rest)
+        needs_disruption(stage.settings, stage.context, at_rest)
 
 
 def test_a_paused_cluster_is_swept_so_that_its_pause_is_counted() -> None:
     stage = Stage()
-    assert needs_sweep(replace(stage.settings, paused=True), stage.world, AtRest())
+    assert needs_sweep(replace(stage.settings, paused=True), stage.context, AtRest())

@@ -241,9 +241,9 @@ def grouped() -> Stage:
     stage.compute.placement_group = PlacementGroup("pg-1", "mine", "cluster")
     types = tuple(
         msgspec.structs.replace(kind, placement_group_info=PlacementGroupInfo(("cluster", "spread")))
-        for kind in stage.world.catalog.load().types
+        for kind in stage.context.catalog.load().types
     )
-    stage.world.catalog.save(msgspec.structs.replace(stage.world.catalog.load(), types=types))
+    stage.context.catalog.save(msgspec.structs.replace(stage.context.catalog.load(), types=types))
     stage.add_pods(1, cpu="1200m")
     return stage
 

@@ -50,6 +50,6 @@ def test_no_disruption_begins() -> None:
     pause(stage, paused=True)
     for _ in range(30):
         stage.clock.advance(60)
-        assert disrupt(stage.settings, stage.world, TwinMemory()) == Report()
+        assert disrupt(stage.settings, stage.context, TwinMemory()) == Report()
     assert stage.meter.counts["InvocationsPaused"] == 30
     assert stage.meter.counts["Nodes"] > 0

@@ -84,7 +84,7 @@ class Lambda:
     def __init__(self, stage: Stage, sqs: Sqs) -> None:
         self.meta = SimpleNamespace(events=self)
         self._stage = stage
-        self._world = msgspec.structs.replace(stage.world, timers=SqsTimers(sqs.client, f"{_URL}lifecycle"))
+        self._context = msgspec.structs.replace(stage.context, timers=SqsTimers(sqs.client, f"{_URL}lifecycle"))
         self._before_call: Callable[..., None] | None = None
 
     def register(self, event: str, act: Callable[..., None]) -> None:
@@ -109,7 +109,7 @@ class Lambda:
         return {"Payload": io.BytesIO(json.dumps(answer).encode())}
 
     def _attend(self, cluster: ClusterSettings, hints: Sequence[NodeSeen | Timer], _until: float) -> str:
-        attend(cluster, hints, self._world)
+        attend(cluster, hints, self._context)
         return ""
 
 

@@ -36,7 +36,7 @@ class Ground:
         self.stage.settings = msgspec.structs.replace(self.stage.settings, manifests=manifests)
         self.store = TwinRehearsals(self.stage.faults)
         self.status = TwinStatus()
-        self.stage.world = msgspec.structs.replace(self.stage.world, rehearsals=self.store, status=self.status)
+        self.stage.context = msgspec.structs.replace(self.stage.context, rehearsals=self.store, status=self.status)
 
     def sweep(self, *, later_s: float = 60.0) -> list[str]:
         """One more; the EC2NodeClasses that it tried out."""
@@ -49,8 +49,8 @@ class Ground:
         return self.store.load(self.stage.name)
 
     def inspected(self) -> NodeClassStatus:
-        inspect_all([(self.stage.settings, self.stage.world)], {"eu-west-1": catalog()}, self.status)
-        return inspect(self.stage.settings, catalog(), self.stage.world).node_classes[0]
+        inspect_all([(self.stage.settings, self.stage.context)], {"eu-west-1": catalog()}, self.status)
+        return inspect(self.stage.settings, catalog(), self.stage.context).node_classes[0]
 
     def edit(self, **spec: object) -> None:
         """Deploy another manifest of the first EC2NodeClass."""
@@ -81,7 +81,7 @@ def test_what_is_forbidden_makes_the_class_not_ready_until_it_is_allowed() -> No
     assert (status.ready.status, status.ready.reason, status.ready.message) == ("False", DENIED.reason, DENIED.message)
     assert ground.stage.meter.counts["LaunchesForbidden"] == 1
     careless = msgspec.structs.replace(ground.stage.settings, dry_run=False)
-    assert inspect(careless, catalog(), ground.stage.world).node_classes[0].ready.status == "True"
+    assert inspect(careless, catalog(), ground.stage.context).node_classes[0].ready.status == "True"
     ground.stage.add_pods(1)
     ground.stage.schedule()
     assert {item.node_pool for item in ground.stage.claims()} == {"b"}  # other pools go on
@@ -146,7 +146,7 @@ def test_a_store_that_refuses_keeps_no_pod_waiting(effect: str) -> None:
 def test_rehearsals_that_cannot_be_read_are_held_against_no_class() -> None:
     ground = Ground()
     ground.stage.faults.on("before", "rehearsals.load", StoreError("no"))
-    assert inspect(ground.stage.settings, catalog(), ground.stage.world).node_classes[0].ready.status == "True"
+    assert inspect(ground.stage.settings, catalog(), ground.stage.context).node_classes[0].ready.status == "True"
 
 
 def test_nothing_is_tried_in_the_last_seconds_nor_when_paused_nor_without_a_store() -> None:
@@ -159,7 +159,7 @@ def test_nothing_is_tried_in_the_last_seconds_nor_when_paused_nor_without_a_stor
     ground.stage.settings = msgspec.structs.replace(settings, dry_run=False)
     assert ground.sweep() == []
     ground.stage.settings = settings
-    ground.stage.world = msgspec.structs.replace(ground.stage.world, rehearsals=None)
+    ground.stage.context = msgspec.structs.replace(ground.stage.context, rehearsals=None)
     assert ground.sweep() == []
 
 

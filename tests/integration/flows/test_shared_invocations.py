@@ -21,7 +21,7 @@ from shiplap.cluster.client import KubernetesClient
 from shiplap.cluster.connect import ApiEndpoint, connect
 from shiplap.errors import ClustersNotServed, StoreError
 from shiplap.flows import turns
-from shiplap.flows.context import World
+from shiplap.flows.context import FlowContext
 from shiplap.flows.install import Install
 from shiplap.flows.messages import Sweep, decode
 from shiplap.flows.watch.watch import watch_all
@@ -56,20 +56,20 @@ class Clusters:
     def __init__(self, *names: str) -> None:
         self.first = Stage()
         self.stages: dict[str, Stage] = {}
-        self.worlds: dict[str, World] = {}
+        self.contexts: dict[str, FlowContext] = {}
         for name in names:
             stage = Stage(beside=self.first)
             stage.name = name
             stage.settings = replace(stage.settings, name=name)
             self.stages[name] = stage
-            self.worlds[name] = stage.world
+            self.contexts[name] = stage.context
 
     def put(self, name: str, cluster: KubernetesClient) -> None:
-        self.worlds[name] = replace(self.worlds[name], cluster=cluster)
+        self.contexts[name] = replace(self.contexts[name], cluster=cluster)
 
 
 class SharedInstall(Install):
-    """An install whose worlds are stages."""
+    """An install whose FlowContexts are those of stages."""
 
     def __init__(self, service: str, clusters: Clusters) -> None:
         super().__init__(service, Settings(tuple(stage.settings for stage in clusters.stages.values())), NAMES)
@@ -86,8 +86,8 @@ class SharedInstall(Install):
     def memory(self) -> MemoryStore:  # type: ignore[override]
         return self._memory
 
-    def world(self, cluster: ClusterSettings) -> World:
-        return self._clusters.worlds[cluster.name]
+    def context(self, cluster: ClusterSettings) -> FlowContext:
+        return self._clusters.contexts[cluster.name]
 
 
 Load = Callable[[str, Clusters], ModuleType]
@@ -276,8 +276,8 @@ def test_clusters_are_watched_side_by_side_and_one_that_hangs_delays_no_other(
             clusters.put(name, client(running.enter_context(KubeHttpServer(stage.server)).endpoint))
             unschedulable(stage)
         clusters.put("a-hangs", client(hanging))
-        worlds = {name: replace(world, clock=clock, bus=bus) for name, world in clusters.worlds.items()}
-        assert watch_all(worlds, deadline=1e11, pause=lambda _: time.sleep(0.01)) == 2
+        contexts = {name: replace(context, clock=clock, bus=bus) for name, context in clusters.contexts.items()}
+        assert watch_all(contexts, deadline=1e11, pause=lambda _: time.sleep(0.01)) == 2
     assert sorted(event.detail["cluster"] for event in bus.events) == ["b", "c"]
 
 
@@ -295,11 +295,11 @@ def test_a_watch_that_was_given_up_begins_anew_and_the_invocation_fails_in_the_e
     monkeypatch.setattr("shiplap.flows.watch.watch.ESTABLISHING_S", 0.1)
     with KubeHttpServer(clusters.stages["b"].server) as server:
         clusters.put("b", client(server.endpoint))
-        worlds = {
-            name: replace(world, clock=UntilTold(bus, 1), bus=bus, snapshots=None)
-            for name, world in clusters.worlds.items()
+        contexts = {
+            name: replace(context, clock=UntilTold(bus, 1), bus=bus, snapshots=None)
+            for name, context in clusters.contexts.items()
         }
-        worlds["a"] = replace(worlds["a"], cluster=Broken())  # type: ignore[arg-type]
+        contexts["a"] = replace(contexts["a"], cluster=Broken())  # type: ignore[arg-type]
 
         def pause(_: float) -> None:
             if clusters.stages["a"].meter.counts.get("WatchesGivenUp") == 2 and not begun_anew:
@@ -308,6 +308,6 @@ def test_a_watch_that_was_given_up_begins_anew_and_the_invocation_fails_in_the_e
             time.sleep(0.01)
 
         with pytest.raises(ClustersNotServed, match="not served: a;"):
-            watch_all(worlds, deadline=1e11, pause=pause)
+            watch_all(contexts, deadline=1e11, pause=pause)
     assert len(bus.events) == 1
     assert clusters.stages["a"].meter.counts["WatchesGivenUp"] >= 2

@@ -28,7 +28,7 @@ def sight(*overlays: NodeOverlay) -> Sight:
     stage = Stage()
     manifests = msgspec.structs.replace(stage.settings.manifests, node_overlays=overlays)
     settings = msgspec.structs.replace(stage.settings, manifests=manifests)
-    return sight_of(settings, glance_at(settings, stage.world), supply_of(settings, stage.world), stage.world)
+    return sight_of(settings, glance_at(settings, stage.context), supply_of(settings, stage.context), stage.context)
 
 
 def memory(seen: Sight, claim: NodeClaim = CLAIM) -> int:
@@ -57,7 +57,7 @@ def test_a_zone_whose_subnets_are_full_is_still_sold_though_not_to_be_had() -> N
     full, *others = stage.compute.subnets
     stage.compute.subnets = (msgspec.structs.replace(full, free_ips=0), *others)
     settings = stage.settings
-    seen = sight_of(settings, glance_at(settings, stage.world), supply_of(settings, stage.world), stage.world)
+    seen = sight_of(settings, glance_at(settings, stage.context), supply_of(settings, stage.context), stage.context)
     offered = {offering.zone: offering.available for offering in seen.types_for(CLAIM)[TYPE].offerings}
     assert offered.pop(full.zone) is False
     assert all(offered.values())

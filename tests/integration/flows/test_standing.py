@@ -27,7 +27,7 @@ def small_clusters_too(monkeypatch: pytest.MonkeyPatch) -> None:
 def kept(stage: Stage) -> Keeper:
     """A watch function that has just written the stage's snapshot."""
     snapshots = TwinSnapshots(stage.faults)
-    stage.world = replace(stage.world, snapshots=snapshots)
+    stage.context = replace(stage.context, snapshots=snapshots)
     keeper = Keeper(stage.name, stage.cluster, snapshots, clock=stage.clock, fewest_pods=0)
     keeper.established.set()
     keeper.round(1.0)
@@ -81,7 +81,7 @@ def test_what_a_snapshot_lacks_comes_from_the_changes_since() -> None:
 @pytest.mark.parametrize("defect", ["none", "unreadable", "foreign", "incomplete", "old", "refused", "forgotten"])
 def test_without_a_snapshot_that_serves_pods_are_listed(defect: str, monkeypatch: pytest.MonkeyPatch) -> None:
     stage = running()
-    snapshots = stage.world.snapshots
+    snapshots = stage.context.snapshots
     assert isinstance(snapshots, TwinSnapshots)
     now = stage.clock.now()
     about = Standing(cluster=CLUSTER, version="1", taken_at=now, listed_at=now, kept_since=1.0)

@@ -237,7 +237,7 @@ def test_what_is_no_delivery_is_refused(event: dict[str, Any]) -> None:
 
 
 def heard(stage: Stage, recent: Recent, *lines: str) -> int:
-    return audit(delivered(delivery(*lines, cluster=CLUSTER)), stage.settings.claim_rules, stage.world, recent)
+    return audit(delivered(delivery(*lines, cluster=CLUSTER)), stage.settings.claim_rules, stage.context, recent)
 
 
 def test_pods_of_a_delivery_are_told_in_one_event_each_once() -> None:

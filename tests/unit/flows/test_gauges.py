@@ -45,12 +45,12 @@ def pod(name: str, created: str | None) -> Pod:
 
 def test_nodes_are_counted_by_pool_and_tier_and_weighed_against_list_prices() -> None:
     stage = Stage()
-    stage.world.catalog.save(
+    stage.context.catalog.save(
         Catalog(region="eu-west-1", types=(), prices={"m5.large": TypePrices(on_demand=0.1)}, refreshed_at=1.0)
     )
     claims = [claim("a"), claim("b"), claim("c", tier=1), claim("d", state=ClaimState.GONE)]
 
-    cluster_metrics.measure_nodes(CLUSTER, claims, stage.world)
+    cluster_metrics.measure_nodes(CLUSTER, claims, stage.context)
 
     assert stage.meter.seen["Nodes"] == [
         (2, (("cluster", CLUSTER), ("pool", "general"), ("tier", "0"))),
@@ -64,14 +64,14 @@ def test_without_a_catalogue_nodes_count_at_the_price_they_were_bought_for() -> 
     stage = Stage()
     stage.faults.on("before", "catalog.load", StoreError("gone"))
 
-    cluster_metrics.measure_nodes(CLUSTER, [claim("a")], stage.world)
+    cluster_metrics.measure_nodes(CLUSTER, [claim("a")], stage.context)
 
     assert stage.meter.counts["HourlyListPrice"] == stage.meter.counts["HourlyCost"]
 
 
 def test_a_cluster_without_anything_costs_no_metric() -> None:
     stage = Stage()
-    cluster_metrics.measure_nodes(CLUSTER, [], stage.world)
+    cluster_metrics.measure_nodes(CLUSTER, [], stage.context)
     cluster_metrics.measure_pods(CLUSTER, stage.cluster.view(), stage.clock.now(), stage.meter)
     assert stage.meter.counts == {}
 

@@ -116,9 +116,9 @@ def test_no_more_kinds_are_remembered_than_a_decision_can_read() -> None:
     stage = Stage()
     view = ClusterView(pods=tuple(pod(f"p{number}", f"k{number}", node="node-x") for number in range(130)))
     known = DecisionState(0, proven={f"known-{number}": stage.clock.now() for number in range(995)})
-    note_kinds(stage.name, [claim("x")], view, known, stage.world)
+    note_kinds(stage.name, [claim("x")], view, known, stage.context)
     assert len(stage.state.read(stage.name, stage.clock.now()).proven) == 5
-    note_kinds(stage.name, [claim("x")], view, DecisionState(0), stage.world)
+    note_kinds(stage.name, [claim("x")], view, DecisionState(0), stage.context)
     assert 100 <= len(stage.state.read(stage.name, stage.clock.now()).proven) <= 105
 
 
@@ -132,5 +132,5 @@ def test_a_node_that_leaves_without_having_run_a_pod_is_noted_before_its_claim_i
         claim("old", "a", state=ClaimState.DRAINING, created_at=at - 3600),
     ]
     view = ClusterView(pods=(pod("b", "b", node="node-ran"),))
-    note_kinds(stage.name, claims, view, DecisionState(0), stage.world)
+    note_kinds(stage.name, claims, view, DecisionState(0), stage.context)
     assert stage.state.read(stage.name, stage.clock.now()).futile == {"leaves": at}

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from shiplap.errors import StoreError
-from shiplap.flows.context import World
+from shiplap.flows.context import FlowContext
 from shiplap.flows.widget.widget import DESCRIPTION, widget
 from shiplap.kubernetes.compact_pods import Standing, encode
 from shiplap.kubernetes.objects import Container, ObjectMeta, Pod, PodSpec, ResourceRequirements
@@ -62,13 +62,13 @@ def state() -> TwinState:
 
 
 def ask(state: TwinState, settings: Settings = SETTINGS, **event: Any) -> str:
-    return widget({"widgetContext": CONTEXT, **event}, settings, worlds(state), ARN)
+    return widget({"widgetContext": CONTEXT, **event}, settings, contexts(state), ARN)
 
 
-def worlds(state: TwinState, snapshots: TwinSnapshots | None = None) -> Callable[[ClusterSettings], World]:
+def contexts(state: TwinState, snapshots: TwinSnapshots | None = None) -> Callable[[ClusterSettings], FlowContext]:
     """Every cluster has the same ports."""
     known = SimpleNamespace(state=state, clock=TwinClock(), snapshots=snapshots)
-    return lambda _: cast("World", known)
+    return lambda _: cast("FlowContext", known)
 
 
 def test_it_describes_itself(state: TwinState) -> None:
@@ -95,7 +95,7 @@ def test_what_cannot_be_shown_is_explained(state: TwinState) -> None:
     assert "its clusters are: east, west" in ask(state, cluster="<north>")
     assert "<north>" not in ask(state, cluster="<north>")
     assert "cannot be read: Expected `str`, got `int` - at `$.cluster`" in ask(state, cluster=7)
-    assert "cannot be read" in widget({"widgetContext": "none"}, SETTINGS, worlds(state), ARN)
+    assert "cannot be read" in widget({"widgetContext": "none"}, SETTINGS, contexts(state), ARN)
 
 
 def test_a_paused_cluster_says_so(state: TwinState) -> None:
@@ -106,8 +106,8 @@ def test_a_paused_cluster_says_so(state: TwinState) -> None:
 
 
 def test_it_draws_without_anything_from_cloudwatch(state: TwinState) -> None:
-    assert "web-1" in widget({}, SETTINGS, worlds(state), ARN)
-    assert "no clusters" in widget({}, Settings(), worlds(state), ARN)
+    assert "web-1" in widget({}, SETTINGS, contexts(state), ARN)
+    assert "no clusters" in widget({}, Settings(), contexts(state), ARN)
 
 
 def snapshot(*, complete: bool = True) -> TwinSnapshots:
@@ -131,11 +131,11 @@ def test_pods_are_drawn_where_a_snapshot_of_them_is_kept(state: TwinState) -> No
     for to in (ClaimState.LAUNCHING, ClaimState.LAUNCHED, ClaimState.REGISTERED):
         room = {"cpu": 2000, "memory": 8 * 2**30, "pods": 29}
         claim = state.advance(claim, to, node_name="ip-1", allocatable=room)
-    made = widget({"cluster": "east"}, SETTINGS, worlds(state, snapshot()), ARN)
+    made = widget({"cluster": "east"}, SETTINGS, contexts(state, snapshot()), ARN)
     assert "shop/api-1" in made
     assert "Pods as of 1 min ago." in made
     for known in (snapshot(complete=False), TwinSnapshots(), None):
-        made = widget({"cluster": "east"}, SETTINGS, worlds(state, known), ARN)
+        made = widget({"cluster": "east"}, SETTINGS, contexts(state, known), ARN)
         assert "shop/api-1" not in made
         assert "launched for request" in made
 
@@ -143,6 +143,6 @@ def test_pods_are_drawn_where_a_snapshot_of_them_is_kept(state: TwinState) -> No
 def test_a_snapshot_that_cannot_be_read_is_said(state: TwinState) -> None:
     broken = TwinSnapshots()
     broken.save("east", b"rubbish", 0.0)
-    made = widget({"cluster": "east"}, SETTINGS, worlds(state, broken), ARN)
+    made = widget({"cluster": "east"}, SETTINGS, contexts(state, broken), ARN)
     assert "snapshot cannot be read" in made
     assert "web-1" in made

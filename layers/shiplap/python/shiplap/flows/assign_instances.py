@@ -16,7 +16,7 @@ import msgspec
 from shiplap.errors import AwsError
 from shiplap.flows import claim_events
 from shiplap.flows.claim_updates import facts, pilot_holder
-from shiplap.flows.context import World
+from shiplap.flows.context import FlowContext
 from shiplap.instances.catalog.type_catalog import InstanceType, Offering
 from shiplap.kubernetes import labels
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
@@ -55,7 +55,7 @@ def settle(
     instances: Sequence[Instance],
     types: dict[str, InstanceType],
     attempt: Attempt,
-    world: World,
+    context: FlowContext,
     *,
     failure: str = "",
 ) -> tuple[tuple[NodeClaim, ...], tuple[NodeClaim, ...]]:
@@ -66,7 +66,7 @@ def settle(
         instances: those no claim has.
         types: what the claims' NodeClass sells, by name.
         attempt: who launched.
-        world: the ports.
+        context: the ports.
         failure: why there are no more instances; empty when there may be some, and claims without one stay as they are.
 
     Returns:
@@ -75,7 +75,7 @@ def settle(
     Raises:
         ConditionFailed: a claim is somebody else's by now; nothing was written.
     """
-    now = world.clock.now()
+    now = context.clock.now()
     claims = sorted(claims, key=lambda claim: claim.name)
     instances = sorted(instances, key=lambda instance: instance.id)[: len(claims)]
     moves = []
@@ -86,58 +86,58 @@ def settle(
     for claim in claims[len(instances) :]:
         ending = Move(claim, ClaimState.FAILED, {"failure": failure, "changed_at": now})
         moves.append(ending if failure else Move(claim, claim.state))
-    written = world.state.advance_all(moves)
+    written = context.state.advance_all(moves)
     launched, others = written[: len(instances)], written[len(instances) :]
     for claim in launched:
-        release_leases(claim, types, world, keep=claim.instance_type)
-        world.meter.count("NodesLaunched")
+        release_leases(claim, types, context, keep=claim.instance_type)
+        context.meter.count("NodesLaunched")
         _LOG.info("launched", extra={**facts(claim), "instance_type": claim.instance_type, "zone": claim.zone})
     if launched:
-        world.tell(*(claim_events.of_claim(claim_events.LAUNCHED, claim, now) for claim in launched))
+        context.tell(*(claim_events.of_claim(claim_events.LAUNCHED, claim, now) for claim in launched))
     for claim in launched if len(launched) <= MOST_TIMERS else ():
-        world.remind(claim.cluster, claim.name, "join", attempt.patience_s(claim.node_pool))
+        context.remind(claim.cluster, claim.name, "join", attempt.patience_s(claim.node_pool))
     if failure:
-        _mourn(others, types, world)
+        _mourn(others, types, context)
     return launched, others
 
 
 def give_up(
-    claims: Sequence[NodeClaim], reason: str, types: dict[str, InstanceType], world: World
+    claims: Sequence[NodeClaim], reason: str, types: dict[str, InstanceType], context: FlowContext
 ) -> tuple[NodeClaim, ...]:
     """Write down that claims failed, and tell.
 
     Raises:
         ConditionFailed: a claim is somebody else's by now; nothing was written.
     """
-    ending = {"failure": reason, "changed_at": world.clock.now()}
-    failed = world.state.advance_all([Move(claim, ClaimState.FAILED, ending) for claim in claims])
-    _mourn(failed, types, world)
+    ending = {"failure": reason, "changed_at": context.clock.now()}
+    failed = context.state.advance_all([Move(claim, ClaimState.FAILED, ending) for claim in claims])
+    _mourn(failed, types, context)
     return failed
 
 
-def name_instances(claims: Sequence[NodeClaim], world: World) -> None:
+def name_instances(claims: Sequence[NodeClaim], context: FlowContext) -> None:
     """Tag instances that were launched together as their claims', as many as EC2 may be asked for at once.
 
     People read these tags; Shiplap does not need them, so whatever is refused is left for the next sweep.
     """
     for claim in claims[:MOST_NAMES]:
         try:
-            world.compute.name(claim)
+            context.compute.name(claim)
         except AwsError as error:
-            world.meter.count("InstancesNotNamed")
+            context.meter.count("InstancesNotNamed")
             _LOG.warning("instances are named later: %s", error, extra={**facts(claim), "code": error.code})
             return
 
 
-def _mourn(failed: Sequence[NodeClaim], types: dict[str, InstanceType], world: World) -> None:
+def _mourn(failed: Sequence[NodeClaim], types: dict[str, InstanceType], context: FlowContext) -> None:
     if not failed:
         return
-    world.meter.count("ClaimsFailed", len(failed))
+    context.meter.count("ClaimsFailed", len(failed))
     for claim in failed:
-        release_leases(claim, types, world)
+        release_leases(claim, types, context)
         _LOG.warning("claim failed: %s", claim.failure, extra=facts(claim))
-    now = world.clock.now()
-    world.tell(*(claim_events.of_claim(claim_events.FAILED, claim, now, reason=claim.failure) for claim in failed))
+    now = context.clock.now()
+    context.tell(*(claim_events.of_claim(claim_events.FAILED, claim, now, reason=claim.failure) for claim in failed))
 
 
 def _changes(claim: NodeClaim, instance: Instance, instance_type: InstanceType | None) -> dict[str, Any]:
@@ -163,12 +163,12 @@ def _changes(claim: NodeClaim, instance: Instance, instance_type: InstanceType |
     return changes
 
 
-def release_leases(claim: NodeClaim, types: dict[str, InstanceType], world: World, *, keep: str = "") -> None:
+def release_leases(claim: NodeClaim, types: dict[str, InstanceType], context: FlowContext, *, keep: str = "") -> None:
     """Give back the claim's pilot leases, all but that of the type `keep`."""
     for name in claim.relies_on_estimate:
         if name != keep and name in types:
             item = types[name]
-            world.capacity.release_pilot(item.ami, item.name, item.kubelet_hash, pilot_holder(claim))
+            context.capacity.release_pilot(item.ami, item.name, item.kubelet_hash, pilot_holder(claim))
 
 
 def _labels(instance: Instance, instance_type: InstanceType) -> dict[str, str]:

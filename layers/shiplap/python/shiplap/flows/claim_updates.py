@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable
 
 from shiplap.flows import claim_events
-from shiplap.flows.context import World
+from shiplap.flows.context import FlowContext
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.durations import seconds
 from shiplap.manifests.nodeclaim import FINAL, ClaimState, NodeClaim
@@ -68,25 +68,25 @@ def explores(claim: NodeClaim) -> bool:
     return claim.instance_type in claim.relies_on_estimate
 
 
-def renew_pilot(claim: NodeClaim, world: World) -> None:
+def renew_pilot(claim: NodeClaim, context: FlowContext) -> None:
     """Keep the lease of a pilot whose node has not reported yet, however long it takes to join."""
     key = (claim.ami, claim.instance_type, claim.kubelet_hash)
-    world.capacity.acquire_pilot(*key, pilot_holder(claim), world.clock.now())
+    context.capacity.acquire_pilot(*key, pilot_holder(claim), context.clock.now())
 
 
-def release_pilot(claim: NodeClaim, world: World) -> None:
+def release_pilot(claim: NodeClaim, context: FlowContext) -> None:
     """Give back the lease of a launched claim, if it holds one."""
     if explores(claim):
-        world.capacity.release_pilot(claim.ami, claim.instance_type, claim.kubelet_hash, pilot_holder(claim))
+        context.capacity.release_pilot(claim.ami, claim.instance_type, claim.kubelet_hash, pilot_holder(claim))
 
 
-def fail(claim: NodeClaim, reason: str, world: World) -> NodeClaim:
+def fail(claim: NodeClaim, reason: str, context: FlowContext) -> NodeClaim:
     """Write down that a claim failed, and tell. Raises ConditionFailed, StoreError."""
-    now = world.clock.now()
-    claim = world.state.advance(claim, ClaimState.FAILED, failure=reason, changed_at=now)
-    world.meter.count("ClaimsFailed")
+    now = context.clock.now()
+    claim = context.state.advance(claim, ClaimState.FAILED, failure=reason, changed_at=now)
+    context.meter.count("ClaimsFailed")
     _LOG.warning("claim failed: %s", reason, extra=facts(claim))
-    world.tell(claim_events.of_claim(claim_events.FAILED, claim, now, reason=reason))
+    context.tell(claim_events.of_claim(claim_events.FAILED, claim, now, reason=reason))
     return claim
 
 

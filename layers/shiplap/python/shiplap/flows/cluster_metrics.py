@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from shiplap.cluster.watcher import is_unschedulable
 from shiplap.errors import StoreError
-from shiplap.flows.context import World
+from shiplap.flows.context import FlowContext
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Pod
@@ -38,25 +38,25 @@ def of_cluster(cluster: str) -> Mapping[str, str]:
     return {"cluster": cluster}
 
 
-def measure_nodes(cluster: str, claims: Iterable[NodeClaim], world: World) -> None:
+def measure_nodes(cluster: str, claims: Iterable[NodeClaim], context: FlowContext) -> None:
     """Nodes by pool and tier, what the cluster's instances cost per hour, and what they would at on-demand list price.
 
     Args:
         cluster: its name.
         claims: all of the cluster.
-        world: meter and catalog are used; without a catalogue, instances count at the price they were bought for.
+        context: meter and catalog are used; without a catalogue, instances count at the price they were bought for.
     """
     running = [claim for claim in claims if claim.instance_id and claim.state not in _WITHOUT_INSTANCE]
     if not running:
         return
     for (pool, tier), number in sorted(Counter((claim.node_pool, claim.tier) for claim in running).items()):
         dimensions = {"cluster": cluster, "pool": pool, "tier": str(tier)}
-        world.meter.count("Nodes", number, dimensions=dimensions)
+        context.meter.count("Nodes", number, dimensions=dimensions)
     paid = sum(claim.hourly for claim in running)
-    world.meter.count("HourlyCost", paid, "None", dimensions=of_cluster(cluster))
-    catalog = _catalog(cluster, world)
+    context.meter.count("HourlyCost", paid, "None", dimensions=of_cluster(cluster))
+    catalog = _catalog(cluster, context)
     listed = sum(_list_price(claim, catalog) for claim in running)
-    world.meter.count("HourlyListPrice", listed, "None", dimensions=of_cluster(cluster))
+    context.meter.count("HourlyListPrice", listed, "None", dimensions=of_cluster(cluster))
 
 
 def measure_pods(cluster: str, view: ClusterView, now: float, meter: Meter, rules: Sequence[ClaimRule] = ()) -> None:
@@ -137,9 +137,9 @@ def _spaced(values: Sequence[float], most: int) -> Collection[float]:
     return [values[round(rank * (len(values) - 1) / (most - 1))] for rank in range(most)]
 
 
-def _catalog(cluster: str, world: World) -> Catalog | None:
+def _catalog(cluster: str, context: FlowContext) -> Catalog | None:
     try:
-        return world.catalog.load()
+        return context.catalog.load()
     except StoreError as error:
         _LOG.warning("list prices are not known: %s", error, extra={"cluster": cluster})
         return None

@@ -1,4 +1,4 @@
-"""Everything a flow can reach, in one bundle: a flow whose signature takes the world has effects, others have none."""
+"""All ports that a flow may use, in one bundle. A flow that takes a FlowContext has effects; the others have none."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from shiplap.ports import (
 _LOG = logging.getLogger(__name__)
 
 
-class World(msgspec.Struct, frozen=True, kw_only=True):
+class FlowContext(msgspec.Struct, frozen=True, kw_only=True):
     """The ports of one cluster's flows.
 
     `source` refreshes the catalogue, `health` tells of sick instances and zones, `status` holds what the last

@@ -23,7 +23,7 @@ from shiplap import settings as settings_module
 from shiplap.aws.session import client, credentials
 from shiplap.errors import ShiplapError
 from shiplap.flows import claim_events
-from shiplap.flows.context import World
+from shiplap.flows.context import FlowContext
 from shiplap.flows.messages import TURN_MISSED
 from shiplap.ports import (
     INSTALL_DIMENSION,
@@ -103,7 +103,7 @@ class Lazy:
 
 
 class Install:
-    """What one Lambda function has: its settings, its log, its meter, and a world per cluster.
+    """What one Lambda function has: its settings, its log, its meter, and a FlowContext per cluster.
 
     Args:
         service: the function's name in logs and metrics.
@@ -119,7 +119,7 @@ class Install:
         self.logger = Logger(service="shiplap")
         self.logger.append_keys(function=service)
         self._names = names
-        self._worlds: dict[str, World] = {}
+        self._contexts: dict[str, FlowContext] = {}
 
     @classmethod
     def of_environment(cls, service: str) -> Install:
@@ -160,11 +160,11 @@ class Install:
 
         return BucketMemory(client("s3"), self._names.bucket)
 
-    def world(self, cluster: ClusterSettings) -> World:
+    def context(self, cluster: ClusterSettings) -> FlowContext:
         """The ports of a cluster; kept, so that its connections and caches are."""
-        known = self._worlds.get(cluster.name)
+        known = self._contexts.get(cluster.name)
         if known is None:
-            known = self._worlds[cluster.name] = self._world(cluster)
+            known = self._contexts[cluster.name] = self._context(cluster)
         return known
 
     @cached_property
@@ -184,11 +184,13 @@ class Install:
         hint = claim_events.pods_pending(
             cluster.name, (), TURN_MISSED, since or now, event_id=f"{cluster.name}/turn/{now:.3f}"
         )
-        self.world(cluster).bus.publish([hint])
+        self.context(cluster).bus.publish([hint])
 
     def hand_on_disruption(self, cluster: ClusterSettings, _since: float) -> None:
         """Ask for an invocation of the disrupt function for this cluster alone. Raises StoreError."""
-        self.world(cluster).bus.publish([claim_events.disruption_due(cluster.name, cluster.network, self.clock.now())])
+        self.context(cluster).bus.publish(
+            [claim_events.disruption_due(cluster.name, cluster.network, self.clock.now())]
+        )
 
     def catalog_store(self, region: str) -> CatalogStore:
         """The catalogue of a region."""
@@ -212,7 +214,7 @@ class Install:
             clock=self.clock.now,
         )
 
-    def _world(self, cluster: ClusterSettings) -> World:
+    def _context(self, cluster: ClusterSettings) -> FlowContext:
         made: dict[str, Callable[[], object]] = {
             "cluster": lambda: self._cluster(cluster),
             "compute": lambda: self._compute(cluster),
@@ -230,7 +232,7 @@ class Install:
             "snapshots": self._snapshots,
         }
         ports: dict[str, Any] = {port: Lazy(make) for port, make in made.items()}
-        return World(clock=self.clock, meter=cast("Meter", self.meter), **ports)
+        return FlowContext(clock=self.clock, meter=cast("Meter", self.meter), **ports)
 
     def _cluster(self, cluster: ClusterSettings) -> ClusterApi:
         if cluster.kubeconfig_secret:

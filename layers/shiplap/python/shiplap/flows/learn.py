@@ -10,7 +10,7 @@ import logging
 from collections.abc import Sequence
 
 from shiplap.flows.claim_updates import facts
-from shiplap.flows.context import World
+from shiplap.flows.context import FlowContext
 from shiplap.instances.capacity.learned_capacity import missed
 from shiplap.instances.catalog.type_catalog import Observation
 from shiplap.kubernetes.objects import Node
@@ -31,11 +31,11 @@ def has_reported(node: Node) -> bool:
     return all(node.status.capacity.get(name) and node.status.allocatable.get(name) for name in (CPU, MEMORY, PODS))
 
 
-def learn(world: World, claim: NodeClaim, node: Node) -> dict[str, int]:
+def learn(context: FlowContext, claim: NodeClaim, node: Node) -> dict[str, int]:
     """Store what the node reports; mark the claim's pods when the plan had relied on more.
 
     Args:
-        world: capacity, state, clock and meter are used.
+        context: capacity, state, clock and meter are used.
         claim: launched; its AMI, type and kubelet settings are the key.
         node: has reported its capacity.
 
@@ -45,22 +45,22 @@ def learn(world: World, claim: NodeClaim, node: Node) -> dict[str, int]:
     Raises:
         StoreError: nothing may be planned with this node until its truth is stored.
     """
-    now = world.clock.now()
-    world.capacity.observe(_observation(claim, node, now))
+    now = context.clock.now()
+    context.capacity.observe(_observation(claim, node, now))
     short = _short(claim, node)
     if short:
-        world.state.mark_missed(claim.cluster, _uids(claim), now)
+        context.state.mark_missed(claim.cluster, _uids(claim), now)
     return short
 
 
-def learn_from_crowd(world: World, joined: Sequence[tuple[NodeClaim, Node]]) -> frozenset[str]:
+def learn_from_crowd(context: FlowContext, joined: Sequence[tuple[NodeClaim, Node]]) -> frozenset[str]:
     """The same for nodes that a decision finds before they are registered, which may be hundreds at a time.
 
     Of nodes alike only those teach that have least of something: it is all that later plans look at, and each of them
     is learned from anyway when it is registered.
 
     Args:
-        world: as above.
+        context: as above.
         joined: claims with their nodes, which have reported.
 
     Returns:
@@ -71,7 +71,7 @@ def learn_from_crowd(world: World, joined: Sequence[tuple[NodeClaim, Node]]) -> 
     """
     if not joined:
         return frozenset()
-    now = world.clock.now()
+    now = context.clock.now()
     smallest: dict[tuple[str, ...], tuple[int, str]] = {}
     seen = {node.metadata.name: (claim, node) for claim, node in joined}
     for claim, node in joined:
@@ -80,10 +80,10 @@ def learn_from_crowd(world: World, joined: Sequence[tuple[NodeClaim, Node]]) -> 
             known = smallest.setdefault((*alike, resource), (amount, node.metadata.name))
             smallest[*alike, resource] = min(known, (amount, node.metadata.name))
     for name in sorted({name for _, name in smallest.values()}):
-        world.capacity.observe(_observation(*seen[name], now))
+        context.capacity.observe(_observation(*seen[name], now))
     missed_pods = {uid for claim, node in joined if _short(claim, node) for uid in _uids(claim)}
     if missed_pods:
-        world.state.mark_missed(joined[0][0].cluster, sorted(missed_pods), now)
+        context.state.mark_missed(joined[0][0].cluster, sorted(missed_pods), now)
     return frozenset(missed_pods)
 
 

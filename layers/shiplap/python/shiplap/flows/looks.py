@@ -6,16 +6,16 @@ two. It asks the API server last or alone, so that one that hangs is found out.
 
 from __future__ import annotations
 
-from shiplap.flows.context import World
+from shiplap.flows.context import FlowContext
 from shiplap.settings import ClusterSettings
 
 FULL_SWEEP_S = 300.0
 """So often a cluster at rest is swept all the same, in seconds: instances without a claim are only found by EC2."""
 
 
-def answers(world: World) -> bool:
+def answers(context: FlowContext) -> bool:
     """True. Raises ClusterError where the API server does not answer the smallest list."""
-    world.cluster.pending_pods(most=1)
+    context.cluster.pending_pods(most=1)
     return True
 
 
@@ -28,20 +28,20 @@ class AtRest:
     def __init__(self) -> None:
         self._since: dict[str, tuple[int, float]] = {}
 
-    def holds(self, cluster: str, world: World) -> bool:
+    def holds(self, cluster: str, context: FlowContext) -> bool:
         """Whether there are neither claims nor commands. Raises StoreError."""
-        epoch = world.state.epoch(cluster)  # before the others: what is added meanwhile moves it
+        epoch = context.state.epoch(cluster)  # before the others: what is added meanwhile moves it
         known_epoch, at = self._since.get(cluster, (-1, 0.0))
-        if known_epoch == epoch and world.clock.now() < at + FULL_SWEEP_S:
+        if known_epoch == epoch and context.clock.now() < at + FULL_SWEEP_S:
             return True
         self._since.pop(cluster, None)
-        if world.state.claims(cluster) or world.state.commands(cluster):
+        if context.state.claims(cluster) or context.state.commands(cluster):
             return False
-        self._since[cluster] = (epoch, world.clock.now())
+        self._since[cluster] = (epoch, context.clock.now())
         return True
 
 
-def needs_sweep(settings: ClusterSettings, world: World, at_rest: AtRest) -> bool:
+def needs_sweep(settings: ClusterSettings, context: FlowContext, at_rest: AtRest) -> bool:
     """Whether pods wait, nodes are there or on their way, or are wanted without pods.
 
     Raises:
@@ -51,14 +51,14 @@ def needs_sweep(settings: ClusterSettings, world: World, at_rest: AtRest) -> boo
 
     if settings.paused:
         return True
-    waiting = world.cluster.pending_pods(most=1)
-    return bool(waiting) or wants_nodes_anyway(settings.manifests) or not at_rest.holds(settings.name, world)
+    waiting = context.cluster.pending_pods(most=1)
+    return bool(waiting) or wants_nodes_anyway(settings.manifests) or not at_rest.holds(settings.name, context)
 
 
-def needs_disruption(settings: ClusterSettings, world: World, at_rest: AtRest) -> bool:
+def needs_disruption(settings: ClusterSettings, context: FlowContext, at_rest: AtRest) -> bool:
     """Whether there are nodes of ours, or commands under way. A cluster without is not asked.
 
     Raises:
         ClusterError, StoreError: the cluster or the state cannot be read.
     """
-    return not at_rest.holds(settings.name, world) and answers(world)
+    return not at_rest.holds(settings.name, context) and answers(context)

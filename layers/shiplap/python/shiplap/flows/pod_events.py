@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from shiplap.errors import ClusterError
-from shiplap.flows.context import World
+from shiplap.flows.context import FlowContext
 from shiplap.kubernetes.objects import Event, EventSource, ObjectReference
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.nodeclaim import NodeClaim, PodReference
@@ -24,30 +24,30 @@ _LONGEST_MESSAGE = 1024
 """Characters; the API server refuses longer messages of events."""
 
 
-def tell_unschedulable(cluster: str, pods: tuple[Unschedulable, ...], world: World) -> None:
+def tell_unschedulable(cluster: str, pods: tuple[Unschedulable, ...], context: FlowContext) -> None:
     """Publish one event per pod; where there are too many, the next ones have their turn a minute later.
 
     An event that stands already is not repeated. Failing to tell is counted and logged, never an error.
     """
-    now = world.clock.now()
+    now = context.clock.now()
     start = int(now // _TURN_S) * MOST_PODS % len(pods) if len(pods) > MOST_PODS else 0
     for item in (pods[start:] + pods[:start])[:MOST_PODS]:
         try:
-            world.cluster.publish(_event(item.pod, item.message, now))
+            context.cluster.publish(_event(item.pod, item.message, now))
         except ClusterError as error:
-            world.meter.count("PodEventsNotPublished")
+            context.meter.count("PodEventsNotPublished")
             _LOG.warning("pod not told: %s", error, extra={"cluster": cluster, "pod": item.pod.name})
             return  # the API server refuses or is out of reach: the others would fare no better
 
 
-def tell_pods(claim: NodeClaim, message: str, world: World) -> None:
+def tell_pods(claim: NodeClaim, message: str, context: FlowContext) -> None:
     """Publish why no node came of a claim, on the first of its pods. Failing to tell is counted and logged."""
-    now = world.clock.now()
+    now = context.clock.now()
     for pod in claim.pods[:_PODS_OF_A_CLAIM]:
         try:
-            world.cluster.publish(_event(pod, message, now))
+            context.cluster.publish(_event(pod, message, now))
         except ClusterError as error:
-            world.meter.count("PodEventsNotPublished")
+            context.meter.count("PodEventsNotPublished")
             _LOG.warning("pod not told: %s", error, extra={"cluster": claim.cluster, "pod": pod.name})
             return
 

@@ -11,7 +11,7 @@ import msgspec
 from shiplap.aws.userdata.bootstrap import of_claim
 from shiplap.aws.userdata.render import user_data
 from shiplap.errors import AwsError, InvalidInput, NodeClassNotReady, StoreError
-from shiplap.flows.context import World
+from shiplap.flows.context import FlowContext
 from shiplap.instances.capacity.capacity_setting import from_cluster
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.catalog.resolved_nodeclass import Problem, ResolvedNodeClass, SecurityGroup
@@ -36,13 +36,13 @@ _LOG = logging.getLogger(__name__)
 _NEARLY_FULL_BYTES = LIMIT_BYTES * 9 // 10
 
 
-def inspect(settings: ClusterSettings, catalog: Catalog, world: World) -> ClusterStatus:
+def inspect(settings: ClusterSettings, catalog: Catalog, context: FlowContext) -> ClusterStatus:
     """The status of a cluster's EC2NodeClasses and NodePools now."""
-    tried = _tried(settings, world)
-    classes = tuple(_status(settings, item, catalog, tried, world) for item in settings.manifests.node_classes)
+    tried = _tried(settings, context)
+    classes = tuple(_status(settings, item, catalog, tried, context) for item in settings.manifests.node_classes)
     known = {status.name: status for status in classes}
     pools = tuple(_pool(item, known) for item in settings.manifests.node_pools)
-    return ClusterStatus(settings.name, settings.region, world.clock.now(), classes, pools)
+    return ClusterStatus(settings.name, settings.region, context.clock.now(), classes, pools)
 
 
 def _pool(pool: NodePool, known: dict[str, NodeClassStatus]) -> PoolStatus:
@@ -55,23 +55,23 @@ def _pool(pool: NodePool, known: dict[str, NodeClassStatus]) -> PoolStatus:
     return PoolStatus(pool.metadata.name, name, ready, pool.spec.weight, reason, pool.spec.limits)
 
 
-def _tried(settings: ClusterSettings, world: World) -> Rehearsals:
+def _tried(settings: ClusterSettings, context: FlowContext) -> Rehearsals:
     """What EC2 said to launches that were tried out. Not knowing it is held against no EC2NodeClass."""
-    if world.rehearsals is None or not settings.dry_run:
+    if context.rehearsals is None or not settings.dry_run:
         return Rehearsals()
     try:
-        return world.rehearsals.load(settings.name)
+        return context.rehearsals.load(settings.name)
     except StoreError as error:
         _LOG.warning("rehearsals not read: %s", error, extra={"cluster": settings.name})
         return Rehearsals()
 
 
 def _status(
-    settings: ClusterSettings, node_class: EC2NodeClass, catalog: Catalog, tried: Rehearsals, world: World
+    settings: ClusterSettings, node_class: EC2NodeClass, catalog: Catalog, tried: Rehearsals, context: FlowContext
 ) -> NodeClassStatus:
     name, manifest = node_class.metadata.name, digest(node_class)
     try:
-        found = world.compute.inspect(node_class)
+        found = context.compute.inspect(node_class)
     except AwsError as error:
         _LOG.warning("node class cannot be inspected: %s", error, extra={"cluster": settings.name, "code": error.code})
         return NodeClassStatus(name, manifest, conditions.unknown(error.code or "NoAnswer", str(error)))
@@ -85,7 +85,7 @@ def _status(
     if not problems and (forbidden := tried.problem(node_class)):
         problems = [forbidden]
     if problems:
-        world.meter.count("NodeClassNotReady")
+        context.meter.count("NodeClassNotReady")
         _LOG.warning("node class is not ready: %s", problems[0].message, extra={"cluster": settings.name})
     return NodeClassStatus(
         name=name,

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from shiplap.errors import StoreError, StoreThrottled
 from shiplap.flows import cluster_metrics
-from shiplap.flows.context import World
+from shiplap.flows.context import FlowContext
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.readiness.nodeclass_status import InstallStatus
 from shiplap.ports import CatalogSource, CatalogStore, Meter, StatusStore
@@ -42,7 +42,7 @@ def stored(store: CatalogStore) -> Catalog | None:
 
 
 def inspect_all(
-    worlds: Sequence[tuple[ClusterSettings, World]], catalogs: Mapping[str, Catalog], store: StatusStore
+    contexts: Sequence[tuple[ClusterSettings, FlowContext]], catalogs: Mapping[str, Catalog], store: StatusStore
 ) -> InstallStatus:
     """Look at every cluster's EC2NodeClasses with the catalogue of its region, and store what was found.
 
@@ -52,11 +52,11 @@ def inspect_all(
     from shiplap.flows.catalog.inspect import inspect  # noqa: PLC0415 - only a refresh renders user data for no node
 
     found = sorted(
-        (inspect(settings, catalogs[settings.region], world) for settings, world in worlds),
+        (inspect(settings, catalogs[settings.region], context) for settings, context in contexts),
         key=lambda status: status.cluster,
     )
-    for settings, world in worlds:
-        cluster_metrics.measure_catalog(catalogs[settings.region], world.clock.now(), world.meter)
+    for settings, context in contexts:
+        cluster_metrics.measure_catalog(catalogs[settings.region], context.clock.now(), context.meter)
     status = InstallStatus(tuple(found))
     store.save(status)
     return status

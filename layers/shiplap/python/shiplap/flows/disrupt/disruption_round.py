@@ -24,7 +24,7 @@ from shiplap.disruption.progress import READY_S, Command, CommandState, Step, ne
 from shiplap.errors import ClusterError, ConditionFailed, EpochMoved, ObjectNotFound, ShiplapError
 from shiplap.flows import claim_events, cluster_metrics
 from shiplap.flows.claim_updates import DRAIN, facts, grace_ends_at
-from shiplap.flows.context import World
+from shiplap.flows.context import FlowContext
 from shiplap.flows.disrupt.renew_hashes import renew_hashes
 from shiplap.flows.disrupt.second_look import objections, still_hold
 from shiplap.flows.lifecycle.drain import cordon, is_cordoned, uncordon
@@ -55,41 +55,45 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     blocked: int = 0
 
 
-def disrupt(settings: ClusterSettings, world: World, memory: MemoryStore, *, decision_of: Decide = decide) -> Report:
+def disrupt(
+    settings: ClusterSettings, context: FlowContext, memory: MemoryStore, *, decision_of: Decide = decide
+) -> Report:
     """Look at one cluster's nodes.
 
     Args:
         settings: the cluster.
-        world: the ports.
+        context: the ports.
         memory: what was remembered of its nodes.
         decision_of: `decide`, or a `LastDecision` of this cluster, which knows the same without deciding anew.
 
     Raises:
         ClusterError, StoreError, AwsError: nothing is half done that the next minute does not finish.
     """
-    return _Minute(settings, world, memory, decision_of).run()
+    return _Minute(settings, context, memory, decision_of).run()
 
 
 class _Minute:
-    def __init__(self, settings: ClusterSettings, world: World, memory: MemoryStore, decision_of: Decide) -> None:
+    def __init__(
+        self, settings: ClusterSettings, context: FlowContext, memory: MemoryStore, decision_of: Decide
+    ) -> None:
         self._settings = settings
-        self._world = world
+        self._context = context
         self._memory = memory
         self._decision_of = decision_of
         # Nodes before claims: a node that was closed by then is closed for a reason that its claim knows. Commands
         # before claims: the replacements of a command are written with it.
-        nodes = world.cluster.nodes()
-        self._commands = world.state.commands(settings.name)
-        self._claims = {claim.name: claim for claim in world.state.claims(settings.name)}
+        nodes = context.cluster.nodes()
+        self._commands = context.state.commands(settings.name)
+        self._claims = {claim.name: claim for claim in context.state.claims(settings.name)}
         paired, _ = pair(nodes, tuple(self._claims.values()))
         self._nodes = {node.metadata.name: node for node in nodes if node.metadata.name in paired}
         self._given_up: set[str] = set()
         self._ended: dict[CommandState, list[str]] = {CommandState.DONE: [], CommandState.UNDONE: []}
 
     def run(self) -> Report:
-        cluster_metrics.measure_nodes(self._settings.name, self._claims.values(), self._world)
+        cluster_metrics.measure_nodes(self._settings.name, self._claims.values(), self._context)
         if self._settings.paused:
-            self._world.meter.count("InvocationsPaused")
+            self._context.meter.count("InvocationsPaused")
             _LOG.info("paused", extra={"cluster": self._settings.name})
             return Report()
         self._release(self._advance(self._commands))
@@ -106,11 +110,11 @@ class _Minute:
             blocked=len(decision.blocked),
         )
         if report.blocked:
-            self._world.meter.count(
+            self._context.meter.count(
                 "NodesNotDisruptable", report.blocked, dimensions=cluster_metrics.of_cluster(self._settings.name)
             )
         if decision.overdue:
-            self._world.meter.count(
+            self._context.meter.count(
                 "NodesOverdue", len(decision.overdue), dimensions=cluster_metrics.of_cluster(self._settings.name)
             )
             kept = {item.node: item.reason for item in decision.blocked if item.node in decision.overdue}
@@ -132,7 +136,7 @@ class _Minute:
             try:
                 after = self._step(command)
             except (ConditionFailed, ClusterError) as error:  # others' turn, or the next minute's
-                self._world.meter.count("CommandStepsFailed")
+                self._context.meter.count("CommandStepsFailed")
                 _LOG.warning("command takes no step: %s", error, extra=_about(command))
                 left.append(command)
                 continue
@@ -144,7 +148,7 @@ class _Minute:
         return left
 
     def _step(self, command: Command) -> Command:
-        now = self._world.clock.now()
+        now = self._context.clock.now()
         step = self._looked_at_again(command, next_step(command, self._claims, now), now)
         for name, to in step.moves:
             self._move(self._claims[name], to, command, now)
@@ -153,7 +157,7 @@ class _Minute:
         if step.to is command.state:
             return command
         less = without(command, step.spared, self._claims) if step.spared else {}
-        after = self._world.state.advance_command(command, step.to, changed_at=now, failure=step.why, **less)
+        after = self._context.state.advance_command(command, step.to, changed_at=now, failure=step.why, **less)
         self._tell(after, step)
         return after
 
@@ -168,7 +172,7 @@ class _Minute:
         nodes = [self._nodes[claim.node_name] for claim in going if claim.node_name in self._nodes]
         if not all(map(is_cordoned, nodes)) and now < command.created_at + READY_S:
             return Step(CommandState.WAITING)
-        against = objections(self._settings, command.reason, going, self._nodes, self._world)
+        against = objections(self._settings, command.reason, going, self._nodes, self._context)
         return reconsidered(command, step, self._claims, against)
 
     def _move(self, claim: NodeClaim, to: ClaimState, command: Command, now: float) -> None:
@@ -178,21 +182,21 @@ class _Minute:
             changes |= {"failure": str(command.reason), "deadline_at": deadline_at}
         elif to is ClaimState.INITIALIZED:
             self._take_pods_again(claim)
-        self._claims[claim.name] = self._world.state.advance(claim, to, **changes)
+        self._claims[claim.name] = self._context.state.advance(claim, to, **changes)
         if to is ClaimState.DRAINING:
-            self._world.remind(claim.cluster, claim.name, DRAIN, 0)
+            self._context.remind(claim.cluster, claim.name, DRAIN, 0)
 
     def _keep_pods_off(self, command: Command) -> None:
         for name in command.targets:
             claim = self._claims.get(name)
             if claim is not None and claim.state is ClaimState.DISRUPTING and claim.node_name in self._nodes:
-                cordon(self._nodes[claim.node_name], self._world)
+                cordon(self._nodes[claim.node_name], self._context)
 
     def _take_pods_again(self, claim: NodeClaim) -> None:
         try:
-            node = self._world.cluster.node(claim.node_name)
+            node = self._context.cluster.node(claim.node_name)
             if may_be_of(node, claim):
-                uncordon(node, self._world)
+                uncordon(node, self._context)
         except ObjectNotFound:
             _LOG.info("node is gone", extra=facts(claim))
 
@@ -203,8 +207,8 @@ class _Minute:
             node = self._nodes.get(claim.node_name)
             in_service = claim.state is ClaimState.INITIALIZED and not claim.cordoned
             if node is not None and in_service and claim.name not in busy and is_cordoned(node):
-                self._world.meter.count("TaintsLeftOver")
-                uncordon(node, self._world)
+                self._context.meter.count("TaintsLeftOver")
+                uncordon(node, self._context)
 
     # What is decided now
 
@@ -212,26 +216,26 @@ class _Minute:
         remembered = self._memory.load(self._settings.name)
         # An answer remembered from before would take nodes for drifted that were just made of a newer one.
         fresh = any(item.reason is Reason.DRIFTED for item in remembered.proposed)
-        glance = glance_at(self._settings, self._world)
-        sight = sight_of(self._settings, glance, supply_of(self._settings, self._world, fresh=fresh), self._world)
+        glance = glance_at(self._settings, self._context)
+        sight = sight_of(self._settings, glance, supply_of(self._settings, self._context, fresh=fresh), self._context)
         now = glance.at
         # After the epoch was read: whatever is begun from now on moves it.
-        busy = _busy(self._world.state.commands(self._settings.name))
-        claims = self._world.state.claims(self._settings.name)
-        claims = renew_hashes(claims, self._settings.manifests.node_pools, sight.snapshot.catalogs, self._world)
-        refused = note_refusals(self._settings.name, claims, glance.view, glance.state, self._world)
+        busy = _busy(self._context.state.commands(self._settings.name))
+        claims = self._context.state.claims(self._settings.name)
+        claims = renew_hashes(claims, self._settings.manifests.node_pools, sight.snapshot.catalogs, self._context)
+        refused = note_refusals(self._settings.name, claims, glance.view, glance.state, self._context)
         histories = observe(remembered.histories, glance.view, claims, now)
         histories = with_undone(histories, self._given_up, now)
         snapshot = DisruptionSnapshot(
             scheduling=replace(sight.snapshot, claims=claims, view=holding(glance.view, claims, refused, now)),
-            pod_disruption_budgets=self._world.cluster.disruption_budgets(),
+            pod_disruption_budgets=self._context.cluster.disruption_budgets(),
             histories=histories,
             busy=busy,
             settings=self._settings.disruption,
         )
         decision = self._decision_of(snapshot)
         ready, waiting = confirmed(remembered.proposed, decision.commands, now)
-        ready = still_hold(self._settings.name, ready, glance.view.pods, self._world)
+        ready = still_hold(self._settings.name, ready, glance.view.pods, self._context)
         begun = self._begin(ready, sight.snapshot, claims)
         if begun:
             self._record(snapshot, decision, begun)
@@ -270,17 +274,17 @@ class _Minute:
         together = launches(records_of(planned, origin))
         records = [claim for some in together for claim in with_token(some, epoch, self._settings.install)]
         try:
-            self._world.state.commit(self._settings.name, epoch, records, commands)
+            self._context.state.commit(self._settings.name, epoch, records, commands)
         except EpochMoved as moved:
-            self._world.meter.count("EpochsMoved")
+            self._context.meter.count("EpochsMoved")
             _LOG.info("somebody decided first: %s", moved, extra={"cluster": self._settings.name})
             return []
         for command in commands:
-            self._world.meter.count("CommandsBegun")
+            self._context.meter.count("CommandsBegun")
             _LOG.info("begun: %s", command.detail, extra=_about(command))
         if planned:
             pods = [pod for claim in planned for pod in claim.pods]
-            self._world.tell(claim_events.pods_pending(self._settings.name, pods, "Disruption", now, event_id=hint))
+            self._context.tell(claim_events.pods_pending(self._settings.name, pods, "Disruption", now, event_id=hint))
         # At once: until a node is closed, kube-scheduler puts pods on it.
         self._claims = {claim.name: claim for claim in (*claims, *records)}
         self._advance(commands)
@@ -290,9 +294,9 @@ class _Minute:
         """Keep the decision for replay; it holds whether or not it can be kept."""
         facts = {"cluster": self._settings.name, "commands": list(begun)}
         try:
-            record_id = self._world.recorder.record_disruption(snapshot, decision)
+            record_id = self._context.recorder.record_disruption(snapshot, decision)
         except ShiplapError as error:
-            self._world.meter.count("DecisionsNotRecorded")
+            self._context.meter.count("DecisionsNotRecorded")
             _LOG.warning("decision not recorded: %s", error, extra=facts)
             return
         _LOG.info("decided", extra={**facts, "record_id": record_id})
@@ -321,9 +325,9 @@ class _Minute:
         )
 
     def _tell(self, command: Command, step: Step) -> None:
-        self._world.meter.count(f"Commands{command.state}")
+        self._context.meter.count(f"Commands{command.state}")
         if command.state is CommandState.DONE:
-            self._world.meter.count("SavingsHourly", command.savings_hourly, "None")
+            self._context.meter.count("SavingsHourly", command.savings_hourly, "None")
         level = logging.WARNING if command.state is CommandState.UNDONE else logging.INFO
         _LOG.log(level, "command is %s %s", command.state, step.why, extra=_about(command))
 

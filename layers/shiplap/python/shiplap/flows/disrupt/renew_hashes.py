@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from shiplap.disruption.drift import class_hashes_of, pool_hashes_of, renewed
 from shiplap.errors import ConditionFailed
 from shiplap.flows.claim_updates import facts
-from shiplap.flows.context import World
+from shiplap.flows.context import FlowContext
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.nodeclaim import FINAL, NodeClaim
 from shiplap.scheduling.model.snapshot import NodeClassCatalog
@@ -24,7 +24,10 @@ MOST_WRITES = 50
 
 
 def renew_hashes(
-    claims: Sequence[NodeClaim], node_pools: Sequence[NodePool], catalogs: Sequence[NodeClassCatalog], world: World
+    claims: Sequence[NodeClaim],
+    node_pools: Sequence[NodePool],
+    catalogs: Sequence[NodeClassCatalog],
+    context: FlowContext,
 ) -> tuple[NodeClaim, ...]:
     """All claims, those that were written as they are now.
 
@@ -32,7 +35,7 @@ def renew_hashes(
         claims: of one cluster. Those whose NodePool or EC2NodeClass is not known keep the hash of it.
         node_pools: of the cluster.
         catalogs: what is known of its EC2NodeClasses.
-        world: state is written.
+        context: state is written.
 
     Raises:
         StoreError: the next look goes on.
@@ -44,13 +47,13 @@ def renew_hashes(
         now = renewed(claim.annotations, pools.get(claim.node_pool, {}), classes.get(claim.node_class, {}))
         if now is not None and claim.state not in FINAL and written < MOST_WRITES:
             try:
-                claim = world.state.advance(claim, claim.state, annotations=now)  # noqa: PLW2901 - as it is now
+                claim = context.state.advance(claim, claim.state, annotations=now)  # noqa: PLW2901 - as it is now
                 written += 1
             except ConditionFailed as error:  # somebody else is at it; the next look comes
-                world.meter.count("ClaimsLost")
+                context.meter.count("ClaimsLost")
                 _LOG.info("claim was advanced meanwhile: %s", error, extra=facts(claim))
         found.append(claim)
     if written:
-        world.meter.count("HashesRenewed", written)
+        context.meter.count("HashesRenewed", written)
         _LOG.info("hashes of %d claims renewed", written, extra={"cluster": claims[0].cluster})
     return tuple(found)

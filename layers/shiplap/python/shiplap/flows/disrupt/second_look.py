@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from shiplap.disruption.candidates import objection
 from shiplap.disruption.commands import Proposal, Reason
 from shiplap.flows.claim_updates import pool_of
-from shiplap.flows.context import World
+from shiplap.flows.context import FlowContext
 from shiplap.kubernetes.compact_pods import lean
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.manifests.nodeclaim import NodeClaim
@@ -23,7 +23,9 @@ from shiplap.settings import ClusterSettings
 _LOG = logging.getLogger(__name__)
 
 
-def still_hold(cluster: str, proposals: Sequence[Proposal], seen: Iterable[Pod], world: World) -> tuple[Proposal, ...]:
+def still_hold(
+    cluster: str, proposals: Sequence[Proposal], seen: Iterable[Pod], context: FlowContext
+) -> tuple[Proposal, ...]:
     """The proposals whose nodes hold no pod that the decision did not see just so.
 
     Empty nodes go each for itself; of any other proposal the nodes go together or not at all. A pod that has gone
@@ -33,7 +35,7 @@ def still_hold(cluster: str, proposals: Sequence[Proposal], seen: Iterable[Pod],
         cluster: its name, for the log.
         proposals: about to be begun.
         seen: the pods of the cluster as the decision saw them.
-        world: cluster and meter are used.
+        context: cluster and meter are used.
 
     Raises:
         ClusterError: the pods of a node cannot be listed; nothing has been begun.
@@ -43,9 +45,9 @@ def still_hold(cluster: str, proposals: Sequence[Proposal], seen: Iterable[Pod],
     known = {pod.metadata.uid: pod for pod in seen}
     kept = []
     for proposal in proposals:
-        changed = {node for node in proposal.nodes if not _as_seen(world.cluster.pods_on(node), known)}
+        changed = {node for node in proposal.nodes if not _as_seen(context.cluster.pods_on(node), known)}
         if changed:
-            world.meter.count("ProposalsOutdated")
+            context.meter.count("ProposalsOutdated")
             about = {"cluster": cluster, "nodes": sorted(changed), "reason": str(proposal.reason)}
             _LOG.info("pods came meanwhile: proposed anew or not at all", extra=about)
         staying = tuple(node for node in proposal.nodes if node not in changed)
@@ -57,7 +59,11 @@ def still_hold(cluster: str, proposals: Sequence[Proposal], seen: Iterable[Pod],
 
 
 def objections(
-    settings: ClusterSettings, reason: Reason, going: Sequence[NodeClaim], nodes: Mapping[str, Node], world: World
+    settings: ClusterSettings,
+    reason: Reason,
+    going: Sequence[NodeClaim],
+    nodes: Mapping[str, Node],
+    context: FlowContext,
 ) -> dict[str, str]:
     """By the names of claims, why their nodes must not be removed after all.
 
@@ -66,7 +72,7 @@ def objections(
         reason: of the command.
         going: claims whose nodes are closed and would be emptied now.
         nodes: by name, freshly read.
-        world: cluster and meter are used.
+        context: cluster and meter are used.
 
     Raises:
         ClusterError: the pods of a node cannot be listed; nothing has been removed.
@@ -79,10 +85,10 @@ def objections(
         pool = pool_of(claim, settings)
         grace = pool.spec.template.spec.termination_grace_period if pool is not None else None
         goes_anyway = reason is Reason.EXPIRED and settings.disruption.expire_protected
-        pods = world.cluster.pods_on(claim.node_name)
-        if why := objection(reason, node, pods, world.clock.now(), has_deadline=grace is not None or goes_anyway):
+        pods = context.cluster.pods_on(claim.node_name)
+        if why := objection(reason, node, pods, context.clock.now(), has_deadline=grace is not None or goes_anyway):
             found[claim.name] = why
-            world.meter.count("NodesSpared")
+            context.meter.count("NodesSpared")
             about = {"cluster": settings.name, "claim": claim.name, "node": claim.node_name, "reason": str(reason)}
             _LOG.warning("node is not removed after all: %s", why, extra=about)
     return found

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from shiplap.errors import ConditionFailed, UnknownCluster
 from shiplap.flows import claim_events
 from shiplap.flows.claim_updates import CORDON, DRAIN, ENDED, facts, grace_ends_at, pool_of
-from shiplap.flows.context import World
+from shiplap.flows.context import FlowContext
 from shiplap.flows.interrupt.notices import Kind, Notice
 from shiplap.flows.messages import rfc3339
 from shiplap.kubernetes import labels
@@ -48,7 +48,11 @@ _OVER = (Kind.STOPPED, Kind.TERMINATED)
 
 
 def interrupt(
-    notice: Notice, settings: Settings, state: StateStore, world_of: Callable[[ClusterSettings], World], meter: Meter
+    notice: Notice,
+    settings: Settings,
+    state: StateStore,
+    context_of: Callable[[ClusterSettings], FlowContext],
+    meter: Meter,
 ) -> None:
     """Take note of what happens to instances; those that are not ours are none of our business.
 
@@ -56,7 +60,7 @@ def interrupt(
         notice: what AWS says.
         settings: the clusters of this install.
         state: finds the claims of instances, of whatever cluster.
-        world_of: the ports of a cluster; bus, timers and state are used.
+        context_of: the ports of a cluster; bus, timers and state are used.
         meter: counts.
 
     Raises:
@@ -73,21 +77,21 @@ def interrupt(
             meter.count("UnknownClusters")
             _LOG.warning("dropped: %s", error, extra=facts(claim))
             continue
-        answer(claim.name, notice, cluster, world_of(cluster))
+        answer(claim.name, notice, cluster, context_of(cluster))
 
 
-def answer(name: str, notice: Notice, settings: ClusterSettings, world: World) -> None:
+def answer(name: str, notice: Notice, settings: ClusterSettings, context: FlowContext) -> None:
     """Do about one claim what a notice calls for, by one conditional write, or nothing when it is done already.
 
     Raises:
         StoreError: nothing is lost: the same notice may be handled again.
     """
     for attempt in range(_TRIES):
-        claim = world.state.claim(settings.name, name)
+        claim = context.state.claim(settings.name, name)
         if claim is None:
             return
         try:
-            _act(claim, notice, settings, world)
+            _act(claim, notice, settings, context)
         except ConditionFailed:
             if attempt == _TRIES - 1:
                 raise
@@ -95,101 +99,101 @@ def answer(name: str, notice: Notice, settings: ClusterSettings, world: World) -
             return
 
 
-def _act(claim: NodeClaim, notice: Notice, settings: ClusterSettings, world: World) -> None:
+def _act(claim: NodeClaim, notice: Notice, settings: ClusterSettings, context: FlowContext) -> None:
     if notice.kind in _OVER and claim.state is ClaimState.TERMINATING:
-        world.remind(claim.cluster, claim.name, "terminate", 0)
+        context.remind(claim.cluster, claim.name, "terminate", 0)
     elif claim.state not in _RUNNING:
         _LOG.info("%s of a claim that is %s", notice.kind, claim.state, extra=facts(claim))
     elif notice.kind is Kind.REBALANCE:
-        _heed(claim, notice, settings, world)
+        _heed(claim, notice, settings, context)
     elif notice.kind in _OVER:
-        _end(claim, notice, world)
+        _end(claim, notice, context)
     elif notice.kind is Kind.CHANGE_CALLED_OFF:
-        _call_off(claim, notice, world)
-    elif notice.due_at > world.clock.now() + PRESSING_S:
-        _note(claim, notice, world)
+        _call_off(claim, notice, context)
+    elif notice.due_at > context.clock.now() + PRESSING_S:
+        _note(claim, notice, context)
     else:
-        _drain(claim, notice, _deadline(claim, notice, settings, world.clock.now()), world)
+        _drain(claim, notice, _deadline(claim, notice, settings, context.clock.now()), context)
 
 
-def _end(claim: NodeClaim, notice: Notice, world: World) -> None:
+def _end(claim: NodeClaim, notice: Notice, context: FlowContext) -> None:
     """The instance has stopped or gone: there is nothing to empty.
 
     One that never became a node stays Launched until `lifecycle` knows why: else its pods would be planned again at
     once, and the same be launched in vain.
     """
     if claim.state is ClaimState.LAUNCHED:
-        world.remind(claim.cluster, claim.name, ENDED, 0)
+        context.remind(claim.cluster, claim.name, ENDED, 0)
         return
-    now = world.clock.now()
-    claim = world.state.advance(claim, ClaimState.TERMINATING, failure=notice.kind, changed_at=now)
-    world.meter.count("NodesInterrupted")
-    _tell(claim, notice, world)
-    _ask_for_replacement(claim, notice, world)
-    world.remind(claim.cluster, claim.name, "terminate", 0)
+    now = context.clock.now()
+    claim = context.state.advance(claim, ClaimState.TERMINATING, failure=notice.kind, changed_at=now)
+    context.meter.count("NodesInterrupted")
+    _tell(claim, notice, context)
+    _ask_for_replacement(claim, notice, context)
+    context.remind(claim.cluster, claim.name, "terminate", 0)
 
 
-def _heed(claim: NodeClaim, notice: Notice, settings: ClusterSettings, world: World) -> None:
+def _heed(claim: NodeClaim, notice: Notice, settings: ClusterSettings, context: FlowContext) -> None:
     """A recommendation is followed as far as the claim's NodePool says; without a word from it, not at all."""
-    world.meter.count("RebalanceRecommendations")
+    context.meter.count("RebalanceRecommendations")
     pool = pool_of(claim, settings)
     policy = pool.metadata.annotations.get(shiplap_annotations.REBALANCE) if pool is not None else None
     if policy == shiplap_annotations.REPLACE:
-        _drain(claim, notice, _deadline(claim, notice, settings, world.clock.now()), world)
+        _drain(claim, notice, _deadline(claim, notice, settings, context.clock.now()), context)
     elif policy == shiplap_annotations.CORDON and claim.state is not ClaimState.DRAINING:
         if not claim.cordoned:
-            _rest(claim, notice, world)
-            claim = world.state.advance(claim, claim.state, cordoned=notice.kind)
-            _tell(claim, notice, world)
-        world.remind(claim.cluster, claim.name, CORDON, 0)
+            _rest(claim, notice, context)
+            claim = context.state.advance(claim, claim.state, cordoned=notice.kind)
+            _tell(claim, notice, context)
+        context.remind(claim.cluster, claim.name, CORDON, 0)
     else:
-        _tell(claim, notice, world)
+        _tell(claim, notice, context)
 
 
-def _note(claim: NodeClaim, notice: Notice, world: World) -> None:
+def _note(claim: NodeClaim, notice: Notice, context: FlowContext) -> None:
     """There is time: the sweep has such nodes leave in turn, as the budgets of their NodePool allow."""
     if claim.state is not ClaimState.DRAINING and claim.change_at != notice.due_at:
-        claim = world.state.advance(claim, claim.state, change_at=notice.due_at)
-        world.meter.count("ScheduledChanges")
-        _tell(claim, notice, world)
+        claim = context.state.advance(claim, claim.state, change_at=notice.due_at)
+        context.meter.count("ScheduledChanges")
+        _tell(claim, notice, context)
 
 
-def _call_off(claim: NodeClaim, notice: Notice, world: World) -> None:
+def _call_off(claim: NodeClaim, notice: Notice, context: FlowContext) -> None:
     """The change that was noted will not come, or is over; a node that leaves already goes on, its pods are moving."""
     if claim.change_at and notice.due_at in (0.0, claim.change_at):  # else another change was meant
-        claim = world.state.advance(claim, claim.state, change_at=0.0)
-        world.meter.count("ScheduledChangesCalledOff")
-        _tell(claim, notice, world)
+        claim = context.state.advance(claim, claim.state, change_at=0.0)
+        context.meter.count("ScheduledChangesCalledOff")
+        _tell(claim, notice, context)
 
 
-def _rest(claim: NodeClaim, notice: Notice, world: World) -> None:
+def _rest(claim: NodeClaim, notice: Notice, context: FlowContext) -> None:
     """What AWS takes back, or soon may, is not asked for again at once."""
     if claim.capacity_type in (labels.SPOT, labels.RESERVED) and notice.kind in _TAKEN_BACK:
         reservation = claim.labels.get(labels.RESERVATION_ID, "")
         lost = OfferingFailure(
             claim.instance_type, claim.zone, claim.capacity_type, notice.kind, reservation=reservation
         )
-        world.state.mark_unavailable([lost], world.clock.now())
+        context.state.mark_unavailable([lost], context.clock.now())
 
 
-def _drain(claim: NodeClaim, notice: Notice, deadline_at: float, world: World) -> None:
+def _drain(claim: NodeClaim, notice: Notice, deadline_at: float, context: FlowContext) -> None:
     """Have the node emptied by the deadline (epoch seconds, 0 for none); an earlier deadline replaces a later one."""
-    now = world.clock.now()
+    now = context.clock.now()
     known = claim.state is ClaimState.DRAINING
     if not known:
-        _rest(claim, notice, world)
-        claim = world.state.advance(
+        _rest(claim, notice, context)
+        claim = context.state.advance(
             claim, ClaimState.DRAINING, failure=notice.kind, changed_at=now, deadline_at=deadline_at
         )
-        world.meter.count("NodesInterrupted")
+        context.meter.count("NodesInterrupted")
     elif deadline_at and (not claim.deadline_at or deadline_at < claim.deadline_at):
-        claim = world.state.advance(claim, ClaimState.DRAINING, failure=notice.kind, deadline_at=deadline_at)
+        claim = context.state.advance(claim, ClaimState.DRAINING, failure=notice.kind, deadline_at=deadline_at)
         known = False
     if not known:
-        _tell(claim, notice, world)
+        _tell(claim, notice, context)
     # Said again when a notice comes again: whoever was here before may have died before it was said.
-    _ask_for_replacement(claim, notice, world)
-    world.remind(claim.cluster, claim.name, DRAIN, 0)
+    _ask_for_replacement(claim, notice, context)
+    context.remind(claim.cluster, claim.name, DRAIN, 0)
 
 
 def _deadline(claim: NodeClaim, notice: Notice, settings: ClusterSettings, now: float) -> float:
@@ -209,14 +213,14 @@ def _deadline(claim: NodeClaim, notice: Notice, settings: ClusterSettings, now: 
     return min(deadlines, default=0.0)
 
 
-def _ask_for_replacement(claim: NodeClaim, notice: Notice, world: World) -> None:
+def _ask_for_replacement(claim: NodeClaim, notice: Notice, context: FlowContext) -> None:
     hint = f"{claim.cluster}/{claim.name}/{notice.kind}/pods"
-    world.tell(claim_events.pods_pending(claim.cluster, claim.pods, notice.kind, world.clock.now(), event_id=hint))
+    context.tell(claim_events.pods_pending(claim.cluster, claim.pods, notice.kind, context.clock.now(), event_id=hint))
 
 
-def _tell(claim: NodeClaim, notice: Notice, world: World) -> None:
+def _tell(claim: NodeClaim, notice: Notice, context: FlowContext) -> None:
     _LOG.warning("interrupted: %s", notice.kind, extra=facts(claim))
     deadline = rfc3339(claim.deadline_at) if claim.state is ClaimState.DRAINING and claim.deadline_at else ""
     # A claim may be interrupted in more ways than one.
     said = {"id": f"{claim.cluster}/{claim.name}/{notice.kind}", "kind": str(notice.kind), "deadline": deadline}
-    world.tell(claim_events.of_claim(claim_events.INTERRUPTED, claim, world.clock.now(), **said))
+    context.tell(claim_events.of_claim(claim_events.INTERRUPTED, claim, context.clock.now(), **said))

@@ -12,7 +12,7 @@ import logging
 from msgspec.structs import replace
 
 from shiplap.flows.claim_updates import facts, pool_of
-from shiplap.flows.context import World
+from shiplap.flows.context import FlowContext
 from shiplap.flows.lifecycle.registration import is_registered
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node
@@ -28,14 +28,14 @@ _KEPT_ANNOTATIONS = (POOL_HASH, POOL_HASH_VERSION, NODE_CLASS_HASH, NODE_CLASS_H
 """Annotations of a claim that drift is found by; the others of a Node may be anybody's."""
 
 
-def adopt(settings: ClusterSettings, instance: Instance, node: Node, world: World) -> NodeClaim | None:
+def adopt(settings: ClusterSettings, instance: Instance, node: Node, context: FlowContext) -> NodeClaim | None:
     """Write the claim of a node in service that no claim has.
 
     Args:
         settings: the cluster.
         instance: has the tags of this cluster and this install, and no claim has it or waits for it.
         node: its Node, open to pods.
-        world: state is written.
+        context: state is written.
 
     Returns:
         The claim; None when the Node was not registered by an install, its NodePool is not known here, or a claim has
@@ -44,10 +44,10 @@ def adopt(settings: ClusterSettings, instance: Instance, node: Node, world: Worl
     Raises:
         StoreError: tried again with the next sweep.
     """
-    claim = claim_of(settings, instance, node, world.clock.now())
-    if claim is None or world.state.claim_of_instance(instance.id) is not None or not world.state.adopt(claim):
+    claim = claim_of(settings, instance, node, context.clock.now())
+    if claim is None or context.state.claim_of_instance(instance.id) is not None or not context.state.adopt(claim):
         return None
-    world.meter.count("NodesAdopted")
+    context.meter.count("NodesAdopted")
     _LOG.warning("node had no claim and was given one", extra=facts(claim))
     return claim
 

@@ -20,7 +20,7 @@ from math import inf
 
 from shiplap.errors import ClusterError
 from shiplap.flows.claim_updates import DRAIN, facts
-from shiplap.flows.context import World
+from shiplap.flows.context import FlowContext
 from shiplap.flows.lifecycle.endings import give_up, has_vanished
 from shiplap.flows.lifecycle.registration import change, is_ready
 from shiplap.kubernetes import labels
@@ -121,14 +121,14 @@ _MOVED_ON = (404, 409)
 class Drains:
     """What the rounds of one invocation share: what is known of all claims, and how much may still be evicted."""
 
-    def __init__(self, cluster: str, world: World) -> None:
+    def __init__(self, cluster: str, context: FlowContext) -> None:
         self._cluster = cluster
-        self._world = world
+        self._context = context
         self._evictions_left = MOST_EVICTIONS
 
     @cached_property
     def _claims(self) -> tuple[NodeClaim, ...]:
-        return self._world.state.read(self._cluster, self._world.clock.now()).claims
+        return self._context.state.read(self._cluster, self._context.clock.now()).claims
 
     @cached_property
     def promised(self) -> frozenset[str]:
@@ -148,11 +148,11 @@ class Drains:
 
     @cached_property
     def _attachments(self) -> tuple[VolumeAttachment, ...]:
-        return self._world.cluster.volume_attachments()
+        return self._context.cluster.volume_attachments()
 
     @cached_property
     def _volume_claims(self) -> tuple[PersistentVolumeClaim, ...]:
-        return self._world.cluster.volume_claims()
+        return self._context.cluster.volume_claims()
 
     @property
     def round_s(self) -> float:
@@ -169,14 +169,16 @@ class Drains:
         return now
 
 
-def drain(claim: NodeClaim, node: Node | None, drains: Drains, world: World, *, again: bool) -> NodeClaim | None:
+def drain(
+    claim: NodeClaim, node: Node | None, drains: Drains, context: FlowContext, *, again: bool
+) -> NodeClaim | None:
     """One round for a Draining claim.
 
     Args:
         claim: Draining; since `changed_at`, until `deadline_at`, which is 0 when nothing presses.
         node: the claim's Node, freshly read, if there is one.
         drains: what the rounds of this invocation share.
-        world: the ports.
+        context: the ports.
         again: whether to set the timer of the next round.
 
     Returns:
@@ -186,44 +188,44 @@ def drain(claim: NodeClaim, node: Node | None, drains: Drains, world: World, *, 
         ConditionFailed: somebody else advanced the claim.
         ClusterError, StoreError, AwsError: every step may be repeated.
     """
-    now = world.clock.now()
-    if node is None or (not is_ready(node) and has_vanished(claim, world)):
-        return give_up(claim, claim.failure, world)
+    now = context.clock.now()
+    if node is None or (not is_ready(node) and has_vanished(claim, context)):
+        return give_up(claim, claim.failure, context)
     closed = is_cordoned(node)
-    release_from_balancers(node, world)
-    pods = world.cluster.pods_on(node.metadata.name)
+    release_from_balancers(node, context)
+    pods = context.cluster.pods_on(node.metadata.name)
     left = [pod for pod in pods if must_leave(pod, now)]
     overdue = bool(claim.deadline_at) and now >= claim.deadline_at
     # A pod may have been bound before the taint was seen: what has just been closed is looked at once more.
-    if overdue or (not left and not _holds_volumes(node, pods, claim, drains, world) and closed):
-        return give_up(claim, claim.failure, world)
+    if overdue or (not left and not _holds_volumes(node, pods, claim, drains, context) and closed):
+        return give_up(claim, claim.failure, context)
     # Nobody leaves in the first seconds but by the clock, which no promise stops: there is no need to read them.
     promised = drains.promised if now >= claim.changed_at + HEAD_START_S else frozenset()
     leaving = may_leave(left, promised, now, started_at=claim.changed_at, deadline_at=claim.deadline_at)
     for pod in drains.granted(claim, leaving):
-        _evict(pod, claim, now, world)
+        _evict(pod, claim, now, context)
     for pod in left:
         if overstays(pod, claim.deadline_at):
-            _delete(pod, claim, now, world)
+            _delete(pod, claim, now, context)
     if again:
-        _set_timer(claim, left, drains, world, soon=not closed)
+        _set_timer(claim, left, drains, context, soon=not closed)
     return None
 
 
-def _holds_volumes(node: Node, staying: Sequence[Pod], claim: NodeClaim, drains: Drains, world: World) -> bool:
+def _holds_volumes(node: Node, staying: Sequence[Pod], claim: NodeClaim, drains: Drains, context: FlowContext) -> bool:
     """Whether volumes of pods that have left are still attached; a kubelet that is silent detaches none."""
     if not is_ready(node):
         return False
     left = drains.attached_to(node, staying)
     if left:
-        world.meter.count("VolumesAwaited", len(left))
+        context.meter.count("VolumesAwaited", len(left))
         _LOG.info("waiting for volumes: %s", ", ".join(left[:5]), extra=facts(claim))
     return bool(left)
 
 
-def _set_timer(claim: NodeClaim, left: Sequence[Pod], drains: Drains, world: World, *, soon: bool) -> None:
+def _set_timer(claim: NodeClaim, left: Sequence[Pod], drains: Drains, context: FlowContext, *, soon: bool) -> None:
     """The next round comes in its turn, or when the first pod can wait no longer; the sweep sends the others."""
-    now = world.clock.now()
+    now = context.clock.now()
     moments = [last_moment(pod, claim.deadline_at) - now for pod in left if not pod.metadata.deletion_timestamp]
     urgent = [delay for delay in moments if 0 < delay < _MINUTE_S]
     if soon and not left:
@@ -233,7 +235,7 @@ def _set_timer(claim: NodeClaim, left: Sequence[Pod], drains: Drains, world: Wor
     elif now < claim.changed_at + HEAD_START_S:
         urgent.append(HEAD_START_S)
     if urgent:
-        world.remind(claim.cluster, claim.name, DRAIN, max(1.0, min(urgent)))
+        context.remind(claim.cluster, claim.name, DRAIN, max(1.0, min(urgent)))
 
 
 def is_cordoned(node: Node) -> bool:
@@ -241,22 +243,22 @@ def is_cordoned(node: Node) -> bool:
     return any((taint.key, taint.effect) == (DISRUPTED.key, DISRUPTED.effect) for taint in node.spec.taints)
 
 
-def cordon(node: Node, world: World) -> None:
+def cordon(node: Node, context: FlowContext) -> None:
     """Keep new pods off the node; once. Raises ClusterError."""
     if not is_cordoned(node):
-        change(node, {}, {}, _with_disrupted, world)
+        change(node, {}, {}, _with_disrupted, context)
 
 
-def uncordon(node: Node, world: World) -> None:
+def uncordon(node: Node, context: FlowContext) -> None:
     """Take back what keeps new pods off the node; once. Raises ClusterError."""
     if is_cordoned(node):
-        change(node, {}, {}, _without_disrupted, world)
+        change(node, {}, {}, _without_disrupted, context)
 
 
-def release_from_balancers(node: Node, world: World) -> None:
+def release_from_balancers(node: Node, context: FlowContext) -> None:
     """Keep new pods off the node and have load balancers let go of it; once. Raises ClusterError."""
     if not is_cordoned(node) or labels.EXCLUDE_BALANCERS not in node.metadata.labels:
-        change(node, _RELEASED, {}, _with_disrupted, world)
+        change(node, _RELEASED, {}, _with_disrupted, context)
 
 
 def _with_disrupted(node: Node) -> list[Taint]:
@@ -267,33 +269,33 @@ def _without_disrupted(node: Node) -> list[Taint]:
     return [taint for taint in node.spec.taints if (taint.key, taint.effect) != (DISRUPTED.key, DISRUPTED.effect)]
 
 
-def _evict(pod: Pod, claim: NodeClaim, now: float, world: World) -> None:
+def _evict(pod: Pod, claim: NodeClaim, now: float, context: FlowContext) -> None:
     """Ask for the pod's eviction; what a budget forbids is tried again in the next round, until it can wait no more."""
     shortened = int(max(1, claim.deadline_at - now)) if claim.deadline_at else None
     if shortened is not None and shortened >= grace_s(pod):
         shortened = None
     try:
-        world.cluster.evict(pod, shortened)
+        context.cluster.evict(pod, shortened)
     except ClusterError as error:
         if error.status in _FORBIDDEN:
-            world.meter.count("EvictionsForbidden")
+            context.meter.count("EvictionsForbidden")
             _LOG.info("not evicted: %s", error, extra={**facts(claim), "pod": pod.key})
             if now >= last_moment(pod, claim.deadline_at):
-                _delete(pod, claim, now, world)
+                _delete(pod, claim, now, context)
         elif error.status not in _MOVED_ON:
             raise
     else:
-        world.meter.count("PodsEvicted")
+        context.meter.count("PodsEvicted")
 
 
-def _delete(pod: Pod, claim: NodeClaim, now: float, world: World) -> None:
+def _delete(pod: Pod, claim: NodeClaim, now: float, context: FlowContext) -> None:
     """End a pod in the time that its node has left: without that it would end with the instance, and not in order."""
     given_s = int(max(1, min(grace_s(pod), claim.deadline_at - now)))
     try:
-        world.cluster.delete_pod(pod, given_s)
+        context.cluster.delete_pod(pod, given_s)
     except ClusterError as error:
         if error.status not in _MOVED_ON:
             raise
     else:
-        world.meter.count("PodsDeleted")
+        context.meter.count("PodsDeleted")
         _LOG.warning("deleted, its node's time is up", extra={**facts(claim), "pod": pod.key})

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from shiplap.errors import ClusterGone, ConditionFailed
 from shiplap.flows import claim_events
 from shiplap.flows.claim_updates import GRACE_S, Holders, facts, fail, release_pilot
-from shiplap.flows.context import World
+from shiplap.flows.context import FlowContext
 from shiplap.flows.interrupt.notices import Kind
 from shiplap.flows.learn import instance_of
 from shiplap.flows.lifecycle.adoption import adopt
@@ -31,18 +31,18 @@ from shiplap.settings import ClusterSettings
 _LOG = logging.getLogger(__name__)
 
 
-def give_up(claim: NodeClaim, reason: str, world: World) -> NodeClaim:
+def give_up(claim: NodeClaim, reason: str, context: FlowContext) -> NodeClaim:
     """Have a claim and its instance ended: the claim is Terminating, and `finish` does the rest.
 
     From then on no function can register the node, so that what is ended was never in service.
     """
-    now = world.clock.now()
-    claim = world.state.advance(claim, ClaimState.TERMINATING, failure=reason, changed_at=now)
+    now = context.clock.now()
+    claim = context.state.advance(claim, ClaimState.TERMINATING, failure=reason, changed_at=now)
     _LOG.warning("giving up: %s", reason, extra=facts(claim))
     return claim
 
 
-def finish(claims: Sequence[NodeClaim], world: World) -> tuple[NodeClaim, ...]:
+def finish(claims: Sequence[NodeClaim], context: FlowContext) -> tuple[NodeClaim, ...]:
     """End the instances of Terminating claims, all by one request, then the claims.
 
     Returns:
@@ -51,20 +51,20 @@ def finish(claims: Sequence[NodeClaim], world: World) -> tuple[NodeClaim, ...]:
     Raises:
         StoreError, AwsError: what is left is done when the claims are visited again.
     """
-    found = {claim.name: why_ended(claim, world) for claim in claims if never_joined(claim)}
-    ready = [claim for claim in claims if claim.name not in found or _is_explained(claim, found[claim.name], world)]
+    found = {claim.name: why_ended(claim, context) for claim in claims if never_joined(claim)}
+    ready = [claim for claim in claims if claim.name not in found or _is_explained(claim, found[claim.name], context)]
     if not ready:
         return ()
-    world.compute.terminate(claims[0].cluster, *(claim.instance_id for claim in ready))
+    context.compute.terminate(claims[0].cluster, *(claim.instance_id for claim in ready))
     ended = []
     for claim in ready:
         try:
             if claim.name in found:
-                ended.append(_fail(claim, found[claim.name], world))
+                ended.append(_fail(claim, found[claim.name], context))
             else:
-                ended.append(_finish(claim, world))
+                ended.append(_finish(claim, context))
         except ConditionFailed as error:  # another invocation is at it; what is left to do, it does
-            world.meter.count("ClaimsLost")
+            context.meter.count("ClaimsLost")
             _LOG.info("claim was advanced meanwhile: %s", error, extra=facts(claim))
     return tuple(ended)
 
@@ -74,54 +74,54 @@ def never_joined(claim: NodeClaim) -> bool:
     return not claim.node_name and claim.failure in (Kind.STOPPED, Kind.TERMINATED)
 
 
-def why_ended(claim: NodeClaim, world: World) -> OfferingFailure | None:
+def why_ended(claim: NodeClaim, context: FlowContext) -> OfferingFailure | None:
     """Why the claim's instance has ended, or is about to; None while it runs, or when EC2 does not tell.
 
     Raises:
         AwsError: EC2 refused.
     """
-    return world.compute.ended(claim.cluster, claim.instance_id)
+    return context.compute.ended(claim.cluster, claim.instance_id)
 
 
-def _is_explained(claim: NodeClaim, failure: OfferingFailure | None, world: World) -> bool:
+def _is_explained(claim: NodeClaim, failure: OfferingFailure | None, context: FlowContext) -> bool:
     """Whether it is known why an instance ended, or too late to wait for that: describing may lag behind the event."""
-    return failure is not None or world.clock.now() >= claim.changed_at + GRACE_S
+    return failure is not None or context.clock.now() >= claim.changed_at + GRACE_S
 
 
-def _finish(claim: NodeClaim, world: World) -> NodeClaim:
-    now = world.clock.now()
-    claim = world.state.advance(claim, ClaimState.GONE, changed_at=now)
-    world.meter.count("NodesTerminated")
+def _finish(claim: NodeClaim, context: FlowContext) -> NodeClaim:
+    now = context.clock.now()
+    claim = context.state.advance(claim, ClaimState.GONE, changed_at=now)
+    context.meter.count("NodesTerminated")
     _LOG.info("terminated", extra=facts(claim))
-    world.tell(claim_events.of_claim(claim_events.TERMINATED, claim, now, reason=claim.failure))
-    _replan(claim, world)
+    context.tell(claim_events.of_claim(claim_events.TERMINATED, claim, now, reason=claim.failure))
+    _replan(claim, context)
     return claim
 
 
-def _fail(claim: NodeClaim, failure: OfferingFailure | None, world: World) -> NodeClaim:
+def _fail(claim: NodeClaim, failure: OfferingFailure | None, context: FlowContext) -> NodeClaim:
     reason = f"its instance {claim.instance_id} ended before it joined"
     if failure is not None:
         reason = with_advice(failure.code, f"{reason}: {failure.message}")
-    claim = fail(claim, reason, world)
-    tell_pods(claim, reason, world)
-    _replan(claim, world)
-    world.meter.count("InstancesVanished")
+    claim = fail(claim, reason, context)
+    tell_pods(claim, reason, context)
+    _replan(claim, context)
+    context.meter.count("InstancesVanished")
     return claim
 
 
-def take_back(claim: NodeClaim, failure: OfferingFailure, settings: ClusterSettings, world: World) -> NodeClaim:
+def take_back(claim: NodeClaim, failure: OfferingFailure, settings: ClusterSettings, context: FlowContext) -> NodeClaim:
     """Give up a Launched claim whose instance ended before it joined.
 
     What is learned of it comes first: pods that are planned again must meet it.
     """
-    _learn(claim, failure, settings, world)
-    return give_up(claim, Kind.TERMINATED, world)
+    _learn(claim, failure, settings, context)
+    return give_up(claim, Kind.TERMINATED, context)
 
 
-def _learn(claim: NodeClaim, failure: OfferingFailure, settings: ClusterSettings, world: World) -> None:
+def _learn(claim: NodeClaim, failure: OfferingFailure, settings: ClusterSettings, context: FlowContext) -> None:
     """Leave alone what would end alike: the EC2NodeClass, the offering or the quota; else count it as a failed join."""
     if failure.kind == "transient":
-        note_failed(claim, world)
+        note_failed(claim, context)
         return
     if failure.kind == "configuration":
         classes = (item for item in settings.manifests.node_classes if item.metadata.name == claim.node_class)
@@ -129,34 +129,36 @@ def _learn(claim: NodeClaim, failure: OfferingFailure, settings: ClusterSettings
         if not scopes:  # nothing is launched from it any more
             return
         failure = replace(failure, node_class=scopes[0])
-    world.state.mark_unavailable([failure], world.clock.now())
+    context.state.mark_unavailable([failure], context.clock.now())
 
 
-def has_vanished(claim: NodeClaim, world: World) -> bool:
+def has_vanished(claim: NodeClaim, context: FlowContext) -> bool:
     """Whether the claim's instance does not exist any more, once describing must have caught up with its launch."""
-    if world.clock.now() < claim.changed_at + GRACE_S:
+    if context.clock.now() < claim.changed_at + GRACE_S:
         return False
-    return world.compute.instance(claim.cluster, claim.instance_id) is None
+    return context.compute.instance(claim.cluster, claim.instance_id) is None
 
 
-def write_off(claim: NodeClaim, world: World) -> NodeClaim:
+def write_off(claim: NodeClaim, context: FlowContext) -> NodeClaim:
     """A claim whose instance has vanished is over, too."""
-    now = world.clock.now()
+    now = context.clock.now()
     reason = f"instance {claim.instance_id} is gone"
     if claim.state is ClaimState.LAUNCHED:
-        claim = fail(claim, reason, world)
-        _replan(claim, world)
+        claim = fail(claim, reason, context)
+        _replan(claim, context)
     else:
-        claim = world.state.advance(claim, ClaimState.GONE, failure=reason, changed_at=now)
-        world.tell(claim_events.of_claim(claim_events.TERMINATED, claim, now, reason=reason))
-    world.meter.count("InstancesVanished")
+        claim = context.state.advance(claim, ClaimState.GONE, failure=reason, changed_at=now)
+        context.tell(claim_events.of_claim(claim_events.TERMINATED, claim, now, reason=reason))
+    context.meter.count("InstancesVanished")
     return claim
 
 
-def _replan(claim: NodeClaim, world: World) -> None:
-    release_pilot(claim, world)
+def _replan(claim: NodeClaim, context: FlowContext) -> None:
+    release_pilot(claim, context)
     hint = f"{claim.cluster}/{claim.name}/ended"
-    world.tell(claim_events.pods_pending(claim.cluster, claim.pods, claim.failure, world.clock.now(), event_id=hint))
+    context.tell(
+        claim_events.pods_pending(claim.cluster, claim.pods, claim.failure, context.clock.now(), event_id=hint)
+    )
 
 
 class Inventory:
@@ -166,26 +168,26 @@ class Inventory:
     is as good as a new one.
     """
 
-    def __init__(self, cluster: str, world: World) -> None:
+    def __init__(self, cluster: str, context: FlowContext) -> None:
         self._cluster = cluster
-        self._world = world
+        self._context = context
 
     @cached_property
     def instances(self) -> tuple[Instance, ...]:
         """All of the cluster's. Raises AwsError."""
-        return self._world.compute.instances(self._cluster)
+        return self._context.compute.instances(self._cluster)
 
     @cached_property
     def holders(self) -> Holders:
         """Who has them. Raises StoreError, AwsError."""
         _ = self.instances
-        return Holders(self._world.state.claims(self._cluster))
+        return Holders(self._context.state.claims(self._cluster))
 
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
         """All Nodes; none when the cluster itself is gone. Raises ClusterError."""
         try:
-            return self._world.cluster.nodes()
+            return self._context.cluster.nodes()
         except ClusterGone:
             return ()
 
@@ -198,7 +200,7 @@ class Inventory:
         return None
 
 
-def clear_away(settings: ClusterSettings, name: str, inventory: Inventory, world: World) -> bool:
+def clear_away(settings: ClusterSettings, name: str, inventory: Inventory, context: FlowContext) -> bool:
     """End instances tagged with the name of a claim, or a launch, that no claim has or will ever take.
 
     The sweep took the first look; this is the second one. An instance whose Node was opened to pods is given a claim,
@@ -207,7 +209,7 @@ def clear_away(settings: ClusterSettings, name: str, inventory: Inventory, world
     Returns:
         Whether any was ended.
     """
-    cluster, now = settings.name, world.clock.now()
+    cluster, now = settings.name, context.clock.now()
     garbage = []
     for instance in inventory.instances:
         if instance.tagged != name or not inventory.holders.is_garbage(instance, now):
@@ -215,20 +217,20 @@ def clear_away(settings: ClusterSettings, name: str, inventory: Inventory, world
         about = {"cluster": cluster, "claim": name, "instance_id": instance.id}
         node = inventory.in_service(instance)
         if node is not None:
-            if adopt(settings, instance, node, world) is None:
-                world.meter.count("NodesWithoutClaim")
+            if adopt(settings, instance, node, context) is None:
+                context.meter.count("NodesWithoutClaim")
                 _LOG.warning("node without a claim is left alone", extra=about)
             continue
         garbage.append(instance.id)
     if garbage:
-        world.compute.terminate(cluster, *garbage)
-        world.meter.count("GarbageTerminated", len(garbage))
+        context.compute.terminate(cluster, *garbage)
+        context.meter.count("GarbageTerminated", len(garbage))
         about = {"cluster": cluster, "claim": name, "instance_id": ", ".join(garbage)}
         _LOG.warning("instances without a claim terminated", extra=about)
     return bool(garbage)
 
 
-def clear_nodes(cluster: str, claim: NodeClaim, inventory: Inventory, world: World) -> bool:
+def clear_nodes(cluster: str, claim: NodeClaim, inventory: Inventory, context: FlowContext) -> bool:
     """Remove the Node of a claim that has ended, once its instance is gone and its kubelet silent.
 
     The cloud's own controller does that as well, where there is one. Only a Node whose instance the claim had is
@@ -239,10 +241,10 @@ def clear_nodes(cluster: str, claim: NodeClaim, inventory: Inventory, world: Wor
     for node in inventory.nodes:
         if is_ready(node) or instance_of(node.spec.provider_id) != claim.instance_id:
             continue
-        if world.compute.instance(cluster, claim.instance_id) is not None:
+        if context.compute.instance(cluster, claim.instance_id) is not None:
             continue
-        world.cluster.delete_node(node)
-        world.meter.count("NodesCleared")
+        context.cluster.delete_node(node)
+        context.meter.count("NodesCleared")
         _LOG.warning("Node without an instance removed", extra={**facts(claim), "node": node.metadata.name})
         return True
     return False

@@ -12,7 +12,7 @@ from functools import partial
 
 from shiplap.errors import StoreError
 from shiplap.flows.claim_updates import facts
-from shiplap.flows.context import World
+from shiplap.flows.context import FlowContext
 from shiplap.flows.interrupt.interrupt import answer
 from shiplap.flows.interrupt.notices import Kind, Notice
 from shiplap.flows.lifecycle.registration import not_initialized
@@ -32,9 +32,9 @@ class Notes:
     each other. What a function that dies does not write, other nodes teach.
     """
 
-    def __init__(self, cluster: str, world: World) -> None:
+    def __init__(self, cluster: str, context: FlowContext) -> None:
         self._cluster = cluster
-        self._world = world
+        self._context = context
         self._joined: dict[tuple[str, str, str], list[float]] = {}
         self._initialized: dict[str, list[float]] = {}
 
@@ -49,13 +49,13 @@ class Notes:
     def write(self) -> None:
         """What was noted, once."""
         for (pool, ami, instance_type), times in sorted(self._joined.items()):
-            self._note(partial(_joined, self._cluster, pool, ami, instance_type, times, self._world.clock.now()))
+            self._note(partial(_joined, self._cluster, pool, ami, instance_type, times, self._context.clock.now()))
         for pool, times in sorted(self._initialized.items()):
-            self._note(partial(_initialized, self._cluster, pool, times, self._world.clock.now()))
+            self._note(partial(_initialized, self._cluster, pool, times, self._context.clock.now()))
         self._joined, self._initialized = {}, {}
 
     def _note(self, write: Callable[[JoinLog], None]) -> None:
-        _note(write, {"cluster": self._cluster}, self._world)
+        _note(write, {"cluster": self._cluster}, self._context)
 
 
 def _joined(
@@ -68,16 +68,18 @@ def _initialized(cluster: str, pool: str, seconds: Sequence[float], now: float, 
     joins.initialized(cluster, pool, seconds, now)
 
 
-def note_failed(claim: NodeClaim, world: World) -> None:
+def note_failed(claim: NodeClaim, context: FlowContext) -> None:
     """The instance of a Launched claim has not become a node in time."""
-    now, launched_at = world.clock.now(), claim.changed_at
-    world.meter.count("NodesNotJoined")
+    now, launched_at = context.clock.now(), claim.changed_at
+    context.meter.count("NodesNotJoined")
     _note(
-        lambda joins: joins.failed(claim.cluster, claim.ami, claim.instance_type, launched_at, now), facts(claim), world
+        lambda joins: joins.failed(claim.cluster, claim.ami, claim.instance_type, launched_at, now),
+        facts(claim),
+        context,
     )
 
 
-def give_up_incomplete(claim: NodeClaim, node: Node, settings: ClusterSettings, world: World) -> None:
+def give_up_incomplete(claim: NodeClaim, node: Node, settings: ClusterSettings, context: FlowContext) -> None:
     """Have a Registered node replaced and emptied when it should long have been complete.
 
     It may run pods: it is left without haste. Until then planning counts on what it may never have.
@@ -85,25 +87,25 @@ def give_up_incomplete(claim: NodeClaim, node: Node, settings: ClusterSettings, 
     Raises:
         StoreError: tried again when the claim is looked at again.
     """
-    waited_s = world.clock.now() - claim.changed_at
-    if world.joins is None or waited_s < FLOOR_S:
+    waited_s = context.clock.now() - claim.changed_at
+    if context.joins is None or waited_s < FLOOR_S:
         return
-    times = world.joins.read(claim.cluster).times(claim.node_pool)
+    times = context.joins.read(claim.cluster).times(claim.node_pool)
     if waited_s < deadline_s(times.initialize_s, INITIALIZE_CEILING_S):
         return
-    world.meter.count("NodesNotInitialized")
+    context.meter.count("NodesNotInitialized")
     missing = not_initialized(claim, node)
     _LOG.warning("not initialized within %.0f s: %s", waited_s, missing, extra=facts(claim))
-    now, since = world.clock.now(), claim.changed_at
-    _note(lambda joins: joins.failed(claim.cluster, claim.ami, claim.instance_type, since, now), facts(claim), world)
-    answer(claim.name, Notice(Kind.INCOMPLETE, (claim.instance_id,)), settings, world)
+    now, since = context.clock.now(), claim.changed_at
+    _note(lambda joins: joins.failed(claim.cluster, claim.ami, claim.instance_type, since, now), facts(claim), context)
+    answer(claim.name, Notice(Kind.INCOMPLETE, (claim.instance_id,)), settings, context)
 
 
-def _note(write: Callable[[JoinLog], None], about: Mapping[str, str], world: World) -> None:
-    if world.joins is None:
+def _note(write: Callable[[JoinLog], None], about: Mapping[str, str], context: FlowContext) -> None:
+    if context.joins is None:
         return
     try:
-        write(world.joins)
+        write(context.joins)
     except StoreError as error:
-        world.meter.count("JoinsNotRecorded")
+        context.meter.count("JoinsNotRecorded")
         _LOG.warning("join not recorded: %s", error, extra=about)

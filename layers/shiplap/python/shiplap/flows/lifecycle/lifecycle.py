@@ -1,7 +1,7 @@
 """The lifecycle flow: from launched to in service, and the end of what will never be.
 
 Every hint, be it a node that was seen or a timer, comes down to one question about one claim: what is the next step
-that the world allows? What cannot be done yet is looked at again when the sweep comes by.
+that the cluster allows? What cannot be done yet is looked at again when the sweep comes by.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from shiplap.errors import (
     StoreThrottled,
 )
 from shiplap.flows.claim_updates import ENDED, GARBAGE, Holders
-from shiplap.flows.context import World
+from shiplap.flows.context import FlowContext
 from shiplap.flows.learn import has_reported, instance_of
 from shiplap.flows.lifecycle.drain import Drains, cordon, drain
 from shiplap.flows.lifecycle.endings import (
@@ -67,19 +67,19 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     strangers: int = 0
 
 
-def attend(settings: ClusterSettings, hints: Sequence[NodeSeen | Timer], world: World) -> Report:
-    """Take every claim the hints point at as far as the world allows. One that fails does not hold up the others.
+def attend(settings: ClusterSettings, hints: Sequence[NodeSeen | Timer], context: FlowContext) -> Report:
+    """Take every claim the hints point at as far as the cluster allows. One that fails does not hold up the others.
 
     Raises:
         ClusterError, StoreError, AwsError: the first failure, after all visits unless it would have met all of them.
             What was done is durable, and the same hints may be handled again.
     """
     if settings.paused:  # the first sweep after the pause reminds of all that is due by then
-        world.meter.count("InvocationsPaused")
+        context.meter.count("InvocationsPaused")
         _LOG.info("paused", extra={"cluster": settings.name, "hints": len(hints)})
         return Report()
     told_ended = {hint.claim for hint in hints if isinstance(hint, Timer) and hint.step == ENDED}
-    rounds = _Rounds(settings, told_ended, world)
+    rounds = _Rounds(settings, told_ended, context)
     visits: dict[str, bool] = {}
     garbage: set[str] = set()
     strangers = 0
@@ -93,7 +93,7 @@ def attend(settings: ClusterSettings, hints: Sequence[NodeSeen | Timer], world: 
         else:
             strangers += 1
     if strangers:
-        world.meter.count("NodesNotOurs", strangers)
+        context.meter.count("NodesNotOurs", strangers)
     try:
         failures = _visit_all(rounds, visits, garbage)
         failures += rounds.finish()
@@ -128,27 +128,27 @@ def _visit_all(rounds: _Rounds, visits: Mapping[str, bool], garbage: Collection[
 class _Rounds:
     """One invocation's visits to claims, sharing what has been listed already."""
 
-    def __init__(self, settings: ClusterSettings, told_ended: Collection[str], world: World) -> None:
+    def __init__(self, settings: ClusterSettings, told_ended: Collection[str], context: FlowContext) -> None:
         self.registered: list[str] = []
         self.initialized: list[str] = []
         self.ended: list[str] = []
-        self.notes = Notes(settings.name, world)
+        self.notes = Notes(settings.name, context)
         self.cluster = settings.name
         self._settings = settings
-        self._world = world
+        self._context = context
         self._told_ended = told_ended
         self._terminating: list[NodeClaim] = []
         self._nodes: dict[str, Node] = {}
         self._listed = False
-        self._drains = Drains(settings.name, world)
-        self._inventory = Inventory(settings.name, world)
-        self._steering = Steering(settings.placement, world)
+        self._drains = Drains(settings.name, context)
+        self._inventory = Inventory(settings.name, context)
+        self._steering = Steering(settings.placement, context)
 
     def claim_of(self, hint: NodeSeen) -> str:
         """The name of the claim whose node was seen; empty when the node is not ours."""
         instance_id, marked = instance_of(hint.provider_id), True
         try:
-            node = self._world.cluster.node(hint.node)
+            node = self._context.cluster.node(hint.node)
         except ObjectNotFound:
             pass  # the claim can be found by the hint's own providerID
         else:
@@ -156,36 +156,36 @@ class _Rounds:
             self._nodes[instance_id] = node
         if not instance_id:
             return ""
-        claim = self._world.state.claim_of_instance(instance_id)
+        claim = self._context.state.claim_of_instance(instance_id)
         if claim is not None:
             return claim.name if claim.cluster == self.cluster else ""
         if not marked:
             return ""
         # The index may lag behind the launch; the instance's own tag and the claims do not depend on it.
-        instance = self._world.compute.instance(self.cluster, instance_id)
+        instance = self._context.compute.instance(self.cluster, instance_id)
         if instance is None or instance.claim:
             return "" if instance is None else instance.claim
-        holder = Holders(self._world.state.claims(self.cluster)).of(instance)
+        holder = Holders(self._context.state.claims(self.cluster)).of(instance)
         return "" if holder is None else holder.name
 
     def clear(self, name: str) -> None:
         """End what carries the tag of a claim, or of a launch, and has no right to."""
-        if clear_away(self._settings, name, self._inventory, self._world):
+        if clear_away(self._settings, name, self._inventory, self._context):
             self.ended.append(name)
-        claim = self._world.state.claim(self.cluster, name)
+        claim = self._context.state.claim(self.cluster, name)
         if claim is not None:
-            clear_nodes(self.cluster, claim, self._inventory, self._world)
+            clear_nodes(self.cluster, claim, self._inventory, self._context)
 
     def visit(self, name: str, *, seen: bool) -> None:
         """The next steps of one claim; `seen` when its node was, so that it is worth looking again soon."""
-        claim = self._world.state.claim(self.cluster, name)
+        claim = self._context.state.claim(self.cluster, name)
         try:
             if claim is None or claim.state in (ClaimState.FAILED, ClaimState.GONE):
                 return
             if claim.state is ClaimState.TERMINATING:
                 self._terminating.append(claim)
             elif claim.state is ClaimState.DRAINING:
-                empty = drain(claim, self._node_of(claim), self._drains, self._world, again=not seen)
+                empty = drain(claim, self._node_of(claim), self._drains, self._context, again=not seen)
                 if empty is not None:
                     self._terminating.append(empty)
             elif claim.state in (ClaimState.PLANNED, ClaimState.LAUNCHING):
@@ -193,7 +193,7 @@ class _Rounds:
             else:
                 self._attend(claim, seen=seen)
         except ConditionFailed as error:  # another invocation is at it; what is left to do, it does
-            self._world.meter.count("ClaimsLost")
+            self._context.meter.count("ClaimsLost")
             _LOG.info("claim was advanced meanwhile: %s", error, extra={"cluster": self.cluster, "claim": name})
 
     def finish(self) -> list[ShiplapError]:
@@ -209,7 +209,7 @@ class _Rounds:
 
     def _finish(self, claims: Sequence[NodeClaim]) -> list[ShiplapError]:
         try:
-            for claim in finish(claims, self._world):
+            for claim in finish(claims, self._context):
                 self._ended(claim)
         except _NOT_OF_ONE_CLAIM:
             raise
@@ -227,30 +227,30 @@ class _Rounds:
                 return
             self._steering.nominate(claim, node)
             launched_at = claim.changed_at
-            claim, node = register(claim, node, self._world)
+            claim, node = register(claim, node, self._context)
             self.notes.joined(claim, claim.changed_at - launched_at)
             self.registered.append(claim.name)
         if node is None:
             self._without_node(claim)
             return
         if claim.deadline_at:  # its Node was missing, and has come back
-            claim = self._world.state.advance(claim, claim.state, deadline_at=0.0)
+            claim = self._context.state.advance(claim, claim.state, deadline_at=0.0)
         if claim.cordoned:
-            cordon(node, self._world)
+            cordon(node, self._context)
         if claim.state is ClaimState.REGISTERED:
-            complete = initialize(claim, node, self._world)
+            complete = initialize(claim, node, self._context)
             if complete is None:
-                give_up_incomplete(claim, node, self._settings, self._world)
+                give_up_incomplete(claim, node, self._settings, self._context)
             else:
                 self.notes.initialized(complete, complete.changed_at - claim.changed_at)
                 self.initialized.append(claim.name)
                 self._steering.bind(complete, lambda: self._named(complete))
-        elif not is_ready(node) and has_vanished(claim, self._world):
-            self._ended(write_off(claim, self._world))
+        elif not is_ready(node) and has_vanished(claim, self._context):
+            self._ended(write_off(claim, self._context))
 
     def _has_ended(self, claim: NodeClaim) -> bool:
         """Whether the instance of a claim has ended of which AWS said so: its node must not be opened to pods."""
-        return claim.name in self._told_ended and why_ended(claim, self._world) is not None
+        return claim.name in self._told_ended and why_ended(claim, self._context) is not None
 
     def _node_of(self, claim: NodeClaim) -> Node | None:
         """The claim's Node, freshly read: by the name it registered with, or else by its providerID."""
@@ -268,41 +268,41 @@ class _Rounds:
         if self._listed:
             return None
         self._listed = True
-        self._nodes |= {instance_of(node.spec.provider_id): node for node in self._world.cluster.nodes()}
+        self._nodes |= {instance_of(node.spec.provider_id): node for node in self._context.cluster.nodes()}
         return self._nodes.get(claim.instance_id)
 
     def _named(self, claim: NodeClaim) -> Node | None:
         """The Node that has the claim's name, freshly read, if it is the claim's: addresses are used again."""
         try:
-            node = self._world.cluster.node(claim.node_name)
+            node = self._context.cluster.node(claim.node_name)
         except ObjectNotFound:
             return None
         return node if instance_of(node.spec.provider_id) == claim.instance_id else None
 
     def _await(self, claim: NodeClaim, *, seen: bool) -> None:
         """A Launched claim whose Node has not joined, or not reported what it has: wait, or give up."""
-        now = self._world.clock.now()
-        if (failure := why_ended(claim, self._world)) is not None:
-            self._terminating.append(take_back(claim, failure, self._settings, self._world))
-        elif has_vanished(claim, self._world):
-            self._ended(write_off(claim, self._world))
+        now = self._context.clock.now()
+        if (failure := why_ended(claim, self._context)) is not None:
+            self._terminating.append(take_back(claim, failure, self._settings, self._context))
+        elif has_vanished(claim, self._context):
+            self._ended(write_off(claim, self._context))
         elif now >= claim.deadline_at:
-            note_failed(claim, self._world)
+            note_failed(claim, self._context)
             reason = f"did not join within {now - claim.changed_at:.0f} s"
-            self._terminating.append(give_up(claim, reason, self._world))
+            self._terminating.append(give_up(claim, reason, self._context))
         else:
             self._again(claim, seen=seen)
 
     def _without_node(self, claim: NodeClaim) -> None:
         """The Node of a claim in service is gone: so is its instance, or it soon will be."""
-        now = self._world.clock.now()
-        if has_vanished(claim, self._world):
-            self._ended(write_off(claim, self._world))
+        now = self._context.clock.now()
+        if has_vanished(claim, self._context):
+            self._ended(write_off(claim, self._context))
         elif not claim.deadline_at:
-            self._world.state.advance(claim, claim.state, deadline_at=now + NODE_GRACE_S)
-            self._world.remind(self.cluster, claim.name, "node gone", NODE_GRACE_S)
+            self._context.state.advance(claim, claim.state, deadline_at=now + NODE_GRACE_S)
+            self._context.remind(self.cluster, claim.name, "node gone", NODE_GRACE_S)
         elif now >= claim.deadline_at:
-            self._terminating.append(give_up(claim, f"its Node {claim.node_name} is gone", self._world))
+            self._terminating.append(give_up(claim, f"its Node {claim.node_name} is gone", self._context))
 
     def _ended(self, claim: NodeClaim) -> None:
         self.ended.append(claim.name)
@@ -310,7 +310,7 @@ class _Rounds:
     def _again(self, claim: NodeClaim, *, seen: bool) -> None:
         """Look again soon after a node was seen. A timer is not answered with a timer: the sweep sends the next."""
         if seen:
-            self._world.remind(self.cluster, claim.name, "join", LOOK_AGAIN_S)
+            self._context.remind(self.cluster, claim.name, "join", LOOK_AGAIN_S)
 
 
 def _is_marked(node: Node) -> bool:

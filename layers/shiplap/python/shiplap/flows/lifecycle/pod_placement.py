@@ -12,7 +12,7 @@ from functools import cached_property
 
 from shiplap.errors import ClusterError, ObjectConflict, ObjectNotFound
 from shiplap.flows.claim_updates import facts
-from shiplap.flows.context import World
+from shiplap.flows.context import FlowContext
 from shiplap.instances.capacity.learned_capacity import missed
 from shiplap.kubernetes.objects import Node, ObjectMeta, Pod
 from shiplap.kubernetes.pod_requests import pod_requests
@@ -50,13 +50,13 @@ class Steering:
     has become of a pod meanwhile the API server knows. Pods to be bound are read one by one.
     """
 
-    def __init__(self, placement: str, world: World) -> None:
+    def __init__(self, placement: str, context: FlowContext) -> None:
         self._placement = placement
-        self._world = world
+        self._context = context
 
     @cached_property
     def _first(self) -> dict[str, Pod]:
-        return {pod.metadata.uid: pod for pod in self._world.cluster.pending_pods(most=FIRST_PODS)}
+        return {pod.metadata.uid: pod for pod in self._context.cluster.pending_pods(most=FIRST_PODS)}
 
     @property
     def _is_crowd(self) -> bool:
@@ -68,7 +68,7 @@ class Steering:
         for wanted in claim.pods:
             pod = self._first.get(wanted.uid)
             if pod is None and self._is_crowd:
-                pod = self._world.cluster.pending_pod(wanted.namespace, wanted.name)
+                pod = self._context.cluster.pending_pod(wanted.namespace, wanted.name)
             if pod is not None and pod.metadata.uid == wanted.uid:
                 found.append(pod)
         return found
@@ -87,27 +87,27 @@ class Steering:
             self._steer(claim, node, binding=True)
 
     def _steer(self, claim: NodeClaim, node: Node, *, binding: bool) -> None:
-        world, name = self._world, node.metadata.name
+        context, name = self._context, node.metadata.name
         try:
             for pod in self._chosen(claim, node, binding=binding):
                 try:
-                    (world.cluster.bind if binding else world.cluster.nominate)(pod, name)
+                    (context.cluster.bind if binding else context.cluster.nominate)(pod, name)
                 except (ObjectNotFound, ObjectConflict):
                     continue  # it has a node already, or is gone
-                world.meter.count("PodsBound" if binding else "PodsNominated")
+                context.meter.count("PodsBound" if binding else "PodsNominated")
         except ClusterError as error:
-            world.meter.count("PodsNotSteered")
+            context.meter.count("PodsNotSteered")
             _LOG.warning("pods are left to kube-scheduler: %s", error, extra=facts(claim))
 
     def _chosen(self, claim: NodeClaim, node: Node, *, binding: bool) -> list[Pod]:
         if not binding and self._is_crowd and not missed(claim.requests, parse_resources(node.status.allocatable)):
             return [Pod(metadata=ObjectMeta(name=pod.name, namespace=pod.namespace, uid=pod.uid)) for pod in claim.pods]
         planned = self._waiting(claim)
-        here = self._world.cluster.pods_on(node.metadata.name) if planned else ()
+        here = self._context.cluster.pods_on(node.metadata.name) if planned else ()
         return placeable(claim, node, planned, here, binding=binding)
 
 
-def withdraw(claims: Iterable[NodeClaim], view: ClusterView, world: World) -> int:
+def withdraw(claims: Iterable[NodeClaim], view: ClusterView, context: FlowContext) -> int:
     """Take back nominations that came to nothing, so that their pods are planned for again; how many were.
 
     kube-scheduler drops a nomination that it cannot follow as a rule, but not in every version and case, and a pod that
@@ -116,9 +116,9 @@ def withdraw(claims: Iterable[NodeClaim], view: ClusterView, world: World) -> in
     Args:
         claims: all that are not over.
         view: the cluster.
-        world: the cluster is written; what it refuses is counted, and tried again by the next sweep.
+        context: the cluster is written; what it refuses is counted, and tried again by the next sweep.
     """
-    now = world.clock.now()
+    now = context.clock.now()
     nominated = {node for pod in view.unbound if (node := pod.status.nominated_node_name)}
     complete = {
         claim.node_name: (claim.changed_at, {pod.uid for pod in claim.pods})
@@ -135,16 +135,16 @@ def withdraw(claims: Iterable[NodeClaim], view: ClusterView, world: World) -> in
     done = 0
     for _, _, pod in sorted(stale, key=lambda item: item[:2])[:MOST_WITHDRAWN]:
         try:
-            world.cluster.nominate(pod, "")
+            context.cluster.nominate(pod, "")
         except (ObjectNotFound, ObjectConflict):
             continue  # it has a node by now, or is gone
         except ClusterError as error:
-            world.meter.count("PodsNotSteered")
+            context.meter.count("PodsNotSteered")
             _LOG.warning("nominations are not withdrawn: %s", error, extra={"pod": pod.key})
             break
         done += 1
     if done:
-        world.meter.count("NominationsWithdrawn", done)
+        context.meter.count("NominationsWithdrawn", done)
     return done
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from shiplap.errors import ObjectConflict, ObjectNotFound
 from shiplap.flows import claim_events, cluster_metrics
 from shiplap.flows.claim_updates import facts, release_pilot
-from shiplap.flows.context import World
+from shiplap.flows.context import FlowContext
 from shiplap.flows.learn import learn
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.names import label_value_of
@@ -27,18 +27,18 @@ _CONFLICT_TRIES = 5
 """Other controllers label and taint new nodes too; each conflict is answered with a fresh read."""
 
 
-def register(claim: NodeClaim, node: Node, world: World) -> tuple[NodeClaim, Node]:
+def register(claim: NodeClaim, node: Node, context: FlowContext) -> tuple[NodeClaim, Node]:
     """Take a Launched claim's Node, which has reported what it has, into service; both as they are then.
 
     Raises:
         ConditionFailed: somebody else advanced the claim.
         StoreError, ClusterError: tried again with the next hint; every step may be repeated.
     """
-    short = learn(world, claim, node)
-    now = world.clock.now()
-    cluster_metrics.measure_memory(claim, parse_resources(node.status.allocatable), world.meter)
-    world.meter.count("LaunchToJoined", now - claim.changed_at, "Seconds")
-    claim = world.state.advance(
+    short = learn(context, claim, node)
+    now = context.clock.now()
+    cluster_metrics.measure_memory(claim, parse_resources(node.status.allocatable), context.meter)
+    context.meter.count("LaunchToJoined", now - claim.changed_at, "Seconds")
+    claim = context.state.advance(
         claim,
         ClaimState.REGISTERED,
         node_name=node.metadata.name,
@@ -46,28 +46,28 @@ def register(claim: NodeClaim, node: Node, world: World) -> tuple[NodeClaim, Nod
         changed_at=now,
         deadline_at=0.0,
     )
-    release_pilot(claim, world)
-    node = open_to_pods(claim, node, world)
-    world.meter.count("NodesRegistered")
+    release_pilot(claim, context)
+    node = open_to_pods(claim, node, context)
+    context.meter.count("NodesRegistered")
     _LOG.info("registered", extra=facts(claim))
-    world.tell(claim_events.of_claim(claim_events.REGISTERED, claim, now, missed=claim.missed))
+    context.tell(claim_events.of_claim(claim_events.REGISTERED, claim, now, missed=claim.missed))
     if short:
-        tell_missed(claim, short, world)
+        tell_missed(claim, short, context)
     return claim, node
 
 
-def tell_missed(claim: NodeClaim, short: dict[str, int], world: World) -> None:
+def tell_missed(claim: NodeClaim, short: dict[str, int], context: FlowContext) -> None:
     """Tell that a node is smaller than planned, and have its pods planned again at once."""
-    now = world.clock.now()
-    world.meter.count("NodeClaimsMissed")
+    now = context.clock.now()
+    context.meter.count("NodeClaimsMissed")
     hint = f"{claim.cluster}/{claim.name}/missed"
-    world.tell(
+    context.tell(
         claim_events.of_claim(claim_events.MISSED, claim, now, short=format_resources(short)),
         claim_events.pods_pending(claim.cluster, claim.pods, claim_events.MISSED, now, event_id=hint),
     )
 
 
-def open_to_pods(claim: NodeClaim, node: Node, world: World) -> Node:
+def open_to_pods(claim: NodeClaim, node: Node, context: FlowContext) -> Node:
     """Give the node its claim's labels, annotations and taints, and take the unregistered taint away; once.
 
     Returns the node as it is then. Raises as `change` does.
@@ -75,7 +75,7 @@ def open_to_pods(claim: NodeClaim, node: Node, world: World) -> Node:
     if is_registered(node):
         return node
     added = {**_labels(claim), labels.REGISTERED: "true"}
-    return change(node, added, claim.annotations, lambda current: _taints(claim, current), world)
+    return change(node, added, claim.annotations, lambda current: _taints(claim, current), context)
 
 
 def change(
@@ -83,7 +83,7 @@ def change(
     added: Mapping[str, str | None],
     annotations: Mapping[str, str],
     taints: Callable[[Node], Sequence[Taint]],
-    world: World,
+    context: FlowContext,
 ) -> Node:
     """Write to a node; whenever somebody else changed it first, start from what it is now. The node as it is then.
 
@@ -96,7 +96,7 @@ def change(
     """
 
     def write(node: Node) -> Node:
-        return world.cluster.register_node(
+        return context.cluster.register_node(
             node.metadata.name,
             labels=added,
             annotations=annotations,
@@ -108,13 +108,13 @@ def change(
         try:
             return write(node)
         except ObjectConflict:
-            node = _as_it_is(node, world)
+            node = _as_it_is(node, context)
     return write(node)
 
 
-def _as_it_is(node: Node, world: World) -> Node:
+def _as_it_is(node: Node, context: FlowContext) -> Node:
     """The node, read again. Names come from addresses: another node may have this one's by now."""
-    found = world.cluster.node(node.metadata.name)
+    found = context.cluster.node(node.metadata.name)
     if found.metadata.uid != node.metadata.uid:
         raise ObjectNotFound(f"node {node.metadata.name} is gone, and another has its name")
     return found
@@ -149,7 +149,7 @@ def _taints(claim: NodeClaim, node: Node) -> list[Taint]:
     return kept + [taint for taint in dict.fromkeys(wanted) if (taint.key, taint.effect) not in present]
 
 
-def initialize(claim: NodeClaim, node: Node, world: World) -> NodeClaim | None:
+def initialize(claim: NodeClaim, node: Node, context: FlowContext) -> NodeClaim | None:
     """Take a Registered claim's Node for complete once it is.
 
     Returns:
@@ -159,7 +159,7 @@ def initialize(claim: NodeClaim, node: Node, world: World) -> NodeClaim | None:
         ConditionFailed: somebody else advanced the claim.
         StoreError, ClusterError: tried again with the next hint.
     """
-    node = open_to_pods(claim, node, world)  # an earlier try may have died between its claim and its node
+    node = open_to_pods(claim, node, context)  # an earlier try may have died between its claim and its node
     missing = not_initialized(claim, node)
     if missing:
         _LOG.debug("not initialized: %s", missing, extra=facts(claim))
@@ -167,19 +167,19 @@ def initialize(claim: NodeClaim, node: Node, world: World) -> NodeClaim | None:
     known_miss = claim.missed
     short: dict[str, int] = {}
     if any("/" in resource for resource in node.status.allocatable):  # now device plugins have reported too
-        short = learn(world, claim, node)
+        short = learn(context, claim, node)
     if node.metadata.labels.get(labels.INITIALIZED) != "true":
-        change(node, {labels.INITIALIZED: "true"}, {}, lambda current: current.spec.taints, world)
-    now = world.clock.now()
+        change(node, {labels.INITIALIZED: "true"}, {}, lambda current: current.spec.taints, context)
+    now = context.clock.now()
     registered_at = claim.changed_at
-    claim = world.state.advance(claim, ClaimState.INITIALIZED, missed=known_miss or bool(short), changed_at=now)
-    world.meter.count("JoinedToReady", now - registered_at, "Seconds")
-    world.meter.count("EventToReady", now - (claim.first_event_at or claim.created_at), "Seconds")
-    world.meter.count("NodesInitialized")
+    claim = context.state.advance(claim, ClaimState.INITIALIZED, missed=known_miss or bool(short), changed_at=now)
+    context.meter.count("JoinedToReady", now - registered_at, "Seconds")
+    context.meter.count("EventToReady", now - (claim.first_event_at or claim.created_at), "Seconds")
+    context.meter.count("NodesInitialized")
     _LOG.info("initialized", extra=facts(claim))
-    world.tell(claim_events.of_claim(claim_events.INITIALIZED, claim, now))
+    context.tell(claim_events.of_claim(claim_events.INITIALIZED, claim, now))
     if short and not known_miss:
-        tell_missed(claim, short, world)
+        tell_missed(claim, short, context)
     return claim
 
 

@@ -20,7 +20,7 @@ import msgspec
 
 from shiplap.errors import AwsError, AwsThrottled, ClusterError, InvalidInput, ResourceVersionGone, StoreError
 from shiplap.flows.catalog.refresh import refresh, stored
-from shiplap.flows.context import World
+from shiplap.flows.context import FlowContext
 from shiplap.flows.learn import has_reported, instance_of, learn_from_crowd
 from shiplap.flows.planning.offering_market import Market, resting_in_group, resting_offerings
 from shiplap.instances.capacity.capacity_setting import from_cluster
@@ -62,8 +62,8 @@ _OWN_S = 30.0
 class StandingPods:
     """What one invocation knows of a cluster's bound pods: loaded once, caught up at each look (`ports.KnownPods`)."""
 
-    def __init__(self, cluster: str, world: World) -> None:
-        self._cluster, self._world = cluster, world
+    def __init__(self, cluster: str, context: FlowContext) -> None:
+        self._cluster, self._context = cluster, context
         self._pods: dict[str, Pod] = {}
         self._version = ""
         self._seen_at = 0.0
@@ -73,7 +73,7 @@ class StandingPods:
 
         Whatever goes wrong with the snapshot is logged and counted, and means a list.
         """
-        if nodes < FEWEST_NODES or self._world.snapshots is None:
+        if nodes < FEWEST_NODES or self._context.snapshots is None:
             return None
         known = self._caught_up(version) or (self._load() and self._caught_up(version))
         if not known:
@@ -85,32 +85,32 @@ class StandingPods:
         """Begin from the snapshot in the bucket; whether there is one that serves."""
         about = {"cluster": self._cluster}
         self._version = ""
-        snapshots = self._world.snapshots
+        snapshots = self._context.snapshots
         try:
             document = snapshots.load(self._cluster) if snapshots is not None else None
             if document is None:
                 return False
             standing, pods = pods_of(document)
         except (StoreError, InvalidInput) as error:
-            self._world.meter.count("SnapshotsNotRead")
+            self._context.meter.count("SnapshotsNotRead")
             _LOG.warning("snapshot not read, pods are listed: %s", error, extra=about)
             return False
-        age = self._world.clock.now() - standing.taken_at
+        age = self._context.clock.now() - standing.taken_at
         if standing.cluster != self._cluster or not standing.complete:
             return False
         if age > OLDEST_S:
             _LOG.info("snapshot is %d s old, pods are listed", age, extra=about)
             return False
         self._pods = {pod.metadata.uid: pod for pod in pods}
-        self._version, self._seen_at = standing.version, self._world.clock.now()
+        self._version, self._seen_at = standing.version, self._context.clock.now()
         return True
 
     def _caught_up(self, version: str) -> bool:
         """Apply what has changed since; whether there was something to go on from."""
-        if not self._version or self._world.clock.now() - self._seen_at > _OWN_S:
+        if not self._version or self._context.clock.now() - self._seen_at > _OWN_S:
             return False
         try:
-            for event in self._world.cluster.watch("bound", self._version, _CATCH_UP_S):
+            for event in self._context.cluster.watch("bound", self._version, _CATCH_UP_S):
                 self._apply(event)
                 if _reached(event.resource_version, version):
                     break
@@ -118,10 +118,10 @@ class StandingPods:
             _LOG.info("snapshot is too old to catch up: %s", error, extra={"cluster": self._cluster})
             return False
         except ClusterError as error:
-            self._world.meter.count("SnapshotsNotCaughtUp")
+            self._context.meter.count("SnapshotsNotCaughtUp")
             _LOG.warning("not caught up with the snapshot: %s", error, extra={"cluster": self._cluster})
             return False
-        self._seen_at = self._world.clock.now()
+        self._seen_at = self._context.clock.now()
         return True
 
     def _apply(self, event: WatchEvent) -> None:
@@ -213,7 +213,7 @@ class Sight:
         return sold if pool is None else as_seen_by(pool, sold, accepted)
 
 
-def supply_of(settings: ClusterSettings, world: World, *, fresh: bool = False) -> Supply:
+def supply_of(settings: ClusterSettings, context: FlowContext, *, fresh: bool = False) -> Supply:
     """Load the catalogue and answer the selectors of every EC2NodeClass that a NodePool uses.
 
     Warm functions remember answers for minutes, each since another moment. What one of them decides because of a newer
@@ -224,83 +224,83 @@ def supply_of(settings: ClusterSettings, world: World, *, fresh: bool = False) -
         AwsThrottled: worth another try later.
     """
     used = {pool.spec.template.spec.node_class_ref.name for pool in settings.manifests.node_pools}
-    inspected = _inspected(settings, world)
+    inspected = _inspected(settings, context)
     node_classes = {}
     for node_class in settings.manifests.node_classes:
         name = node_class.metadata.name
         if name in used:
-            node_classes[name] = _resolve(settings.name, node_class, inspected, world, fresh=fresh)
-    return Supply(_catalog(world), node_classes, _shifted(settings, world), _joins(settings.name, world))
+            node_classes[name] = _resolve(settings.name, node_class, inspected, context, fresh=fresh)
+    return Supply(_catalog(context), node_classes, _shifted(settings, context), _joins(settings.name, context))
 
 
-def _joins(cluster: str, world: World) -> JoinHistory:
+def _joins(cluster: str, context: FlowContext) -> JoinHistory:
     """How nodes have joined. Not knowing it must not keep pods waiting."""
-    if world.joins is None:
+    if context.joins is None:
         return JoinHistory()
     try:
-        return world.joins.read(cluster)
+        return context.joins.read(cluster)
     except StoreError as error:
-        world.meter.count("JoinsNotRead")
+        context.meter.count("JoinsNotRead")
         _LOG.warning("history of joins not read: %s", error, extra={"cluster": cluster})
         return JoinHistory()
 
 
-def _shifted(settings: ClusterSettings, world: World) -> frozenset[str]:
+def _shifted(settings: ClusterSettings, context: FlowContext) -> frozenset[str]:
     """Zones to keep out of. Not knowing them must not keep pods waiting."""
-    if not settings.zonal_shift or world.health is None:
+    if not settings.zonal_shift or context.health is None:
         return frozenset()
     try:
-        shifted = world.health.shifted_zones()
+        shifted = context.health.shifted_zones()
     except AwsError as error:
-        world.meter.count("ZonalShiftsNotRead")
+        context.meter.count("ZonalShiftsNotRead")
         _LOG.warning("zonal shifts not read: %s", error, extra={"cluster": settings.name, "code": error.code})
         return frozenset()
     if shifted:
-        world.meter.count("ZonesShifted", len(shifted))
+        context.meter.count("ZonesShifted", len(shifted))
         _LOG.warning("nothing is launched in %s", ", ".join(sorted(shifted)), extra={"cluster": settings.name})
     return shifted
 
 
-def _inspected(settings: ClusterSettings, world: World) -> InstallStatus:
+def _inspected(settings: ClusterSettings, context: FlowContext) -> InstallStatus:
     """What the last inspection found. Not knowing it must not keep pods waiting."""
-    if world.status is None:
+    if context.status is None:
         return InstallStatus()
     try:
-        return world.status.load()
+        return context.status.load()
     except StoreError as error:
         _LOG.info("status of node classes not read: %s", error, extra={"cluster": settings.name})
         return InstallStatus()
 
 
 def _resolve(
-    cluster: str, node_class: EC2NodeClass, inspected: InstallStatus, world: World, *, fresh: bool
+    cluster: str, node_class: EC2NodeClass, inspected: InstallStatus, context: FlowContext, *, fresh: bool
 ) -> NodeClassSupply:
-    problem = known_problem(inspected, cluster, node_class, world.clock.now())
+    problem = known_problem(inspected, cluster, node_class, context.clock.now())
     if problem:
-        world.meter.count("NodeClassNotReady")
+        context.meter.count("NodeClassNotReady")
         _LOG.warning("node class is not ready: %s", problem, extra={"cluster": cluster})
         return NodeClassSupply(node_class, not_ready=problem)
     try:
-        return NodeClassSupply(node_class, world.compute.resolve(node_class, fresh=fresh))
+        return NodeClassSupply(node_class, context.compute.resolve(node_class, fresh=fresh))
     except AwsThrottled:
         raise
     except AwsError as error:  # the pools of the other NodeClasses go on
-        world.meter.count("NodeClassNotReady")
+        context.meter.count("NodeClassNotReady")
         _LOG.warning("node class is not ready: %s", error, extra={"cluster": cluster, "code": error.code})
         return NodeClassSupply(node_class, not_ready=str(error))
 
 
-def _catalog(world: World) -> Catalog:
+def _catalog(context: FlowContext) -> Catalog:
     """The stored catalogue. Before the first refresh there is none: then it is fetched here, once, and stored."""
-    if world.source is None:
-        return world.catalog.load()
-    known = stored(world.catalog)
-    return known if known is not None else refresh(world.source, world.catalog, world.meter)
+    if context.source is None:
+        return context.catalog.load()
+    known = stored(context.catalog)
+    return known if known is not None else refresh(context.source, context.catalog, context.meter)
 
 
 def glance_at(
     settings: ClusterSettings,
-    world: World,
+    context: FlowContext,
     known: KnownPods | None = None,
     before: tuple[float, DecisionState] | None = None,
 ) -> Glance:
@@ -313,24 +313,24 @@ def glance_at(
         ClusterError: the cluster cannot be read.
         StoreError: the state cannot be read, or a joined node's truth cannot be stored.
     """
-    now, state = read_state(settings, world) if before is None else before
+    now, state = read_state(settings, context) if before is None else before
     leaving = {
         name for claim in state.claims if claim.state in LEAVING for name in (claim.node_name, claim.name) if name
     }
-    view = world.cluster.view(
+    view = context.cluster.view(
         leaving,
         workloads=bool(settings.pod_topology_spread.constraints()),
-        known=StandingPods(settings.name, world) if known is None else known,
+        known=StandingPods(settings.name, context) if known is None else known,
     )
-    view = _with_what_few_need(view, leaving, settings.manifests, world.cluster)
+    view = _with_what_few_need(view, leaving, settings.manifests, context.cluster)
     reported = {pod.uid for claim in state.claims if claim.missed for pod in claim.pods if pod.uid}
-    return Glance(now, state, view, state.missed_pods | reported | _learn_from_joined(state, view, world))
+    return Glance(now, state, view, state.missed_pods | reported | _learn_from_joined(state, view, context))
 
 
-def read_state(settings: ClusterSettings, world: World) -> tuple[float, DecisionState]:
+def read_state(settings: ClusterSettings, context: FlowContext) -> tuple[float, DecisionState]:
     """The state, and the time of the look that begins with it, epoch seconds. Raises StoreError."""
-    now = world.clock.now()
-    return now, world.state.read(settings.name, now)
+    now = context.clock.now()
+    return now, context.state.read(settings.name, now)
 
 
 def _with_what_few_need(view: ClusterView, leaving: set[str], manifests: Manifests, cluster: ClusterApi) -> ClusterView:
@@ -346,15 +346,15 @@ def _with_what_few_need(view: ClusterView, leaving: set[str], manifests: Manifes
     return msgspec.structs.replace(view, scalables=cluster.scalables(sorted(names))) if names else view
 
 
-def sight_of(settings: ClusterSettings, glance: Glance, supply: Supply, world: World) -> Sight:
+def sight_of(settings: ClusterSettings, glance: Glance, supply: Supply, context: FlowContext) -> Sight:
     """The snapshot to decide on: what was glanced at, and what can be bought for it now. Raises StoreError."""
-    return Sight(snapshot_of(settings, glance, supply, world.capacity, world.meter))
+    return Sight(snapshot_of(settings, glance, supply, context.capacity, context.meter))
 
 
 def snapshot_of(
     settings: ClusterSettings, glance: Glance, supply: Supply, capacity: KnownCapacity, meter: Meter
 ) -> Snapshot:
-    """As `sight_of`, for who has looked by other means than a world's; of the capacity it only reads."""
+    """As `sight_of`, with a view that was not read through a FlowContext; of the capacity it only reads."""
     leased = capacity.pilots(supply.amis, glance.at)
     catalogs = _catalogs(settings, supply, glance, capacity, meter)
     sold = {catalog.node_class: catalog.instance_types for catalog in catalogs}
@@ -410,13 +410,13 @@ def joined_nodes(claims: tuple[NodeClaim, ...], view: ClusterView) -> list[tuple
     ]
 
 
-def _learn_from_joined(state: DecisionState, view: ClusterView, world: World) -> frozenset[str]:
+def _learn_from_joined(state: DecisionState, view: ClusterView, context: FlowContext) -> frozenset[str]:
     """Learn from nodes that joined but were not registered yet: their event may be late or lost.
 
     Returns the uids of pods whose node turned out too small.
     """
     joined = joined_nodes(state.claims, view)
-    return learn_from_crowd(world, [(claim, node) for claim, node in joined if has_reported(node)])
+    return learn_from_crowd(context, [(claim, node) for claim, node in joined if has_reported(node)])
 
 
 def _ends_at_once(cluster: str, node_class: EC2NodeClass, resting: Iterable[UnavailableOffering]) -> str:

@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from shiplap.flows.context import World
+from shiplap.flows.context import FlowContext
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Pod
 from shiplap.kubernetes.taints import untolerated
@@ -126,7 +126,7 @@ def verdicts(claims: Iterable[NodeClaim], view: ClusterView, now: float) -> Verd
 
 
 def note_refusals(
-    cluster: str, claims: Iterable[NodeClaim], view: ClusterView, state: DecisionState, world: World
+    cluster: str, claims: Iterable[NodeClaim], view: ClusterView, state: DecisionState, context: FlowContext
 ) -> Mapping[str, Refusals]:
     """Write down which pods still wait although a node of theirs is complete; what is known then, by uid.
 
@@ -135,24 +135,24 @@ def note_refusals(
         claims: all that are not over.
         view: the cluster.
         state: what was written down before.
-        world: state is written.
+        context: state is written.
 
     Raises:
         StoreError: tried again with the next sweep.
     """
-    now = world.clock.now()
+    now = context.clock.now()
     claims = tuple(claims)
     new = [claim for claim in verdicts(claims, view, now).futile if claim.name not in state.futile]
     young = [claim for claim in new if claim.created_at + FUTILE_FOR_S > now]
     if young:
-        world.state.mark_futile(cluster, {claim.name: claim.created_at for claim in young[:MOST_MARKS]})
-        world.meter.count("NodesInVain", len(young[:MOST_MARKS]))
+        context.state.mark_futile(cluster, {claim.name: claim.created_at for claim in young[:MOST_MARKS]})
+        context.meter.count("NodesInVain", len(young[:MOST_MARKS]))
     found = refused(claims, view, state.refused, now)
     after = {**state.refused, **found}
     for uid in list(found)[:MOST_MARKS]:
-        world.state.mark_refused(cluster, uid, found[uid])
+        context.state.mark_refused(cluster, uid, found[uid])
     if found:
-        world.meter.count("PodsRefused", len(found))
+        context.meter.count("PodsRefused", len(found))
         _LOG.warning("pods run on no node of theirs", extra={"cluster": cluster, "pods": sorted(found)[:20]})
     return after
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 import msgspec
 from msgspec.structs import replace
 
-from shiplap.flows.context import World
+from shiplap.flows.context import FlowContext
 from shiplap.flows.planning.futile_launches import MOST_IN_WINDOW, MOST_MARKS, Likeness, likeness
 from shiplap.kubernetes.objects import Pod
 from shiplap.kubernetes.timestamps import rfc3339
@@ -154,19 +154,19 @@ def has_room_for(view: ClusterView, claims: Iterable[NodeClaim], bound: Bound, n
 
 
 def note_kinds(
-    cluster: str, claims: Sequence[NodeClaim], view: ClusterView, state: DecisionState, world: World
+    cluster: str, claims: Sequence[NodeClaim], view: ClusterView, state: DecisionState, context: FlowContext
 ) -> None:
     """Write down which kinds of pods run, and which nodes leave that never ran any: claims are forgotten when Gone.
 
     Raises:
         StoreError: tried again with the next sweep.
     """
-    now = world.clock.now()
+    now = context.clock.now()
     running = running_kinds(view, claims)
     due = [kind for kind in sorted(running) if kind in state.proven and state.proven[kind] + RENEW_S <= now]
     due += sorted(running - state.proven.keys())[: max(MOST_KINDS - len(state.proven), 0)]
     if due:
-        world.state.mark_proven(cluster, due[:MOST_MARKS], now)
+        context.state.mark_proven(cluster, due[:MOST_MARKS], now)
     proven = running | state.proven.keys()
     leaving = {
         claim.name: claim.created_at
@@ -175,7 +175,7 @@ def note_kinds(
         if claim.created_at + FUTILE_FOR_S > now
     }
     if leaving:
-        world.state.mark_futile(cluster, leaving)
+        context.state.mark_futile(cluster, leaving)
 
 
 def _counts(claim: NodeClaim, view: ClusterView, proven: Set[Likeness]) -> bool:

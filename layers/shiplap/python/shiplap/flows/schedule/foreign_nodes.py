@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from shiplap.errors import AwsError
-from shiplap.flows.context import World
+from shiplap.flows.context import FlowContext
 from shiplap.flows.learn import has_reported, instance_of
 from shiplap.instances.catalog.type_catalog import InstanceType, Observation
 from shiplap.kubernetes import labels
@@ -26,7 +26,7 @@ _MOST_PER_TYPE = 8
 
 
 def learn_from_strangers(
-    cluster: str, nodes: Sequence[Node], catalogs: Sequence[NodeClassCatalog], world: World
+    cluster: str, nodes: Sequence[Node], catalogs: Sequence[NodeClassCatalog], context: FlowContext
 ) -> bool:
     """Store what nodes of types that nobody has verified report, one node per AMI, type and settings.
 
@@ -34,7 +34,7 @@ def learn_from_strangers(
         cluster: its name.
         nodes: all of the cluster.
         catalogs: what can be launched, with the figures as they are known now.
-        world: EC2 is asked for the AMIs of such nodes; capacity is written.
+        context: EC2 is asked for the AMIs of such nodes; capacity is written.
 
     Returns:
         Whether anything was learned, so that a decision should look again.
@@ -47,16 +47,16 @@ def learn_from_strangers(
     if not candidates:
         return False
     try:
-        amis = world.compute.images(sorted(candidates))
+        amis = context.compute.images(sorted(candidates))
     except AwsError as error:  # estimates will do
-        world.meter.count("StrangersNotRead")
+        context.meter.count("StrangersNotRead")
         _LOG.warning("nodes of others not read: %s", error, extra={"cluster": cluster, "code": error.code})
         return False
-    found = observations(cluster, candidates, amis, unverified, world.clock.now())
+    found = observations(cluster, candidates, amis, unverified, context.clock.now())
     for item in found:
-        world.capacity.observe(item)
+        context.capacity.observe(item)
     if found:
-        world.meter.count("TypesLearnedFromOthers", len(found))
+        context.meter.count("TypesLearnedFromOthers", len(found))
         _LOG.info("learned from nodes of others", extra={"cluster": cluster, "nodes": [item.node for item in found]})
     return bool(found)
 

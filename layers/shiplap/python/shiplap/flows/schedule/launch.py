@@ -18,7 +18,7 @@ import msgspec
 from shiplap.errors import AwsError, AwsThrottled, AwsUnavailable, ConditionFailed, StoreError
 from shiplap.flows.assign_instances import Attempt, give_up, settle
 from shiplap.flows.claim_updates import GRACE_S, facts, pilot_holder
-from shiplap.flows.context import World
+from shiplap.flows.context import FlowContext
 from shiplap.flows.planning.decision_inputs import NodeClassSupply
 from shiplap.flows.planning.fleet_offerings import FleetOptions, alike, fleet_options, has_min_values
 from shiplap.flows.planning.offering_market import Market
@@ -83,7 +83,7 @@ def launch(
     types: dict[str, InstanceType],
     attempt: Attempt,
     market: Market,
-    world: World,
+    context: FlowContext,
     *,
     held: Collection[str] = (),
 ) -> Outcome:
@@ -95,7 +95,7 @@ def launch(
         types: what it sells, by name.
         attempt: who launches.
         market: what EC2 is willing to give; learns from the answer.
-        world: the ports.
+        context: the ports.
         held: ids of instances that other claims of the token have.
 
     Raises:
@@ -103,9 +103,9 @@ def launch(
     """
     claims = sorted(claims, key=lambda claim: claim.name)
     try:
-        return _launch(claims, supply, types, attempt, market, world, held)
+        return _launch(claims, supply, types, attempt, market, context, held)
     except ConditionFailed as error:  # somebody else advanced one of them: they are theirs
-        world.meter.count("ClaimsLost", len(claims))
+        context.meter.count("ClaimsLost", len(claims))
         _LOG.info("claims were taken over: %s", error, extra=facts(claims[0]))
         return Outcome()
 
@@ -116,30 +116,30 @@ def _launch(
     types: dict[str, InstanceType],
     attempt: Attempt,
     market: Market,
-    world: World,
+    context: FlowContext,
     held: Collection[str],
 ) -> Outcome:
     if supply.resolved is None or supply.not_ready:
-        return _cannot(claims, f"node class {claims[0].node_class}: {supply.not_ready}", types, world)
+        return _cannot(claims, f"node class {claims[0].node_class}: {supply.not_ready}", types, context)
     if claims[0].state is ClaimState.PLANNED and market.leaves_alone(claims[0].cluster, supply.node_class):
-        return _cannot(claims, f"node class {claims[0].node_class}: its last instances ended at once", types, world)
+        return _cannot(claims, f"node class {claims[0].node_class}: its last instances ended at once", types, context)
     resolved = market.open(supply.resolved)
     zones = [subnet.zone for subnet in resolved.subnets]
     rests = partial(market.rests, group=supply.resolved.group)
-    options = fleet_options(alike(claims), _with_leases(claims[0], types, world), zones, rests)
+    options = fleet_options(alike(claims), _with_leases(claims[0], types, context), zones, rests)
     if not options.overrides:
-        return _cannot(claims, "no offering of the launch list is available", types, world)
-    claims, refused = _within_reservation(claims, options, supply.resolved, types, world)
+        return _cannot(claims, "no offering of the launch list is available", types, context)
+    claims, refused = _within_reservation(claims, options, supply.resolved, types, context)
     if not claims:
         return refused
-    now = world.clock.now()
+    now = context.clock.now()
     tried = _just_tried(claims, now)
     count = max(claims[0].together, len(claims))
     lease = {"owner": attempt.owner, "deadline_at": now + LEASE_S, "changed_at": now, "together": count}
-    claims = world.state.advance_all([Move(claim, ClaimState.LAUNCHING, lease) for claim in claims])
+    claims = context.state.advance_all([Move(claim, ClaimState.LAUNCHING, lease) for claim in claims])
     addresses = market.reserve(options.overrides, resolved, len(claims))
-    with _advice(world):
-        world.state.reserve_addresses(claims[0].token, addresses, now)
+    with _advice(context):
+        context.state.reserve_addresses(claims[0].token, addresses, now)
     request = FleetRequest(
         claims=tuple(claims),
         node_class=supply.node_class,
@@ -151,8 +151,8 @@ def _launch(
         strategy=attempt.strategies.get(claims[0].node_pool, options.strategy),
     )
     if claims[0].first_event_at:
-        world.meter.count("EventToLaunch", world.clock.now() - claims[0].first_event_at, "Seconds")
-    outcome = _ask(request, types, attempt, market, world, held, tried=tried)
+        context.meter.count("EventToLaunch", context.clock.now() - claims[0].first_event_at, "Seconds")
+    outcome = _ask(request, types, attempt, market, context, held, tried=tried)
     return msgspec.structs.replace(outcome, failed=(*refused.failed, *outcome.failed))
 
 
@@ -161,23 +161,23 @@ def _ask(
     types: dict[str, InstanceType],
     attempt: Attempt,
     market: Market,
-    world: World,
+    context: FlowContext,
     held: Collection[str],
     *,
     tried: bool,
 ) -> Outcome:
     """Send the request and write down the answer; `tried` when it may have been sent before."""
     try:
-        result = world.compute.launch(request)
+        result = context.compute.launch(request)
     except AwsThrottled as error:
-        return _later(request.claims, error, world, throttled=True)
+        return _later(request.claims, error, context, throttled=True)
     except AwsUnavailable as error:
-        return _later(request.claims, error, world, throttled=False)
+        return _later(request.claims, error, context, throttled=False)
     except AwsError as error:
         if error.code in _OUTCOME_UNKNOWN or tried:  # the refusal says nothing about the attempt before
-            return _later(request.claims, error, world, throttled=False)
-        return _fail(request.claims, str(error), types, world, broken=str(error))
-    return _finish(request, result, types, attempt, market, world, held)
+            return _later(request.claims, error, context, throttled=False)
+        return _fail(request.claims, str(error), types, context, broken=str(error))
+    return _finish(request, result, types, attempt, market, context, held)
 
 
 def _within_reservation(
@@ -185,7 +185,7 @@ def _within_reservation(
     options: FleetOptions,
     resolved: ResolvedNodeClass,
     types: dict[str, InstanceType],
-    world: World,
+    context: FlowContext,
 ) -> tuple[Sequence[NodeClaim], Outcome]:
     """The claims for which there is room in the capacity reservation, counted across all functions; the others fail.
 
@@ -196,13 +196,13 @@ def _within_reservation(
         return claims, Outcome()
     held = next((item for item in resolved.capacity_reservations if item.id == chosen), None)
     available = held.available if held is not None else 0
-    granted = world.state.take_reserved(chosen, claims[0].token, len(claims), available, world.clock.now())
+    granted = context.state.take_reserved(chosen, claims[0].token, len(claims), available, context.clock.now())
     if granted == len(claims):
         return claims, Outcome()
-    return claims[:granted], _fail(claims[granted:], f"capacity reservation {chosen} is used up", types, world)
+    return claims[:granted], _fail(claims[granted:], f"capacity reservation {chosen} is used up", types, context)
 
 
-def _with_leases(claim: NodeClaim, types: dict[str, InstanceType], world: World) -> dict[str, InstanceType]:
+def _with_leases(claim: NodeClaim, types: dict[str, InstanceType], context: FlowContext) -> dict[str, InstanceType]:
     """The types without those whose estimate somebody else explores, or has explored since the plan was made.
 
     The lease comes first and the second look at what is known after it: the holder before us may have reported and
@@ -213,23 +213,23 @@ def _with_leases(claim: NodeClaim, types: dict[str, InstanceType], world: World)
         return types
     dropped = {item.name for item in unverified}
     # A pod of this claim may have missed while it was planned: then it must not meet an estimate again.
-    if not world.state.read(claim.cluster, world.clock.now()).missed_pods & {pod.uid for pod in claim.pods}:
+    if not context.state.read(claim.cluster, context.clock.now()).missed_pods & {pod.uid for pod in claim.pods}:
         wanted = unverified if has_min_values(claim) else _cheapest(unverified, _MOST_LEASES)
-        dropped -= _leased(claim, wanted, world)
+        dropped -= _leased(claim, wanted, context)
     return {name: item for name, item in types.items() if name not in dropped}
 
 
-def _leased(claim: NodeClaim, wanted: Sequence[InstanceType], world: World) -> set[str]:
+def _leased(claim: NodeClaim, wanted: Sequence[InstanceType], context: FlowContext) -> set[str]:
     """The names of those whose lease the claim now holds and which are still unknown."""
     holder = pilot_holder(claim)
-    now = world.clock.now()
-    held = [t for t in wanted if world.capacity.acquire_pilot(t.ami, t.name, t.kubelet_hash, holder, now)]
-    learned = world.capacity.learned(sorted({t.ami for t in held}))
+    now = context.clock.now()
+    held = [t for t in wanted if context.capacity.acquire_pilot(t.ami, t.name, t.kubelet_hash, holder, now)]
+    learned = context.capacity.learned(sorted({t.ami for t in held}))
     known = {(item.ami, item.instance_type, item.kubelet_hash) for item in learned}
     unknown = set()
     for item in held:
         if (item.ami, item.name, item.kubelet_hash) in known:
-            world.capacity.release_pilot(item.ami, item.name, item.kubelet_hash, holder)
+            context.capacity.release_pilot(item.ami, item.name, item.kubelet_hash, holder)
         else:
             unknown.add(item.name)
     return unknown
@@ -248,7 +248,7 @@ def _finish(
     types: dict[str, InstanceType],
     attempt: Attempt,
     market: Market,
-    world: World,
+    context: FlowContext,
     held: Collection[str],
 ) -> Outcome:
     """Give the instances to the claims, then remember which offerings failed.
@@ -259,8 +259,8 @@ def _finish(
     if not result.instances and not failures:  # EC2 gave neither: do not ask for the same again at once
         failures = tuple(_unexplained(request, override) for override in request.overrides)
     free = [instance for instance in result.instances if instance.id not in held]
-    launched, failed = settle(request.claims, free, types, attempt, world, failure=_summary(failures))
-    _remember(failures, launched, market, world)
+    launched, failed = settle(request.claims, free, types, attempt, context, failure=_summary(failures))
+    _remember(failures, launched, market, context)
     if launched:
         return Outcome(launched=launched, failed=failed)
     throttled = all(failure.kind in _LATER for failure in failures)
@@ -269,28 +269,30 @@ def _finish(
     return Outcome(failed=failed, broken=broken, throttled=throttled)
 
 
-def _remember(failures: Sequence[OfferingFailure], launched: Sequence[NodeClaim], market: Market, world: World) -> None:
+def _remember(
+    failures: Sequence[OfferingFailure], launched: Sequence[NodeClaim], market: Market, context: FlowContext
+) -> None:
     """Let this round and the whole account know what failed, and what gives again."""
     if failures:
-        world.meter.count("OfferingFailures", len(failures))
+        context.meter.count("OfferingFailures", len(failures))
         for kind, number in sorted(Counter(failure.kind for failure in failures).items()):
-            world.meter.count(CAUSES[kind], number)
+            context.meter.count(CAUSES[kind], number)
     blamed = [failure for failure in failures if failure.kind not in _BLAMELESS]
     market.learn(blamed)
-    with _advice(world):
+    with _advice(context):
         if blamed:
-            world.state.mark_unavailable(blamed, world.clock.now())
+            context.state.mark_unavailable(blamed, context.clock.now())
         for offering in market.proven(launched):
-            world.state.relieve(offering)
+            context.state.relieve(offering)
 
 
 @contextmanager
-def _advice(world: World) -> Iterator[None]:
+def _advice(context: FlowContext) -> Iterator[None]:
     """What others had better know, but nobody depends on: a store that refuses it does not stop a launch."""
     try:
         yield
     except StoreError as error:
-        world.meter.count("MarketNotUpdated")
+        context.meter.count("MarketNotUpdated")
         _LOG.warning("others will not know what was learned: %s", error)
 
 
@@ -314,11 +316,11 @@ def _summary(failures: Sequence[OfferingFailure]) -> str:
     return f"{', '.join(codes)} on {len(failures)} offerings"
 
 
-def _cannot(claims: Sequence[NodeClaim], reason: str, types: dict[str, InstanceType], world: World) -> Outcome:
+def _cannot(claims: Sequence[NodeClaim], reason: str, types: dict[str, InstanceType], context: FlowContext) -> Outcome:
     """Nothing can be asked for."""
-    if _just_tried(claims, world.clock.now()):
+    if _just_tried(claims, context.clock.now()):
         return Outcome(pending=tuple(claims))
-    return _fail(claims, reason, types, world)
+    return _fail(claims, reason, types, context)
 
 
 def _just_tried(claims: Sequence[NodeClaim], now: float) -> bool:
@@ -327,19 +329,19 @@ def _just_tried(claims: Sequence[NodeClaim], now: float) -> bool:
 
 
 def _fail(
-    claims: Sequence[NodeClaim], reason: str, types: dict[str, InstanceType], world: World, *, broken: str = ""
+    claims: Sequence[NodeClaim], reason: str, types: dict[str, InstanceType], context: FlowContext, *, broken: str = ""
 ) -> Outcome:
     """No instance exists for these claims and none will; their pods are free to be planned again."""
-    return Outcome(failed=give_up(claims, reason, types, world), broken=broken)
+    return Outcome(failed=give_up(claims, reason, types, context), broken=broken)
 
 
-def _later(claims: Sequence[NodeClaim], error: AwsError, world: World, *, throttled: bool) -> Outcome:
+def _later(claims: Sequence[NodeClaim], error: AwsError, context: FlowContext, *, throttled: bool) -> Outcome:
     """Leave the claims Launching and without an owner, so that the next invocation resumes them at once."""
-    now = world.clock.now()
+    now = context.clock.now()
     changes = {"deadline_at": now, "changed_at": now}
     if error.code == _TOKEN_USED:
         changes["answered_at"] = now
-    claims = world.state.advance_all([Move(claim, ClaimState.LAUNCHING, changes) for claim in claims])
-    world.meter.count("LaunchesThrottled" if throttled else "LaunchOutcomesUnknown")
+    claims = context.state.advance_all([Move(claim, ClaimState.LAUNCHING, changes) for claim in claims])
+    context.meter.count("LaunchesThrottled" if throttled else "LaunchOutcomesUnknown")
     _LOG.warning("launch left for later: %s", error, extra={**facts(claims[0]), "code": error.code})
     return Outcome(pending=claims, throttled=throttled)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from msgspec.structs import replace
 
 from shiplap.errors import AwsThrottled, NodeClassNotReady, ShiplapError
-from shiplap.flows.context import World
+from shiplap.flows.context import FlowContext
 from shiplap.flows.planning.commitment import Origin, records_of, with_token
 from shiplap.flows.planning.decision_inputs import Glance, Sight, Supply, sight_of, supply_of
 from shiplap.flows.planning.fleet_offerings import fleet_options
@@ -33,79 +33,79 @@ ALLOWANCE_S = 15.0
 """No EC2NodeClass is tried out with less time than this left, in seconds."""
 
 
-def rehearse(settings: ClusterSettings, world: World, *, deadline: float) -> None:
+def rehearse(settings: ClusterSettings, context: FlowContext, *, deadline: float) -> None:
     """Try out EC2NodeClasses that are new, have changed, or were last tried long ago; tell when something forbids.
 
     Whatever goes wrong here keeps no pod waiting: it is tried again by the next sweep.
 
     Args:
         settings: the cluster; without `dry_run` nothing is done.
-        world: the ports; without rehearsals nothing is done.
+        context: the ports; without rehearsals nothing is done.
         deadline: epoch seconds at which this invocation ends at the latest.
     """
-    if world.rehearsals is None or settings.paused or not settings.dry_run:
+    if context.rehearsals is None or settings.paused or not settings.dry_run:
         return
     try:
-        _rehearse(settings, world, world.rehearsals, deadline)
+        _rehearse(settings, context, context.rehearsals, deadline)
     except ShiplapError as error:
-        world.meter.count("RehearsalsIncomplete")
+        context.meter.count("RehearsalsIncomplete")
         _LOG.info("launches not tried out: %s", error, extra={"cluster": settings.name})
 
 
-def _rehearse(settings: ClusterSettings, world: World, store: RehearsalStore, deadline: float) -> None:
+def _rehearse(settings: ClusterSettings, context: FlowContext, store: RehearsalStore, deadline: float) -> None:
     pools = settings.manifests.node_pools
     used = {pool.spec.template.spec.node_class_ref.name for pool in pools}
     classes = [item for item in settings.manifests.node_classes if item.metadata.name in used]
     known = store.load(settings.name)
-    due = known.due(classes, world.clock.now())
+    due = known.due(classes, context.clock.now())
     if not due:
         return
     # A refusal of before must not keep its EC2NodeClass from being tried again.
-    supply = supply_of(settings, replace(world, status=None))
-    sight = _first_pods(settings, due, supply, world)
+    supply = supply_of(settings, replace(context, status=None))
+    sight = _first_pods(settings, due, supply, context)
     fresh = []
     try:
-        for node_class, request in _requests(settings, due, supply, sight, world):
-            if world.clock.now() + ALLOWANCE_S > deadline:
+        for node_class, request in _requests(settings, due, supply, sight, context):
+            if context.clock.now() + ALLOWANCE_S > deadline:
                 break
-            fresh.append(_try(node_class, request, world))
+            fresh.append(_try(node_class, request, context))
     finally:  # what was answered before EC2 asked to slow down is known
         if fresh:
             store.save(settings.name, known.with_news(fresh, classes))
 
 
-def _try(node_class: EC2NodeClass, request: FleetRequest | None, world: World) -> Rehearsal:
-    now = world.clock.now()
+def _try(node_class: EC2NodeClass, request: FleetRequest | None, context: FlowContext) -> Rehearsal:
+    now = context.clock.now()
     if request is None:
         return untried(node_class, now)
     try:
-        problem = world.compute.rehearse(request)
+        problem = context.compute.rehearse(request)
     except AwsThrottled:
         raise
     except NodeClassNotReady:  # the inspection finds it, too, and says more
         return untried(node_class, now)
     if problem is not None:
-        world.meter.count("LaunchesForbidden")
+        context.meter.count("LaunchesForbidden")
         about = {"cluster": request.claim.cluster, "node_class": node_class.metadata.name}
         _LOG.warning("EC2 would not launch: %s: %s", problem.reason, problem.message, extra=about)
     return rehearsal(node_class, now, problem)
 
 
-def _first_pods(settings: ClusterSettings, due: Iterable[EC2NodeClass], supply: Supply, world: World) -> Sight:
+def _first_pods(settings: ClusterSettings, due: Iterable[EC2NodeClass], supply: Supply, context: FlowContext) -> Sight:
     """A cluster without nodes, in which one pod waits for each NodePool whose EC2NodeClass is due."""
     pods = tuple(_pod(pool) for item in due for pool in _pools_of(settings, item))
-    glance = Glance(world.clock.now(), DecisionState(0), ClusterView(pods=pods), frozenset())
+    glance = Glance(context.clock.now(), DecisionState(0), ClusterView(pods=pods), frozenset())
     bare = replace(settings, manifests=replace(settings.manifests, capacity_buffers=()))
-    sight = sight_of(bare, glance, supply, world)
+    sight = sight_of(bare, glance, supply, context)
     plain = SchedulingSettings(min_values_policy="BestEffort")
     return Sight(replace(sight.snapshot, settings=plain, piloted=frozenset()))
 
 
 def _requests(
-    settings: ClusterSettings, due: Iterable[EC2NodeClass], supply: Supply, sight: Sight, world: World
+    settings: ClusterSettings, due: Iterable[EC2NodeClass], supply: Supply, sight: Sight, context: FlowContext
 ) -> Iterator[tuple[EC2NodeClass, FleetRequest | None]]:
     """What would be asked for, for the foremost NodePool of each EC2NodeClass that would launch anything; else None."""
-    origin = Origin(cluster=settings.name, owner="rehearsal", at=world.clock.now(), lease_s=0.0)
+    origin = Origin(cluster=settings.name, owner="rehearsal", at=context.clock.now(), lease_s=0.0)
     claims = {claim.node_pool: claim for claim in reversed(records_of(plan(sight.snapshot).node_claims, origin))}
     for node_class in due:
         item = supply.node_classes[node_class.metadata.name]

@@ -15,7 +15,7 @@ import msgspec
 from shiplap.errors import ConditionFailed
 from shiplap.flows.assign_instances import Attempt, give_up, settle
 from shiplap.flows.claim_updates import GRACE_S, facts
-from shiplap.flows.context import World
+from shiplap.flows.context import FlowContext
 from shiplap.flows.planning.decision_inputs import NodeClassSupply
 from shiplap.flows.planning.offering_market import Market
 from shiplap.flows.schedule.launch import Outcome, launch
@@ -50,7 +50,7 @@ def resume(
     types: dict[str, InstanceType],
     attempt: Attempt,
     market: Market,
-    world: World,
+    context: FlowContext,
 ) -> Outcome:
     """Bring orphans of one launch to their end: adopt the instances there are, launch the others.
 
@@ -58,12 +58,12 @@ def resume(
         StoreError: the state cannot be read or written.
         AwsError: instances cannot be described.
     """
-    world.meter.count("ClaimsResumed", len(claims))
+    context.meter.count("ClaimsResumed", len(claims))
     try:
         # A launch moves all its claims at once: while one is Planned, nothing was ever asked of EC2 for any.
         if claims[0].state is ClaimState.PLANNED:
-            return _launch(claims, supply, types, attempt, market, world, held=())
-        return _resume(claims, supply, types, attempt, market, world)
+            return _launch(claims, supply, types, attempt, market, context, held=())
+        return _resume(claims, supply, types, attempt, market, context)
     except ConditionFailed as error:
         _LOG.info("claims were taken over: %s", error, extra=facts(claims[0]))
         return Outcome()
@@ -75,32 +75,32 @@ def _resume(
     types: dict[str, InstanceType],
     attempt: Attempt,
     market: Market,
-    world: World,
+    context: FlowContext,
 ) -> Outcome:
     cluster, token = claims[0].cluster, claims[0].token
-    found = world.compute.launched(cluster, token)
+    found = context.compute.launched(cluster, token)
     # After describing: a claim that has an instance by now must not have it given to another.
-    known = [claim for claim in world.state.claims(cluster) if claim.token == token]
+    known = [claim for claim in context.state.claims(cluster) if claim.token == token]
     _check_unchanged(claims, known)
     held = {claim.instance_id for claim in known if claim.instance_id}
     free = [instance for instance in found if instance.id not in held]
     alive = [instance for instance in free if instance.state in _ALIVE]
     launched: tuple[NodeClaim, ...] = ()
     if alive:
-        launched, claims = settle(claims, alive, types, attempt, world)
+        launched, claims = settle(claims, alive, types, attempt, context)
         held |= {claim.instance_id for claim in launched}
     if not claims:
         return Outcome(launched=launched)
     ending = [instance for instance in free if instance.state not in _ALIVE]
     if len(ending) >= len(claims):
         reason = f"its instance {ending[0].id} is {ending[0].state}"
-        return Outcome(launched=launched, failed=give_up(claims, reason, types, world))
+        return Outcome(launched=launched, failed=give_up(claims, reason, types, context))
     if answered_at := claims[0].answered_at:
-        if world.clock.now() < answered_at + GRACE_S:
+        if context.clock.now() < answered_at + GRACE_S:
             return Outcome(launched=launched, pending=tuple(claims))
         reason = f"an earlier answer to its launch gave it no instance that was to be seen for {GRACE_S:g} s"
-        return Outcome(launched=launched, failed=give_up(claims, reason, types, world))
-    outcome = _launch(claims, supply, types, attempt, market, world, held=held)
+        return Outcome(launched=launched, failed=give_up(claims, reason, types, context))
+    outcome = _launch(claims, supply, types, attempt, market, context, held=held)
     return msgspec.structs.replace(outcome, launched=(*launched, *outcome.launched))
 
 
@@ -117,17 +117,17 @@ def _launch(
     types: dict[str, InstanceType],
     attempt: Attempt,
     market: Market,
-    world: World,
+    context: FlowContext,
     *,
     held: Collection[str],
 ) -> Outcome:
     """Launch, unless it is too late for that."""
-    now = world.clock.now()
+    now = context.clock.now()
     overdue = now > claims[0].created_at + LAUNCH_TIMEOUT_S
     tried = any(claim.state is ClaimState.LAUNCHING and now < claim.changed_at + GRACE_S for claim in claims)
     if overdue and tried:
         return Outcome(pending=tuple(claims))  # the last attempt's instances may not be described yet
     if overdue or supply is None:
         reason = f"not launched within {LAUNCH_TIMEOUT_S:g} s" if overdue else "its node class is gone"
-        return Outcome(failed=give_up(claims, reason, types, world))
-    return launch(claims, supply, types, attempt, market, world, held=held)
+        return Outcome(failed=give_up(claims, reason, types, context))
+    return launch(claims, supply, types, attempt, market, context, held=held)

@@ -16,7 +16,7 @@ import msgspec
 from shiplap.errors import ClusterGone, EpochMoved, ShiplapError
 from shiplap.flows import cluster_metrics
 from shiplap.flows.assign_instances import Attempt, name_instances
-from shiplap.flows.context import World
+from shiplap.flows.context import FlowContext
 from shiplap.flows.messages import MOST_PODS, UNSCHEDULABLE, PodsPending, Sweep
 from shiplap.flows.planning import unproven_pods
 from shiplap.flows.planning.commitment import Origin, records_of, spec_hashes, with_token
@@ -71,14 +71,19 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def schedule(
-    settings: ClusterSettings, hints: Sequence[PodsPending | Sweep], world: World, *, owner: str, deadline: float
+    settings: ClusterSettings,
+    hints: Sequence[PodsPending | Sweep],
+    context: FlowContext,
+    *,
+    owner: str,
+    deadline: float,
 ) -> Report:
     """Give every pending pod of a cluster a node.
 
     Args:
         settings: the cluster.
         hints: what called for this; only their times and whether a sweep is among them matter.
-        world: the ports.
+        context: the ports.
         owner: names this invocation; written into the claims it works on.
         deadline: epoch seconds at which this invocation ends at the latest.
 
@@ -87,7 +92,7 @@ def schedule(
         StoreError, AwsError: the state or EC2 cannot be used; what was begun is resumed by a later invocation.
     """
     if settings.paused:
-        world.meter.count("InvocationsPaused")
+        context.meter.count("InvocationsPaused")
         _LOG.info("paused", extra={"cluster": settings.name})
         return Report()
     attempt = Attempt(
@@ -98,11 +103,11 @@ def schedule(
     )
     first = min((hint for hint in hints if hint.time), key=lambda hint: hint.time, default=None)
     event_id = first.id if isinstance(first, PodsPending) else ""
-    run = _Run(settings, attempt, first.time if first else 0.0, event_id or f"invocation/{owner}", world)
+    run = _Run(settings, attempt, first.time if first else 0.0, event_id or f"invocation/{owner}", context)
     sweeping = any(isinstance(hint, Sweep) for hint in hints)
     report = run.until_done(sweeping=sweeping, named=_named(hints))
     if sweeping and not report.unfinished:
-        rehearse(settings, world, deadline=deadline)
+        rehearse(settings, context, deadline=deadline)
     return report
 
 
@@ -133,7 +138,7 @@ class _Run:
     """The rounds of one invocation and what they have come to so far."""
 
     def __init__(
-        self, settings: ClusterSettings, attempt: Attempt, first_event_at: float, event_id: str, world: World
+        self, settings: ClusterSettings, attempt: Attempt, first_event_at: float, event_id: str, context: FlowContext
     ) -> None:
         self._settings = settings
         self._supply: Supply | None = None
@@ -142,7 +147,7 @@ class _Run:
         self._attempt = attempt
         self._first_event_at = first_event_at
         self._event_id = event_id
-        self._world = world
+        self._context = context
         self._launched: list[str] = []
         self._unnamed: list[NodeClaim] = []
         self._failed: list[str] = []
@@ -156,7 +161,7 @@ class _Run:
         self._without_proof = 0
         self._is_sweep = False
         self._state = DecisionState(0)
-        self._standing = StandingPods(settings.name, world)
+        self._standing = StandingPods(settings.name, context)
 
     def until_done(self, *, sweeping: bool, named: frozenset[str] = frozenset()) -> Report:
         """Rounds; none at all when the instance of every pod that was `named`, by uid, is about to join."""
@@ -164,20 +169,20 @@ class _Run:
         for number in range(MAX_ROUNDS):
             if self._out_of_time():
                 return self._report(number, "out of time")
-            before = read_state(self._settings, self._world)
+            before = read_state(self._settings, self._context)
             if number == 0 and named and named <= _served(before[1].claims):
                 return self._report(number, "")
             try:
-                glance = glance_at(self._settings, self._world, self._standing, before)
+                glance = glance_at(self._settings, self._context, self._standing, before)
             except ClusterGone as error:
-                self._world.meter.count("ClustersGone")
+                self._context.meter.count("ClustersGone")
                 _LOG.warning("cluster is gone: %s", error, extra={"cluster": self._settings.name})
                 if sweeping:  # what was launched for it must not outlive it
                     self._sweep(None)
                 return self._report(number, "")
             if sweeping and number == 0:
                 cluster_metrics.measure_pods(
-                    self._settings.name, glance.view, glance.at, self._world.meter, self._settings.claim_rules
+                    self._settings.name, glance.view, glance.at, self._context.meter, self._settings.claim_rules
                 )
                 self._sweep(glance)
             done = self._round(glance)
@@ -191,18 +196,18 @@ class _Run:
         """Remind the lifecycle of what it may have missed; pods are planned for whether or not that works."""
         try:
             if glance is None:
-                sweep(self._settings, (), self._world)
+                sweep(self._settings, (), self._context)
                 return
-            look = cache(lambda: sight_of(self._settings, glance, self._known_supply(), self._world))
+            look = cache(lambda: sight_of(self._settings, glance, self._known_supply(), self._context))
             self._refused = sweep(
                 self._settings,
                 glance.view.nodes,
-                self._world,
+                self._context,
                 types_for=lambda claim: look().types_for(claim),
                 glance=glance,
             )
         except ShiplapError as error:
-            self._world.meter.count("SweepsIncomplete")
+            self._context.meter.count("SweepsIncomplete")
             _LOG.warning("sweep is incomplete: %s", error, extra={"cluster": self._settings.name})
 
     def _round(self, glance: Glance) -> bool:
@@ -210,17 +215,17 @@ class _Run:
         view, self._set_aside = self._held_back(glance)
         glance = msgspec.structs.replace(glance, view=view)
         self._unschedulable = (*self._set_aside, *unreadable_pods(view))
-        waiting = orphans(glance.state.claims, self._attempt.owner, self._world.clock.now())
+        waiting = orphans(glance.state.claims, self._attempt.owner, self._context.clock.now())
         waiting = [claims for claims in waiting if not self._pending.issuperset(claim.name for claim in claims)]
         if not waiting and not glance.has_pending_pods and not wants_nodes_anyway(self._settings.manifests):
             return True
         # What others have planned they may have planned because of newer answers than those remembered here.
         supply = self._fresh_supply() if waiting else self._known_supply()
-        sight = sight_of(self._settings, glance, supply, self._world)
+        sight = sight_of(self._settings, glance, supply, self._context)
         if not self._has_learned:
             self._has_learned = True
-            if learn_from_strangers(self._settings.name, glance.view.nodes, sight.snapshot.catalogs, self._world):
-                sight = sight_of(self._settings, glance, supply, self._world)
+            if learn_from_strangers(self._settings.name, glance.view.nodes, sight.snapshot.catalogs, self._context):
+                sight = sight_of(self._settings, glance, supply, self._context)
         self._market, self._state = Market(glance.state), glance.state
         if waiting:  # their pods are accounted for only once it is known what became of them
             for claims in waiting:
@@ -233,8 +238,8 @@ class _Run:
         known = {**glance.state.refused, **self._refused}
         if not may_be_held(glance.view, known, glance.state.futile):
             return glance.view, ()
-        claims = self._world.state.claims(self._settings.name)
-        held = hold_back(glance.view, claims, known, glance.state.futile, self._world.clock.now())
+        claims = self._context.state.claims(self._settings.name)
+        held = hold_back(glance.view, claims, known, glance.state.futile, self._context.clock.now())
         return held.view, held.told
 
     def _fresh_supply(self) -> Supply:
@@ -246,20 +251,20 @@ class _Run:
     def _known_supply(self) -> Supply:
         """What can be bought, looked up when it is first needed."""
         if self._supply is None:
-            self._supply = supply_of(self._settings, self._world, fresh=self._is_fresh)
+            self._supply = supply_of(self._settings, self._context, fresh=self._is_fresh)
             learned = timeouts(self._supply.joins, self._settings.join_timeout_s)
             self._attempt = msgspec.structs.replace(self._attempt, join_timeouts=learned)
         return self._supply
 
     def _out_of_time(self) -> bool:
-        return self._world.clock.now() + LAUNCH_ALLOWANCE_S > self._attempt.deadline
+        return self._context.clock.now() + LAUNCH_ALLOWANCE_S > self._attempt.deadline
 
     def _carry_on(self, claims: Sequence[NodeClaim], sight: Sight, supply: Supply) -> None:
         if self._throttled or self._out_of_time():
             return
         node_class = supply.node_classes.get(claims[0].node_class)
         types = sight.types_for(claims[0])
-        self._note(claims, resume(claims, node_class, types, self._attempt, self._market, self._world))
+        self._note(claims, resume(claims, node_class, types, self._attempt, self._market, self._context))
 
     def _decide(self, sight: Sight) -> bool:
         """Plan, commit and launch; whether nothing is left to plan again."""
@@ -270,7 +275,7 @@ class _Run:
         self._unschedulable = (*decision.unschedulable, *self._set_aside)
         if not decision.node_claims:
             return True
-        now = self._world.clock.now()
+        now = self._context.clock.now()
         origin = Origin(
             cluster=self._settings.name,
             owner=self._attempt.owner,
@@ -289,13 +294,13 @@ class _Run:
             committed = [claim for claims in groups for claim in claims]
             if not committed and len(planned) == self._without_proof:
                 return True  # the next sweep asks again: by then a node may have joined
-            self._world.state.commit(self._settings.name, sight.snapshot.epoch, committed)
+            self._context.state.commit(self._settings.name, sight.snapshot.epoch, committed)
         except EpochMoved as moved:
-            self._world.meter.count("EpochsMoved")
+            self._context.meter.count("EpochsMoved")
             _LOG.info("somebody decided first: %s", moved, extra={"cluster": self._settings.name})
             return False
         self._record(sight, decision)
-        cluster_metrics.measure_waits(committed, sight.snapshot.view.pods, now, self._world.meter)
+        cluster_metrics.measure_waits(committed, sight.snapshot.view.pods, now, self._context.meter)
         before = len(self._launched)
         finished = [self._launch(claims, sight) for claims in groups]  # each is tried, whatever becomes of the others
         # A round that got nothing shows how little there is to get: the next one asks for half as much.
@@ -310,7 +315,7 @@ class _Run:
         kept = self._market.within_budget(proven, [sight.types_for(claims[0]) for claims in proven])
         held_back = sum(map(len, proven)) - sum(map(len, kept))
         if held_back:
-            self._world.meter.count("ClaimsHeldBack", held_back)
+            self._context.meter.count("ClaimsHeldBack", held_back)
             _LOG.info("%d claims held back by launch budgets", held_back, extra={"cluster": self._settings.name})
         return [claims for claims in kept if claims]
 
@@ -320,7 +325,7 @@ class _Run:
         if len(kept) == len(planned):
             return kept
         large = [claim for claim in planned if claim not in kept]
-        self._world.meter.count("ClaimsTooLarge", len(large))
+        self._context.meter.count("ClaimsTooLarge", len(large))
         about = {"cluster": self._settings.name, "claims": [claim.name for claim in large]}
         _LOG.warning("%d claims are too large to be stored", len(large), extra=about)
         why = (
@@ -334,17 +339,17 @@ class _Run:
         most = self._settings.unproven_pod_nodes
         if not most:
             return None
-        claims = self._world.state.claims(self._settings.name)
-        return unproven_pods.bound_of(most, sight.snapshot.view, claims, self._state, self._world.clock.now())
+        claims = self._context.state.claims(self._settings.name)
+        return unproven_pods.bound_of(most, sight.snapshot.view, claims, self._state, self._context.clock.now())
 
     def _must_wait_for_a_pod_to_run(self, sight: Sight, bound: unproven_pods.Bound | None) -> bool:
         """Whether a hint is about pods that would wait again; sweeps plan all the same, and tell why each one waits."""
         if bound is None or self._is_sweep or wants_nodes_anyway(self._settings.manifests):
             return False
-        view, now = sight.snapshot.view, self._world.clock.now()
+        view, now = sight.snapshot.view, self._context.clock.now()
         if unproven_pods.has_room_for(view, sight.snapshot.claims, bound, now):
             return False
-        self._world.meter.count("PlansOfUnprovenPods")
+        self._context.meter.count("PlansOfUnprovenPods")
         about = {"cluster": self._settings.name, "reason": bound.reason(now)}
         _LOG.info("nothing is planned until a node runs such a pod", extra=about)
         return True
@@ -354,9 +359,9 @@ class _Run:
         if bound is None:
             return planned
         named = unproven_pods.marked(planned, sight.snapshot.view, bound.proven)
-        kept, told = unproven_pods.within(named, bound, self._world.clock.now())
+        kept, told = unproven_pods.within(named, bound, self._context.clock.now())
         if len(kept) < len(planned):
-            self._world.meter.count("ClaimsOfUnprovenPods", len(planned) - len(kept))
+            self._context.meter.count("ClaimsOfUnprovenPods", len(planned) - len(kept))
             about = {"cluster": self._settings.name, "reason": told[0].message}
             _LOG.info("%d claims wait for a node to run a pod of theirs", len(planned) - len(kept), extra=about)
             self._unschedulable += told
@@ -368,7 +373,7 @@ class _Run:
         limits = unproven_amis.room(self._known_supply().joins, sold, self._settings.unproven_nodes)
         if not unproven_amis.is_full(sold, sight.snapshot.claims, limits):
             return False
-        self._world.meter.count("PlansWithoutProof")
+        self._context.meter.count("PlansWithoutProof")
         about = {"cluster": self._settings.name, "amis": sorted(limits)}
         _LOG.info("nothing is planned until a first node has joined", extra=about)
         return True
@@ -380,7 +385,7 @@ class _Run:
         kept = unproven_amis.within(groups, sight.snapshot.claims, limits, sight.types_for)
         self._without_proof = sum(map(len, groups)) - sum(map(len, kept))
         if self._without_proof:
-            self._world.meter.count("ClaimsWithoutProof", self._without_proof)
+            self._context.meter.count("ClaimsWithoutProof", self._without_proof)
             about = {"cluster": self._settings.name, "amis": sorted(limits)}
             _LOG.info("%d claims wait for a first node to join", self._without_proof, extra=about)
         return kept
@@ -393,7 +398,7 @@ class _Run:
             return True
         node_class = self._supply.node_classes[claims[0].node_class]
         types = sight.types_for(claims[0])
-        return self._note(claims, launch(claims, node_class, types, self._attempt, self._market, self._world))
+        return self._note(claims, launch(claims, node_class, types, self._attempt, self._market, self._context))
 
     def _note(self, claims: Sequence[NodeClaim], outcome: Outcome) -> bool:
         self._launched += (claim.name for claim in outcome.launched)
@@ -413,9 +418,9 @@ class _Run:
             "event_id": self._event_id,
         }
         try:
-            record_id = self._world.recorder.record(sight.snapshot, decision)
+            record_id = self._context.recorder.record(sight.snapshot, decision)
         except ShiplapError as error:
-            self._world.meter.count("DecisionsNotRecorded")
+            self._context.meter.count("DecisionsNotRecorded")
             _LOG.warning("decision not recorded: %s", error, extra=facts)
             return
         _LOG.info("decided", extra={**facts, "record_id": record_id})
@@ -429,18 +434,18 @@ class _Run:
             unfinished=unfinished,
         )
         if self._failed and not self._launched:
-            self._world.meter.count("LaunchesFruitless")
+            self._context.meter.count("LaunchesFruitless")
         if self._unschedulable:
-            self._world.meter.count("PodsUnschedulable", report.unschedulable)
+            self._context.meter.count("PodsUnschedulable", report.unschedulable)
         busy = self._launched or self._failed or self._unschedulable or unfinished
         _LOG.log(
             logging.INFO if busy else logging.DEBUG,
             "scheduled",
             extra={"cluster": self._settings.name, "report": msgspec.to_builtins(report)},
         )
-        name_instances(self._unnamed, self._world)  # here and below, so that no launch waits for it
+        name_instances(self._unnamed, self._context)  # here and below, so that no launch waits for it
         if self._unschedulable:
-            tell_unschedulable(self._settings.name, self._unschedulable, self._world)
+            tell_unschedulable(self._settings.name, self._unschedulable, self._context)
         return report
 
 

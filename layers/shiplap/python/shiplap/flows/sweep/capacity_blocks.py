@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterable
 
 from shiplap.errors import AwsError
-from shiplap.flows.context import World
+from shiplap.flows.context import FlowContext
 from shiplap.flows.interrupt.interrupt import answer
 from shiplap.flows.interrupt.notices import Kind, Notice
 from shiplap.instances.catalog.resolved_nodeclass import CapacityReservation
@@ -23,7 +23,7 @@ _LOG = logging.getLogger(__name__)
 _IN_USE = frozenset({ClaimState.LAUNCHED, ClaimState.REGISTERED, ClaimState.INITIALIZED, ClaimState.DISRUPTING})
 
 
-def leave_ending_blocks(settings: ClusterSettings, claims: Iterable[NodeClaim], world: World) -> None:
+def leave_ending_blocks(settings: ClusterSettings, claims: Iterable[NodeClaim], context: FlowContext) -> None:
     """Have nodes in blocks that are about to end replaced; each by the same conditional write as an interruption.
 
     EC2 is asked only while some claim is in a capacity block.
@@ -31,7 +31,7 @@ def leave_ending_blocks(settings: ClusterSettings, claims: Iterable[NodeClaim], 
     Args:
         settings: the cluster.
         claims: all of the cluster.
-        world: EC2 is asked, state is written.
+        context: EC2 is asked, state is written.
 
     Raises:
         StoreError: tried again with the next sweep.
@@ -39,32 +39,34 @@ def leave_ending_blocks(settings: ClusterSettings, claims: Iterable[NodeClaim], 
     in_blocks = [claim for claim in claims if claim.state in _IN_USE and _is_in_block(claim)]
     if not in_blocks:
         return
-    now = world.clock.now()
+    now = context.clock.now()
     ending = {
         held.id: held
-        for held in _reservations(settings, {c.node_class for c in in_blocks}, world)
+        for held in _reservations(settings, {c.node_class for c in in_blocks}, context)
         if held.is_expiring(now)
     }
     for claim in sorted(in_blocks, key=lambda claim: claim.name):
         held = ending.get(claim.labels.get(labels.RESERVATION_ID, ""))
         if held is not None:
-            world.meter.count("CapacityBlocksLeft")
-            answer(claim.name, Notice(Kind.BLOCK_ENDING, (claim.instance_id,), held.instances_end_at), settings, world)
+            context.meter.count("CapacityBlocksLeft")
+            answer(
+                claim.name, Notice(Kind.BLOCK_ENDING, (claim.instance_id,), held.instances_end_at), settings, context
+            )
 
 
 def _is_in_block(claim: NodeClaim) -> bool:
     return claim.capacity_type == labels.RESERVED and claim.labels.get(labels.RESERVATION_TYPE) == "capacity-block"
 
 
-def _reservations(settings: ClusterSettings, names: Iterable[str], world: World) -> list[CapacityReservation]:
+def _reservations(settings: ClusterSettings, names: Iterable[str], context: FlowContext) -> list[CapacityReservation]:
     """The reservations of these EC2NodeClasses; the next sweep looks at those that cannot be read now."""
     wanted = set(names)
     found: list[CapacityReservation] = []
     for node_class in settings.manifests.node_classes:
         if node_class.metadata.name in wanted:
             try:
-                found += world.compute.resolve(node_class).capacity_reservations
+                found += context.compute.resolve(node_class).capacity_reservations
             except AwsError as error:
-                world.meter.count("CapacityBlocksNotRead")
+                context.meter.count("CapacityBlocksNotRead")
                 _LOG.warning("capacity blocks not read: %s", error, extra={"cluster": settings.name})
     return found

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from shiplap.errors import ConditionFailed
 from shiplap.flows.claim_updates import facts
-from shiplap.flows.context import World
+from shiplap.flows.context import FlowContext
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import Instance
 
@@ -23,13 +23,15 @@ MOST_WRITES = 50
 _IN_SERVICE = frozenset({ClaimState.REGISTERED, ClaimState.INITIALIZED})
 
 
-def correct(claims: Mapping[str, NodeClaim], instances: Iterable[Instance], world: World) -> dict[str, NodeClaim]:
+def correct(
+    claims: Mapping[str, NodeClaim], instances: Iterable[Instance], context: FlowContext
+) -> dict[str, NodeClaim]:
     """Write what instances in service are in to their claims, where those say otherwise; those claims, by name.
 
     Args:
         claims: all of the cluster, by name.
         instances: what EC2 says there is. One that does not say its subnet says nothing.
-        world: state is written.
+        context: state is written.
 
     Raises:
         StoreError: tried again with the next sweep.
@@ -44,12 +46,12 @@ def correct(claims: Mapping[str, NodeClaim], instances: Iterable[Instance], worl
             break
         try:
             changes = {"subnet": instance.subnet, "security_groups": instance.security_groups}
-            written[claim.name] = world.state.advance(claim, claim.state, **changes)
+            written[claim.name] = context.state.advance(claim, claim.state, **changes)
         except ConditionFailed as error:  # somebody else is at it; the next sweep looks again
-            world.meter.count("ClaimsLost")
+            context.meter.count("ClaimsLost")
             _LOG.info("claim was advanced meanwhile: %s", error, extra=facts(claim))
     if written:
-        world.meter.count("ClaimsCorrected", len(written))
+        context.meter.count("ClaimsCorrected", len(written))
     return written
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from shiplap.errors import ConditionFailed, ObjectConflict, ObjectNotFound
 from shiplap.flows.assign_instances import offering_of
 from shiplap.flows.claim_updates import GRACE_S, facts, pool_of
-from shiplap.flows.context import World
+from shiplap.flows.context import FlowContext
 from shiplap.flows.lifecycle.registration import change, is_registered
 from shiplap.instances.catalog.type_catalog import InstanceType, Offering
 from shiplap.kubernetes import labels
@@ -40,7 +40,7 @@ def follow_purchases(
     instances: Sequence[Instance],
     joined: Mapping[str, Node],
     types_for: TypesFor,
-    world: World,
+    context: FlowContext,
 ) -> None:
     """Write into claims and Nodes what their instances are paid as, wherever that has changed.
 
@@ -50,25 +50,25 @@ def follow_purchases(
         instances: as EC2 describes them.
         joined: Nodes by instance id.
         types_for: asked only for claims that have to change.
-        world: state and cluster are written.
+        context: state and cluster are written.
 
     Raises:
         StoreError, ClusterError, AwsError: what is left is done by a later sweep.
     """
     by_id = {instance.id: instance for instance in instances}
-    now = world.clock.now()
+    now = context.clock.now()
     for claim in sorted(claims, key=lambda claim: claim.name):
         if claim.state not in _IN_USE:
             continue
         instance = by_id.get(claim.instance_id)
         known = claim
         if instance is not None and _differs(claim, instance, now):
-            known = _rewrite(claim, instance, settings, types_for, world)
+            known = _rewrite(claim, instance, settings, types_for, context)
         if instance is not None and instance.partition not in ("", known.labels.get(labels.PARTITION)):
-            known = _partitioned(known, instance, world)
+            known = _partitioned(known, instance, context)
         node = joined.get(claim.instance_id)
         if node is not None:
-            _follow(known, node, world)
+            _follow(known, node, context)
 
 
 def _differs(claim: NodeClaim, instance: Instance, now: float) -> bool:
@@ -81,7 +81,7 @@ def _differs(claim: NodeClaim, instance: Instance, now: float) -> bool:
 
 
 def _rewrite(
-    claim: NodeClaim, instance: Instance, settings: ClusterSettings, types_for: TypesFor, world: World
+    claim: NodeClaim, instance: Instance, settings: ClusterSettings, types_for: TypesFor, context: FlowContext
 ) -> NodeClaim:
     """The claim as it is then; unchanged when another function moved it, or when its pool wants nothing reserved."""
     offering = offering_of(instance, types_for(claim).get(claim.instance_type))
@@ -95,19 +95,19 @@ def _rewrite(
         "hourly": offering.price if offering is not None else 0.0,
     }
     try:
-        changed = world.state.advance(claim, claim.state, **changes)
+        changed = context.state.advance(claim, claim.state, **changes)
     except ConditionFailed as error:  # the next sweep looks again
         _LOG.info("claim has moved on: %s", error, extra=facts(claim))
         return claim
-    world.meter.count("NodesPromoted" if reserved else "NodesDemoted")
+    context.meter.count("NodesPromoted" if reserved else "NodesDemoted")
     _LOG.warning("paid as %s, not %s", changed.capacity_type, claim.capacity_type, extra=facts(claim))
     return changed
 
 
-def _partitioned(claim: NodeClaim, instance: Instance, world: World) -> NodeClaim:
+def _partitioned(claim: NodeClaim, instance: Instance, context: FlowContext) -> NodeClaim:
     """The claim with the partition of its placement group that EC2 chose for its instance."""
     try:
-        return world.state.advance(claim, claim.state, labels={**claim.labels, labels.PARTITION: instance.partition})
+        return context.state.advance(claim, claim.state, labels={**claim.labels, labels.PARTITION: instance.partition})
     except ConditionFailed as error:  # the next sweep looks again
         _LOG.info("claim has moved on: %s", error, extra=facts(claim))
         return claim
@@ -126,7 +126,7 @@ def _marks_of(offering: Offering | None) -> dict[str, str]:
     return offering.reservation_labels if offering is not None else {}
 
 
-def _follow(claim: NodeClaim, node: Node, world: World) -> None:
+def _follow(claim: NodeClaim, node: Node, context: FlowContext) -> None:
     """Give a registered Node its claim's capacity type, reservation and partition; before that, registration does."""
     held = node.metadata.labels
     wanted: dict[str, str | None] = {}
@@ -138,6 +138,6 @@ def _follow(claim: NodeClaim, node: Node, world: World) -> None:
     if not wrong or not is_registered(node):
         return
     try:
-        change(node, wrong, {}, lambda current: current.spec.taints, world)
+        change(node, wrong, {}, lambda current: current.spec.taints, context)
     except (ObjectNotFound, ObjectConflict) as error:  # gone, or the next sweep's
         _LOG.info("node not relabelled: %s", error, extra=facts(claim))

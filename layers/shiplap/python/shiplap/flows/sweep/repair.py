@@ -23,7 +23,7 @@ from shiplap.disruption.budgets import allowance
 from shiplap.disruption.commands import Reason
 from shiplap.errors import AwsError
 from shiplap.flows.claim_updates import facts, pool_of
-from shiplap.flows.context import World
+from shiplap.flows.context import FlowContext
 from shiplap.flows.interrupt.interrupt import PRESSING_S, WARNING_S, answer
 from shiplap.flows.interrupt.notices import Kind, Notice
 from shiplap.kubernetes.objects import Node
@@ -39,7 +39,7 @@ _NOT_LEAVING = frozenset({ClaimState.LAUNCHED, ClaimState.REGISTERED, ClaimState
 
 
 def leave_in_turn(
-    settings: ClusterSettings, claims: Sequence[NodeClaim], ailments: Iterable[Ailment], world: World
+    settings: ClusterSettings, claims: Sequence[NodeClaim], ailments: Iterable[Ailment], context: FlowContext
 ) -> None:
     """Have nodes with a scheduled change replaced, each by the same conditional write as an interruption.
 
@@ -49,7 +49,7 @@ def leave_in_turn(
         settings: the cluster.
         claims: all of the cluster.
         ailments: what EC2 tells of instances.
-        world: state is written.
+        context: state is written.
 
     Raises:
         StoreError: tried again with the next sweep.
@@ -63,7 +63,7 @@ def leave_in_turn(
         for claim in claims
         if claim.state in _NOT_LEAVING and (claim.instance_id in told or claim.change_at)
     ]
-    now = world.clock.now()
+    now = context.clock.now()
     left: dict[str, int] = {}
     for due_at, claim in sorted(due, key=lambda item: (item[0], item[1].name)):
         pool = pool_of(claim, settings)
@@ -71,11 +71,11 @@ def leave_in_turn(
             if claim.node_pool not in left:
                 left[claim.node_pool] = _room(pool, claims, now)
             if left[claim.node_pool] < 1:
-                world.meter.count("ScheduledChangesWaiting")
+                context.meter.count("ScheduledChangesWaiting")
                 _LOG.info("a scheduled change waits for the budgets of its pool", extra=facts(claim))
                 continue
             left[claim.node_pool] -= 1
-        answer(claim.name, Notice(Kind.SCHEDULED_CHANGE, (claim.instance_id,)), settings, world)
+        answer(claim.name, Notice(Kind.SCHEDULED_CHANGE, (claim.instance_id,)), settings, context)
 
 
 def _room(pool: NodePool, claims: Iterable[NodeClaim], now: float) -> int:
@@ -129,42 +129,44 @@ class Verdict(msgspec.Struct, frozen=True):
     blocked: tuple[Sick, ...] = ()
 
 
-def heal(settings: ClusterSettings, claims: Sequence[NodeClaim], nodes: Mapping[str, Node], world: World) -> None:
+def heal(
+    settings: ClusterSettings, claims: Sequence[NodeClaim], nodes: Mapping[str, Node], context: FlowContext
+) -> None:
     """Have sick nodes replaced; each by the same conditional write as an interruption.
 
     Args:
         settings: the cluster; without `node_repair` only scheduled events count.
         claims: all of the cluster.
         nodes: by instance id, freshly read.
-        world: health is asked, where there is one; state is written.
+        context: health is asked, where there is one; state is written.
 
     Raises:
         StoreError: tried again with the next sweep.
     """
     if not any(claim.state in _ALIVE | LEAVING for claim in claims):
         return
-    ailments = _ailments(settings.name, world)
-    leave_in_turn(settings, claims, ailments, world)
+    ailments = _ailments(settings.name, context)
+    leave_in_turn(settings, claims, ailments, context)
     if not settings.node_repair:
         return
-    now = world.clock.now()
+    now = context.clock.now()
     verdict = judge(claims, sick_among(claims, nodes, ailments, now))
     for sick in verdict.repaired:
-        world.meter.count("NodesRepaired")
+        context.meter.count("NodesRepaired")
         _LOG.warning("replacing a sick node: %s", sick.reason, extra=facts(sick.claim))
-        answer(sick.claim.name, Notice(sick.kind, (sick.claim.instance_id,)), settings, world)
+        answer(sick.claim.name, Notice(sick.kind, (sick.claim.instance_id,)), settings, context)
     for sick in verdict.blocked:
-        world.meter.count("RepairsBlocked")
+        context.meter.count("RepairsBlocked")
         _LOG.warning("sick node left alone, too many are: %s", sick.reason, extra=facts(sick.claim))
 
 
-def _ailments(cluster: str, world: World) -> tuple[Ailment, ...]:
-    if world.health is None:
+def _ailments(cluster: str, context: FlowContext) -> tuple[Ailment, ...]:
+    if context.health is None:
         return ()
     try:
-        return world.health.ailing()
+        return context.health.ailing()
     except AwsError as error:  # the nodes' own conditions still count
-        world.meter.count("StatusChecksNotRead")
+        context.meter.count("StatusChecksNotRead")
         _LOG.warning("status checks not read: %s", error, extra={"cluster": cluster, "code": error.code})
         return ()
 

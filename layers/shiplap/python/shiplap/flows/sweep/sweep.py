@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from shiplap.errors import AwsError
 from shiplap.flows.assign_instances import name_instances
 from shiplap.flows.claim_updates import CORDON, DRAIN, GARBAGE, GRACE_S, Holders, explores, renew_pilot
-from shiplap.flows.context import World
+from shiplap.flows.context import FlowContext
 from shiplap.flows.learn import instance_of
 from shiplap.flows.lifecycle.drain import is_cordoned
 from shiplap.flows.lifecycle.pod_placement import NONE, withdraw
@@ -41,7 +41,7 @@ _LEAVING_STEPS = {ClaimState.DRAINING: DRAIN, ClaimState.TERMINATING: "terminate
 def sweep(
     settings: ClusterSettings,
     nodes: Iterable[Node],
-    world: World,
+    context: FlowContext,
     *,
     types_for: TypesFor | None = None,
     glance: Glance | None = None,
@@ -52,7 +52,7 @@ def sweep(
     Args:
         settings: the cluster.
         nodes: its Nodes.
-        world: the ports.
+        context: the ports.
         types_for: what is sold to a claim, asked for only where it matters; None when the cluster is gone.
         glance: what was seen of the cluster; None when it is gone.
 
@@ -63,10 +63,10 @@ def sweep(
     Raises:
         StoreError, AwsError: claims or instances cannot be listed.
     """
-    now = world.clock.now()
+    now = context.clock.now()
     cluster = settings.name
-    instances = world.compute.instances(cluster)  # before the claims: a claim always exists before its instance
-    claims = {claim.name: claim for claim in world.state.claims(cluster)}
+    instances = context.compute.instances(cluster)  # before the claims: a claim always exists before its instance
+    claims = {claim.name: claim for claim in context.state.claims(cluster)}
     joined = {instance_of(node.spec.provider_id): node for node in nodes}
     alive = {instance.id for instance in instances}
     reasons: dict[str, str] = {}
@@ -75,43 +75,43 @@ def sweep(
         if reason:
             reasons[claim.name] = reason
         if claim.state is ClaimState.LAUNCHED and explores(claim):
-            renew_pilot(claim, world)
+            renew_pilot(claim, context)
     holders = Holders(claims.values())
     for instance in instances:
         if instance.tagged and holders.is_garbage(instance, now):
-            world.meter.count("InstancesWithoutClaim")
+            context.meter.count("InstancesWithoutClaim")
             about = {"cluster": cluster, "claim": instance.tagged, "instance_id": instance.id}
             _LOG.warning("instance without a claim", extra=about)
             reasons[instance.tagged] = GARBAGE
-    _tell_of_others(cluster, holders, instances, world)
+    _tell_of_others(cluster, holders, instances, context)
     for name in _without_instance(joined, alive, now) - claims.keys():
         reasons.setdefault(name, GARBAGE)
     for name in _in_turn(sorted(reasons), now):
-        world.remind(cluster, name, reasons[name], 0)
+        context.remind(cluster, name, reasons[name], 0)
     held = (holders.of(instance) for instance in instances if not instance.claim)
-    name_instances([claim for claim in held if claim is not None], world)
-    claims |= correct(claims, instances, world)
-    _sweep_templates(cluster, world)
-    leave_ending_blocks(settings, claims.values(), world)
-    heal(settings, tuple(claims.values()), joined, world)
+    name_instances([claim for claim in held if claim is not None], context)
+    claims |= correct(claims, instances, context)
+    _sweep_templates(cluster, context)
+    leave_ending_blocks(settings, claims.values(), context)
+    heal(settings, tuple(claims.values()), joined, context)
     if types_for is not None:
-        follow_purchases(settings, claims.values(), instances, joined, types_for, world)
+        follow_purchases(settings, claims.values(), instances, joined, types_for, context)
     if glance is None:
         return {}
     if settings.placement != NONE:
-        withdraw(claims.values(), glance.view, world)
+        withdraw(claims.values(), glance.view, context)
     if settings.unproven_pod_nodes:
-        note_kinds(cluster, tuple(claims.values()), glance.view, glance.state, world)
-    return note_refusals(cluster, claims.values(), glance.view, glance.state, world)
+        note_kinds(cluster, tuple(claims.values()), glance.view, glance.state, context)
+    return note_refusals(cluster, claims.values(), glance.view, glance.state, context)
 
 
-def _tell_of_others(cluster: str, holders: Holders, instances: Iterable[Instance], world: World) -> None:
+def _tell_of_others(cluster: str, holders: Holders, instances: Iterable[Instance], context: FlowContext) -> None:
     """Say that another install launches nodes in this cluster: both give nodes to the same pods, and neither knows."""
-    others = world.compute.neighbours(cluster)
+    others = context.compute.neighbours(cluster)
     strangers = sum(holders.is_stranger(instance) for instance in instances)
     if not others and not strangers:
         return
-    world.meter.count("InstancesOfOtherInstalls", sum(others.values()) + strangers)
+    context.meter.count("InstancesOfOtherInstalls", sum(others.values()) + strangers)
     about = {"cluster": cluster, "installs": others, "without_install": strangers}
     _LOG.warning("instances of this cluster that are not ours are left alone", extra=about)
 
@@ -140,15 +140,15 @@ def _is_silent(node: Node, now: float) -> bool:
     return ready.status != "True" and since + GRACE_S < now
 
 
-def _sweep_templates(cluster: str, world: World) -> None:
+def _sweep_templates(cluster: str, context: FlowContext) -> None:
     try:
-        deleted = world.compute.sweep_templates(cluster)
+        deleted = context.compute.sweep_templates(cluster)
     except AwsError as error:  # there are thousands to spare, and there will be another sweep
-        world.meter.count("LaunchTemplatesNotSwept")
+        context.meter.count("LaunchTemplatesNotSwept")
         _LOG.warning("launch templates not swept: %s", error, extra={"cluster": cluster, "code": error.code})
         return
     if deleted:
-        world.meter.count("LaunchTemplatesDeleted", deleted)
+        context.meter.count("LaunchTemplatesDeleted", deleted)
 
 
 def _reason(claim: NodeClaim, joined: Mapping[str, Node], alive: set[str], now: float) -> str:

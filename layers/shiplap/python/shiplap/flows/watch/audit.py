@@ -18,7 +18,7 @@ import msgspec
 from shiplap.cluster.watcher import is_unschedulable
 from shiplap.errors import InvalidMessage
 from shiplap.flows import claim_events
-from shiplap.flows.context import World
+from shiplap.flows.context import FlowContext
 from shiplap.flows.messages import UNSCHEDULABLE
 from shiplap.kubernetes.objects import Pod
 from shiplap.kubernetes.timestamps import epoch
@@ -159,7 +159,7 @@ def delivered(event: Mapping[str, Any]) -> Delivery:
     return Delivery(group[1], batch.log_events)
 
 
-def audit(delivery: Delivery, rules: Sequence[ClaimRule], world: World, recent: Recent) -> int:
+def audit(delivery: Delivery, rules: Sequence[ClaimRule], context: FlowContext, recent: Recent) -> int:
     """Tell the bus which pods of a delivery wait for a node and are ours by the cluster's rules, in one event.
 
     A line that cannot be read costs one line in the log and nothing else.
@@ -170,7 +170,7 @@ def audit(delivery: Delivery, rules: Sequence[ClaimRule], world: World, recent: 
     Raises:
         StoreError: the bus took none of it; Lambda delivers again.
     """
-    now = world.clock.now()
+    now = context.clock.now()
     recent.forget(now)
     found: dict[tuple[str, ...], Waiting] = {}
     unreadable = 0
@@ -184,7 +184,7 @@ def audit(delivery: Delivery, rules: Sequence[ClaimRule], world: World, recent: 
         if waiting is not None:
             found.setdefault(_key(delivery.cluster, waiting.pod), waiting)
     if unreadable:
-        world.meter.count("AuditRecordsUnreadable", unreadable)
+        context.meter.count("AuditRecordsUnreadable", unreadable)
     news = {key: waiting for key, waiting in found.items() if key not in recent}
     if not news:
         return 0
@@ -192,7 +192,7 @@ def audit(delivery: Delivery, rules: Sequence[ClaimRule], world: World, recent: 
     first = min(news.values(), key=lambda waiting: (waiting.at or now, waiting.record))
     event_id = f"{delivery.cluster}/audit/{first.record}"
     hint = claim_events.pods_pending(delivery.cluster, pods, UNSCHEDULABLE, now, event_id=event_id, source="audit")
-    world.bus.publish([hint])
+    context.bus.publish([hint])
     recent.note(news, now)
     late_s = round(now - first.at, 3) if first.at else None
     _LOG.info("heard", extra={"cluster": delivery.cluster, "event_id": event_id, "pods": len(pods), "late_s": late_s})

@@ -14,7 +14,7 @@ from shiplap.cluster.snapshot_keeper import Keeper, PodRoom
 from shiplap.cluster.watcher import Batch, batches
 from shiplap.errors import ClustersNotServed, ShiplapError
 from shiplap.flows import claim_events
-from shiplap.flows.context import World
+from shiplap.flows.context import FlowContext
 from shiplap.flows.messages import UNSCHEDULABLE
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.manifests.nodeclaim import PodReference
@@ -37,12 +37,12 @@ _AGAIN_AFTER_S = 60.0
 
 
 def watch_all(
-    worlds: Mapping[str, World], *, deadline: float, pause: Callable[[float], None], room: PodRoom | None = None
+    contexts: Mapping[str, FlowContext], *, deadline: float, pause: Callable[[float], None], room: PodRoom | None = None
 ) -> int:
     """Watch clusters side by side, each in threads of its own, so that none waits for another.
 
     Args:
-        worlds: by the cluster's name.
+        contexts: by the cluster's name.
         deadline: epoch seconds.
         pause: waits seconds.
         room: how many pods there is memory for, of all clusters together.
@@ -53,7 +53,7 @@ def watch_all(
     Raises:
         ClustersNotServed: at the end, if the watch of some cluster had to be given up at least once.
     """
-    watches = [_Watch(name, world, deadline, pause, room) for name, world in sorted(worlds.items())]
+    watches = [_Watch(name, context, deadline, pause, room) for name, context in sorted(contexts.items())]
     threads = [Thread(target=watch.run, name=f"watch-{watch.cluster}", daemon=True) for watch in watches]
     for watch, thread in zip(watches, threads, strict=True):
         thread.start()
@@ -70,17 +70,17 @@ class _Watch:
     """The watch of one cluster, begun anew when it was given up, for as long as the invocation lasts."""
 
     def __init__(
-        self, cluster: str, world: World, deadline: float, pause: Callable[[float], None], room: PodRoom | None
+        self, cluster: str, context: FlowContext, deadline: float, pause: Callable[[float], None], room: PodRoom | None
     ) -> None:
         self.cluster = cluster
         self.told = 0
         self.given_up = False
         self.established = Event()
-        self._world, self._deadline, self._pause, self._room = world, deadline, pause, room
+        self._context, self._deadline, self._pause, self._room = context, deadline, pause, room
 
     def run(self) -> None:
         """The body of its thread."""
-        while (now := self._world.clock.now()) < self._deadline:
+        while (now := self._context.clock.now()) < self._deadline:
             try:
                 self.told += self._watch()
                 break
@@ -95,14 +95,14 @@ class _Watch:
     def _note(self, error: Exception) -> None:
         self.given_up = True
         self.established.set()
-        self._world.meter.count("WatchesGivenUp")
-        self._world.meter.count(type(error).__name__ if isinstance(error, ShiplapError) else "UnexpectedErrors")
+        self._context.meter.count("WatchesGivenUp")
+        self._context.meter.count(type(error).__name__ if isinstance(error, ShiplapError) else "UnexpectedErrors")
         _LOG.error("watch given up for now: %s", error, extra={"cluster": self.cluster, "error": type(error).__name__})
 
     def _watch(self) -> int:
         return watch(
             self.cluster,
-            self._world,
+            self._context,
             deadline=self._deadline,
             pause=self._pause,
             room=self._room,
@@ -112,7 +112,7 @@ class _Watch:
 
 def watch(
     cluster: str,
-    world: World,
+    context: FlowContext,
     *,
     deadline: float,
     pause: Callable[[float], None],
@@ -123,7 +123,7 @@ def watch(
 
     Args:
         cluster: its name, for the events.
-        world: cluster, bus, clock, meter and snapshots are used.
+        context: cluster, bus, clock, meter and snapshots are used.
         deadline: epoch seconds.
         pause: waits between tries of a broken connection, seconds.
         room: how many pods there is memory for; of a cluster that does not fit no snapshot is kept.
@@ -137,20 +137,20 @@ def watch(
     """
     stop = Event()
     keeper = None
-    if world.snapshots is not None:
-        keeper = Keeper(cluster, world.cluster, world.snapshots, clock=world.clock, room=room)
+    if context.snapshots is not None:
+        keeper = Keeper(cluster, context.cluster, context.snapshots, clock=context.clock, room=room)
         Thread(target=keeper.run, args=(deadline, pause, stop), name="keep-snapshot", daemon=True).start()
     try:
-        return _tell(cluster, world, deadline, pause, keeper, established or Event())
+        return _tell(cluster, context, deadline, pause, keeper, established or Event())
     finally:
         stop.set()
         for name, number in sorted(keeper.problems.items()) if keeper is not None else ():
-            world.meter.count(name, number)
+            context.meter.count(name, number)
 
 
 def _tell(
     cluster: str,
-    world: World,
+    context: FlowContext,
     deadline: float,
     pause: Callable[[float], None],
     keeper: Keeper | None,
@@ -164,15 +164,15 @@ def _tell(
             keeper.established.set()
 
     for batch in batches(
-        world.cluster,
-        clock=world.clock,
+        context.cluster,
+        clock=context.clock,
         deadline_at=deadline,
         pause=pause,
         established=begun,
         retired=keeper.retired if keeper is not None else None,
     ):
-        hints = hints_of(cluster, batch, world.clock.now())
-        world.tell(*hints)
+        hints = hints_of(cluster, batch, context.clock.now())
+        context.tell(*hints)
         told += len(hints)
         _LOG.info(
             "seen",

@@ -16,7 +16,7 @@ from shiplap.drawing.dashboard_widget import Looks, Subject, fragment, problem
 from shiplap.drawing.markup import duration
 from shiplap.drawing.picture import ClusterPicture
 from shiplap.errors import InvalidInput, ShiplapError, StoreError, UnknownCluster
-from shiplap.flows.context import World
+from shiplap.flows.context import FlowContext
 from shiplap.kubernetes.compact_pods import pods_of
 from shiplap.kubernetes.objects import Pod
 from shiplap.settings import ClusterSettings, Settings
@@ -37,7 +37,7 @@ pool: web  # one NodePool; all without
 """
 
 
-class _Context(msgspec.Struct, frozen=True, rename="camel"):
+class _WidgetContext(msgspec.Struct, frozen=True, rename="camel"):
     """What CloudWatch tells about the place to draw in: px, and `light` or `dark`."""
 
     theme: str = "light"
@@ -51,18 +51,18 @@ class _Event(msgspec.Struct, frozen=True, rename="camel"):
     describe: bool = False
     cluster: str = ""
     pool: str = ""
-    widget_context: _Context = _Context()
+    widget_context: _WidgetContext = _WidgetContext()
 
 
 def widget(
-    event: dict[str, Any], settings: Settings, world_of: Callable[[ClusterSettings], World], endpoint: str
+    event: dict[str, Any], settings: Settings, context_of: Callable[[ClusterSettings], FlowContext], endpoint: str
 ) -> str:
     """The widget's markup, or its description in Markdown where that is what is asked for.
 
     Args:
         event: as CloudWatch sends it.
         settings: which clusters there are.
-        world_of: the ports of a cluster, of which state, snapshots and clock are used.
+        context_of: the ports of a cluster, of which state, snapshots and clock are used.
         endpoint: ARN of this function, for links that draw another cluster.
     """
     try:
@@ -72,37 +72,37 @@ def widget(
         return problem(Looks(), f"The parameters of this widget cannot be read: {error}")
     if asked.describe:
         return DESCRIPTION
-    context = asked.widget_context
-    looks = Looks("dark" if context.theme == "dark" else "light", context.width)
+    widget_context = asked.widget_context
+    looks = Looks("dark" if widget_context.theme == "dark" else "light", widget_context.width)
     try:
         clusters: Sequence[ClusterSettings] = (settings.cluster(asked.cluster),) if asked.cluster else settings.clusters
     except UnknownCluster as error:
         _LOG.warning("the widget was asked for a cluster that is not configured: %s", error)
         names = ", ".join(cluster.name for cluster in settings.clusters) or "none"
         return problem(looks, f"There is no cluster {asked.cluster!r} in this install; its clusters are: {names}.")
-    subjects = [_subject(cluster, asked.pool, world_of(cluster)) for cluster in clusters]
+    subjects = [_subject(cluster, asked.pool, context_of(cluster)) for cluster in clusters]
     return fragment(subjects, looks, endpoint=endpoint, several=len(settings.clusters) > 1)
 
 
-def _subject(cluster: ClusterSettings, pool: str, world: World) -> Subject:
+def _subject(cluster: ClusterSettings, pool: str, context: FlowContext) -> Subject:
     """One cluster; that it cannot be read is no reason not to show the others."""
     note = "Paused: nothing is launched, moved or ended." if cluster.paused else ""
-    now = world.clock.now()
+    now = context.clock.now()
     try:
-        claims = world.state.claims(cluster.name)
+        claims = context.state.claims(cluster.name)
     except ShiplapError as error:
         _LOG.exception("cluster %s cannot be drawn", cluster.name, extra={"cluster": cluster.name})
         return Subject(ClusterPicture(cluster=cluster.name, taken_at=now), note, f"It cannot be read: {error}")
     wanted = [claim for claim in claims if pool in ("", claim.node_pool)]
-    pods, told = _pods(cluster.name, world, now)
+    pods, told = _pods(cluster.name, context, now)
     return Subject(of_claims(cluster.name, now, wanted, pods), note, told=told)
 
 
-def _pods(cluster: str, world: World, now: float) -> tuple[Mapping[str, Sequence[Pod]] | None, str]:
+def _pods(cluster: str, context: FlowContext, now: float) -> tuple[Mapping[str, Sequence[Pod]] | None, str]:
     """The pods of a large cluster by node, if its watch function keeps a snapshot of them; and what to say of them."""
     unknown = "Filled by what the pods that each node was launched for request."
     try:
-        document = world.snapshots.load(cluster) if world.snapshots is not None else None
+        document = context.snapshots.load(cluster) if context.snapshots is not None else None
         if document is None:
             return None, unknown
         standing, pods = pods_of(document)
