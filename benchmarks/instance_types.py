@@ -7,7 +7,7 @@ import time
 import msgspec
 
 from shiplap.instances.capacity.capacity_setting import CapacitySetting
-from shiplap.instances.capacity.learned_capacity import observe
+from shiplap.instances.capacity.learned_capacity import with_observation
 from shiplap.instances.catalog.ec2_catalog import decode, encode
 from shiplap.instances.catalog.resolved_nodeclass import Ami, ResolvedNodeClass, Subnet
 from shiplap.instances.catalog.type_catalog import InstanceType, LearnedCapacity, Observation
@@ -47,7 +47,7 @@ def resolve(learned: tuple[LearnedCapacity, ...] = ()) -> tuple[InstanceType, ..
 
 def seen(kind: InstanceType) -> LearnedCapacity:
     report = Observation(kind.ami, kind.name, kind.kubelet_hash, kind.capacity, kind.allocatable, 1.0, "demo", "n1")
-    return observe(None, report)
+    return with_observation(None, report)
 
 
 def timed(label: str, repeats: int, run: object) -> None:

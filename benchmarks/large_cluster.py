@@ -136,16 +136,16 @@ def _message(function: str) -> dict[str, Any]:
 
 def _keep(handler: Any) -> dict[str, Any]:
     """The watch function's keeper alone: a list, a snapshot, and a quiet second."""
-    from shiplap.cluster.snapshot_keeper import Keeper  # noqa: PLC0415
+    from shiplap.cluster.snapshot_keeper import SnapshotKeeper  # noqa: PLC0415
 
     own = handler.install()
     world = own.world(own.settings.clusters[0])
-    keeper = Keeper(CLUSTER, world.cluster, world.snapshots, clock=own.clock)
+    keeper = SnapshotKeeper(CLUSTER, world.cluster, world.snapshots, clock=own.clock)
     keeper.established.set()
     keeper.round(1.0)
     document = world.snapshots.load(CLUSTER)
     again = time.process_time()
-    successor = Keeper(CLUSTER, world.cluster, world.snapshots, clock=own.clock)
+    successor = SnapshotKeeper(CLUSTER, world.cluster, world.snapshots, clock=own.clock)
     successor.established.set()
     successor.round(1.0)
     return {"bytes": len(document), "successor_cpu_s": time.process_time() - again}

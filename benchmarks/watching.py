@@ -83,7 +83,7 @@ def memory(pods: int) -> tuple[float, float]:
     import handler  # noqa: F401, PLC0415 - for its memory
 
     from shiplap.aws.session import client  # noqa: PLC0415
-    from shiplap.kubernetes.compact_pods import PodTable, Standing  # noqa: PLC0415
+    from shiplap.kubernetes.compact_pods import PodTable, SnapshotHeader  # noqa: PLC0415
     from shiplap.kubernetes.objects import Pod  # noqa: PLC0415
 
     client("events"), client("s3")
@@ -107,7 +107,7 @@ def memory(pods: int) -> tuple[float, float]:
         }
         table.put(msgspec.convert(document, Pod))
     kept = _rss_mib()
-    standing = Standing(cluster="c", version="1", taken_at=0.0, listed_at=0.0, kept_since=0.0)
+    standing = SnapshotHeader(cluster="c", version="1", taken_at=0.0, listed_at=0.0, kept_since=0.0)
     for _ in range(2):
         table.document(standing)
     return kept, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

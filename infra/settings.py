@@ -23,7 +23,7 @@ from shiplap.manifests.custom_resources import EC2NodeClass, Manifests
 from shiplap.manifests.decoding import Path as Where
 from shiplap.manifests.decoding import Problem, decode, field_name
 from shiplap.manifests.files.documents import Document, files_of, read_documents, read_file
-from shiplap.manifests.files.loading import load as load_manifests
+from shiplap.manifests.files.loading import load_manifests
 from shiplap.manifests.scheduler_config import PodTopologySpread
 from shiplap.settings import IMPROVE_S, ClusterSettings, Settings
 

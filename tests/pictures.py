@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from shiplap.drawing.picture import Amounts, ClusterPicture, NodePicture, NodeState, PendingPicture, PodPicture
+from shiplap.drawing.picture import Amounts, ClusterPicture, NodePicture, NodePictureState, PendingPicture, PodPicture
 
 GIB = 2**30
 HOSTILE = "\"'><script>alert(1)</script><img src=x onerror=alert(2)>]]>&lt;\u202e\x00"
@@ -19,7 +19,7 @@ _TYPES = {
     "trino": (("r6i.4xlarge", 15890, 120, 1.008), ("r6i.8xlarge", 31850, 240, 2.016)),
     "": (("m5.large", 1930, 7, 0.096),),
 }
-_RARE = (NodeState.STARTING, NodeState.LEAVING, NodeState.NOT_READY)
+_RARE = (NodePictureState.STARTING, NodePictureState.LEAVING, NodePictureState.NOT_READY)
 
 
 def cluster(
@@ -59,7 +59,7 @@ def _node(chance: Random, number: int, pods_per_node: int, name: str, *, new: bo
         if used.millicores + cpu <= millicores and used.memory_bytes + memory <= gib * GIB:
             pods.append(PodPicture("shop", f"{name}-{number}-{place}", cpu, memory, fresh=new))
             used += Amounts(cpu, memory, 1)
-    rare = chance.choice(_RARE) if pool and chance.random() < 0.1 else NodeState.READY
+    rare = chance.choice(_RARE) if pool and chance.random() < 0.1 else NodePictureState.READY
     return NodePicture(
         name=f"ip-10-0-{number // 250}-{number % 250}.ec2.internal",
         pool=pool,
@@ -69,8 +69,8 @@ def _node(chance: Random, number: int, pods_per_node: int, name: str, *, new: bo
         capacity_type="spot" if spot else "on-demand",
         hourly=round(price * (0.35 if spot else 1.0), 4),
         list_hourly=price,
-        state=NodeState.PLANNED if new and pool else rare,
-        note="SpotInterruption" if rare is NodeState.LEAVING else "",
+        state=NodePictureState.PLANNED if new and pool else rare,
+        note="SpotInterruption" if rare is NodePictureState.LEAVING else "",
         allocatable=room,
         used=used,
         pods=tuple(pods),

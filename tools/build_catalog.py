@@ -16,7 +16,7 @@ import moto
 import msgspec
 from moto.ec2.models.availability_zones_and_regions import RegionsAndZonesBackend
 
-from shiplap.instances.catalog.ec2_catalog import Catalog, encode, of_describe
+from shiplap.instances.catalog.ec2_catalog import Catalog, encode, parse_instance_types
 from shiplap_lab.catalogue import embedded
 
 TARGET = Path(embedded.__file__).parent / "data"
@@ -27,7 +27,7 @@ def main() -> None:
     resources = _moto() / "ec2" / "resources"
     records = _json(resources / "instance_types.json.gz")
     source = f"moto {version('moto')}"
-    types = Catalog(region="", types=of_describe(records.values()), version=source)
+    types = Catalog(region="", types=parse_instance_types(records.values()), version=source)
     known = {kind.instance_type for kind in types.types}
     zone_ids = _zone_ids()
     TARGET.mkdir(exist_ok=True)

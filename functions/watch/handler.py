@@ -7,7 +7,7 @@ import time
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from shiplap.cluster.snapshot_keeper import PodRoom
+from shiplap.cluster.snapshot_keeper import PodMemory
 from shiplap.errors import UnknownCluster
 from shiplap.flows.install import Install
 from shiplap.flows.watch.watch import most_pods, watch_all
@@ -46,5 +46,5 @@ def handle(event: dict[str, Any], lambda_context: LambdaContext) -> dict[str, in
             except UnknownCluster as error:
                 own.meter.count("UnknownClusters")
                 own.logger.warning("dropped: %s", error)
-        deadline, room = own.clock.now() + lasts_s, PodRoom(most_pods(memory_mib(), len(contexts)))
+        deadline, room = own.clock.now() + lasts_s, PodMemory(most_pods(memory_mib(), len(contexts)))
         return {"told": watch_all(contexts, deadline=deadline, pause=time.sleep, room=room)}

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from shiplap.disruption.commands import Proposal
 from shiplap.disruption.current_prices import node_prices
-from shiplap.instances.offerings.node_prices import UNKNOWN, Price, total
+from shiplap.instances.offerings.node_prices import UNKNOWN_PRICE, Price, total_price
 from shiplap.kubernetes.objects import Node
 from shiplap.scheduling.model.claim_nodes import pair
 from shiplap.scheduling.model.scheduling_plan import PlannedClaim
@@ -27,11 +27,11 @@ class Money:
 
     def of_node(self, name: str) -> Price:
         """Of a node that is there."""
-        return self._of_nodes.get(name, UNKNOWN)
+        return self._of_nodes.get(name, UNKNOWN_PRICE)
 
     def of_nodes(self, nodes: Iterable[Node]) -> Price:
         """Of some together."""
-        return total(self.of_node(node.metadata.name) for node in nodes)
+        return total_price(self.of_node(node.metadata.name) for node in nodes)
 
     def of_launch(self, claim: PlannedClaim) -> Price:
         """Of a node that would be launched."""
@@ -41,14 +41,14 @@ class Money:
 
     def of_launches(self, claims: Iterable[PlannedClaim]) -> Price:
         """Of some together."""
-        return total(map(self.of_launch, claims))
+        return total_price(map(self.of_launch, claims))
 
     def saved(self, commands: Iterable[Proposal]) -> Price:
         """By commands to disrupt; an estimate when the price of any node that goes or comes is one."""
         saved, estimated = 0.0, False
         for command in commands:
             saved += command.savings_hourly
-            goes = total(map(self.of_node, command.nodes))
+            goes = total_price(map(self.of_node, command.nodes))
             estimated = estimated or goes.estimated or self.of_launches(command.replacements).estimated
         return Price(saved, estimated)
 

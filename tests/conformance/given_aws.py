@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from shiplap.aws.ec2 import fleet_requests
-from shiplap.aws.ec2.launch_templates import Template
+from shiplap.aws.ec2.launch_templates import LaunchTemplate
 from shiplap.instances.capacity.capacity_setting import CapacitySetting
 from shiplap.instances.catalog.ec2_catalog import Ec2InstanceType
 from shiplap.instances.catalog.resolved_nodeclass import ResolvedNodeClass, Subnet
@@ -87,7 +87,7 @@ def shown(amounts: Mapping[str, int]) -> dict[str, str]:
 class Launch:
     """What EC2 is told for one claim: the launch templates, and questions about the first."""
 
-    templates: tuple[Template, ...]
+    templates: tuple[LaunchTemplate, ...]
     overrides: tuple[tuple[FleetOverride, ...], ...]
 
     @property

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 from botocore.exceptions import ClientError
 
-from shiplap.aws.expiring import Expiring
-from shiplap.aws.selectors.ami_aliases import variants
+from shiplap.aws.expiring import ExpiringCache
+from shiplap.aws.selectors.ami_aliases import ami_variants
 from shiplap.aws.selectors.amis import AmiResolver
 from shiplap.errors import AwsError, NodeClassNotReady
 from shiplap.instances.capacity.capacity_setting import CapacitySetting
@@ -59,13 +59,13 @@ class Aws:
         }
 
     def resolve(self, *terms: AmiSelectorTerm, version: str = "1.34") -> tuple[Ami, ...]:
-        resolver = AmiResolver(self, lambda: self, lambda: 1_760_000_000.0, Expiring(60.0, lambda: 0.0))  # type: ignore[arg-type, return-value]
+        resolver = AmiResolver(self, lambda: self, lambda: 1_760_000_000.0, ExpiringCache(60.0, lambda: 0.0))  # type: ignore[arg-type, return-value]
         made = msgspec.structs.replace(node_class().spec, ami_selector_terms=terms)
         return resolver.resolve(EC2NodeClass(node_class().metadata, made), version)
 
 
 def names_of(alias: str) -> list[str]:
-    return [variant.parameter for variant in variants(alias, "1.34")]
+    return [variant.parameter for variant in ami_variants(alias, "1.34")]
 
 
 def test_93_parameters_that_do_not_exist_leave_the_other_images() -> None:

@@ -30,7 +30,7 @@ def test_1_a_pod_may_select_every_label_of_an_instance() -> None:
     types = {item.name: item for item in sold(*FIXTURE)}
     wanted: dict[str, str] = {}
     for item in types.values():
-        for key, value in type_labels.single_valued(item).items():
+        for key, value in type_labels.single_valued_labels(item).items():
             wanted.setdefault(key, value)
     assert len(wanted) > 25
     for key, value in sorted(wanted.items()):
@@ -38,7 +38,7 @@ def test_1_a_pod_may_select_every_label_of_an_instance() -> None:
             pod(cpu="10m", selector={key: value}), pools=[pool("default", ON_DEMAND)], types=tuple(types.values())
         )
         launched = types[outcome.claim.launch.instance_type]
-        assert type_labels.single_valued(launched)[key] == value, key
+        assert type_labels.single_valued_labels(launched)[key] == value, key
 
 
 def test_3_accelerator_labels_lead_to_inferentia() -> None:

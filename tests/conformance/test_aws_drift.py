@@ -9,7 +9,7 @@ from msgspec import convert
 from msgspec.structs import replace
 
 from shiplap.instances.catalog.ami_families import spec_hash
-from shiplap.instances.catalog.resolved_nodeclass import Selection
+from shiplap.instances.catalog.resolved_nodeclass import SelectedResources
 from shiplap.kubernetes import labels
 from shiplap.manifests.custom_resources import EC2NodeClass
 from shiplap.manifests.template_hash import (
@@ -78,7 +78,7 @@ def test_69_a_hash_that_is_missing_or_of_another_version_is_no_drift(born_with: 
 # What the EC2NodeClass says
 
 
-SELECTED = Selection(
+SELECTED = SelectedResources(
     subnets=("subnet-a", "subnet-b"), security_groups=("sg-1", "sg-2"), reservations=("cr-1",), placement_group="pg-1"
 )
 BORN_WITH = {NODE_CLASS_HASH: "then", NODE_CLASS_HASH_VERSION: HASH_VERSION}
@@ -183,7 +183,9 @@ def test_what_an_instance_is_in_and_its_class_no_longer_selects(made: dict[str, 
     assert [command.detail.partition(":")[0] for command in verdict.commands] == [reason] * bool(reason)
 
 
-@pytest.mark.parametrize("says", [{}, {"not_ready": "SubnetsNotFound", "selection": Selection()}], ids=["", "refused"])
+@pytest.mark.parametrize(
+    "says", [{}, {"not_ready": "SubnetsNotFound", "selection": SelectedResources()}], ids=["", "refused"]
+)
 def test_a_class_that_cannot_be_answered_selects_what_there_is(says: dict[str, Any]) -> None:
     node = large(made={"security_groups": ("sg-9",), "subnet": "subnet-9", **reserved("cr-9")})
     assert disrupted(node, pools=[QUIET], types=[LARGE], class_says=says).removed == set()
@@ -191,4 +193,4 @@ def test_a_class_that_cannot_be_answered_selects_what_there_is(says: dict[str, A
 
 def test_a_reservation_that_is_no_longer_selected_drifts_although_none_is_left() -> None:
     node = large(made=reserved("cr-1"))
-    assert disrupted(node, pools=[QUIET], types=[LARGE], class_says={"selection": Selection()}).removed == {"a"}
+    assert disrupted(node, pools=[QUIET], types=[LARGE], class_says={"selection": SelectedResources()}).removed == {"a"}

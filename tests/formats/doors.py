@@ -17,9 +17,9 @@ import msgspec
 from infra.settings import InstallDocument, read
 from shiplap.aws.bucket import (
     BucketCatalog,
+    BucketDryRuns,
     BucketMemory,
     BucketRecorder,
-    BucketRehearsals,
     BucketSnapshots,
     BucketStatus,
 )
@@ -29,7 +29,7 @@ from shiplap.aws.dynamodb import tables
 from shiplap.aws.dynamodb.capacity_table import DynamoCapacity
 from shiplap.aws.dynamodb.join_log import DynamoJoins
 from shiplap.aws.dynamodb.state_table import DynamoState
-from shiplap.aws.ec2.request_pace import Pace
+from shiplap.aws.ec2.request_pace import RequestPace
 from shiplap.aws.timers import SqsTimers
 from shiplap.disruption import record as records
 from shiplap.flows import claim_events
@@ -115,7 +115,7 @@ def stored_items(seeds: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
         _write_learned(client, capacity, seeds["learned"])
         _write_notes(state, DynamoJoins(client, "state"))
         assert capacity.acquire_pilot("ami-1", "m5.large", "k1", "blue/general-planned", NOW)
-        Pace(client, "state", REGION, clock=lambda: NOW).wait("create_fleet", 3)
+        RequestPace(client, "state", REGION, clock=lambda: NOW).wait("create_fleet", 3)
         return {name: sorted(client.scan(TableName=name)["Items"], key=str) for name in _KEYS}
 
 
@@ -187,7 +187,7 @@ def stored_objects(seeds: Mapping[str, Any]) -> Iterator[tuple[str, Any, dict[st
         puts = Puts()
         BucketCatalog(puts, "bucket", REGION).save(BucketCatalog(client, "bucket", REGION).load())  # type: ignore[arg-type]
         BucketMemory(puts, "bucket").save("blue", BucketMemory(client, "bucket").load("blue"))  # type: ignore[arg-type]
-        BucketRehearsals(puts, "bucket").save("blue", BucketRehearsals(client, "bucket").load("blue"))  # type: ignore[arg-type]
+        BucketDryRuns(puts, "bucket").save("blue", BucketDryRuns(client, "bucket").load("blue"))  # type: ignore[arg-type]
         BucketStatus(puts, "bucket").save(BucketStatus(client, "bucket").load())  # type: ignore[arg-type]
         BucketSnapshots(puts, "bucket").save("blue", b'"document"', NOW)  # type: ignore[arg-type]
     for key, body in puts.found.items():

@@ -21,7 +21,7 @@ from shiplap.aws.dynamodb.state_table import DynamoState
 from shiplap.flows.install import Install as Functions
 from shiplap.flows.planning.decision_inputs import glance_at, sight_of, supply_of
 from shiplap.instances.readiness.nodeclass_status import ClusterStatus, InstallStatus
-from shiplap.manifests.files.loading import load
+from shiplap.manifests.files.loading import load_manifests
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim
 from shiplap.scheduling.model.snapshot import Snapshot
@@ -58,7 +58,7 @@ class LiveInstall:
             endpoint=http.endpoint,
             token="functions",
             kubernetes_version="1.34",
-            manifests=load([folder / "pools.json"]),
+            manifests=load_manifests([folder / "pools.json"]),
             vm_memory_overhead_percent=0.05,
             improve_s=0.25,
         )

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from shiplap.aws import session
-from shiplap.cluster.secret_access import access
+from shiplap.cluster.secret_access import parse_secret
 from shiplap.errors import AwsError, ClusterDenied, InvalidInput
 from shiplap.flows.install import Install
 from shiplap.settings import ClusterSettings, ResourceNames, Settings
@@ -96,6 +96,6 @@ def test_a_secret_that_is_not_there_or_empty_says_so(secrets: Any) -> None:
 )
 def test_a_kubeconfig_that_a_function_cannot_use_is_refused(text: str, reason: str) -> None:
     with pytest.raises(InvalidInput, match=reason) as caught:
-        access(text, "secret edge")
+        parse_secret(text, "secret edge")
     assert "secret edge" in str(caught.value)
     assert "first" not in str(caught.value), "a token must not be told"

@@ -10,7 +10,15 @@ from botocore.exceptions import ClientError
 
 from shiplap.aws.dynamodb import tables
 from shiplap.aws.ec2 import launch_templates
-from shiplap.aws.ec2.request_pace import INSTANCE_LIMITS, LIMITS, LONGEST_WAIT_S, Bucket, Limit, Pace, paced
+from shiplap.aws.ec2.request_pace import (
+    INSTANCE_LIMITS,
+    LIMITS,
+    LONGEST_WAIT_S,
+    RateLimit,
+    RequestPace,
+    TokenBucket,
+    paced,
+)
 from shiplap.errors import AwsThrottled
 from shiplap_lab.fakes.clock import TwinClock
 from shiplap_lab.fakes.faults import Faults
@@ -29,7 +37,7 @@ class Shared:
         self.waits: list[float] = []
         hooked = HookedClient(client, self.faults)
         self.one, self.two = (
-            Pace(hooked, "state", "eu-west-1", clock=self.clock.now, sleep=self._sleep, chance=lambda: 0.5)
+            RequestPace(hooked, "state", "eu-west-1", clock=self.clock.now, sleep=self._sleep, chance=lambda: 0.5)
             for _ in range(2)
         )
 
@@ -47,10 +55,10 @@ def shared() -> Iterator[Shared]:
 
 
 def test_a_bucket_refills_up_to_its_burst() -> None:
-    limit = Limit(10, 2)
-    assert Bucket(1, 100).after(limit, 102) == Bucket(5, 102)
-    assert Bucket(1, 100).after(limit, 1000) == Bucket(10, 1000)
-    assert Bucket(1, 100).after(limit, 90) == Bucket(1, 100)
+    limit = RateLimit(10, 2)
+    assert TokenBucket(1, 100).after(limit, 102) == TokenBucket(5, 102)
+    assert TokenBucket(1, 100).after(limit, 1000) == TokenBucket(10, 1000)
+    assert TokenBucket(1, 100).after(limit, 90) == TokenBucket(1, 100)
 
 
 def test_a_burst_goes_through_at_once_and_what_follows_waits_its_turn(shared: Shared) -> None:
@@ -78,7 +86,7 @@ def test_in_the_long_run_all_functions_together_keep_the_pace(shared: Shared) ->
 
 def test_too_long_a_queue_is_left_for_later(shared: Shared) -> None:
     waited: list[float] = []
-    held = Pace(
+    held = RequestPace(
         make_client("dynamodb"), "state", "eu-west-1", clock=shared.clock.now, sleep=waited.append, chance=lambda: 0.0
     )
     for _ in range(int(FLEETS.burst + LONGEST_WAIT_S * FLEETS.per_second)):

@@ -16,8 +16,8 @@ from shiplap.aws.bucket import BucketCatalog, BucketStatus
 from shiplap.drawing.picture import ClusterPicture, NodePicture
 from shiplap.errors import InvalidInput
 from shiplap.instances.catalog.ec2_catalog import Catalog
-from shiplap.instances.catalog.resolved_nodeclass import Problem, Subnet
-from shiplap.instances.readiness.conditions import conditions, unknown
+from shiplap.instances.catalog.resolved_nodeclass import NodeClassProblem, Subnet
+from shiplap.instances.readiness.conditions import conditions, unknown_conditions
 from shiplap.instances.readiness.nodeclass_status import ClusterStatus, InstallStatus, NodeClassStatus, PoolStatus
 from shiplap_cli.commands import status as command
 from shiplap_cli.installs.install_metrics import Failure, Function, PoolUse, Queue, Vitals
@@ -35,10 +35,10 @@ READY = NodeClassStatus(
 BROKEN = NodeClassStatus(
     "gpu",
     "1" * 12,
-    conditions((Problem("SubnetsReady", "SubnetsNotFound", "subnetSelectorTerms match no subnet"),)),
+    conditions((NodeClassProblem("SubnetsReady", "SubnetsNotFound", "subnetSelectorTerms match no subnet"),)),
     warnings=("ami-1 is deprecated",),
 )
-UNKNOWN = NodeClassStatus("odd", "2" * 12, unknown("RequestLimitExceeded", "slow down"))
+UNKNOWN = NodeClassStatus("odd", "2" * 12, unknown_conditions("RequestLimitExceeded", "slow down"))
 POOLS = (PoolStatus("a", "default", "True", 10), PoolStatus("b", "gpu", "False", 0, "no subnet"))
 
 

@@ -22,7 +22,7 @@ import yaml
 from shiplap.aws import session
 from shiplap.aws.bucket import BucketRecorder
 from shiplap.aws.dynamodb.state_table import DynamoState
-from shiplap.cluster.enter import enter
+from shiplap.cluster.enter import context_transport
 from shiplap.cluster.kubeconfig import load
 from shiplap.cluster.transport import Transport
 from shiplap.disruption.record import Headline
@@ -431,7 +431,7 @@ def test_both_kinds_are_followed_at_once(cluster: Cluster) -> None:
     access = load(cluster.config, "", environment={}, home=Path("/nowhere"))
     seen: Queue[Seen] = Queue()
     ended = Event()
-    follow(lambda: enter(access, clock=time.time, environment={}, sleep=time.sleep), seen, ended)
+    follow(lambda: context_transport(access, clock=time.time, environment={}, sleep=time.sleep), seen, ended)
     listed = {entry.kind for entry in (seen.get(timeout=20), seen.get(timeout=20)) if isinstance(entry, Listed)}
     assert listed == {"nodes", "pods"}
     cluster.api.create("pods", pod("z", "b"))

@@ -14,7 +14,7 @@ import msgspec
 from infra.settings import Install
 from shiplap.disruption.disruption_snapshot import DisruptionSettings
 from shiplap.instances.capacity.described_capacity import nominal_memory
-from shiplap.manifests.files.loading import load as load_manifests
+from shiplap.manifests.files.loading import load_manifests
 from shiplap.manifests.scheduler_config import PodTopologySpread
 from shiplap.settings import ClusterSettings, Settings
 from shiplap_lab.api_server.server import ApiServer

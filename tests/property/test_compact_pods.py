@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 
 from shiplap.errors import InvalidInput
 from shiplap.kubernetes import labels
-from shiplap.kubernetes.compact_pods import DELETION_COST, FORMAT, PodTable, Standing, encode, lean, pods_of, together
+from shiplap.kubernetes.compact_pods import (
+    DELETION_COST,
+    FORMAT,
+    PodTable,
+    SnapshotHeader,
+    decode_pods,
+    encode_pods,
+    lean_pod,
+    merged_pods,
+)
 from shiplap.kubernetes.objects import ObjectMeta, Pod
 from shiplap.kubernetes.pod_disruption_budgets import is_ready
 from shiplap.kubernetes.pod_requests import pod_requests
@@ -22,7 +31,7 @@ from shiplap.scheduling.planner import plan
 from tests.property.test_plans import snapshots
 from tests.property.test_topology_plans import clusters
 
-STANDING = Standing(cluster="c", version="7", taken_at=1.5, listed_at=1.0, kept_since=0.5)
+STANDING = SnapshotHeader(cluster="c", version="7", taken_at=1.5, listed_at=1.0, kept_since=0.5)
 FEW = settings(derandomize=True, deadline=None, max_examples=60)
 TEXT = st.sampled_from(["", "a", "web-0", "web-10", "x-1-y", "ü"])
 AMOUNTS = st.dictionaries(st.sampled_from(["cpu", "memory"]), st.sampled_from(["100m", "1", "2", "64Mi"]), max_size=2)
@@ -115,8 +124,8 @@ def of(key: Any) -> Any:
 @settings(derandomize=True, deadline=None, max_examples=300)
 @given(any_pods())
 def test_a_lean_pod_takes_and_shows_the_same(pod: Pod) -> None:
-    slim = lean(pod)
-    assert lean(slim) == slim
+    slim = lean_pod(pod)
+    assert lean_pod(slim) == slim
     assert pod_requests(slim) == pod_requests(pod)
     assert (is_ready(slim), owner_kind(slim), slim.key) == (is_ready(pod), owner_kind(pod), pod.key)
     for now in (0.0, 1.8e9):
@@ -127,14 +136,14 @@ def test_a_lean_pod_takes_and_shows_the_same(pod: Pod) -> None:
 @settings(derandomize=True, deadline=None, max_examples=200)
 @given(st.lists(any_pods(), max_size=6, unique_by=lambda pod: pod.metadata.uid))
 def test_a_document_holds_exactly_the_lean_pods(pods: list[Pod]) -> None:
-    document = encode(pods, STANDING)
-    standing, found = pods_of(document)
+    document = encode_pods(pods, STANDING)
+    standing, found = decode_pods(document)
     assert standing == STANDING
     key = of(lambda meta: meta.uid)
-    assert sorted(found, key=key) == sorted(map(lean, pods), key=key)
+    assert sorted(found, key=key) == sorted(map(lean_pod, pods), key=key)
     table, again = PodTable.of(document)
     assert (again, len(table), table.changes) == (STANDING, len(pods), 0)
-    assert sorted(pods_of(table.document(STANDING))[1], key=key) == sorted(found, key=key)
+    assert sorted(decode_pods(table.document(STANDING))[1], key=key) == sorted(found, key=key)
 
 
 @settings(derandomize=True, deadline=None, max_examples=200)
@@ -145,15 +154,15 @@ def test_a_table_that_changes_is_one_made_anew(steps: list[tuple[str, Pod, bool]
         pod = msgspec.structs.replace(shape, metadata=msgspec.structs.replace(shape.metadata, uid=uid))
         before = table.changes
         if stays:
-            changed = known.get(uid) != lean(pod)
-            known[uid] = lean(pod)
+            changed = known.get(uid) != lean_pod(pod)
+            known[uid] = lean_pod(pod)
             table.put(pod)
         else:
             changed = known.pop(uid, None) is not None
             table.drop(uid)
         assert (table.changes > before) == changed
     assert len(table) == len(known)
-    found = {pod.metadata.uid: pod for pod in pods_of(table.document(STANDING))[1]}
+    found = {pod.metadata.uid: pod for pod in decode_pods(table.document(STANDING))[1]}
     assert found == known
     if not known:
         assert len(table.document(STANDING)) < 300
@@ -163,8 +172,8 @@ def test_a_table_that_changes_is_one_made_anew(steps: list[tuple[str, Pod, bool]
 @given(st.one_of(snapshots(), clusters()))
 def test_plans_of_lean_pods_are_the_same_plans(snapshot: Snapshot) -> None:
     bound = [pod for pod in snapshot.view.pods if pod.spec.node_name]
-    standing = pods_of(encode(bound, STANDING))[1]
-    pods = together([pod for pod in snapshot.view.pods if not pod.spec.node_name], standing)
+    standing = decode_pods(encode_pods(bound, STANDING))[1]
+    pods = merged_pods([pod for pod in snapshot.view.pods if not pod.spec.node_name], standing)
     replace = msgspec.structs.replace
     assert plan(replace(snapshot, view=replace(snapshot.view, pods=pods))) == plan(snapshot)
 
@@ -177,10 +186,10 @@ def test_pods_of_one_name_are_told_apart_by_their_age() -> None:
     old, young = pod("old", "n1", "1"), pod("young", "", "2")
     bound_young = pod("young", "n2", "2")
     older_waits, other = pod("old", "", "1"), pod("other", "n1", "1", "db-1")
-    assert together([young], [old, other]) == (young, other)
-    assert together([older_waits], [bound_young, other]) == (bound_young, other)
-    assert together([young], [bound_young]) == (bound_young,)
-    assert together([], [old]) == (old,)
+    assert merged_pods([young], [old, other]) == (young, other)
+    assert merged_pods([older_waits], [bound_young, other]) == (bound_young, other)
+    assert merged_pods([young], [bound_young]) == (bound_young,)
+    assert merged_pods([], [old]) == (old,)
 
 
 @pytest.mark.parametrize(
@@ -201,9 +210,9 @@ def test_pods_of_one_name_are_told_apart_by_their_age() -> None:
                 [msgspec.to_builtins(STANDING), [[{}, {}, {}]], [["", {}, []]], ["n"], [[0, 0, 0, "n", b"\xfe"]]]
             )
         ),
-        encode([], STANDING)[:-5],
+        encode_pods([], STANDING)[:-5],
     ],
 )
 def test_what_is_no_document_is_invalid(document: bytes) -> None:
     with pytest.raises(InvalidInput, match="cluster snapshot: cannot be read"):
-        pods_of(document)
+        decode_pods(document)

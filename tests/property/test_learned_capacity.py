@@ -6,7 +6,14 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shiplap.instances.capacity.learned_capacity import DAY_S, allocatable, capacity, merge, missed, observe
+from shiplap.instances.capacity.learned_capacity import (
+    DAY_S,
+    merged_capacity,
+    shortfall,
+    smallest_allocatable,
+    smallest_capacity,
+    with_observation,
+)
 from shiplap.instances.catalog.type_catalog import LearnedCapacity, Observation
 from tests.unit.instances.given_instances import MIB, kind, node_class, resolved, yields
 
@@ -36,18 +43,18 @@ def test_concurrent_observers_agree(reports: list[tuple[float, int, int]], shuff
     shuffled.shuffle(observations)  # type: ignore[attr-defined]
     merged: LearnedCapacity | None = None
     for observation in observations:
-        merged = observe(merged, observation)
+        merged = with_observation(merged, observation)
     assert merged is not None
     newest = max(observation.observed_at for observation in observations)
     assert merged.recent[-1].observed_at == newest
     days = 60 * DAY_S
     lately = [each.capacity["memory"] for each in observations if each.observed_at // DAY_S >= (newest - days) // DAY_S]
-    assert capacity(merged)["memory"] == allocatable(merged)["memory"] == min(lately)
+    assert smallest_capacity(merged)["memory"] == smallest_allocatable(merged)["memory"] == min(lately)
     parts: list[LearnedCapacity | None] = [None, None]
     for place, observation in enumerate(observations):
-        parts[place < split] = observe(parts[place < split], observation)
+        parts[place < split] = with_observation(parts[place < split], observation)
     one, other = (part or LearnedCapacity("ami", "t", "h") for part in parts)
-    for both in (merge(one, other), merge(other, one)):
+    for both in (merged_capacity(one, other), merged_capacity(other, one)):
         assert msgspec.structs.replace(both, version=0, count=0) == msgspec.structs.replace(merged, version=0, count=0)
     assert len({each.node for each in merged.recent}) == len(merged.recent) <= 10
 
@@ -67,7 +74,7 @@ def test_within_sixty_days_no_node_has_less_than_is_relied_on_twice(
             relied_on = yields(name, node_class(), answered=resolved(), learned=(learned,)).allocatable["memory"]
             assert relied_on <= report(name, share, at, "next", "h").allocatable["memory"]
         kubelet = yields(name, node_class(), answered=resolved()).kubelet_hash
-        learned = observe(learned, report(name, share, at, f"n{number}", kubelet))
+        learned = with_observation(learned, report(name, share, at, f"n{number}", kubelet))
         smallest = min(smallest, share)
 
 
@@ -76,10 +83,10 @@ def test_within_sixty_days_no_node_has_less_than_is_relied_on_twice(
 def test_once_seen_a_type_is_never_promised_too_much_again(name: str, share: float) -> None:
     before = yields(name, node_class(), answered=resolved())
     truth = report(name, share, 1.0, "n1", before.kubelet_hash)
-    after = yields(name, node_class(), answered=resolved(), learned=(observe(None, truth),))
+    after = yields(name, node_class(), answered=resolved(), learned=(with_observation(None, truth),))
     assert after.verified
     assert (
-        missed(
+        shortfall(
             after.allocatable,
             truth.allocatable | {r: after.allocatable[r] for r in ("cpu", "pods", "ephemeral-storage")},
         )
@@ -92,7 +99,7 @@ def test_once_seen_a_type_is_never_promised_too_much_again(name: str, share: flo
 def test_the_careful_bound_holds_for_every_overhead_of_an_eighth(
     seen_name: str, name: str, seen_share: float, share: float
 ) -> None:
-    learned = observe(None, report(seen_name, seen_share, 1.0, "n1", "other"))
+    learned = with_observation(None, report(seen_name, seen_share, 1.0, "n1", "other"))
     made = yields(name, node_class(), answered=resolved(), learned=(learned,), beside=(seen_name,))
     truth = int(kind(name).memory_info.size_in_mi_b * MIB * share)
     assert made.careful["memory"] <= truth

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from shiplap.errors import InvalidInput
 from shiplap.instances.capacity import kubelet_settings
-from shiplap.instances.capacity.capacity_setting import from_cluster
+from shiplap.instances.capacity.capacity_setting import cluster_setting
 from shiplap.instances.catalog.ami_families import first_hashes, spec_hash
-from shiplap.instances.readiness.nodeclass_status import digest
+from shiplap.instances.readiness.nodeclass_status import manifest_digest
 from shiplap.instances.resolve import instance_types
 from shiplap.manifests.files.documents import read_text
-from shiplap.manifests.files.loading import Report, check
+from shiplap.manifests.files.loading import ManifestReport, check_documents
 from shiplap.manifests.template_hash import pool_hash
 from shiplap.manifests.tiers import expand
 from shiplap.settings import ClusterSettings
@@ -134,7 +134,7 @@ template:
     containers: [{name: main, resources: {requests: {cpu: "1", memory: 1Gi}}}]
 """
 SOLD = catalog(spot=True)
-SETTING = from_cluster(ClusterSettings(name="demo", region="eu-west-1"), ())
+SETTING = cluster_setting(ClusterSettings(name="demo", region="eu-west-1"), ())
 SOUND = [item for text in (POOL, CLASS, OVERLAY, BUFFER) for item in yaml.safe_load_all(text)]
 
 ODD: st.SearchStrategy[Any] = st.one_of(
@@ -189,16 +189,16 @@ def mutants(draw: st.DrawFn) -> dict[str, Any]:
     return document
 
 
-def checked(text: str) -> Report | None:
+def checked(text: str) -> ManifestReport | None:
     """What is said of a file; None when it cannot be read at all, which is said with its name and a reason."""
     try:
         documents = read_text("given", text)
     except InvalidInput as problem:
         return None if problem.source == "given" else pytest.fail(str(problem))
-    return check(documents)
+    return check_documents(documents)
 
 
-def uses(report: Report) -> None:
+def uses(report: ManifestReport) -> None:
     """What is done with manifests that were accepted."""
     for pool in report.manifests.node_pools:
         pool_hash(pool)
@@ -206,12 +206,12 @@ def uses(report: Report) -> None:
     for node_class in report.manifests.node_classes:
         spec_hash(node_class)
         first_hashes(node_class)
-        digest(node_class)
-        kubelet_settings.read(node_class)
+        manifest_digest(node_class)
+        kubelet_settings.read_kubelet_settings(node_class)
         instance_types(SOLD, node_class, SETTING, resolved=None, learned=(), unavailable=())
 
 
-def assert_told(report: Report | None) -> None:
+def assert_told(report: ManifestReport | None) -> None:
     if report is None:
         return
     for problem in report.problems:

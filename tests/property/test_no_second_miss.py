@@ -29,7 +29,7 @@ EFFECTS = (
     "state.advance",
     "state.mark_missed",
     "cluster.view",
-    "cluster.register_node",
+    "cluster.patch_node",
     "capacity.acquire_pilot",
     "capacity.release_pilot",
     "capacity.learned",

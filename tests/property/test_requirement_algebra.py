@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shiplap.kubernetes.requirements import Requirement, Requirements, requirement, written
+from shiplap.kubernetes.requirements import Requirement, Requirements, requirement, requirement_lines
 
 LAWS = settings(derandomize=True, deadline=None, max_examples=300)
 
@@ -72,7 +72,7 @@ def test_what_does_not_intersect_shares_no_value(left: Requirement, right: Requi
 @LAWS
 @given(ITEMS)
 def test_written_requirements_read_back(item: Requirement) -> None:
-    lines = written(item)
+    lines = requirement_lines(item)
     assert len(lines) <= 3
     read = Requirements(requirement(*line, min_values=item.min_values) for line in lines)
     assert read == Requirements([item])
@@ -95,15 +95,13 @@ def test_compatible_says_what_conflict_says(node: Requirements, incoming: Requir
 @LAWS
 @given(st.dictionaries(KEYS, st.sampled_from(VALUES), max_size=3), SETS)
 def test_a_nodes_labels_are_judged_as_kube_scheduler_judges_them(labels: dict[str, str], wanted: Requirements) -> None:
-    expected = all(
-        item.has(labels[key]) if key in labels else item.forbids_nothing_defined for key, item in wanted.items()
-    )
+    expected = all(item.has(labels[key]) if key in labels else item.allows_undefined for key, item in wanted.items())
     assert Requirements.of_labels(labels).compatible(wanted) == expected
 
 
 @LAWS
 @given(ITEMS)
 def test_what_a_bare_node_satisfies_has_no_bounds(item: Requirement) -> None:
-    if item.forbids_nothing_defined:
+    if item.allows_undefined:
         assert item.operator in ("NotIn", "DoesNotExist")
         assert (item.at_least, item.at_most) == (None, None)

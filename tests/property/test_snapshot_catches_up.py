@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from shiplap.cluster.snapshot_keeper import FEWEST_PODS, RELIST_S, SAVE_S, Keeper
+from shiplap.cluster.snapshot_keeper import FEWEST_PODS, RELIST_S, SAVE_S, SnapshotKeeper
 from shiplap.errors import ClusterError, ClusterUnreachable, ObjectConflict, ObjectNotFound, ResourceVersionGone
 from shiplap.flows.planning import decision_inputs
 from shiplap.flows.planning.decision_inputs import StandingPods
-from shiplap.kubernetes.compact_pods import lean, together
+from shiplap.kubernetes.compact_pods import lean_pod, merged_pods
 from shiplap.kubernetes.objects import Pod
 from shiplap.ports import WatchEvent
 from shiplap_lab.fakes.bucket import TwinSnapshots
@@ -80,9 +80,9 @@ class Cluster(Stage):
         self.keepers = [self.keeper(), self.keeper()]
         self.known = self.looker()
 
-    def keeper(self) -> Keeper:
+    def keeper(self) -> SnapshotKeeper:
         self.clock.advance(1)
-        found = Keeper(CLUSTER, self.shaky, self.snapshots, clock=self.clock, fewest_pods=0)
+        found = SnapshotKeeper(CLUSTER, self.shaky, self.snapshots, clock=self.clock, fewest_pods=0)
         found.established.set()
         return found
 
@@ -124,7 +124,7 @@ class Cluster(Stage):
             case "look":
                 self.look()
 
-    def keep(self, keeper: Keeper) -> None:
+    def keep(self, keeper: SnapshotKeeper) -> None:
         """One round, failing as `run` bears it."""
         if not keeper.retired.is_set():
             with suppress(ClusterUnreachable, ResourceVersionGone):
@@ -137,8 +137,8 @@ class Cluster(Stage):
         if told is None:
             return False
         bound = [pod for pods, _ in TwinCluster(self.server).bound_pages() for pod in pods]
-        assert _by_uid(told) == _by_uid([lean(pod) for pod in bound])
-        assert _by_uid(together(pending, told)).keys() == _by_uid([*pending, *bound]).keys()
+        assert _by_uid(told) == _by_uid([lean_pod(pod) for pod in bound])
+        assert _by_uid(merged_pods(pending, told)).keys() == _by_uid([*pending, *bound]).keys()
         return True
 
 
@@ -172,7 +172,7 @@ def test_small_clusters_are_left_out() -> None:
     cluster = Cluster()
     cluster.play("create", "a")
     cluster.play("bind", "a")
-    keeper = Keeper(CLUSTER, cluster.shaky, cluster.snapshots, clock=cluster.clock)
+    keeper = SnapshotKeeper(CLUSTER, cluster.shaky, cluster.snapshots, clock=cluster.clock)
     keeper.established.set()
     keeper.round(1.0)
     assert FEWEST_PODS > 1

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shiplap.cluster.client import KubernetesClient
-from shiplap.cluster.snapshot_keeper import Keeper
-from shiplap.cluster.watcher import KindWatch, Tracker, look
+from shiplap.cluster.snapshot_keeper import SnapshotKeeper
+from shiplap.cluster.watcher import KindWatch, Tracker, poll_once
 from shiplap.flows import cluster_metrics
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node, Pod
@@ -208,13 +208,13 @@ def test_watches_and_snapshots_go_on_behind_odd_objects(pod: Any, node: Any) -> 
     ]
     api = KubernetesClient(transport)  # type: ignore[arg-type]
     store = TwinSnapshots()
-    keeper = Keeper("demo", api, store, clock=TwinClock(NOW), fewest_pods=1)
+    keeper = SnapshotKeeper("demo", api, store, clock=TwinClock(NOW), fewest_pods=1)
     keeper.established.set()
     keeper.round(1.0)
     assert "demo" in store.documents
     assert {"a", "b"} <= {event.object.metadata.name for event in api.watch("bound", "9", 1.0)} | {"a"}
     transport.changes = [{"type": "ADDED", "object": node}, {"type": "ADDED", "object": raw_node("n3")}]
-    seen = look([KindWatch(api, "nodes")], Tracker())
+    seen = poll_once([KindWatch(api, "nodes")], Tracker())
     assert "n3" in {item.metadata.name for item in seen.joined}
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from shiplap.drawing.dashboard_widget import Looks, Subject, fragment
+from shiplap.drawing.dashboard_widget import WidgetCluster, WidgetLooks, widget_html
 from shiplap.errors import ShiplapError
 from shiplap_lab.emulated_aws import cdk
 from tests.browser import Browser, running
@@ -58,7 +58,7 @@ def widgets(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> list[
 def test_everything_stands_in_its_place(
     browser: Browser, widgets: list[dict[str, Any]], tmp_path: Path, dark: bool
 ) -> None:
-    drawn = fragment([Subject(cluster(60))], Looks("dark" if dark else "light", 1380))
+    drawn = widget_html([WidgetCluster(cluster(60))], WidgetLooks("dark" if dark else "light", 1380))
     (tmp_path / "dashboard.html").write_text(page(widgets, drawn))
     seen = browser.see((tmp_path / "dashboard.html").as_uri(), width=1440, dark=dark)
     assert shades(seen.png) > 40
@@ -79,7 +79,7 @@ def test_everything_stands_in_its_place(
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_the_widget_fits_where_it_is_put(browser: Browser, tmp_path: Path, width: int, theme: str) -> None:
     """CloudWatch gives it a box that is scrolled downwards."""
-    made = fragment([Subject(cluster(200))], Looks(theme, width))
+    made = widget_html([WidgetCluster(cluster(200))], WidgetLooks(theme, width))
     ground = "#0f1b2a" if theme == "dark" else "#ffffff"
     (tmp_path / "widget.html").write_text(
         '<!doctype html><meta charset="utf-8"><meta name="viewport" content="width=device-width">'

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from shiplap.drawing.packing_map import node_table, packing_map, totals, waiting
+from shiplap.drawing.packing_map import node_table, packing_map, pending_table, totals
 from shiplap.drawing.palette import POOLS_DARK, POOLS_LIGHT
 from shiplap.drawing.picture import ClusterPicture
-from shiplap.instances.catalog.resolved_nodeclass import Problem
+from shiplap.instances.catalog.resolved_nodeclass import NodeClassProblem
 from shiplap.instances.readiness.conditions import conditions
 from shiplap.instances.readiness.nodeclass_status import NodeClassStatus, PoolStatus
 from shiplap.manifests.custom_resources import Manifests
@@ -40,7 +40,7 @@ def browser() -> Iterator[Browser]:
 
 
 def whole(picture: ClusterPicture) -> str:
-    parts = [totals(picture), "<h2>Nodes</h2>", packing_map(picture), waiting(picture), node_table(picture)]
+    parts = [totals(picture), "<h2>Nodes</h2>", packing_map(picture), pending_table(picture), node_table(picture)]
     return page(f"Cluster {picture.cluster}", "as it is", "".join(parts))
 
 
@@ -62,7 +62,9 @@ def over_time() -> str:
 
 
 def install() -> str:
-    why = Problem("SubnetsReady", "SubnetsNotFound", "subnetSelectorTerms match no subnet: tags {discovery: prod}")
+    why = NodeClassProblem(
+        "SubnetsReady", "SubnetsNotFound", "subnetSelectorTerms match no subnet: tags {discovery: prod}"
+    )
     classes = (
         NodeClassStatus("default", "0" * 12, conditions(()), instance_types=812),
         NodeClassStatus("gpu", "1" * 12, conditions((why,)), warnings=("ami-0123456789abcdef0 is deprecated",)),

@@ -90,7 +90,7 @@ def test_the_life_comes_to_every_stage() -> None:
     assert passed["schedule"] >= {"cluster.view", "state.read", "state.commit", "compute.launch", "state.advance_all"}
     assert passed["lifecycle"] >= {
         "cluster.nominate",
-        "cluster.register_node",
+        "cluster.patch_node",
         "cluster.evict",
         "compute.terminate",
         "state.advance",

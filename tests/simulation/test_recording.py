@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from shiplap.drawing.picture import NodeState
+from shiplap.drawing.picture import NodePictureState
 from shiplap_cli.main import run as command
 from shiplap_cli.render.html_simulation import simulation_report
 from shiplap_lab.simulation import recording
@@ -59,7 +59,7 @@ def test_frames_show_nodes_pods_and_what_waits(storm: tuple[Outcome, Timeline]) 
     assert sum(len(node.pods) for node in last.nodes) == last.used.pods > 0
     assert last.hourly == pytest.approx(timeline.samples[-1].hourly)
     states = {node.state for frame in timeline.frames for node in frame.picture.nodes}
-    assert {NodeState.STARTING, NodeState.READY} <= states
+    assert {NodePictureState.STARTING, NodePictureState.READY} <= states
     assert any(frame.picture.pending for frame in timeline.frames)
 
 

@@ -7,7 +7,15 @@ from itertools import pairwise
 import pytest
 
 from shiplap.errors import ConditionFailed
-from shiplap.manifests.nodeclaim import FINAL, FORGET_AFTER_S, ClaimState, NodeClaim, check_new, forgotten_at, moved
+from shiplap.manifests.nodeclaim import (
+    FINAL,
+    FORGET_AFTER_S,
+    ClaimState,
+    NodeClaim,
+    advanced_claim,
+    check_new_claims,
+    forgotten_at,
+)
 
 S = ClaimState
 ORDER = [
@@ -31,7 +39,7 @@ def allowed(start: ClaimState) -> set[ClaimState]:
     found = set()
     for to in ClaimState:
         try:
-            moved(claim(start), to, {})
+            advanced_claim(claim(start), to, {})
         except ConditionFailed:
             continue
         found.add(to)
@@ -69,13 +77,13 @@ def test_only_a_disruption_that_is_given_up_walks_back() -> None:
 
 
 def test_a_move_raises_the_version_and_changes_what_it_is_told() -> None:
-    after = moved(claim(version=4), S.LAUNCHING, {"owner": "request-1", "changed_at": 5.0})
+    after = advanced_claim(claim(version=4), S.LAUNCHING, {"owner": "request-1", "changed_at": 5.0})
     assert after == claim(S.LAUNCHING, version=5, owner="request-1", changed_at=5.0)
 
 
 def test_an_unknown_field_is_a_bug_of_the_caller() -> None:
     with pytest.raises(TypeError):
-        moved(claim(), S.LAUNCHING, {"colour": "blue"})
+        advanced_claim(claim(), S.LAUNCHING, {"colour": "blue"})
 
 
 def test_ended_claims_are_forgotten_a_week_after_their_last_change() -> None:
@@ -84,11 +92,11 @@ def test_ended_claims_are_forgotten_a_week_after_their_last_change() -> None:
 
 
 def test_what_can_be_committed_together() -> None:
-    check_new("blue", [])
-    check_new("blue", [claim()])
+    check_new_claims("blue", [])
+    check_new_claims("blue", [claim()])
     with pytest.raises(ConditionFailed, match="one name"):
-        check_new("blue", [claim(), claim()])
+        check_new_claims("blue", [claim(), claim()])
     with pytest.raises(ConditionFailed, match="green"):
-        check_new("green", [claim()])
+        check_new_claims("green", [claim()])
     with pytest.raises(ConditionFailed, match="Launching"):
-        check_new("blue", [claim(S.LAUNCHING)])
+        check_new_claims("blue", [claim(S.LAUNCHING)])

@@ -65,7 +65,7 @@ class _Seen(Part, frozen=True):
 
 
 class Entry(Part, frozen=True):
-    """`capacity` and `allocatable` are what planning uses: the smallest of the last 60 days."""
+    """`smallest_capacity` and `smallest_allocatable` are what planning uses: the smallest of the last 60 days."""
 
     ami: str
     instance_type: str
@@ -80,7 +80,7 @@ def row_of(entry: LearnedCapacity) -> Row:
     """A line of the list."""
     newest = entry.recent[-1] if entry.recent else None
     memory = _Memory(
-        _quantity(learned_capacity.allocatable(entry).get(MEMORY)),
+        _quantity(learned_capacity.smallest_allocatable(entry).get(MEMORY)),
         _quantity(newest.predicted.get(MEMORY) if newest else None),
     )
     last_seen = rfc3339(newest.observed_at) if newest else ""
@@ -98,8 +98,8 @@ def entry_of(entry: LearnedCapacity) -> Entry:
         entry.instance_type,
         entry.kubelet_hash,
         entry.count,
-        format_resources(learned_capacity.capacity(entry)),
-        format_resources(learned_capacity.allocatable(entry)),
+        format_resources(learned_capacity.smallest_capacity(entry)),
+        format_resources(learned_capacity.smallest_allocatable(entry)),
         tuple(
             _Seen(
                 each.cluster,

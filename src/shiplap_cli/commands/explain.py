@@ -16,7 +16,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from shiplap.errors import ClusterError, InvalidInput
-from shiplap.instances.offerings.node_prices import UNKNOWN
+from shiplap.instances.offerings.node_prices import UNKNOWN_PRICE
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.scheduling_record import Record
 from shiplap.scheduling.model.snapshot import Snapshot
@@ -81,7 +81,7 @@ def pod(
         decision = _decision(record, sources, where)
         account = account_of(decision.snapshot, decision.plan, name)
         written = _written(account, decision.reading)
-        price = UNKNOWN
+        price = UNKNOWN_PRICE
         if account.home is not None and account.home.launch is not None:
             launched = {claim.name: claim for claim in decision.plan.node_claims}
             price = Money(decision.snapshot).of_launch(launched[account.home.name])

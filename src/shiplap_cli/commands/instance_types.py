@@ -17,13 +17,13 @@ from rich.table import Column, Table
 from shiplap.errors import InvalidInput
 from shiplap.instances.capacity.capacity_setting import CapacitySetting, VpcCni
 from shiplap.instances.catalog.type_catalog import InstanceType
-from shiplap.instances.catalog.type_labels import single_valued
+from shiplap.instances.catalog.type_labels import single_valued_labels
 from shiplap.instances.resolve import instance_types as resolve
 from shiplap.kubernetes.labels import ARCH, ON_DEMAND
 from shiplap.kubernetes.objects import ObjectMeta
 from shiplap.kubernetes.quantity import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, format_resources
 from shiplap.manifests.custom_resources import EC2NodeClass, EC2NodeClassSpec
-from shiplap.manifests.files.loading import load
+from shiplap.manifests.files.loading import load_manifests
 from shiplap_cli.inputs import learned_file
 from shiplap_cli.output import Format, Output, emit
 from shiplap_lab.catalogue import embedded
@@ -89,7 +89,7 @@ def instance_types(
 def _node_class(path: Path | None) -> EC2NodeClass:
     if path is None:
         return EC2NodeClass(ObjectMeta(name="default"), EC2NodeClassSpec(ami_family="AL2023"))
-    found = load([path]).node_classes
+    found = load_manifests([path]).node_classes
     if len(found) != 1:
         names = ", ".join(node_class.metadata.name for node_class in found) or "none"
         raise InvalidInput(str(path), f"expected exactly one EC2NodeClass, found {len(found)} ({names})")
@@ -118,7 +118,7 @@ def _yield(kind: InstanceType) -> _Yield:
     amounts = {name: amount for name, amount in kind.capacity.items() if amount}
     allocatable = kind.allocatable
     return _Yield(
-        labels=single_valued(kind),
+        labels=single_valued_labels(kind),
         capacity=format_resources(amounts),
         overhead=format_resources({name: amount for name, amount in kind.overhead.items() if amount}),
         allocatable=format_resources({name: allocatable[name] for name in amounts}),
@@ -141,7 +141,7 @@ def _table(kinds: Sequence[InstanceType]) -> RenderableType:
         allocatable = format_resources(kind.allocatable)
         table.add_row(
             kind.name,
-            single_valued(kind)[ARCH],
+            single_valued_labels(kind)[ARCH],
             allocatable[CPU],
             allocatable[MEMORY],
             format_resources(kind.capacity)[MEMORY],

@@ -12,7 +12,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from shiplap.errors import InvalidInput
-from shiplap.instances.offerings.node_prices import Price, total
+from shiplap.instances.offerings.node_prices import Price, total_price
 from shiplap.manifests.nodeclaim import PodReference
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.planner import plan as decide
@@ -92,7 +92,7 @@ def _launches(priced: Iterable[tuple[str, Price]]) -> dict[str, Launches]:
     by_name: dict[str, list[Price]] = {}
     for name, price in priced:
         by_name.setdefault(name, []).append(price)
-    sums = {name: total(prices) for name, prices in sorted(by_name.items())}
+    sums = {name: total_price(prices) for name, prices in sorted(by_name.items())}
     return {name: Launches(len(by_name[name]), found.hourly, found.estimated) for name, found in sums.items()}
 
 

@@ -167,9 +167,9 @@ def _with(record: Record | DisruptionRecord, paths: list[Path]) -> Record | Disr
     Raises:
         InvalidInput: the manifests are wrong, or name an EC2NodeClass whose types were not recorded.
     """
-    from shiplap.manifests.files.loading import load  # noqa: PLC0415 - only here
+    from shiplap.manifests.files.loading import load_manifests  # noqa: PLC0415 - only here
 
-    written = load(paths)
+    written = load_manifests(paths)
     if not written.node_pools:
         raise InvalidInput("--with", "there is no NodePool among the manifests")
     if isinstance(record, Record):

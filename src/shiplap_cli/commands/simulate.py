@@ -16,7 +16,7 @@ from rich.text import Text
 
 from shiplap.errors import InvalidInput
 from shiplap.manifests.custom_resources import Manifests
-from shiplap.manifests.files.loading import load as load_manifests
+from shiplap.manifests.files.loading import load_manifests
 from shiplap_cli.output import Format, Output, counted, emit
 from shiplap_cli.render.html_file import HtmlFile, write
 from shiplap_cli.render.html_simulation import SIDES, comparison_report, simulation_report

@@ -10,7 +10,7 @@ import typer
 from rich.text import Text
 
 from shiplap.errors import InvalidInput
-from shiplap.manifests.files.loading import Report, inspect
+from shiplap.manifests.files.loading import ManifestReport, inspect_files
 from shiplap_cli.output import Format, Output, counted, emit, fail
 
 
@@ -36,7 +36,7 @@ def validate(
 
     Example: shiplap validate pools/
     """
-    report = inspect(paths)
+    report = inspect_files(paths)
     if report.problems and not report.checked and output is Format.TABLE:
         raise report.problems[0]
     problems = [_shown(problem) for problem in report.problems]
@@ -51,7 +51,7 @@ def _shown(problem: InvalidInput) -> _Problem:
     return _Problem(problem.source, problem.line, problem.document, problem.field, problem.reason)
 
 
-def _lines(report: Report) -> Text:
+def _lines(report: ManifestReport) -> Text:
     """One line per problem, `file:line: document: field: reason`, as compilers print theirs and editors follow."""
     if report.problems:
         return Text("\n".join(map(str, report.problems)))

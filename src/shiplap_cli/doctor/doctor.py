@@ -188,21 +188,21 @@ def outputs_of(client: Callable[[str], Any], stack: str) -> Mapping[str, str]:
 
 def _ask(cluster: str, region: str, *, context: str, kubeconfig: Path | None) -> Callable[[str, Any], bytes]:
     """A way to ask a cluster's API server. Raises InvalidInput, ClusterError, AwsError."""
-    from shiplap.cluster.enter import enter  # noqa: PLC0415
+    from shiplap.cluster.enter import context_transport  # noqa: PLC0415
     from shiplap.cluster.kubeconfig import load  # noqa: PLC0415
 
     if context or kubeconfig is not None:
         access = load(kubeconfig, context, environment=os.environ, home=Path.home())
-        transport = enter(access, clock=time.time, environment=os.environ, sleep=time.sleep)
+        transport = context_transport(access, clock=time.time, environment=os.environ, sleep=time.sleep)
         return transport.ask
     from shiplap.aws.eks import api_server  # noqa: PLC0415
     from shiplap.aws.session import client, credentials  # noqa: PLC0415
-    from shiplap.cluster.connect import ApiEndpoint, reach  # noqa: PLC0415
+    from shiplap.cluster.connect import ApiEndpoint, endpoint_transport  # noqa: PLC0415
     from shiplap.settings import ClusterSettings  # noqa: PLC0415
 
     settings = ClusterSettings(name=cluster, region=region)
     endpoint = ApiEndpoint(*api_server(settings, lambda: client("eks", region)))
-    return reach(settings, endpoint, credentials=credentials, clock=_Clock(), sleep=time.sleep).ask
+    return endpoint_transport(settings, endpoint, credentials=credentials, clock=_Clock(), sleep=time.sleep).ask
 
 
 class _Clock:

@@ -16,7 +16,7 @@ from shiplap.kubernetes import labels
 from shiplap.kubernetes.timestamps import epoch
 from shiplap.manifests.custom_resources import Manifests
 from shiplap.manifests.files.documents import Document
-from shiplap.manifests.files.loading import Report, check, inspect
+from shiplap.manifests.files.loading import ManifestReport, check_documents, inspect_files
 from shiplap.scheduling.model.snapshot import NodeClassCatalog, SchedulingSettings, Snapshot
 from shiplap.settings import ClusterSettings
 from shiplap_cli.inputs import learned_file
@@ -205,18 +205,20 @@ def _of_cluster(seen: Seen, sources: Sources, *, lax_budgets: bool) -> Manifests
     if not any(document.data.get("kind") == "NodePool" for document in documents):
         where = f"context {seen.cluster.name}" if seen.live else "the cluster state"
         raise InvalidInput("--manifests", f"is missing, and {where} holds no NodePool; give files or folders with some")
-    return _sound(check(documents), tolerate_missing_classes=sources.catalog is not None, lax_budgets=lax_budgets)
+    return _sound(
+        check_documents(documents), tolerate_missing_classes=sources.catalog is not None, lax_budgets=lax_budgets
+    )
 
 
 def _manifests(paths: Sequence[Path], *, tolerate_missing_classes: bool, lax_budgets: bool) -> Manifests:
     """Manifests without problems. With a catalogue file an EC2NodeClass is only a name, so it need not be there."""
-    found = _sound(inspect(paths), tolerate_missing_classes=tolerate_missing_classes, lax_budgets=lax_budgets)
+    found = _sound(inspect_files(paths), tolerate_missing_classes=tolerate_missing_classes, lax_budgets=lax_budgets)
     if not found.node_pools:
         raise InvalidInput(", ".join(map(str, paths)), "there is no NodePool among the manifests")
     return found
 
 
-def _sound(report: Report, *, tolerate_missing_classes: bool, lax_budgets: bool) -> Manifests:
+def _sound(report: ManifestReport, *, tolerate_missing_classes: bool, lax_budgets: bool) -> Manifests:
     problems = [
         problem
         for problem in report.problems

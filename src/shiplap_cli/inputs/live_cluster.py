@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from shiplap.cluster.enter import enter
+from shiplap.cluster.enter import context_transport
 from shiplap.cluster.kubeconfig import Access, load
 from shiplap.errors import ClusterDenied, ClusterError, ClusterUnreachable, InvalidInput
 from shiplap.manifests.files.documents import Document
@@ -43,7 +43,7 @@ def look(access: Access, *, manifests: bool, workloads: bool) -> Live:
     source = f"context {access.context}"
     with progress(f"asking {access.server}") as told:
         try:
-            transport = enter(access, clock=time.time, environment=os.environ, sleep=time.sleep)
+            transport = context_transport(access, clock=time.time, environment=os.environ, sleep=time.sleep)
             found = survey(transport, namespace=access.namespace, manifests=manifests, workloads=workloads, told=told)
         except ClusterError as error:
             raise InvalidInput(source, _reason(error, access)) from error

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 import msgspec
 
 from shiplap.errors import AwsError, InvalidInput
-from shiplap.instances.capacity.capacity_setting import from_cluster
+from shiplap.instances.capacity.capacity_setting import cluster_setting
 from shiplap.instances.catalog.ami_families import first_hashes, spec_hash
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.catalog.resolved_nodeclass import ResolvedNodeClass
@@ -101,7 +101,7 @@ def catalogs_of(
     Raises:
         InvalidInput: a NodePool names an EC2NodeClass that is not among the manifests.
     """
-    setting = from_cluster(seen.cluster, seen.state.view.daemon_sets)
+    setting = cluster_setting(seen.cluster, seen.state.view.daemon_sets)
     known = {item.metadata.name: item for item in manifests.node_classes}
     catalogs = []
     for name in class_names(manifests):

@@ -26,7 +26,7 @@ from shiplap.kubernetes.storage_objects import (
     PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
-    storage_matters,
+    needs_storage_objects,
 )
 from shiplap.kubernetes.workloads import (
     Namespace,
@@ -35,7 +35,7 @@ from shiplap.kubernetes.workloads import (
     Scalable,
     Service,
     StatefulSet,
-    namespaces_matter,
+    needs_namespaces,
 )
 from shiplap.scheduling.model.snapshot import ClusterView
 
@@ -227,8 +227,8 @@ class _Surveyor:
         self._refuse_blindness()
         pods, nodes = found["pods"], found["nodes"]
         wanted: list[Kind] = list(_WORKLOADS if workloads else ())
-        wanted += _STORAGE if storage_matters(pods, nodes) else ()
-        wanted += (_NAMESPACES,) if namespaces_matter(pods) else ()
+        wanted += _STORAGE if needs_storage_objects(pods, nodes) else ()
+        wanted += (_NAMESPACES,) if needs_namespaces(pods) else ()
         found |= self._lists(wanted)
         scalables: tuple[Scalable, ...] = ()
         if found.get("capacitybuffers"):

@@ -19,10 +19,10 @@ from shiplap.instances.capacity import learned_capacity
 from shiplap.instances.capacity.described_capacity import estimated_memory, nominal_memory
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.catalog.type_catalog import LearnedCapacity
-from shiplap.instances.readiness.launch_deaths import shown
+from shiplap.instances.readiness.launch_deaths import scope_text
 from shiplap.kubernetes.quantity import CPU, MEMORY, format_amount, parse_amount
 from shiplap.kubernetes.timestamps import rfc3339
-from shiplap.manifests.nodeclaim import GOING, IN_FLIGHT, ClaimState, NodeClaim
+from shiplap.manifests.nodeclaim import GOING_FOR_GOOD, IN_FLIGHT, ClaimState, NodeClaim
 from shiplap.ports import StateStore, UnavailableOffering
 from shiplap_cli.installs.find_install import Install
 
@@ -159,7 +159,7 @@ def gather(
         pool_use=tuple(use for name in clusters for use in pool_use(name, claims[name], catalogs.get(name), limits)),
         failures=failures([claim for name in clusters for claim in claims[name]], now),
         resting=tuple(
-            Resting(shown(item.instance_type), item.zone, item.capacity_type, rfc3339(item.until), item.code)
+            Resting(scope_text(item.instance_type), item.zone, item.capacity_type, rfc3339(item.until), item.code)
             for item in offerings
         ),
         learned=worth(learned, [(claim, catalogs.get(name)) for name in clusters for claim in claims[name]]),
@@ -198,7 +198,9 @@ def pool_use(
                 pool=pool,
                 nodes=len(alive[pool]),
                 starting=sum(claim.state in IN_FLIGHT for claim in alive[pool]),
-                leaving=sum(claim.state in GOING or claim.state is ClaimState.DISRUPTING for claim in alive[pool]),
+                leaving=sum(
+                    claim.state in GOING_FOR_GOOD or claim.state is ClaimState.DISRUPTING for claim in alive[pool]
+                ),
                 hourly=sum(claim.hourly for claim in alive[pool]),
                 used={name: format_amount(name, total[name]) for name in sorted(bounds)},
                 limits={name: format_amount(name, parse_amount(name, bounds[name])) for name in sorted(bounds)},
@@ -216,7 +218,9 @@ def failures(claims: Iterable[NodeClaim], now: float) -> tuple[Failure, ...]:
 
 def worth(learned: Sequence[LearnedCapacity], running: Iterable[tuple[NodeClaim, Catalog | None]]) -> Learned:
     """Memory and dollars of nodes in service by which learned capacity differs from the formula with 7.5 %."""
-    known = {(e.ami, e.instance_type, e.kubelet_hash): learned_capacity.capacity(e).get(MEMORY, 0) for e in learned}
+    known = {
+        (e.ami, e.instance_type, e.kubelet_hash): learned_capacity.smallest_capacity(e).get(MEMORY, 0) for e in learned
+    }
     won = short = 0
     hourly = 0.0
     kinds: dict[int, dict[str, Any]] = {}

@@ -19,7 +19,7 @@ from shiplap.flows.planning.offering_market import resting_offerings
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.catalog.resolved_nodeclass import ResolvedNodeClass
 from shiplap.instances.catalog.type_catalog import LearnedCapacity
-from shiplap.instances.readiness.joins import Bars, JoinHistory, bars
+from shiplap.instances.readiness.joins import BlockedLaunches, JoinHistory, blocked_launches
 from shiplap.instances.readiness.nodeclass_status import InstallStatus, known_problem
 from shiplap.manifests.custom_resources import EC2NodeClass
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
@@ -97,8 +97,8 @@ class Installed(msgspec.Struct, frozen=True, kw_only=True):
         """What the schedule function would decide on. `claims` count where table `state` could not be read."""
         state = self.state or DecisionState(0, tuple(claims))
         missed = {pod.uid for claim in state.claims if claim.missed for pod in claim.pods if pod.uid}
-        barred = bars(self.joins, _joining(state.claims), at)
-        if barred != Bars():
+        barred = blocked_launches(self.joins, _joining(state.claims), at)
+        if barred != BlockedLaunches():
             names = sorted(barred.amis | {f"{kind} of {ami}" for ami, kind in barred.types})
             self.notes.append(f"nothing is launched of {', '.join(names)}: its nodes do not join")
         glance = Glance(at, state, view, state.missed_pods | missed)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from shiplap.errors import InvalidInput
 from shiplap.manifests.claim_rules import ClaimRule
 from shiplap.manifests.files.documents import Document
-from shiplap.manifests.files.loading import check
+from shiplap.manifests.files.loading import check_documents
 from shiplap_cli.migration import autoscaler, aws_groups, karpenter
 from shiplap_cli.migration.group_pools import manifests_of
 from shiplap_cli.migration.groups import groups_of
@@ -93,5 +93,5 @@ def _refused(manifests: Sequence[KubernetesObject]) -> tuple[Finding, ...]:
     ]
     return tuple(
         Finding(Match.NONE, problem.document, problem.field, "", f"Shiplap refuses it: {problem.reason}")
-        for problem in check(documents).problems
+        for problem in check_documents(documents).problems
     )

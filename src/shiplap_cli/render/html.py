@@ -8,10 +8,19 @@ from msgspec.structs import replace
 
 from shiplap.disruption.commands import Decision
 from shiplap.drawing import boxes, markup
-from shiplap.drawing.capture import after_plan, of_snapshot
-from shiplap.drawing.packing_map import MOST_PODS, legend, node_table, packing_map, sections, totals, unseen, waiting
+from shiplap.drawing.capture import picture_after_plan, picture_of_snapshot
+from shiplap.drawing.packing_map import (
+    MOST_PODS,
+    legend,
+    missing_list,
+    node_table,
+    packing_map,
+    pending_table,
+    sections,
+    totals,
+)
 from shiplap.drawing.palette import colour_numbers
-from shiplap.drawing.picture import ClusterPicture, NodeState
+from shiplap.drawing.picture import ClusterPicture, NodePictureState
 from shiplap.instances.offerings.node_prices import NodePrices
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.pod_requests import pod_requests
@@ -37,8 +46,8 @@ def plan_report(snapshot: Snapshot, plan: Plan, present: Snapshot | None = None,
         missing: what could not be seen, a line each.
     """
     money = Money(snapshot)
-    before = of_snapshot(present or snapshot, money.prices)
-    after = replace(after_plan(snapshot, plan, money.prices), bound_hourly=_bound(snapshot, plan))
+    before = picture_of_snapshot(present or snapshot, money.prices)
+    after = replace(picture_after_plan(snapshot, plan, money.prices), bound_hourly=_bound(snapshot, plan))
     reused = sum(len(place.pods) for place in plan.existing_nodes)
     placed = sum(len(claim.pods) for claim in plan.node_claims)
     lead = (
@@ -47,12 +56,12 @@ def plan_report(snapshot: Snapshot, plan: Plan, present: Snapshot | None = None,
         f"{rfc3339(snapshot.now)}"
     )
     body = [
-        unseen(missing),
+        missing_list(missing),
         totals(after, before),
         "<h2>The nodes once it is done</h2>",
         packing_map(after),
         _launches(plan.node_claims, money),
-        waiting(after),
+        pending_table(after),
         node_table(after),
     ]
     return page(f"Plan for {_named(snapshot)}", lead, "".join(body))
@@ -61,14 +70,16 @@ def plan_report(snapshot: Snapshot, plan: Plan, present: Snapshot | None = None,
 def disrupt_report(snapshot: Snapshot, decision: Decision, missing: tuple[str, ...] = ()) -> str:
     """The cluster as it is, and as it would be when every command is done, side by side."""
     money = Money(snapshot)
-    before = of_snapshot(snapshot, money.prices)
+    before = picture_of_snapshot(snapshot, money.prices)
     after = after_commands(snapshot, decision, money.prices)
     gone = {name for command in decision.commands for name in command.nodes}
     marked = replace(
         before,
-        nodes=tuple(replace(node, state=NodeState.LEAVING) if node.name in gone else node for node in before.nodes),
+        nodes=tuple(
+            replace(node, state=NodePictureState.LEAVING) if node.name in gone else node for node in before.nodes
+        ),
     )
-    chosen = boxes.detail(max(before.nodes, after.nodes, key=len), most_pods=MOST_PODS // 2, zoom=0.85)
+    chosen = boxes.detail_level(max(before.nodes, after.nodes, key=len), most_pods=MOST_PODS // 2, zoom=0.85)
     colours = colour_numbers({*before.pools, *after.pools})
     saved = money.saved(decision.commands)
     new = sum(len(command.replacements) for command in decision.commands)
@@ -77,14 +88,14 @@ def disrupt_report(snapshot: Snapshot, decision: Decision, missing: tuple[str, .
         f"{markup.dollars(saved.hourly, estimated=saved.estimated)} per hour saved; {rfc3339(snapshot.now)}"
     )
     body = [
-        unseen(missing),
+        missing_list(missing),
         totals(after, before),
         _commands(decision, money),
         legend((*marked.nodes, *after.nodes)),
         f'<div class="sides map"><div><h2>Before</h2>{sections(marked, chosen, colours)}</div>',
         f"<div><h2>After</h2>{sections(after, chosen, colours)}</div></div>",
         _blocked(decision),
-        waiting(after),
+        pending_table(after),
         node_table(after),
     ]
     return page(f"Disruption of {_named(snapshot)}", lead, "".join(body))
@@ -99,7 +110,7 @@ def after_commands(snapshot: Snapshot, decision: Decision, prices: NodePrices) -
             known = merged.get(place.name)
             merged[place.name] = Placement(place.name, (*known.pods, *place.pods)) if known else place
     claims = tuple(claim for command in decision.commands for claim in command.replacements)
-    after = after_plan(snapshot, Plan(node_claims=claims, existing_nodes=tuple(merged.values())), prices)
+    after = picture_after_plan(snapshot, Plan(node_claims=claims, existing_nodes=tuple(merged.values())), prices)
     return replace(after, nodes=tuple(node for node in after.nodes if node.name not in gone))
 
 

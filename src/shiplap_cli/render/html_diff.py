@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from shiplap.disruption.current_prices import node_prices
 from shiplap.drawing import boxes, markup
-from shiplap.drawing.capture import after_plan
-from shiplap.drawing.packing_map import MOST_PODS, legend, sections, totals, unseen
+from shiplap.drawing.capture import picture_after_plan
+from shiplap.drawing.packing_map import MOST_PODS, legend, missing_list, sections, totals
 from shiplap.drawing.palette import colour_numbers
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.scheduling.model.scheduling_plan import Plan
@@ -31,9 +31,10 @@ def diff_report(
         missing: what could not be seen, a line each.
     """
     old, new = (
-        after_plan(snapshot, plan, node_prices(snapshot)) for snapshot, plan in zip(snapshots, plans, strict=True)
+        picture_after_plan(snapshot, plan, node_prices(snapshot))
+        for snapshot, plan in zip(snapshots, plans, strict=True)
     )
-    chosen = boxes.detail(max(old.nodes, new.nodes, key=len), most_pods=MOST_PODS // 2, zoom=0.85)
+    chosen = boxes.detail_level(max(old.nodes, new.nodes, key=len), most_pods=MOST_PODS // 2, zoom=0.85)
     colours = colour_numbers({*old.pools, *new.pools})
     lead = (
         f"{found.new.manifests} instead of {found.old.manifests}: "
@@ -42,7 +43,7 @@ def diff_report(
         f"place, {len(found.newly_placed)} placed that had none; {rfc3339(snapshots[1].now)}"
     )
     body = [
-        unseen(missing),
+        missing_list(missing),
         totals(new, old),
         _numbers(found),
         _left_out("Placed by OLD, left out by NEW", found.newly_left_out),

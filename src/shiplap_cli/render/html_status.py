@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shiplap.drawing.capture import of_claims
+from shiplap.drawing.capture import picture_of_claims
 from shiplap.drawing.markup import counted, dollars, duration, table, text
-from shiplap.drawing.packing_map import node_table, packing_map, totals, unseen
+from shiplap.drawing.packing_map import missing_list, node_table, packing_map, totals
 from shiplap.drawing.picture import ClusterPicture
 from shiplap.errors import AwsError, InvalidInput, StoreError
 from shiplap.instances.readiness import conditions
@@ -26,7 +26,7 @@ def pictures_of(install: Install, clusters: Sequence[str], now: float) -> tuple[
     for cluster in clusters:
         try:
             state = DynamoState(client("dynamodb"), install.output("StateTable"))
-            found.append(of_claims(cluster, now, state.claims(cluster)))
+            found.append(picture_of_claims(cluster, now, state.claims(cluster)))
         except (StoreError, AwsError, InvalidInput) as error:
             missing.append(f"The nodes of {cluster} cannot be read: {error}")
     return found, missing
@@ -37,7 +37,7 @@ def status_report(
 ) -> str:
     """Everything on one page; what could not be seen comes first."""
     names = ", ".join(each.cluster for each in found.clusters) or "no cluster is known yet"
-    body = [unseen((*missing, *vitals.unseen)), _failures(vitals), *_classes(found), _pools(vitals)]
+    body = [missing_list((*missing, *vitals.unseen)), _failures(vitals), *_classes(found), _pools(vitals)]
     for picture in pictures:
         body += [
             f"<h2>Nodes of {text(picture.cluster)}</h2>",

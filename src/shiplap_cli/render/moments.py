@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from shiplap.drawing import boxes
-from shiplap.drawing.boxes import Detail
+from shiplap.drawing.boxes import DetailLevel
 from shiplap.drawing.markup import duration
-from shiplap.drawing.packing_map import by_pool, fading, heading, legend, list_class, sections, totals, waiting
+from shiplap.drawing.packing_map import by_pool, fading, heading, legend, list_class, pending_table, sections, totals
 from shiplap.drawing.palette import colour_numbers
 from shiplap.drawing.picture import NodePicture
 from shiplap_lab.simulation.recording import Frame
@@ -32,7 +32,7 @@ def moments(frames: Sequence[Frame], ends_s: float, most_bytes: int = MOST_BYTES
         return ""
     pools = {pool for frame in frames for pool in frame.picture.pools}
     largest = max(frames, key=lambda frame: len(frame.picture.nodes))
-    chosen = boxes.detail(largest.picture.nodes, most_pods=_MOST_PODS)
+    chosen = boxes.detail_level(largest.picture.nodes, most_pods=_MOST_PODS)
     colours = colour_numbers(pools)
     kept = list(frames)
     drawn: dict[NodePicture, str] = {}
@@ -53,7 +53,7 @@ def moments(frames: Sequence[Frame], ends_s: float, most_bytes: int = MOST_BYTES
         f"<noscript><p>The last moment, {when} after the start.</p></noscript>"
         f"<div id=totals>{totals(last)}</div>"
         f'<div class=map id=map data-list="{list_class(chosen)}">{sections(last, chosen, colours)}</div>'
-        f"<div id=waiting>{waiting(last)}</div>"
+        f"<div id=waiting>{pending_table(last)}</div>"
         f"<template id=pieces>{''.join(pieces.made)}</template>"
         f'<script type="application/json" id=moments>{document}</script>'
     )
@@ -62,7 +62,7 @@ def moments(frames: Sequence[Frame], ends_s: float, most_bytes: int = MOST_BYTES
 class _Pieces:
     """Markup that frames refer to by number: each piece once. `drawn` are boxes drawn so far."""
 
-    def __init__(self, chosen: Detail, colours: Mapping[str, int], drawn: dict[NodePicture, str]) -> None:
+    def __init__(self, chosen: DetailLevel, colours: Mapping[str, int], drawn: dict[NodePicture, str]) -> None:
         self.made: dict[str, int] = {}
         self.size = 0
         self._chosen, self._colours, self._drawn = chosen, colours, drawn
@@ -82,7 +82,7 @@ class _Pieces:
             round(min(frame.at_s / ends_s, 1.0), 5) if ends_s else 1,
             duration(frame.at_s),
             self._piece(totals(picture)),
-            self._piece(f"<div>{waiting(picture)}</div>"),
+            self._piece(f"<div>{pending_table(picture)}</div>"),
             pools,
         )
 

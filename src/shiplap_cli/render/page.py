@@ -6,7 +6,7 @@ from base64 import b64encode
 from hashlib import sha256
 
 from shiplap.drawing.markup import text
-from shiplap.drawing.style import style
+from shiplap.drawing.style import style_sheet
 
 SCRIPT = """
 (() => {
@@ -81,7 +81,7 @@ def page(title: str, lead: str, body: str) -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         '<meta name="color-scheme" content="light dark"><link rel="icon" href="data:,">'
-        f"<title>{text(title)}</title><style>{style()}{_FRAME}</style></head>"
+        f"<title>{text(title)}</title><style>{style_sheet()}{_FRAME}</style></head>"
         f"<body><main class=sl><h1>{text(title)}</h1><p class=lead>{text(lead)}</p>{body}</main>"
         f"<script>{SCRIPT}</script></body></html>\n"
     )

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Column, Table
 from rich.text import Text
 
-from shiplap.instances.offerings.node_prices import UNKNOWN, Price
+from shiplap.instances.offerings.node_prices import UNKNOWN_PRICE, Price
 from shiplap.kubernetes.quantity import format_amount, format_resources
 from shiplap.manifests.nodeclaim import PodReference
 from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim, Unschedulable
@@ -144,7 +144,7 @@ def _messages(title: str, entries: Sequence[Unschedulable], style: str) -> list[
     return [Text(title, style="italic"), table, Text()]
 
 
-def account_page(account: PodAccount, price: Price = UNKNOWN) -> RenderableType:
+def account_page(account: PodAccount, price: Price = UNKNOWN_PRICE) -> RenderableType:
     """The account of one pod: the answer first, then what it rests on; `price` is that of a node launched for it."""
     title = Text.assemble((account.pod, "bold"), " is ", (account.state, _STATES[account.state]))
     parts: list[RenderableType] = [title]

@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 from rich.text import Text
 
-from shiplap.instances.offerings.node_prices import Price, total
+from shiplap.instances.offerings.node_prices import Price, total_price
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node, Pod, PodStatus
 from shiplap.scheduling.model.scheduling_plan import Plan
@@ -73,7 +73,7 @@ def totals_of(snapshot: Snapshot, decided: Plan, money: Money | None = None, *, 
 
 
 def _sum(prices: Sequence[Price]) -> Sum:
-    known = total(prices)
+    known = total_price(prices)
     return Sum(len(prices), known.hourly, known.estimated)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from shiplap.disruption.record import Headline
-from shiplap.drawing.capture import of_cluster
+from shiplap.drawing.capture import picture_of_cluster
 from shiplap.drawing.picture import ClusterPicture, NodePicture
 from shiplap.instances.offerings.node_prices import NodePrices
 from shiplap.kubernetes.objects import Node, Pod
@@ -100,10 +100,12 @@ class Following:
                 continue
             pods = self._on_node.get(name, {}).values()
             claims = [self._paired[name]] if name in self._paired else []
-            self._drawn[name] = of_cluster("", now, [node], pods, claims, self._of_region(region_of(node))).nodes[0]
+            self._drawn[name] = picture_of_cluster(
+                "", now, [node], pods, claims, self._of_region(region_of(node))
+            ).nodes[0]
         self._stale.clear()
         prices = self._of_region(next(iter(regions_of(self._nodes.values())), "")) if self._coming else NodePrices()
-        coming = of_cluster("", now, [], self._pending.values(), self._coming, prices)
+        coming = picture_of_cluster("", now, [], self._pending.values(), self._coming, prices)
         drawn = self._drawn if not self._coming else self._drawn | {node.name: node for node in coming.nodes}
         return ClusterPicture(
             cluster=self._cluster,

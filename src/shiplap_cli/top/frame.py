@@ -10,7 +10,7 @@ from rich.cells import set_cell_size
 from rich.text import Text
 
 from shiplap.disruption.record import Headline
-from shiplap.drawing.picture import ClusterPicture, NodePicture, NodeState, PendingPicture
+from shiplap.drawing.picture import ClusterPicture, NodePicture, NodePictureState, PendingPicture
 from shiplap_cli.output import counted
 from shiplap_cli.top.cells import age, bar, cut, gib, plain, rule, sized, when
 from shiplap_cli.top.decided import decided_line, decided_screen
@@ -19,11 +19,11 @@ from shiplap_cli.top.stream import Happening
 from shiplap_cli.top.view import View, share, shown_nodes
 
 _STATE_STYLES = {
-    NodeState.READY: "green",
-    NodeState.STARTING: "cyan",
-    NodeState.PLANNED: "cyan",
-    NodeState.NOT_READY: "red",
-    NodeState.LEAVING: "yellow",
+    NodePictureState.READY: "green",
+    NodePictureState.STARTING: "cyan",
+    NodePictureState.PLANNED: "cyan",
+    NodePictureState.NOT_READY: "red",
+    NodePictureState.LEAVING: "yellow",
 }
 _KIND_STYLES = {"waiting": "yellow", "placed": "green", "ready": "green", "gone": "dim", "new": "cyan"}
 _LEAST_ROWS = 3
@@ -86,7 +86,7 @@ def page_of(picture: ClusterPicture, height: int) -> int:
 
 def _head(picture: ClusterPicture, width: int) -> Iterator[Text]:
     nodes, pending = picture.nodes, picture.pending
-    starting = sum(1 for node in nodes if node.state in (NodeState.STARTING, NodeState.PLANNED))
+    starting = sum(1 for node in nodes if node.state in (NodePictureState.STARTING, NodePictureState.PLANNED))
     pods = sum(len(node.pods) for node in nodes)
     line = Text(plain(picture.cluster), "bold")
     line.append(f"  {when(picture.taken_at)}  ", "dim")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from shiplap.drawing.picture import Amounts, NodePicture, NodeState
+from shiplap.drawing.picture import Amounts, NodePicture, NodePictureState
 
 _STEPS = 60
 
@@ -17,7 +17,9 @@ def least_hourly(nodes: Iterable[NodePicture]) -> float:
     memory is the least over the kinds of node, a concave function that is searched. Nodes of unknown price, and those
     that do not take pods yet, are left out with their pods.
     """
-    priced = [node for node in nodes if node.hourly > 0 and node.state in (NodeState.READY, NodeState.LEAVING)]
+    priced = [
+        node for node in nodes if node.hourly > 0 and node.state in (NodePictureState.READY, NodePictureState.LEAVING)
+    ]
     used = sum((node.used for node in priced), Amounts())
     kinds = sorted(
         {

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from shiplap.drawing.picture import ClusterPicture, NodePicture, NodeState
+from shiplap.drawing.picture import ClusterPicture, NodePicture, NodePictureState
 from shiplap.manifests.nodeclaim import ClaimState
 
 _MOST = 200
@@ -53,7 +53,9 @@ def _joined(
     old: Mapping[str, NodePicture], new: Mapping[str, NodePicture]
 ) -> Iterator[tuple[NodePicture, NodePicture]]:
     """Claims that were shown by their own names and have become Nodes: as each vanishes, one of its kind appears."""
-    appeared = [new[name] for name in sorted(new.keys() - old.keys()) if new[name].state is not NodeState.PLANNED]
+    appeared = [
+        new[name] for name in sorted(new.keys() - old.keys()) if new[name].state is not NodePictureState.PLANNED
+    ]
     for name in sorted(old.keys() - new.keys()):
         claim = old[name]
         if claim.note not in _WITHOUT_NODE:
@@ -76,11 +78,11 @@ def _of_node(old: NodePicture | None, new: NodePicture | None) -> Iterator[tuple
         yield f"node {new.name} ({_what(new)}) {_appears(new)}", "new"
     elif old.state is not new.state:
         note = f": {new.note}" if new.note else ""
-        yield f"node {new.name} is {new.state}{note}", "ready" if new.state is NodeState.READY else "changed"
+        yield f"node {new.name} is {new.state}{note}", "ready" if new.state is NodePictureState.READY else "changed"
 
 
 def _appears(node: NodePicture) -> str:
-    return "was launched" if node.state in (NodeState.PLANNED, NodeState.STARTING) else f"is {node.state}"
+    return "was launched" if node.state in (NodePictureState.PLANNED, NodePictureState.STARTING) else f"is {node.state}"
 
 
 def _what(node: NodePicture) -> str:

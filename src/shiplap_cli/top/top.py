@@ -18,7 +18,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from shiplap.cluster.enter import enter
+from shiplap.cluster.enter import context_transport
 from shiplap.cluster.kubeconfig import load
 from shiplap.disruption.record import Headline
 from shiplap.drawing.picture import ClusterPicture
@@ -120,7 +120,9 @@ def _followed(which: Which, kubeconfig: Path | None, context: str, ended: Event)
         decisions.look(fresh, seen.put)
         decisions.follow_decisions(fresh, seen.put, ended)
     try:
-        follow(lambda: enter(access, clock=time.time, environment=os.environ, sleep=time.sleep), seen, ended)
+        follow(
+            lambda: context_transport(access, clock=time.time, environment=os.environ, sleep=time.sleep), seen, ended
+        )
     except ClusterError as error:
         raise InvalidInput(f"context {access.context}", str(error)) from error
     _wait(following, seen)

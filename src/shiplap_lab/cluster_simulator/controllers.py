@@ -9,7 +9,7 @@ import msgspec
 from shiplap.errors import ResourceVersionGone
 from shiplap.kubernetes.labels import NOT_READY_TAINT, UNREACHABLE_TAINT
 from shiplap.kubernetes.objects import DaemonSet, Node, Toleration
-from shiplap.kubernetes.selectors import selected
+from shiplap.kubernetes.selectors import node_affinity_allows
 from shiplap.kubernetes.taints import untolerated
 from shiplap_lab.api_server.server import ApiServer
 from shiplap_lab.cluster_simulator.informer import Informer
@@ -104,7 +104,9 @@ def belongs(daemon_set: DaemonSet, node: Node) -> bool:
     """Whether a DaemonSet wants a pod on the node: its selector allows it and its tolerations cover the taints."""
     spec = daemon_set.spec.template.spec
     tolerations = (*spec.tolerations, *_tolerations(daemon_set))
-    return selected(spec, node) and untolerated(node.spec.taints, tolerations, ignore_preferences=True) is None
+    return (
+        node_affinity_allows(spec, node) and untolerated(node.spec.taints, tolerations, ignore_preferences=True) is None
+    )
 
 
 def _tolerations(daemon_set: DaemonSet) -> tuple[Toleration, ...]:

@@ -8,9 +8,9 @@ import msgspec
 
 from shiplap.errors import InvalidInput
 from shiplap.instances.capacity.capacity_setting import CapacitySetting
-from shiplap.instances.capacity.described_capacity import capacity, nominal_memory
-from shiplap.instances.capacity.kubelet_settings import read
-from shiplap.instances.capacity.max_pods import eni_limited, max_pods
+from shiplap.instances.capacity.described_capacity import described_capacity, nominal_memory
+from shiplap.instances.capacity.kubelet_settings import read_kubelet_settings
+from shiplap.instances.capacity.max_pods import eni_limited_pods, max_pods
 from shiplap.instances.capacity.overhead import overhead
 from shiplap.instances.catalog.ami_families import FAMILIES
 from shiplap.instances.catalog.ec2_catalog import Catalog, Ec2InstanceType
@@ -83,14 +83,14 @@ class CatalogHardware:
             raise InvalidInput("catalogue", f"has no instance type {machine.instance_type!r}")
         family = FAMILIES[registration.family]
         spec = EC2NodeClassSpec(kubelet=registration.kubelet)
-        kubelet = read(EC2NodeClass(metadata=ObjectMeta(name=machine.id), spec=spec))
+        kubelet = read_kubelet_settings(EC2NodeClass(metadata=ObjectMeta(name=machine.id), spec=spec))
         pods = kubelet.max_pods or max_pods(kind, family, kubelet, CapacitySetting(region=machine.region))
         if kubelet.pods_per_core and family.pods_per_core:
             pods = min(pods, kubelet.pods_per_core * kind.v_cpu_info.default_v_cpus)
-        found = capacity(kind, family, spec, pods=pods, overhead_percent=0.0)
+        found = described_capacity(kind, family, spec, pods=pods, overhead_percent=0.0)
         found[MEMORY] = self._true_memory(kind, machine.ami)
         found[EPHEMERAL_STORAGE] = found[EPHEMERAL_STORAGE] * 999 // 1000  # the file system's own share
-        counted = eni_limited(kind) if family.eni_limited_overhead else pods
+        counted = eni_limited_pods(kind) if family.eni_limited_overhead else pods
         kept = overhead(found, kind.v_cpu_info.default_v_cpus, counted, kubelet)
         allocatable = {resource: max(0, amount - kept.get(resource, 0)) for resource, amount in found.items()}
         return NodeResources(found, allocatable, architecture(kind), family.os)

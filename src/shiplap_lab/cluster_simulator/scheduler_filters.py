@@ -11,7 +11,7 @@ import msgspec
 from shiplap.kubernetes.objects import ContainerPort, Node, Pod, PodSpec
 from shiplap.kubernetes.pod_requests import pod_requests
 from shiplap.kubernetes.quantity import CPU, MEMORY, PODS, parse_resources
-from shiplap.kubernetes.selectors import selected
+from shiplap.kubernetes.selectors import node_affinity_allows
 from shiplap.kubernetes.taints import untolerated
 
 _DEFAULT_CPU_MILLICORES = 100
@@ -86,7 +86,7 @@ def refusals(needs: PodNeeds, state: NodeState) -> list[str]:
     taint = untolerated(node.spec.taints, spec.tolerations, ignore_preferences=True)
     if taint is not None:
         return [f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}"]
-    if not selected(spec, node):
+    if not node_affinity_allows(spec, node):
         return ["node(s) didn't match Pod's node affinity/selector"]
     if any(_collide(wanted, taken) for wanted in needs.ports for taken in state.ports):
         return ["node(s) didn't have free ports for the requested pod ports"]

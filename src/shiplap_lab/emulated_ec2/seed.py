@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from shiplap.aws.selectors.ami_aliases import variants
+from shiplap.aws.selectors.ami_aliases import ami_variants
 from shiplap.kubernetes import labels
 from shiplap_lab.emulated_ec2.control import Ec2Control, EmulatedImage
 
@@ -64,7 +64,7 @@ def images(control: Ec2Control, wanted: Iterable[Image]) -> None:
 def released(alias: str, kubernetes_version: str, created: str = "2026-01-01T00:00:00Z") -> tuple[Image, ...]:
     """Every image a release such as `al2023@latest` consists of, under ids made up from what it is."""
     by_parameter: dict[str, str] = {}
-    for variant in variants(alias, kubernetes_version):
+    for variant in ami_variants(alias, kubernetes_version):
         arch = next(values[0] for key, _, values in variant.requirements if key == labels.ARCH)
         by_parameter[variant.parameter] = arch
     found = []

@@ -11,7 +11,7 @@ from shiplap.disruption.disruption_snapshot import DisruptionSnapshot
 from shiplap.disruption.record import DisruptionRecord
 from shiplap.errors import StoreError
 from shiplap.instances.catalog.ec2_catalog import Catalog
-from shiplap.instances.readiness.dry_runs import Rehearsals
+from shiplap.instances.readiness.dry_runs import DryRuns
 from shiplap.instances.readiness.nodeclass_status import InstallStatus
 from shiplap.scheduling.model import scheduling_record as records
 from shiplap.scheduling.model.scheduling_plan import Plan
@@ -59,13 +59,13 @@ class TwinRehearsals:
 
     def __init__(self, faults: Faults | None = None) -> None:
         self.faults = faults or Faults()
-        self._kept: dict[str, Rehearsals] = {}
+        self._kept: dict[str, DryRuns] = {}
 
-    def load(self, cluster: str) -> Rehearsals:
+    def load(self, cluster: str) -> DryRuns:
         with self.faults.effect("rehearsals.load"):
-            return self._kept.get(cluster, Rehearsals())
+            return self._kept.get(cluster, DryRuns())
 
-    def save(self, cluster: str, rehearsals: Rehearsals) -> None:
+    def save(self, cluster: str, rehearsals: DryRuns) -> None:
         with self.faults.effect("rehearsals.save"):
             self._kept[cluster] = rehearsals
 

@@ -8,7 +8,7 @@ from threading import Lock
 
 import msgspec
 
-from shiplap.instances.capacity.learned_capacity import merge
+from shiplap.instances.capacity.learned_capacity import merged_capacity
 from shiplap.instances.catalog.type_catalog import LearnedCapacity, Observation, pilot_key
 from shiplap.ports import PILOT_LEASE_S
 from shiplap_lab.fakes.faults import Faults
@@ -45,7 +45,7 @@ class TwinCapacity:
         key = (entry.ami, entry.instance_type, entry.kubelet_hash)
         with self._effect("capacity.observe"):
             item = self._learned.get(key)
-            learned = merge(None if item is None else _DECODER.decode(item), entry)
+            learned = merged_capacity(None if item is None else _DECODER.decode(item), entry)
             self._learned[key] = msgspec.json.encode(learned)
         return learned
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from shiplap.errors import ObjectConflict, ObjectNotFound
-from shiplap.kubernetes.compact_pods import together
+from shiplap.kubernetes.compact_pods import merged_pods
 from shiplap.kubernetes.objects import DaemonSet, Event, Node, ObjectMeta, Pod, Taint
 from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget
 from shiplap.kubernetes.request_bodies import (
@@ -31,7 +31,7 @@ from shiplap.kubernetes.storage_objects import (
     PersistentVolumeClaim,
     StorageClass,
     VolumeAttachment,
-    storage_matters,
+    needs_storage_objects,
 )
 from shiplap.kubernetes.workloads import (
     SCALABLE_PLURALS,
@@ -42,7 +42,7 @@ from shiplap.kubernetes.workloads import (
     ScalableName,
     Service,
     StatefulSet,
-    namespaces_matter,
+    needs_namespaces,
 )
 from shiplap.ports import KnownPods, WatchEvent
 from shiplap.scheduling.model.snapshot import ClusterView
@@ -111,15 +111,15 @@ class TwinCluster:
 
     def _seen(self, bound: Sequence[Pod], leaving: Collection[str], *, workloads: bool) -> ClusterView:
         view = ClusterView(
-            pods=together(self._list("pods", Pod, _PENDING), bound),
+            pods=merged_pods(self._list("pods", Pod, _PENDING), bound),
             nodes=self._list("nodes", Node),
             daemon_sets=self._list("daemonsets", DaemonSet),
             events=self._list("events", Event, _SCALE_UPS),
             version=self.server.resource_version,
         )
-        if storage_matters(view.pods, view.nodes, leaving):
+        if needs_storage_objects(view.pods, view.nodes, leaving):
             view = self._with_storage(view)
-        if namespaces_matter(view.pods):
+        if needs_namespaces(view.pods):
             view = msgspec.structs.replace(view, namespaces=self._list("namespaces", Namespace))
         return self._with_workloads(view) if workloads else view
 
@@ -177,7 +177,7 @@ class TwinCluster:
                 return self._list(kind, Pod, _PENDING), version
             return self._list(kind, Node), version
 
-    def register_node(
+    def patch_node(
         self,
         name: str,
         *,
@@ -187,7 +187,7 @@ class TwinCluster:
         resource_version: str,
     ) -> Node:
         """Merge labels and annotations, replace taints. Raises ObjectNotFound, ObjectConflict."""
-        with self._faults.effect("cluster.register_node"):
+        with self._faults.effect("cluster.patch_node"):
             patch = registration_patch(labels, annotations, taints, resource_version)
             return self.server.typed(self.server.patch("nodes", name, patch), Node)
 

@@ -18,8 +18,8 @@ from shiplap.errors import AwsError, NodeClassNotReady
 from shiplap.instances.catalog.resolved_nodeclass import (
     Ami,
     CapacityReservation,
+    NodeClassProblem,
     PlacementGroup,
-    Problem,
     ResolvedNodeClass,
     Subnet,
 )
@@ -77,7 +77,7 @@ class TwinCompute:
         self.quotas: dict[str, int] = {}
         self.refusals: dict[str, AwsError] = {}
         self.not_ready: dict[str, NodeClassNotReady] = {}
-        self.forbidden: dict[str, Problem | AwsError] = {}
+        self.forbidden: dict[str, NodeClassProblem | AwsError] = {}
         self.rehearsed: list[FleetRequest] = []
         self.describe_lag_s = 0.0
         self.on_launch: list[Callable[[Instance, FleetRequest, FleetOverride], None]] = []
@@ -115,7 +115,7 @@ class TwinCompute:
         """As `resolve`; the error of a class that is not ready is told as the problem of its AMIs."""
         with self._faults.effect("compute.inspect"):
             refusal = self.not_ready.get(node_class.metadata.name)
-            problems = () if refusal is None else (Problem(conditions.AMIS, refusal.code, str(refusal)),)
+            problems = () if refusal is None else (NodeClassProblem(conditions.AMIS, refusal.code, str(refusal)),)
             return msgspec.structs.replace(self._resolved(node_class), problems=problems)
 
     def _resolved(self, node_class: EC2NodeClass) -> ResolvedNodeClass:
@@ -134,7 +134,7 @@ class TwinCompute:
             service_cidr="10.100.0.0/16",
         )
 
-    def rehearse(self, request: FleetRequest) -> Problem | None:
+    def rehearse(self, request: FleetRequest) -> NodeClassProblem | None:
         """What `forbidden` says, by the name of the EC2NodeClass."""
         with self._faults.effect("compute.rehearse"):
             self.rehearsed.append(request)

@@ -7,7 +7,7 @@ from threading import Lock
 
 from msgspec.structs import replace
 
-from shiplap.instances.readiness.joins import AmiJoins, JoinHistory, PoolJoins, added
+from shiplap.instances.readiness.joins import AmiJoins, JoinHistory, PoolJoins, with_samples
 from shiplap_lab.fakes.faults import Faults
 
 
@@ -32,14 +32,14 @@ class TwinJoins:
     ) -> None:
         with self._faults.locked_effect("joins.joined", self._lock):
             times = self._pools.get((cluster, pool), PoolJoins(pool))
-            self._pools[cluster, pool] = replace(times, register_s=added(times.register_s, seconds))
+            self._pools[cluster, pool] = replace(times, register_s=with_samples(times.register_s, seconds))
             known = self._amis.get((cluster, ami), AmiJoins(ami))
             self._amis[cluster, ami] = known.joined(instance_type, now)
 
     def initialized(self, cluster: str, pool: str, seconds: Sequence[float], now: float) -> None:  # noqa: ARG002 - nothing expires here
         with self._faults.locked_effect("joins.initialized", self._lock):
             times = self._pools.get((cluster, pool), PoolJoins(pool))
-            self._pools[cluster, pool] = replace(times, initialize_s=added(times.initialize_s, seconds))
+            self._pools[cluster, pool] = replace(times, initialize_s=with_samples(times.initialize_s, seconds))
 
     def failed(self, cluster: str, ami: str, instance_type: str, launched_at: float, now: float) -> None:
         with self._faults.locked_effect("joins.failed", self._lock):

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from shiplap.disruption.progress import OVER, Command, CommandState, advanced
 from shiplap.disruption.progress import forgotten_at as command_forgotten_at
 from shiplap.errors import ConditionFailed, EpochMoved, StoreError
-from shiplap.manifests.nodeclaim import UNSETTLED, ClaimState, NodeClaim, check_new, forgotten_at, moved
+from shiplap.manifests.nodeclaim import UNSETTLED, ClaimState, NodeClaim, advanced_claim, check_new_claims, forgotten_at
 from shiplap.ports import (
     ADDRESSES_S,
     COMMIT_GROUP,
@@ -96,7 +96,7 @@ class TwinState:
             return self._epochs.get(cluster, 0)
 
     def commit(self, cluster: str, epoch: int, claims: Sequence[NodeClaim], commands: Sequence[Command] = ()) -> int:
-        check_new(cluster, claims)
+        check_new_claims(cluster, claims)
         items: list[NodeClaim | Command] = [*commands, *claims]
         for start in range(0, len(items), COMMIT_GROUP):
             with self._effect("state.commit"):
@@ -151,7 +151,7 @@ class TwinState:
             return tuple(claim for claim in self._of(cluster) if claim.state is not ClaimState.GONE)
 
     def advance(self, claim: NodeClaim, to: ClaimState, **changes: Any) -> NodeClaim:
-        after = moved(claim, to, changes)
+        after = advanced_claim(claim, to, changes)
         with self._effect("state.advance"):
             known = self._claims.get((claim.cluster, claim.name))
             if known is None or known.version != claim.version:
@@ -160,7 +160,7 @@ class TwinState:
         return after
 
     def advance_all(self, moves: Sequence[Move]) -> tuple[NodeClaim, ...]:
-        after = tuple(moved(move.claim, move.to, move.changes) for move in moves)
+        after = tuple(advanced_claim(move.claim, move.to, move.changes) for move in moves)
         check_together(moves)
         with self._effect("state.advance_all"):
             for claim in after:

@@ -21,7 +21,7 @@ _EFFECTS = (
     "state.commit",
     "capacity.*",
     "cluster.*",
-    "cluster.register_node",
+    "cluster.patch_node",
     "cluster.evict",
     "compute.*",
     "compute.launch",
@@ -38,7 +38,7 @@ _WRITES = (
     "state.commit",
     "state.*",
     "compute.terminate",
-    "cluster.register_node",
+    "cluster.patch_node",
 )
 _OFFERINGS = ("*", "c7i-flex.*", "*/eu-west-1a/*", "*/*/spot", "m6i.*", "*/eu-west-1b/*")
 

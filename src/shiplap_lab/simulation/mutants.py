@@ -20,7 +20,7 @@ from shiplap.flows.lifecycle import drain, lifecycle, registration
 from shiplap.flows.planning import decision_inputs
 from shiplap.flows.schedule import launch, resume, schedule
 from shiplap.flows.sweep import sweep
-from shiplap.instances.capacity.learned_capacity import observe
+from shiplap.instances.capacity.learned_capacity import with_observation
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import FleetRequest
 from shiplap.scheduling.supply.limits import Budget
@@ -144,7 +144,7 @@ def _terminates_before_writing() -> list[Patch]:
 
 def _does_not_learn() -> list[Patch]:
     """What nodes really have is not stored."""
-    return [(TwinCapacity, "observe", lambda _, observation: observe(None, observation))]
+    return [(TwinCapacity, "observe", lambda _, observation: with_observation(None, observation))]
 
 
 def _forgets_pilots() -> list[Patch]:

@@ -15,9 +15,9 @@ import msgspec
 from msgspec.structs import replace
 
 from shiplap.disruption.record import Headline, headline
-from shiplap.drawing.capture import of_cluster
+from shiplap.drawing.capture import picture_of_cluster
 from shiplap.drawing.picture import ClusterPicture
-from shiplap.instances.capacity.capacity_setting import from_cluster
+from shiplap.instances.capacity.capacity_setting import cluster_setting
 from shiplap.instances.offerings.offerings import catalog_prices
 from shiplap.instances.resolve import instance_types
 from shiplap.kubernetes.objects import Pod
@@ -181,7 +181,7 @@ class Recording:
         known = (claim for witness in self._simulation.witnesses for claim in witness.claims.values())
         claims = [claim for claim in known if claim.cluster == kube.name]
         nodes, pods = kube.informer.nodes, kube.informer.pods
-        return of_cluster(
+        return picture_of_cluster(
             kube.name,
             self._simulation.loop.now(),
             [nodes[name] for name in sorted(nodes)],
@@ -232,7 +232,7 @@ def _offers(manifests: Manifests) -> Offers | None:
     """What is sold, with all the memory that EC2 states: nodes never have more, so the bound is one."""
     sold = catalog()
     nominal = {item.instance_type: item.memory_info.size_in_mi_b * _MIB for item in sold.types}
-    setting = from_cluster(ClusterSettings(name="bound", region=REGION), ())
+    setting = cluster_setting(ClusterSettings(name="bound", region=REGION), ())
     catalogs = []
     for node_class in manifests.node_classes:
         types = instance_types(sold, node_class, setting, resolved=None, learned=(), unavailable=())

@@ -11,7 +11,7 @@ from random import Random
 
 import msgspec
 
-from shiplap.cluster.watcher import Batch
+from shiplap.cluster.watcher import ChangeBatch
 from shiplap.flows.lifecycle.pod_placement import NONE
 from shiplap.flows.watch.watch import hints_of
 from shiplap.instances.catalog.resolved_nodeclass import Ami
@@ -252,7 +252,7 @@ class Simulation:
         seen.update(pod.metadata.uid for pod in pods)
         seen.update(node.metadata.uid for node in joined)
         seen.update(f"{node.metadata.uid}/ready" for node in ready)
-        fresh = Batch(tuple(pods), tuple(joined), tuple(ready))
+        fresh = ChangeBatch(tuple(pods), tuple(joined), tuple(ready))
         for event in hints_of(kube.name, fresh, self.loop.now()) if fresh else ():
             for install in self.installs.values():
                 install.functions.route(event)

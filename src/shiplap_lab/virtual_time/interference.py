@@ -107,7 +107,7 @@ class Interference(Faults):
         self._live(invocation, "before", effect)
         if effect.startswith(_CLUSTER) and self.on_now("api-down"):
             raise ClusterUnreachable("the API server does not answer")
-        if effect == "cluster.register_node" and self.strikes("conflict"):
+        if effect == "cluster.patch_node" and self.strikes("conflict"):
             raise ObjectConflict("the object has been modified", status=409)
         if self.strikes("refuse", effect):
             self._trace.tell("refused", invocation=invocation.name, effect=effect)

@@ -11,11 +11,11 @@ import msgspec
 from shiplap.disruption.commands import Reason
 from shiplap.disruption.progress import OVER, Command, CommandState
 from shiplap.flows.lifecycle.drain import MARGIN_S, grace_s, must_leave
-from shiplap.instances.capacity.learned_capacity import missed
+from shiplap.instances.capacity.learned_capacity import shortfall
 from shiplap.kubernetes.objects import Pod
 from shiplap.kubernetes.quantity import CPU, parse_resources
 from shiplap.manifests.custom_resources import Manifests, NodePool
-from shiplap.manifests.nodeclaim import ARROWS, FINAL, GOING, LEAVING, ClaimState, NodeClaim, PodReference
+from shiplap.manifests.nodeclaim import FINAL, GOING_FOR_GOOD, LEAVING, TRANSITIONS, ClaimState, NodeClaim, PodReference
 from shiplap.ports import FleetRequest, Instance
 from shiplap.scheduling.model.planned_pods import do_not_disrupt
 
@@ -103,7 +103,7 @@ class Promises:
         before = self.claims.get(key)
         self.claims[key] = claim
         self._index(claim)
-        if before is not None and claim.state not in (before.state, *ARROWS.get(before.state, ())):
+        if before is not None and claim.state not in (before.state, *TRANSITIONS.get(before.state, ())):
             self.broken(
                 "nothing is written over what was not read", f"{claim.name}: {before.state} became {claim.state}"
             )
@@ -335,7 +335,7 @@ class Promises:
         if allocatable is None or claim.instance_id in self._judged:
             return
         self._judged.add(claim.instance_id)
-        short = missed(claim.requests, allocatable)
+        short = shortfall(claim.requests, allocatable)
         if not short:
             return
         self._misses[claim.ami, claim.instance_type, claim.kubelet_hash] += 1
@@ -354,7 +354,7 @@ class Promises:
         staying = [
             known
             for known in self._of_pool.get((cluster, pool), {}).values()
-            if known.state not in GOING and known.name not in without and known.instance_id not in self.ended
+            if known.state not in GOING_FOR_GOOD and known.name not in without and known.instance_id not in self.ended
         ]
         used = sum(self._cpu_of(known) for known in staying if known.instance_type)
         if used > limit:
@@ -385,7 +385,7 @@ class Promises:
             if not known.instance_id and set(known.instance_types) <= set(known.relies_on_estimate):
                 continue
             # What it was launched as may be reckoned smaller by now: its siblings have reported meanwhile.
-            if known.instance_id and missed(known.requests, known.allocatable):
+            if known.instance_id and shortfall(known.requests, known.allocatable):
                 continue
             if known.cluster == claim.cluster and pods <= {pod.uid for pod in known.pods}:
                 self.broken("decisions are made one after the other", f"{claim.name} is for pods of {known.name}")

@@ -10,7 +10,7 @@ import msgspec
 from shiplap.errors import InvalidInput, InvalidManifests
 from shiplap.manifests.custom_resources import Manifests
 from shiplap.manifests.files.documents import read_file
-from shiplap.manifests.files.loading import check
+from shiplap.manifests.files.loading import check_documents
 
 FOLDER = Path(__file__).parent / "scenarios"
 KIND = "Scenario"
@@ -182,7 +182,7 @@ def load(name: str) -> Play:
         scenario = msgspec.convert(plays[0].data, Scenario)
     except msgspec.ValidationError as error:
         raise InvalidInput(str(path), str(error), document=KIND) from error
-    report = check([document for document in documents if document is not plays[0]])
+    report = check_documents([document for document in documents if document is not plays[0]])
     if report.problems:
         raise InvalidManifests(report.problems)
     known = {group.name for group in scenario.groups}

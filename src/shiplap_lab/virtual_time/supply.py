@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from random import Random
 
-from shiplap.instances.capacity.capacity_setting import from_cluster
+from shiplap.instances.capacity.capacity_setting import cluster_setting
 from shiplap.instances.catalog.ec2_catalog import (
     Catalog,
     Ec2InstanceType,
@@ -106,5 +106,5 @@ class Truth:
 
 
 def _formula(sold: Catalog, node_class: EC2NodeClass, settings: ClusterSettings) -> Mapping[str, InstanceType]:
-    found = instance_types(sold, node_class, from_cluster(settings, ()), resolved=None, learned=(), unavailable=())
+    found = instance_types(sold, node_class, cluster_setting(settings, ()), resolved=None, learned=(), unavailable=())
     return {item.name: item for item in found}

@@ -11,7 +11,7 @@ import pytest
 from shiplap.aws.dynamodb import tables
 from shiplap.aws.dynamodb.capacity_table import DynamoCapacity
 from shiplap.errors import StoreThrottled
-from shiplap.instances.capacity.learned_capacity import allocatable, capacity, observe
+from shiplap.instances.capacity.learned_capacity import smallest_allocatable, smallest_capacity, with_observation
 from shiplap.instances.catalog.type_catalog import Observation
 from shiplap.ports import PILOT_LEASE_S, CapacityStore
 from shiplap_lab.fakes.capacity_table import TwinCapacity
@@ -116,7 +116,7 @@ def test_concurrent_observers_lose_nothing(world: World) -> None:
         (world.rival if number % 2 else world.store).observe(seen(f"node-{number}"))
 
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(observe, range(8)))
+        list(pool.map(with_observation, range(8)))
     (learned,) = world.store.all()
     assert {each.node for each in learned.recent} == {f"node-{number}" for number in range(8)}
     assert (learned.count, learned.version) == (8, 8)
@@ -129,18 +129,21 @@ def test_the_smallest_amount_outlives_ten_observations_and_concurrent_observers(
         world.store.observe(seen(f"ours-{number}"))
     (learned,) = world.rival.all()
     assert "a-small" not in {each.node for each in learned.recent}
-    assert (capacity(learned)["memory"], allocatable(learned)["memory"]) == (7_000_000_000, 7_000_000_000)
+    assert (smallest_capacity(learned)["memory"], smallest_allocatable(learned)["memory"]) == (
+        7_000_000_000,
+        7_000_000_000,
+    )
     assert world.store.forget("ami-1", "m5.large") == 1
-    assert capacity(world.store.observe(seen("next")))["memory"] == 7_900_000_000
+    assert smallest_capacity(world.store.observe(seen("next")))["memory"] == 7_900_000_000
 
 
 def test_a_merged_entry_is_kept_beside_what_is_known_and_not_written_twice(world: World) -> None:
     world.store.observe(seen("ours"))
-    theirs = observe(None, seen("theirs", memory=7_000_000_000))
+    theirs = with_observation(None, seen("theirs", memory=7_000_000_000))
     world.faults.on("before", world.write, lambda: world.rival.observe(seen("slipped in")))
     merged = world.store.merge(theirs)
     assert {each.node for each in merged.recent} == {"ours", "slipped in", "theirs"}
-    assert capacity(merged)["memory"] == 7_000_000_000
+    assert smallest_capacity(merged)["memory"] == 7_000_000_000
     assert world.rival.merge(theirs) == merged
 
 

@@ -25,7 +25,7 @@ from shiplap.errors import (
     TooManyRequests,
 )
 from shiplap.kubernetes.objects import Event, ObjectMeta, ObjectReference, Pod, PodSpec, Taint
-from shiplap.kubernetes.storage_objects import attached
+from shiplap.kubernetes.storage_objects import attached_volumes
 from shiplap.kubernetes.workloads import SCALABLE_PLURALS, ScalableName
 from shiplap.ports import ClusterApi, WatchEvent
 from shiplap.settings import ClusterSettings
@@ -310,7 +310,7 @@ def test_node_is_found_by_name_or_not_at_all(api: ClusterApi, server: Server) ->
 def test_registration_merges_labels_and_annotations_and_replaces_taints(api: ClusterApi, server: Server) -> None:
     server.create("nodes", node("n1", taints=[{"key": "karpenter.sh/unregistered", "effect": "NoExecute"}]))
     before = api.node("n1")
-    told = api.register_node(
+    told = api.patch_node(
         "n1",
         labels={"changed": "yes", "added": "yes"},
         annotations={"note": "1"},
@@ -327,7 +327,7 @@ def test_registration_merges_labels_and_annotations_and_replaces_taints(api: Clu
 def test_registration_takes_a_label_away(api: ClusterApi, server: Server) -> None:
     server.create("nodes", node("n1"))
     version = api.node("n1").metadata.resource_version
-    api.register_node("n1", labels={"kept": None, "never": None}, annotations={}, taints=(), resource_version=version)
+    api.patch_node("n1", labels={"kept": None, "never": None}, annotations={}, taints=(), resource_version=version)
     assert "kept" not in api.node("n1").metadata.labels
 
 
@@ -336,11 +336,11 @@ def test_registration_of_a_node_that_changed_is_refused(api: ClusterApi, server:
     stale = api.node("n1").metadata.resource_version
     server.patch("nodes", "n1", {"spec": {"taints": [{"key": "pressure", "effect": "NoSchedule"}]}})
     with pytest.raises(ObjectConflict) as caught:
-        api.register_node("n1", labels={}, annotations={}, taints=(), resource_version=stale)
+        api.patch_node("n1", labels={}, annotations={}, taints=(), resource_version=stale)
     assert caught.value.status == 409
     assert [taint.key for taint in api.node("n1").spec.taints] == ["pressure"]
     with pytest.raises(ObjectNotFound):
-        api.register_node("gone", labels={}, annotations={}, taints=(), resource_version=stale)
+        api.patch_node("gone", labels={}, annotations={}, taints=(), resource_version=stale)
 
 
 def test_nomination_sets_the_status_and_nothing_else(api: ClusterApi, server: Server) -> None:
@@ -491,9 +491,9 @@ def test_what_is_attached_where_and_what_pods_claim(api: ClusterApi, server: Ser
     ephemeral = {"name": "data", "ephemeral": {"volumeClaimTemplate": {"spec": CLAIM}}}
     server.create("pods", pod("agent", volumes=[ephemeral]))
     attachments, claims = api.volume_attachments(), api.volume_claims()
-    assert attached(attachments, "n1", api.pending_pods(), claims) == ("pv-a", "pv-b")
-    assert attached(attachments, "n1", (), claims) == ("pv-a", "pv-b", "pv-kept")
-    assert attached(attachments, "n3", (), claims) == ()
+    assert attached_volumes(attachments, "n1", api.pending_pods(), claims) == ("pv-a", "pv-b")
+    assert attached_volumes(attachments, "n1", (), claims) == ("pv-a", "pv-b", "pv-kept")
+    assert attached_volumes(attachments, "n3", (), claims) == ()
 
 
 def test_disruption_budgets_come_with_what_they_allow(api: ClusterApi, server: Server) -> None:
@@ -719,9 +719,7 @@ class TestHttp:
         api = client_of(http.endpoint, token="reader")
         found = api.node("n1")
         with pytest.raises(ClusterDenied, match="cannot patch resource") as caught:
-            api.register_node(
-                "n1", labels={}, annotations={}, taints=(), resource_version=found.metadata.resource_version
-            )
+            api.patch_node("n1", labels={}, annotations={}, taints=(), resource_version=found.metadata.resource_version)
         assert caught.value.status == 403
 
     def test_an_unknown_token_is_denied(self, http: KubeHttpServer) -> None:
@@ -744,7 +742,7 @@ class TestHttp:
         found = api.node("n1")
         http.refusals.extend([ClusterUnreachable("starting", status=500)])
         with pytest.raises(ClusterUnreachable, match="starting"):
-            api.register_node(
+            api.patch_node(
                 "n1", labels={"a": "b"}, annotations={}, taints=(), resource_version=found.metadata.resource_version
             )
         assert "a" not in api.node("n1").metadata.labels
@@ -770,7 +768,7 @@ class TestHttp:
         for kind in ("pods", "nodes"):
             next(api.watch(kind, "1", 1.0))
             api.list_for_watch(kind)
-        api.register_node("n1", labels={}, annotations={}, taints=(), resource_version=found.metadata.resource_version)
+        api.patch_node("n1", labels={}, annotations={}, taints=(), resource_version=found.metadata.resource_version)
         api.nominate(view.pods[0], "n1")
         api.pods_on("n1")
         api.volume_attachments()

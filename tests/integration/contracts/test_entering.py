@@ -102,7 +102,7 @@ def test_what_a_role_does_not_grant_is_denied(door: Door, server: ApiServer | Re
     found = api.node("n1")
     version = found.metadata.resource_version
     with pytest.raises(ClusterDenied, match="cannot patch resource") as caught:
-        api.register_node("n1", labels={"a": "b"}, annotations={}, taints=(), resource_version=version)
+        api.patch_node("n1", labels={"a": "b"}, annotations={}, taints=(), resource_version=version)
     assert caught.value.status == 403
     server.create("pods", pod("p"))
     (waiting,) = api.pending_pods()
@@ -124,7 +124,7 @@ def test_an_expired_token_is_replaced_in_the_same_request(door: Door) -> None:
     found = api.node("n1")
     version = found.metadata.resource_version
     again = door.open(Renewed(door.expired, door.token))
-    again.register_node("n1", labels={"a": "b"}, annotations={}, taints=(), resource_version=version)
+    again.patch_node("n1", labels={"a": "b"}, annotations={}, taints=(), resource_version=version)
     assert api.node("n1").metadata.labels["a"] == "b"
     server_version = api.node("n1").metadata.resource_version
     watching = door.open(Renewed(door.expired, door.token))

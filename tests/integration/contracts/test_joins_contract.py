@@ -10,7 +10,7 @@ import pytest
 from shiplap.aws.dynamodb.join_log import DynamoJoins
 from shiplap.aws.dynamodb.tables import STATE
 from shiplap.errors import StoreError
-from shiplap.instances.readiness.joins import JoinHistory, Record
+from shiplap.instances.readiness.joins import JoinHistory, JoinRecord
 from shiplap.ports import JoinLog
 from shiplap_lab.fakes.faults import Faults
 from shiplap_lab.fakes.join_log import TwinJoins
@@ -55,7 +55,7 @@ def test_what_is_noted_is_known(joins: JoinLog) -> None:
     assert [item.pool for item in history.pools] == ["batch", "web"]
     assert (history.times("web").register_s, history.times("web").initialize_s) == ((41.3, 50.0, 49.0), (12.0,))
     first, second = history.amis
-    assert (first.ami, first.all) == ("ami-1", Record(failures=1, failed_at=NOW + 3, joined_at=NOW))
+    assert (first.ami, first.all) == ("ami-1", JoinRecord(failures=1, failed_at=NOW + 3, joined_at=NOW))
     assert (second.ami, sorted(second.types)) == ("ami-2", ["m6i.large", "m6i.xlarge"])
     assert joins.read("other").times("web").register_s == (1.0,)
 

@@ -8,20 +8,20 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
-from shiplap.aws.bucket import STATUS_KEY, BucketRehearsals, BucketStatus
+from shiplap.aws.bucket import STATUS_KEY, BucketDryRuns, BucketStatus
 from shiplap.aws.instance_profiles import is_missing
 from shiplap.aws.session import client as make_client
 from shiplap.errors import StoreError
 from shiplap.instances.catalog.resolved_nodeclass import (
     Ami,
     CapacityReservation,
+    NodeClassProblem,
     PlacementGroup,
-    Problem,
     SecurityGroup,
     Subnet,
 )
 from shiplap.instances.readiness.conditions import conditions
-from shiplap.instances.readiness.dry_runs import Rehearsal, Rehearsals
+from shiplap.instances.readiness.dry_runs import DryRun, DryRuns
 from shiplap.instances.readiness.nodeclass_status import ClusterStatus, InstallStatus, NodeClassStatus, PoolStatus
 from shiplap.ports import RehearsalStore, StatusStore
 from shiplap_lab.fakes.bucket import TwinRehearsals, TwinStatus
@@ -30,7 +30,7 @@ from tests.integration.contracts.in_process_aws import aws_in_process
 NODE_CLASS = NodeClassStatus(
     name="default",
     manifest="0123456789ab",
-    conditions=conditions((Problem("AMIsReady", "AMINotFound", "none"),)),
+    conditions=conditions((NodeClassProblem("AMIsReady", "AMINotFound", "none"),)),
     family="AL2023",
     subnets=(Subnet("subnet-1", "a", "id-a", 7),),
     security_groups=(SecurityGroup("sg-1", "nodes"),),
@@ -85,24 +85,24 @@ def test_a_bucket_that_is_not_there(s3: Any) -> None:
         BucketStatus(s3, "other").load()
 
 
-REHEARSALS = Rehearsals((Rehearsal("a", "0123456789ab", 7.0), Rehearsal("b", "ba9876543210", 5.0, "Denied", "so")))
+REHEARSALS = DryRuns((DryRun("a", "0123456789ab", 7.0), DryRun("b", "ba9876543210", 5.0, "Denied", "so")))
 
 
 @pytest.fixture(params=["twin", "s3"])
 def rehearsals(request: pytest.FixtureRequest) -> RehearsalStore:
-    return TwinRehearsals() if request.param == "twin" else BucketRehearsals(request.getfixturevalue("s3"), "bucket")
+    return TwinRehearsals() if request.param == "twin" else BucketDryRuns(request.getfixturevalue("s3"), "bucket")
 
 
 def test_rehearsals_are_kept_by_cluster(rehearsals: RehearsalStore) -> None:
-    assert rehearsals.load("demo") == Rehearsals()
+    assert rehearsals.load("demo") == DryRuns()
     rehearsals.save("demo", REHEARSALS)
     assert rehearsals.load("demo") == REHEARSALS
-    assert rehearsals.load("other") == Rehearsals()
+    assert rehearsals.load("other") == DryRuns()
 
 
 def test_rehearsals_that_cannot_be_read_begin_anew(s3: Any) -> None:
     s3.put_object(Bucket="bucket", Key="rehearsals/demo.json", Body=b"[]")
-    assert BucketRehearsals(s3, "bucket").load("demo") == Rehearsals()
+    assert BucketDryRuns(s3, "bucket").load("demo") == DryRuns()
 
 
 class Iam:

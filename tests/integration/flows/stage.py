@@ -16,7 +16,7 @@ from shiplap.flows.interrupt.interrupt import interrupt
 from shiplap.flows.lifecycle import lifecycle
 from shiplap.flows.messages import NodeSeen, PodsPending, Sweep, Timer
 from shiplap.flows.schedule.schedule import Report, schedule
-from shiplap.instances.capacity.capacity_setting import from_cluster
+from shiplap.instances.capacity.capacity_setting import cluster_setting
 from shiplap.instances.catalog.ec2_catalog import (
     Catalog,
     Ec2InstanceType,
@@ -167,7 +167,7 @@ class Stage:
         self._invocations = 0
         self._told = 0
         formula = instance_types(
-            sold, NODE_CLASS, from_cluster(self.settings, ()), resolved=None, learned=(), unavailable=()
+            sold, NODE_CLASS, cluster_setting(self.settings, ()), resolved=None, learned=(), unavailable=()
         )
         self.types = {item.name: item for item in formula}
 

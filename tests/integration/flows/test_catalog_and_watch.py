@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec import structs
 
-from shiplap.cluster.watcher import Batch
+from shiplap.cluster.watcher import ChangeBatch
 from shiplap.errors import AwsError, ClusterDenied, StoreError, StoreThrottled
 from shiplap.flows.catalog.refresh import refresh
 from shiplap.flows.messages import NodeSeen, PodsPending
@@ -97,7 +97,7 @@ def test_a_batch_becomes_one_hint_for_all_pods_and_one_per_node() -> None:
     stage = Stage()
     pods = tuple(Pod(ObjectMeta(name, "shop", f"u-{name}", version)) for name, version in (("a", "9"), ("b", "10")))
     node = Node(ObjectMeta("ip-1", resource_version="7"), NodeSpec("aws:///z/i-1"))
-    stage.bus.publish(hints_of(CLUSTER, Batch(pods, joined=(node,), ready=(node,)), stage.clock.now()))
+    stage.bus.publish(hints_of(CLUSTER, ChangeBatch(pods, joined=(node,), ready=(node,)), stage.clock.now()))
     told = stage.told()
     assert isinstance(told[0], PodsPending)
     assert [pod.name for pod in told[0].pods] == ["a", "b"]

@@ -68,7 +68,7 @@ def test_the_rehearsed_run_has_three_claims_and_passes_every_effect() -> None:
         "state.claims",
         "cluster.view",
         "cluster.node",
-        "cluster.register_node",
+        "cluster.patch_node",
         "compute.resolve",
         "compute.launch",
         "compute.instances",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shiplap.errors import ClusterUnreachable, StoreThrottled
-from shiplap.instances.readiness.joins import AMI_FAILURES, FIRST_PAUSE_S, INITIALIZE_CEILING_S
+from shiplap.instances.readiness.joins import AMI_FAILURES, FIRST_PAUSE_S, LONGEST_INITIALIZE_S
 from shiplap.manifests.nodeclaim import ClaimState
 from tests.integration.flows.stage import Stage, pool
 
@@ -50,7 +50,7 @@ def test_what_was_noted_before_a_failure_is_written() -> None:
     stage.add_pods(2, cpu="1200m", memory="2Gi")
     stage.schedule()
     stage.join()
-    stage.faults.on("before", "cluster.register_node", ClusterUnreachable("no route"), nth=3)
+    stage.faults.on("before", "cluster.patch_node", ClusterUnreachable("no route"), nth=3)
     with pytest.raises(ClusterUnreachable):
         stage.attend()
     assert len(stage.joins.read(stage.name).times("any").initialize_s) == 1
@@ -148,7 +148,7 @@ def test_a_node_that_never_becomes_complete_is_left_without_haste() -> None:
     stage.attend()
     (claim,) = stage.claims()
     assert claim.state is ClaimState.REGISTERED
-    stage.clock.advance(INITIALIZE_CEILING_S - 1)
+    stage.clock.advance(LONGEST_INITIALIZE_S - 1)
     stage.attend()
     assert stage.claims()[0].state is ClaimState.REGISTERED
     stage.clock.advance(1)

@@ -9,7 +9,7 @@ from shiplap.errors import ClusterError, ClusterUnreachable, ConditionFailed, Ob
 from shiplap.flows import claim_events
 from shiplap.flows.lifecycle.lifecycle import Report
 from shiplap.flows.messages import NodeSeen, PodsPending, Timer
-from shiplap.instances.capacity.learned_capacity import capacity
+from shiplap.instances.capacity.learned_capacity import smallest_capacity
 from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Taint
@@ -78,8 +78,8 @@ def test_the_truth_is_stored_before_the_claim_advances_and_before_the_node_is_op
     stage.faults.clear()
     stage.attend()
     effects = [point.removeprefix("after ") for point in stage.faults.points if point.startswith("after ")]
-    first = {name: effects.index(name) for name in ("capacity.observe", "state.advance", "cluster.register_node")}
-    assert first["capacity.observe"] < first["state.advance"] < first["cluster.register_node"]
+    first = {name: effects.index(name) for name in ("capacity.observe", "state.advance", "cluster.patch_node")}
+    assert first["capacity.observe"] < first["state.advance"] < first["cluster.patch_node"]
 
 
 def test_repeated_hints_change_nothing() -> None:
@@ -141,7 +141,7 @@ def test_conflicts_with_other_controllers_are_answered_with_a_fresh_read() -> No
     def interfere() -> None:
         stage.server.patch("nodes", stage.cluster.nodes()[0].metadata.name, {"metadata": {"labels": {"x": "y"}}})
 
-    stage.faults.on("before", "cluster.register_node", interfere)
+    stage.faults.on("before", "cluster.patch_node", interfere)
     assert stage.attend().registered
     (node,) = stage.cluster.nodes()
     assert node.metadata.labels["x"] == "y"
@@ -154,7 +154,7 @@ def test_a_node_that_keeps_changing_is_tried_again_later() -> None:
     stage.join()
     for number in range(5):
         conflict = ObjectConflict("changed", status=409)
-        stage.faults.on("before", "cluster.register_node", conflict, nth=number + 1)
+        stage.faults.on("before", "cluster.patch_node", conflict, nth=number + 1)
     with pytest.raises(ObjectConflict):
         stage.attend()
     stage.attend()
@@ -167,7 +167,7 @@ def test_a_claim_that_fails_does_not_hold_up_the_others() -> None:
     stage.schedule()
     first, *others = sorted(stage.claims(), key=lambda claim: claim.name)
     stage.join()
-    stage.faults.on("before", "cluster.register_node", ClusterError("label refused", status=422))
+    stage.faults.on("before", "cluster.patch_node", ClusterError("label refused", status=422))
     with pytest.raises(ClusterError, match="label refused"):
         stage.attend(*(Timer(CLUSTER, claim.name, "register") for claim in (first, *others)))
     states = {claim.name: claim.state for claim in stage.claims()}
@@ -182,10 +182,10 @@ def test_an_api_server_out_of_reach_is_not_asked_for_every_claim() -> None:
     stage.schedule()
     stage.join()
     stage.faults.clear()
-    stage.faults.on("before", "cluster.register_node", ClusterUnreachable("no route"))
+    stage.faults.on("before", "cluster.patch_node", ClusterUnreachable("no route"))
     with pytest.raises(ClusterUnreachable):
         stage.attend(*(Timer(CLUSTER, claim.name, "register") for claim in stage.claims()))
-    assert stage.faults.points.count("before cluster.register_node") == 1
+    assert stage.faults.points.count("before cluster.patch_node") == 1
 
 
 def test_a_node_smaller_than_planned_is_a_miss_and_the_retry_does_not_miss() -> None:
@@ -242,7 +242,7 @@ def test_of_a_crowd_the_smallest_node_teaches_and_all_that_miss_are_known() -> N
     stage.server.patch("nodes", shrunk["metadata"]["name"], {"status": shrunk["status"]}, subresource="status")
     stage.sweep()
     [learned] = stage.capacity.all()
-    assert capacity(learned)["memory"] == 2 << 30
+    assert smallest_capacity(learned)["memory"] == 2 << 30
     assert len(stage.state.read(CLUSTER, stage.clock.now()).missed_pods) == 1
 
 
@@ -451,7 +451,7 @@ def test_a_registered_claim_whose_node_was_not_opened_is_opened_by_the_next_hint
     stage = Stage()
     launched(stage)
     stage.join()
-    stage.faults.on("before", "cluster.register_node", ConditionFailed("stands for any end in between"))
+    stage.faults.on("before", "cluster.patch_node", ConditionFailed("stands for any end in between"))
     stage.attend()
     assert stage.cluster.nodes()[0].spec.taints
     assert stage.claims()[0].state is ClaimState.REGISTERED

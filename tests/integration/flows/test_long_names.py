@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from shiplap.aws import tags
-from shiplap.aws.userdata.bootstrap import of_claim
+from shiplap.aws.userdata.bootstrap import bootstrap_of_claim
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.names import claim_name, label_value_of, label_value_problem, name_of_label, subdomain_problem
 from shiplap.manifests.custom_resources import Manifests, NodePool
@@ -59,7 +59,7 @@ def test_what_is_derived_from_long_names_stays_within_every_limit() -> None:
     made = tags.of_pool(claim, node_class, "shiplap")
     assert all(len(key) <= 128 and len(value) <= 256 for key, value in made.items())
     (request, *_) = stage.compute.requests
-    written = of_claim(claim, node_class, request.resolved, "on-demand", 29).labels
+    written = bootstrap_of_claim(claim, node_class, request.resolved, "on-demand", 29).labels
     assert all(label_value_problem(value) is None for value in written.values())
 
 

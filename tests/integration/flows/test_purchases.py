@@ -80,7 +80,7 @@ def test_the_node_follows_a_claim_that_was_demoted_before() -> None:
     stage = staged()
     claim = settled(stage)
     stage.compute.sold_as(claim.instance_id, "on-demand")
-    stage.faults.on("before", "cluster.register_node", ClusterError("no", status=500))
+    stage.faults.on("before", "cluster.patch_node", ClusterError("no", status=500))
     stage.sweep()
     (changed,) = stage.claims()
     assert (changed.capacity_type, marks(node_of(stage).metadata.labels)) == ("on-demand", RESERVED)
@@ -94,7 +94,7 @@ def test_a_node_that_keeps_changing_is_relabelled_by_the_next_sweep() -> None:
     claim = settled(stage)
     stage.compute.sold_as(claim.instance_id, "on-demand")
     for number in range(5):
-        stage.faults.on("before", "cluster.register_node", ObjectConflict("changed", status=409), nth=number + 1)
+        stage.faults.on("before", "cluster.patch_node", ObjectConflict("changed", status=409), nth=number + 1)
     assert stage.sweep().unfinished == ""
     assert marks(node_of(stage).metadata.labels) == RESERVED
     stage.sweep()

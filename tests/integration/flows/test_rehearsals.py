@@ -9,9 +9,9 @@ from shiplap.errors import AwsError, AwsThrottled, NodeClassNotReady, StoreError
 from shiplap.flows.catalog.inspect import inspect
 from shiplap.flows.catalog.refresh import inspect_all
 from shiplap.flows.messages import Sweep
-from shiplap.instances.catalog.resolved_nodeclass import Problem
+from shiplap.instances.catalog.resolved_nodeclass import NodeClassProblem
 from shiplap.instances.readiness import conditions
-from shiplap.instances.readiness.dry_runs import ALLOWED_FOR_S, REFUSED_FOR_S, Rehearsals
+from shiplap.instances.readiness.dry_runs import ALLOWED_FOR_S, REFUSED_FOR_S, DryRuns
 from shiplap.instances.readiness.nodeclass_status import NodeClassStatus
 from shiplap.kubernetes.objects import ObjectMeta
 from shiplap.manifests.custom_resources import EC2NodeClass, EC2NodeClassSpec, Manifests, NodePool
@@ -19,7 +19,7 @@ from shiplap_lab.fakes.bucket import TwinRehearsals, TwinStatus
 from tests.integration.flows.stage import Stage, catalog, pool
 from tests.integration.flows.test_inspection import of_class
 
-DENIED = Problem(
+DENIED = NodeClassProblem(
     conditions.VALIDATION, "CreateFleetAuthCheckFailed", "with an explicit deny in a service control policy"
 )
 
@@ -45,7 +45,7 @@ class Ground:
         self.stage.sweep()
         return [request.node_class.metadata.name for request in self.stage.compute.rehearsed]
 
-    def known(self) -> Rehearsals:
+    def known(self) -> DryRuns:
         return self.store.load(self.stage.name)
 
     def inspected(self) -> NodeClassStatus:

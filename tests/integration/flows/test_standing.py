@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from shiplap.cluster.snapshot_keeper import Keeper
+from shiplap.cluster.snapshot_keeper import SnapshotKeeper
 from shiplap.errors import EpochMoved, ResourceVersionGone, StoreError
 from shiplap.flows.planning import decision_inputs
 from shiplap.flows.planning.decision_inputs import OLDEST_S
 from shiplap.kubernetes import labels
-from shiplap.kubernetes.compact_pods import Standing, encode
+from shiplap.kubernetes.compact_pods import SnapshotHeader, encode_pods
 from shiplap.kubernetes.request_bodies import BOUND_PODS
 from shiplap_lab.api_server.server import EVERYTHING
 from shiplap_lab.fakes.bucket import TwinSnapshots
@@ -24,11 +24,11 @@ def small_clusters_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decision_inputs, "FEWEST_NODES", 0)
 
 
-def kept(stage: Stage) -> Keeper:
+def kept(stage: Stage) -> SnapshotKeeper:
     """A watch function that has just written the stage's snapshot."""
     snapshots = TwinSnapshots(stage.faults)
     stage.context = replace(stage.context, snapshots=snapshots)
-    keeper = Keeper(stage.name, stage.cluster, snapshots, clock=stage.clock, fewest_pods=0)
+    keeper = SnapshotKeeper(stage.name, stage.cluster, snapshots, clock=stage.clock, fewest_pods=0)
     keeper.established.set()
     keeper.round(1.0)
     stage.faults.clear()
@@ -84,16 +84,16 @@ def test_without_a_snapshot_that_serves_pods_are_listed(defect: str, monkeypatch
     snapshots = stage.context.snapshots
     assert isinstance(snapshots, TwinSnapshots)
     now = stage.clock.now()
-    about = Standing(cluster=CLUSTER, version="1", taken_at=now, listed_at=now, kept_since=1.0)
+    about = SnapshotHeader(cluster=CLUSTER, version="1", taken_at=now, listed_at=now, kept_since=1.0)
     match defect:
         case "none":
             snapshots.documents.clear()
         case "unreadable":
             snapshots.save(CLUSTER, b"x", 1.0)
         case "foreign":
-            snapshots.save(CLUSTER, encode([], replace(about, cluster="green")), 1.0)
+            snapshots.save(CLUSTER, encode_pods([], replace(about, cluster="green")), 1.0)
         case "incomplete":
-            snapshots.save(CLUSTER, encode([], replace(about, complete=False)), 1.0)
+            snapshots.save(CLUSTER, encode_pods([], replace(about, complete=False)), 1.0)
         case "old":
             stage.clock.advance(OLDEST_S + 1)
         case "refused":

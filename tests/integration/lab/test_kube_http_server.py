@@ -11,7 +11,7 @@ import pytest
 import urllib3
 
 from shiplap.cluster.connect import ApiEndpoint, connect
-from shiplap.cluster.watcher import batches
+from shiplap.cluster.watcher import change_batches
 from shiplap.settings import ClusterSettings
 from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
 from shiplap_lab.fakes.clock import TwinClock
@@ -146,7 +146,7 @@ def test_pending_pods_and_new_nodes_are_seen_over_the_wire(http: KubeHttpServer,
     unschedulable = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
     server.create("pods", {**pod("first"), "status": {"conditions": [unschedulable]}})
     server.create("nodes", {"metadata": {"name": "n1", "labels": {"karpenter.sh/nodepool": "default"}}})
-    found = batches(api, clock=Clock(), deadline_at=time.monotonic() + 60, pause=time.sleep, gather_s=0.0)
+    found = change_batches(api, clock=Clock(), deadline_at=time.monotonic() + 60, pause=time.sleep, gather_s=0.0)
 
     def seen_until(name: str) -> set[str]:
         seen: set[str] = set()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from shiplap.aws.selectors.ami_aliases import variants
-from shiplap.aws.selectors.amis import ordered
+from shiplap.aws.selectors.ami_aliases import ami_variants
+from shiplap.aws.selectors.amis import ordered_amis
 from shiplap.errors import NodeClassNotReady
 from shiplap.instances.catalog.resolved_nodeclass import Ami
 
@@ -15,7 +15,7 @@ BOTTLEROCKET = "/aws/service/bottlerocket/aws-k8s-1.32"
 
 def read(alias: str, version: str = "1.32") -> list[tuple[str, str]]:
     """(parameter, what the variant needs) of an alias."""
-    return [(variant.parameter, need(variant.requirements)) for variant in variants(alias, version)]
+    return [(variant.parameter, need(variant.requirements)) for variant in ami_variants(alias, version)]
 
 
 def need(requirements: tuple[tuple[str, str, tuple[str, ...]], ...]) -> str:
@@ -63,7 +63,7 @@ def test_bottlerocket(version: str) -> None:
 
 
 def test_windows() -> None:
-    [variant] = variants("windows2022@latest", "1.32")
+    [variant] = ami_variants("windows2022@latest", "1.32")
     assert variant.parameter == (
         "/aws/service/ami-windows-latest/Windows_Server-2022-English-Core-EKS_Optimized-1.32/image_id"
     )
@@ -86,7 +86,7 @@ def test_windows() -> None:
 )
 def test_aliases_that_do_not_exist(alias: str, version: str, reason: str) -> None:
     with pytest.raises(NodeClassNotReady, match=reason) as raised:
-        variants(alias, version)
+        ami_variants(alias, version)
     assert raised.value.code == "UnsupportedAlias"
 
 
@@ -96,12 +96,12 @@ def ami(number: int, created: str, *, arch: str = "amd64", deprecated: bool = Fa
 
 def test_one_image_per_requirements_the_newest_that_is_not_deprecated() -> None:
     images = [ami(1, "2026"), ami(2, "2025"), ami(3, "2027", deprecated=True)]
-    assert [found.id for found in ordered(images)] == ["ami-1"]
+    assert [found.id for found in ordered_amis(images)] == ["ami-1"]
     same_age = [ami(1, "2026", name="a"), ami(2, "2026", name="b")]
-    assert [found.id for found in ordered(same_age)] == ["ami-2"]
+    assert [found.id for found in ordered_amis(same_age)] == ["ami-2"]
 
 
 def test_newest_first_then_by_id_and_deprecated_last() -> None:
     images = [ami(3, "2026", arch="c"), ami(2, "2026", arch="b"), ami(1, "2025", arch="a"),
               ami(4, "2027", arch="d", deprecated=True)]  # fmt: skip
-    assert [found.id for found in ordered(images)] == ["ami-2", "ami-3", "ami-1", "ami-4"]
+    assert [found.id for found in ordered_amis(images)] == ["ami-2", "ami-3", "ami-1", "ami-4"]

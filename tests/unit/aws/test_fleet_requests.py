@@ -9,7 +9,7 @@ import pytest
 
 from shiplap.aws.ec2 import fleet_requests
 from shiplap.aws.ec2.template_data import block_devices, size_gib
-from shiplap.aws.expiring import Expiring
+from shiplap.aws.expiring import ExpiringCache
 from shiplap.errors import NodeClassNotReady
 from shiplap.instances.catalog.resolved_nodeclass import PlacementGroup, ResolvedNodeClass, Subnet
 from shiplap.kubernetes import labels
@@ -254,7 +254,7 @@ def test_answers_expire() -> None:
         calls.append(1)
         return len(calls)
 
-    kept: Expiring[int] = Expiring(60, lambda: now[0])
+    kept: ExpiringCache[int] = ExpiringCache(60, lambda: now[0])
     assert [kept.get("k", fetch), kept.get("k", fetch)] == [1, 1]
     assert kept.get("other", fetch) == 2
     now[0] = 60.0

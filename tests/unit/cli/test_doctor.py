@@ -22,7 +22,7 @@ from shiplap.aws import session
 from shiplap.aws.bucket import STATUS_KEY
 from shiplap.errors import ClusterDenied, ClusterGone, ClusterUnreachable, InvalidInput
 from shiplap.instances.catalog.ec2_catalog import Catalog
-from shiplap.instances.catalog.resolved_nodeclass import Problem
+from shiplap.instances.catalog.resolved_nodeclass import NodeClassProblem
 from shiplap.instances.readiness.conditions import conditions
 from shiplap.instances.readiness.nodeclass_status import ClusterStatus, InstallStatus, NodeClassStatus
 from shiplap_cli.doctor import cluster_checks, doctor, findings
@@ -105,7 +105,7 @@ def outputs() -> dict[str, str]:
     return found | {"Bucket": "bucket"}
 
 
-def status(*problems: Problem, checked_at: float = NOW - 60) -> InstallStatus:
+def status(*problems: NodeClassProblem, checked_at: float = NOW - 60) -> InstallStatus:
     item = NodeClassStatus("default", "0" * 12, conditions(problems), family="AL2023", instance_profile="nodes")
     return InstallStatus((ClusterStatus("production", "eu-west-1", checked_at, (item,)),))
 
@@ -424,7 +424,11 @@ def endpoint(**changes: Any) -> dict[str, Any]:
             "deploy",
         ),
         (
-            {"s3.get_object": objects(status(Problem("SubnetsReady", "SubnetsNotFound", "terms match no subnet")))},
+            {
+                "s3.get_object": objects(
+                    status(NodeClassProblem("SubnetsReady", "SubnetsNotFound", "terms match no subnet"))
+                )
+            },
             "node classes",
             "failed",
             "SubnetsNotFound: terms match no subnet",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from shiplap.manifests.files.loading import inspect
+from shiplap.manifests.files.loading import inspect_files
 from shiplap_cli.command_tree import commands
 from shiplap_cli.main import COMMANDS
 
@@ -119,4 +119,4 @@ def test_the_manifests_that_are_shown_are_valid(tmp_path: Path) -> None:
                 count += 1
                 (tmp_path / f"{page.stem}-{count}.yaml").write_text(block)
     assert count >= 3
-    assert inspect([tmp_path]).problems == ()
+    assert inspect_files([tmp_path]).problems == ()

@@ -12,9 +12,9 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from shiplap.drawing.capture import of_claims, of_cluster
+from shiplap.drawing.capture import picture_of_claims, picture_of_cluster
 from shiplap.instances.catalog.type_catalog import InstanceType, Offering
-from shiplap.instances.offerings.node_prices import NodePrices, Price, types_of
+from shiplap.instances.offerings.node_prices import NodePrices, Price, offerings_by_type
 from shiplap.instances.offerings.offerings import catalog_prices
 from shiplap.kubernetes.objects import Node
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
@@ -216,7 +216,7 @@ def test_the_first_catalogue_that_knows_an_offering_counts_and_others_add_theirs
         return InstanceType("a", (), {}, {}, offered)
 
     first, second = kind(Offering("z", "spot", 1.0)), kind(Offering("z", "spot", 3.0), Offering("y", "spot", 2.0))
-    assert [offering.price for offering in types_of([first], [second])["a"]] == [1.0, 2.0]
+    assert [offering.price for offering in offerings_by_type([first], [second])["a"]] == [1.0, 2.0]
 
 
 def claim(name: str, **more: Any) -> NodeClaim:
@@ -227,8 +227,8 @@ def claim(name: str, **more: Any) -> NodeClaim:
 def test_what_a_claim_was_bought_for_is_what_its_node_costs_for_all_who_see_the_claim() -> None:
     """The widget knows claims and no prices: others must not say otherwise."""
     claims = [claim("a", node_name="n", hourly=0.033), claim("b", state=ClaimState.LAUNCHED, hourly=0.5)]
-    seen = of_cluster("c", 1.0, [made("n", "")], [], claims, NodePrices(others=OFFERED))
-    assert seen.hourly == of_claims("c", 1.0, claims).hourly == pytest.approx(0.533)
+    seen = picture_of_cluster("c", 1.0, [made("n", "")], [], claims, NodePrices(others=OFFERED))
+    assert seen.hourly == picture_of_claims("c", 1.0, claims).hourly == pytest.approx(0.533)
     assert not seen.estimated
 
 

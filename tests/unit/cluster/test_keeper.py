@@ -6,9 +6,9 @@ from threading import Event
 
 import pytest
 
-from shiplap.cluster.snapshot_keeper import REFRESH_S, SAVE_S, SUCCESSOR_S, Keeper, PodRoom
+from shiplap.cluster.snapshot_keeper import REFRESH_S, SAVE_S, SUCCESSOR_S, PodMemory, SnapshotKeeper
 from shiplap.errors import ClusterUnreachable, StoreError
-from shiplap.kubernetes.compact_pods import Standing, pods_of
+from shiplap.kubernetes.compact_pods import SnapshotHeader, decode_pods
 from shiplap_lab.fakes.bucket import TwinSnapshots
 from shiplap_lab.fakes.clock import TwinClock
 from shiplap_lab.fakes.cluster import ApiServer, TwinCluster
@@ -33,18 +33,20 @@ class Kept:
         self.server.create("pods", {"metadata": {"name": name}, "spec": {"containers": [{"name": "c"}]}})
         self.server.bind(name, "n1")
 
-    def keeper(self, *, established: bool = True, most_pods: int = 100, fewest_pods: int = 1) -> Keeper:
+    def keeper(self, *, established: bool = True, most_pods: int = 100, fewest_pods: int = 1) -> SnapshotKeeper:
         self.clock.advance(1.0)
-        made = Keeper(BLUE, self.api, self.store, clock=self.clock, room=PodRoom(most_pods), fewest_pods=fewest_pods)
+        made = SnapshotKeeper(
+            BLUE, self.api, self.store, clock=self.clock, room=PodMemory(most_pods), fewest_pods=fewest_pods
+        )
         if established:
             made.established.set()
         return made
 
-    def standing(self) -> Standing:
-        return pods_of(self.store.documents[BLUE][0])[0]
+    def standing(self) -> SnapshotHeader:
+        return decode_pods(self.store.documents[BLUE][0])[0]
 
     def names(self) -> list[str]:
-        return sorted(pod.metadata.name for pod in pods_of(self.store.documents[BLUE][0])[1])
+        return sorted(pod.metadata.name for pod in decode_pods(self.store.documents[BLUE][0])[1])
 
     def saves(self) -> int:
         return self.faults.points.count("after snapshots.save")
@@ -129,11 +131,11 @@ def test_one_of_another_cluster_is_not_gone_on_from() -> None:
     other, kept = Kept(5), Kept()
     other.keeper().round(1.0)
     kept.store.documents[BLUE] = (other.store.documents[BLUE][0].replace(b"", b""), 1.0)
-    keeper = Keeper("green", kept.api, kept.store, clock=kept.clock, fewest_pods=1)
+    keeper = SnapshotKeeper("green", kept.api, kept.store, clock=kept.clock, fewest_pods=1)
     kept.store.documents["green"] = kept.store.documents[BLUE]
     keeper.established.set()
     keeper.round(1.0)
-    assert [pod.metadata.name for pod in pods_of(kept.store.documents["green"][0])[1]] == ["p0", "p1", "p2"]
+    assert [pod.metadata.name for pod in decode_pods(kept.store.documents["green"][0])[1]] == ["p0", "p1", "p2"]
 
 
 @pytest.mark.parametrize("limits", [{"most_pods": 2}, {"fewest_pods": 4}])

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from shiplap.cluster.enter import FileToken, enter
+from shiplap.cluster.enter import FileToken, context_transport
 from shiplap.cluster.exec_credential import ExecCredential
 from shiplap.cluster.kubeconfig import Access, ExecPlugin, load
 from shiplap.errors import InvalidInput
@@ -268,7 +268,7 @@ def test_a_plugin_that_cannot_be_run(tmp_path: Path) -> None:
 
 
 def entering(access: Access) -> None:
-    enter(access, clock=lambda: NOW, environment={}, sleep=lambda _: None)
+    context_transport(access, clock=lambda: NOW, environment={}, sleep=lambda _: None)
 
 
 @pytest.mark.parametrize(

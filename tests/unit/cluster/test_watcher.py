@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 import pytest
 
-from shiplap.cluster.watcher import KINDS, Batch, KindWatch, Tracker, batches, is_unschedulable, look
+from shiplap.cluster.watcher import KINDS, ChangeBatch, KindWatch, Tracker, change_batches, is_unschedulable, poll_once
 from shiplap.errors import ClusterDenied, ClusterError, ClusterUnreachable, ResourceVersionGone, TooManyRequests
 from shiplap.kubernetes.objects import Pod
 from shiplap.ports import Clock, ClusterApi
@@ -36,7 +36,7 @@ def set_ready(server: ApiServer, name: str, *, ready: bool) -> None:
     server.patch("nodes", name, {"status": node(name, ready=ready)["status"]}, subresource="status")
 
 
-def shown(batch: Batch) -> tuple[list[str], list[str], list[str]]:
+def shown(batch: ChangeBatch) -> tuple[list[str], list[str], list[str]]:
     found = [[item.metadata.name for item in items] for items in (batch.pods, batch.joined, batch.ready)]
     return found[0], found[1], found[2]
 
@@ -79,7 +79,7 @@ class TestTracking:
     def see(self, server: ApiServer) -> Callable[[], tuple[list[str], list[str], list[str]]]:
         api, tracker = TwinCluster(server), Tracker()
         watches = [KindWatch(api, kind) for kind in KINDS]
-        return lambda: shown(look(watches, tracker))
+        return lambda: shown(poll_once(watches, tracker))
 
     def test_each_pod_is_reported_once_while_it_waits(self, server: ApiServer, see: Callable) -> None:
         server.create("pods", pod("b"))
@@ -171,8 +171,8 @@ class TestBatches:
 
     def iterate(
         self, api: ClusterApi, clock: Clock, pause: Callable[[float], None] = lambda _: None, gather_s: float = 0.0
-    ) -> Iterator[Batch]:
-        return batches(api, clock=clock, deadline_at=1100.0, pause=pause, gather_s=gather_s)
+    ) -> Iterator[ChangeBatch]:
+        return change_batches(api, clock=clock, deadline_at=1100.0, pause=pause, gather_s=gather_s)
 
     def pausing(self) -> Callable[[float], None]:
         """The twin's watches end at once; a real pause keeps the reading threads from spinning."""

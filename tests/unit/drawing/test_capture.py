@@ -7,8 +7,8 @@ import sys
 
 import msgspec
 
-from shiplap.drawing.capture import after_plan, of_cluster
-from shiplap.drawing.picture import Amounts, NodeState
+from shiplap.drawing.capture import picture_after_plan, picture_of_cluster
+from shiplap.drawing.picture import Amounts, NodePictureState
 from shiplap.instances.catalog.type_catalog import InstanceType, Offering
 from shiplap.instances.offerings.node_prices import NodePrices
 from shiplap.kubernetes.objects import Node, Pod
@@ -50,7 +50,7 @@ def test_nodes_carry_their_pods_and_what_they_cost() -> None:
     pods = [pod("small", "n1", "250m"), pod("large", "n1", "1"), pod("over", "n1", phase="Succeeded"), pod("waits")]
     offered = (Offering("z1", "spot", 0.03), Offering("z1", "on-demand", 0.096))
     prices = NodePrices(others={"m5.large": offered})
-    picture = of_cluster("c", NOW, [node("n1"), node("foreign", pool="")], pods, prices=prices)
+    picture = picture_of_cluster("c", NOW, [node("n1"), node("foreign", pool="")], pods, prices=prices)
     foreign, ours = picture.nodes
     assert [each.name for each in ours.pods] == ["large", "small"]
     assert ours.used == Amounts(1250, 2 * GIB, 2)
@@ -65,8 +65,8 @@ def test_nodes_carry_their_pods_and_what_they_cost() -> None:
 
 def test_what_a_claim_was_bought_for_is_what_its_node_costs() -> None:
     known = claim("x", state=ClaimState.INITIALIZED, node_name="n1", hourly=0.5, tier=1)
-    (drawn,) = of_cluster("c", NOW, [node("n1")], [], [known]).nodes
-    assert (drawn.hourly, drawn.tier, drawn.state) == (0.5, 1, NodeState.READY)
+    (drawn,) = picture_of_cluster("c", NOW, [node("n1")], [], [known]).nodes
+    assert (drawn.hourly, drawn.tier, drawn.state) == (0.5, 1, NodePictureState.READY)
 
 
 def test_states_of_nodes() -> None:
@@ -78,13 +78,13 @@ def test_states_of_nodes() -> None:
         node("leaving"),
     ]
     claims = [claim("l", state=ClaimState.DRAINING, node_name="leaving", failure="SpotInterruption")]
-    drawn = {each.name: (each.state, each.note) for each in of_cluster("c", NOW, nodes, [], claims).nodes}
+    drawn = {each.name: (each.state, each.note) for each in picture_of_cluster("c", NOW, nodes, [], claims).nodes}
     assert drawn == {
-        "broken": (NodeState.NOT_READY, "kubelet is not ready"),
-        "cordoned": (NodeState.READY, "cordoned"),
-        "doomed": (NodeState.LEAVING, "is being deleted"),
-        "from-a-file": (NodeState.READY, ""),
-        "leaving": (NodeState.LEAVING, "SpotInterruption"),
+        "broken": (NodePictureState.NOT_READY, "kubelet is not ready"),
+        "cordoned": (NodePictureState.READY, "cordoned"),
+        "doomed": (NodePictureState.LEAVING, "is being deleted"),
+        "from-a-file": (NodePictureState.READY, ""),
+        "leaving": (NodePictureState.LEAVING, "SpotInterruption"),
     }
 
 
@@ -98,8 +98,8 @@ def test_a_claim_in_flight_shows_the_pods_it_is_for() -> None:
         instance_types=("m5.large",),
     )
     over = claim("o", state=ClaimState.FAILED)
-    (drawn,) = of_cluster("c", NOW, [], [pod("waits")], [flying, over]).nodes
-    assert (drawn.name, drawn.state, drawn.instance_type) == ("f", NodeState.STARTING, "m5.large")
+    (drawn,) = picture_of_cluster("c", NOW, [], [pod("waits")], [flying, over]).nodes
+    assert (drawn.name, drawn.state, drawn.instance_type) == ("f", NodePictureState.STARTING, "m5.large")
     assert [(each.name, each.fresh) for each in drawn.pods] == [("waits", True)]
     assert drawn.used == Amounts(1200, 3 * GIB, 2)
 
@@ -111,7 +111,7 @@ def test_the_oldest_pod_waits_first_and_ages_are_never_negative() -> None:
         pod("ahead", creationTimestamp="2026-06-15T15:00:00Z"),
         pod("ending", deletionTimestamp="2025-06-15T15:00:00Z"),
     ]
-    waiting = of_cluster("c", NOW, [], pods).pending
+    waiting = picture_of_cluster("c", NOW, [], pods).pending
     assert [each.name for each in waiting] == ["old", "young", "ahead"]
     assert waiting[2].age_s == 0
 
@@ -144,11 +144,16 @@ def test_a_plan_come_true() -> None:
         existing_nodes=(Placement("n1", (PodReference("shop", "joins"),)),),
         unschedulable=(Unschedulable(PodReference("shop", "stuck"), "fits nothing"),),
     )
-    after = after_plan(snapshot, plan, NodePrices(others={"m5.large": kind.offerings}))
+    after = picture_after_plan(snapshot, plan, NodePrices(others={"m5.large": kind.offerings}))
     kept, new = after.nodes
     assert [(each.name, each.fresh) for each in kept.pods] == [("there", False), ("joins", True)]
     assert kept.used == Amounts(1000, 2 * GIB, 2)
-    assert (new.name, new.state, new.tier, new.note) == ("web-1", NodeState.PLANNED, 1, "flex is out of capacity")
+    assert (new.name, new.state, new.tier, new.note) == (
+        "web-1",
+        NodePictureState.PLANNED,
+        1,
+        "flex is out of capacity",
+    )
     assert (new.hourly, new.list_hourly, new.used.millicores) == (0.096, 0.096, 700)
     assert [(each.name, each.reason) for each in after.pending] == [("stuck", "fits nothing")]
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from shiplap.drawing import boxes
-from shiplap.drawing.packing_map import node_table, packing_map, totals, waiting
-from shiplap.drawing.picture import Amounts, ClusterPicture, NodePicture, NodeState, PendingPicture, PodPicture
+from shiplap.drawing.packing_map import node_table, packing_map, pending_table, totals
+from shiplap.drawing.picture import Amounts, ClusterPicture, NodePicture, NodePictureState, PendingPicture, PodPicture
 from shiplap_cli.render.page import page
 from tests.pictures import GIB, HOSTILE, cluster
 
@@ -40,7 +40,7 @@ class Reader(HTMLParser):
 
 
 def whole(picture: ClusterPicture) -> str:
-    parts = [totals(picture), packing_map(picture), waiting(picture), node_table(picture)]
+    parts = [totals(picture), packing_map(picture), pending_table(picture), node_table(picture)]
     return page(f"Cluster {picture.cluster}", "as it is", "".join(parts))
 
 
@@ -62,7 +62,7 @@ def pieces(markup: str, kind: str) -> list[tuple[float, float]]:
 def test_equal_areas_are_equal_amounts() -> None:
     pod = PodPicture("shop", "api", 2000, 4 * GIB)
     small, large = node(8000, 32, pod), node(32000, 64, pod)
-    chosen = boxes.detail([small, large], most_pods=100)
+    chosen = boxes.detail_level([small, large], most_pods=100)
     (of_small,), (of_large,) = (pieces(boxes.box(each, chosen), "pod") for each in (small, large))
     for left, right in zip(of_small, of_large, strict=True):
         assert abs(left - right) < 0.03 * left
@@ -73,7 +73,7 @@ def test_equal_areas_are_equal_amounts() -> None:
 def test_what_is_used_and_not_listed_is_drawn_in_one_piece() -> None:
     pods = tuple(PodPicture("shop", f"p{place}", 100, GIB // 4) for place in range(30))
     full = node(8000, 32, *pods, used=Amounts(4000, 16 * GIB, 33))
-    chosen = replace(boxes.detail([full], most_pods=100), pods=10)
+    chosen = replace(boxes.detail_level([full], most_pods=100), pods=10)
     drawn = boxes.box(full, chosen)
     assert len(pieces(drawn, "pod")) == 10
     assert "20 further pods" in drawn
@@ -85,13 +85,13 @@ def test_what_is_used_and_not_listed_is_drawn_in_one_piece() -> None:
 
 def test_more_than_there_is_fills_the_box_and_not_more() -> None:
     over = node(1000, 4, PodPicture("a", "b", 3000, 4 * GIB), PodPicture("a", "c", 1000, 4 * GIB))
-    drawn = boxes.box(over, boxes.detail([over], most_pods=10))
+    drawn = boxes.box(over, boxes.detail_level([over], most_pods=10))
     (room,) = pieces(drawn, "room")
     assert abs(sum(cpu for cpu, _ in pieces(drawn, "pod")) / room[0] - 1) < 0.03
 
 
 def test_a_node_of_which_nothing_is_known_is_still_there() -> None:
-    unknown = NodePicture(name="fresh", pool="web", state=NodeState.STARTING)
+    unknown = NodePicture(name="fresh", pool="web", state=NodePictureState.STARTING)
     drawn = packing_map(ClusterPicture(cluster="c", taken_at=0.0, nodes=(unknown,)))
     assert "fresh" in drawn
     assert "nan" not in drawn
@@ -112,13 +112,13 @@ def test_tiers_and_states_are_more_than_colours() -> None:
     known = {
         "url(#sl-hatch)": node(1000, 4, tier=1),
         "url(#sl-dots)": node(1000, 4, tier=2),
-        "class=cross": node(1000, 4, state=NodeState.LEAVING),
-        '"n starting"': node(1000, 4, state=NodeState.STARTING),
-        '"n notready"': node(1000, 4, state=NodeState.NOT_READY),
-        '"n planned"': node(1000, 4, state=NodeState.PLANNED),
+        "class=cross": node(1000, 4, state=NodePictureState.LEAVING),
+        '"n starting"': node(1000, 4, state=NodePictureState.STARTING),
+        '"n notready"': node(1000, 4, state=NodePictureState.NOT_READY),
+        '"n planned"': node(1000, 4, state=NodePictureState.PLANNED),
     }
     for mark, drawn in known.items():
-        chosen = boxes.detail([drawn], most_pods=1)
+        chosen = boxes.detail_level([drawn], most_pods=1)
         assert mark in boxes.box(drawn, chosen), mark
         assert mark not in boxes.box(node(1000, 4), chosen)
 
@@ -140,7 +140,7 @@ def test_names_are_text_whatever_they_are() -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.text(max_size=40), st.text(max_size=40))
 def test_any_text_comes_out_as_it_went_in(name: str, why: str) -> None:
-    drawn = node(1000, 4, PodPicture("ns", name, 100, GIB), name=name, note=why, state=NodeState.LEAVING)
+    drawn = node(1000, 4, PodPicture("ns", name, 100, GIB), name=name, note=why, state=NodePictureState.LEAVING)
     waits = PendingPicture(namespace="ns", name=name, reason=why)
     picture = ClusterPicture(cluster=name, taken_at=0.0, nodes=(drawn,), pending=(waits,))
     assert {tag for tag, _ in Reader(whole(picture)).tags} <= _OWN
@@ -170,10 +170,10 @@ def test_totals_say_what_there_was_before_and_how_far_the_bound_is() -> None:
 
 
 def test_pods_that_wait_stand_by_reason_with_the_oldest_first() -> None:
-    words = Reader(waiting(cluster(2))).words
+    words = Reader(pending_table(cluster(2))).words
     assert words.index("5") < words.index("3")
     assert "ml/svc-0, ml/svc-1, ml/svc-2, ml/svc-3 and 1 more" in words
-    assert waiting(ClusterPicture(cluster="c", taken_at=0.0)) == ""
+    assert pending_table(ClusterPicture(cluster="c", taken_at=0.0)) == ""
 
 
 def test_the_same_picture_is_the_same_page() -> None:

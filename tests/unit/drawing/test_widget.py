@@ -6,10 +6,10 @@ import re
 
 from msgspec.structs import replace
 
-from shiplap.drawing.capture import of_claims
-from shiplap.drawing.dashboard_widget import MOST_BYTES, Looks, Subject, fragment, problem
+from shiplap.drawing.capture import picture_of_claims
+from shiplap.drawing.dashboard_widget import MOST_BYTES, WidgetCluster, WidgetLooks, problem_html, widget_html
 from shiplap.drawing.palette import POOLS_DARK, POOLS_LIGHT
-from shiplap.drawing.picture import Amounts, ClusterPicture, NodeState
+from shiplap.drawing.picture import Amounts, ClusterPicture, NodePictureState
 from shiplap.manifests.nodeclaim import ClaimState
 from tests.pictures import HOSTILE, cluster
 from tests.unit.drawing.test_capture import GIB, NOW, claim
@@ -28,19 +28,19 @@ def test_claims_are_drawn_as_what_they_are_for() -> None:
         claim("gone", state=ClaimState.GONE),
         claim("failed", state=ClaimState.FAILED),
     ]
-    made = of_claims("c", NOW, claims)
+    made = picture_of_claims("c", NOW, claims)
     drawn = {node.name: (node.state, node.note) for node in made.nodes}
     assert drawn == {
-        "flies": (NodeState.STARTING, "Launched"),
-        "goes": (NodeState.LEAVING, "SpotInterruption"),
-        "ip-1": (NodeState.READY, ""),
+        "flies": (NodePictureState.STARTING, "Launched"),
+        "goes": (NodePictureState.LEAVING, "SpotInterruption"),
+        "ip-1": (NodePictureState.READY, ""),
     }
     (ready,) = (node for node in made.nodes if node.name == "ip-1")
     assert (ready.allocatable, ready.used.millicores) == (Amounts(2000, 8 * GIB, 29), 1500)
 
 
 def test_only_what_cloudwatch_takes_is_in_it() -> None:
-    made = fragment([Subject(cluster(20, name=HOSTILE), note=HOSTILE)], Looks())
+    made = widget_html([WidgetCluster(cluster(20, name=HOSTILE), note=HOSTILE)], WidgetLooks())
     read = Reader(made)
     assert not {tag for tag, _ in read.tags} & FORBIDDEN
     assert not [name for _, attributes in read.tags for name in attributes if name.startswith("on")]
@@ -53,7 +53,7 @@ def test_only_what_cloudwatch_takes_is_in_it() -> None:
 
 
 def test_it_has_the_theme_of_the_dashboard() -> None:
-    light, dark = (fragment([Subject(cluster(3))], Looks(theme)) for theme in ("light", "dark"))
+    light, dark = (widget_html([WidgetCluster(cluster(3))], WidgetLooks(theme)) for theme in ("light", "dark"))
     assert POOLS_LIGHT[0] in light
     assert POOLS_DARK[0] not in light
     assert POOLS_DARK[0] in dark
@@ -61,31 +61,31 @@ def test_it_has_the_theme_of_the_dashboard() -> None:
 
 
 def test_a_cluster_that_cannot_be_read_says_why_and_the_others_are_drawn() -> None:
-    failed = Subject(ClusterPicture(cluster="west", taken_at=0.0), failure="It cannot be read: AccessDenied <x>")
-    made = fragment([Subject(cluster(3)), failed], Looks())
+    failed = WidgetCluster(ClusterPicture(cluster="west", taken_at=0.0), failure="It cannot be read: AccessDenied <x>")
+    made = widget_html([WidgetCluster(cluster(3)), failed], WidgetLooks())
     assert "It cannot be read: AccessDenied &lt;x&gt;" in made
     assert made.count('class="b"') + made.count("class=b ") == 3
-    assert "why &lt;not&gt;" in problem(Looks(), "why <not>")
-    assert "no clusters" in fragment([], Looks())
+    assert "why &lt;not&gt;" in problem_html(WidgetLooks(), "why <not>")
+    assert "no clusters" in widget_html([], WidgetLooks())
 
 
 def test_links_lead_to_one_cluster_and_back() -> None:
-    two = [Subject(cluster(1)), Subject(replace(cluster(1), cluster="west</cwdb-action><b>"))]
-    both = fragment(two, Looks(), endpoint=ARN, several=True)
+    two = [WidgetCluster(cluster(1)), WidgetCluster(replace(cluster(1), cluster="west</cwdb-action><b>"))]
+    both = widget_html(two, WidgetLooks(), endpoint=ARN, several=True)
     assert both.count("<cwdb-action") == both.count("</cwdb-action>") == 2
     assert f'endpoint="{ARN}"' in both
     assert '{"cluster":"prod"}' in both
-    alone = fragment(two[:1], Looks(), endpoint=ARN, several=True)
+    alone = widget_html(two[:1], WidgetLooks(), endpoint=ARN, several=True)
     assert '{"cluster":""}' in alone
-    assert "<cwdb-action" not in fragment(two[:1], Looks(), endpoint=ARN)
+    assert "<cwdb-action" not in widget_html(two[:1], WidgetLooks(), endpoint=ARN)
 
 
 def test_a_thousand_nodes_fit_and_more_are_cut() -> None:
-    thousand = fragment([Subject(cluster(1000, pods_per_node=28))], Looks(width=588))
+    thousand = widget_html([WidgetCluster(cluster(1000, pods_per_node=28))], WidgetLooks(width=588))
     assert len(thousand) < MOST_BYTES
     assert "further node" not in thousand
     many = cluster(1000)
     copies = tuple(replace(node, name=f"{node.name}-{copy}") for copy in range(5) for node in many.nodes)
-    cut = fragment([Subject(replace(many, nodes=copies))], Looks())
+    cut = widget_html([WidgetCluster(replace(many, nodes=copies))], WidgetLooks())
     assert len(cut) <= MOST_BYTES
     assert "further nodes not drawn" in cut

@@ -11,7 +11,7 @@ import pytest
 from shiplap.errors import StoreError
 from shiplap.flows.context import FlowContext
 from shiplap.flows.widget.widget import DESCRIPTION, widget
-from shiplap.kubernetes.compact_pods import Standing, encode
+from shiplap.kubernetes.compact_pods import SnapshotHeader, encode_pods
 from shiplap.kubernetes.objects import Container, ObjectMeta, Pod, PodSpec, ResourceRequirements
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.settings import ClusterSettings, Settings
@@ -113,7 +113,7 @@ def test_it_draws_without_anything_from_cloudwatch(state: TwinState) -> None:
 def snapshot(*, complete: bool = True) -> TwinSnapshots:
     container = Container(resources=ResourceRequirements(requests={"cpu": "750m", "memory": "1Gi"}))
     pod = Pod(ObjectMeta(name="api-1", namespace="shop", uid="u1"), PodSpec(node_name="ip-1", containers=(container,)))
-    standing = Standing(
+    standing = SnapshotHeader(
         cluster="east",
         version="7",
         taken_at=TwinClock().now() - 90,
@@ -122,7 +122,7 @@ def snapshot(*, complete: bool = True) -> TwinSnapshots:
         complete=complete,
     )
     made = TwinSnapshots()
-    made.save("east", encode([pod] if complete else [], standing), 0.0)
+    made.save("east", encode_pods([pod] if complete else [], standing), 0.0)
     return made
 
 

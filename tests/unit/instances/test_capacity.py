@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from shiplap.instances.capacity.capacity_setting import CapacitySetting, VpcCni
-from shiplap.instances.capacity.described_capacity import BRANCH_INTERFACES, careful, estimated_memory
-from shiplap.instances.capacity.max_pods import recommended
+from shiplap.instances.capacity.described_capacity import BRANCH_INTERFACES, careful_capacity, estimated_memory
+from shiplap.instances.capacity.max_pods import recommended_max_pods
 from shiplap.instances.capacity.overhead import reserved_cpu
 from tests.unit.instances.given_instances import (
     GIB,
@@ -89,7 +89,7 @@ def test_worked_examples(name: str) -> None:
 def test_bottlerocket_reserves_by_the_pods_it_is_told(name: str) -> None:
     prefixes = VpcCni(prefix_delegation=True)
     made = yields(name, node_class("Bottlerocket"), CapacitySetting(cni=prefixes))
-    assert made.capacity["pods"] == recommended(kind(name), prefixes)
+    assert made.capacity["pods"] == recommended_max_pods(kind(name), prefixes)
     assert made.allocatable["memory"] == WORKED[name][-1] * MIB
 
 
@@ -221,10 +221,10 @@ def test_the_careful_bound_is_below_what_was_seen_in_the_field(name: str, capaci
 def test_the_careful_bound_follows_the_worst_overhead_seen_on_the_ami() -> None:
     kind_ = kind("m5.large")
     estimate = {"memory": 7577 * MIB, "ephemeral-storage": 20 * GIB}
-    assert careful(kind_, estimate)["memory"] == (8192 - 1024 - 128) * MIB
-    assert careful(kind_, estimate, 0.1)["memory"] == pytest.approx((8192 * 0.8 - 128) * MIB, abs=1)
-    assert careful(kind_, estimate, 0.6)["memory"] == 0
-    assert careful(kind_, {**estimate, "memory": 5 * GIB})["memory"] == 5 * GIB, "never above the estimate"
+    assert careful_capacity(kind_, estimate)["memory"] == (8192 - 1024 - 128) * MIB
+    assert careful_capacity(kind_, estimate, 0.1)["memory"] == pytest.approx((8192 * 0.8 - 128) * MIB, abs=1)
+    assert careful_capacity(kind_, estimate, 0.6)["memory"] == 0
+    assert careful_capacity(kind_, {**estimate, "memory": 5 * GIB})["memory"] == 5 * GIB, "never above the estimate"
 
 
 def test_arm_loses_its_contiguous_memory_first() -> None:

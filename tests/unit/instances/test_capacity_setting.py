@@ -9,7 +9,13 @@ import msgspec
 import pytest
 
 from shiplap.errors import InvalidInput
-from shiplap.instances.capacity.capacity_setting import CapacitySetting, VpcCni, detect, for_node_class, from_cluster
+from shiplap.instances.capacity.capacity_setting import (
+    CapacitySetting,
+    VpcCni,
+    cluster_setting,
+    detect_cni,
+    node_class_setting,
+)
 from shiplap.instances.catalog.ami_families import FAMILIES, family_of
 from shiplap.kubernetes.objects import DaemonSet
 from shiplap.manifests.custom_resources import AmiSelectorTerm
@@ -32,22 +38,24 @@ def aws_node(*, image: str = f"{IMAGE}:v1.19.2-eksbuild.1", namespace: str = "ku
 
 
 def test_no_vpc_cni() -> None:
-    assert detect([]) is None
-    assert detect([aws_node(namespace="elsewhere")]) is None
+    assert detect_cni([]) is None
+    assert detect_cni([aws_node(namespace="elsewhere")]) is None
 
 
 def test_a_plain_vpc_cni() -> None:
-    assert detect([aws_node()]) == VpcCni(version="1.19.2")
+    assert detect_cni([aws_node()]) == VpcCni(version="1.19.2")
 
 
 def test_a_vpc_cni_that_departs_in_every_way() -> None:
-    found = detect([aws_node(ENABLE_PREFIX_DELEGATION="true", AWS_VPC_K8S_CNI_CUSTOM_NETWORK_CFG="true", MAX_ENI="4")])
+    found = detect_cni(
+        [aws_node(ENABLE_PREFIX_DELEGATION="true", AWS_VPC_K8S_CNI_CUSTOM_NETWORK_CFG="true", MAX_ENI="4")]
+    )
     assert found == VpcCni(prefix_delegation=True, custom_networking=True, max_eni=4, version="1.19.2")
 
 
 @pytest.mark.parametrize("limit", ["0", "-1", "", "many"])
 def test_no_limit_of_interfaces(limit: str) -> None:
-    found = detect([aws_node(MAX_ENI=limit)])
+    found = detect_cni([aws_node(MAX_ENI=limit)])
     assert found is not None
     assert found.max_eni is None
 
@@ -65,7 +73,7 @@ def test_no_limit_of_interfaces(limit: str) -> None:
     ],
 )
 def test_the_version_decides_about_prefixes(image: str, delegates: bool) -> None:
-    found = detect([aws_node(image=image, ENABLE_PREFIX_DELEGATION="true")])
+    found = detect_cni([aws_node(image=image, ENABLE_PREFIX_DELEGATION="true")])
     assert found is not None
     assert found.delegates_prefixes is delegates
 
@@ -78,7 +86,7 @@ def test_values_of_other_variables_are_not_kept() -> None:
 @pytest.mark.parametrize(("switch", "expected"), [("auto", True), ("on", True), ("off", False)])
 def test_settings_overrule_the_daemon_set(switch: str, expected: bool) -> None:
     settings = ClusterSettings(name="demo", region="eu-west-1", prefix_delegation=switch, reserved_enis=2)
-    made = from_cluster(settings, [aws_node(ENABLE_PREFIX_DELEGATION="true", MAX_ENI="3")])
+    made = cluster_setting(settings, [aws_node(ENABLE_PREFIX_DELEGATION="true", MAX_ENI="3")])
     assert made.cni == VpcCni(prefix_delegation=expected, max_eni=3, version="1.19.2")
     assert made.region == "eu-west-1"
     assert made.reserved_enis == 2
@@ -86,18 +94,18 @@ def test_settings_overrule_the_daemon_set(switch: str, expected: bool) -> None:
 
 
 def test_settings_without_a_daemon_set() -> None:
-    assert from_cluster(ClusterSettings(name="demo", region="eu-west-1"), []).cni is None
-    switched = from_cluster(ClusterSettings(name="demo", region="eu-west-1", prefix_delegation="on"), [])
+    assert cluster_setting(ClusterSettings(name="demo", region="eu-west-1"), []).cni is None
+    switched = cluster_setting(ClusterSettings(name="demo", region="eu-west-1", prefix_delegation="on"), [])
     assert switched.cni == VpcCni(prefix_delegation=True)
 
 
 def test_a_node_class_switches_prefix_delegation() -> None:
     base = CapacitySetting(cni=VpcCni(prefix_delegation=True, max_eni=3))
-    off = for_node_class(base, node_class(annotations={"shiplap.dev/prefix-delegation": "off"}))
+    off = node_class_setting(base, node_class(annotations={"shiplap.dev/prefix-delegation": "off"}))
     assert off.cni == VpcCni(max_eni=3)
-    on = for_node_class(CapacitySetting(), node_class(annotations={"shiplap.dev/prefix-delegation": "on"}))
+    on = node_class_setting(CapacitySetting(), node_class(annotations={"shiplap.dev/prefix-delegation": "on"}))
     assert on.cni == VpcCni(prefix_delegation=True)
-    assert for_node_class(base, node_class(annotations={"team": "a"})) is base
+    assert node_class_setting(base, node_class(annotations={"team": "a"})) is base
 
 
 @pytest.mark.parametrize(
@@ -111,7 +119,7 @@ def test_a_node_class_switches_prefix_delegation() -> None:
 )
 def test_annotations_that_cannot_be_read(key: str, value: str) -> None:
     with pytest.raises(InvalidInput, match=key):
-        for_node_class(CapacitySetting(), node_class(annotations={key: value}))
+        node_class_setting(CapacitySetting(), node_class(annotations={key: value}))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from shiplap.errors import InvalidInput
-from shiplap.instances.catalog.ec2_catalog import Catalog, decode, encode, of_describe
+from shiplap.instances.catalog.ec2_catalog import Catalog, decode, encode, parse_instance_types
 from shiplap_lab.catalogue import embedded
 from tests.unit.instances.given_instances import catalog, kind, only
 
@@ -30,7 +30,7 @@ def record(name: str = "m5.large", **changed: Any) -> dict[str, Any]:
 
 
 def test_records_are_sorted_and_those_no_node_can_run_on_left_out() -> None:
-    found = of_describe(
+    found = parse_instance_types(
         [
             record("t1.micro", ProcessorInfo={"SupportedArchitectures": ["i386", "x86_64"]}),
             record("mac2.metal", ProcessorInfo={"SupportedArchitectures": ["arm64_mac"]}),
@@ -45,7 +45,7 @@ def test_a_record_that_lacks_its_memory_is_named() -> None:
     broken = record()
     del broken["MemoryInfo"]
     with pytest.raises(InvalidInput, match=r"m5\.large.*MemoryInfo"):
-        of_describe([broken])
+        parse_instance_types([broken])
 
 
 def test_botocore_records_convert() -> None:
@@ -54,7 +54,7 @@ def test_botocore_records_convert() -> None:
     with moto.mock_aws():
         client = boto3.client("ec2", region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="x")
         answer = client.describe_instance_types(InstanceTypes=["m5.large", "g5.48xlarge", "inf2.xlarge"])
-    assert of_describe(answer["InstanceTypes"]) == (kind("g5.48xlarge"), kind("inf2.xlarge"), kind("m5.large"))
+    assert parse_instance_types(answer["InstanceTypes"]) == (kind("g5.48xlarge"), kind("inf2.xlarge"), kind("m5.large"))
 
 
 def test_stored_and_read_again() -> None:

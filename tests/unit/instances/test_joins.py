@@ -7,19 +7,19 @@ import pytest
 from shiplap.instances.catalog.type_catalog import InstanceType, Offering
 from shiplap.instances.readiness.joins import (
     FIRST_PAUSE_S,
-    FLOOR_S,
     LONGEST_PAUSE_S,
     SAMPLES,
+    SHORTEST_DEADLINE_S,
     AmiJoins,
-    Bars,
+    BlockedLaunches,
     JoinHistory,
+    JoinRecord,
     PoolJoins,
-    Record,
-    added,
-    bars,
+    blocked_launches,
     deadline_s,
     timeouts,
-    without_barred,
+    with_samples,
+    without_blocked,
 )
 
 NOW = 1_700_000_000.0
@@ -31,7 +31,7 @@ NOW = 1_700_000_000.0
         ([], 900),
         ([100] * 4, 900),  # too few to conclude anything from
         ([100] * 5, 200),
-        ([40] * 50, FLOOR_S),
+        ([40] * 50, SHORTEST_DEADLINE_S),
         ([100] * 98 + [300, 400], 600),  # one in a hundred may be slow
         ([800] * 5, 900),
     ],
@@ -43,13 +43,13 @@ def test_a_deadline_is_twice_the_slowest_but_one_in_a_hundred(samples: list[floa
 def test_only_the_newest_times_count() -> None:
     samples: tuple[float, ...] = ()
     for second in range(SAMPLES + 20):
-        samples = added(samples, [float(second)])
+        samples = with_samples(samples, [float(second)])
     assert (len(samples), samples[0], samples[-1]) == (SAMPLES, 20.0, SAMPLES + 19.0)
 
 
 def test_each_pool_has_its_own_deadline() -> None:
     history = JoinHistory(pools=(PoolJoins("linux", (30.0,) * 9), PoolJoins("windows", (400.0,) * 9)))
-    assert timeouts(history, 900) == {"linux": FLOOR_S, "windows": 800}
+    assert timeouts(history, 900) == {"linux": SHORTEST_DEADLINE_S, "windows": 800}
     assert history.times("unknown") == PoolJoins("unknown")
 
 
@@ -63,15 +63,15 @@ def failed(times: int, *, kinds: tuple[str, ...] = ("m6i.large",), joined_first:
     return item
 
 
-def barred(item: AmiJoins, *joining: tuple[str, str], after_s: float = 0.0) -> Bars:
-    return bars(JoinHistory(amis=(item,)), joining, NOW + after_s)
+def barred(item: AmiJoins, *joining: tuple[str, str], after_s: float = 0.0) -> BlockedLaunches:
+    return blocked_launches(JoinHistory(amis=(item,)), joining, NOW + after_s)
 
 
 def test_an_ami_on_which_nothing_joins_is_barred_and_tried_again_with_growing_pauses() -> None:
-    assert barred(failed(2, kinds=("a", "b"))) == Bars()
+    assert barred(failed(2, kinds=("a", "b"))) == BlockedLaunches()
     three = failed(3, kinds=("a", "b", "c"))
     assert barred(three).amis == {"ami-1"}
-    assert barred(three, after_s=FIRST_PAUSE_S) == Bars()
+    assert barred(three, after_s=FIRST_PAUSE_S) == BlockedLaunches()
     assert barred(failed(4, kinds=("a", "b", "c", "d")), after_s=2 * FIRST_PAUSE_S - 1).amis == {"ami-1"}
     many = failed(40, kinds=tuple(f"t{n}" for n in range(40)))
     assert many.all.pause_until(3) == NOW + LONGEST_PAUSE_S
@@ -80,13 +80,13 @@ def test_an_ami_on_which_nothing_joins_is_barred_and_tried_again_with_growing_pa
 def test_a_try_is_waited_for_before_the_next_one() -> None:
     item = failed(3, kinds=("a", "b", "c"))
     assert barred(item, ("ami-1", "d"), after_s=FIRST_PAUSE_S).amis == {"ami-1"}
-    assert barred(item, ("ami-2", "d"), after_s=FIRST_PAUSE_S) == Bars()
+    assert barred(item, ("ami-2", "d"), after_s=FIRST_PAUSE_S) == BlockedLaunches()
 
 
 def test_a_type_that_never_joins_is_barred_on_its_ami_only() -> None:
     item = failed(2, joined_first=True)
-    assert barred(item) == Bars(types=frozenset({("ami-1", "m6i.large")}))
-    assert barred(item, after_s=FIRST_PAUSE_S) == Bars()
+    assert barred(item) == BlockedLaunches(types=frozenset({("ami-1", "m6i.large")}))
+    assert barred(item, after_s=FIRST_PAUSE_S) == BlockedLaunches()
 
 
 def test_nodes_launched_before_a_failure_was_known_are_one_failure() -> None:
@@ -99,8 +99,8 @@ def test_nodes_launched_before_a_failure_was_known_are_one_failure() -> None:
 
 def test_one_node_that_joins_settles_it() -> None:
     item = failed(5).joined("m6i.large", NOW + 1)
-    assert item.all == Record(joined_at=NOW + 1)
-    assert barred(item) == Bars()
+    assert item.all == JoinRecord(joined_at=NOW + 1)
+    assert barred(item) == BlockedLaunches()
 
 
 def test_what_is_barred_stays_in_the_catalogue_and_cannot_be_had() -> None:
@@ -110,6 +110,6 @@ def test_what_is_barred_stays_in_the_catalogue_and_cannot_be_had() -> None:
         return InstanceType(name=name, requirements=(), capacity={}, overhead={}, offerings=(offering,), ami=ami)
 
     types = (sold("a", "ami-1"), sold("b", "ami-1"), sold("a", "ami-2"))
-    assert without_barred(types, Bars()) == types
-    closed = without_barred(types, Bars(frozenset({"ami-2"}), frozenset({("ami-1", "b")})))
+    assert without_blocked(types, BlockedLaunches()) == types
+    closed = without_blocked(types, BlockedLaunches(frozenset({"ami-2"}), frozenset({("ami-1", "b")})))
     assert [item.offerings[0].available for item in closed] == [True, False, False]

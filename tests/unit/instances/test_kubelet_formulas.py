@@ -8,7 +8,7 @@ import pytest
 
 from shiplap.errors import InvalidInput
 from shiplap.instances.capacity.capacity_setting import CapacitySetting, VpcCni
-from shiplap.instances.capacity.kubelet_settings import kubelet_hash, replaced
+from shiplap.instances.capacity.kubelet_settings import kubelet_hash, with_formula_values
 from shiplap.instances.catalog.type_catalog import InstanceType
 from tests.unit.instances.given_instances import GIB, MIB, node_class, yields
 
@@ -111,8 +111,8 @@ def test_types_that_come_to_other_values_learn_apart() -> None:
 
 def test_values_take_the_places_of_their_formulas() -> None:
     written = {"maxPods": "vcpus", "kubeReserved": {"cpu": "vcpus", "memory": "1Gi"}, "cpuCFSQuota": False}
-    assert replaced(written, (("kubeReserved", "cpu", "10m"),)) == {
+    assert with_formula_values(written, (("kubeReserved", "cpu", "10m"),)) == {
         "kubeReserved": {"cpu": "10m", "memory": "1Gi"},
         "cpuCFSQuota": False,
     }
-    assert replaced({"maxPods": 5}, ()) == {"maxPods": 5}
+    assert with_formula_values({"maxPods": 5}, ()) == {"maxPods": 5}

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from shiplap.errors import InvalidInput
-from shiplap.instances.capacity.kubelet_settings import KubeletSettings, Threshold, kubelet_hash, read
+from shiplap.instances.capacity.kubelet_settings import KubeletSettings, Threshold, kubelet_hash, read_kubelet_settings
 from tests.unit.instances.given_instances import MIB, disk, node_class
 
 
 def test_nothing_written() -> None:
-    assert read(node_class()) == KubeletSettings()
+    assert read_kubelet_settings(node_class()) == KubeletSettings()
 
 
 def test_everything_that_shapes_capacity() -> None:
@@ -24,7 +24,7 @@ def test_everything_that_shapes_capacity() -> None:
         "evictionHard": {"memory.available": "5%", "nodefs.available": "10Gi", "imagefs.available": "15%"},
         "clusterDNS": ["10.0.0.10"],
     }
-    assert read(node_class(kubelet=written)) == KubeletSettings(
+    assert read_kubelet_settings(node_class(kubelet=written)) == KubeletSettings(
         max_pods=42,
         pods_per_core=3,
         kube_reserved={"cpu": 1000, "memory": 100 * MIB},
@@ -51,7 +51,7 @@ def test_everything_that_shapes_capacity() -> None:
 )
 def test_what_cannot_be_read_is_named(written: dict[str, Any], field: str) -> None:
     with pytest.raises(InvalidInput) as caught:
-        read(node_class(kubelet=written))
+        read_kubelet_settings(node_class(kubelet=written))
     assert caught.value.field == field
     assert caught.value.document == "EC2NodeClass/default"
 

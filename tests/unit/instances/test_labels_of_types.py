@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shiplap.instances.catalog.ec2_catalog import NetworkCard, NetworkInfo
-from shiplap.instances.catalog.type_labels import RequirementPool, meets, network_bandwidth, single_valued
+from shiplap.instances.catalog.type_labels import RequirementCache, meets, network_bandwidth, single_valued_labels
 from shiplap.kubernetes.requirements import requirement
 from tests.unit.instances.given_instances import node_class, resolved, yields
 
@@ -13,7 +13,7 @@ AWS = "karpenter.k8s.aws/"
 
 
 def labels(name: str, family: str = "AL2023") -> dict[str, str]:
-    return single_valued(yields(name, node_class(family)))
+    return single_valued_labels(yields(name, node_class(family)))
 
 
 def test_all_labels_of_a_plain_type() -> None:
@@ -120,7 +120,7 @@ def test_network_bandwidth(performance: str, cards: list[tuple[float, float]], m
 
 
 def test_meeting_a_requirement_is_strict() -> None:
-    pool = RequirementPool()
+    pool = RequirementCache()
     zones = pool["zone", ("a", "b")]
     assert meets(requirement("zone", "In", ("b",)), zones)
     assert not meets(requirement("zone", "In", ("c",)), zones)
@@ -133,6 +133,6 @@ def test_meeting_a_requirement_is_strict() -> None:
 
 
 def test_requirements_are_made_once() -> None:
-    pool = RequirementPool()
+    pool = RequirementCache()
     assert pool["a", "b"] is pool["a", "b"]
     assert pool["a", "b"].values == {"b"}

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from shiplap.errors import InvalidInput
-from shiplap.instances.capacity.learned_capacity import RECENT, observe
+from shiplap.instances.capacity.learned_capacity import RECENT, with_observation
 from shiplap.instances.catalog.type_catalog import LearnedCapacity, Minimum, Observation
 from shiplap_cli.inputs.learned_file import dump, read
 from tests.unit.instances.given_instances import GIB, known, seen
@@ -25,9 +25,9 @@ def test_written_sorted_and_read_again(tmp_path: Path) -> None:
 
 def test_the_smallest_amounts_travel_too(tmp_path: Path) -> None:
     path = tmp_path / "capacity.json"
-    learned = observe(None, seen("x", 7 * GIB, node="small", at=0))
+    learned = with_observation(None, seen("x", 7 * GIB, node="small", at=0))
     for number in range(RECENT):
-        learned = observe(learned, seen("x", 8 * GIB, node=f"n{number}", at=1 + number))
+        learned = with_observation(learned, seen("x", 8 * GIB, node=f"n{number}", at=1 + number))
     path.write_bytes(dump([learned]))
     assert read(path) == (learned,)
 

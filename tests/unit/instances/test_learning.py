@@ -7,12 +7,12 @@ import itertools
 from shiplap.instances.capacity.learned_capacity import (
     DAY_S,
     RECENT,
-    Knowledge,
-    allocatable,
-    capacity,
-    merge,
-    missed,
-    observe,
+    LearnedCapacityIndex,
+    merged_capacity,
+    shortfall,
+    smallest_allocatable,
+    smallest_capacity,
+    with_observation,
 )
 from shiplap.instances.catalog.type_catalog import LearnedCapacity, Minimum
 from tests.unit.instances.given_instances import GIB, MIB, known, seen
@@ -20,85 +20,88 @@ from tests.unit.instances.given_instances import GIB, MIB, known, seen
 
 def test_the_first_observation() -> None:
     first = seen("m5.large", 7700 * MIB, cpu=2000)
-    learned = observe(None, first)
+    learned = with_observation(None, first)
     assert (learned.ami, learned.instance_type, learned.kubelet_hash) == ("ami-amd", "m5.large", "h")
     assert (learned.recent, learned.count, learned.version) == ((first,), 1, 1)
     assert learned.minimum_capacity == {"cpu": (Minimum(2000, 0),), "memory": (Minimum(7700 * MIB, 0),)}
 
 
 def test_the_smallest_of_the_recent_counts_per_resource() -> None:
-    learned = observe(None, seen("m5.large", 7700 * MIB, node="a", at=1, pods=29))
-    learned = observe(learned, seen("m5.large", 7690 * MIB, node="b", at=2, pods=110))
-    learned = observe(learned, seen("m5.large", 7710 * MIB, node="c", at=3, pods=110))
-    assert capacity(learned) == {"memory": 7690 * MIB, "pods": 29}
-    assert allocatable(learned)["memory"] == (7690 - 674) * MIB
+    learned = with_observation(None, seen("m5.large", 7700 * MIB, node="a", at=1, pods=29))
+    learned = with_observation(learned, seen("m5.large", 7690 * MIB, node="b", at=2, pods=110))
+    learned = with_observation(learned, seen("m5.large", 7710 * MIB, node="c", at=3, pods=110))
+    assert smallest_capacity(learned) == {"memory": 7690 * MIB, "pods": 29}
+    assert smallest_allocatable(learned)["memory"] == (7690 - 674) * MIB
     assert (learned.count, learned.version) == (3, 3)
 
 
 def test_twelve_larger_nodes_do_not_raise_it() -> None:
-    learned = observe(None, seen("m5.large", 7000 * MIB, node="small", at=0))
+    learned = with_observation(None, seen("m5.large", 7000 * MIB, node="small", at=0))
     for index in range(12):
-        learned = observe(learned, seen("m5.large", 7700 * MIB, node=f"n{index}", at=1 + index))
-    assert (capacity(learned)["memory"], allocatable(learned)["memory"]) == (7000 * MIB, (7000 - 674) * MIB)
+        learned = with_observation(learned, seen("m5.large", 7700 * MIB, node=f"n{index}", at=1 + index))
+    assert (smallest_capacity(learned)["memory"], smallest_allocatable(learned)["memory"]) == (
+        7000 * MIB,
+        (7000 - 674) * MIB,
+    )
     assert len(learned.recent) == RECENT
     assert learned.count == 13
 
 
 def test_it_rises_once_the_smallest_is_older_than_sixty_days() -> None:
-    learned = observe(None, seen("m5.large", 7000 * MIB, node="small", at=0))
-    learned = observe(learned, seen("m5.large", 7100 * MIB, node="medium", at=30 * DAY_S))
+    learned = with_observation(None, seen("m5.large", 7000 * MIB, node="small", at=0))
+    learned = with_observation(learned, seen("m5.large", 7100 * MIB, node="medium", at=30 * DAY_S))
     for index in range(RECENT):
-        learned = observe(learned, seen("m5.large", 7700 * MIB, node=f"n{index}", at=60 * DAY_S))
-    assert capacity(learned)["memory"] == 7000 * MIB
-    learned = observe(learned, seen("m5.large", 7700 * MIB, node="later", at=61 * DAY_S))
-    assert capacity(learned)["memory"] == 7100 * MIB, "the smallest of the last sixty days"
-    learned = observe(learned, seen("m5.large", 7700 * MIB, node="last", at=91 * DAY_S))
-    assert capacity(learned)["memory"] == 7700 * MIB
+        learned = with_observation(learned, seen("m5.large", 7700 * MIB, node=f"n{index}", at=60 * DAY_S))
+    assert smallest_capacity(learned)["memory"] == 7000 * MIB
+    learned = with_observation(learned, seen("m5.large", 7700 * MIB, node="later", at=61 * DAY_S))
+    assert smallest_capacity(learned)["memory"] == 7100 * MIB, "the smallest of the last sixty days"
+    learned = with_observation(learned, seen("m5.large", 7700 * MIB, node="last", at=91 * DAY_S))
+    assert smallest_capacity(learned)["memory"] == 7700 * MIB
 
 
 def test_seen_again_it_holds_for_sixty_days_more() -> None:
-    learned = observe(None, seen("m5.large", 7000 * MIB, node="first", at=0))
-    learned = observe(learned, seen("m5.large", 7000 * MIB, node="again", at=40 * DAY_S))
+    learned = with_observation(None, seen("m5.large", 7000 * MIB, node="first", at=0))
+    learned = with_observation(learned, seen("m5.large", 7000 * MIB, node="again", at=40 * DAY_S))
     assert learned.minimum_capacity["memory"] == (Minimum(7000 * MIB, 40),)
-    learned = observe(learned, seen("m5.large", 7700 * MIB, node="large", at=100 * DAY_S))
-    assert capacity(learned)["memory"] == 7000 * MIB
+    learned = with_observation(learned, seen("m5.large", 7700 * MIB, node="large", at=100 * DAY_S))
+    assert smallest_capacity(learned)["memory"] == 7000 * MIB
 
 
 def test_an_entry_without_minima_takes_them_from_its_observations() -> None:
     reports = [seen("m5.large", (7700 + at) * MIB, node=f"n{at}", at=at) for at in range(RECENT)]
     written_before = known(*reports)
-    assert capacity(written_before)["memory"] == 7700 * MIB
-    learned = observe(written_before, seen("m5.large", 7800 * MIB, node="next", at=RECENT))
+    assert smallest_capacity(written_before)["memory"] == 7700 * MIB
+    learned = with_observation(written_before, seen("m5.large", 7800 * MIB, node="next", at=RECENT))
     assert reports[0] not in learned.recent
-    assert capacity(learned)["memory"] == 7700 * MIB
+    assert smallest_capacity(learned)["memory"] == 7700 * MIB
 
 
 def test_merging_an_entry_brings_its_smallest_amounts() -> None:
-    theirs = observe(None, seen("m5.large", 7000 * MIB, node="small", at=0))
+    theirs = with_observation(None, seen("m5.large", 7000 * MIB, node="small", at=0))
     for index in range(RECENT):
-        theirs = observe(theirs, seen("m5.large", 7700 * MIB, node=f"n{index}", at=1 + index))
-    ours = observe(None, seen("m5.large", 7500 * MIB, node="ours", at=20))
-    merged = merge(ours, theirs)
-    assert capacity(merged)["memory"] == 7000 * MIB
-    assert merge(merged, theirs) == merged, "nothing of it is new"
+        theirs = with_observation(theirs, seen("m5.large", 7700 * MIB, node=f"n{index}", at=1 + index))
+    ours = with_observation(None, seen("m5.large", 7500 * MIB, node="ours", at=20))
+    merged = merged_capacity(ours, theirs)
+    assert smallest_capacity(merged)["memory"] == 7000 * MIB
+    assert merged_capacity(merged, theirs) == merged, "nothing of it is new"
 
 
 def test_old_observations_are_forgotten() -> None:
-    learned = observe(None, seen("m5.large", 7000 * MIB, node="old", at=0))
-    learned = observe(learned, seen("m5.large", 7700 * MIB, node="new", at=61 * DAY_S))
-    assert capacity(learned)["memory"] == 7700 * MIB
-    assert observe(learned, seen("m5.large", 6000 * MIB, node="older", at=0)) == learned
+    learned = with_observation(None, seen("m5.large", 7000 * MIB, node="old", at=0))
+    learned = with_observation(learned, seen("m5.large", 7700 * MIB, node="new", at=61 * DAY_S))
+    assert smallest_capacity(learned)["memory"] == 7700 * MIB
+    assert with_observation(learned, seen("m5.large", 6000 * MIB, node="older", at=0)) == learned
 
 
 def test_a_repeated_message_counts_once() -> None:
-    first = observe(None, seen("m5.large", 7700 * MIB))
-    again = observe(first, seen("m5.large", 7700 * MIB))
+    first = with_observation(None, seen("m5.large", 7700 * MIB))
+    again = with_observation(first, seen("m5.large", 7700 * MIB))
     assert again.recent == first.recent
     assert again.count == 1
-    later = observe(again, seen("m5.large", 7600 * MIB, at=2000))
-    assert capacity(later)["memory"] == 7600 * MIB
-    stale = observe(later, seen("m5.large", 7700 * MIB, at=1500))
-    assert capacity(stale)["memory"] == 7600 * MIB, "an older report of the same node arrives late"
+    later = with_observation(again, seen("m5.large", 7600 * MIB, at=2000))
+    assert smallest_capacity(later)["memory"] == 7600 * MIB
+    stale = with_observation(later, seen("m5.large", 7700 * MIB, at=1500))
+    assert smallest_capacity(stale)["memory"] == 7600 * MIB, "an older report of the same node arrives late"
 
 
 def test_the_order_of_arrival_does_not_matter() -> None:
@@ -107,30 +110,30 @@ def test_the_order_of_arrival_does_not_matter() -> None:
     for order in itertools.permutations(reports):
         learned: LearnedCapacity | None = None
         for report in order:
-            learned = observe(learned, report)
+            learned = with_observation(learned, report)
         assert learned is not None
         merged.add((tuple(each.observed_at for each in learned.recent), learned.count))
     assert merged == {((2.0, 3.0, 4.0), 3)}
 
 
 def test_zeroes_of_device_plugins_are_not_learned() -> None:
-    learned = observe(None, seen("g5.xlarge", 15 * GIB, **{"nvidia.com/gpu": 0, "hugepages-1Gi": 0}))
-    assert capacity(learned) == {"memory": 15 * GIB}
-    learned = observe(learned, seen("g5.xlarge", 15 * GIB, node="b", **{"nvidia.com/gpu": 1}))
-    assert capacity(learned)["nvidia.com/gpu"] == 1
+    learned = with_observation(None, seen("g5.xlarge", 15 * GIB, **{"nvidia.com/gpu": 0, "hugepages-1Gi": 0}))
+    assert smallest_capacity(learned) == {"memory": 15 * GIB}
+    learned = with_observation(learned, seen("g5.xlarge", 15 * GIB, node="b", **{"nvidia.com/gpu": 1}))
+    assert smallest_capacity(learned)["nvidia.com/gpu"] == 1
 
 
 def test_a_miss_says_how_much_is_short() -> None:
     relied_on = {"cpu": 1000, "memory": 6800 * MIB, "pods": 3}
-    assert missed(relied_on, {"cpu": 1930, "memory": 6760 * MIB, "pods": 29}) == {"memory": 40 * MIB}
-    assert missed(relied_on, {"cpu": 1930, "memory": 6837 * MIB, "pods": 29}) == {}
-    assert missed(relied_on, {"cpu": 1930, "pods": 2}) == {"memory": 6800 * MIB, "pods": 1}
+    assert shortfall(relied_on, {"cpu": 1930, "memory": 6760 * MIB, "pods": 29}) == {"memory": 40 * MIB}
+    assert shortfall(relied_on, {"cpu": 1930, "memory": 6837 * MIB, "pods": 29}) == {}
+    assert shortfall(relied_on, {"cpu": 1930, "pods": 2}) == {"memory": 6800 * MIB, "pods": 1}
 
 
 def test_a_device_that_is_not_up_yet_is_no_miss_but_too_few_are() -> None:
-    assert missed({"nvidia.com/gpu": 2}, {}) == {}
-    assert missed({"nvidia.com/gpu": 2}, {"nvidia.com/gpu": 0}) == {}
-    assert missed({"nvidia.com/gpu": 2}, {"nvidia.com/gpu": 1}) == {"nvidia.com/gpu": 1}
+    assert shortfall({"nvidia.com/gpu": 2}, {}) == {}
+    assert shortfall({"nvidia.com/gpu": 2}, {"nvidia.com/gpu": 0}) == {}
+    assert shortfall({"nvidia.com/gpu": 2}, {"nvidia.com/gpu": 1}) == {"nvidia.com/gpu": 1}
 
 
 NOMINAL = {
@@ -147,7 +150,7 @@ def witness(name: str, share: float, **more: str) -> LearnedCapacity:
 
 
 def inferred(name: str, *learned: LearnedCapacity, ami: str = "ami-amd", formula: int = 0) -> int | None:
-    return Knowledge(learned, NOMINAL).inferred_memory(ami, name, NOMINAL[name], formula)
+    return LearnedCapacityIndex(learned, NOMINAL).inferred_memory(ami, name, NOMINAL[name], formula)
 
 
 def test_nothing_to_infer_from() -> None:
@@ -175,15 +178,15 @@ def test_larger_witnesses_never_raise_a_small_type_above_the_formula() -> None:
 
 
 def test_the_worst_overhead_is_what_exceeds_the_fixed_part() -> None:
-    assert Knowledge([], NOMINAL).worst_overhead_ratio("ami-amd") == 0.0
-    tiny = Knowledge([known(seen("t3.nano", 400 * MIB))], NOMINAL)
+    assert LearnedCapacityIndex([], NOMINAL).worst_overhead_ratio("ami-amd") == 0.0
+    tiny = LearnedCapacityIndex([known(seen("t3.nano", 400 * MIB))], NOMINAL)
     assert tiny.worst_overhead_ratio("ami-amd") == 0.0
-    worse = Knowledge([known(seen("m5.large", 7 * GIB)), known(seen("m5.xlarge", 15 * GIB))], NOMINAL)
+    worse = LearnedCapacityIndex([known(seen("m5.large", 7 * GIB)), known(seen("m5.xlarge", 15 * GIB))], NOMINAL)
     assert worse.worst_overhead_ratio("ami-amd") == (1024 - 128) / 8192
 
 
 def test_what_cannot_be_placed_teaches_nothing() -> None:
     empty = LearnedCapacity("ami-amd", "m5.large", "h")
-    knowledge = Knowledge([empty, known(seen("x99.large", GIB))], NOMINAL)
+    knowledge = LearnedCapacityIndex([empty, known(seen("x99.large", GIB))], NOMINAL)
     assert knowledge.exact("ami-amd", "m5.large", "h") is None
     assert knowledge.inferred_memory("ami-amd", "m5.large", 8 * GIB, 0) is None

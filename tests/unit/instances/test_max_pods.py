@@ -6,7 +6,7 @@ import pytest
 
 from shiplap.instances.capacity.capacity_setting import CapacitySetting, VpcCni
 from shiplap.instances.capacity.kubelet_settings import KubeletSettings
-from shiplap.instances.capacity.max_pods import ceiling, eni_limited, max_pods, recommended
+from shiplap.instances.capacity.max_pods import cni_max_pods, eni_limited_pods, max_pods, recommended_max_pods
 from shiplap.instances.catalog.ami_families import FAMILIES
 from shiplap.manifests.custom_resources import NetworkInterface
 from tests.unit.instances.given_instances import kind
@@ -42,12 +42,12 @@ def told(name: str, *, family: str = "AL2023", cni: VpcCni | None = None, reserv
 @pytest.mark.parametrize("name", TABLE)
 def test_every_column_of_the_table(name: str) -> None:
     plain, uncapped, prefixes, custom, prefixes_custom, prefixes_two = TABLE[name]
-    assert eni_limited(kind(name)) == plain
-    assert ceiling(kind(name), PD) == uncapped
-    assert recommended(kind(name), PD) == prefixes
-    assert recommended(kind(name), CUSTOM) == custom
-    assert recommended(kind(name), PD_CUSTOM) == prefixes_custom
-    assert recommended(kind(name), PD_TWO) == prefixes_two
+    assert eni_limited_pods(kind(name)) == plain
+    assert cni_max_pods(kind(name), PD) == uncapped
+    assert recommended_max_pods(kind(name), PD) == prefixes
+    assert recommended_max_pods(kind(name), CUSTOM) == custom
+    assert recommended_max_pods(kind(name), PD_CUSTOM) == prefixes_custom
+    assert recommended_max_pods(kind(name), PD_TWO) == prefixes_two
 
 
 @pytest.mark.parametrize("name", TABLE)

@@ -36,11 +36,11 @@ def test_a_changed_node_class_has_another_name_and_is_still_recognised() -> None
     changed = launch_deaths.node_class_scope("demo", replace(NODE_CLASS, spec=EC2NodeClassSpec(role="other")))
     assert scope != changed
     for each in (scope, changed):
-        assert launch_deaths.left_alone("demo", "default", ["m5.large", each])
-        assert not launch_deaths.left_alone("demo", "default-2", [each])
-        assert not launch_deaths.left_alone("demo-2", "default", [each])
-        assert launch_deaths.shown(each) == "EC2NodeClass default of demo"
-    assert launch_deaths.shown("m5.large") == "m5.large"
+        assert launch_deaths.is_left_alone("demo", "default", ["m5.large", each])
+        assert not launch_deaths.is_left_alone("demo", "default-2", [each])
+        assert not launch_deaths.is_left_alone("demo-2", "default", [each])
+        assert launch_deaths.scope_text(each) == "EC2NodeClass default of demo"
+    assert launch_deaths.scope_text("m5.large") == "m5.large"
 
 
 def test_a_failure_that_a_node_class_is_to_blame_for_concerns_no_offering() -> None:

@@ -8,7 +8,12 @@ import msgspec
 import pytest
 
 from shiplap.kubernetes.objects import Pod
-from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget, allowed, never_evicted, of_pods
+from shiplap.kubernetes.pod_disruption_budgets import (
+    PodDisruptionBudget,
+    disruptions_allowed,
+    never_evicted,
+    pods_by_budget,
+)
 
 
 def budget(status: dict[str, Any] | None = None, **spec: Any) -> PodDisruptionBudget:
@@ -41,25 +46,25 @@ PODS = [pod(f"p{place}") for place in range(5)]
     ],
 )
 def test_without_a_controller_the_spec_is_reckoned(spec: dict[str, Any], number: int) -> None:
-    assert allowed(budget(**spec), PODS) == number
+    assert disruptions_allowed(budget(**spec), PODS) == number
 
 
 def test_pods_that_are_not_ready_use_the_budget_up() -> None:
-    assert allowed(budget(maxUnavailable=1), [*PODS[:4], pod("sick", ready=False)]) == 0
+    assert disruptions_allowed(budget(maxUnavailable=1), [*PODS[:4], pod("sick", ready=False)]) == 0
 
 
 def test_the_controllers_word_counts() -> None:
-    assert allowed(budget({"disruptionsAllowed": 7}, maxUnavailable=0), PODS) == 7
+    assert disruptions_allowed(budget({"disruptionsAllowed": 7}, maxUnavailable=0), PODS) == 7
 
 
 def test_an_amount_that_cannot_be_read_is_refused() -> None:
     with pytest.raises(ValueError, match="'half'"):
-        allowed(budget(minAvailable="half"), PODS)
+        disruptions_allowed(budget(minAvailable="half"), PODS)
 
 
 def test_a_budget_covers_pods_of_its_namespace() -> None:
     others = [pod("x", namespace="other"), pod("y", app="web")]
-    assert of_pods([budget()], [*PODS, *others]) == {"shop/b": PODS}
+    assert pods_by_budget([budget()], [*PODS, *others]) == {"shop/b": PODS}
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from shiplap.kubernetes.labels import ARCH, WELL_KNOWN, ZONE
 from shiplap.kubernetes.objects import NodeSelectorRequirement
-from shiplap.kubernetes.requirements import Requirement, Requirements, requirement, written
+from shiplap.kubernetes.requirements import Requirement, Requirements, requirement, requirement_lines
 
 KEY = "test-key"
 LARGEST = str(2**63 - 1)
@@ -95,10 +95,13 @@ def test_the_larger_min_values_is_kept() -> None:
 
 def test_both_bounds_are_written_as_two_lines() -> None:
     both = needs("Gte", "2").intersection(needs("Lte", "4"))
-    assert written(both) == [(KEY, "Gte", ("2",)), (KEY, "Lte", ("4",))]
-    assert written(needs("NotIn", "b", "a")) == [(KEY, "NotIn", ("a", "b"))]
-    assert written(needs("Gt", "1").intersection(needs("NotIn", "5"))) == [(KEY, "Gte", ("2",)), (KEY, "NotIn", ("5",))]
-    assert written(needs("Exists")) == [(KEY, "Exists", ())]
+    assert requirement_lines(both) == [(KEY, "Gte", ("2",)), (KEY, "Lte", ("4",))]
+    assert requirement_lines(needs("NotIn", "b", "a")) == [(KEY, "NotIn", ("a", "b"))]
+    assert requirement_lines(needs("Gt", "1").intersection(needs("NotIn", "5"))) == [
+        (KEY, "Gte", ("2",)),
+        (KEY, "NotIn", ("5",)),
+    ]
+    assert requirement_lines(needs("Exists")) == [(KEY, "Exists", ())]
 
 
 def test_requirements_on_one_key_are_intersected() -> None:

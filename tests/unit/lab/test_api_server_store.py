@@ -414,9 +414,9 @@ class TestTwinFaults:
         faults.on("before", "cluster.nodes", ClusterUnreachable("down"))
         with pytest.raises(ClusterUnreachable):
             twin.nodes()
-        faults.on("after", "cluster.register_node", Crash())
+        faults.on("after", "cluster.patch_node", Crash())
         with pytest.raises(Crash):
-            twin.register_node("n1", labels={"a": "b"}, annotations={}, taints=(), resource_version="")
+            twin.patch_node("n1", labels={"a": "b"}, annotations={}, taints=(), resource_version="")
         assert twin.node("n1").metadata.labels == {"a": "b"}
         list(twin.watch("nodes", server.resource_version, 1.0))
         assert faults.points[-2:] == ["before cluster.watch", "after cluster.watch"]

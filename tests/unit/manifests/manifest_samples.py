@@ -6,7 +6,7 @@ import copy
 from typing import Any
 
 from shiplap.manifests.files.documents import Document
-from shiplap.manifests.files.loading import check
+from shiplap.manifests.files.loading import check_documents
 
 ABSENT = object()
 """Stands for a field that is taken away."""
@@ -65,7 +65,7 @@ def problems_of(*objects: dict[str, Any]) -> list[tuple[str, str]]:
         Document("given", index, 1, f"{data.get('kind')}/{data.get('metadata', {}).get('name')}", data)
         for index, data in enumerate(objects)
     ]
-    return [(problem.field, problem.reason) for problem in check(documents).problems]
+    return [(problem.field, problem.reason) for problem in check_documents(documents).problems]
 
 
 def fields_of(*objects: dict[str, Any]) -> list[str]:

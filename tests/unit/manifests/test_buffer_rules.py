@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from shiplap.manifests.files.documents import Document
-from shiplap.manifests.files.loading import check
+from shiplap.manifests.files.loading import check_documents
 from tests.unit.manifests.manifest_samples import ABSENT, changed, problems_of
 
 BUFFER: dict[str, Any] = {
@@ -77,10 +77,10 @@ def test_pod_templates_are_read_and_other_core_objects_are_not() -> None:
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}, "data": {}}
     elsewhere = changed(BUFFER, "metadata.namespace", "batch")
     objects = [BUFFER, elsewhere, TEMPLATE, config]
-    report = check([Document("given", place, 1, "", data) for place, data in enumerate(objects)])
+    report = check_documents([Document("given", place, 1, "", data) for place, data in enumerate(objects)])
     assert report.problems == ()
     assert (report.checked, report.skipped) == (3, 1)
     assert [item.metadata.namespace for item in report.manifests.capacity_buffers] == ["batch", "web"]
     assert report.manifests.pod_templates[0].template == TEMPLATE["template"]
-    twice = check([Document("given", place, 1, "", data) for place, data in enumerate([BUFFER, BUFFER])])
+    twice = check_documents([Document("given", place, 1, "", data) for place, data in enumerate([BUFFER, BUFFER])])
     assert "already one of this name" in twice.problems[0].reason

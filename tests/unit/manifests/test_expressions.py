@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from shiplap.manifests.expressions import LONGEST, Type, parse
+from shiplap.manifests.expressions import LONGEST, ValueType, parse
 
-VARIABLES = {"vcpus": Type.INT, "share": Type.DOUBLE, "name": Type.STRING}
+VARIABLES = {"vcpus": ValueType.INT, "share": ValueType.DOUBLE, "name": ValueType.STRING}
 VALUES = {"vcpus": 8, "share": 0.5, "name": "m5.2xlarge"}
 
 

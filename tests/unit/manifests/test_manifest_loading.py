@@ -12,7 +12,7 @@ import pytest
 from shiplap.errors import InvalidManifests
 from shiplap.manifests.custom_resources import Manifests, NodePool
 from shiplap.manifests.decoding import decode, field_name, kind_of
-from shiplap.manifests.files.loading import inspect, load
+from shiplap.manifests.files.loading import inspect_files, load_manifests
 from tests.unit.manifests.manifest_samples import (
     ABSENT,
     EC2_NODE_CLASS,
@@ -41,15 +41,15 @@ def test_manifests_are_sorted_by_name_and_other_kinds_are_passed_over(tmp_path: 
             {"apiVersion": "v1", "kind": "Pod"},
         ],
     )
-    report = inspect([tmp_path])
+    report = inspect_files([tmp_path])
     assert [pool.metadata.name for pool in report.manifests.node_pools] == ["default", "z"]
     assert [overlay.metadata.name for overlay in report.manifests.node_overlays] == ["measured"]
     assert (report.checked, report.skipped, report.problems) == (4, 2, ())
-    assert load([tmp_path]) == report.manifests
+    assert load_manifests([tmp_path]) == report.manifests
 
 
 def test_manifests_survive_their_encoding(tmp_path: Path) -> None:
-    manifests = load([write(tmp_path, a=[NODE_POOL, EC2_NODE_CLASS, NODE_OVERLAY])])
+    manifests = load_manifests([write(tmp_path, a=[NODE_POOL, EC2_NODE_CLASS, NODE_OVERLAY])])
     assert msgspec.json.decode(msgspec.json.encode(manifests), type=Manifests) == manifests
 
 
@@ -57,7 +57,7 @@ def test_load_raises_with_every_problem_of_every_file(tmp_path: Path) -> None:
     write(tmp_path, b=[changed(NODE_POOL, "spec.weight", 0), changed(EC2_NODE_CLASS, "spec.x", 1)])
     (tmp_path / "a.yaml").write_text("a: [")
     with pytest.raises(InvalidManifests) as caught:
-        load([tmp_path, tmp_path / "absent.yaml"])
+        load_manifests([tmp_path, tmp_path / "absent.yaml"])
     problems = caught.value.problems
     assert [(Path(problem.source).name, problem.document, problem.field) for problem in problems] == [
         ("a.yaml", "", ""),
@@ -71,7 +71,7 @@ def test_load_raises_with_every_problem_of_every_file(tmp_path: Path) -> None:
 
 def test_an_empty_folder_is_a_problem_and_does_not_hide_others(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    report = inspect([tmp_path / "empty", write(tmp_path, a=[changed(NODE_POOL, "spec.weight", 0)]) / "a.json"])
+    report = inspect_files([tmp_path / "empty", write(tmp_path, a=[changed(NODE_POOL, "spec.weight", 0)]) / "a.json"])
     assert [problem.field for problem in report.problems] == ["", "spec.weight"]
 
 
@@ -91,7 +91,7 @@ spec:
         - key: kubernetes.io/arch
           operator: Is
 """)
-    assert [str(problem) for problem in inspect([file]).problems] == [
+    assert [str(problem) for problem in inspect_files([file]).problems] == [
         f"{file}:6: NodePool/default: spec.weight: must be from 1 to 100, is 101",
         f"{file}:12: NodePool/default: spec.template.spec.requirements[0].operator: unknown operator 'Is'; "
         "known are In, NotIn, Exists, DoesNotExist, Gt, Lt, Gte, Lte",

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from shiplap.manifests.files.documents import read_text
-from shiplap.manifests.files.loading import check
+from shiplap.manifests.files.loading import check_documents
 from shiplap.manifests.tiers import expand
 
 PAGE = Path(__file__).parents[3] / "docs" / "manifests.md"
@@ -25,11 +25,11 @@ def test_the_examples_are_valid() -> None:
         "NodePool/flex-first",
         "EC2NodeClass/dense",
     ]
-    assert check(documents).problems == ()
+    assert check_documents(documents).problems == ()
 
 
 def test_the_table_of_tiers() -> None:
-    (pool,) = check(read_text("manifests.md", EXAMPLES[1])).manifests.node_pools
+    (pool,) = check_documents(read_text("manifests.md", EXAMPLES[1])).manifests.node_pools
     rows = re.findall(r"^\| (\d) \| (\S+) \| (\S+) \|$", PAGE.read_text(), re.MULTILINE)
     shown = [(int(number), family.replace("any", "*"), zone.replace("any", "*")) for number, family, zone in rows]
     tiers = expand(pool, CATALOGUE.__getitem__)

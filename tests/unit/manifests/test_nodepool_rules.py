@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from shiplap.manifests.files.documents import Document
-from shiplap.manifests.files.loading import check
+from shiplap.manifests.files.loading import check_documents
 from shiplap.manifests.shiplap_annotations import DISRUPTION_TIME_ZONE as ZONE
 from shiplap.manifests.shiplap_annotations import REBALANCE, REBALANCE_POLICIES
 from tests.unit.manifests.manifest_samples import ABSENT, NODE_POOL, changed, fields_of, problems_of
@@ -263,7 +263,7 @@ def test_all_problems_are_named_at_once() -> None:
 
 
 def test_defaults() -> None:
-    report = check([Document("given", 0, 1, "NodePool/default", NODE_POOL)])
+    report = check_documents([Document("given", 0, 1, "NodePool/default", NODE_POOL)])
     spec = report.manifests.node_pools[0].spec
     assert spec.disruption.consolidate_after == "0s"
     assert spec.disruption.consolidation_policy == "WhenEmptyOrUnderutilized"

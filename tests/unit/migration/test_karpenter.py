@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from shiplap.manifests.files.documents import Document, read_text
-from shiplap.manifests.files.loading import check
+from shiplap.manifests.files.loading import check_documents
 from shiplap_cli.migration.karpenter import migrate
 from shiplap_cli.migration.migration_findings import Draft, Match, Naming, Origin
 
@@ -76,7 +76,7 @@ def problems(draft: Draft) -> list[str]:
         Document("draft", n, 0, f"{item['kind']}/{item['metadata']['name']}", item)
         for n, item in enumerate(draft.manifests)
     ]
-    return [str(problem) for problem in check(documents).problems]
+    return [str(problem) for problem in check_documents(documents).problems]
 
 
 def test_v1_is_taken_as_it_is_under_another_name() -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from shiplap.aws.userdata.bootstrap import Bootstrap, of_claim, settable
+from shiplap.aws.userdata.bootstrap import Bootstrap, bootstrap_of_claim, settable_labels
 from shiplap.aws.userdata.bottlerocket import binds_by_itself
 from shiplap.aws.userdata.render import user_data
 from shiplap.errors import NodeClassNotReady
@@ -227,7 +227,7 @@ def test_kubelets_set_only_labels_they_may_set() -> None:
         "x.k8s.io/a": "1",
         "topology.kubernetes.io/zone": "z",
     }
-    assert list(settable(wanted)) == [
+    assert list(settable_labels(wanted)) == [
         "example.com/a",
         "kubernetes.io/arch",
         "node.kubernetes.io/own",
@@ -258,7 +258,7 @@ def test_user_data_of_a_claim_says_nothing_of_the_single_claim() -> None:
         taints=(Taint("a", "NoSchedule"),),
         startup_taints=(Taint("b", "NoExecute"),),
     )
-    found = of_claim(claim, node_class, resolved, "spot", 29)
+    found = bootstrap_of_claim(claim, node_class, resolved, "spot", 29)
     assert found.labels == {
         "karpenter.k8s.aws/ec2nodeclass": "default",
         "karpenter.sh/capacity-type": "spot",

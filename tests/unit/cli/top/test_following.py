@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from shiplap.drawing.capture import of_cluster
-from shiplap.drawing.picture import ClusterPicture, NodeState
+from shiplap.drawing.capture import picture_of_cluster
+from shiplap.drawing.picture import ClusterPicture, NodePictureState
 from shiplap.instances.catalog.type_catalog import Offering
 from shiplap.instances.offerings.node_prices import NodePrices
 from shiplap.kubernetes.objects import Node, Pod
@@ -149,7 +149,7 @@ def test_any_order_of_changes_gives_the_picture_of_what_is_there(changes: list[S
             if not seen.gone:
                 there[seen.object.metadata.name] = seen.object
     picture = following.picture(NOW)
-    expected = of_cluster("prod", NOW, list(nodes.values()), pods.values(), (), PRICES)
+    expected = picture_of_cluster("prod", NOW, list(nodes.values()), pods.values(), (), PRICES)
     assert picture.nodes == expected.nodes
     assert sorted(item.name for item in picture.pending) == sorted(item.name for item in expected.pending)
 
@@ -158,7 +158,7 @@ def test_nodes_are_drawn_by_their_claims_whichever_comes_first() -> None:
     claims = Claimed((claim("c-1", "a", tier=2), claim("c-2")))
     after, before = drawn(*LISTED, claims), drawn(claims, *LISTED)
     assert after == before
-    whole = of_cluster("prod", NOW, [node("a"), node("b")], [pod("x", "a"), pod("y")], claims.claims, PRICES)
+    whole = picture_of_cluster("prod", NOW, [node("a"), node("b")], [pod("x", "a"), pod("y")], claims.claims, PRICES)
     assert after.nodes == whole.nodes
     assert [(item.name, item.tier, item.hourly) for item in after.nodes] == [
         ("a", 2, 0.03),
@@ -175,7 +175,7 @@ def test_a_claim_that_is_over_or_whose_node_has_come_is_drawn_no_more() -> None:
     assert [(item.name, item.tier) for item in found] == [("a", 0), ("b", 1)]
     following.see(Changed("nodes", node("b"), gone=True))
     assert [item.name for item in following.picture(NOW).nodes] == ["a", "b"]
-    assert following.picture(NOW).nodes[1].state is NodeState.STARTING
+    assert following.picture(NOW).nodes[1].state is NodePictureState.STARTING
     following.see(Claimed(()))
     assert [item.name for item in following.picture(NOW).nodes] == ["a"]
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from shiplap.disruption.record import Headline
-from shiplap.drawing.picture import Amounts, ClusterPicture, NodePicture, NodeState, PendingPicture, PodPicture
+from shiplap.drawing.picture import Amounts, ClusterPicture, NodePicture, NodePictureState, PendingPicture, PodPicture
 from shiplap_cli.top.frame import Scene, frame, page_of
 from shiplap_cli.top.keyboard import parse
 from shiplap_cli.top.saving import least_hourly
@@ -48,7 +48,9 @@ def cluster(*nodes: NodePicture, waiting: int = 0, **fields: object) -> ClusterP
 THREE = cluster(
     node("a", cpu=500, price=0.3),
     node("b", cpu=1900, pool="flex", tier=1, capacity_type="spot", price=0.05, created_at=NOON - 60),
-    node("c", cpu=0, pods=(), used=Amounts(), state=NodeState.STARTING, note="Launched", price=0.0, created_at=0.0),
+    node(
+        "c", cpu=0, pods=(), used=Amounts(), state=NodePictureState.STARTING, note="Launched", price=0.0, created_at=0.0
+    ),
     waiting=2,
 )
 
@@ -244,11 +246,11 @@ def test_a_page_is_what_lies_below_the_head() -> None:
 
 
 def test_what_happened_between_two_pictures() -> None:
-    before = cluster(node("a"), node("b", state=NodeState.STARTING), node("d"), waiting=2)
+    before = cluster(node("a"), node("b", state=NodePictureState.STARTING), node("d"), waiting=2)
     after = cluster(
-        node("a", state=NodeState.LEAVING, note="Underutilized"),
+        node("a", state=NodePictureState.LEAVING, note="Underutilized"),
         node("b", pods=(PodPicture("web", "wait-1"),)),
-        node("c", state=NodeState.STARTING),
+        node("c", state=NodePictureState.STARTING),
         waiting=1,
     )
     assert [item.text for item in happened(before, after)] == [
@@ -265,17 +267,17 @@ def test_what_happened_between_two_pictures() -> None:
 
 
 def test_a_claim_that_becomes_a_node_is_not_gone() -> None:
-    claim = node("general-x7kq2mzp", state=NodeState.STARTING, note="Launched")
+    claim = node("general-x7kq2mzp", state=NodePictureState.STARTING, note="Launched")
     for joined, said in (
         (node("ip-1"), ["node ip-1 is Ready"]),
-        (node("ip-1", state=NodeState.STARTING), []),
+        (node("ip-1", state=NodePictureState.STARTING), []),
         (node("ip-1", zone="us-east-1b"), ["node general-x7kq2mzp", "node ip-1"]),
     ):
         told = happened(cluster(claim), cluster(joined))
         assert [line.text.split(" (")[0] for line in told] == said
     (line,) = happened(cluster(claim), cluster())
     assert line.text.endswith("is gone")
-    going = node("old", state=NodeState.STARTING, note="")
+    going = node("old", state=NodePictureState.STARTING, note="")
     assert len(happened(cluster(going), cluster(node("ip-1")))) == 2
 
 
@@ -302,7 +304,7 @@ def test_two_kinds_share_what_each_has_for_least() -> None:
 
 
 def test_what_has_no_price_or_takes_no_pods_yet_is_left_out() -> None:
-    assert least_hourly([node("a", price=0.0), node("b", state=NodeState.STARTING)]) == 0.0
+    assert least_hourly([node("a", price=0.0), node("b", state=NodePictureState.STARTING)]) == 0.0
 
 
 @given(

@@ -15,7 +15,7 @@ from shiplap.aws.failures import code_of, store_errors
 from shiplap.disruption.decision_memory import Memory
 from shiplap.errors import StoreError
 from shiplap.instances.catalog.ec2_catalog import Catalog
-from shiplap.instances.readiness.dry_runs import Rehearsals
+from shiplap.instances.readiness.dry_runs import DryRuns
 from shiplap.instances.readiness.nodeclass_status import InstallStatus
 from shiplap.scheduling.model import scheduling_record as records
 from shiplap.scheduling.model.scheduling_plan import Plan
@@ -41,7 +41,7 @@ _DAY_S = 24 * 3600
 
 _DECODER = msgspec.msgpack.Decoder(Catalog)
 _MEMORY_DECODER = msgspec.msgpack.Decoder(Memory)
-_REHEARSALS_DECODER = msgspec.json.Decoder(Rehearsals)
+_REHEARSALS_DECODER = msgspec.json.Decoder(DryRuns)
 _STATUS_DECODER = msgspec.json.Decoder(InstallStatus)
 
 
@@ -93,25 +93,25 @@ class BucketStatus:
         _write(self._client, self._bucket, STATUS_KEY, document)
 
 
-class BucketRehearsals:
+class BucketDryRuns:
     """A RehearsalStore: `rehearsals/<cluster>.json`."""
 
     def __init__(self, client: S3Client, bucket: str) -> None:
         self._client = client
         self._bucket = bucket
 
-    def load(self, cluster: str) -> Rehearsals:
+    def load(self, cluster: str) -> DryRuns:
         key = f"{REHEARSALS_PREFIX}{cluster}.json"
         document = _find(self._client, self._bucket, key)
         if document is None:
-            return Rehearsals()
+            return DryRuns()
         try:
             return _REHEARSALS_DECODER.decode(document)
         except msgspec.DecodeError as error:
             _LOG.warning("rehearsals cannot be read: %s", error, extra={"cluster": cluster, "key": key})
-            return Rehearsals()
+            return DryRuns()
 
-    def save(self, cluster: str, rehearsals: Rehearsals) -> None:
+    def save(self, cluster: str, rehearsals: DryRuns) -> None:
         document = msgspec.json.encode(rehearsals, order="deterministic")
         _write(self._client, self._bucket, f"{REHEARSALS_PREFIX}{cluster}.json", document)
 

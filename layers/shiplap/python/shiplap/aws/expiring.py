@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 Value = TypeVar("Value")
 
 
-class Expiring(Generic[Value]):
+class ExpiringCache(Generic[Value]):
     """Values by key, each for `lifetime_s` seconds of the given clock. Errors are not kept."""
 
     def __init__(self, lifetime_s: float, clock: Callable[[], float]) -> None:

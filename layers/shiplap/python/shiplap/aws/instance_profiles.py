@@ -22,7 +22,7 @@ _LONGEST_ROLE = 64
 _DIGEST = 10
 
 
-class Profiles(Protocol):
+class InstanceProfileClient(Protocol):
     """The part of an IAM client that is used."""
 
     def get_instance_profile(self, *, InstanceProfileName: str) -> Any: ...  # noqa: N803 - the API's name
@@ -53,7 +53,7 @@ def role_name(role: str) -> str:
     return role.rpartition("/")[2]
 
 
-def is_missing(iam: Profiles, name: str) -> bool:
+def is_missing(iam: InstanceProfileClient, name: str) -> bool:
     """Whether IAM knows no instance profile of this name. When IAM does not say, it is taken to be there."""
     try:
         iam.get_instance_profile(InstanceProfileName=name)

@@ -12,7 +12,7 @@ import msgspec
 
 from shiplap.cluster.transport import MERGE_PATCH, Transport, error_of
 from shiplap.errors import ClusterError, ObjectConflict, ObjectNotFound, ResourceVersionGone
-from shiplap.kubernetes.compact_pods import together
+from shiplap.kubernetes.compact_pods import merged_pods
 from shiplap.kubernetes.objects import DaemonSet, Event, Node, ObjectMeta, Pod, Taint
 from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget
 from shiplap.kubernetes.reading import Page, Reader, Unreadable
@@ -35,7 +35,7 @@ from shiplap.kubernetes.storage_objects import (
     PersistentVolumeClaim,
     StorageClass,
     VolumeAttachment,
-    storage_matters,
+    needs_storage_objects,
 )
 from shiplap.kubernetes.workloads import (
     SCALABLE_PLURALS,
@@ -46,7 +46,7 @@ from shiplap.kubernetes.workloads import (
     ScalableName,
     Service,
     StatefulSet,
-    namespaces_matter,
+    needs_namespaces,
 )
 from shiplap.ports import KnownPods, WatchEvent
 from shiplap.scheduling.model.snapshot import ClusterView
@@ -91,14 +91,14 @@ class _Version(msgspec.Struct, frozen=True, rename="camel"):
     resource_version: str = ""
 
 
-class _Frame(msgspec.Struct, frozen=True):
+class _WatchLine(msgspec.Struct, frozen=True):
     """One line of a watch, its object still encoded: bookmarks and errors do not have the shape of the kind."""
 
     type: str
     object: msgspec.Raw
 
 
-class _Marker(msgspec.Struct, frozen=True):
+class _VersionOrError(msgspec.Struct, frozen=True):
     """What a bookmark or an error carries."""
 
     metadata: _Version = _Version()
@@ -121,8 +121,8 @@ _READ_SERVICES = Reader(Service)
 _READ_REPLICA_SETS = Reader(ReplicaSet)
 _READ_STATEFUL_SETS = Reader(StatefulSet)
 _READ_REPLICATION_CONTROLLERS = Reader(ReplicationController)
-_FRAME = msgspec.json.Decoder(_Frame)
-_MARKER = msgspec.json.Decoder(_Marker)
+_FRAME = msgspec.json.Decoder(_WatchLine)
+_MARKER = msgspec.json.Decoder(_VersionOrError)
 _READ_SCALABLES = Reader(Scalable)
 
 
@@ -142,21 +142,21 @@ class KubernetesClient:
         are listed only when they matter, claims before the volumes they may just have been bound to; so are namespaces,
         and, when `workloads` are asked for, Services and controllers.
         """
-        look = _Look(self._list)
+        look = _ViewLists(self._list)
         nodes = look.items(_READ_NODES, _NODES)
         pending = look.page(_READ_PODS, _PODS, PENDING_PODS)
         told = known(len(nodes), pending.version) if known is not None else None
         bound = look.items(_READ_PODS, _PODS, BOUND_PODS) if told is None else told
         view = ClusterView(
-            pods=together(pending.items, bound),
+            pods=merged_pods(pending.items, bound),
             nodes=nodes,
             daemon_sets=look.items(_READ_DAEMON_SETS, "/apis/apps/v1/daemonsets"),
             events=look.items(_READ_EVENTS, "/api/v1/events", SCALE_UP_EVENTS),
             version=pending.version,
         )
-        if storage_matters(view.pods, nodes, leaving):
+        if needs_storage_objects(view.pods, nodes, leaving):
             view = _with_storage(view, look)
-        if namespaces_matter(view.pods):
+        if needs_namespaces(view.pods):
             view = msgspec.structs.replace(view, namespaces=look.items(_READ_NAMESPACES, "/api/v1/namespaces"))
         if workloads:
             view = _with_workloads(view, look)
@@ -223,7 +223,7 @@ class KubernetesClient:
         for page in self._each_page(_READ_PODS, _PODS, BOUND_PODS):
             yield page.items, page.version
 
-    def register_node(
+    def patch_node(
         self,
         name: str,
         *,
@@ -321,7 +321,7 @@ class KubernetesClient:
             token = query["continue"] = page.token
 
 
-class _Look:
+class _ViewLists:
     """The lists of one view, and what could not be read of them."""
 
     def __init__(self, read: Callable[[Reader[Any], str, str], Page[Any]]) -> None:
@@ -341,7 +341,7 @@ class _Look:
         return tuple(sorted(self._unreadable))
 
 
-def _with_storage(view: ClusterView, look: _Look) -> ClusterView:
+def _with_storage(view: ClusterView, look: _ViewLists) -> ClusterView:
     return msgspec.structs.replace(
         view,
         persistent_volume_claims=look.items(_READ_CLAIMS, "/api/v1/persistentvolumeclaims"),
@@ -351,7 +351,7 @@ def _with_storage(view: ClusterView, look: _Look) -> ClusterView:
     )
 
 
-def _with_workloads(view: ClusterView, look: _Look) -> ClusterView:
+def _with_workloads(view: ClusterView, look: _ViewLists) -> ClusterView:
     return msgspec.structs.replace(
         view,
         replication_controllers=look.items(_READ_REPLICATION_CONTROLLERS, "/api/v1/replicationcontrollers"),
@@ -375,7 +375,7 @@ def _watch_event(kind: str, line: bytes, before: str) -> WatchEvent:
     return _change_of(frame, _READ_NODES if kind == "nodes" else _READ_PODS, before)
 
 
-def _change_of(frame: _Frame, reader: Reader[Node] | Reader[Pod], before: str) -> WatchEvent:
+def _change_of(frame: _WatchLine, reader: Reader[Node] | Reader[Pod], before: str) -> WatchEvent:
     """A change; of an object that cannot be read and has no stand-in only that it is not what it was before."""
     read = reader.one(frame.object)
     about = read.unreadable

@@ -48,11 +48,13 @@ def connect(
     found = ApiEndpoint(settings.endpoint, settings.certificate_authority)
     if not found.endpoint:
         found = describe_cluster(settings.name)
-    transport = reach(settings, found, credentials=credentials, clock=clock, sleep=sleep, back_off_s=back_off_s)
+    transport = endpoint_transport(
+        settings, found, credentials=credentials, clock=clock, sleep=sleep, back_off_s=back_off_s
+    )
     return KubernetesClient(transport)
 
 
-def reach(
+def endpoint_transport(
     settings: ClusterSettings,
     found: ApiEndpoint,
     *,

@@ -38,7 +38,7 @@ class FileToken:
         """The file is read again anyway."""
 
 
-def enter(
+def context_transport(
     access: Access,
     *,
     clock: Callable[[], float],

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from shiplap.cluster.client import KubernetesClient
-from shiplap.cluster.enter import enter
+from shiplap.cluster.enter import context_transport
 from shiplap.cluster.kubeconfig import Access, access_of
 from shiplap.errors import InvalidInput
 from shiplap.ports import Clock
@@ -28,7 +28,7 @@ class _Anything(msgspec.Struct, frozen=True):
     users: tuple[dict[str, object], ...] | None = None
 
 
-def access(text: str, source: str) -> Access:
+def parse_secret(text: str, source: str) -> Access:
     """The current context of a kubeconfig in JSON.
 
     Raises:
@@ -68,12 +68,14 @@ class SecretToken:
         self._token = None
 
 
-def client(read: Callable[[], str], source: str, *, clock: Clock, sleep: Callable[[float], None]) -> KubernetesClient:
-    """A client for the cluster of a secret; `read` gives its text. Raises what `read` and `access` do."""
+def secret_client(
+    read: Callable[[], str], source: str, *, clock: Clock, sleep: Callable[[float], None]
+) -> KubernetesClient:
+    """A client for the cluster of a secret; `read` gives its text. Raises what `read` and `parse_secret` do."""
 
     def again() -> Access:
-        return access(read(), source)
+        return parse_secret(read(), source)
 
     first = again()
     token = SecretToken(again, first) if first.token else None
-    return KubernetesClient(enter(first, clock=clock.now, environment={}, sleep=sleep, token=token))
+    return KubernetesClient(context_transport(first, clock=clock.now, environment={}, sleep=sleep, token=token))

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from threading import Event, Lock
 
 from shiplap.errors import ClusterError, InvalidInput, ResourceVersionGone, StoreError
-from shiplap.kubernetes.compact_pods import PodTable, Standing
+from shiplap.kubernetes.compact_pods import PodTable, SnapshotHeader
 from shiplap.kubernetes.objects import Pod
 from shiplap.ports import Clock, ClusterApi, SnapshotStore, WatchEvent
 
@@ -44,7 +44,7 @@ _MANY_PODS = 1_000_000
 _PAUSES_S = (1.0, 2.0, 5.0, 10.0, 30.0)
 
 
-class PodRoom:
+class PodMemory:
     """How many pods there is memory for, shared by all keepers of a process."""
 
     def __init__(self, most: int) -> None:
@@ -61,7 +61,7 @@ class PodRoom:
             return fits
 
 
-class Keeper:
+class SnapshotKeeper:
     """One watch function's part in keeping a cluster's snapshot.
 
     Args:
@@ -86,11 +86,11 @@ class Keeper:
         store: SnapshotStore,
         *,
         clock: Clock,
-        room: PodRoom | None = None,
+        room: PodMemory | None = None,
         fewest_pods: int = FEWEST_PODS,
     ) -> None:
         self._cluster, self._api, self._store, self._clock = cluster, api, store, clock
-        self._room, self._fewest_pods = room or PodRoom(_MANY_PODS), fewest_pods
+        self._room, self._fewest_pods = room or PodMemory(_MANY_PODS), fewest_pods
         self._began_at = clock.now()
         self._asked_at = float("-inf")
         self._table = PodTable()
@@ -223,8 +223,8 @@ class Keeper:
         self._saved_at, self._saved_changes = now, self._table.changes
         self._writing_s = self._clock.now() - now
 
-    def _standing(self, now: float) -> Standing:
-        return Standing(
+    def _standing(self, now: float) -> SnapshotHeader:
+        return SnapshotHeader(
             cluster=self._cluster,
             version=self._version,
             taken_at=now,

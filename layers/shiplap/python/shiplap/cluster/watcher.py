@@ -35,7 +35,7 @@ GATHER_S = 0.02
 """How long what follows a change is waited for, in seconds, so that a burst becomes few events."""
 
 
-class Batch(msgspec.Struct, frozen=True):
+class ChangeBatch(msgspec.Struct, frozen=True):
     """What is new: pods that became unschedulable, nodes that appeared, nodes that became ready; sorted by name."""
 
     pods: tuple[Pod, ...] = ()
@@ -47,14 +47,14 @@ class Batch(msgspec.Struct, frozen=True):
         return bool(self.pods or self.joined or self.ready)
 
 
-class Listed(msgspec.Struct, frozen=True):
+class ListedObjects(msgspec.Struct, frozen=True):
     """All pending pods or all nodes, at the start of a watch or when it had to begin anew."""
 
     kind: str
     objects: tuple[Pod, ...] | tuple[Node, ...]
 
 
-Seen = Listed | WatchEvent
+Observed = ListedObjects | WatchEvent
 
 
 class Tracker:
@@ -71,9 +71,9 @@ class Tracker:
         self._joined: dict[str, Node] = {}
         self._ready: dict[str, Node] = {}
 
-    def see(self, seen: Seen) -> None:
+    def see(self, seen: Observed) -> None:
         """Take note of a list or a change."""
-        if isinstance(seen, Listed):
+        if isinstance(seen, ListedObjects):
             if seen.kind == "pods":
                 self._list_pods(seen.objects)
             else:
@@ -89,9 +89,9 @@ class Tracker:
         """Whether `take` would return anything."""
         return bool(self._pods or self._joined or self._ready)
 
-    def take(self) -> Batch:
+    def take(self) -> ChangeBatch:
         """What became new since the last call."""
-        batch = Batch(_sorted(self._pods), _sorted(self._joined), _sorted(self._ready))
+        batch = ChangeBatch(_sorted(self._pods), _sorted(self._joined), _sorted(self._ready))
         self._pods, self._joined, self._ready = {}, {}, {}
         return batch
 
@@ -141,7 +141,7 @@ class KindWatch:
         self._api = api
         self._version = ""
 
-    def poll(self, timeout_s: float) -> Iterator[Seen]:
+    def poll(self, timeout_s: float) -> Iterator[Observed]:
         """One round: a list if there is nothing to continue from, then changes for `timeout_s` seconds.
 
         Raises:
@@ -149,7 +149,7 @@ class KindWatch:
         """
         if not self._version:
             objects, version = self._api.list_for_watch(self.kind)
-            yield Listed(self.kind, objects)
+            yield ListedObjects(self.kind, objects)
             self._version = version
         try:
             for event in self._api.watch(self.kind, self._version, timeout_s):
@@ -159,7 +159,7 @@ class KindWatch:
             self._version = ""
 
 
-def look(watches: Sequence[KindWatch], tracker: Tracker) -> Batch:
+def poll_once(watches: Sequence[KindWatch], tracker: Tracker) -> ChangeBatch:
     """One round of every watch without waiting: for a simulation, in which nothing happens meanwhile."""
     for watch in watches:
         for seen in watch.poll(0.0):
@@ -167,7 +167,7 @@ def look(watches: Sequence[KindWatch], tracker: Tracker) -> Batch:
     return tracker.take()
 
 
-def batches(
+def change_batches(
     api: ClusterApi,
     *,
     clock: Clock,
@@ -176,7 +176,7 @@ def batches(
     gather_s: float = GATHER_S,
     established: Callable[[], None] | None = None,
     retired: Event | None = None,
-) -> Iterator[Batch]:
+) -> Iterator[ChangeBatch]:
     """What is new, as it happens, until `deadline_at` (epoch seconds) or `retired`.
 
     Whatever follows within `gather_s` seconds of a first change is part of its batch. Lost connections and throttling
@@ -186,7 +186,7 @@ def batches(
     Raises:
         ClusterError: the API server goes on to deny what is asked, or stays unreachable.
     """
-    queue: Queue[Seen | Exception] = Queue()
+    queue: Queue[Observed | Exception] = Queue()
     stop = Event()
     for kind in KINDS:
         arguments = (KindWatch(api, kind), clock, deadline_at, pause, stop, queue)
@@ -209,7 +209,7 @@ def batches(
             tracker.see(seen)
             if tracker.has_news and due_at == deadline_at:
                 due_at = min(deadline_at, clock.now() + gather_s)
-            if unseen and isinstance(seen, Listed):
+            if unseen and isinstance(seen, ListedObjects):
                 unseen.discard(seen.kind)
                 if not unseen and established is not None:
                     established()
@@ -225,7 +225,7 @@ def _read(
     deadline_at: float,
     pause: Callable[[float], None],
     stop: Event,
-    queue: Queue[Seen | Exception],
+    queue: Queue[Observed | Exception],
 ) -> None:
     """The body of a reading thread: rounds of one watch until the deadline, a lasting failure or `stop`."""
     failures = 0

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from shiplap.instances.catalog.type_catalog import InstanceType, Offering
-from shiplap.instances.offerings.node_prices import NodePrices, offering_price, types_of
+from shiplap.instances.offerings.node_prices import NodePrices, offering_price, offerings_by_type
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node
 from shiplap.kubernetes.requirements import Requirement, Requirements
@@ -80,7 +80,7 @@ def node_prices(snapshot: Snapshot) -> NodePrices:
         pool: {name: item.offerings for name, item in types.items()}
         for pool, types in market_of(snapshot).by_pool.items()
     }
-    return NodePrices(of_pools, types_of(*(catalog.instance_types for catalog in snapshot.catalogs)))
+    return NodePrices(of_pools, offerings_by_type(*(catalog.instance_types for catalog in snapshot.catalogs)))
 
 
 def _meets(offering: Offering, wanted: Requirements) -> bool:

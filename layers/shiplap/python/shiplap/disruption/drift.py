@@ -205,7 +205,7 @@ def _missed(requirements: Requirements, marks: Mapping[str, str]) -> str:
         entry, value = requirements[key], marks.get(key)
         if value is None and key in _EVERY_NODE_HAS:
             continue
-        if not (entry.forbids_nothing_defined if value is None else entry.has(value)):
+        if not (entry.allows_undefined if value is None else entry.has(value)):
             return f"{entry}, the node has {value or 'no such label'}"
     return ""
 

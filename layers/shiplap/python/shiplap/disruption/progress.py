@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from shiplap.disruption.commands import Method, Reason
 from shiplap.errors import ConditionFailed
-from shiplap.manifests.nodeclaim import FINAL, GOING, ClaimState, NodeClaim
+from shiplap.manifests.nodeclaim import FINAL, GOING_FOR_GOOD, ClaimState, NodeClaim
 
 READY_S = 15 * 60.0
 """How long replacements may take until they are initialised, in seconds, before a command is undone."""
@@ -106,7 +106,9 @@ def next_step(command: Command, claims: Mapping[str, NodeClaim], now: float) -> 
     """
     if command.state is CommandState.REMOVING:
         return _remove(command, claims)
-    staying = [name for name in command.targets if not _is_over(claims.get(name)) and claims[name].state not in GOING]
+    staying = [
+        name for name in command.targets if not _is_over(claims.get(name)) and claims[name].state not in GOING_FOR_GOOD
+    ]
     if not staying:
         return Step(CommandState.DONE, why="its nodes left on their own")
     failed = [name for name in command.replacements if _is_over(claims.get(name))]
@@ -160,7 +162,7 @@ def _remove(command: Command, claims: Mapping[str, NodeClaim]) -> Step:
     left = [name for name in command.targets if not _is_over(claims.get(name))]
     if not left:
         return Step(CommandState.DONE)
-    return Step(CommandState.REMOVING, _to(left, claims, ClaimState.DRAINING, but=GOING))
+    return Step(CommandState.REMOVING, _to(left, claims, ClaimState.DRAINING, but=GOING_FOR_GOOD))
 
 
 def _undo(command: Command, staying: list[str], claims: Mapping[str, NodeClaim], why: str) -> Step:

@@ -8,7 +8,7 @@ import msgspec
 
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Pod
-from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget, allowed, is_ready, of_pods
+from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget, disruptions_allowed, is_ready, pods_by_budget
 from shiplap.scheduling.model.planned_pods import TERMINAL, do_not_disrupt, goes_with_its_node
 
 
@@ -28,8 +28,8 @@ def guards_of(budgets: Sequence[PodDisruptionBudget], pods: Sequence[Pod]) -> Gu
     exhausted: dict[str, str] = {}
     for budget in sorted(budgets, key=lambda item: item.key):
         try:
-            covered = [pod for pod in of_pods((budget,), pods)[budget.key] if pod.status.phase not in TERMINAL]
-            if allowed(budget, covered) < 1:
+            covered = [pod for pod in pods_by_budget((budget,), pods)[budget.key] if pod.status.phase not in TERMINAL]
+            if disruptions_allowed(budget, covered) < 1:
                 exhausted[budget.key] = ""
         except ValueError as error:
             covered = [pod for pod in pods if (pod.metadata.namespace or "default") == budget.metadata.namespace]

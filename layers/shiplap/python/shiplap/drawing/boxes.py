@@ -13,12 +13,12 @@ import msgspec
 
 from shiplap.drawing import markup
 from shiplap.drawing.markup import counted, dollars, percent, text
-from shiplap.drawing.picture import Amounts, NodePicture, NodeState, PodPicture
+from shiplap.drawing.picture import Amounts, NodePicture, NodePictureState, PodPicture
 
 _BYTES_PER_UNIT = 4 * 2**30
 _GAP = 1.0
 _SMALLEST, _LARGEST = 12.0, 260.0
-_STATES = {NodeState.PLANNED: "+", NodeState.LEAVING: "−"}  # noqa: RUF001 - a minus sign
+_STATES = {NodePictureState.PLANNED: "+", NodePictureState.LEAVING: "−"}  # noqa: RUF001 - a minus sign
 
 DEFS = (
     '<svg class=defs width="0" height="0" aria-hidden="true"><defs>'
@@ -30,7 +30,7 @@ DEFS = (
 """Patterns that boxes refer to; once per document, before them."""
 
 
-class Detail(msgspec.Struct, frozen=True):
+class DetailLevel(msgspec.Struct, frozen=True):
     """How much of each node is drawn: pods in its box, pods in its card (-1: no card), labels, its average side in px.
 
     `scale` is px² per unit, a vCPU or 4 GiB.
@@ -47,7 +47,7 @@ def units(amounts: Amounts) -> tuple[float, float]:
     return max(amounts.millicores, 0) / 1000, max(amounts.memory_bytes, 0) / _BYTES_PER_UNIT
 
 
-def detail(nodes: Sequence[NodePicture], *, most_pods: int, zoom: float = 1.0) -> Detail:
+def detail_level(nodes: Sequence[NodePicture], *, most_pods: int, zoom: float = 1.0) -> DetailLevel:
     """How much can be drawn of these nodes so that a page stays small and its boxes can be told apart.
 
     Args:
@@ -59,7 +59,7 @@ def detail(nodes: Sequence[NodePicture], *, most_pods: int, zoom: float = 1.0) -
     average = next(side for most, side in _SIDES if count <= most) * zoom
     sizes = [sum(units(node.allocatable)) for node in nodes]
     mean = sum(sizes) / count or 1.0
-    return Detail(
+    return DetailLevel(
         pods=max(most_pods // count, 1),
         listed=next(listed for most, listed in _LISTED if count <= most),
         labels=count <= _MOST_LABELS,
@@ -74,24 +74,24 @@ _LISTED = ((60, 16), (250, 8), (1500, 3), (10**9, -1))
 _MOST_LABELS = 100
 
 
-def side(node: NodePicture, chosen: Detail) -> float:
+def side(node: NodePicture, chosen: DetailLevel) -> float:
     """The side of a node's square, px; the smallest and the largest are bounded, and then not to scale."""
     return min(max(sqrt(chosen.scale * sum(units(node.allocatable))), _SMALLEST), _LARGEST)
 
 
-def box(node: NodePicture, chosen: Detail) -> str:
+def box(node: NodePicture, chosen: DetailLevel) -> str:
     """A node as an item of a list: the box, a label below it where there is room, and a card for those who enter it."""
     length = side(node, chosen)
     cpu, memory = units(node.allocatable)
     share = cpu / (cpu + memory) if cpu + memory else 0.5
-    lanes = _Lanes(length, (length - _GAP) * min(max(share, 0.15), 0.85))
+    lanes = _BoxParts(length, (length - _GAP) * min(max(share, 0.15), 0.85))
     classes = ["n", *_classes(node)]
     drawn = [f'<path class=room d="{lanes.path(0, 0, length, length)}"/>', *_pods(node, chosen, lanes)]
     if node.tier:
         fill = "url(#sl-hatch)" if node.tier == 1 else "url(#sl-dots)"
         drawn.append(f'<path d="{lanes.path(*lanes.filled(node))}" fill="{fill}" class=tier />')
     drawn.append(f'<rect class=frame x=".5" y=".5" width="{_px(length - 1)}" height="{_px(length - 1)}" rx="2"/>')
-    if node.state is NodeState.LEAVING:
+    if node.state is NodePictureState.LEAVING:
         drawn.append(f'<path class=cross d="M1 1L{_px(length - 1)} {_px(length - 1)}"/>')
     size, told = _px(length), text(summary(node))
     title = f' title="{told}"' if chosen.listed < 0 else ""  # without a card it is told to whoever points at it
@@ -123,10 +123,10 @@ def summary(node: NodePicture) -> str:
 
 
 def _classes(node: NodePicture) -> list[str]:
-    return [] if node.state is NodeState.READY else [str(node.state).lower()]
+    return [] if node.state is NodePictureState.READY else [str(node.state).lower()]
 
 
-class _Lanes(msgspec.Struct, frozen=True):
+class _BoxParts(msgspec.Struct, frozen=True):
     """The two parts of a box: `cpu` px of its side are the left one's."""
 
     side: float
@@ -159,7 +159,7 @@ def _px(value: float) -> str:
     return f"{value:.1f}".removesuffix(".0")
 
 
-def _pods(node: NodePicture, chosen: Detail, lanes: _Lanes) -> list[str]:
+def _pods(node: NodePicture, chosen: DetailLevel, lanes: _BoxParts) -> list[str]:
     """The pods from the floor up, those that a plan adds on top; those beyond what is drawn are one piece."""
     ordered = sorted(node.pods, key=lambda pod: (pod.fresh, -max(_fractions(pod, node)), pod.key))
     drawn, cpu, memory = [], 0.0, 0.0

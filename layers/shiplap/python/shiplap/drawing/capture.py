@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from shiplap.drawing.picture import Amounts, ClusterPicture, NodePicture, NodeState, PendingPicture, PodPicture
+from shiplap.drawing.picture import Amounts, ClusterPicture, NodePicture, NodePictureState, PendingPicture, PodPicture
 from shiplap.instances.offerings.node_prices import NodePrices, capacity_type_of
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node, Pod
@@ -22,12 +22,12 @@ _OVER = ("Succeeded", "Failed")
 _NO_PRICES = NodePrices()
 
 
-def amounts(resources: Mapping[str, int]) -> Amounts:
+def picture_amounts(resources: Mapping[str, int]) -> Amounts:
     """Canonical resources as a picture shows them."""
     return Amounts(resources.get(CPU, 0), resources.get(MEMORY, 0), resources.get(PODS, 0))
 
 
-def of_cluster(
+def picture_of_cluster(
     cluster: str,
     now: float,
     nodes: Sequence[Node],
@@ -62,7 +62,7 @@ def of_cluster(
     ]
     for claim in waiting:
         expected = [_pod(found, fresh=True) for each in claim.pods if (found := _find(pending, each)) is not None]
-        drawn.append(of_claim(claim, expected, prices))
+        drawn.append(claim_picture(claim, expected, prices))
     return ClusterPicture(
         cluster=cluster,
         taken_at=now,
@@ -71,18 +71,18 @@ def of_cluster(
     )
 
 
-def of_snapshot(snapshot: Snapshot, prices: NodePrices) -> ClusterPicture:
+def picture_of_snapshot(snapshot: Snapshot, prices: NodePrices) -> ClusterPicture:
     """The cluster that a decision looks at, before it."""
     view = snapshot.view
-    return of_cluster(snapshot.cluster, snapshot.now, view.nodes, view.pods, snapshot.claims, prices)
+    return picture_of_cluster(snapshot.cluster, snapshot.now, view.nodes, view.pods, snapshot.claims, prices)
 
 
-def after_plan(snapshot: Snapshot, plan: Plan, prices: NodePrices) -> ClusterPicture:
+def picture_after_plan(snapshot: Snapshot, plan: Plan, prices: NodePrices) -> ClusterPicture:
     """The cluster once a plan has come true: its nodes are there and its pods are on them; who is left out still waits.
 
     Pods that move away from a node on its way out are drawn where they go, and still where they are.
     """
-    before = of_snapshot(snapshot, prices)
+    before = picture_of_snapshot(snapshot, prices)
     pods = _by_reference(snapshot.view.pods)
     placed: dict[str, list[PodPicture]] = {}
     for place in plan.existing_nodes:
@@ -100,7 +100,7 @@ def after_plan(snapshot: Snapshot, plan: Plan, prices: NodePrices) -> ClusterPic
     return msgspec.structs.replace(before, nodes=tuple(sorted(nodes, key=lambda node: node.name)), pending=pending)
 
 
-def of_claims(
+def picture_of_claims(
     cluster: str, now: float, claims: Sequence[NodeClaim], pods: Mapping[str, Sequence[Pod]] | None = None
 ) -> ClusterPicture:
     """A cluster as its claims tell, for those who may not ask it.
@@ -110,11 +110,13 @@ def of_claims(
     nodes = []
     for claim in claims:
         if claim.state not in FINAL:
-            drawn = of_claim(claim)
+            drawn = claim_picture(claim)
             if pods is not None and claim.node_name:
                 drawn = _holding(drawn, pods.get(claim.node_name, ()))
             done = claim.state is ClaimState.INITIALIZED
-            nodes.append(msgspec.structs.replace(drawn, state=NodeState.READY, note=claim.cordoned) if done else drawn)
+            nodes.append(
+                msgspec.structs.replace(drawn, state=NodePictureState.READY, note=claim.cordoned) if done else drawn
+            )
     return ClusterPicture(cluster=cluster, taken_at=now, nodes=tuple(sorted(nodes, key=lambda node: node.name)))
 
 
@@ -124,10 +126,10 @@ def _holding(node: NodePicture, pods: Sequence[Pod]) -> NodePicture:
     return msgspec.structs.replace(node, used=used, pods=drawn)
 
 
-def of_claim(claim: NodeClaim, pods: Sequence[PodPicture] = (), prices: NodePrices = _NO_PRICES) -> NodePicture:
+def claim_picture(claim: NodeClaim, pods: Sequence[PodPicture] = (), prices: NodePrices = _NO_PRICES) -> NodePicture:
     """A claim that no Node is known of, with those of its pods of which more is known than a name."""
     price = prices.of_claim(claim)
-    allocatable, requested = amounts(claim.allocatable), amounts(claim.requests)
+    allocatable, requested = picture_amounts(claim.allocatable), picture_amounts(claim.requests)
     return NodePicture(
         name=claim.node_name or claim.name,
         pool=claim.node_pool,
@@ -138,7 +140,7 @@ def of_claim(claim: NodeClaim, pods: Sequence[PodPicture] = (), prices: NodePric
         hourly=price.hourly,
         estimated=price.estimated,
         list_hourly=prices.listed(claim.instance_type),
-        state=NodeState.LEAVING if claim.state in LEAVING else NodeState.STARTING,
+        state=NodePictureState.LEAVING if claim.state in LEAVING else NodePictureState.STARTING,
         note=claim.failure or str(claim.state),
         allocatable=allocatable,
         used=Amounts(requested.millicores, requested.memory_bytes, requested.pods or len(claim.pods)),
@@ -178,22 +180,26 @@ def _node(
     )
 
 
-def _state(node: Node, claim: NodeClaim | None, going: frozenset[str]) -> tuple[NodeState, str]:
+def _state(node: Node, claim: NodeClaim | None, going: frozenset[str]) -> tuple[NodePictureState, str]:
     if node.metadata.name in going:
         reason = (claim.failure or str(claim.state)) if claim is not None else "is being deleted"
-        return NodeState.LEAVING, reason
+        return NodePictureState.LEAVING, reason
     if not any(item.type == "Ready" and item.status == "True" for item in node.status.conditions):
         # Files often hold nodes without conditions: what says nothing is not said to be broken.
-        return (NodeState.NOT_READY, "kubelet is not ready") if node.status.conditions else (NodeState.READY, "")
+        return (
+            (NodePictureState.NOT_READY, "kubelet is not ready")
+            if node.status.conditions
+            else (NodePictureState.READY, "")
+        )
     if node.spec.unschedulable:
-        return NodeState.READY, "cordoned"
-    return NodeState.READY, claim.cordoned if claim is not None else ""
+        return NodePictureState.READY, "cordoned"
+    return NodePictureState.READY, claim.cordoned if claim is not None else ""
 
 
 def _planned(claim: PlannedClaim, pods: Mapping[str, Pod], prices: NodePrices) -> NodePicture:
     launch = claim.launch
     drawn = [_pod(pods[key], fresh=True) for ref in claim.pods if (key := _key(ref)) in pods]
-    requested = amounts(claim.requests)
+    requested = picture_amounts(claim.requests)
     return NodePicture(
         name=claim.name,
         pool=claim.node_pool,
@@ -204,9 +210,9 @@ def _planned(claim: PlannedClaim, pods: Mapping[str, Pod], prices: NodePrices) -
         hourly=launch.price,
         estimated=prices.is_estimated(claim.node_pool, launch.instance_type, launch.zone, launch.capacity_type),
         list_hourly=prices.listed(launch.instance_type),
-        state=NodeState.PLANNED,
+        state=NodePictureState.PLANNED,
         note="; ".join(claim.reasons),
-        allocatable=amounts(claim.allocatable),
+        allocatable=picture_amounts(claim.allocatable),
         used=Amounts(requested.millicores, requested.memory_bytes, requested.pods or len(claim.pods)),
         pods=tuple(sorted(drawn, key=lambda pod: (-pod.millicores, -pod.memory_bytes, pod.key))),
     )

@@ -16,7 +16,7 @@ from shiplap.drawing.markup import counted, dollars, percent, text
 from shiplap.drawing.packing_map import legend, sections
 from shiplap.drawing.palette import colour_numbers
 from shiplap.drawing.picture import ClusterPicture
-from shiplap.drawing.style import style
+from shiplap.drawing.style import style_sheet
 
 MOST_BYTES = 1_000_000
 _MOST_PODS = 1_500
@@ -24,14 +24,14 @@ _FULL_WIDTH = 1400.0
 _SMALLEST_ZOOM = 0.55
 
 
-class Looks(msgspec.Struct, frozen=True):
+class WidgetLooks(msgspec.Struct, frozen=True):
     """How it is to look: `theme` is `light` or `dark`, `width` in px."""
 
     theme: str = "light"
     width: float = 1200.0
 
 
-class Subject(msgspec.Struct, frozen=True):
+class WidgetCluster(msgspec.Struct, frozen=True):
     """A cluster to draw; `note` must be known, `failure` says why nothing is known of it, `told` what it rests on."""
 
     picture: ClusterPicture
@@ -40,7 +40,9 @@ class Subject(msgspec.Struct, frozen=True):
     told: str = ""
 
 
-def fragment(subjects: Sequence[Subject], looks: Looks, *, endpoint: str = "", several: bool = False) -> str:
+def widget_html(
+    subjects: Sequence[WidgetCluster], looks: WidgetLooks, *, endpoint: str = "", several: bool = False
+) -> str:
     """All of some clusters, one below the other.
 
     Args:
@@ -57,15 +59,15 @@ def fragment(subjects: Sequence[Subject], looks: Looks, *, endpoint: str = "", s
     return made
 
 
-def problem(looks: Looks, why: str) -> str:
+def problem_html(looks: WidgetLooks, why: str) -> str:
     """Nothing but the reason why there is nothing."""
     return _framed(f"<p class=bad>{text(why)}</p>", looks)
 
 
-def _drawn(subjects: Sequence[Subject], looks: Looks, most_nodes: int, endpoint: str) -> str:
+def _drawn(subjects: Sequence[WidgetCluster], looks: WidgetLooks, most_nodes: int, endpoint: str) -> str:
     nodes = [node for subject in subjects for node in subject.picture.nodes]
     zoom = min(max(looks.width / _FULL_WIDTH, _SMALLEST_ZOOM), 1.0)
-    chosen = msgspec.structs.replace(boxes.detail(nodes, most_pods=_MOST_PODS, zoom=zoom), listed=-1)
+    chosen = msgspec.structs.replace(boxes.detail_level(nodes, most_pods=_MOST_PODS, zoom=zoom), listed=-1)
     colours = colour_numbers(node.pool for node in nodes)
     parts = [legend(nodes)] if nodes else []
     for subject in subjects:
@@ -80,7 +82,7 @@ def _drawn(subjects: Sequence[Subject], looks: Looks, most_nodes: int, endpoint:
     return _framed("".join(parts) or "<p>This install has no clusters.</p>", looks)
 
 
-def _heading(subject: Subject, endpoint: str, *, alone: bool) -> str:
+def _heading(subject: WidgetCluster, endpoint: str, *, alone: bool) -> str:
     picture = subject.picture
     room, used = picture.allocatable, picture.used
     cpu, memory = percent(used.millicores, room.millicores), percent(used.memory_bytes, room.memory_bytes)
@@ -101,6 +103,6 @@ def _link(cluster: str, endpoint: str, *, alone: bool) -> str:
     return f"<p><a>{label}</a>{action}</p>"
 
 
-def _framed(body: str, looks: Looks) -> str:
+def _framed(body: str, looks: WidgetLooks) -> str:
     plain = '<div class="cwdb-no-default-styles"></div>'
-    return f'{plain}<style>{style(looks.theme)}</style><div class="sl inset">{body}</div>'
+    return f'{plain}<style>{style_sheet(looks.theme)}</style><div class="sl inset">{body}</div>'

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from shiplap.drawing import boxes, markup
-from shiplap.drawing.boxes import Detail, box
+from shiplap.drawing.boxes import DetailLevel, box
 from shiplap.drawing.markup import counted, dollars, percent, text
 from shiplap.drawing.palette import NEUTRAL, colour_numbers
-from shiplap.drawing.picture import Amounts, ClusterPicture, NodePicture, NodeState
+from shiplap.drawing.picture import Amounts, ClusterPicture, NodePicture, NodePictureState
 
 MOST_PODS = 8_000
 """Pods of one page that are drawn one by one: about a megabyte."""
@@ -24,7 +24,7 @@ _GROUPS = 12
 _NAMED = 4
 
 
-def packing_map(picture: ClusterPicture, *, chosen: Detail | None = None, pools: Iterable[str] = ()) -> str:
+def packing_map(picture: ClusterPicture, *, chosen: DetailLevel | None = None, pools: Iterable[str] = ()) -> str:
     """The map with its legend.
 
     Args:
@@ -32,12 +32,14 @@ def packing_map(picture: ClusterPicture, *, chosen: Detail | None = None, pools:
         chosen: how much is drawn; without, what suits this picture. Maps to compare should be drawn alike.
         pools: names that get colours too, so that they are the same in every picture of a page.
     """
-    known = chosen or boxes.detail(picture.nodes, most_pods=MOST_PODS)
+    known = chosen or boxes.detail_level(picture.nodes, most_pods=MOST_PODS)
     colours = colour_numbers({*pools, *picture.pools})
     return f'<div class="map">{legend(picture.nodes)}{sections(picture, known, colours)}</div>'
 
 
-def sections(picture: ClusterPicture, chosen: Detail, colours: Mapping[str, int], most_nodes: int = MOST_NODES) -> str:
+def sections(
+    picture: ClusterPicture, chosen: DetailLevel, colours: Mapping[str, int], most_nodes: int = MOST_NODES
+) -> str:
     """All pools, of each at most so many boxes; empty clusters say so."""
     if not picture.nodes:
         return "<p class=empty>No nodes.</p>"
@@ -53,7 +55,7 @@ def by_pool(picture: ClusterPicture) -> Iterator[tuple[str, Sequence[NodePicture
 
 
 def section(
-    pool: str, nodes: Sequence[NodePicture], chosen: Detail, colours: Mapping[str, int], most: int = MOST_NODES
+    pool: str, nodes: Sequence[NodePicture], chosen: DetailLevel, colours: Mapping[str, int], most: int = MOST_NODES
 ) -> str:
     """One pool: what it comes to, and its boxes."""
     items = "".join(box(node, chosen) for node in nodes[:most])
@@ -65,18 +67,18 @@ def section(
     )
 
 
-def list_class(chosen: Detail) -> str:
+def list_class(chosen: DetailLevel) -> str:
     """The class of a list of boxes."""
     return "nodes named" if chosen.labels else "nodes"
 
 
 def fading(nodes: Iterable[NodePicture]) -> str:
     """A class under which pods that are there already stand back behind those that a plan adds."""
-    return " planning" if any(node.state is NodeState.PLANNED or _has_fresh(node) for node in nodes) else ""
+    return " planning" if any(node.state is NodePictureState.PLANNED or _has_fresh(node) for node in nodes) else ""
 
 
 def _has_fresh(node: NodePicture) -> bool:
-    return node.state is not NodeState.STARTING and any(pod.fresh for pod in node.pods)
+    return node.state is not NodePictureState.STARTING and any(pod.fresh for pod in node.pods)
 
 
 def heading(pool: str, nodes: Sequence[NodePicture]) -> str:
@@ -121,10 +123,10 @@ def legend(nodes: Sequence[NodePicture]) -> str:
             max(tiers, default=0) > 1,
         ),
         (_sample("fresh"), "a pod that the plan adds", any(_has_fresh(node) for node in nodes)),
-        (_framed("planned"), "would be launched", NodeState.PLANNED in states),
-        (_framed("starting"), "starting", NodeState.STARTING in states),
-        (_framed("notready"), "not ready", NodeState.NOT_READY in states),
-        (_framed("leaving") + '<path class=cross d="M1 1L23 23"/>', "leaving", NodeState.LEAVING in states),
+        (_framed("planned"), "would be launched", NodePictureState.PLANNED in states),
+        (_framed("starting"), "starting", NodePictureState.STARTING in states),
+        (_framed("notready"), "not ready", NodePictureState.NOT_READY in states),
+        (_framed("leaving") + '<path class=cross d="M1 1L23 23"/>', "leaving", NodePictureState.LEAVING in states),
     ]
     items = "".join(
         f'<li><svg width="24" height="24" viewBox="0 0 24 24" aria-hidden=true>{drawn}</svg>{what}</li>'
@@ -192,7 +194,7 @@ def _memory(picture: ClusterPicture | None) -> str:
     return percent(picture.used.memory_bytes, picture.allocatable.memory_bytes) if picture else ""
 
 
-def waiting(picture: ClusterPicture) -> str:
+def pending_table(picture: ClusterPicture) -> str:
     """The pods that wait, by reason: the reason that the oldest has comes first."""
     if not picture.pending:
         return ""
@@ -215,7 +217,7 @@ def waiting(picture: ClusterPicture) -> str:
     return f"<h2>Pods that wait</h2>{markup.table(head, rows, numbers=(0, 1), stacks=True)}{rest}"
 
 
-def unseen(lines: Sequence[str]) -> str:
+def missing_list(lines: Sequence[str]) -> str:
     """What a picture does not show because nobody could see it."""
     items = "".join(f"<li>{text(markup.short(line, 600))}</li>" for line in lines)
     return f"<ul class=unseen>{items}</ul>" if items else ""

@@ -10,7 +10,7 @@ from enum import StrEnum
 import msgspec
 
 
-class NodeState(StrEnum):
+class NodePictureState(StrEnum):
     """`Planned` would be launched; `Starting` is in flight: launched or about to be, and no Node takes pods yet."""
 
     PLANNED = "Planned"
@@ -67,7 +67,7 @@ class NodePicture(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     hourly: float = 0.0
     estimated: bool = False
     list_hourly: float = 0.0
-    state: NodeState = NodeState.READY
+    state: NodePictureState = NodePictureState.READY
     note: str = ""
     allocatable: Amounts = Amounts()
     used: Amounts = Amounts()

@@ -119,7 +119,7 @@ background:var(--sl-ink);left:calc(var(--at,1)*100%);pointer-events:none}
 """
 
 
-def style(theme: str = "") -> str:
+def style_sheet(theme: str = "") -> str:
     """The style sheet for one theme, `light` or `dark`; without, the reader's own choice."""
     if theme:
         return f".sl{{{variables(theme)}}}{_POOLS}{_RULES}"

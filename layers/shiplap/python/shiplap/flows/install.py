@@ -243,7 +243,7 @@ class Install:
                 return text_of(cluster.kubeconfig_secret, lambda: client("secretsmanager", cluster.region))
 
             source = f"secret {cluster.kubeconfig_secret}"
-            return secret_access.client(kubeconfig, source, clock=self.clock, sleep=time.sleep)
+            return secret_access.secret_client(kubeconfig, source, clock=self.clock, sleep=time.sleep)
         from shiplap.cluster.connect import ApiEndpoint, connect  # noqa: PLC0415
 
         def described(_: str) -> ApiEndpoint:
@@ -255,9 +255,9 @@ class Install:
 
     def _compute(self, cluster: ClusterSettings) -> object:
         from shiplap.aws.ec2.ec2_compute import Ec2Compute  # noqa: PLC0415
-        from shiplap.aws.ec2.request_pace import Pace, paced  # noqa: PLC0415
+        from shiplap.aws.ec2.request_pace import RequestPace, paced  # noqa: PLC0415
 
-        pace = Pace(client("dynamodb"), self._names.state_table, cluster.region, clock=self.clock.now)
+        pace = RequestPace(client("dynamodb"), self._names.state_table, cluster.region, clock=self.clock.now)
         return Ec2Compute(
             cluster,
             ec2=paced(client("ec2", cluster.region), pace),
@@ -284,9 +284,9 @@ class Install:
         return BucketStatus(client("s3"), self._names.bucket)
 
     def _rehearsals(self) -> object:
-        from shiplap.aws.bucket import BucketRehearsals  # noqa: PLC0415
+        from shiplap.aws.bucket import BucketDryRuns  # noqa: PLC0415
 
-        return BucketRehearsals(client("s3"), self._names.bucket)
+        return BucketDryRuns(client("s3"), self._names.bucket)
 
     def _snapshots(self) -> object:
         from shiplap.aws.bucket import BucketSnapshots  # noqa: PLC0415

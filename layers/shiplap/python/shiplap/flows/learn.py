@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from shiplap.flows.claim_updates import facts
 from shiplap.flows.context import FlowContext
-from shiplap.instances.capacity.learned_capacity import missed
+from shiplap.instances.capacity.learned_capacity import shortfall
 from shiplap.instances.catalog.type_catalog import Observation
 from shiplap.kubernetes.objects import Node
 from shiplap.kubernetes.quantity import CPU, MEMORY, PODS, format_resources, parse_resources
@@ -102,7 +102,7 @@ def _observation(claim: NodeClaim, node: Node, now: float) -> Observation:
 
 
 def _short(claim: NodeClaim, node: Node) -> dict[str, int]:
-    short = missed(claim.requests, parse_resources(node.status.allocatable))
+    short = shortfall(claim.requests, parse_resources(node.status.allocatable))
     if short:
         _LOG.warning(
             "node is smaller than planned",

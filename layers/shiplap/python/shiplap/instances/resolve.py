@@ -18,13 +18,18 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from shiplap.errors import InvalidInput
-from shiplap.instances.capacity.capacity_setting import CapacitySetting, for_node_class
+from shiplap.instances.capacity.capacity_setting import CapacitySetting, node_class_setting
 from shiplap.instances.capacity.described_capacity import nominal_memory
-from shiplap.instances.capacity.estimate import Estimator
+from shiplap.instances.capacity.estimate import CapacityEstimator
 from shiplap.instances.capacity.kubelet_formulas import with_max_pods, with_values
-from shiplap.instances.capacity.kubelet_settings import KubeletSettings, Values, kubelet_hash, read
-from shiplap.instances.capacity.learned_capacity import Knowledge
-from shiplap.instances.capacity.max_pods import default_pods, max_pods
+from shiplap.instances.capacity.kubelet_settings import (
+    FormulaValues,
+    KubeletSettings,
+    kubelet_hash,
+    read_kubelet_settings,
+)
+from shiplap.instances.capacity.learned_capacity import LearnedCapacityIndex
+from shiplap.instances.capacity.max_pods import default_max_pods, max_pods
 from shiplap.instances.catalog import type_labels
 from shiplap.instances.catalog.ami_families import family_of
 from shiplap.instances.catalog.ec2_catalog import Catalog, Ec2InstanceType
@@ -86,23 +91,25 @@ def instance_types(
         InvalidInput: the EC2NodeClass names no known AMI family, or its kubelet settings cannot be read or worked out
             for a type.
     """
-    told = _Told(
+    told = _TypeInputs(
         catalog=catalog,
         node_class=node_class,
-        setting=for_node_class(setting, node_class),
+        setting=node_class_setting(setting, node_class),
         amis=None if resolved is None else resolved.amis,
         zones=subnet_zones(resolved),
         group=None if resolved is None else resolved.placement_group,
         reservations=() if resolved is None else resolved.capacity_reservations,
         unavailable=frozenset(unavailable),
     )
-    shapes = _shapes(told)
+    shapes = _unmeasured_types(told)
     nominal = {kind.instance_type: nominal_memory(kind) for kind in catalog.types}
-    estimator = Estimator(node_class, family_of(node_class), told.setting, Knowledge(learned, nominal))
-    return tuple(_with_figures(shape, estimator) for shape in shapes)
+    estimator = CapacityEstimator(
+        node_class, family_of(node_class), told.setting, LearnedCapacityIndex(learned, nominal)
+    )
+    return tuple(_measured(shape, estimator) for shape in shapes)
 
 
-class _Told(NamedTuple):
+class _TypeInputs(NamedTuple):
     """All that the types of an EC2NodeClass depend on, but for what nodes have reported.
 
     `amis` is None when the selectors were not answered, `zones` when subnets may be in any.
@@ -117,12 +124,12 @@ class _Told(NamedTuple):
     reservations: tuple[CapacityReservation, ...]
     unavailable: frozenset[tuple[str, str, str]]
 
-    def equals(self, other: _Told) -> bool:
+    def equals(self, other: _TypeInputs) -> bool:
         """As `==`, but a catalogue, which is large, only equals itself."""
         return self.catalog is other.catalog and self[1:] == other[1:]
 
 
-class _Shape(NamedTuple):
+class _UnmeasuredType(NamedTuple):
     """What does not depend on what nodes have reported: a type, its AMI, how it is bought, what its kubelet is told."""
 
     kind: Ec2InstanceType
@@ -131,30 +138,30 @@ class _Shape(NamedTuple):
     ami: str
     pods: int
     kubelet: KubeletSettings
-    values: Values
+    values: FormulaValues
     kubelet_hash: str
 
 
-_MOST_KNOWN = 8
+_MOST_REMEMBERED = 8
 """EC2NodeClasses whose shapes are kept; a thousand types each."""
 
-_known: tuple[tuple[_Told, tuple[_Shape, ...]], ...] = ()
+_known: tuple[tuple[_TypeInputs, tuple[_UnmeasuredType, ...]], ...] = ()
 
 
-def _shapes(told: _Told) -> tuple[_Shape, ...]:
+def _unmeasured_types(told: _TypeInputs) -> tuple[_UnmeasuredType, ...]:
     """Shapes in the order of the catalogue. A warm function is told the same again and again, and so remembers them."""
     global _known  # noqa: PLW0603 - one assignment, so that threads at worst do the same work twice
     for known, shapes in _known:
         if known.equals(told):
             return shapes
-    shaper = _Shaper(told)
+    shaper = _TypeResolver(told)
     shapes = tuple(shape for kind in told.catalog.types if (shape := shaper.shape(kind)) is not None)
     others = [item for item in _known if item[0].catalog is told.catalog]
-    _known = ((told, shapes), *others[: _MOST_KNOWN - 1])
+    _known = ((told, shapes), *others[: _MOST_REMEMBERED - 1])
     return shapes
 
 
-def _with_figures(shape: _Shape, estimator: Estimator) -> InstanceType:
+def _measured(shape: _UnmeasuredType, estimator: CapacityEstimator) -> InstanceType:
     figures = estimator.figures(shape.kind, shape.ami, shape.kubelet_hash, shape.pods, shape.kubelet)
     return InstanceType(
         name=shape.kind.instance_type,
@@ -172,15 +179,15 @@ def _with_figures(shape: _Shape, estimator: Estimator) -> InstanceType:
     )
 
 
-class _Shaper:
+class _TypeResolver:
     """What is the same for all types of one EC2NodeClass."""
 
-    def __init__(self, told: _Told) -> None:
+    def __init__(self, told: _TypeInputs) -> None:
         self._catalog = told.catalog
         self._node_class = told.node_class
         self._setting = told.setting
         self._family = family_of(told.node_class)
-        self._kubelet = read(told.node_class)
+        self._kubelet = read_kubelet_settings(told.node_class)
         self._amis = None if told.amis is None else AmiChooser(told.amis)
         self._zones = told.zones
         self._unavailable = told.unavailable
@@ -188,10 +195,10 @@ class _Shaper:
         self._reservations: dict[str, list[CapacityReservation]] = {}
         for held in told.reservations:
             self._reservations.setdefault(held.instance_type, []).append(held)
-        self._pool = type_labels.RequirementPool()
-        self._hashes: dict[tuple[int, Values], str] = {}
+        self._pool = type_labels.RequirementCache()
+        self._hashes: dict[tuple[int, FormulaValues], str] = {}
 
-    def shape(self, kind: Ec2InstanceType) -> _Shape | None:
+    def shape(self, kind: Ec2InstanceType) -> _UnmeasuredType | None:
         """The type under the EC2NodeClass, or None when no AMI fits it."""
         spec = self._node_class.spec
         compatible = incompatibility(kind, self._family, spec, self._group) is None
@@ -203,29 +210,31 @@ class _Shaper:
             unavailable=self._unavailable,
             reservations=self._reservations.get(kind.instance_type, ()),
         )
-        found = type_labels.hardware(kind, self._family, self._setting.region) | type_labels.of_offerings(offered)
-        found |= type_labels.of_placement(self._group)
+        found = type_labels.hardware_labels(kind, self._family, self._setting.region) | type_labels.offering_labels(
+            offered
+        )
+        found |= type_labels.placement_labels(self._group)
         requirements = {item[0]: self._pool[item] for item in found.items()}
         ami = self._ami(requirements)
         if ami is None or (self._family.os == "windows" and type_labels.architecture(kind) != "amd64"):
             return None
         pods, kubelet, values = self._settled(kind)
         own_hash = self._hash(pods, values)
-        return _Shape(kind, tuple(requirements.values()), offered, ami, pods, kubelet, values, own_hash)
+        return _UnmeasuredType(kind, tuple(requirements.values()), offered, ami, pods, kubelet, values, own_hash)
 
     def _ami(self, requirements: Mapping[str, Requirement]) -> str | None:
         return "" if self._amis is None else self._amis.choose(requirements)
 
-    def _settled(self, kind: Ec2InstanceType) -> tuple[int, KubeletSettings, Values]:
+    def _settled(self, kind: Ec2InstanceType) -> tuple[int, KubeletSettings, FormulaValues]:
         """The number of pods of a type, its kubelet settings, and what its formulas came to."""
         nics, kubelet = self._node_class.spec.network_interfaces, self._kubelet
         if not kubelet.formulas:
             return max_pods(kind, self._family, kubelet, self._setting, nics), kubelet, ()
-        kubelet = with_max_pods(kubelet, kind, default_pods(kind, self._family, self._setting, nics))
+        kubelet = with_max_pods(kubelet, kind, default_max_pods(kind, self._family, self._setting, nics))
         pods = max_pods(kind, self._family, kubelet, self._setting, nics)
         return pods, *with_values(kubelet, kind, pods)
 
-    def _hash(self, pods: int, values: Values) -> str:
+    def _hash(self, pods: int, values: FormulaValues) -> str:
         found = self._hashes.get((pods, values))
         if found is None:
             found = self._hashes[pods, values] = kubelet_hash(self._node_class, pods, values)

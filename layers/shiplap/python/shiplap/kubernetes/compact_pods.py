@@ -3,7 +3,7 @@
 Pods of one controller are almost alike. What equal pods share is kept once: their *form* (specification, status and the
 annotations that count) and their *family* (namespace, labels, owners). A row says which form, family and node a pod has
 and what is its own: name, uid, times. Rows are MessagePack arrays, each encoded once, when its pod changes: a document
-is the tables and the rows put one behind the other, compressed. Only lean pods (`kubernetes.lean`) are kept.
+is the tables and the rows put one behind the other, compressed. Only lean pods (`kubernetes.lean_pod`) are kept.
 
 A bound pod without what no decision reads: what is left of equal pods is equal, so that it can be kept once.
 
@@ -44,7 +44,7 @@ _ANNOTATIONS = (labels.DO_NOT_DISRUPT, DELETION_COST)
 _NO_STATUS: tuple[ContainerStatus, ...] = ()
 
 
-def lean(pod: Pod) -> Pod:
+def lean_pod(pod: Pod) -> Pod:
     """The pod as decisions see it; leaning twice changes nothing.
 
     Decisions about bound pods read nothing else: neither a pod's resourceVersion, nor other annotations than the two
@@ -69,7 +69,7 @@ def lean(pod: Pod) -> Pod:
     )
 
 
-def together(pending: Sequence[Pod], bound: Sequence[Pod]) -> tuple[Pod, ...]:
+def merged_pods(pending: Sequence[Pod], bound: Sequence[Pod]) -> tuple[Pod, ...]:
     """All pods of a cluster, each once, whichever of the two was looked at first.
 
     One that is in both was bound in between. Of two with one name the younger exists: the other had to go before.
@@ -114,14 +114,16 @@ def _lean_status(pod: Pod, *, timed: bool) -> PodStatus:
         conditions=tuple(
             PodCondition(type=item.type, status=item.status) for item in status.conditions if item.type == "Ready"
         ),
-        container_statuses=_resizing(status.container_statuses, spec.containers),
-        init_container_statuses=_resizing(status.init_container_statuses, spec.init_containers),
+        container_statuses=_resize_statuses(status.container_statuses, spec.containers),
+        init_container_statuses=_resize_statuses(status.init_container_statuses, spec.init_containers),
         resources=status.resources if by_itself else None,
         allocated_resources=status.allocated_resources if by_itself else {},
     )
 
 
-def _resizing(statuses: Sequence[ContainerStatus], containers: Sequence[Container]) -> tuple[ContainerStatus, ...]:
+def _resize_statuses(
+    statuses: Sequence[ContainerStatus], containers: Sequence[Container]
+) -> tuple[ContainerStatus, ...]:
     """The statuses that change what the pod takes: the others say again what the container asks for."""
     if not statuses:
         return _NO_STATUS
@@ -133,11 +135,11 @@ def _resizing(statuses: Sequence[ContainerStatus], containers: Sequence[Containe
             resources=None if item.resources is None else ResourceRequirements(requests=item.resources.requests),
         )
         for item in statuses
-        if item.name in asked and not _says_the_same(item, asked[item.name])
+        if item.name in asked and not _repeats_requests(item, asked[item.name])
     )
 
 
-def _says_the_same(status: ContainerStatus, requests: Mapping[str, str | int | float]) -> bool:
+def _repeats_requests(status: ContainerStatus, requests: Mapping[str, str | int | float]) -> bool:
     allocated, actual = status.allocated_resources, status.resources
     return (not allocated or allocated == requests) and (actual is None or actual.requests == requests)
 
@@ -152,7 +154,7 @@ _END = b"\xff"
 _ORDINAL_LABEL = "apps.kubernetes.io/pod-index"
 
 
-class Form(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class SharedSpec(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What pods of one template have in common; the node and the start are the pod's own."""
 
     spec: PodSpec
@@ -160,7 +162,7 @@ class Form(msgspec.Struct, frozen=True, array_like=True, gc=False):
     annotations: dict[str, str]
 
 
-class Family(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class SharedMetadata(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What pods of one controller have in common; label values that repeat a pod's name stand as placeholders."""
 
     namespace: str
@@ -168,7 +170,7 @@ class Family(msgspec.Struct, frozen=True, array_like=True, gc=False):
     owners: tuple[OwnerReference, ...]
 
 
-class Row(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
+class PodRow(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
     """A pod: places in the three tables, and what is its own. `uid` is packed."""
 
     form: int
@@ -181,7 +183,7 @@ class Row(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=F
     started: str = ""
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
+class SnapshotHeader(msgspec.Struct, frozen=True, kw_only=True):
     """What a document says about itself.
 
     `version` is the resourceVersion it stands for, `taken_at` the epoch second at which it did, `listed_at` that of the
@@ -199,24 +201,24 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Document(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    standing: Standing
-    forms: tuple[Form | None, ...]
-    families: tuple[Family | None, ...]
+    standing: SnapshotHeader
+    forms: tuple[SharedSpec | None, ...]
+    families: tuple[SharedMetadata | None, ...]
     nodes: tuple[str | None, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[PodRow, ...]
 
 
-class _Parts(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class _EncodedDocument(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A document whose tables and rows are left encoded."""
 
-    standing: Standing
+    standing: SnapshotHeader
     forms: tuple[msgspec.Raw, ...]
     families: tuple[msgspec.Raw, ...]
     nodes: tuple[msgspec.Raw, ...]
     rows: msgspec.Raw
 
 
-class _Claim(msgspec.Struct, frozen=True, array_like=True):
+class _Preamble(msgspec.Struct, frozen=True, array_like=True):
     """The beginning of a document of any format."""
 
     standing: dict[str, msgspec.Raw]
@@ -224,14 +226,14 @@ class _Claim(msgspec.Struct, frozen=True, array_like=True):
 
 _encode = msgspec.msgpack.Encoder().encode
 _DOCUMENT = msgspec.msgpack.Decoder(_Document)
-_PARTS = msgspec.msgpack.Decoder(_Parts)
-_ROW = msgspec.msgpack.Decoder(Row)
-_ROWS = msgspec.msgpack.Decoder(tuple[Row, ...])
-_CLAIM = msgspec.msgpack.Decoder(_Claim)
+_ENCODED_DOCUMENT = msgspec.msgpack.Decoder(_EncodedDocument)
+_ROW = msgspec.msgpack.Decoder(PodRow)
+_ROWS = msgspec.msgpack.Decoder(tuple[PodRow, ...])
+_PREAMBLE = msgspec.msgpack.Decoder(_Preamble)
 _NOTHING = _encode(None)
 
 
-class _Shared:
+class _SharedValues:
     """Encoded values, each kept once as long as anybody uses it, and the places they have in their table."""
 
     def __init__(self) -> None:
@@ -270,7 +272,7 @@ class PodTable:
 
     def __init__(self) -> None:
         self._rows: dict[bytes, bytes] = {}
-        self._forms, self._families, self._nodes = _Shared(), _Shared(), _Shared()
+        self._forms, self._families, self._nodes = _SharedValues(), _SharedValues(), _SharedValues()
         self.changes = 0
 
     def __len__(self) -> int:
@@ -279,12 +281,12 @@ class PodTable:
 
     def put(self, pod: Pod) -> None:
         """Note a pod as it is, in the place of the one of its uid; `changes` grows if that makes a difference."""
-        item = lean(pod)
+        item = lean_pod(pod)
         meta, spec, status = item.metadata, item.spec, item.status
-        form = Form(_placed(spec, ""), _started(status, ""), meta.annotations)
-        row = Row(
+        form = SharedSpec(_with_node(spec, ""), _with_start_time(status, ""), meta.annotations)
+        row = PodRow(
             self._forms.take(_encode(form)),
-            self._families.take(_encode(Family(meta.namespace, _shared_labels(meta), meta.owner_references))),
+            self._families.take(_encode(SharedMetadata(meta.namespace, _shared_labels(meta), meta.owner_references))),
             self._nodes.take(_encode(spec.node_name)),
             meta.name,
             _packed_uid(meta.uid),
@@ -304,13 +306,13 @@ class PodTable:
     def clear(self) -> None:
         """Forget all pods."""
         self._rows.clear()
-        self._forms, self._families, self._nodes = _Shared(), _Shared(), _Shared()
+        self._forms, self._families, self._nodes = _SharedValues(), _SharedValues(), _SharedValues()
         self.changes += 1
 
-    def document(self, standing: Standing) -> bytes:
-        """The table as a document; `pods_of` is the inverse."""
+    def document(self, standing: SnapshotHeader) -> bytes:
+        """The table as a document; `decode_pods` is the inverse."""
         raw = msgspec.Raw
-        parts = _Parts(
+        parts = _EncodedDocument(
             standing,
             tuple(map(raw, self._forms.values)),
             tuple(map(raw, self._families.values)),
@@ -320,10 +322,10 @@ class PodTable:
         return zlib.compress(_encode(parts), _LEVEL)
 
     @classmethod
-    def of(cls, document: bytes) -> tuple[PodTable, Standing]:
+    def of(cls, document: bytes) -> tuple[PodTable, SnapshotHeader]:
         """The table a document was made of, places closed up. Raises InvalidInput."""
         with _decoding():
-            parts = _PARTS.decode(_opened(document))
+            parts = _ENCODED_DOCUMENT.decode(_decompressed(document))
             table = cls()
             for row in _ROWS.decode(parts.rows):
                 form = table._forms.take(bytes(parts.forms[row.form]))
@@ -333,7 +335,7 @@ class PodTable:
         table.changes = 0
         return table, parts.standing
 
-    def _put(self, row: Row) -> None:
+    def _put(self, row: PodRow) -> None:
         """Store a row whose places have been taken."""
         encoded = _encode(row)
         known = self._rows.get(row.uid)
@@ -350,18 +352,18 @@ class PodTable:
         self._nodes.drop(row.node)
 
 
-def pods_of(document: bytes) -> tuple[Standing, list[Pod]]:
+def decode_pods(document: bytes) -> tuple[SnapshotHeader, list[Pod]]:
     """What a document says about itself, and its pods, lean, in no order.
 
     Raises:
         InvalidInput: it is not a document of this format.
     """
     with _decoding():
-        found = _DOCUMENT.decode(_opened(document))
+        found = _DOCUMENT.decode(_decompressed(document))
         return found.standing, _pods(found)
 
 
-def encode(pods: Iterable[Pod], standing: Standing) -> bytes:
+def encode_pods(pods: Iterable[Pod], standing: SnapshotHeader) -> bytes:
     """A document of these pods."""
     table = PodTable()
     for pod in pods:
@@ -389,17 +391,17 @@ def _pods(found: _Document) -> list[Pod]:
                     deletion_timestamp=row.deleted,
                     owner_references=family.owners,
                 ),
-                _placed(form.spec, node),
-                _started(form.status, row.started) if row.started else form.status,
+                _with_node(form.spec, node),
+                _with_start_time(form.status, row.started) if row.started else form.status,
             )
         )
     return made
 
 
-def _opened(document: bytes) -> bytes:
+def _decompressed(document: bytes) -> bytes:
     """The encoded document, once it has said that it has this format."""
     encoded = zlib.decompress(document)
-    stated = _CLAIM.decode(encoded).standing.get("format")
+    stated = _PREAMBLE.decode(encoded).standing.get("format")
     if stated is None or msgspec.msgpack.decode(stated) != FORMAT:
         raise msgspec.ValidationError(f"not of format {FORMAT}")
     return encoded
@@ -419,14 +421,14 @@ def _decoding() -> Iterator[None]:
             gc.enable()
 
 
-def _placed(spec: PodSpec, node: str) -> PodSpec:
+def _with_node(spec: PodSpec, node: str) -> PodSpec:
     """The specification with another node; a copy is several times as quick as a struct made anew."""
     other = copy(spec)
     force_setattr(other, "node_name", node)
     return other
 
 
-def _started(status: PodStatus, at: str) -> PodStatus:
+def _with_start_time(status: PodStatus, at: str) -> PodStatus:
     other = copy(status)
     force_setattr(other, "start_time", at)
     return other

@@ -49,7 +49,7 @@ def is_ready(pod: Pod) -> bool:
     return any(condition.type == "Ready" and condition.status == "True" for condition in pod.status.conditions)
 
 
-def allowed(budget: PodDisruptionBudget, covered: Sequence[Pod]) -> int:
+def disruptions_allowed(budget: PodDisruptionBudget, covered: Sequence[Pod]) -> int:
     """How many pods may go now: the controller's word, or without one what it would say of these pods.
 
     Args:
@@ -61,7 +61,7 @@ def allowed(budget: PodDisruptionBudget, covered: Sequence[Pod]) -> int:
     """
     if budget.status is not None:
         return budget.status.disruptions_allowed
-    healthy = sum(1 for pod in covered if is_ready(pod) or not _speaks(pod))
+    healthy = sum(1 for pod in covered if is_ready(pod) or not _reports_readiness(pod))
     if budget.spec.max_unavailable is not None:
         least = len(covered) - _amount(budget.spec.max_unavailable, len(covered))
     elif budget.spec.min_available is not None:
@@ -86,7 +86,7 @@ def never_evicted(pod: Pod, budgets: Iterable[PodDisruptionBudget]) -> bool:
     return spec.max_unavailable in (0, "0", "0%") or spec.min_available == "100%"
 
 
-def of_pods(budgets: Iterable[PodDisruptionBudget], pods: Iterable[Pod]) -> dict[str, list[Pod]]:
+def pods_by_budget(budgets: Iterable[PodDisruptionBudget], pods: Iterable[Pod]) -> dict[str, list[Pod]]:
     """The pods that each budget covers, by the budget's `namespace/name`. Raises ValueError as `selects`."""
     by_namespace: dict[str, list[PodDisruptionBudget]] = {}
     covered: dict[str, list[Pod]] = {}
@@ -100,7 +100,7 @@ def of_pods(budgets: Iterable[PodDisruptionBudget], pods: Iterable[Pod]) -> dict
     return covered
 
 
-def _speaks(pod: Pod) -> bool:
+def _reports_readiness(pod: Pod) -> bool:
     return any(condition.type == "Ready" for condition in pod.status.conditions)
 
 

@@ -66,7 +66,7 @@ class Page(msgspec.Struct, Generic[T], frozen=True):
     unreadable: tuple[Unreadable, ...] = ()
 
 
-class Read(msgspec.Struct, Generic[T], frozen=True):
+class ReadObject(msgspec.Struct, Generic[T], frozen=True):
     """One object, or what stands in its place; `item` is None when nothing may."""
 
     item: T | None
@@ -119,14 +119,14 @@ class Reader(Generic[T]):
             return self._one_by_one(body)
         return Page(items, page.metadata.resource_version, page.metadata.token)
 
-    def one(self, body: bytes | msgspec.Raw) -> Read[T]:
+    def one(self, body: bytes | msgspec.Raw) -> ReadObject[T]:
         """One object."""
         try:
             item = self._object.decode(body)
         except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             return self._without_nulls(body, str(error))
         reason = self._problem(item)
-        return self._set_aside(_content(body), reason) if reason else Read(item)
+        return self._set_aside(_content(body), reason) if reason else ReadObject(item)
 
     def _one_by_one(self, body: bytes) -> Page[T]:
         try:
@@ -141,16 +141,16 @@ class Reader(Generic[T]):
             tuple(read.unreadable for read in found if read.unreadable is not None),
         )
 
-    def _without_nulls(self, body: bytes | msgspec.Raw, reason: str) -> Read[T]:
+    def _without_nulls(self, body: bytes | msgspec.Raw, reason: str) -> ReadObject[T]:
         content = _content(body)
         try:
             item = msgspec.convert(content, self._kind)
         except msgspec.ValidationError as error:
             return self._set_aside(content, str(error) if content else reason)
         wrong = self._problem(item)
-        return self._set_aside(content, wrong) if wrong else Read(item)
+        return self._set_aside(content, wrong) if wrong else ReadObject(item)
 
-    def _set_aside(self, content: Mapping[str, Any], reason: str) -> Read[T]:
+    def _set_aside(self, content: Mapping[str, Any], reason: str) -> ReadObject[T]:
         metadata = _mapping(content, "metadata")
         spec = _mapping(content, "spec")
         waits = self._kind is Pod and not spec.get("nodeName")
@@ -164,10 +164,10 @@ class Reader(Generic[T]):
         )
         stand_in: Any = None
         if self._kind is Node and about.name:
-            stand_in = _node_in_place_of(metadata, spec, _mapping(content, "status"))
+            stand_in = _stand_in_node(metadata, spec, _mapping(content, "status"))
         elif self._kind is Pod and about.name and not waits:
-            stand_in = _pod_in_place_of(metadata, spec, _mapping(content, "status"))
-        return Read(stand_in, about)
+            stand_in = _stand_in_pod(metadata, spec, _mapping(content, "status"))
+        return ReadObject(stand_in, about)
 
 
 def _content(body: bytes | msgspec.Raw) -> dict[str, Any]:
@@ -204,7 +204,7 @@ def _converted(content: Mapping[str, Any], field: str, kind: Any, otherwise: Any
         return otherwise
 
 
-def _metadata_in_place_of(metadata: Mapping[str, Any]) -> ObjectMeta:
+def _stand_in_metadata(metadata: Mapping[str, Any]) -> ObjectMeta:
     annotations = _converted(metadata, "annotations", dict[str, str], {})
     deleted = _text(metadata, "deletionTimestamp")
     return ObjectMeta(
@@ -214,35 +214,35 @@ def _metadata_in_place_of(metadata: Mapping[str, Any]) -> ObjectMeta:
         resource_version=_text(metadata, "resourceVersion"),
         labels=_converted(metadata, "labels", dict[str, str], {}),
         annotations={**annotations, labels.DO_NOT_DISRUPT: "true"},
-        deletion_timestamp="" if _is_no_time(deleted) else deleted,
+        deletion_timestamp="" if _is_malformed_time(deleted) else deleted,
         owner_references=_converted(metadata, "ownerReferences", tuple[OwnerReference, ...], ()),
     )
 
 
-def _node_in_place_of(metadata: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[str, Any]) -> Node:
+def _stand_in_node(metadata: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[str, Any]) -> Node:
     conditions = _converted(status, "conditions", tuple[NodeCondition, ...], ())
     return Node(
-        _metadata_in_place_of(metadata),
+        _stand_in_metadata(metadata),
         NodeSpec(
             provider_id=_text(spec, "providerID"),
             taints=_converted(spec, "taints", tuple[Taint, ...], ()),
             unschedulable=True,
         ),
-        NodeStatus(conditions=tuple(each for each in conditions if not _is_no_time(each.last_transition_time))),
+        NodeStatus(conditions=tuple(each for each in conditions if not _is_malformed_time(each.last_transition_time))),
     )
 
 
-def _pod_in_place_of(metadata: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[str, Any]) -> Pod:
+def _stand_in_pod(metadata: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[str, Any]) -> Pod:
     node = spec["nodeName"]
     return Pod(
-        _metadata_in_place_of(metadata),
+        _stand_in_metadata(metadata),
         PodSpec(node_name=node if isinstance(node, str) else ""),
         PodStatus(phase=_text(status, "phase")),
     )
 
 
 @lru_cache(maxsize=65536)
-def _is_no_time(text: str | None) -> bool:
+def _is_malformed_time(text: str | None) -> bool:
     """Whether a timestamp is there and cannot be read."""
     if not text:
         return False
@@ -255,7 +255,7 @@ def _is_no_time(text: str | None) -> bool:
 
 def _problem_of_metadata(metadata: ObjectMeta) -> str:
     for text in (metadata.creation_timestamp, metadata.deletion_timestamp):
-        if text and _is_no_time(text):
+        if text and _is_malformed_time(text):
             return f"metadata: {text!r} is not a time"
     return ""
 
@@ -267,7 +267,7 @@ def _problem_of_any(item: Any) -> str:
 def _problem_of_pod(pod: Pod) -> str:
     """Quantities of pods are read, and refused, where their needs are worked out."""
     started = pod.status.start_time
-    if started and _is_no_time(started):
+    if started and _is_malformed_time(started):
         return f"status.startTime: {started!r} is not a time"
     return _problem_of_metadata(pod.metadata)
 
@@ -282,14 +282,14 @@ def _problem_of_node(node: Node) -> str:
             if amount < 0:
                 return f"status.{field}.{resource}: {text!r} is less than nothing"
     for condition in node.status.conditions:
-        if _is_no_time(condition.last_transition_time):
+        if _is_malformed_time(condition.last_transition_time):
             return f"status.conditions: {condition.last_transition_time!r} is not a time"
     return _problem_of_metadata(node.metadata)
 
 
 def _problem_of_event(event: Event) -> str:
     for text in (event.last_timestamp, event.event_time):
-        if _is_no_time(text):
+        if _is_malformed_time(text):
             return f"{text!r} is not a time"
     return _problem_of_metadata(event.metadata)
 

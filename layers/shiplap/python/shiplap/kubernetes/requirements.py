@@ -49,7 +49,7 @@ class Requirement(msgspec.Struct, frozen=True, omit_defaults=True, cache_hash=Tr
         return "In" if self.values else "DoesNotExist"
 
     @property
-    def forbids_nothing_defined(self) -> bool:
+    def allows_undefined(self) -> bool:
         """True for NotIn and DoesNotExist, which a node without the label satisfies; bounds need a value to compare."""
         return self.operator in ("NotIn", "DoesNotExist") and self.at_least is None and self.at_most is None
 
@@ -69,9 +69,9 @@ class Requirement(msgspec.Struct, frozen=True, omit_defaults=True, cache_hash=Tr
 
     def intersection(self, other: Requirement) -> Requirement:
         """What both allow; the larger `min_values` is kept."""
-        at_least = _extreme(max, self.at_least, other.at_least)
-        at_most = _extreme(min, self.at_most, other.at_most)
-        min_values = _extreme(max, self.min_values, other.min_values)
+        at_least = _tighter(max, self.at_least, other.at_least)
+        at_most = _tighter(min, self.at_most, other.at_most)
+        min_values = _tighter(max, self.min_values, other.min_values)
         if at_least is not None and at_most is not None and at_least > at_most:
             return Requirement(self.key, min_values=min_values)
         if self.complement and other.complement:
@@ -131,12 +131,12 @@ def contradiction(entries: Collection[Requirement]) -> str | None:
     """
     for key, merged in Requirements(entries).items():
         mine = [entry for entry in entries if entry.key == key]
-        if merged.operator == "DoesNotExist" and not all(entry.forbids_nothing_defined for entry in mine):
+        if merged.operator == "DoesNotExist" and not all(entry.allows_undefined for entry in mine):
             return " and ".join(str(entry) for entry in mine)
     return None
 
 
-def written(item: Requirement) -> list[tuple[str, str, tuple[str, ...]]]:
+def requirement_lines(item: Requirement) -> list[tuple[str, str, tuple[str, ...]]]:
     """The (key, operator, values) lines that express a requirement; two when it has both bounds."""
     lines: list[tuple[str, str, tuple[str, ...]]] = []
     if item.at_least is not None:
@@ -208,9 +208,9 @@ class Requirements(Mapping[str, Requirement]):
         for key, wanted in incoming.items():
             mine = self._by_key.get(key)
             if mine is None:
-                if key not in allow_undefined and not wanted.forbids_nothing_defined:
+                if key not in allow_undefined and not wanted.allows_undefined:
                     return key
-            elif not mine.intersects(wanted) and not (mine.forbids_nothing_defined and wanted.forbids_nothing_defined):
+            elif not mine.intersects(wanted) and not (mine.allows_undefined and wanted.allows_undefined):
                 return key
         return None
 
@@ -244,7 +244,7 @@ def _integer(text: str) -> int | None:
     return number if -_LARGEST - 1 <= number <= _LARGEST else None
 
 
-def _extreme(choose: Callable[..., int], left: int | None, right: int | None) -> int | None:
+def _tighter(choose: Callable[..., int], left: int | None, right: int | None) -> int | None:
     if left is None or right is None:
         return left if right is None else right
     return choose(left, right)

@@ -48,7 +48,7 @@ def _satisfied(expression: LabelSelectorRequirement, labels: Mapping[str, str]) 
     )
 
 
-def selected(spec: PodSpec, node: Node) -> bool:
+def node_affinity_allows(spec: PodSpec, node: Node) -> bool:
     """Whether node selector and required node affinity allow the node."""
     labels = node.metadata.labels
     if any(labels.get(key) != value for key, value in spec.node_selector.items()):

@@ -121,7 +121,7 @@ class VolumeAttachment(_Object, frozen=True):
     spec: VolumeAttachmentSpec = VolumeAttachmentSpec()
 
 
-def attached(
+def attached_volumes(
     attachments: Iterable[VolumeAttachment], node: str, staying: Iterable[Pod], claims: Iterable[PersistentVolumeClaim]
 ) -> tuple[str, ...]:
     """Names of the PersistentVolumes attached to a node, sorted, without those of the claims of `staying` pods."""
@@ -155,7 +155,7 @@ def has_claims(pod: Pod) -> bool:
     return False
 
 
-def storage_matters(pods: Iterable[Pod], nodes: Iterable[Node], leaving: Collection[str] = ()) -> bool:
+def needs_storage_objects(pods: Iterable[Pod], nodes: Iterable[Node], leaving: Collection[str] = ()) -> bool:
     """Whether a decision about these pods reads storage objects: one with claims needs a node, or will soon.
 
     Args:

@@ -20,7 +20,7 @@ class _Object(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, g
     """Base: camelCase on the wire, absent fields fall back to the zero value of the API."""
 
 
-class Identity(_Object, frozen=True):
+class ObjectIdentity(_Object, frozen=True):
     """What is kept of an object's metadata: annotations may hold whole manifests, secrets of users among them."""
 
     name: str = ""
@@ -28,7 +28,7 @@ class Identity(_Object, frozen=True):
     creation_timestamp: str | None = ""
 
 
-class LabelledIdentity(Identity, frozen=True):
+class LabelledIdentity(ObjectIdentity, frozen=True):
     labels: dict[str, str] = {}
 
 
@@ -43,7 +43,7 @@ class ServiceSpec(_Object, frozen=True):
 
 
 class Service(_Object, frozen=True):
-    metadata: Identity = Identity()
+    metadata: ObjectIdentity = ObjectIdentity()
     spec: ServiceSpec = ServiceSpec()
 
 
@@ -52,19 +52,19 @@ class ControllerSpec(_Object, frozen=True):
 
 
 class ReplicaSet(_Object, frozen=True):
-    metadata: Identity = Identity()
+    metadata: ObjectIdentity = ObjectIdentity()
     spec: ControllerSpec = ControllerSpec()
 
 
 class StatefulSet(_Object, frozen=True):
-    metadata: Identity = Identity()
+    metadata: ObjectIdentity = ObjectIdentity()
     spec: ControllerSpec = ControllerSpec()
 
 
 class ReplicationController(_Object, frozen=True):
     """Selects by plain labels, as a Service does."""
 
-    metadata: Identity = Identity()
+    metadata: ObjectIdentity = ObjectIdentity()
     spec: ServiceSpec = ServiceSpec()
 
 
@@ -77,7 +77,7 @@ class Scalable(_Object, frozen=True):
     """A Deployment, StatefulSet or ReplicaSet, as far as its number and its pods go; absent replicas are 1."""
 
     kind: str = ""
-    metadata: Identity = Identity()
+    metadata: ObjectIdentity = ObjectIdentity()
     spec: ScalableSpec = ScalableSpec()
 
 
@@ -93,12 +93,12 @@ SCALABLE_PLURALS = {"Deployment": "deployments", "ReplicaSet": "replicasets", "S
 """How URLs call the kinds of apps/v1 that a CapacityBuffer may be made of."""
 
 
-def namespaces_matter(pods: Iterable[Pod]) -> bool:
+def needs_namespaces(pods: Iterable[Pod]) -> bool:
     """Whether any pod, bound or pending, selects namespaces by labels other than their names."""
     return any(pod.spec.affinity is not None and _selects_namespaces(pod) for pod in pods)
 
 
-def by_name_only(selector: LabelSelector) -> bool:
+def selects_by_name_only(selector: LabelSelector) -> bool:
     """Whether a selector over namespaces asks for nothing but their names, so that it needs no other labels."""
     expressions = selector.match_expressions
     return selector.match_labels.keys() <= {NAMESPACE_NAME} and all(item.key == NAMESPACE_NAME for item in expressions)
@@ -110,6 +110,6 @@ def _selects_namespaces(pod: Pod) -> bool:
         if part is None:
             continue
         for term in (*part.required, *(entry.pod_affinity_term for entry in part.preferred)):
-            if term.namespace_selector is not None and not by_name_only(term.namespace_selector):
+            if term.namespace_selector is not None and not selects_by_name_only(term.namespace_selector):
                 return True
     return False

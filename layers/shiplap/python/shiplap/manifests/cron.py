@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-_WORDS = {
+_MACROS = {
     "@annually": "0 0 1 1 *",
     "@yearly": "0 0 1 1 *",
     "@monthly": "0 0 1 * *",
@@ -58,11 +58,11 @@ def parse_cron(text: str) -> Cron:
     Raises:
         ValueError: the text is not a schedule; the message names the field.
     """
-    if text.startswith("@") and text not in _WORDS:
-        raise ValueError(f"{text!r} is not a schedule: known words are {', '.join(_WORDS)}")
-    parts = _WORDS.get(text, text).split()
+    if text.startswith("@") and text not in _MACROS:
+        raise ValueError(f"{text!r} is not a schedule: known words are {', '.join(_MACROS)}")
+    parts = _MACROS.get(text, text).split()
     if len(parts) != len(_FIELDS):
-        raise ValueError(f"{text!r} is not a schedule: expected five fields, or one of {', '.join(_WORDS)}")
+        raise ValueError(f"{text!r} is not a schedule: expected five fields, or one of {', '.join(_MACROS)}")
     minutes, hours, days, months, weekdays = (_values(field, part) for field, part in zip(_FIELDS, parts, strict=True))
     return Cron(minutes, hours, days, months, weekdays, _is_open(parts[2]), _is_open(parts[4]))
 

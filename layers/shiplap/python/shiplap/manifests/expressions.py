@@ -27,7 +27,7 @@ _DEEPEST = 40
 _LARGEST = 2**63 - 1
 
 
-class Type(StrEnum):
+class ValueType(StrEnum):
     """The type of a value, by CEL's name."""
 
     INT = "int"
@@ -40,8 +40,8 @@ Value = int | float | str | bool
 Values = Mapping[str, Value]
 
 _Run = Callable[[Values], Any]
-_NUMBERS = (Type.INT, Type.DOUBLE)
-_PYTHON = {Type.INT: int, Type.DOUBLE: float}
+_NUMBERS = (ValueType.INT, ValueType.DOUBLE)
+_PYTHON = {ValueType.INT: int, ValueType.DOUBLE: float}
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Expression:
     """A checked expression; equal texts are equal."""
 
     text: str
-    type: Type = field(compare=False)
+    type: ValueType = field(compare=False)
     run: _Run = field(compare=False, repr=False)
 
     def evaluate(self, values: Values) -> Value:
@@ -58,7 +58,7 @@ class Expression:
         return result
 
 
-def parse(text: str, variables: Mapping[str, Type]) -> Expression:
+def parse(text: str, variables: Mapping[str, ValueType]) -> Expression:
     """Read and check an expression.
 
     Raises:
@@ -73,8 +73,8 @@ def parse(text: str, variables: Mapping[str, Type]) -> Expression:
 
 
 @dataclass(frozen=True)
-class _Part:
-    type: Type
+class _Compiled:
+    type: ValueType
     run: _Run
 
 
@@ -101,7 +101,7 @@ def _tokens(text: str) -> list[tuple[str, str]]:
 class _Parser:
     """Recursive descent, one method per precedence, lowest first; each returns a checked part."""
 
-    def __init__(self, tokens: list[tuple[str, str]], variables: Mapping[str, Type]) -> None:
+    def __init__(self, tokens: list[tuple[str, str]], variables: Mapping[str, ValueType]) -> None:
         self._tokens = tokens
         self._variables = variables
         self._place = 0
@@ -110,7 +110,7 @@ class _Parser:
         if self._place < len(self._tokens):
             raise ValueError(f"unexpected {self._tokens[self._place][1]!r}")
 
-    def choice(self, depth: int) -> _Part:
+    def choice(self, depth: int) -> _Compiled:
         if depth > _DEEPEST:
             raise ValueError(f"nested more than {_DEEPEST} deep")
         condition = self._either(depth)
@@ -119,23 +119,23 @@ class _Parser:
         yes = self.choice(depth + 1)
         self._expect(":")
         no = self.choice(depth + 1)
-        _check(condition.type is Type.BOOL, f"what stands before ? must be bool, is {condition.type}")
+        _check(condition.type is ValueType.BOOL, f"what stands before ? must be bool, is {condition.type}")
         _check(yes.type is no.type, f"both sides of : must be of one type, are {yes.type} and {no.type}")
-        return _Part(yes.type, lambda values: yes.run(values) if condition.run(values) else no.run(values))
+        return _Compiled(yes.type, lambda values: yes.run(values) if condition.run(values) else no.run(values))
 
-    def _either(self, depth: int) -> _Part:
+    def _either(self, depth: int) -> _Compiled:
         left = self._both(depth)
         while self._takes("||"):
             left = _logic("||", left, self._both(depth))
         return left
 
-    def _both(self, depth: int) -> _Part:
+    def _both(self, depth: int) -> _Compiled:
         left = self._relation(depth)
         while self._takes("&&"):
             left = _logic("&&", left, self._relation(depth))
         return left
 
-    def _relation(self, depth: int) -> _Part:
+    def _relation(self, depth: int) -> _Compiled:
         left = self._sum(depth)
         while True:
             sign = self._takes(*_COMPARISONS)
@@ -147,57 +147,57 @@ class _Parser:
             else:
                 return left
 
-    def _membership(self, left: _Part, depth: int) -> _Part:
+    def _membership(self, left: _Compiled, depth: int) -> _Compiled:
         self._expect("[")
         items = self._list("]", depth)
         for item in items:
             _check(item.type is left.type, f"a list after in must hold {left.type}, holds {item.type}")
-        return _Part(Type.BOOL, lambda values: left.run(values) in [item.run(values) for item in items])
+        return _Compiled(ValueType.BOOL, lambda values: left.run(values) in [item.run(values) for item in items])
 
-    def _sum(self, depth: int) -> _Part:
+    def _sum(self, depth: int) -> _Compiled:
         left = self._product(depth)
         while sign := self._takes("+", "-"):
             left = _arithmetic(sign, left, self._product(depth))
         return left
 
-    def _product(self, depth: int) -> _Part:
+    def _product(self, depth: int) -> _Compiled:
         left = self._unary(depth)
         while sign := self._takes("*", "/", "%"):
             left = _arithmetic(sign, left, self._unary(depth))
         return left
 
-    def _unary(self, depth: int) -> _Part:
+    def _unary(self, depth: int) -> _Compiled:
         if depth > _DEEPEST:
             raise ValueError(f"nested more than {_DEEPEST} deep")
         if self._takes("!"):
             inner = self._unary(depth + 1)
-            _check(inner.type is Type.BOOL, f"! needs bool, got {inner.type}")
-            return _Part(Type.BOOL, lambda values: not inner.run(values))
+            _check(inner.type is ValueType.BOOL, f"! needs bool, got {inner.type}")
+            return _Compiled(ValueType.BOOL, lambda values: not inner.run(values))
         if self._takes("-"):
             inner = self._unary(depth + 1)
             _check(inner.type in _NUMBERS, f"- needs a number, got {inner.type}")
-            return _Part(inner.type, lambda values: _bounded(-inner.run(values)))
+            return _Compiled(inner.type, lambda values: _bounded(-inner.run(values)))
         return self._methods(self._primary(depth), depth)
 
-    def _methods(self, part: _Part, depth: int) -> _Part:
+    def _methods(self, part: _Compiled, depth: int) -> _Compiled:
         while self._takes("."):
             kind, name = self._next()
             _check(kind == "name" and name in _METHODS, f"unknown method {name!r}: {', '.join(_METHODS)}")
             self._expect("(")
             given = self._list(")", depth)
-            right = len(given) == 1 and given[0].type is Type.STRING and part.type is Type.STRING
+            right = len(given) == 1 and given[0].type is ValueType.STRING and part.type is ValueType.STRING
             _check(right, f"{name} is a method of a string and takes one string")
             part = _method(name, part, given[0])
         return part
 
-    def _primary(self, depth: int) -> _Part:
+    def _primary(self, depth: int) -> _Compiled:
         kind, text = self._next()
         if kind == "int":
-            return _constant(Type.INT, _bounded(int(text)))
+            return _constant(ValueType.INT, _bounded(int(text)))
         if kind == "double":
-            return _constant(Type.DOUBLE, float(text))
+            return _constant(ValueType.DOUBLE, float(text))
         if kind == "string":
-            return _constant(Type.STRING, text[1:-1])
+            return _constant(ValueType.STRING, text[1:-1])
         if text == "(":
             inner = self.choice(depth + 1)
             self._expect(")")
@@ -207,14 +207,14 @@ class _Parser:
             return _call(text, self._list(")", depth))
         return self._named(text)
 
-    def _named(self, name: str) -> _Part:
+    def _named(self, name: str) -> _Compiled:
         if name in ("true", "false"):
-            return _constant(Type.BOOL, name == "true")
+            return _constant(ValueType.BOOL, name == "true")
         _check(name in self._variables, f"unknown variable {name!r}; known are {', '.join(self._variables)}")
-        return _Part(self._variables[name], operator.itemgetter(name))
+        return _Compiled(self._variables[name], operator.itemgetter(name))
 
-    def _list(self, closing: str, depth: int) -> list[_Part]:
-        items: list[_Part] = []
+    def _list(self, closing: str, depth: int) -> list[_Compiled]:
+        items: list[_Compiled] = []
         while not self._takes(closing):
             if items:
                 self._expect(",")
@@ -246,15 +246,17 @@ def _check(right: bool, reason: str) -> None:  # noqa: FBT001 - reads as an asse
         raise ValueError(reason)
 
 
-def _constant(kind: Type, value: Value) -> _Part:
-    return _Part(kind, lambda _: value)
+def _constant(kind: ValueType, value: Value) -> _Compiled:
+    return _Compiled(kind, lambda _: value)
 
 
-def _logic(sign: str, left: _Part, right: _Part) -> _Part:
-    _check(left.type is right.type is Type.BOOL, f"{sign} needs bool on both sides, got {left.type} and {right.type}")
+def _logic(sign: str, left: _Compiled, right: _Compiled) -> _Compiled:
+    _check(
+        left.type is right.type is ValueType.BOOL, f"{sign} needs bool on both sides, got {left.type} and {right.type}"
+    )
     if sign == "&&":
-        return _Part(Type.BOOL, lambda values: left.run(values) and right.run(values))
-    return _Part(Type.BOOL, lambda values: left.run(values) or right.run(values))
+        return _Compiled(ValueType.BOOL, lambda values: left.run(values) and right.run(values))
+    return _Compiled(ValueType.BOOL, lambda values: left.run(values) or right.run(values))
 
 
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
@@ -267,18 +269,18 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 
-def _comparison(sign: str, left: _Part, right: _Part) -> _Part:
+def _comparison(sign: str, left: _Compiled, right: _Compiled) -> _Compiled:
     alike = left.type is right.type or (left.type in _NUMBERS and right.type in _NUMBERS)
     _check(alike, f"{left.type} and {right.type} cannot be compared")
     compare = _COMPARISONS[sign]
-    return _Part(Type.BOOL, lambda values: compare(left.run(values), right.run(values)))
+    return _Compiled(ValueType.BOOL, lambda values: compare(left.run(values), right.run(values)))
 
 
-def _arithmetic(sign: str, left: _Part, right: _Part) -> _Part:
-    fits = left.type is right.type and left.type in _NUMBERS and not (sign == "%" and left.type is Type.DOUBLE)
+def _arithmetic(sign: str, left: _Compiled, right: _Compiled) -> _Compiled:
+    fits = left.type is right.type and left.type in _NUMBERS and not (sign == "%" and left.type is ValueType.DOUBLE)
     _check(fits, f"{left.type} {sign} {right.type} is not defined; int(…) and double(…) convert")
-    work = _OF_INT[sign] if left.type is Type.INT else _OF_DOUBLE[sign]
-    return _Part(left.type, lambda values: _bounded(work(left.run(values), right.run(values))))
+    work = _OF_INT[sign] if left.type is ValueType.INT else _OF_DOUBLE[sign]
+    return _Compiled(left.type, lambda values: _bounded(work(left.run(values), right.run(values))))
 
 
 def _quotient(left: int, right: int) -> int:
@@ -292,7 +294,7 @@ def _remainder(left: int, right: int) -> int:
     return left - _quotient(left, right) * right
 
 
-def _broken_quotient(left: float, right: float) -> float:
+def _float_quotient(left: float, right: float) -> float:
     if right == 0:
         raise ValueError("division by zero")
     return left / right
@@ -305,7 +307,7 @@ _OF_INT: dict[str, Callable[[Any, Any], Any]] = {
     "/": _quotient,
     "%": _remainder,
 }
-_OF_DOUBLE = {**_OF_INT, "/": _broken_quotient}
+_OF_DOUBLE = {**_OF_INT, "/": _float_quotient}
 
 
 def _bounded(number: float) -> float:
@@ -318,20 +320,20 @@ def _bounded(number: float) -> float:
     return number
 
 
-def _call(name: str, given: list[_Part]) -> _Part:
+def _call(name: str, given: list[_Compiled]) -> _Compiled:
     if name in ("min", "max"):
         _check(len(given) == 2, f"{name} takes two numbers")
         left, right = given
         same = left.type is right.type and left.type in _NUMBERS
         _check(same, f"{name} takes two numbers of one type, got {left.type} and {right.type}")
         choose = min if name == "min" else max
-        return _Part(left.type, lambda values: choose(left.run(values), right.run(values)))
-    kind = {"int": Type.INT, "double": Type.DOUBLE}.get(name)
+        return _Compiled(left.type, lambda values: choose(left.run(values), right.run(values)))
+    kind = {"int": ValueType.INT, "double": ValueType.DOUBLE}.get(name)
     if kind is None:
         raise ValueError(f"unknown function {name!r}; known are min, max, int and double")
     _check(len(given) == 1 and given[0].type in _NUMBERS, f"{name} takes one number")
     inner, convert = given[0], _PYTHON[kind]
-    return _Part(kind, lambda values: _bounded(convert(inner.run(values))))
+    return _Compiled(kind, lambda values: _bounded(convert(inner.run(values))))
 
 
 _METHODS: dict[str, Callable[[str, str], bool]] = {
@@ -341,18 +343,18 @@ _METHODS: dict[str, Callable[[str, str], bool]] = {
 }
 
 
-def _method(name: str, part: _Part, given: _Part) -> _Part:
+def _method(name: str, part: _Compiled, given: _Compiled) -> _Compiled:
     work = _METHODS[name]
-    return _Part(Type.BOOL, lambda values: work(part.run(values), given.run(values)))
+    return _Compiled(ValueType.BOOL, lambda values: work(part.run(values), given.run(values)))
 
 
 VARIABLES = {
-    "vcpus": Type.INT,
-    "memory_mib": Type.INT,
-    "default_enis": Type.INT,
-    "ips_per_eni": Type.INT,
-    "max_pods": Type.INT,
-    "instance_type": Type.STRING,
+    "vcpus": ValueType.INT,
+    "memory_mib": ValueType.INT,
+    "default_enis": ValueType.INT,
+    "ips_per_eni": ValueType.INT,
+    "max_pods": ValueType.INT,
+    "instance_type": ValueType.STRING,
 }
 """Of the instance type; `max_pods` is the default number of pods in `maxPods`, and the number in force elsewhere."""
 
@@ -371,7 +373,7 @@ def is_expression(text: object) -> bool:
     return False
 
 
-def read(text: str) -> Expression:
+def parse_number_expression(text: str) -> Expression:
     """An expression that comes to a number.
 
     Raises:
@@ -381,6 +383,6 @@ def read(text: str) -> Expression:
         made = parse(text, VARIABLES)
     except ValueError as error:
         raise ValueError(f"{text!r} is neither a quantity nor a valid expression: {error}") from error
-    if made.type not in (Type.INT, Type.DOUBLE):
+    if made.type not in (ValueType.INT, ValueType.DOUBLE):
         raise ValueError(f"the expression {text!r} must come to a number, comes to {made.type}")
     return made

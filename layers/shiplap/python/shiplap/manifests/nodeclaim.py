@@ -44,7 +44,7 @@ LEAVING = frozenset({ClaimState.DISRUPTING, ClaimState.DRAINING, ClaimState.TERM
 A Disrupting one may still come back; until then the replacement that is being launched holds room for its pods.
 """
 
-GOING = LEAVING - {ClaimState.DISRUPTING}
+GOING_FOR_GOOD = LEAVING - {ClaimState.DISRUPTING}
 """States of claims whose node nothing brings back."""
 
 UNSETTLED = IN_FLIGHT | LEAVING
@@ -58,7 +58,7 @@ FORGET_AFTER_S = 7 * 24 * 3600
 
 _ENDING = frozenset({ClaimState.DISRUPTING, ClaimState.DRAINING, ClaimState.TERMINATING, ClaimState.GONE})
 
-ARROWS: dict[ClaimState, frozenset[ClaimState]] = {
+TRANSITIONS: dict[ClaimState, frozenset[ClaimState]] = {
     ClaimState.PLANNED: frozenset({ClaimState.LAUNCHING, ClaimState.FAILED}),
     ClaimState.LAUNCHING: frozenset({ClaimState.LAUNCHED, ClaimState.FAILED}),
     ClaimState.LAUNCHED: frozenset({ClaimState.REGISTERED, ClaimState.FAILED}) | _ENDING - {ClaimState.DISRUPTING},
@@ -141,7 +141,7 @@ class NodeClaim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     version: int = 0
 
 
-def check_new(cluster: str, claims: Sequence[NodeClaim]) -> None:
+def check_new_claims(cluster: str, claims: Sequence[NodeClaim]) -> None:
     """Claims can be committed together: all of one cluster, Planned, of different names. Raises ConditionFailed."""
     if len({claim.name for claim in claims}) < len(claims):
         raise ConditionFailed(f"cluster {cluster}: two claims have one name")
@@ -150,7 +150,7 @@ def check_new(cluster: str, claims: Sequence[NodeClaim]) -> None:
             raise ConditionFailed(f"cluster {cluster}: claim {claim.name} is {claim.state} in cluster {claim.cluster}")
 
 
-def moved(claim: NodeClaim, to: ClaimState, changes: Mapping[str, Any]) -> NodeClaim:
+def advanced_claim(claim: NodeClaim, to: ClaimState, changes: Mapping[str, Any]) -> NodeClaim:
     """The claim after one conditional write: in state `to`, with `changes` applied and its version one higher.
 
     Staying in a state (a new owner, a later deadline) is a move too, except in the final ones: nothing follows those.
@@ -158,7 +158,7 @@ def moved(claim: NodeClaim, to: ClaimState, changes: Mapping[str, Any]) -> NodeC
     Raises:
         ConditionFailed: no arrow leads from the claim's state to `to`.
     """
-    if claim.state in FINAL or (to is not claim.state and to not in ARROWS[claim.state]):
+    if claim.state in FINAL or (to is not claim.state and to not in TRANSITIONS[claim.state]):
         raise ConditionFailed(f"claim {claim.name}: no way leads from {claim.state} to {to}")
     return replace(claim, **{**changes, "state": to, "version": claim.version + 1})
 

@@ -86,7 +86,7 @@ class ClusterApi(Protocol):
         """Pending `pods` or all `nodes`, with the resourceVersion to watch from."""
         ...
 
-    def register_node(
+    def patch_node(
         self,
         name: str,
         *,

@@ -7,8 +7,8 @@ from typing import Protocol
 
 import msgspec
 
-from shiplap.instances.catalog.resolved_nodeclass import Problem, ResolvedNodeClass
-from shiplap.instances.offerings.unavailability import ANY, in_group, quota_of
+from shiplap.instances.catalog.resolved_nodeclass import NodeClassProblem, ResolvedNodeClass
+from shiplap.instances.offerings.unavailability import ANY, in_placement_group, quota_of
 from shiplap.manifests.custom_resources import EC2NodeClass
 from shiplap.manifests.nodeclaim import NodeClaim
 
@@ -137,7 +137,7 @@ class OfferingFailure(msgspec.Struct, frozen=True, order=True):
             return self.subnet, ANY, ANY
         if self.kind == "quota":
             return quota_of(self.instance_type) if self.code in _VCPU_QUOTAS else ANY, ANY, self.capacity_type
-        wanted = self.reservation or in_group(self.group, self.instance_type)
+        wanted = self.reservation or in_placement_group(self.group, self.instance_type)
         return wanted, self.zone, self.capacity_type
 
 
@@ -167,7 +167,7 @@ class Compute(Protocol):
         """Answer what can be answered; the rest is in its `problems`. Raises AwsThrottled, AwsError."""
         ...
 
-    def rehearse(self, request: FleetRequest) -> Problem | None:
+    def rehearse(self, request: FleetRequest) -> NodeClassProblem | None:
         """Why EC2 would not allow what is requested, None when it would; nothing is launched.
 
         Raises NodeClassNotReady, AwsThrottled, AwsError.

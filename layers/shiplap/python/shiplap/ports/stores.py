@@ -10,7 +10,7 @@ from shiplap.disruption.decision_memory import Memory
 from shiplap.disruption.disruption_snapshot import DisruptionSnapshot
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.catalog.type_catalog import LearnedCapacity, Observation
-from shiplap.instances.readiness.dry_runs import Rehearsals
+from shiplap.instances.readiness.dry_runs import DryRuns
 from shiplap.instances.readiness.nodeclass_status import InstallStatus
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import Snapshot
@@ -83,11 +83,11 @@ class StatusStore(Protocol):
 class RehearsalStore(Protocol):
     """What EC2 said to launches that were only tried out, by cluster, in the bucket."""
 
-    def load(self, cluster: str) -> Rehearsals:
+    def load(self, cluster: str) -> DryRuns:
         """Empty when there is nothing, or nothing that can be read: then it is tried out again. Raises StoreError."""
         ...
 
-    def save(self, cluster: str, rehearsals: Rehearsals) -> None:
+    def save(self, cluster: str, rehearsals: DryRuns) -> None:
         """Raises StoreError."""
         ...
 

@@ -30,7 +30,7 @@ from shiplap.aws.dynamodb.tables import EXPIRY
 from shiplap.aws.failures import CONDITION_FAILED, code_of, store_errors
 from shiplap.aws.retries import Sleep, attempts
 from shiplap.errors import StoreError, StoreThrottled
-from shiplap.instances.capacity.learned_capacity import merge
+from shiplap.instances.capacity.learned_capacity import merged_capacity
 from shiplap.instances.catalog.type_catalog import LearnedCapacity, Observation
 from shiplap.ports import PILOT_LEASE_S
 
@@ -67,7 +67,7 @@ class DynamoCapacity:
         for _ in attempts(_TRIES, sleep=self._sleep):
             stored = get(self._client, self._table, key)
             known = None if stored is None else _learned(stored)
-            learned = merge(known, entry)
+            learned = merged_capacity(known, entry)
             if learned is known:
                 return learned
             item = {**key, "learned": text(msgspec.json.encode(learned).decode()), "version": number(learned.version)}

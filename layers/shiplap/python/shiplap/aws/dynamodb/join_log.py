@@ -16,7 +16,7 @@ from shiplap.aws.dynamodb.items import Item, expiry, get, number, put_if, query,
 from shiplap.aws.dynamodb.tables import EXPIRY
 from shiplap.aws.retries import Sleep, attempts
 from shiplap.errors import StoreError, StoreThrottled
-from shiplap.instances.readiness.joins import AmiJoins, JoinHistory, PoolJoins, added
+from shiplap.instances.readiness.joins import AmiJoins, JoinHistory, PoolJoins, with_samples
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
@@ -56,7 +56,7 @@ class DynamoJoins:
         """Nodes were registered. Raises StoreThrottled, StoreError."""
 
         def timed(known: PoolJoins) -> PoolJoins:
-            return replace(known, register_s=added(known.register_s, seconds))
+            return replace(known, register_s=with_samples(known.register_s, seconds))
 
         self._rewrite(cluster, _POOL + pool, _POOLS, PoolJoins(pool), timed, now)
         self._rewrite(cluster, _AMI + ami, _AMIS, AmiJoins(ami), lambda known: known.joined(instance_type, now), now)
@@ -65,7 +65,7 @@ class DynamoJoins:
         """Nodes are complete. Raises StoreThrottled, StoreError."""
 
         def timed(known: PoolJoins) -> PoolJoins:
-            return replace(known, initialize_s=added(known.initialize_s, seconds))
+            return replace(known, initialize_s=with_samples(known.initialize_s, seconds))
 
         self._rewrite(cluster, _POOL + pool, _POOLS, PoolJoins(pool), timed, now)
 

@@ -54,7 +54,7 @@ class Reservation(msgspec.Struct, frozen=True):
     until: float
 
 
-class Known(msgspec.Struct, frozen=True):
+class SharedState(msgspec.Struct, frozen=True):
     """Everything in the partition; offerings sorted by scope."""
 
     offerings: tuple[UnavailableOffering, ...]
@@ -70,7 +70,7 @@ class DynamoAccount:
         self._table = table
         self._sleep = sleep
 
-    def read(self) -> Known:
+    def read(self) -> SharedState:
         """Everything, consistently. Raises StoreThrottled, StoreError."""
         offerings, reservations, taken = [], [], {}
         for item in query(self._client, self._table, ("cluster", ACCOUNT)):
@@ -82,7 +82,7 @@ class DynamoAccount:
                 reservations.append(Reservation(addresses, float_of(item, "until")))
             elif kind == RESERVED:
                 taken[rest] = _taken(item)
-        return Known(tuple(sorted(offerings, key=lambda known: known.scope)), tuple(reservations), taken)
+        return SharedState(tuple(sorted(offerings, key=lambda known: known.scope)), tuple(reservations), taken)
 
     def mark_unavailable(self, failures: Sequence[OfferingFailure], now: float) -> tuple[UnavailableOffering, ...]:
         """See `StateStore.mark_unavailable`: two requests for a hundred offerings."""

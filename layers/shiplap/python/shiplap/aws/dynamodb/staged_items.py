@@ -23,7 +23,7 @@ Record = TypeVar("Record")
 _Key = tuple[str, str]
 
 
-class Staged(Generic[Record]):
+class StagedItems(Generic[Record]):
     """Reads records of one kind from table `state`; `decode` makes one of its item."""
 
     def __init__(self, client: DynamoDBClient, table: str, decode: Callable[[Item], Record], sleep: Sleep) -> None:

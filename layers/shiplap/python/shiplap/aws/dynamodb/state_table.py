@@ -17,14 +17,14 @@ from botocore.exceptions import ClientError
 
 from shiplap.aws.dynamodb.items import Item, Value, expiry, float_of, get, number, placeholders, put_if, query, text
 from shiplap.aws.dynamodb.shared_state import DynamoAccount
-from shiplap.aws.dynamodb.staged_items import Staged
+from shiplap.aws.dynamodb.staged_items import StagedItems
 from shiplap.aws.dynamodb.tables import EXPIRY, INSTANCE_ID_INDEX, STAGE_INDEX
 from shiplap.aws.failures import TRANSACTION_CANCELED, code_of, store_errors
 from shiplap.aws.retries import Sleep, attempts
 from shiplap.disruption.progress import Command, CommandState, advanced
 from shiplap.disruption.progress import forgotten_at as command_forgotten_at
 from shiplap.errors import ConditionFailed, EpochMoved, StoreError, StoreThrottled
-from shiplap.manifests.nodeclaim import UNSETTLED, ClaimState, NodeClaim, check_new, forgotten_at, moved
+from shiplap.manifests.nodeclaim import UNSETTLED, ClaimState, NodeClaim, advanced_claim, check_new_claims, forgotten_at
 from shiplap.ports import (
     COMMIT_BYTES,
     COMMIT_GROUP,
@@ -70,8 +70,8 @@ class DynamoState:
         self._table = table
         self._sleep = sleep
         self._account = DynamoAccount(client, table, sleep)
-        self._read = Staged(client, table, _claim, sleep)
-        self._commands = Staged(client, table, _command, sleep)
+        self._read = StagedItems(client, table, _claim, sleep)
+        self._commands = StagedItems(client, table, _command, sleep)
 
     def read(self, cluster: str, now: float) -> DecisionState:
         epoch = 0
@@ -110,7 +110,7 @@ class DynamoState:
         return next((int(item["epoch"]["N"]) for item in items), 0)
 
     def commit(self, cluster: str, epoch: int, claims: Sequence[NodeClaim], commands: Sequence[Command] = ()) -> int:
-        check_new(cluster, claims)
+        check_new_claims(cluster, claims)
         items = [*map(_command_item, commands), *map(_claim_item, claims)]
         for group in _groups(items):
             self._commit_group(cluster, epoch, group)
@@ -174,7 +174,7 @@ class DynamoState:
         return tuple(sorted(self._read.read(partitions, stage), key=_name))
 
     def advance(self, claim: NodeClaim, to: ClaimState, **changes: Any) -> NodeClaim:
-        after = moved(claim, to, changes)
+        after = advanced_claim(claim, to, changes)
         unchanged = put_if(
             self._client,
             self._table,
@@ -188,7 +188,7 @@ class DynamoState:
         return after
 
     def advance_all(self, moves: Sequence[Move]) -> tuple[NodeClaim, ...]:
-        after = tuple(moved(move.claim, move.to, move.changes) for move in moves)
+        after = tuple(advanced_claim(move.claim, move.to, move.changes) for move in moves)
         check_together(moves)
         if len(moves) <= 1:  # a transaction costs twice as much as a write
             return tuple(self.advance(move.claim, move.to, **move.changes) for move in moves)

@@ -15,7 +15,7 @@ from botocore.exceptions import ClientError
 from shiplap.aws import tags
 from shiplap.aws.ec2 import fleet_requests
 from shiplap.aws.ec2.fleet_requests import first_answer
-from shiplap.aws.ec2.launch_dry_run import rehearse
+from shiplap.aws.ec2.launch_dry_run import dry_run_launch
 from shiplap.aws.ec2.launch_templates import LaunchTemplates, sweep_templates
 from shiplap.aws.ec2_errors import (
     CAPACITY,
@@ -34,11 +34,11 @@ from shiplap.aws.ec2_errors import (
     classify_end,
 )
 from shiplap.aws.failures import NO_ANSWER, code_of
-from shiplap.aws.instance_profiles import Profiles
+from shiplap.aws.instance_profiles import InstanceProfileClient
 from shiplap.aws.retries import Sleep
 from shiplap.aws.selectors.node_classes import NodeClassResolver
 from shiplap.errors import AwsError, AwsThrottled, AwsUnavailable, NodeClassNotReady
-from shiplap.instances.catalog.resolved_nodeclass import Problem, ResolvedNodeClass
+from shiplap.instances.catalog.resolved_nodeclass import NodeClassProblem, ResolvedNodeClass
 from shiplap.kubernetes import labels
 from shiplap.manifests.custom_resources import EC2NodeClass
 from shiplap.manifests.nodeclaim import NodeClaim
@@ -110,7 +110,7 @@ class Ec2Compute:
         ssm: Callable[[], SSMClient],
         eks: Callable[[], EKSClient],
         clock: Callable[[], float],
-        iam: Callable[[], Profiles] | None = None,
+        iam: Callable[[], InstanceProfileClient] | None = None,
         sleep: Sleep = time.sleep,
     ) -> None:
         self._ec2 = ec2
@@ -142,14 +142,14 @@ class Ec2Compute:
         """
         return self._node_classes.inspect(node_class)
 
-    def rehearse(self, request: FleetRequest) -> Problem | None:
+    def rehearse(self, request: FleetRequest) -> NodeClassProblem | None:
         """Why EC2 would not launch what is requested: dry runs, and the launch template is made.
 
         Raises:
             NodeClassNotReady: user data or volumes cannot be made of what is written.
             AwsThrottled, AwsError: EC2 did not answer the question.
         """
-        return rehearse(self._ec2, self._templates, request, self._install)
+        return dry_run_launch(self._ec2, self._templates, request, self._install)
 
     def launch(self, request: FleetRequest) -> FleetResult:
         """One instant fleet; the same token gives the same instances again.
@@ -180,7 +180,7 @@ class Ec2Compute:
             return self._asked_for(prepared, answer.get("FleetId", ""), result)
         return result
 
-    def _create_fleet(self, prepared: fleet_requests.Launch) -> CreateFleetResultTypeDef:
+    def _create_fleet(self, prepared: fleet_requests.PreparedLaunch) -> CreateFleetResultTypeDef:
         """Ask again, after a pause, when EC2 does not find a launch template: it was deleted, or made a moment ago.
 
         Raises what botocore raises, as it comes.
@@ -202,7 +202,7 @@ class Ec2Compute:
         self._templates.ensure(prepared.templates)
         return self._ec2.create_fleet(**fleet_requests.parameters(prepared, token))
 
-    def _asked_for(self, prepared: fleet_requests.Launch, fleet_id: str, answered: FleetResult) -> FleetResult:
+    def _asked_for(self, prepared: fleet_requests.PreparedLaunch, fleet_id: str, answered: FleetResult) -> FleetResult:
         """The result of a fleet that was answered with fewer instances than were wanted, and without errors.
 
         EC2 may know more a moment later: by the launch's tag, or of the fleet itself.
@@ -223,7 +223,7 @@ class Ec2Compute:
             return best
         raise AwsError(f"fleet {fleet_id} of launch {request.token} shows neither instances nor errors")
 
-    def _refused(self, prepared: fleet_requests.Launch, error: ClientError) -> FleetResult:
+    def _refused(self, prepared: fleet_requests.PreparedLaunch, error: ClientError) -> FleetResult:
         """What a refusal of the whole fleet means: another offering may do, or an error."""
         code = code_of(error)
         request = prepared.request

@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from shiplap.aws import tags
-from shiplap.aws.ec2.launch_templates import Template, template
+from shiplap.aws.ec2.launch_templates import LaunchTemplate, launch_template
 from shiplap.aws.ec2_errors import GROUP_FULL, SUBNET, TEMPLATE_GONE, classify
 from shiplap.aws.failures import FAILURES
 from shiplap.instances.catalog.resolved_nodeclass import Subnet
@@ -56,11 +56,11 @@ _SPOT_STRATEGIES = {
 }
 
 
-class Launch(msgspec.Struct, frozen=True):
+class PreparedLaunch(msgspec.Struct, frozen=True):
     """A fleet request worked out: overrides by launch template, and the subnet each zone's instances go to."""
 
     request: FleetRequest
-    templates: tuple[Template, ...]
+    templates: tuple[LaunchTemplate, ...]
     overrides: tuple[tuple[FleetOverride, ...], ...]
     subnets: dict[str, str]
     install: str = ""
@@ -71,7 +71,7 @@ class Launch(msgspec.Struct, frozen=True):
         return next((override.reservation for group in self.overrides for override in group), "")
 
 
-def prepare(request: FleetRequest, subnets: Iterable[Subnet], install: str = "") -> Launch:
+def prepare(request: FleetRequest, subnets: Iterable[Subnet], install: str = "") -> PreparedLaunch:
     """Choose types, subnets and launch templates; what is made is tagged as the install's.
 
     The cheapest 60 types are kept, in each zone the subnet with most free addresses, and one template for all that boot
@@ -88,12 +88,12 @@ def prepare(request: FleetRequest, subnets: Iterable[Subnet], install: str = "")
         key = (*boots, override.reservation)
         if key in groups or len(groups) < MAX_TEMPLATES:
             groups.setdefault(key, []).append(override)
-    by_name: dict[str, tuple[Template, list[FleetOverride]]] = {}
+    by_name: dict[str, tuple[LaunchTemplate, list[FleetOverride]]] = {}
     for _, group in sorted(groups.items()):
-        made = template(request, group[0], install)
+        made = launch_template(request, group[0], install)
         _, overrides = by_name.setdefault(made.name, (made, []))
         overrides += group
-    return Launch(
+    return PreparedLaunch(
         request,
         tuple(made for made, _ in by_name.values()),
         tuple(tuple(overrides) for _, overrides in by_name.values()),
@@ -113,7 +113,7 @@ def cheapest_types(overrides: Sequence[FleetOverride]) -> list[FleetOverride]:
     return list(kept.values())
 
 
-def parameters(launch: Launch, token: str) -> dict[str, Any]:
+def parameters(launch: PreparedLaunch, token: str) -> dict[str, Any]:
     """CreateFleet's parameters. They depend on nothing but the launch, so that a repeated token matches."""
     request = launch.request
     common_tags = tags.written(tags.of_launch(request, launch.install))
@@ -148,7 +148,7 @@ def parameters(launch: Launch, token: str) -> dict[str, Any]:
     return wanted
 
 
-def _target(launch: Launch) -> str:
+def _target(launch: PreparedLaunch) -> str:
     """What the fleet is to buy. An ordinary reservation is on-demand capacity that the launch template aims at."""
     request = launch.request
     if request.capacity_type != labels.RESERVED:
@@ -162,7 +162,7 @@ def _target(launch: Launch) -> str:
     return labels.ON_DEMAND
 
 
-def _priorities(launch: Launch) -> dict[float, int]:
+def _priorities(launch: PreparedLaunch) -> dict[float, int]:
     """EC2's priority of each price: whole numbers from 0, the lowest goes first."""
     prices = {override.price for group in launch.overrides for override in group}
     return {price: place for place, price in enumerate(sorted(prices))}
@@ -174,7 +174,10 @@ def client_token(token: str) -> str:
 
 
 def _config(
-    made: Template, overrides: Iterable[FleetOverride], subnets: Mapping[str, str], priorities: Mapping[float, int]
+    made: LaunchTemplate,
+    overrides: Iterable[FleetOverride],
+    subnets: Mapping[str, str],
+    priorities: Mapping[float, int],
 ) -> FleetLaunchTemplateConfigRequestTypeDef:
     return {
         "LaunchTemplateSpecification": {"LaunchTemplateName": made.name, "Version": "$Latest"},
@@ -194,7 +197,7 @@ def _override(override: FleetOverride, subnet_id: str, priority: int) -> FleetLa
     }
 
 
-def instances_of(launch: Launch, answer: FleetAnswer, launched_at: float) -> tuple[Instance, ...]:
+def instances_of(launch: PreparedLaunch, answer: FleetAnswer, launched_at: float) -> tuple[Instance, ...]:
     """The instances a fleet gave, by id."""
     request = launch.request
     found = []
@@ -221,7 +224,7 @@ def instances_of(launch: Launch, answer: FleetAnswer, launched_at: float) -> tup
     return tuple(sorted(found, key=lambda instance: instance.id))
 
 
-def failures_of(launch: Launch, answer: FleetAnswer) -> tuple[OfferingFailure, ...]:
+def failures_of(launch: PreparedLaunch, answer: FleetAnswer) -> tuple[OfferingFailure, ...]:
     """Why offerings were refused, one failure per offering and code, sorted."""
     found: dict[tuple[str, str, str], OfferingFailure] = {}
     for error in answer.get("Errors", ()):
@@ -244,7 +247,7 @@ def failures_of(launch: Launch, answer: FleetAnswer) -> tuple[OfferingFailure, .
     return tuple(sorted(found.values()))
 
 
-def all_failed(launch: Launch, code: str, kind: str, message: str) -> tuple[OfferingFailure, ...]:
+def all_failed(launch: PreparedLaunch, code: str, kind: str, message: str) -> tuple[OfferingFailure, ...]:
     """One failure for each offering that was asked for, when EC2 refused the request as a whole."""
     overrides = [override for group in launch.overrides for override in group] or launch.request.overrides
     offerings = {(override.instance_type, override.zone) for override in overrides}
@@ -261,7 +264,7 @@ def template_is_gone(answer: CreateFleetResultTypeDef) -> bool:
     return not answer.get("Instances") and bool(codes) and codes <= set(TEMPLATE_GONE)
 
 
-def _zone(launch: Launch, subnet_id: str) -> str:
+def _zone(launch: PreparedLaunch, subnet_id: str) -> str:
     return next((zone for zone, known in launch.subnets.items() if known == subnet_id), "")
 
 
@@ -271,7 +274,7 @@ _UNDER_WAY = ("pending_fulfillment", "pending_termination")
 _NEVER_NODES = ("shutting-down", "terminated", "stopping", "stopped")
 
 
-def first_answer(ec2: EC2Client, launch: Launch, launched_at: float, fleet_id: str = "") -> FleetResult | None:
+def first_answer(ec2: EC2Client, launch: PreparedLaunch, launched_at: float, fleet_id: str = "") -> FleetResult | None:
     """What the fleets of a launch gave, but for instances that have ended since; None while that is not certain.
 
     None, too, when EC2 refuses to tell: then its instances are looked for by tag for as long as they may be hidden.

@@ -16,7 +16,7 @@ from shiplap.aws.ec2 import fleet_requests
 from shiplap.aws.ec2_errors import THROTTLED, TRANSIENT, UNKNOWN, aws_error, classify
 from shiplap.aws.failures import NO_ANSWER, code_of
 from shiplap.errors import NodeClassNotReady
-from shiplap.instances.catalog.resolved_nodeclass import Problem
+from shiplap.instances.catalog.resolved_nodeclass import NodeClassProblem
 from shiplap.instances.readiness import conditions
 from shiplap.kubernetes import labels
 
@@ -37,7 +37,9 @@ _MOST_SUBNETS = 3
 """A policy may forbid some subnets; where the first ones are forbidden, hardly any is allowed."""
 
 
-def rehearse(ec2: EC2Client, templates: LaunchTemplates, request: FleetRequest, install: str) -> Problem | None:
+def dry_run_launch(
+    ec2: EC2Client, templates: LaunchTemplates, request: FleetRequest, install: str
+) -> NodeClassProblem | None:
     """Why EC2 would not launch what is requested; None when it would, or when that is not about permissions.
 
     Raises:
@@ -65,7 +67,7 @@ def _of_template(error: NodeClassNotReady) -> str:
     return "UserDataSizeLimitExceeded" if _TOO_LARGE in str(error) else error.code
 
 
-def _run(ec2: EC2Client, prepared: fleet_requests.Launch) -> Problem | None:
+def _run(ec2: EC2Client, prepared: fleet_requests.PreparedLaunch) -> NodeClassProblem | None:
     """The same of an instance: a subnet that would do is enough, else the refusal of the first one counts."""
     overrides = {override.zone: override for override in reversed(prepared.overrides[0])}
     refusals: list[str] = []
@@ -80,7 +82,7 @@ def _run(ec2: EC2Client, prepared: fleet_requests.Launch) -> Problem | None:
     return _problem("RunInstancesAuthCheckFailed", refusals[0])
 
 
-def _instance(prepared: fleet_requests.Launch, instance_type: str, subnet_id: str) -> dict[str, Any]:
+def _instance(prepared: fleet_requests.PreparedLaunch, instance_type: str, subnet_id: str) -> dict[str, Any]:
     """RunInstances' parameters; the subnet goes on each interface, as a template with interfaces wants it."""
     template = prepared.templates[0]
     interfaces = [item | {"SubnetId": subnet_id} for item in template.data.get("NetworkInterfaces", ())]
@@ -120,6 +122,8 @@ def _refusal(action: str, ask: Callable[[], object]) -> str:
     return ""
 
 
-def _problem(reason: str, refusal: str) -> Problem:
+def _problem(reason: str, refusal: str) -> NodeClassProblem:
     # The encoded message is thousands of characters long, and says the same to those who may decode it.
-    return Problem(conditions.VALIDATION, reason, refusal.partition(" Encoded authorization failure message")[0])
+    return NodeClassProblem(
+        conditions.VALIDATION, reason, refusal.partition(" Encoded authorization failure message")[0]
+    )

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _NAMES_PER_CALL = 200
 
 
-class Template(msgspec.Struct, frozen=True):
+class LaunchTemplate(msgspec.Struct, frozen=True):
     """A launch template as it should be. `tags` are the template's own."""
 
     name: str
@@ -50,7 +50,7 @@ class LaunchTemplates:
         self._ec2 = ec2
         self._known: set[str] = set()
 
-    def ensure(self, wanted: Iterable[Template]) -> None:
+    def ensure(self, wanted: Iterable[LaunchTemplate]) -> None:
         """Create those that do not exist yet.
 
         Raises:
@@ -79,7 +79,7 @@ class LaunchTemplates:
             )
         return [found["LaunchTemplateName"] for found in answer["LaunchTemplates"]]
 
-    def _create(self, template: Template) -> None:
+    def _create(self, template: LaunchTemplate) -> None:
         with launch_errors(f"create launch template {template.name}"):
             try:
                 self._ec2.create_launch_template(
@@ -92,7 +92,7 @@ class LaunchTemplates:
                     raise
 
 
-def template(request: FleetRequest, override: FleetOverride, install: str) -> Template:
+def launch_template(request: FleetRequest, override: FleetOverride, install: str) -> LaunchTemplate:
     """The launch template for one override of a request, and for all that boot like it.
 
     Raises:
@@ -101,7 +101,7 @@ def template(request: FleetRequest, override: FleetOverride, install: str) -> Te
     own_tags = tags.of_pool(request.claim, request.node_class, install)
     data = template_data(request, override, own_tags)
     digest = sha256(msgspec.json.encode((data, own_tags), order="deterministic")).hexdigest()[:20]
-    return Template(f"shiplap/{request.claim.cluster}/{digest}", data, own_tags)
+    return LaunchTemplate(f"shiplap/{request.claim.cluster}/{digest}", data, own_tags)
 
 
 UNUSED_FOR_S = 24 * 3600

@@ -40,7 +40,7 @@ _RACES = 8
 _FORGOTTEN_AFTER_S = 3600
 
 
-class Limit(msgspec.Struct, frozen=True):
+class RateLimit(msgspec.Struct, frozen=True):
     """Requests that may be sent, or instances that may be asked for, at once, and per second in the long run."""
 
     burst: float
@@ -48,17 +48,17 @@ class Limit(msgspec.Struct, frozen=True):
 
 
 LIMITS = {
-    "create_fleet": Limit(20, 2),
-    "create_launch_template": Limit(25, 2.5),
-    "create_tags": Limit(50, 5),
-    "delete_launch_template": Limit(10, 1),
-    "terminate_instances": Limit(50, 2.5),
+    "create_fleet": RateLimit(20, 2),
+    "create_launch_template": RateLimit(25, 2.5),
+    "create_tags": RateLimit(50, 5),
+    "delete_launch_template": RateLimit(10, 1),
+    "terminate_instances": RateLimit(50, 2.5),
 }
 """About half of the requests that EC2 allows an account by default, by method of the client."""
 
 INSTANCE_LIMITS = {
-    "create_fleet": Limit(1000, 2),
-    "terminate_instances": Limit(1000, 20),
+    "create_fleet": RateLimit(1000, 2),
+    "terminate_instances": RateLimit(1000, 20),
 }
 """The instances that EC2 lets an account launch (RunInstances, which a fleet stands for) and end by default.
 
@@ -66,19 +66,19 @@ All of them: it takes minutes to refill the bucket, and others who drew from it 
 """
 
 
-class Bucket(msgspec.Struct, frozen=True):
+class TokenBucket(msgspec.Struct, frozen=True):
     """Tokens that were left at a moment, epoch seconds. Below zero, so many requests are to wait first."""
 
     tokens: float
     at: float
 
-    def after(self, limit: Limit, now: float) -> Bucket:
+    def after(self, limit: RateLimit, now: float) -> TokenBucket:
         """The same bucket, refilled until now; the clocks of two machines may disagree."""
         passed = max(now - self.at, 0.0)
-        return Bucket(min(self.tokens + passed * limit.per_second, limit.burst), max(now, self.at))
+        return TokenBucket(min(self.tokens + passed * limit.per_second, limit.burst), max(now, self.at))
 
 
-class Pace:
+class RequestPace:
     """The buckets of one region. `clock` gives epoch seconds, `chance` numbers from 0 to 1."""
 
     def __init__(
@@ -111,7 +111,9 @@ class Pace:
     def give_back(self, action: str, instances: int) -> None:
         """So many of the instances that were asked for were not launched."""
         limit = INSTANCE_LIMITS[action]
-        self._change(_instances(action), limit, lambda held: Bucket(min(held.tokens + instances, limit.burst), held.at))
+        self._change(
+            _instances(action), limit, lambda held: TokenBucket(min(held.tokens + instances, limit.burst), held.at)
+        )
 
     def throttled(self, action: str) -> None:
         """EC2 has fewer requests to give than was thought: the bucket is empty for everybody."""
@@ -121,7 +123,7 @@ class Pace:
         """The same of instances."""
         self._change(_instances(action), INSTANCE_LIMITS[action], _emptied)
 
-    def _wait(self, action: str, bucket: str, limit: Limit, cost: float) -> None:
+    def _wait(self, action: str, bucket: str, limit: RateLimit, cost: float) -> None:
         try:
             delay_s = self._draw(bucket, limit, min(cost, limit.burst))
         except StoreError as error:
@@ -133,29 +135,31 @@ class Pace:
         if delay_s > 0:
             self._sleep(delay_s + self._chance() / limit.per_second)
 
-    def _change(self, bucket: str, limit: Limit, change: Callable[[Bucket], Bucket]) -> None:
+    def _change(self, bucket: str, limit: RateLimit, change: Callable[[TokenBucket], TokenBucket]) -> None:
         try:
             self._write(bucket, change, limit)
         except StoreError as error:
             _LOG.warning("the pace of %s is not known: %s", bucket, error)
 
-    def _draw(self, bucket: str, limit: Limit, cost: float) -> float:
+    def _draw(self, bucket: str, limit: RateLimit, cost: float) -> float:
         """Take tokens that are there or will be; seconds until they are. Those that take too long are not taken."""
 
-        def take(held: Bucket) -> Bucket | None:
+        def take(held: TokenBucket) -> TokenBucket | None:
             least = cost - LONGEST_WAIT_S * limit.per_second
-            return Bucket(held.tokens - cost, held.at) if held.tokens >= least else None
+            return TokenBucket(held.tokens - cost, held.at) if held.tokens >= least else None
 
         taken = self._write(bucket, take, limit)
         return LONGEST_WAIT_S + 1 if taken is None else max(-taken.tokens / limit.per_second, 0.0)
 
-    def _write(self, bucket: str, change: Callable[[Bucket], Bucket | None], limit: Limit) -> Bucket | None:
+    def _write(
+        self, bucket: str, change: Callable[[TokenBucket], TokenBucket | None], limit: RateLimit
+    ) -> TokenBucket | None:
         """Replace a bucket; None when `change` refuses, or too many others are at it."""
         key: dict[str, Value] = {"cluster": text(PARTITION), "item": text(f"{self._region}#{bucket}")}
         for _ in range(_RACES):
             now = self._clock()
             stored = get(self._dynamodb, self._table, key)
-            known = Bucket(limit.burst, now) if stored is None else _bucket(stored).after(limit, now)
+            known = TokenBucket(limit.burst, now) if stored is None else _bucket(stored).after(limit, now)
             changed = change(known)
             if changed is None:
                 return None
@@ -176,8 +180,8 @@ class Pace:
         return put_if(self._dynamodb, self._table, item, "#tokens = :tokens AND #at = :at", ["tokens", "at"], past)
 
 
-def _bucket(item: Item) -> Bucket:
-    return Bucket(float_of(item, "tokens"), float_of(item, "at"))
+def _bucket(item: Item) -> TokenBucket:
+    return TokenBucket(float_of(item, "tokens"), float_of(item, "at"))
 
 
 def _instances(action: str) -> str:
@@ -185,17 +189,17 @@ def _instances(action: str) -> str:
     return f"{action}#instances"
 
 
-def _emptied(held: Bucket) -> Bucket:
-    return Bucket(min(held.tokens, 0.0), held.at)
+def _emptied(held: TokenBucket) -> TokenBucket:
+    return TokenBucket(min(held.tokens, 0.0), held.at)
 
 
-def paced(ec2: EC2Client, pace: Pace) -> EC2Client:
+def paced(ec2: EC2Client, pace: RequestPace) -> EC2Client:
     """The client, whose changing requests wait for their tokens."""
     return cast("EC2Client", _Paced(ec2, pace))
 
 
 class _Paced:
-    def __init__(self, ec2: EC2Client, pace: Pace) -> None:
+    def __init__(self, ec2: EC2Client, pace: RequestPace) -> None:
         self._ec2 = ec2
         self._pace = pace
 

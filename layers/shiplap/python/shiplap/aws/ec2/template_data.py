@@ -10,7 +10,7 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from shiplap.aws import tags
-from shiplap.aws.userdata.bootstrap import of_claim
+from shiplap.aws.userdata.bootstrap import bootstrap_of_claim
 from shiplap.aws.userdata.render import user_data
 from shiplap.errors import NodeClassNotReady
 from shiplap.instances.capacity.described_capacity import ENCLAVES
@@ -108,7 +108,7 @@ def template_data(
     """
     node_class, resolved = request.node_class, request.resolved
     spec = node_class.spec
-    bootstrap = of_claim(
+    bootstrap = bootstrap_of_claim(
         request.claim,
         node_class,
         resolved,

@@ -22,7 +22,7 @@ from shiplap.instances.catalog.ec2_catalog import (
     Ec2InstanceType,
     TypePrices,
     ZonePrice,
-    of_describe,
+    parse_instance_types,
 )
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def instance_types(ec2: EC2Client) -> tuple[Ec2InstanceType, ...]:
     problems: list[str] = []
     for record in records:
         try:
-            known += of_describe([record])
+            known += parse_instance_types([record])
         except InvalidInput as error:
             problems.append(str(error))
     if problems:

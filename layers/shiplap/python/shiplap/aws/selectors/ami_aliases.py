@@ -27,7 +27,7 @@ _WINDOWS = "/aws/service/ami-windows-latest"
 _MINOR = re.compile(r"1\.(\d+)")
 
 
-class Variant(msgspec.Struct, frozen=True):
+class AmiVariant(msgspec.Struct, frozen=True):
     """One image an alias stands for; one parameter may serve two variants."""
 
     parameter: str
@@ -38,7 +38,7 @@ def _unsupported(reason: str) -> NodeClassNotReady:
     return NodeClassNotReady(reason, code="UnsupportedAlias")
 
 
-def variants(alias: str, kubernetes_version: str) -> tuple[Variant, ...]:
+def ami_variants(alias: str, kubernetes_version: str) -> tuple[AmiVariant, ...]:
     """All variants of an alias such as `al2023@latest` for a Kubernetes minor version such as `1.34`.
 
     Raises:
@@ -66,7 +66,7 @@ def _arch(name: str) -> RequirementLines:
     return ((labels.ARCH, "In", (name,)),)
 
 
-def _al2(kubernetes: str, version: str) -> Iterator[Variant]:
+def _al2(kubernetes: str, version: str) -> Iterator[AmiVariant]:
     for suffix, arch, requirements in (
         ("", "amd64", _STANDARD),
         ("-arm64", "arm64", _STANDARD),
@@ -75,10 +75,10 @@ def _al2(kubernetes: str, version: str) -> Iterator[Variant]:
     ):
         image = f"amazon-linux-2{suffix}"
         release = "recommended" if version == "latest" else f"amazon-eks{suffix}-node-{kubernetes}-{version}"
-        yield Variant(f"{_EKS}/{kubernetes}/{image}/{release}/image_id", _arch(arch) + requirements)
+        yield AmiVariant(f"{_EKS}/{kubernetes}/{image}/{release}/image_id", _arch(arch) + requirements)
 
 
-def _al2023(kubernetes: str, version: str) -> Iterator[Variant]:
+def _al2023(kubernetes: str, version: str) -> Iterator[AmiVariant]:
     for machine, kind, requirements in (
         ("x86_64", "standard", _STANDARD),
         ("x86_64", "nvidia", _NVIDIA),
@@ -88,13 +88,13 @@ def _al2023(kubernetes: str, version: str) -> Iterator[Variant]:
     ):
         pinned = f"amazon-eks-node-al2023-{machine}-{kind}-{kubernetes}-{version}"
         release = "recommended" if version == "latest" else pinned
-        yield Variant(
+        yield AmiVariant(
             f"{_EKS}/{kubernetes}/amazon-linux-2023/{machine}/{kind}/{release}/image_id",
             _arch(_ARCHITECTURES[machine]) + requirements,
         )
 
 
-def _bottlerocket(kubernetes: str, version: str) -> Iterator[Variant]:
+def _bottlerocket(kubernetes: str, version: str) -> Iterator[AmiVariant]:
     release = version.removeprefix("v")
     for suffix, machine, requirements in (
         ("", "x86_64", _STANDARD),
@@ -103,20 +103,20 @@ def _bottlerocket(kubernetes: str, version: str) -> Iterator[Variant]:
         ("-nvidia", "x86_64", _NVIDIA),
         ("-nvidia", "arm64", _NVIDIA),
     ):
-        yield Variant(
+        yield AmiVariant(
             f"{_BOTTLEROCKET}/aws-k8s-{kubernetes}{suffix}/{machine}/{release}/image_id",
             _arch(_ARCHITECTURES[machine]) + requirements,
         )
 
 
-def _windows(family: str, kubernetes: str, minor: int) -> Variant:
+def _windows(family: str, kubernetes: str, minor: int) -> AmiVariant:
     year = family.removeprefix("windows")
     build = FAMILIES[f"Windows{year}"].windows_build if f"Windows{year}" in FAMILIES else ""
     if not build:
         raise _unsupported(f"unknown alias family {family!r}: windows2019, windows2022 or windows2025")
     if year == "2025" and minor < 35:
         raise _unsupported(f"windows2025 is published from Kubernetes 1.35 on, the cluster runs {kubernetes}")
-    return Variant(
+    return AmiVariant(
         f"{_WINDOWS}/Windows_Server-{year}-English-Core-EKS_Optimized-{kubernetes}/image_id",
         (*_arch("amd64"), (labels.OS, "In", ("windows",)), (labels.WINDOWS_BUILD, "In", (build,))),
     )

@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from shiplap.aws.ec2_errors import aws_errors
-from shiplap.aws.expiring import Expiring
-from shiplap.aws.selectors.ami_aliases import RequirementLines, Variant, variants
-from shiplap.aws.selectors.network import of_tags
+from shiplap.aws.expiring import ExpiringCache
+from shiplap.aws.selectors.ami_aliases import AmiVariant, RequirementLines, ami_variants
+from shiplap.aws.selectors.network import tag_filters
 from shiplap.errors import NodeClassNotReady
 from shiplap.instances.catalog.ec2_catalog import ARCHITECTURES
 from shiplap.instances.catalog.resolved_nodeclass import Ami
@@ -39,7 +39,7 @@ class AmiResolver:
         ec2: EC2Client,
         ssm: Callable[[], SSMClient],
         clock: Callable[[], float],
-        parameters: Expiring[dict[str, str]],
+        parameters: ExpiringCache[dict[str, str]],
     ) -> None:
         self._ec2 = ec2
         self._ssm = ssm
@@ -54,16 +54,16 @@ class AmiResolver:
             AwsThrottled, AwsError: AWS refused.
         """
         terms = node_class.spec.ami_selector_terms
-        wanted = tuple(v for term in terms if term.alias for v in variants(term.alias, kubernetes_version))
+        wanted = tuple(v for term in terms if term.alias for v in ami_variants(term.alias, kubernetes_version))
         found = [*self._of_variants(wanted), *self._of_terms(terms)]
         if not found:
             raise NodeClassNotReady(
                 f"EC2NodeClass {node_class.metadata.name}: amiSelectorTerms match no image that a node can run",
                 code="AMINotFound",
             )
-        return ordered(found)
+        return ordered_amis(found)
 
-    def _of_variants(self, wanted: Sequence[Variant]) -> list[Ami]:
+    def _of_variants(self, wanted: Sequence[AmiVariant]) -> list[Ami]:
         values = self._values(variant.parameter for variant in wanted)
         images = {image["ImageId"]: image for image in self._images_by_id(values.values())}
         return [
@@ -122,7 +122,7 @@ class AmiResolver:
             return [image for page in pages for image in page["Images"]]
 
 
-def ordered(amis: Iterable[Ami]) -> tuple[Ami, ...]:
+def ordered_amis(amis: Iterable[Ami]) -> tuple[Ami, ...]:
     """One AMI per set of requirements, best first: not deprecated, newest, then by id.
 
     Of two with equal requirements the one that is not deprecated stays, then the newer, then the greater name.
@@ -139,7 +139,7 @@ def _by_id(ami: Ami) -> tuple[str, RequirementLines]:
 
 
 def _filters(term: AmiSelectorTerm) -> list[FilterTypeDef]:
-    filters = of_tags(term.tags)
+    filters = tag_filters(term.tags)
     if term.name:
         filters.append({"Name": "name", "Values": [term.name]})
     return filters

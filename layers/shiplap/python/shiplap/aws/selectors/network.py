@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from types_boto3_ec2.type_defs import FilterTypeDef, SubnetTypeDef
 
 
-def of_tags(tags: Mapping[str, str]) -> list[FilterTypeDef]:
+def tag_filters(tags: Mapping[str, str]) -> list[FilterTypeDef]:
     """One filter per tag, sorted by key; the value `*` asks only that the tag exists."""
     return [
         {"Name": "tag-key", "Values": [key]} if value == "*" else {"Name": f"tag:{key}", "Values": [value]}
@@ -37,7 +37,7 @@ def subnets(ec2: EC2Client, node_class: EC2NodeClass) -> tuple[Subnet, ...]:
         AwsThrottled, AwsError: EC2 refused.
     """
     terms = node_class.spec.subnet_selector_terms
-    queries = _queries([(term.id, of_tags(term.tags)) for term in terms], "subnet-id")
+    queries = _queries([(term.id, tag_filters(term.tags)) for term in terms], "subnet-id")
     found: dict[str, SubnetTypeDef] = {}
     for query in queries:
         with aws_errors("describe subnets"):
@@ -62,7 +62,7 @@ def security_groups(ec2: EC2Client, node_class: EC2NodeClass) -> tuple[SecurityG
         AwsThrottled, AwsError: EC2 refused.
     """
     terms = node_class.spec.security_group_selector_terms
-    queries = _queries([(term.id, of_tags(term.tags)) for term in terms], "group-id")
+    queries = _queries([(term.id, tag_filters(term.tags)) for term in terms], "group-id")
     names = sorted({term.name for term in terms if term.name})
     if names:
         queries.append([{"Name": "group-name", "Values": names}])

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from shiplap.aws.eks import ControlPlane, control_plane
-from shiplap.aws.expiring import Expiring
-from shiplap.aws.instance_profiles import Profiles, is_missing, profile_name
+from shiplap.aws.expiring import ExpiringCache
+from shiplap.aws.instance_profiles import InstanceProfileClient, is_missing, profile_name
 from shiplap.aws.selectors import capacity_reservations, network
 from shiplap.aws.selectors.amis import AmiResolver
 from shiplap.errors import InvalidInput, NodeClassNotReady
@@ -17,8 +17,8 @@ from shiplap.instances.catalog.ami_families import FAMILIES, family_of
 from shiplap.instances.catalog.resolved_nodeclass import (
     Ami,
     CapacityReservation,
+    NodeClassProblem,
     PlacementGroup,
-    Problem,
     ResolvedNodeClass,
     SecurityGroup,
     Subnet,
@@ -49,21 +49,21 @@ class NodeClassResolver:
         ec2: EC2Client,
         ssm: Callable[[], SSMClient],
         eks: Callable[[], EKSClient],
-        iam: Callable[[], Profiles] | None,
+        iam: Callable[[], InstanceProfileClient] | None,
         clock: Callable[[], float],
     ) -> None:
         self._settings = settings
         self._ec2 = ec2
         self._eks = eks
         self._iam = iam
-        self._parameters: Expiring[dict[str, str]] = Expiring(_PARAMETERS_S, clock)
+        self._parameters: ExpiringCache[dict[str, str]] = ExpiringCache(_PARAMETERS_S, clock)
         self._images = AmiResolver(ec2, ssm, clock, self._parameters)
-        self._control_plane: Expiring[ControlPlane] = Expiring(_CONTROL_PLANE_S, clock)
-        self._amis: Expiring[tuple[Ami, ...]] = Expiring(_SELECTORS_S, clock)
-        self._subnets: Expiring[tuple[Subnet, ...]] = Expiring(_SELECTORS_S, clock)
-        self._groups: Expiring[tuple[SecurityGroup, ...]] = Expiring(_SELECTORS_S, clock)
-        self._reservations: Expiring[tuple[CapacityReservation, ...]] = Expiring(_SELECTORS_S, clock)
-        self._placement: Expiring[PlacementGroup | None] = Expiring(_SELECTORS_S, clock)
+        self._control_plane: ExpiringCache[ControlPlane] = ExpiringCache(_CONTROL_PLANE_S, clock)
+        self._amis: ExpiringCache[tuple[Ami, ...]] = ExpiringCache(_SELECTORS_S, clock)
+        self._subnets: ExpiringCache[tuple[Subnet, ...]] = ExpiringCache(_SELECTORS_S, clock)
+        self._groups: ExpiringCache[tuple[SecurityGroup, ...]] = ExpiringCache(_SELECTORS_S, clock)
+        self._reservations: ExpiringCache[tuple[CapacityReservation, ...]] = ExpiringCache(_SELECTORS_S, clock)
+        self._placement: ExpiringCache[PlacementGroup | None] = ExpiringCache(_SELECTORS_S, clock)
 
     def resolve(self, node_class: EC2NodeClass, *, fresh: bool = False) -> ResolvedNodeClass:
         """Everything a launch needs; `fresh` forgets what was answered before.
@@ -98,12 +98,12 @@ class NodeClassResolver:
             else f"; deploying the stack makes it for role {node_class.spec.role}"
         )
         text = f"there is no instance profile {found.instance_profile}{made}"
-        missing = Problem(conditions.INSTANCE_PROFILE, "InstanceProfileNotFound", text)
+        missing = NodeClassProblem(conditions.INSTANCE_PROFILE, "InstanceProfileNotFound", text)
         return msgspec.structs.replace(found, problems=(*found.problems, missing))
 
     def _answers(self, node_class: EC2NodeClass) -> ResolvedNodeClass:
         name, spec = node_class.metadata.name, node_class.spec
-        problems: list[Problem] = []
+        problems: list[NodeClassProblem] = []
         family = _family(node_class, problems)
         plane = self._control_plane.get(self._settings.name, lambda: control_plane(self._settings, self._eks))
         amis = _part(
@@ -165,19 +165,19 @@ class NodeClassResolver:
         return spec.instance_profile or profile_name(own.install, own.region, own.name, spec.role)
 
 
-def _family(node_class: EC2NodeClass, problems: list[Problem]) -> str:
+def _family(node_class: EC2NodeClass, problems: list[NodeClassProblem]) -> str:
     try:
         return family_of(node_class).name
     except InvalidInput as error:
-        problems.append(Problem(conditions.VALIDATION, "AMIFamilyUnknown", str(error)))
+        problems.append(NodeClassProblem(conditions.VALIDATION, "AMIFamilyUnknown", str(error)))
         return ""
 
 
-def _part(condition: str, fetch: Callable[[], _Found], problems: list[Problem]) -> _Found | None:
+def _part(condition: str, fetch: Callable[[], _Found], problems: list[NodeClassProblem]) -> _Found | None:
     try:
         return fetch()
     except NodeClassNotReady as error:
-        problems.append(Problem(condition, error.code, str(error)))
+        problems.append(NodeClassProblem(condition, error.code, str(error)))
         return None
 
 

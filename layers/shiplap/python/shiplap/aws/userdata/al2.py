@@ -15,11 +15,11 @@ def render(wanted: Bootstrap) -> str:
     Raises:
         NodeClassNotReady: the user's document is broken.
     """
-    custom: list[mime.Part] = []
+    custom: list[mime.MimePart] = []
     if wanted.custom.strip():
         archive = is_archive(wanted.custom)
-        custom = mime.parts(wanted.custom) if archive else [mime.Part.of(mime.SHELL, wanted.custom)]
-    return mime.archive([*custom, mime.Part.of(mime.SHELL, _script(wanted))])
+        custom = mime.parts(wanted.custom) if archive else [mime.MimePart.of(mime.SHELL, wanted.custom)]
+    return mime.archive([*custom, mime.MimePart.of(mime.SHELL, _script(wanted))])
 
 
 def _script(wanted: Bootstrap) -> str:

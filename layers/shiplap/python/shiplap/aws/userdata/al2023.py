@@ -28,20 +28,20 @@ def render(wanted: Bootstrap) -> str:
             f"AL2023 nodes need the service CIDR of cluster {wanted.cluster}; set serviceCIDR for clusters outside EKS"
         )
         raise mime.invalid(text, "ClusterCIDRResolutionFailed")
-    return mime.archive([*_custom(wanted.custom), mime.Part.of(NODE_CONFIG, _node_config(wanted))])
+    return mime.archive([*_custom(wanted.custom), mime.MimePart.of(NODE_CONFIG, _node_config(wanted))])
 
 
-def _custom(text: str) -> list[mime.Part]:
+def _custom(text: str) -> list[mime.MimePart]:
     """The user's part(s): a MIME archive, a NodeConfig, cloud-config or a script, told apart by how they begin."""
     if not text.strip():
         return []
     if is_archive(text):
         return mime.parts(text)
     if text.lstrip().startswith("#cloud-config"):
-        return [mime.Part.of("text/cloud-config", text)]
+        return [mime.MimePart.of("text/cloud-config", text)]
     if not text.lstrip().startswith("#!") and _IS_NODE_CONFIG.search(text):
-        return [mime.Part.of(NODE_CONFIG, text)]
-    return [mime.Part.of(mime.SHELL, text)]
+        return [mime.MimePart.of(NODE_CONFIG, text)]
+    return [mime.MimePart.of(mime.SHELL, text)]
 
 
 def _node_config(wanted: Bootstrap) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from shiplap.instances.capacity.kubelet_settings import Values, replaced
+from shiplap.instances.capacity.kubelet_settings import FormulaValues, with_formula_values
 from shiplap.instances.catalog.resolved_nodeclass import ResolvedNodeClass
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.names import label_value_of
@@ -65,13 +65,13 @@ class Bootstrap(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     custom: str = ""
 
 
-def of_claim(
+def bootstrap_of_claim(
     claim: NodeClaim,
     node_class: EC2NodeClass,
     resolved: ResolvedNodeClass,
     capacity_type: str,
     max_pods: int,
-    kubelet_values: Values = (),
+    kubelet_values: FormulaValues = (),
     ami: str = "",
 ) -> Bootstrap:
     """What nodes of a claim's pool need. It says nothing of the single claim, so that claims share launch templates.
@@ -94,9 +94,9 @@ def of_claim(
         family=resolved.family,
         service_cidr=resolved.service_cidr,
         dns=_dns(node_class.spec.kubelet, resolved),
-        labels=settable(wanted),
+        labels=settable_labels(wanted),
         taints=(*claim.taints, *claim.startup_taints, UNREGISTERED),
-        kubelet=replaced(node_class.spec.kubelet, kubelet_values),
+        kubelet=with_formula_values(node_class.spec.kubelet, kubelet_values),
         max_pods=max_pods,
         raid0=node_class.spec.instance_store_policy == "RAID0",
         release=_release(node_class, resolved, ami),
@@ -104,7 +104,7 @@ def of_claim(
     )
 
 
-def settable(wanted: Mapping[str, str]) -> dict[str, str]:
+def settable_labels(wanted: Mapping[str, str]) -> dict[str, str]:
     """The labels a kubelet may give itself, sorted; the NodeRestriction admission refuses the node otherwise.
 
     The others are set through the API once the node is there.

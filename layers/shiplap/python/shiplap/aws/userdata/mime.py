@@ -15,19 +15,19 @@ def invalid(reason: str, code: str = "UserDataInvalid") -> NodeClassNotReady:
     return NodeClassNotReady(reason, code=code)
 
 
-class Part(msgspec.Struct, frozen=True):
+class MimePart(msgspec.Struct, frozen=True):
     """One part: its headers as they are written, without a closing empty line, and its body."""
 
     headers: str
     body: str
 
     @classmethod
-    def of(cls, content_type: str, body: str) -> Part:
+    def of(cls, content_type: str, body: str) -> MimePart:
         """A part with nothing but a content type."""
         return cls(f"Content-Type: {content_type}", body)
 
 
-def parts(text: str) -> list[Part]:
+def parts(text: str) -> list[MimePart]:
     """The parts of a MIME document, unaltered; a document of one part is that part.
 
     Raises:
@@ -41,13 +41,13 @@ def parts(text: str) -> list[Part]:
     return [_part(inner.as_string()) for inner in message.get_payload() if not isinstance(inner, str)]
 
 
-def _part(text: str) -> Part:
+def _part(text: str) -> MimePart:
     headers, _, body = text.replace("\r\n", "\n").partition("\n\n")
     kept = [line for line in headers.splitlines() if not line.lower().startswith("mime-version:")]
-    return Part("\n".join(kept), body)
+    return MimePart("\n".join(kept), body)
 
 
-def archive(contents: list[Part]) -> str:
+def archive(contents: list[MimePart]) -> str:
     """A MIME document of several parts, the same for the same parts."""
     boundary = "//"
     while any(f"--{boundary}" in part.body for part in contents):

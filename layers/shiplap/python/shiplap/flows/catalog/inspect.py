@@ -8,17 +8,17 @@ from typing import Any
 
 import msgspec
 
-from shiplap.aws.userdata.bootstrap import of_claim
+from shiplap.aws.userdata.bootstrap import bootstrap_of_claim
 from shiplap.aws.userdata.render import user_data
 from shiplap.errors import AwsError, InvalidInput, NodeClassNotReady, StoreError
 from shiplap.flows.context import FlowContext
-from shiplap.instances.capacity.capacity_setting import from_cluster
+from shiplap.instances.capacity.capacity_setting import cluster_setting
 from shiplap.instances.catalog.ec2_catalog import Catalog
-from shiplap.instances.catalog.resolved_nodeclass import Problem, ResolvedNodeClass, SecurityGroup
+from shiplap.instances.catalog.resolved_nodeclass import NodeClassProblem, ResolvedNodeClass, SecurityGroup
 from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.instances.readiness import conditions
-from shiplap.instances.readiness.dry_runs import Rehearsals
-from shiplap.instances.readiness.nodeclass_status import ClusterStatus, NodeClassStatus, PoolStatus, digest
+from shiplap.instances.readiness.dry_runs import DryRuns
+from shiplap.instances.readiness.nodeclass_status import ClusterStatus, NodeClassStatus, PoolStatus, manifest_digest
 from shiplap.instances.resolve import instance_types
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.quantity import PODS
@@ -55,26 +55,26 @@ def _pool(pool: NodePool, known: dict[str, NodeClassStatus]) -> PoolStatus:
     return PoolStatus(pool.metadata.name, name, ready, pool.spec.weight, reason, pool.spec.limits)
 
 
-def _tried(settings: ClusterSettings, context: FlowContext) -> Rehearsals:
+def _tried(settings: ClusterSettings, context: FlowContext) -> DryRuns:
     """What EC2 said to launches that were tried out. Not knowing it is held against no EC2NodeClass."""
     if context.rehearsals is None or not settings.dry_run:
-        return Rehearsals()
+        return DryRuns()
     try:
         return context.rehearsals.load(settings.name)
     except StoreError as error:
         _LOG.warning("rehearsals not read: %s", error, extra={"cluster": settings.name})
-        return Rehearsals()
+        return DryRuns()
 
 
 def _status(
-    settings: ClusterSettings, node_class: EC2NodeClass, catalog: Catalog, tried: Rehearsals, context: FlowContext
+    settings: ClusterSettings, node_class: EC2NodeClass, catalog: Catalog, tried: DryRuns, context: FlowContext
 ) -> NodeClassStatus:
-    name, manifest = node_class.metadata.name, digest(node_class)
+    name, manifest = node_class.metadata.name, manifest_digest(node_class)
     try:
         found = context.compute.inspect(node_class)
     except AwsError as error:
         _LOG.warning("node class cannot be inspected: %s", error, extra={"cluster": settings.name, "code": error.code})
-        return NodeClassStatus(name, manifest, conditions.unknown(error.code or "NoAnswer", str(error)))
+        return NodeClassStatus(name, manifest, conditions.unknown_conditions(error.code or "NoAnswer", str(error)))
     problems = [*found.problems]
     types: tuple[InstanceType, ...] = ()
     size = 0
@@ -105,25 +105,25 @@ def _status(
 
 def _types(
     settings: ClusterSettings, node_class: EC2NodeClass, found: ResolvedNodeClass, catalog: Catalog
-) -> tuple[tuple[InstanceType, ...], list[Problem]]:
+) -> tuple[tuple[InstanceType, ...], list[NodeClassProblem]]:
     """What the EC2NodeClass can launch, or why its kubelet settings cannot be read or worked out."""
     if problem := _kubelet_problem(node_class):
         return (), [problem]
     try:
         types = instance_types(
-            catalog, node_class, from_cluster(settings, ()), resolved=found, learned=(), unavailable=()
+            catalog, node_class, cluster_setting(settings, ()), resolved=found, learned=(), unavailable=()
         )
     except InvalidInput as error:
         of_kubelet = error.field.startswith("spec.kubelet")
         reason = "KubeletExpressionEvaluationFailed" if of_kubelet else "InvalidAnnotations"
-        return (), [Problem(conditions.VALIDATION, reason, error.what)]
+        return (), [NodeClassProblem(conditions.VALIDATION, reason, error.what)]
     if not types:
         text = f"none of the {len(catalog.types)} instance types of {catalog.region} meets the requirements of an AMI"
-        return (), [Problem(conditions.AMIS, "NoInstanceTypes", text)]
+        return (), [NodeClassProblem(conditions.AMIS, "NoInstanceTypes", text)]
     return types, []
 
 
-def _kubelet_problem(node_class: EC2NodeClass) -> Problem | None:
+def _kubelet_problem(node_class: EC2NodeClass) -> NodeClassProblem | None:
     """The first thing that is wrong with the kubelet settings themselves, for any type."""
     spec = node_class.spec
     for_any = msgspec.structs.replace(node_class, spec=msgspec.structs.replace(spec, ami_family=CUSTOM))
@@ -135,18 +135,18 @@ def _kubelet_problem(node_class: EC2NodeClass) -> Problem | None:
         reason = "KubeletExpressionInvalid" if is_expression(value) else "InvalidKubeletConfiguration"
         if (path, text) not in wrong_anyway:
             reason = "UnsupportedKubeletConfiguration"
-        return Problem(conditions.VALIDATION, reason, f"{field_name(path)}: {text}")
+        return NodeClassProblem(conditions.VALIDATION, reason, f"{field_name(path)}: {text}")
     return None
 
 
 def _user_data(
     settings: ClusterSettings, node_class: EC2NodeClass, found: ResolvedNodeClass, types: Sequence[InstanceType]
-) -> tuple[int, list[Problem]]:
+) -> tuple[int, list[NodeClassProblem]]:
     """The bytes of the longest user data that any pool's nodes would get, or why there is none."""
     try:
         return max(len(text.encode()) for text in _texts(settings, node_class, found, types)), []
     except NodeClassNotReady as error:
-        return 0, [Problem(conditions.VALIDATION, error.code, str(error))]
+        return 0, [NodeClassProblem(conditions.VALIDATION, error.code, str(error))]
 
 
 def _texts(
@@ -172,7 +172,7 @@ def _texts(
             taints=template.spec.taints if template is not None else (),
             startup_taints=template.spec.startup_taints if template is not None else (),
         )
-        yield user_data(of_claim(claim, node_class, found, labels.ON_DEMAND, pods, values))
+        yield user_data(bootstrap_of_claim(claim, node_class, found, labels.ON_DEMAND, pods, values))
 
 
 def _warnings(found: ResolvedNodeClass, types: Sequence[InstanceType], user_data_bytes: int) -> Iterator[str]:

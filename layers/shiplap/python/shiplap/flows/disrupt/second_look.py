@@ -15,7 +15,7 @@ from shiplap.disruption.candidates import objection
 from shiplap.disruption.commands import Proposal, Reason
 from shiplap.flows.claim_updates import pool_of
 from shiplap.flows.context import FlowContext
-from shiplap.kubernetes.compact_pods import lean
+from shiplap.kubernetes.compact_pods import lean_pod
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.settings import ClusterSettings
@@ -101,5 +101,5 @@ def _as_seen(pods: Iterable[Pod], known: dict[str, Pod]) -> bool:
 def _same(pod: Pod, seen: Pod | None) -> bool:
     if seen is None:
         return False
-    one, other = lean(pod), lean(seen)
+    one, other = lean_pod(pod), lean_pod(seen)
     return one.metadata == other.metadata and one.spec == other.spec

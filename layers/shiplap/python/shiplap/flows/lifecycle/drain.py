@@ -25,7 +25,7 @@ from shiplap.flows.lifecycle.endings import give_up, has_vanished
 from shiplap.flows.lifecycle.registration import change, is_ready
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node, Pod, Taint
-from shiplap.kubernetes.storage_objects import PersistentVolumeClaim, VolumeAttachment, attached, has_claims
+from shiplap.kubernetes.storage_objects import PersistentVolumeClaim, VolumeAttachment, attached_volumes, has_claims
 from shiplap.kubernetes.taints import DISRUPTED
 from shiplap.kubernetes.timestamps import epoch
 from shiplap.manifests.nodeclaim import IN_FLIGHT, ClaimState, NodeClaim
@@ -144,7 +144,7 @@ class Drains:
             ClusterError: they cannot be listed.
         """
         claims = self._volume_claims if any(map(has_claims, staying)) else ()
-        return attached(self._attachments, node.metadata.name, staying, claims)
+        return attached_volumes(self._attachments, node.metadata.name, staying, claims)
 
     @cached_property
     def _attachments(self) -> tuple[VolumeAttachment, ...]:

@@ -16,7 +16,7 @@ from shiplap.flows.context import FlowContext
 from shiplap.flows.interrupt.interrupt import answer
 from shiplap.flows.interrupt.notices import Kind, Notice
 from shiplap.flows.lifecycle.registration import not_initialized
-from shiplap.instances.readiness.joins import FLOOR_S, INITIALIZE_CEILING_S, deadline_s
+from shiplap.instances.readiness.joins import LONGEST_INITIALIZE_S, SHORTEST_DEADLINE_S, deadline_s
 from shiplap.kubernetes.objects import Node
 from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.ports import JoinLog
@@ -88,10 +88,10 @@ def give_up_incomplete(claim: NodeClaim, node: Node, settings: ClusterSettings, 
         StoreError: tried again when the claim is looked at again.
     """
     waited_s = context.clock.now() - claim.changed_at
-    if context.joins is None or waited_s < FLOOR_S:
+    if context.joins is None or waited_s < SHORTEST_DEADLINE_S:
         return
     times = context.joins.read(claim.cluster).times(claim.node_pool)
-    if waited_s < deadline_s(times.initialize_s, INITIALIZE_CEILING_S):
+    if waited_s < deadline_s(times.initialize_s, LONGEST_INITIALIZE_S):
         return
     context.meter.count("NodesNotInitialized")
     missing = not_initialized(claim, node)

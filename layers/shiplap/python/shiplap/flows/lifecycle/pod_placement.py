@@ -13,11 +13,11 @@ from functools import cached_property
 from shiplap.errors import ClusterError, ObjectConflict, ObjectNotFound
 from shiplap.flows.claim_updates import facts
 from shiplap.flows.context import FlowContext
-from shiplap.instances.capacity.learned_capacity import missed
+from shiplap.instances.capacity.learned_capacity import shortfall
 from shiplap.kubernetes.objects import Node, ObjectMeta, Pod
 from shiplap.kubernetes.pod_requests import pod_requests
 from shiplap.kubernetes.quantity import parse_resources
-from shiplap.kubernetes.selectors import selected
+from shiplap.kubernetes.selectors import node_affinity_allows
 from shiplap.kubernetes.storage_objects import has_claims
 from shiplap.kubernetes.taints import untolerated
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
@@ -100,7 +100,7 @@ class Steering:
             _LOG.warning("pods are left to kube-scheduler: %s", error, extra=facts(claim))
 
     def _chosen(self, claim: NodeClaim, node: Node, *, binding: bool) -> list[Pod]:
-        if not binding and self._is_crowd and not missed(claim.requests, parse_resources(node.status.allocatable)):
+        if not binding and self._is_crowd and not shortfall(claim.requests, parse_resources(node.status.allocatable)):
             return [Pod(metadata=ObjectMeta(name=pod.name, namespace=pod.namespace, uid=pod.uid)) for pod in claim.pods]
         planned = self._waiting(claim)
         here = self._context.cluster.pods_on(node.metadata.name) if planned else ()
@@ -194,7 +194,9 @@ def _is_simple(pod: Pod, node: Node) -> bool:
     )
     if depends_on_others or spec.host_network or node.spec.unschedulable:
         return False
-    return untolerated(node.spec.taints, spec.tolerations, ignore_preferences=True) is None and selected(spec, node)
+    return untolerated(node.spec.taints, spec.tolerations, ignore_preferences=True) is None and node_affinity_allows(
+        spec, node
+    )
 
 
 def _less(amounts: Mapping[str, int], *taken: Mapping[str, int]) -> dict[str, int]:

@@ -96,7 +96,7 @@ def change(
     """
 
     def write(node: Node) -> Node:
-        return context.cluster.register_node(
+        return context.cluster.patch_node(
             node.metadata.name,
             labels=added,
             annotations=annotations,

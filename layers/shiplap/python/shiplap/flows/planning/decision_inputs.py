@@ -23,17 +23,17 @@ from shiplap.flows.catalog.refresh import refresh, stored
 from shiplap.flows.context import FlowContext
 from shiplap.flows.learn import has_reported, instance_of, learn_from_crowd
 from shiplap.flows.planning.offering_market import Market, resting_in_group, resting_offerings
-from shiplap.instances.capacity.capacity_setting import from_cluster
+from shiplap.instances.capacity.capacity_setting import cluster_setting
 from shiplap.instances.catalog.ami_families import first_hashes, spec_hash
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.catalog.resolved_nodeclass import ResolvedNodeClass
 from shiplap.instances.catalog.type_catalog import InstanceType, pilot_key
 from shiplap.instances.offerings.impaired_zones import without_zones
-from shiplap.instances.readiness.joins import Bars, JoinHistory, bars, without_barred
+from shiplap.instances.readiness.joins import BlockedLaunches, JoinHistory, blocked_launches, without_blocked
 from shiplap.instances.readiness.launch_deaths import node_class_scope, with_advice
 from shiplap.instances.readiness.nodeclass_status import InstallStatus, known_problem
 from shiplap.instances.resolve import remembered_types
-from shiplap.kubernetes.compact_pods import lean, pods_of
+from shiplap.kubernetes.compact_pods import decode_pods, lean_pod
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.kubernetes.workloads import ScalableName
@@ -90,7 +90,7 @@ class StandingPods:
             document = snapshots.load(self._cluster) if snapshots is not None else None
             if document is None:
                 return False
-            standing, pods = pods_of(document)
+            standing, pods = decode_pods(document)
         except (StoreError, InvalidInput) as error:
             self._context.meter.count("SnapshotsNotRead")
             _LOG.warning("snapshot not read, pods are listed: %s", error, extra=about)
@@ -132,7 +132,7 @@ class StandingPods:
         if event.type == "DELETED":
             self._pods.pop(pod.metadata.uid, None)
         else:
-            self._pods[pod.metadata.uid] = lean(pod)
+            self._pods[pod.metadata.uid] = lean_pod(pod)
 
 
 def _reached(version: str, wanted: str) -> bool:
@@ -437,11 +437,11 @@ def _catalogs(
     unavailable = resting_offerings(glance.state.unavailable, supply.catalog)
     market = Market(glance.state)
     joining = ((claim.ami, claim.instance_type) for claim in glance.state.claims if claim.state is ClaimState.LAUNCHED)
-    barred = bars(supply.joins, joining, glance.at)
-    if barred != Bars():
+    barred = blocked_launches(supply.joins, joining, glance.at)
+    if barred != BlockedLaunches():
         meter.count("TypesBarred", len(barred.amis) + len(barred.types))
         _LOG.warning("not launched, nodes do not join: %s", barred, extra={"cluster": settings.name})
-    setting = from_cluster(settings, glance.view.daemon_sets)
+    setting = cluster_setting(settings, glance.view.daemon_sets)
     catalogs = []
     for name, item in sorted(supply.node_classes.items()):
         problem = item.not_ready or _ends_at_once(settings.name, item.node_class, glance.state.unavailable)
@@ -467,7 +467,7 @@ def _catalogs(
             _LOG.warning("node class cannot be read: %s", error, extra={"cluster": settings.name})
             catalogs.append(NodeClassCatalog(name, not_ready=error.what))
         else:
-            open_now = without_barred(without_zones(sold, supply.shifted | full), barred)
+            open_now = without_blocked(without_zones(sold, supply.shifted | full), barred)
             says = spec_hash(item.node_class, item.resolved.cluster_ca)
             first, selection = first_hashes(item.node_class), item.resolved.selection
             catalogs.append(NodeClassCatalog(name, open_now, spec_hash=says, first_hashes=first, selection=selection))

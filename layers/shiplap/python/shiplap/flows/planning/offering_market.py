@@ -14,8 +14,8 @@ from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.catalog.resolved_nodeclass import ResolvedNodeClass
 from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.instances.offerings.subnets import emptiest_subnets, open_subnets
-from shiplap.instances.offerings.unavailability import ANY, in_group, launch_budget, quota_of
-from shiplap.instances.readiness.launch_deaths import is_node_class, left_alone, node_class_scope
+from shiplap.instances.offerings.unavailability import ANY, in_placement_group, launch_budget, quota_of
+from shiplap.instances.readiness.launch_deaths import is_left_alone, is_node_class, node_class_scope
 from shiplap.kubernetes import labels
 from shiplap.manifests.custom_resources import EC2NodeClass
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
@@ -61,7 +61,7 @@ def resting_in_group(group: str, resting: Iterable[UnavailableOffering], catalog
 def _in_group(group: str, offering: Offering) -> tuple[Offering, Offering]:
     """What stands for an offering in a placement group: itself, or all the group may have in the zone."""
     name, zone, capacity_type = offering
-    return (in_group(group, name), zone, capacity_type), (in_group(group, ANY), zone, ANY)
+    return (in_placement_group(group, name), zone, capacity_type), (in_placement_group(group, ANY), zone, ANY)
 
 
 def _wider(instance_type: str, capacity_type: str) -> tuple[Offering, Offering]:
@@ -151,7 +151,7 @@ class Market:
         tried = set(self._in_flight)
         kept = []
         for claims, sold in zip(groups, types, strict=True):
-            if left_alone(claims[0].cluster, claims[0].node_class, self._suspected):
+            if is_left_alone(claims[0].cluster, claims[0].node_class, self._suspected):
                 kept.append(() if claims[0].node_class in tried else claims[:1])
                 tried.add(claims[0].node_class)
                 continue

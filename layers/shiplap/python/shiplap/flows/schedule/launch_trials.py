@@ -17,7 +17,7 @@ from shiplap.flows.context import FlowContext
 from shiplap.flows.planning.commitment import Origin, records_of, with_token
 from shiplap.flows.planning.decision_inputs import Glance, Sight, Supply, sight_of, supply_of
 from shiplap.flows.planning.fleet_offerings import fleet_options
-from shiplap.instances.readiness.dry_runs import Rehearsal, rehearsal, untried
+from shiplap.instances.readiness.dry_runs import DryRun, dry_run, untried_dry_run
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.names import label_value_of
 from shiplap.kubernetes.objects import Container, ObjectMeta, Pod, PodSpec, ResourceRequirements, Toleration
@@ -74,21 +74,21 @@ def _rehearse(settings: ClusterSettings, context: FlowContext, store: RehearsalS
             store.save(settings.name, known.with_news(fresh, classes))
 
 
-def _try(node_class: EC2NodeClass, request: FleetRequest | None, context: FlowContext) -> Rehearsal:
+def _try(node_class: EC2NodeClass, request: FleetRequest | None, context: FlowContext) -> DryRun:
     now = context.clock.now()
     if request is None:
-        return untried(node_class, now)
+        return untried_dry_run(node_class, now)
     try:
         problem = context.compute.rehearse(request)
     except AwsThrottled:
         raise
     except NodeClassNotReady:  # the inspection finds it, too, and says more
-        return untried(node_class, now)
+        return untried_dry_run(node_class, now)
     if problem is not None:
         context.meter.count("LaunchesForbidden")
         about = {"cluster": request.claim.cluster, "node_class": node_class.metadata.name}
         _LOG.warning("EC2 would not launch: %s: %s", problem.reason, problem.message, extra=about)
-    return rehearsal(node_class, now, problem)
+    return dry_run(node_class, now, problem)
 
 
 def _first_pods(settings: ClusterSettings, due: Iterable[EC2NodeClass], supply: Supply, context: FlowContext) -> Sight:

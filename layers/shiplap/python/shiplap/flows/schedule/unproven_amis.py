@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from shiplap.instances.catalog.type_catalog import InstanceType
-from shiplap.instances.readiness.joins import JoinHistory, Record
+from shiplap.instances.readiness.joins import JoinHistory, JoinRecord
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 
 SHRINKS = 10
@@ -34,7 +34,7 @@ def room(joins: JoinHistory, sold: Iterable[InstanceType], most: int) -> dict[st
     proven = {item.ami for item in items if item.verified} | {item.ami for item in joins.amis if item.all.joined_at}
     records = {item.ami: item.all for item in joins.amis}
     return {
-        ami: max(1, most // SHRINKS ** min(records.get(ami, Record()).failures, 9))
+        ami: max(1, most // SHRINKS ** min(records.get(ami, JoinRecord()).failures, 9))
         for ami in sorted({item.ami for item in items} - proven - {""})
     }
 

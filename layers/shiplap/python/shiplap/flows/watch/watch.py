@@ -10,8 +10,8 @@ import logging
 from collections.abc import Callable, Mapping
 from threading import Event, Thread
 
-from shiplap.cluster.snapshot_keeper import Keeper, PodRoom
-from shiplap.cluster.watcher import Batch, batches
+from shiplap.cluster.snapshot_keeper import PodMemory, SnapshotKeeper
+from shiplap.cluster.watcher import ChangeBatch, change_batches
 from shiplap.errors import ClustersNotServed, ShiplapError
 from shiplap.flows import claim_events
 from shiplap.flows.context import FlowContext
@@ -37,7 +37,11 @@ _AGAIN_AFTER_S = 60.0
 
 
 def watch_all(
-    contexts: Mapping[str, FlowContext], *, deadline: float, pause: Callable[[float], None], room: PodRoom | None = None
+    contexts: Mapping[str, FlowContext],
+    *,
+    deadline: float,
+    pause: Callable[[float], None],
+    room: PodMemory | None = None,
 ) -> int:
     """Watch clusters side by side, each in threads of its own, so that none waits for another.
 
@@ -70,7 +74,12 @@ class _Watch:
     """The watch of one cluster, begun anew when it was given up, for as long as the invocation lasts."""
 
     def __init__(
-        self, cluster: str, context: FlowContext, deadline: float, pause: Callable[[float], None], room: PodRoom | None
+        self,
+        cluster: str,
+        context: FlowContext,
+        deadline: float,
+        pause: Callable[[float], None],
+        room: PodMemory | None,
     ) -> None:
         self.cluster = cluster
         self.told = 0
@@ -116,7 +125,7 @@ def watch(
     *,
     deadline: float,
     pause: Callable[[float], None],
-    room: PodRoom | None = None,
+    room: PodMemory | None = None,
     established: Event | None = None,
 ) -> int:
     """Publish hints and keep the cluster's compact snapshot, until the deadline or until a successor has taken over.
@@ -138,7 +147,7 @@ def watch(
     stop = Event()
     keeper = None
     if context.snapshots is not None:
-        keeper = Keeper(cluster, context.cluster, context.snapshots, clock=context.clock, room=room)
+        keeper = SnapshotKeeper(cluster, context.cluster, context.snapshots, clock=context.clock, room=room)
         Thread(target=keeper.run, args=(deadline, pause, stop), name="keep-snapshot", daemon=True).start()
     try:
         return _tell(cluster, context, deadline, pause, keeper, established or Event())
@@ -153,7 +162,7 @@ def _tell(
     context: FlowContext,
     deadline: float,
     pause: Callable[[float], None],
-    keeper: Keeper | None,
+    keeper: SnapshotKeeper | None,
     established: Event,
 ) -> int:
     told = 0
@@ -163,7 +172,7 @@ def _tell(
         if keeper is not None:
             keeper.established.set()
 
-    for batch in batches(
+    for batch in change_batches(
         context.cluster,
         clock=context.clock,
         deadline_at=deadline,
@@ -191,7 +200,7 @@ def most_pods(memory_mib: int, clusters: int = 1) -> int:
     return int(max(0.0, memory_mib - _OWN_MIB - _MIB_PER_CLUSTER * (clusters - 1)) * _PODS_PER_MIB)
 
 
-def hints_of(cluster: str, batch: Batch, now: float) -> list[BusEvent]:
+def hints_of(cluster: str, batch: ChangeBatch, now: float) -> list[BusEvent]:
     """One event for all pods of a batch, and one for every node that joined or became ready."""
     hints = []
     if batch.pods:

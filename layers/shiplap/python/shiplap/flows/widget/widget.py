@@ -11,13 +11,13 @@ from typing import Any
 
 import msgspec
 
-from shiplap.drawing.capture import of_claims
-from shiplap.drawing.dashboard_widget import Looks, Subject, fragment, problem
+from shiplap.drawing.capture import picture_of_claims
+from shiplap.drawing.dashboard_widget import WidgetCluster, WidgetLooks, problem_html, widget_html
 from shiplap.drawing.markup import duration
 from shiplap.drawing.picture import ClusterPicture
 from shiplap.errors import InvalidInput, ShiplapError, StoreError, UnknownCluster
 from shiplap.flows.context import FlowContext
-from shiplap.kubernetes.compact_pods import pods_of
+from shiplap.kubernetes.compact_pods import decode_pods
 from shiplap.kubernetes.objects import Pod
 from shiplap.settings import ClusterSettings, Settings
 
@@ -69,22 +69,22 @@ def widget(
         asked = msgspec.convert(event, _Event)
     except msgspec.ValidationError as error:
         _LOG.warning("the widget was asked what cannot be read: %s", error)
-        return problem(Looks(), f"The parameters of this widget cannot be read: {error}")
+        return problem_html(WidgetLooks(), f"The parameters of this widget cannot be read: {error}")
     if asked.describe:
         return DESCRIPTION
     widget_context = asked.widget_context
-    looks = Looks("dark" if widget_context.theme == "dark" else "light", widget_context.width)
+    looks = WidgetLooks("dark" if widget_context.theme == "dark" else "light", widget_context.width)
     try:
         clusters: Sequence[ClusterSettings] = (settings.cluster(asked.cluster),) if asked.cluster else settings.clusters
     except UnknownCluster as error:
         _LOG.warning("the widget was asked for a cluster that is not configured: %s", error)
         names = ", ".join(cluster.name for cluster in settings.clusters) or "none"
-        return problem(looks, f"There is no cluster {asked.cluster!r} in this install; its clusters are: {names}.")
+        return problem_html(looks, f"There is no cluster {asked.cluster!r} in this install; its clusters are: {names}.")
     subjects = [_subject(cluster, asked.pool, context_of(cluster)) for cluster in clusters]
-    return fragment(subjects, looks, endpoint=endpoint, several=len(settings.clusters) > 1)
+    return widget_html(subjects, looks, endpoint=endpoint, several=len(settings.clusters) > 1)
 
 
-def _subject(cluster: ClusterSettings, pool: str, context: FlowContext) -> Subject:
+def _subject(cluster: ClusterSettings, pool: str, context: FlowContext) -> WidgetCluster:
     """One cluster; that it cannot be read is no reason not to show the others."""
     note = "Paused: nothing is launched, moved or ended." if cluster.paused else ""
     now = context.clock.now()
@@ -92,10 +92,10 @@ def _subject(cluster: ClusterSettings, pool: str, context: FlowContext) -> Subje
         claims = context.state.claims(cluster.name)
     except ShiplapError as error:
         _LOG.exception("cluster %s cannot be drawn", cluster.name, extra={"cluster": cluster.name})
-        return Subject(ClusterPicture(cluster=cluster.name, taken_at=now), note, f"It cannot be read: {error}")
+        return WidgetCluster(ClusterPicture(cluster=cluster.name, taken_at=now), note, f"It cannot be read: {error}")
     wanted = [claim for claim in claims if pool in ("", claim.node_pool)]
     pods, told = _pods(cluster.name, context, now)
-    return Subject(of_claims(cluster.name, now, wanted, pods), note, told=told)
+    return WidgetCluster(picture_of_claims(cluster.name, now, wanted, pods), note, told=told)
 
 
 def _pods(cluster: str, context: FlowContext, now: float) -> tuple[Mapping[str, Sequence[Pod]] | None, str]:
@@ -105,7 +105,7 @@ def _pods(cluster: str, context: FlowContext, now: float) -> tuple[Mapping[str, 
         document = context.snapshots.load(cluster) if context.snapshots is not None else None
         if document is None:
             return None, unknown
-        standing, pods = pods_of(document)
+        standing, pods = decode_pods(document)
     except (StoreError, InvalidInput) as error:
         _LOG.warning("the pods of cluster %s are not known: %s", cluster, error, extra={"cluster": cluster})
         return None, f"{unknown} The pods' snapshot cannot be read: {error}"

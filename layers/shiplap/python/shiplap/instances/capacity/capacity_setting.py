@@ -77,9 +77,9 @@ class ClusterValues(Protocol):
     def prefix_delegation(self) -> str: ...
 
 
-def from_cluster(values: ClusterValues, daemon_sets: Iterable[DaemonSet]) -> CapacitySetting:
+def cluster_setting(values: ClusterValues, daemon_sets: Iterable[DaemonSet]) -> CapacitySetting:
     """The setting of a cluster: `prefix_delegation` `on` or `off` overrules what the VPC CNI's DaemonSet says."""
-    cni = detect(daemon_sets)
+    cni = detect_cni(daemon_sets)
     if values.prefix_delegation in ("on", "off"):
         cni = msgspec.structs.replace(cni or VpcCni(), prefix_delegation=values.prefix_delegation == "on")
     return CapacitySetting(
@@ -90,7 +90,7 @@ def from_cluster(values: ClusterValues, daemon_sets: Iterable[DaemonSet]) -> Cap
     )
 
 
-def detect(daemon_sets: Iterable[DaemonSet]) -> VpcCni | None:
+def detect_cni(daemon_sets: Iterable[DaemonSet]) -> VpcCni | None:
     """How the VPC CNI (DaemonSet kube-system/aws-node) is configured; None when it is not there."""
     for daemon_set in daemon_sets:
         if daemon_set.metadata.name == "aws-node" and daemon_set.metadata.namespace in ("kube-system", ""):
@@ -100,7 +100,7 @@ def detect(daemon_sets: Iterable[DaemonSet]) -> VpcCni | None:
     return None
 
 
-def for_node_class(setting: CapacitySetting, node_class: EC2NodeClass) -> CapacitySetting:
+def node_class_setting(setting: CapacitySetting, node_class: EC2NodeClass) -> CapacitySetting:
     """The setting with the EC2NodeClass's own annotations applied.
 
     Raises:

@@ -17,7 +17,7 @@ import re
 from collections.abc import Sequence
 from math import ceil, floor
 
-from shiplap.instances.catalog.ami_families import Family
+from shiplap.instances.catalog.ami_families import AmiFamily
 from shiplap.instances.catalog.ec2_catalog import Ec2InstanceType
 from shiplap.kubernetes.quantity import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, parse_amount
 from shiplap.manifests.custom_resources import BlockDevice, BlockDeviceMapping, EC2NodeClassSpec
@@ -94,14 +94,14 @@ def estimated_memory(kind: Ec2InstanceType, overhead_percent: float) -> int:
     return (mib - ceil(mib * MIB * overhead_percent / 1024 / 1024)) * MIB
 
 
-def ephemeral_storage(kind: Ec2InstanceType, family: Family, spec: EC2NodeClassSpec) -> int:
+def ephemeral_storage(kind: Ec2InstanceType, family: AmiFamily, spec: EC2NodeClassSpec) -> int:
     """Bytes of the file system pods' data lives on: the instance store as RAID 0, or the volume of the family."""
     if spec.instance_store_policy == "RAID0" and kind.instance_storage_info is not None:
         return kind.instance_storage_info.total_size_in_gb * 10**9
     return volume_size(family, spec.block_device_mappings)
 
 
-def volume_size(family: Family, mappings: Sequence[BlockDeviceMapping]) -> int:
+def volume_size(family: AmiFamily, mappings: Sequence[BlockDeviceMapping]) -> int:
     """Bytes of the volume that holds pods' data: the root volume if marked, else the family's device.
 
     An AMI of a user's own keeps it on the last volume listed. A volume without a size is taken to have 20Gi.
@@ -122,7 +122,7 @@ def volume_size(family: Family, mappings: Sequence[BlockDeviceMapping]) -> int:
     return parse_amount(EPHEMERAL_STORAGE, device.volume_size or _DEFAULT_VOLUME)
 
 
-def devices(kind: Ec2InstanceType, spec: EC2NodeClassSpec) -> dict[str, int]:
+def device_resources(kind: Ec2InstanceType, spec: EC2NodeClassSpec) -> dict[str, int]:
     """Extended resources of the hardware: GPUs, Neuron devices and cores, elastic fabric adapters; zeroes left out."""
     amounts: dict[str, int] = {}
     if kind.gpu_info is not None:
@@ -141,8 +141,8 @@ def devices(kind: Ec2InstanceType, spec: EC2NodeClassSpec) -> dict[str, int]:
     return {resource: amount for resource, amount in amounts.items() if amount}
 
 
-def capacity(
-    kind: Ec2InstanceType, family: Family, spec: EC2NodeClassSpec, *, pods: int, overhead_percent: float
+def described_capacity(
+    kind: Ec2InstanceType, family: AmiFamily, spec: EC2NodeClassSpec, *, pods: int, overhead_percent: float
 ) -> dict[str, int]:
     """Every resource of a node in canonical units, by formula."""
     amounts = {
@@ -151,7 +151,7 @@ def capacity(
         EPHEMERAL_STORAGE: ephemeral_storage(kind, family, spec),
         PODS: pods,
     }
-    amounts.update(devices(kind, spec))
+    amounts.update(device_resources(kind, spec))
     if family.os == "windows":
         amounts["vpc.amazonaws.com/PrivateIPv4Address"] = kind.network_info.ipv4_addresses_per_interface - 1
     elif branches := branch_interfaces(kind):
@@ -159,7 +159,9 @@ def capacity(
     return amounts
 
 
-def careful(kind: Ec2InstanceType, estimate: dict[str, int], worst_overhead_ratio: float = 0.0) -> dict[str, int]:
+def careful_capacity(
+    kind: Ec2InstanceType, estimate: dict[str, int], worst_overhead_ratio: float = 0.0
+) -> dict[str, int]:
     """A lower bound of `estimate` that nodes are not expected to undercut.
 
     Memory: at least 12.5 % of what EC2 states, or twice the worst ratio seen on the AMI, and 128 MiB are taken off;

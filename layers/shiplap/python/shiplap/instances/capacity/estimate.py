@@ -5,12 +5,17 @@ from __future__ import annotations
 import msgspec
 
 from shiplap.instances.capacity.capacity_setting import CapacitySetting
-from shiplap.instances.capacity.described_capacity import BRANCH_INTERFACES, capacity, careful, nominal_memory
+from shiplap.instances.capacity.described_capacity import (
+    BRANCH_INTERFACES,
+    careful_capacity,
+    described_capacity,
+    nominal_memory,
+)
 from shiplap.instances.capacity.kubelet_settings import KubeletSettings
-from shiplap.instances.capacity.learned_capacity import Knowledge
-from shiplap.instances.capacity.max_pods import eni_limited
+from shiplap.instances.capacity.learned_capacity import LearnedCapacityIndex
+from shiplap.instances.capacity.max_pods import eni_limited_pods
 from shiplap.instances.capacity.overhead import overhead, overhead_fraction
-from shiplap.instances.catalog.ami_families import Family
+from shiplap.instances.catalog.ami_families import AmiFamily
 from shiplap.instances.catalog.ec2_catalog import Ec2InstanceType
 from shiplap.instances.catalog.type_catalog import huge_pages
 from shiplap.kubernetes.quantity import EPHEMERAL_STORAGE, MEMORY, PODS
@@ -20,7 +25,7 @@ _FORMULA = (EPHEMERAL_STORAGE, MEMORY, PODS, BRANCH_INTERFACES)
 """Resources whose amount a formula gives; EC2 states the others as they are."""
 
 
-class Figures(msgspec.Struct, frozen=True):
+class CapacityEstimate(msgspec.Struct, frozen=True):
     """The part of an InstanceType that is about amounts; see there."""
 
     capacity: dict[str, int]
@@ -31,15 +36,15 @@ class Figures(msgspec.Struct, frozen=True):
     overhead_fraction: dict[str, float]
 
 
-class Estimator:
+class CapacityEstimator:
     """Estimates type after type under one EC2NodeClass."""
 
     def __init__(
         self,
         node_class: EC2NodeClass,
-        family: Family,
+        family: AmiFamily,
         setting: CapacitySetting,
-        knowledge: Knowledge,
+        knowledge: LearnedCapacityIndex,
     ) -> None:
         self._spec = node_class.spec
         self._family = family
@@ -48,10 +53,10 @@ class Estimator:
 
     def figures(
         self, kind: Ec2InstanceType, ami: str, kubelet_hash: str, pods: int, kubelet: KubeletSettings
-    ) -> Figures:
+    ) -> CapacityEstimate:
         """The figures of a type that boots `ami`, is told to take `pods` pods and has these kubelet settings."""
         percent = self._setting.overhead_percent(kind.instance_type)
-        formula = capacity(kind, self._family, self._spec, pods=pods, overhead_percent=percent)
+        formula = described_capacity(kind, self._family, self._spec, pods=pods, overhead_percent=percent)
         sources = {resource: "formula" if resource in _FORMULA else "catalog" for resource in formula}
         learned = self._knowledge.exact(ami, kind.instance_type, kubelet_hash)
         if learned is not None:
@@ -61,8 +66,8 @@ class Estimator:
         if inferred is not None:
             formula[MEMORY] = inferred
             sources[MEMORY] = "sibling"
-        bound = careful(kind, formula, self._knowledge.worst_overhead_ratio(ami))
-        return Figures(
+        bound = careful_capacity(kind, formula, self._knowledge.worst_overhead_ratio(ami))
+        return CapacityEstimate(
             formula,
             self._overhead(kind, formula, kubelet),
             bound,
@@ -78,7 +83,7 @@ class Estimator:
         sources: dict[str, str],
         learned: tuple[dict[str, int], dict[str, int]],
         kubelet: KubeletSettings,
-    ) -> Figures:
+    ) -> CapacityEstimate:
         """Reported figures replace computed ones; what kubelet keeps back is the difference it reported.
 
         Pods are no news, kubelet was told their number. A node of a pool whose NodeOverlay says more must not raise it
@@ -95,8 +100,10 @@ class Estimator:
             if difference or resource in kept:
                 kept[resource] = difference
         known = sources | dict.fromkeys(reported, "learned")
-        return Figures(amounts, kept, {}, verified=True, sources=known, overhead_fraction=overhead_fraction(kubelet))
+        return CapacityEstimate(
+            amounts, kept, {}, verified=True, sources=known, overhead_fraction=overhead_fraction(kubelet)
+        )
 
     def _overhead(self, kind: Ec2InstanceType, amounts: dict[str, int], kubelet: KubeletSettings) -> dict[str, int]:
-        counted = eni_limited(kind) if self._family.eni_limited_overhead else amounts[PODS]
+        counted = eni_limited_pods(kind) if self._family.eni_limited_overhead else amounts[PODS]
         return overhead(amounts, kind.v_cpu_info.default_v_cpus, counted, kubelet)

@@ -14,12 +14,12 @@ from shiplap.errors import InvalidInput
 from shiplap.instances.capacity.kubelet_settings import (
     RESERVABLE,
     Formula,
+    FormulaValues,
     KubeletSettings,
     Threshold,
-    Values,
     signal_resource,
 )
-from shiplap.instances.capacity.max_pods import interfaces
+from shiplap.instances.capacity.max_pods import default_card_interfaces
 from shiplap.instances.catalog.ec2_catalog import Ec2InstanceType
 from shiplap.kubernetes.quantity import CPU, EPHEMERAL_STORAGE, MEMORY, parse_amount
 from shiplap.manifests.expressions import Value
@@ -44,7 +44,7 @@ def with_max_pods(settings: KubeletSettings, kind: Ec2InstanceType, default: int
     return settings
 
 
-def with_values(settings: KubeletSettings, kind: Ec2InstanceType, pods: int) -> tuple[KubeletSettings, Values]:
+def with_values(settings: KubeletSettings, kind: Ec2InstanceType, pods: int) -> tuple[KubeletSettings, FormulaValues]:
     """The settings with all other formulas worked out for a node of `pods` pods, and what they came to.
 
     Raises:
@@ -93,7 +93,7 @@ def _variables(kind: Ec2InstanceType, pods: int) -> dict[str, Value]:
     return {
         "vcpus": kind.v_cpu_info.default_v_cpus,
         "memory_mib": kind.memory_info.size_in_mi_b,
-        "default_enis": interfaces(kind),
+        "default_enis": default_card_interfaces(kind),
         "ips_per_eni": kind.network_info.ipv4_addresses_per_interface,
         "max_pods": pods,
         "instance_type": kind.instance_type,

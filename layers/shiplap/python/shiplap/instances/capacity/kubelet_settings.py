@@ -75,7 +75,7 @@ def signal_resource(signal: str) -> str:
     return _SIGNALS.get(signal, "")
 
 
-def read(node_class: EC2NodeClass) -> KubeletSettings:
+def read_kubelet_settings(node_class: EC2NodeClass) -> KubeletSettings:
     """The settings that shape capacity.
 
     Raises:
@@ -93,11 +93,11 @@ def read(node_class: EC2NodeClass) -> KubeletSettings:
     )
 
 
-Values = tuple[tuple[str, str, str], ...]
+FormulaValues = tuple[tuple[str, str, str], ...]
 """What formulas come to on one instance type: (section, name, quantity as kubelet reads it), sorted."""
 
 
-def kubelet_hash(node_class: EC2NodeClass, max_pods: int, values: Values = ()) -> str:
+def kubelet_hash(node_class: EC2NodeClass, max_pods: int, values: FormulaValues = ()) -> str:
     """Ten hexadecimal digits that change with everything in a node class that changes what its kubelets report.
 
     That is the kubelet map with what its formulas come to, the number of pods written to the node's user data, the user
@@ -106,7 +106,7 @@ def kubelet_hash(node_class: EC2NodeClass, max_pods: int, values: Values = ()) -
     """
     spec = node_class.spec
     shaping = (
-        replaced(spec.kubelet, values),
+        with_formula_values(spec.kubelet, values),
         max_pods,
         spec.user_data,
         spec.block_device_mappings,
@@ -116,7 +116,7 @@ def kubelet_hash(node_class: EC2NodeClass, max_pods: int, values: Values = ()) -
     return blake2b(msgspec.json.encode(shaping, order="deterministic"), digest_size=5).hexdigest()
 
 
-def replaced(written: Mapping[str, Any], values: Values) -> dict[str, Any]:
+def with_formula_values(written: Mapping[str, Any], values: FormulaValues) -> dict[str, Any]:
     """The kubelet map with the values of its formulas in their places; equal to what was written when there are none.
 
     A formula in `maxPods` is left out: the number of pods has its own way to the node.
@@ -151,7 +151,7 @@ class _Reader:
 
     def _formula(self, section: str, name: str, text: str) -> Formula:
         try:
-            return Formula(section, name, expressions.read(text))
+            return Formula(section, name, expressions.parse_number_expression(text))
         except ValueError as error:
             raise self._refuse(f"{section}.{name}" if name else section, str(error)) from error
 

@@ -1,6 +1,6 @@
 """What nodes really reported, merged into what is remembered, and what it says about types and siblings.
 
-Everything is pure: the stores call `merge` inside a conditional write and try again when somebody was faster.
+Everything is pure: the stores call `merged_capacity` inside a conditional write and try again when somebody was faster.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ MAX_AGE_DAYS = 60
 _ALWAYS_REPORTED = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
 
 
-def observe(known: LearnedCapacity | None, observation: Observation) -> LearnedCapacity:
+def with_observation(known: LearnedCapacity | None, observation: Observation) -> LearnedCapacity:
     """`known` with one more observation; the order in which observations arrive does not matter.
 
     A node reporting again replaces what it reported before, so that repeated messages count once. The smallest amounts
     stay: a figure rises only when its smallest amount is older than `MAX_AGE_DAYS`.
     """
     key = (observation.ami, observation.instance_type, observation.kubelet_hash)
-    return merge(known, LearnedCapacity(*key, recent=(observation,)))
+    return merged_capacity(known, LearnedCapacity(*key, recent=(observation,)))
 
 
-def merge(known: LearnedCapacity | None, other: LearnedCapacity) -> LearnedCapacity:
+def merged_capacity(known: LearnedCapacity | None, other: LearnedCapacity) -> LearnedCapacity:
     """`known` with everything that `other` holds of the same key; `known` itself when nothing of it is new."""
     if known is None:
         known = LearnedCapacity(other.ami, other.instance_type, other.kubelet_hash)
@@ -98,7 +98,7 @@ def _day(observation: Observation) -> int:
     return int(observation.observed_at // DAY_S)
 
 
-def missed(relied_on: Mapping[str, int], allocatable: Mapping[str, int]) -> dict[str, int]:
+def shortfall(relied_on: Mapping[str, int], allocatable: Mapping[str, int]) -> dict[str, int]:
     """By how much a node falls short of what the plan relied on, per resource; empty when it does not.
 
     An extended resource that is absent or zero is not short: its device plugin has not reported yet.
@@ -111,12 +111,12 @@ def missed(relied_on: Mapping[str, int], allocatable: Mapping[str, int]) -> dict
     return short
 
 
-def capacity(learned: LearnedCapacity) -> dict[str, int]:
+def smallest_capacity(learned: LearnedCapacity) -> dict[str, int]:
     """The smallest capacity of the last 60 days, per resource."""
     return _smallest([*(each.capacity for each in learned.recent), _first(learned.minimum_capacity)])
 
 
-def allocatable(learned: LearnedCapacity) -> dict[str, int]:
+def smallest_allocatable(learned: LearnedCapacity) -> dict[str, int]:
     """The smallest allocatable of the last 60 days, per resource."""
     return _smallest([*(each.allocatable for each in learned.recent), _first(learned.minimum_allocatable)])
 
@@ -125,7 +125,7 @@ def _first(minima: Mapping[str, Sequence[Minimum]]) -> dict[str, int]:
     return {resource: some[0].amount for resource, some in minima.items() if some}
 
 
-class Knowledge:
+class LearnedCapacityIndex:
     """All learned capacity, arranged for questions about one (AMI, instance type, kubelet settings) after another.
 
     An empty AMI means that it is not known which one a node will boot (planning from files); then what any AMI gave
@@ -135,14 +135,14 @@ class Knowledge:
     def __init__(self, learned: Iterable[LearnedCapacity], nominal_memory: Mapping[str, int]) -> None:
         """`nominal_memory`: bytes EC2 states for each type; what was learned of a type it lacks teaches nothing."""
         self._exact: dict[tuple[str, str, str], list[LearnedCapacity]] = {}
-        self._memory: dict[str, list[_Seen]] = {}
+        self._memory: dict[str, list[_MemorySample]] = {}
         self._worst: dict[str, float] = {}
         for entry in learned:
             nominal = nominal_memory.get(entry.instance_type)
-            memory = capacity(entry).get(MEMORY)
+            memory = smallest_capacity(entry).get(MEMORY)
             if not nominal or not memory:
                 continue
-            seen = _Seen(entry.instance_type, entry.instance_type.partition(".")[0], nominal, memory)
+            seen = _MemorySample(entry.instance_type, entry.instance_type.partition(".")[0], nominal, memory)
             for ami in {entry.ami, ""}:
                 self._exact.setdefault((ami, entry.instance_type, entry.kubelet_hash), []).append(entry)
                 self._memory.setdefault(ami, []).append(seen)
@@ -153,7 +153,7 @@ class Knowledge:
         entries = self._exact.get((ami, instance_type, kubelet_hash))
         if not entries:
             return None
-        return _smallest(map(capacity, entries)), _smallest(map(allocatable, entries))
+        return _smallest(map(smallest_capacity, entries)), _smallest(map(smallest_allocatable, entries))
 
     def inferred_memory(self, ami: str, instance_type: str, nominal: int, formula: int) -> int | None:
         """Memory in bytes by what siblings on the same AMI gave, or None when there are none.
@@ -180,7 +180,7 @@ class Knowledge:
         return self._worst.get(ami, 0.0)
 
 
-class _Seen(msgspec.Struct, frozen=True):
+class _MemorySample(msgspec.Struct, frozen=True):
     instance_type: str
     family: str
     nominal: int

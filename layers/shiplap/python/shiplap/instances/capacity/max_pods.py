@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from shiplap.instances.capacity.capacity_setting import CapacitySetting, VpcCni
 from shiplap.instances.capacity.kubelet_settings import KubeletSettings
-from shiplap.instances.catalog.ami_families import Family
+from shiplap.instances.catalog.ami_families import AmiFamily
 from shiplap.instances.catalog.ec2_catalog import Ec2InstanceType
 from shiplap.manifests.custom_resources import NetworkInterface
 
@@ -17,7 +17,7 @@ _ADDRESSES_PER_PREFIX = 16
 _WITHOUT_ENI_LIMIT = 110
 
 
-def interfaces(kind: Ec2InstanceType) -> int:
+def default_card_interfaces(kind: Ec2InstanceType) -> int:
     """Network interfaces of the default network card, the only one pods get addresses from."""
     network = kind.network_info
     if network.default_network_card_index < len(network.network_cards):
@@ -25,19 +25,19 @@ def interfaces(kind: Ec2InstanceType) -> int:
     return network.maximum_network_interfaces
 
 
-def eni_limited(kind: Ec2InstanceType, reserved_enis: int = 0) -> int:
+def eni_limited_pods(kind: Ec2InstanceType, reserved_enis: int = 0) -> int:
     """Pods by secondary addresses, as Karpenter counts them; 0 when no interface is left for pods."""
-    usable = max(interfaces(kind) - reserved_enis, 0)
+    usable = max(default_card_interfaces(kind) - reserved_enis, 0)
     return _secondary(kind, usable) if usable else 0
 
 
-def ceiling(kind: Ec2InstanceType, cni: VpcCni, reserved_enis: int = 0) -> int:
+def cni_max_pods(kind: Ec2InstanceType, cni: VpcCni, reserved_enis: int = 0) -> int:
     """Pods the VPC CNI can give addresses to: max-pods-calculator.sh with --show-max-allowed.
 
     Custom networking keeps the first interface from pods. It is also what `reserved_enis` of 1 is commonly set for,
     so the two do not add up.
     """
-    usable = interfaces(kind)
+    usable = default_card_interfaces(kind)
     if cni.max_eni is not None:
         usable = min(usable, cni.max_eni)
     usable = max(usable - max(reserved_enis, int(cni.custom_networking)), 0)
@@ -48,14 +48,14 @@ def ceiling(kind: Ec2InstanceType, cni: VpcCni, reserved_enis: int = 0) -> int:
     return _secondary(kind, usable)
 
 
-def recommended(kind: Ec2InstanceType, cni: VpcCni, reserved_enis: int = 0) -> int:
+def recommended_max_pods(kind: Ec2InstanceType, cni: VpcCni, reserved_enis: int = 0) -> int:
     """What max-pods-calculator.sh prints: the ceiling, but at most 110, or 250 on more than 30 vCPUs."""
-    return min(ceiling(kind, cni, reserved_enis), 250 if kind.v_cpu_info.default_v_cpus > 30 else 110)
+    return min(cni_max_pods(kind, cni, reserved_enis), 250 if kind.v_cpu_info.default_v_cpus > 30 else 110)
 
 
 def max_pods(
     kind: Ec2InstanceType,
-    family: Family,
+    family: AmiFamily,
     kubelet: KubeletSettings,
     setting: CapacitySetting,
     network_interfaces: tuple[NetworkInterface, ...] = (),
@@ -67,19 +67,19 @@ def max_pods(
     nothing is known about the CNI, prefix delegation is allowed for. `podsPerCore` lowers the result.
     """
     reserved = _reserved(setting, network_interfaces)
-    pods = default_pods(kind, family, setting, network_interfaces)
+    pods = default_max_pods(kind, family, setting, network_interfaces)
     if kubelet.max_pods is not None:
         pods = kubelet.max_pods
         if family.eni_limited_density:
-            pods = min(pods, ceiling(kind, setting.cni or VpcCni(prefix_delegation=True), reserved))
+            pods = min(pods, cni_max_pods(kind, setting.cni or VpcCni(prefix_delegation=True), reserved))
     if kubelet.pods_per_core > 0 and family.pods_per_core:
         pods = min(pods, kubelet.pods_per_core * kind.v_cpu_info.default_v_cpus)
     return pods
 
 
-def default_pods(
+def default_max_pods(
     kind: Ec2InstanceType,
-    family: Family,
+    family: AmiFamily,
     setting: CapacitySetting,
     network_interfaces: tuple[NetworkInterface, ...] = (),
 ) -> int:
@@ -98,8 +98,8 @@ def _reserved(setting: CapacitySetting, network_interfaces: tuple[NetworkInterfa
 
 def _default(kind: Ec2InstanceType, cni: VpcCni | None, reserved_enis: int) -> int:
     if cni is not None and (cni.delegates_prefixes or cni.custom_networking or cni.max_eni is not None):
-        return recommended(kind, cni, reserved_enis)
-    return eni_limited(kind, reserved_enis)
+        return recommended_max_pods(kind, cni, reserved_enis)
+    return eni_limited_pods(kind, reserved_enis)
 
 
 def _secondary(kind: Ec2InstanceType, usable: int) -> int:

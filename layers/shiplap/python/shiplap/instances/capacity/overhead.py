@@ -52,7 +52,7 @@ def overhead(capacity: Mapping[str, int], v_cpus: int, counted_pods: int, kubele
         kept[resource] += amount
     for resource, default in _DEFAULT_EVICTION.items():
         threshold = kubelet.eviction.get(resource, default)
-        kept[resource] += evicted(threshold, capacity[resource])
+        kept[resource] += threshold_bytes(threshold, capacity[resource])
     return kept
 
 
@@ -66,7 +66,7 @@ def overhead_fraction(kubelet: KubeletSettings) -> dict[str, float]:
     }
 
 
-def evicted(threshold: Threshold, capacity: int) -> int:
+def threshold_bytes(threshold: Threshold, capacity: int) -> int:
     """Bytes below which kubelet evicts. 100 % means that the signal is off."""
     if threshold.percent is None:
         return threshold.amount

@@ -10,7 +10,7 @@ from shiplap.manifests.previous_hashes import first_node_class_hashes
 from shiplap.manifests.template_hash import node_class_hash
 
 
-class Family(msgspec.Struct, frozen=True):
+class AmiFamily(msgspec.Struct, frozen=True):
     """An AMI family.
 
     `eni_limited_density`: pods per node follow the network interfaces. `eni_limited_overhead`: the memory kubelet keeps
@@ -38,8 +38,8 @@ def _disk(device: str, size: str) -> BlockDeviceMapping:
     )
 
 
-def _windows(name: str, build: str) -> Family:
-    return Family(
+def _windows(name: str, build: str) -> AmiFamily:
+    return AmiFamily(
         name,
         eni_limited_density=False,
         eni_limited_overhead=False,
@@ -52,9 +52,9 @@ def _windows(name: str, build: str) -> Family:
 FAMILIES = {
     family.name: family
     for family in (
-        Family("AL2", block_devices=(_disk("/dev/xvda", "20Gi"),), ephemeral_device="/dev/xvda"),
-        Family("AL2023", block_devices=(_disk("/dev/xvda", "20Gi"),), ephemeral_device="/dev/xvda"),
-        Family(
+        AmiFamily("AL2", block_devices=(_disk("/dev/xvda", "20Gi"),), ephemeral_device="/dev/xvda"),
+        AmiFamily("AL2023", block_devices=(_disk("/dev/xvda", "20Gi"),), ephemeral_device="/dev/xvda"),
+        AmiFamily(
             "Bottlerocket",
             eni_limited_overhead=False,
             pods_per_core=False,
@@ -64,7 +64,7 @@ FAMILIES = {
         _windows("Windows2019", "10.0.17763"),
         _windows("Windows2022", "10.0.20348"),
         _windows("Windows2025", "10.0.26100"),
-        Family("Custom"),
+        AmiFamily("Custom"),
     )
 }
 """All AMI families by name, with the block devices used when an EC2NodeClass names none."""
@@ -82,7 +82,7 @@ def first_hashes(node_class: EC2NodeClass) -> tuple[str, ...]:
     return tuple(sorted(first_node_class_hashes(node_class, family_of(node_class).name)))
 
 
-def family_of(node_class: EC2NodeClass) -> Family:
+def family_of(node_class: EC2NodeClass) -> AmiFamily:
     """The AMI family of an EC2NodeClass: `amiFamily` where written, else the family of the alias.
 
     Raises:

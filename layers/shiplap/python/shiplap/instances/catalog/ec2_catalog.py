@@ -173,7 +173,7 @@ class Catalog(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     spot_at: float = 0.0
 
 
-def of_describe(records: Iterable[Mapping[str, Any]]) -> tuple[Ec2InstanceType, ...]:
+def parse_instance_types(records: Iterable[Mapping[str, Any]]) -> tuple[Ec2InstanceType, ...]:
     """DescribeInstanceTypes records, as botocore returns them, as typed ones: only types a node can run on, by name.
 
     A node needs hardware virtualization and an architecture Kubernetes images are built for.

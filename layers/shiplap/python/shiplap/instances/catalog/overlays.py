@@ -13,7 +13,7 @@ import msgspec
 
 from shiplap.errors import InvalidInput
 from shiplap.instances.catalog.type_catalog import InstanceType, Offering
-from shiplap.instances.catalog.type_labels import OF_OFFERINGS, meets
+from shiplap.instances.catalog.type_labels import OFFERING_LABELS, meets
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.names import label_value_of
 from shiplap.kubernetes.quantity import MEMORY, parse_resources
@@ -75,8 +75,8 @@ class _Read:
         except ValueError as error:
             document = f"NodeOverlay/{overlay.metadata.name}"
             raise InvalidInput("NodeOverlay", str(error), document=document, field="spec") from error
-        self.of_type = [item for key, item in wanted.items() if key not in OF_OFFERINGS]
-        self.of_offering = [item for key, item in wanted.items() if key in OF_OFFERINGS]
+        self.of_type = [item for key, item in wanted.items() if key not in OFFERING_LABELS]
+        self.of_offering = [item for key, item in wanted.items() if key in OFFERING_LABELS]
 
 
 class _Changes:

@@ -72,7 +72,7 @@ class PlacementGroup(msgspec.Struct, frozen=True, omit_defaults=True):
     partitions: int = 0
 
 
-class Selection(msgspec.Struct, frozen=True, omit_defaults=True):
+class SelectedResources(msgspec.Struct, frozen=True, omit_defaults=True):
     """What nodes of an EC2NodeClass are put into: the ids that its selectors answer with, each tuple sorted."""
 
     subnets: tuple[str, ...] = ()
@@ -81,7 +81,7 @@ class Selection(msgspec.Struct, frozen=True, omit_defaults=True):
     placement_group: str = ""
 
 
-class Problem(msgspec.Struct, frozen=True):
+class NodeClassProblem(msgspec.Struct, frozen=True):
     """Why a condition of an EC2NodeClass is False; `reason` as Karpenter names it, `message` a sentence."""
 
     condition: str
@@ -109,7 +109,7 @@ class ResolvedNodeClass(msgspec.Struct, frozen=True, omit_defaults=True):
     capacity_reservations: tuple[CapacityReservation, ...] = ()
     placement_group: PlacementGroup | None = None
     security_group_names: tuple[str, ...] = ()
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[NodeClassProblem, ...] = ()
 
     @property
     def group(self) -> str:
@@ -117,9 +117,9 @@ class ResolvedNodeClass(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.placement_group.id if self.placement_group is not None else ""
 
     @property
-    def selection(self) -> Selection:
+    def selection(self) -> SelectedResources:
         """What nodes are put into, whether or not there is room now."""
-        return Selection(
+        return SelectedResources(
             subnets=tuple(sorted(subnet.id for subnet in self.subnets)),
             security_groups=tuple(sorted(self.security_groups)),
             reservations=tuple(sorted(held.id for held in self.capacity_reservations)),

@@ -10,7 +10,7 @@ from shiplap.kubernetes import labels
 from shiplap.kubernetes.quantity import HUGE_PAGES, MEMORY
 from shiplap.kubernetes.requirements import Requirement
 
-NOMINAL = 1e-7
+RESERVED_PRICE_FACTOR = 1e-7
 """A reservation is paid for whether it is used or not: what is left of the on-demand price only keeps the order."""
 
 

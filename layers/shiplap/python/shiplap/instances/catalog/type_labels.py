@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
-from shiplap.instances.catalog.ami_families import Family
+from shiplap.instances.catalog.ami_families import AmiFamily
 from shiplap.instances.catalog.ec2_catalog import ARCHITECTURES, Ec2InstanceType, NetworkInfo
 from shiplap.instances.catalog.resolved_nodeclass import PlacementGroup
 from shiplap.instances.catalog.type_catalog import InstanceType, Offering
@@ -20,7 +20,7 @@ _GENERATION = re.compile(r"^(?P<category>[a-z]+)(?:-\d+tb)?(?P<generation>\d+)?"
 _PERFORMANCE = re.compile(r"^(?:(?P<cards>\d+)x )?(?P<up_to>Up to )?(?P<gigabits>[\d.]+) Gigabit$")
 
 
-OF_OFFERINGS = (
+OFFERING_LABELS = (
     labels.ZONE,
     labels.ZONE_ID,
     labels.CAPACITY_TYPE,
@@ -35,7 +35,7 @@ LabelValue: TypeAlias = str | tuple[str, ...] | None
 """What is known of a label: its value, several possible values, or that it does not exist."""
 
 
-class RequirementPool(dict[tuple[str, LabelValue], Requirement]):
+class RequirementCache(dict[tuple[str, LabelValue], Requirement]):
     """Makes each distinct requirement once, by (key, value): most labels take few values over a thousand types."""
 
     def __missing__(self, item: tuple[str, LabelValue]) -> Requirement:
@@ -52,7 +52,7 @@ def architecture(kind: Ec2InstanceType) -> str:
     )
 
 
-def hardware(kind: Ec2InstanceType, family: Family, region: str) -> dict[str, LabelValue]:
+def hardware_labels(kind: Ec2InstanceType, family: AmiFamily, region: str) -> dict[str, LabelValue]:
     """All labels but the offerings: None where a label does not exist, a tuple where it may have several values."""
     name = kind.instance_type
     instance_family, _, size = name.partition(".")
@@ -108,7 +108,7 @@ def network_bandwidth(network: NetworkInfo) -> str | None:
     return str(int(baseline * 100 + 1e-6) * 10 if baseline >= peak else round(baseline * 1000))
 
 
-def of_placement(group: PlacementGroup | None) -> dict[str, LabelValue]:
+def placement_labels(group: PlacementGroup | None) -> dict[str, LabelValue]:
     """The labels of nodes in a placement group: its id, and the partitions they may be in; none without a group."""
     if group is None:
         return {}
@@ -116,7 +116,7 @@ def of_placement(group: PlacementGroup | None) -> dict[str, LabelValue]:
     return {_GROUP: group.id, labels.PARTITION: partitions or None}
 
 
-def of_offerings(offerings: Iterable[Offering]) -> dict[str, tuple[str, ...]]:
+def offering_labels(offerings: Iterable[Offering]) -> dict[str, tuple[str, ...]]:
     """The labels an offering decides: zone, zone id and capacity type, all values that can still be had."""
     offerings = tuple(offerings)
     return {
@@ -129,16 +129,16 @@ def of_offerings(offerings: Iterable[Offering]) -> dict[str, tuple[str, ...]]:
 def meets(wanted: Requirement, given: Requirement | None) -> bool:
     """Whether a node with the label values `given` satisfies `wanted`, strictly: an undefined label is no wildcard."""
     if given is None or not given.values:
-        return wanted.forbids_nothing_defined
+        return wanted.allows_undefined
     return any(wanted.has(value) for value in given.values)
 
 
-def single_valued(instance_type: InstanceType) -> dict[str, str]:
+def single_valued_labels(instance_type: InstanceType) -> dict[str, str]:
     """The labels every node of the type has wherever and however bought, sorted: those with one possible value."""
     return {
         item.key: next(iter(item.values))
         for item in sorted(instance_type.requirements, key=lambda item: item.key)
-        if item.key not in OF_OFFERINGS and not item.complement and len(item.values) == 1
+        if item.key not in OFFERING_LABELS and not item.complement and len(item.values) == 1
     }
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from shiplap.instances.catalog.type_catalog import NOMINAL, InstanceType, Offering
+from shiplap.instances.catalog.type_catalog import RESERVED_PRICE_FACTOR, InstanceType, Offering
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.names import name_of_label
 from shiplap.kubernetes.objects import Node
@@ -20,7 +20,7 @@ _OF_MANAGED = {"ON_DEMAND": labels.ON_DEMAND, "SPOT": labels.SPOT, "CAPACITY_BLO
 """Capacity types of managed node groups."""
 _SAME = 1e-9
 
-Types = Mapping[str, Sequence[Offering]]
+OfferingsByType = Mapping[str, Sequence[Offering]]
 """The offerings of each instance type by its name."""
 
 
@@ -36,14 +36,14 @@ class Price(msgspec.Struct, frozen=True):
         return self.hourly > 0
 
 
-UNKNOWN = Price()
+UNKNOWN_PRICE = Price()
 
 
 class NodePrices(msgspec.Struct, frozen=True, eq=False):
     """What nodes of pools cost as their pool sees the offerings, NodeOverlays applied, and what all others cost."""
 
-    of_pools: Mapping[str, Types] = {}
-    others: Types = {}
+    of_pools: Mapping[str, OfferingsByType] = {}
+    others: OfferingsByType = {}
 
     def of(self, node: Node, claim: NodeClaim | None = None) -> Price:
         """The price that the node's claim was bought at; else that of its offering, by its labels and its claim's.
@@ -53,7 +53,7 @@ class NodePrices(msgspec.Struct, frozen=True, eq=False):
         """
         marks = node.metadata.labels
         if marks.get(_COMPUTE_TYPE) in _NOT_INSTANCES:
-            return UNKNOWN
+            return UNKNOWN_PRICE
         bought = claim or _NO_CLAIM
         pool = name_of_label(marks.get(labels.NODE_POOL, ""), self.of_pools) or bought.node_pool
         name = labels.value_of(marks, labels.INSTANCE_TYPE) or bought.instance_type
@@ -86,7 +86,7 @@ class NodePrices(msgspec.Struct, frozen=True, eq=False):
         found = _anywhere(offered, capacity_type or labels.ON_DEMAND)
         if not found.known and capacity_type == labels.RESERVED:
             found = _anywhere(offered, labels.ON_DEMAND)
-            return Price(found.hourly * NOMINAL, found.estimated)
+            return Price(found.hourly * RESERVED_PRICE_FACTOR, found.estimated)
         return Price(found.hourly, estimated=found.known)
 
 
@@ -99,13 +99,13 @@ def offering_price(offered: Iterable[Offering], node: Node) -> float:
     return _exact(offered, marks.get(labels.ZONE, ""), marks.get(labels.CAPACITY_TYPE, "")).hourly
 
 
-def total(prices: Iterable[Price]) -> Price:
+def total_price(prices: Iterable[Price]) -> Price:
     """The sum, which is an estimate when any part of it is."""
     known = list(prices)
     return Price(sum(price.hourly for price in known), any(price.estimated for price in known))
 
 
-def types_of(*catalogs: Iterable[InstanceType]) -> Types:
+def offerings_by_type(*catalogs: Iterable[InstanceType]) -> OfferingsByType:
     """The offerings of several catalogues together; of one that is in several the first counts."""
     found: dict[str, dict[tuple[str, str, str], Offering]] = {}
     for item in (item for catalog in catalogs for item in catalog):
@@ -124,7 +124,7 @@ def capacity_type_of(node: Node) -> str:
 def _exact(offered: Iterable[Offering], zone: str, capacity_type: str) -> Price:
     found = [o for o in offered if o.zone == zone and o.capacity_type == (capacity_type or labels.ON_DEMAND)]
     if not found:
-        return UNKNOWN
+        return UNKNOWN_PRICE
     cheapest = min(found, key=lambda offering: offering.price)
     return Price(cheapest.price, cheapest.price_estimated or not capacity_type)
 
@@ -133,4 +133,4 @@ def _anywhere(offered: Iterable[Offering], capacity_type: str) -> Price:
     """Of a capacity type in whatever zone."""
     found = [offering for offering in offered if offering.capacity_type == capacity_type]
     cheapest = min(found, key=lambda offering: offering.price, default=None)
-    return UNKNOWN if cheapest is None else Price(cheapest.price, cheapest.price_estimated)
+    return UNKNOWN_PRICE if cheapest is None else Price(cheapest.price, cheapest.price_estimated)

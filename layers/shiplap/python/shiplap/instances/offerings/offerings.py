@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from shiplap.instances.catalog.ami_families import Family
+from shiplap.instances.catalog.ami_families import AmiFamily
 from shiplap.instances.catalog.ec2_catalog import Catalog, Ec2InstanceType, TypePrices
 from shiplap.instances.catalog.resolved_nodeclass import CapacityReservation, PlacementGroup, ResolvedNodeClass
-from shiplap.instances.catalog.type_catalog import NOMINAL, Offering
+from shiplap.instances.catalog.type_catalog import RESERVED_PRICE_FACTOR, Offering
 from shiplap.instances.offerings import estimated_prices
 from shiplap.instances.offerings.node_prices import NodePrices
 from shiplap.kubernetes.labels import ON_DEMAND, RESERVED, SPOT
@@ -59,7 +59,7 @@ def offerings(
             rests = (held.id, held.zone, RESERVED) in unavailable or (name, held.zone, RESERVED) in unavailable
             usable = compatible and held.available > 0 and not rests
             zone_id = catalog.zone_ids.get(held.zone, "")
-            found.append(_reserved(held, on_demand * NOMINAL, zone_id, available=usable))
+            found.append(_reserved(held, on_demand * RESERVED_PRICE_FACTOR, zone_id, available=usable))
     return tuple(found)
 
 
@@ -93,7 +93,7 @@ def subnet_zones(resolved: ResolvedNodeClass | None) -> frozenset[str] | None:
 
 
 def incompatibility(
-    kind: Ec2InstanceType, family: Family, spec: EC2NodeClassSpec, group: PlacementGroup | None = None
+    kind: Ec2InstanceType, family: AmiFamily, spec: EC2NodeClassSpec, group: PlacementGroup | None = None
 ) -> str | None:
     """Why no node of this type can be launched under an EC2NodeClass, or None when one can.
 

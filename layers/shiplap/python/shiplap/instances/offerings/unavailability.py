@@ -45,7 +45,7 @@ def quota_of(instance_type: str) -> str:
     return _QUOTA_OF.get(letters) or _QUOTA_OF.get(letters[:1]) or f"quota:{letters}"
 
 
-def in_group(group: str, instance_type: str) -> str:
+def in_placement_group(group: str, instance_type: str) -> str:
     """An instance type, or ANY, as launches into a placement group want it: what these lack others may well get."""
     return f"{group}/{instance_type}" if group else instance_type
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from shiplap.instances.catalog.resolved_nodeclass import Problem
+from shiplap.instances.catalog.resolved_nodeclass import NodeClassProblem
 
 AMIS = "AMIsReady"
 SUBNETS = "SubnetsReady"
@@ -32,17 +32,17 @@ class Condition(msgspec.Struct, frozen=True, omit_defaults=True):
     message: str = ""
 
 
-def conditions(problems: Iterable[Problem]) -> tuple[Condition, ...]:
+def conditions(problems: Iterable[NodeClassProblem]) -> tuple[Condition, ...]:
     """Every condition, Ready last: False with the first problem of its type, else True.
 
     While a dependency is missing, what needs it cannot be validated, and ValidationSucceeded says so.
     """
-    first: dict[str, Problem] = {}
+    first: dict[str, NodeClassProblem] = {}
     for problem in problems:
         first.setdefault(problem.condition, problem)
     missing = [name for name in DEPENDENCIES if name in first]
     if missing:
-        waits = Problem(VALIDATION, "DependenciesNotReady", f"not validated: {', '.join(missing)} first")
+        waits = NodeClassProblem(VALIDATION, "DependenciesNotReady", f"not validated: {', '.join(missing)} first")
         first.setdefault(VALIDATION, waits)
     found = [_condition(name, first.get(name)) for name in (*DEPENDENCIES, VALIDATION)]
     wrong = [condition for condition in found if condition.status != TRUE]
@@ -51,12 +51,12 @@ def conditions(problems: Iterable[Problem]) -> tuple[Condition, ...]:
     return (*found, Condition(READY, FALSE, wrong[0].reason, wrong[0].message))
 
 
-def unknown(reason: str, message: str) -> tuple[Condition, ...]:
+def unknown_conditions(reason: str, message: str) -> tuple[Condition, ...]:
     """Every condition when AWS could not be asked."""
     return tuple(Condition(name, UNKNOWN, reason, message) for name in (*DEPENDENCIES, VALIDATION, READY))
 
 
-def _condition(name: str, problem: Problem | None) -> Condition:
+def _condition(name: str, problem: NodeClassProblem | None) -> Condition:
     if problem is None:
         return Condition(name, TRUE)
     return Condition(name, FALSE, problem.reason, problem.message)

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 
 import msgspec
 
-from shiplap.instances.catalog.resolved_nodeclass import Problem
+from shiplap.instances.catalog.resolved_nodeclass import NodeClassProblem
 from shiplap.instances.readiness import conditions
-from shiplap.instances.readiness.nodeclass_status import digest
+from shiplap.instances.readiness.nodeclass_status import manifest_digest
 from shiplap.manifests.custom_resources import EC2NodeClass
 
 ALLOWED_FOR_S = 6 * 3600.0
@@ -21,7 +21,7 @@ REFUSED_FOR_S = 300.0
 """How long a refusal is, in seconds: somebody may be mending it."""
 
 
-class Rehearsal(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class DryRun(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """What EC2 said to launching from an EC2NodeClass whose content has the digest `manifest`.
 
     `reason` and `message` are those of the condition ValidationSucceeded, empty when there is nothing against it.
@@ -35,41 +35,41 @@ class Rehearsal(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
     message: str = ""
 
 
-class Rehearsals(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class DryRuns(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Those of a cluster, sorted by EC2NodeClass."""
 
-    items: tuple[Rehearsal, ...] = ()
+    items: tuple[DryRun, ...] = ()
 
-    def of(self, node_class: EC2NodeClass) -> Rehearsal | None:
+    def of(self, node_class: EC2NodeClass) -> DryRun | None:
         """What is known of an EC2NodeClass as it is written now."""
-        name, manifest = node_class.metadata.name, digest(node_class)
+        name, manifest = node_class.metadata.name, manifest_digest(node_class)
         return next((item for item in self.items if (item.node_class, item.manifest) == (name, manifest)), None)
 
-    def problem(self, node_class: EC2NodeClass) -> Problem | None:
+    def problem(self, node_class: EC2NodeClass) -> NodeClassProblem | None:
         """Why EC2 would not launch from it, as far as is known."""
         known = self.of(node_class)
         if known is None or not known.reason:
             return None
-        return Problem(conditions.VALIDATION, known.reason, known.message)
+        return NodeClassProblem(conditions.VALIDATION, known.reason, known.message)
 
     def due(self, node_classes: Iterable[EC2NodeClass], now: float) -> tuple[EC2NodeClass, ...]:
         """Those to be tried out again at `now`, epoch seconds."""
         return tuple(item for item in node_classes if (known := self.of(item)) is None or now >= known.again_at)
 
-    def with_news(self, fresh: Iterable[Rehearsal], node_classes: Iterable[EC2NodeClass]) -> Rehearsals:
+    def with_news(self, fresh: Iterable[DryRun], node_classes: Iterable[EC2NodeClass]) -> DryRuns:
         """The same with new answers in the place of old ones, and without EC2NodeClasses that are no more."""
         names = {item.metadata.name for item in node_classes}
         merged = {item.node_class: item for item in (*self.items, *fresh)}
-        return Rehearsals(tuple(merged[name] for name in sorted(names & merged.keys())))
+        return DryRuns(tuple(merged[name] for name in sorted(names & merged.keys())))
 
 
-def rehearsal(node_class: EC2NodeClass, now: float, problem: Problem | None = None) -> Rehearsal:
+def dry_run(node_class: EC2NodeClass, now: float, problem: NodeClassProblem | None = None) -> DryRun:
     """What EC2 says to it `now`, epoch seconds."""
     known_until = now + (ALLOWED_FOR_S if problem is None else REFUSED_FOR_S)
     reason, message = ("", "") if problem is None else (problem.reason, problem.message)
-    return Rehearsal(node_class.metadata.name, digest(node_class), known_until, reason, message)
+    return DryRun(node_class.metadata.name, manifest_digest(node_class), known_until, reason, message)
 
 
-def untried(node_class: EC2NodeClass, now: float) -> Rehearsal:
+def untried_dry_run(node_class: EC2NodeClass, now: float) -> DryRun:
     """There is nothing that could be tried now, because the EC2NodeClass is not ready or its pools launch nothing."""
-    return Rehearsal(node_class.metadata.name, digest(node_class), now + REFUSED_FOR_S)
+    return DryRun(node_class.metadata.name, manifest_digest(node_class), now + REFUSED_FOR_S)

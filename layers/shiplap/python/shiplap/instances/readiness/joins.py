@@ -21,13 +21,13 @@ SAMPLES = 100
 FEWEST_SAMPLES = 5
 """With fewer times nothing is concluded from them."""
 
-FACTOR = 2.0
+DEADLINE_FACTOR = 2.0
 """A node is given up after the 99th percentile of its NodePool's times, times this."""
 
-FLOOR_S = 180.0
+SHORTEST_DEADLINE_S = 180.0
 """No deadline is shorter, in seconds: a slow image pull is not a broken node."""
 
-INITIALIZE_CEILING_S = 1800.0
+LONGEST_INITIALIZE_S = 1800.0
 """How long a registered node may take to become complete at most, in seconds; upstream waits for ever."""
 
 AMI_FAILURES = 3
@@ -40,7 +40,7 @@ FIRST_PAUSE_S = 900.0
 LONGEST_PAUSE_S = 6 * 3600.0
 
 
-class Record(msgspec.Struct, frozen=True, omit_defaults=True):
+class JoinRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """Failures since the last node that joined, the last of them at `failed_at`; `joined_at` 0 when none ever did.
 
     Nodes that were launched before a failure was known fail for the same reason, or at least prove nothing new: they
@@ -51,11 +51,11 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True):
     failed_at: float = 0.0
     joined_at: float = 0.0
 
-    def joined(self, now: float) -> Record:
+    def joined(self, now: float) -> JoinRecord:
         """The record once a node has joined."""
-        return Record(joined_at=now)
+        return JoinRecord(joined_at=now)
 
-    def failed(self, launched_at: float, now: float) -> Record:
+    def failed(self, launched_at: float, now: float) -> JoinRecord:
         """The record once a node launched at `launched_at` has not joined."""
         known = self.failures > 0 and launched_at <= self.failed_at
         return self if known else replace(self, failures=self.failures + 1, failed_at=now)
@@ -72,16 +72,16 @@ class AmiJoins(msgspec.Struct, frozen=True, omit_defaults=True):
     """How nodes of one AMI have joined: all of them, and by instance type."""
 
     ami: str
-    all: Record = Record()
-    types: dict[str, Record] = {}
+    all: JoinRecord = JoinRecord()
+    types: dict[str, JoinRecord] = {}
 
     def joined(self, instance_type: str, now: float) -> AmiJoins:
         """The same once a node of this type has joined."""
-        return replace(self, all=self.all.joined(now), types={**self.types, instance_type: Record(joined_at=now)})
+        return replace(self, all=self.all.joined(now), types={**self.types, instance_type: JoinRecord(joined_at=now)})
 
     def failed(self, instance_type: str, launched_at: float, now: float) -> AmiJoins:
         """The same once a node of this type has not joined."""
-        own = self.types.get(instance_type, Record()).failed(launched_at, now)
+        own = self.types.get(instance_type, JoinRecord()).failed(launched_at, now)
         return replace(self, all=self.all.failed(launched_at, now), types={**self.types, instance_type: own})
 
 
@@ -104,7 +104,7 @@ class JoinHistory(msgspec.Struct, frozen=True, omit_defaults=True):
         return next((item for item in self.pools if item.pool == pool), PoolJoins(pool))
 
 
-def added(samples: Sequence[float], seconds: Sequence[float]) -> tuple[float, ...]:
+def with_samples(samples: Sequence[float], seconds: Sequence[float]) -> tuple[float, ...]:
     """The newest samples with some more."""
     return (*samples, *(round(item, 1) for item in seconds))[-SAMPLES:]
 
@@ -117,17 +117,17 @@ def deadline_s(samples: Sequence[float], ceiling_s: float) -> float:
     if len(samples) < FEWEST_SAMPLES:
         return ceiling_s
     slowest = sorted(samples)[ceil(0.99 * len(samples)) - 1]
-    return min(max(FLOOR_S, FACTOR * slowest), ceiling_s)
+    return min(max(SHORTEST_DEADLINE_S, DEADLINE_FACTOR * slowest), ceiling_s)
 
 
-class Bars(msgspec.Struct, frozen=True):
+class BlockedLaunches(msgspec.Struct, frozen=True):
     """AMIs, and types on AMIs, that nothing is launched on now."""
 
     amis: frozenset[str] = frozenset()
     types: frozenset[tuple[str, str]] = frozenset()
 
 
-def bars(history: JoinHistory, joining: Iterable[tuple[str, str]], now: float) -> Bars:
+def blocked_launches(history: JoinHistory, joining: Iterable[tuple[str, str]], now: float) -> BlockedLaunches:
     """What to keep off.
 
     Args:
@@ -147,10 +147,10 @@ def bars(history: JoinHistory, joining: Iterable[tuple[str, str]], now: float) -
             until = record.pause_until(TYPE_FAILURES)
             if until and (now < until or (item.ami, name) in under_way):
                 barred_types.add((item.ami, name))
-    return Bars(frozenset(barred_amis), frozenset(barred_types))
+    return BlockedLaunches(frozenset(barred_amis), frozenset(barred_types))
 
 
-def without_barred(types: Iterable[InstanceType], barred: Bars) -> tuple[InstanceType, ...]:
+def without_blocked(types: Iterable[InstanceType], barred: BlockedLaunches) -> tuple[InstanceType, ...]:
     """The same types with no offering available where a bar holds."""
     if not barred.amis and not barred.types:
         return tuple(types)

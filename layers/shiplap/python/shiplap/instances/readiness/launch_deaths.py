@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from shiplap.instances.readiness.nodeclass_status import digest
+from shiplap.instances.readiness.nodeclass_status import manifest_digest
 from shiplap.manifests.custom_resources import EC2NodeClass
 
 _PREFIX = "nodeclass:"
@@ -46,10 +46,10 @@ def with_advice(code: str, text: str) -> str:
 
 def node_class_scope(cluster: str, node_class: EC2NodeClass) -> str:
     """The name under which an EC2NodeClass, as it is written now, is left alone: a changed one may do."""
-    return f"{written_any_way(cluster, node_class.metadata.name)}{digest(node_class)[:12]}"
+    return f"{scope_prefix(cluster, node_class.metadata.name)}{manifest_digest(node_class)[:12]}"
 
 
-def written_any_way(cluster: str, node_class: str) -> str:
+def scope_prefix(cluster: str, node_class: str) -> str:
     """The beginning of that name, whatever the manifest says."""
     return f"{_PREFIX}{cluster}/{node_class}@"
 
@@ -59,7 +59,7 @@ def is_node_class(scope: str) -> bool:
     return scope.startswith(_PREFIX)
 
 
-def shown(scope: str) -> str:
+def scope_text(scope: str) -> str:
     """The name as people read it: `EC2NodeClass default of demo`; other names stay as they are."""
     if not is_node_class(scope):
         return scope
@@ -67,7 +67,7 @@ def shown(scope: str) -> str:
     return f"EC2NodeClass {name} of {cluster}"
 
 
-def left_alone(cluster: str, node_class: str, scopes: Iterable[str]) -> bool:
+def is_left_alone(cluster: str, node_class: str, scopes: Iterable[str]) -> bool:
     """Whether one of the names is that of the EC2NodeClass, whatever its manifest says now."""
-    start = written_any_way(cluster, node_class)
+    start = scope_prefix(cluster, node_class)
     return any(scope.startswith(start) for scope in scopes)

@@ -75,7 +75,7 @@ class InstallStatus(_Shown, frozen=True):
     clusters: tuple[ClusterStatus, ...] = ()
 
 
-def digest(node_class: EC2NodeClass) -> str:
+def manifest_digest(node_class: EC2NodeClass) -> str:
     """Twelve hexadecimal digits that change with everything a user can write into an EC2NodeClass."""
     written = (node_class.metadata.name, node_class.metadata.annotations, node_class.spec)
     return sha256(msgspec.json.encode(written, order="deterministic")).hexdigest()[:12]
@@ -88,7 +88,7 @@ def known_problem(known: InstallStatus, cluster: str, node_class: EC2NodeClass, 
     """
     for status in (item for item in known.clusters if item.cluster == cluster and now < item.checked_at + _TRUSTED_S):
         for item in status.node_classes:
-            if item.name == node_class.metadata.name and item.manifest == digest(node_class):
+            if item.name == node_class.metadata.name and item.manifest == manifest_digest(node_class):
                 return _first_problem(item)
     return ""
 

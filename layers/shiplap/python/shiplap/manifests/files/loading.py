@@ -41,7 +41,7 @@ _KINDS = {
 _GROUPS = frozenset(group for group, _ in _KINDS if group)
 
 
-class Report(msgspec.Struct, frozen=True):
+class ManifestReport(msgspec.Struct, frozen=True):
     """What was found in files.
 
     `manifests` holds what could be typed, problems or not; `problems` come in the order of reading; `checked` counts
@@ -54,19 +54,19 @@ class Report(msgspec.Struct, frozen=True):
     skipped: int
 
 
-def load(paths: Sequence[Path]) -> Manifests:
+def load_manifests(paths: Sequence[Path]) -> Manifests:
     """The manifests in files and folders; objects of other API groups are passed over.
 
     Raises:
         InvalidManifests: with every problem of every file.
     """
-    report = inspect(paths)
+    report = inspect_files(paths)
     if report.problems:
         raise InvalidManifests(report.problems)
     return report.manifests
 
 
-def inspect(paths: Iterable[Path]) -> Report:
+def inspect_files(paths: Iterable[Path]) -> ManifestReport:
     """Read and check files and folders; problems are reported, not raised."""
     documents: list[Document] = []
     problems: list[InvalidInput] = []
@@ -81,11 +81,11 @@ def inspect(paths: Iterable[Path]) -> Report:
                 documents += read_file(file)
             except InvalidInput as problem:
                 problems.append(problem)
-    report = check(documents)
+    report = check_documents(documents)
     return msgspec.structs.replace(report, problems=(*problems, *report.problems))
 
 
-def check(documents: Sequence[Document]) -> Report:
+def check_documents(documents: Sequence[Document]) -> ManifestReport:
     """Check objects that were read, each by itself and against the others."""
     ours = [document for document in documents if not _is_foreign(document)]
     wrong: list[tuple[Document, Problem]] = []
@@ -99,7 +99,7 @@ def check(documents: Sequence[Document]) -> Report:
     place = {id(document): number for number, document in enumerate(ours)}
     located = [(place[id(document)], _located(document, problem)) for document, problem in wrong]
     located.sort(key=lambda item: (item[0], item[1].line))
-    return Report(
+    return ManifestReport(
         manifests=_sorted(manifest for _, manifest in found),
         problems=tuple(problem for _, problem in located),
         checked=len(ours),

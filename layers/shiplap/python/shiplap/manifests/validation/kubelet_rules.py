@@ -270,7 +270,7 @@ def _amount(text: str, path: Path) -> Iterator[Problem]:
     if text.endswith("%"):
         yield path, f"{text!r} is a percentage, which kubelet takes for eviction alone; an expression can say it"
     elif expressions.is_expression(text):
-        yield from attempt(expressions.read, text, path)
+        yield from attempt(expressions.parse_number_expression, text, path)
 
 
 def _family_limits(kubelet: Mapping[str, Any], family: str) -> Iterator[Problem]:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from shiplap.instances.catalog.resolved_nodeclass import Selection
+from shiplap.instances.catalog.resolved_nodeclass import SelectedResources
 from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.kubernetes.objects import DaemonSet, Event, Node, Pod, TopologySpreadConstraint
 from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget
@@ -37,7 +37,7 @@ class NodeClassCatalog(msgspec.Struct, frozen=True):
     not_ready: str = ""
     spec_hash: str = ""
     first_hashes: tuple[str, ...] = ()
-    selection: Selection | None = None
+    selection: SelectedResources | None = None
 
 
 class SchedulingSettings(msgspec.Struct, frozen=True, omit_defaults=True):

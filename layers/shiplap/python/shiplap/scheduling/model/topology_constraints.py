@@ -26,7 +26,7 @@ from shiplap.kubernetes.objects import (
     WeightedPodAffinityTerm,
 )
 from shiplap.kubernetes.selectors import matches
-from shiplap.kubernetes.workloads import NAMESPACE_NAME, by_name_only
+from shiplap.kubernetes.workloads import NAMESPACE_NAME, selects_by_name_only
 from shiplap.scheduling.model.snapshot import ClusterView
 
 
@@ -269,7 +269,7 @@ class Terms:
 
     def _decidable(self, selector: LabelSelector | None) -> bool:
         """Whether it can be told which namespaces a selector means."""
-        return selector is None or bool(self.namespaces) or by_name_only(selector)
+        return selector is None or bool(self.namespaces) or selects_by_name_only(selector)
 
     def selecting(self, pod: Pod) -> frozenset[int]:
         """The numbers of the terms that count a pod; only after the last term was numbered.

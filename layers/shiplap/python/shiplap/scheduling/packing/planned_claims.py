@@ -12,7 +12,7 @@ import numpy as np
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.names import claim_name
 from shiplap.kubernetes.objects import Pod
-from shiplap.kubernetes.requirements import Requirement, Requirements, written
+from shiplap.kubernetes.requirements import Requirement, Requirements, requirement_lines
 from shiplap.manifests.custom_resources import NodePool, RequirementSpec
 from shiplap.manifests.nodeclaim import PodReference
 from shiplap.manifests.template_hash import marks_of
@@ -285,7 +285,7 @@ def _written(requirements: Requirements, group: Group) -> tuple[RequirementSpec,
         RequirementSpec(key, operator, values, group.minimums.get(key))
         for name in sorted(requirements)
         if name not in _MARKS and name != labels.HOSTNAME
-        for key, operator, values in written(requirements[name])
+        for key, operator, values in requirement_lines(requirements[name])
     )
 
 

@@ -11,7 +11,7 @@ from shiplap.kubernetes.objects import Node
 from shiplap.kubernetes.quantity import CPU, parse_resources
 from shiplap.kubernetes.requirements import Requirements
 from shiplap.manifests.custom_resources import NodePool
-from shiplap.manifests.nodeclaim import GOING, NodeClaim
+from shiplap.manifests.nodeclaim import GOING_FOR_GOOD, NodeClaim
 from shiplap.manifests.price_annotations import MICROS, price_rules
 from shiplap.scheduling.model.resources import Axis, Ints
 from shiplap.scheduling.supply.instance_arrays import TypeTable
@@ -53,14 +53,14 @@ def budgets_of(
         )
     for node in nodes:
         claim = paired.get(node.metadata.name)
-        if node.metadata.deletion_timestamp or (claim is not None and claim.state in GOING):
+        if node.metadata.deletion_timestamp or (claim is not None and claim.state in GOING_FOR_GOOD):
             continue
         name = name_of_label(node.metadata.labels.get(labels.NODE_POOL, ""), budgets)
         name = name or (claim.node_pool if claim is not None else "")
         if name in budgets:
             charge_node(budgets[name], node, claim, tables[name])
     for claim in waiting:
-        if claim.node_pool in budgets and claim.state not in GOING:
+        if claim.node_pool in budgets and claim.state not in GOING_FOR_GOOD:
             charge_claim(budgets[claim.node_pool], claim, tables[claim.node_pool])
     return budgets
 

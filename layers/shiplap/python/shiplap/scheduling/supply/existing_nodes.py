@@ -391,7 +391,7 @@ def meets(known: _Known, wanted: Requirement) -> bool:
     An undefined label meets only NotIn and DoesNotExist.
     """
     if known is None:
-        return wanted.forbids_nothing_defined
+        return wanted.allows_undefined
     if isinstance(known, str):
         return wanted.has(known)
     return all(_implies(entry, wanted) for entry in known)
@@ -401,13 +401,13 @@ def _may_meet(known: _Known, wanted: Requirement) -> bool:
     """Whether some value the label may still take meets the requirement."""
     if known is None or isinstance(known, str):
         return meets(known, wanted)
-    return any(wanted.forbids_nothing_defined if entry is None else entry.intersects(wanted) for entry in known)
+    return any(wanted.allows_undefined if entry is None else entry.intersects(wanted) for entry in known)
 
 
 def _implies(known: Requirement | None, wanted: Requirement) -> bool:
     """Whether every value that `known` leaves also meets `wanted`."""
     if known is None or known.operator == "DoesNotExist":
-        return wanted.forbids_nothing_defined
+        return wanted.allows_undefined
     both = known.intersection(wanted)
     return (both.complement, both.values, both.at_least, both.at_most) == (
         known.complement,

@@ -249,11 +249,11 @@ class TypeTable:
         if wanted.key == labels.INSTANCE_TYPE:
             return np.array([wanted.has(name) for name in self.names], np.bool_)
         distinct, place = self._distinct(wanted.key)
-        undefined = wanted.key in _ALWAYS_PRESENT or wanted.forbids_nothing_defined
+        undefined = wanted.key in _ALWAYS_PRESENT or wanted.allows_undefined
         verdicts = [
             undefined
             if known is None
-            else known.intersects(wanted) or (known.forbids_nothing_defined and wanted.forbids_nothing_defined)
+            else known.intersects(wanted) or (known.allows_undefined and wanted.allows_undefined)
             for known in distinct
         ]
         return np.array(verdicts, np.bool_)[place]
@@ -317,4 +317,4 @@ def is_exotic(item: InstanceType) -> bool:
 
 def _allows(wanted: Requirements, key: str, value: str | None) -> bool:
     entry = wanted.get(key)
-    return entry is None or (entry.forbids_nothing_defined if value is None else entry.has(value))
+    return entry is None or (entry.allows_undefined if value is None else entry.has(value))
