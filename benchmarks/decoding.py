@@ -23,7 +23,7 @@ from shiplap.kubernetes.objects import Pod
 from shiplap.scheduling.model.planned_pods import sort
 from shiplap.scheduling.model.pod_classes import PodClass, group
 from shiplap.scheduling.model.snapshot import Snapshot
-from shiplap.scheduling.search.improve import forget
+from shiplap.scheduling.search.improve import clear_cache
 
 REPLICAS = 40
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -218,7 +218,7 @@ def classes_of(pods: tuple[Pod, ...]) -> list[PodClass]:
 
 def unseen(snapshot: Snapshot) -> Snapshot:
     """The snapshot as a new process sees it: with nothing known yet of its pods, and no search remembered."""
-    forget()
+    clear_cache()
     return replace(snapshot, view=replace(snapshot.view))
 
 

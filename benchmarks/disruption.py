@@ -30,9 +30,9 @@ from shiplap.disruption.commands import Decision
 from shiplap.disruption.decide import decide
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.scheduling.model.snapshot import SchedulingSettings
-from shiplap.scheduling.packing.compiled_snapshot import compile_world
-from shiplap.scheduling.search.bin_packing import Parcel
-from shiplap.scheduling.search.problem import problems_of, shape_of
+from shiplap.scheduling.packing.compiled_snapshot import compile_snapshot
+from shiplap.scheduling.search.bin_packing import BinPackingProblem
+from shiplap.scheduling.search.problem import reduce_problems, with_rules
 from tests.living_cluster import LivingCluster
 
 replace = msgspec.structs.replace
@@ -99,12 +99,12 @@ def lower_bound(cluster: LivingCluster) -> float:
     """USD per hour that no nodes for these pods undercut."""
     snapshot = cluster.snapshot()
     pods = tuple(replace(pod, spec=replace(pod.spec, node_name="")) for pod in snapshot.view.pods)
-    world = compile_world(replace(snapshot, view=replace(snapshot.view, pods=pods, nodes=()), claims=()))
+    world = compile_snapshot(replace(snapshot, view=replace(snapshot.view, pods=pods, nodes=()), claims=()))
     lane = world.lanes[0]
     offered = lane.table.offered(lane.template, lane.given)
     price = np.where(offered.suits, offered.price, np.inf)[lane.table.row_type]
     kinds = len(world.classes)
-    parcel = Parcel(
+    parcel = BinPackingProblem(
         sizes=world.axis.matrix([item.requests for item in world.classes]),
         counts=np.array([len(item.members) for item in world.classes]),
         net=lane.net,
@@ -115,7 +115,7 @@ def lower_bound(cluster: LivingCluster) -> float:
         owners=np.zeros((0, kinds), np.bool_),
         clash=np.zeros((kinds, kinds), np.bool_),
     )
-    _, (problem,) = problems_of([shape_of(parcel, 1)])
+    _, (problem,) = reduce_problems([with_rules(parcel, 1)])
     return resource_bound(problem)
 
 

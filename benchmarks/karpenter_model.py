@@ -15,7 +15,7 @@ import numpy as np
 from karpenter_workload import LABELS, DrawnPod
 
 from shiplap.scheduling.model.resources import Bools, Floats, Ints, pareto_front
-from shiplap.scheduling.search.bin_packing import Parcel
+from shiplap.scheduling.search.bin_packing import BinPackingProblem
 
 _MIB = 2**20
 
@@ -23,7 +23,7 @@ _MIB = 2**20
 class Model:
     """One run; `used` [claims, resources] are the loads of the claims that were opened."""
 
-    def __init__(self, parcel: Parcel, pods: int, zones: int, *, fewest_first: bool) -> None:
+    def __init__(self, parcel: BinPackingProblem, pods: int, zones: int, *, fewest_first: bool) -> None:
         can = np.isfinite(parcel.price)
         self.net, self.price = parcel.net[can], parcel.price[can]
         self._front = pareto_front(self.net)

@@ -14,14 +14,14 @@ import highspy
 import numpy as np
 
 from shiplap.scheduling.model.resources import Floats, Ints
-from shiplap.scheduling.search.columns import Generation, Pool, size_values, totals_bound
+from shiplap.scheduling.search.columns import Generation, PatternPool, size_values, totals_bound
 from shiplap.scheduling.search.effort import Effort
-from shiplap.scheduling.search.problem import Problem
+from shiplap.scheduling.search.problem import ReducedProblem
 
 _GAP = 1e-4
 
 
-def resource_bound(problem: Problem) -> float:
+def resource_bound(problem: ReducedProblem) -> float:
     """USD per hour: pods and nodes may be cut at will, but a pod uses only rows that hold it whole.
 
     The dual: per row and resource a price, such that a whole node is worth at most what it costs; a kind is worth what
@@ -50,14 +50,14 @@ def resource_bound(problem: Problem) -> float:
     return max(float(problem.demand @ worth.min(axis=1)), totals_bound(problem, Effort.of(5))[0])
 
 
-def content_bound(problem: Problem, seconds: float) -> float:
+def content_bound(problem: ReducedProblem, seconds: float) -> float:
     """USD per hour: fractions of nodes may be bought, but each has a content of whole pods.
 
     Column generation finds values of the kinds; Farley's bound scales them by the most valuable content of any row.
     """
     problem = problem.hard()
     _, units, _ = totals_bound(problem, Effort.of(5))
-    pool = Pool(problem)
+    pool = PatternPool(problem)
     generation = Generation(problem, pool, problem.demand, size_values(problem, units), Effort.of(seconds))
     generation.run(400)
     best, ends = 0.0, time.monotonic() + seconds
@@ -77,7 +77,7 @@ def content_bound(problem: Problem, seconds: float) -> float:
     return best
 
 
-def _most_valuable(problem: Problem, values: Floats, ends: float) -> list[tuple[int, float, Floats]]:
+def _most_valuable(problem: ReducedProblem, values: Floats, ends: float) -> list[tuple[int, float, Floats]]:
     """Of every row the value that no content exceeds, with the best content found."""
     found = []
     for row in range(len(problem.price)):
@@ -91,7 +91,7 @@ def _most_valuable(problem: Problem, values: Floats, ends: float) -> list[tuple[
     return found
 
 
-def _fractional(problem: Problem, values: Floats, row: int) -> float:
+def _fractional(problem: ReducedProblem, values: Floats, row: int) -> float:
     """The value of a row's best content if pods could be cut: the least of some one-resource bounds."""
     net = problem.net[row]
     some = problem.suits[:, row] & (problem.sizes <= net).all(axis=1) & (values > 1e-12)
@@ -107,7 +107,7 @@ def _fractional(problem: Problem, values: Floats, row: int) -> float:
     return best
 
 
-def _knapsack(problem: Problem, values: Floats, row: int, *, integer: bool) -> tuple[float, Floats]:
+def _knapsack(problem: ReducedProblem, values: Floats, row: int, *, integer: bool) -> tuple[float, Floats]:
     """The value of a row's best content of whole pods (an upper bound within the gap), and a content."""
     net = problem.net[row]
     some: Ints = np.flatnonzero(problem.suits[:, row] & (problem.sizes <= net).all(axis=1) & (values > 1e-12))

@@ -26,8 +26,8 @@ from shiplap.instances.resolve import instance_types
 from shiplap.kubernetes.objects import DaemonSet, Pod
 from shiplap.manifests.custom_resources import EC2NodeClass, Manifests, NodePool
 from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, SchedulingSettings, Snapshot
-from shiplap.scheduling.packing.compiled_snapshot import compile_world
-from shiplap.scheduling.search.bin_packing import Parcel
+from shiplap.scheduling.packing.compiled_snapshot import compile_snapshot
+from shiplap.scheduling.search.bin_packing import BinPackingProblem
 from shiplap_lab.catalogue import embedded
 from tests.conformance.catalogues import incrementing_types
 
@@ -59,9 +59,9 @@ class Case:
             settings=SchedulingSettings(explore=False, improve_s=improve_s),
         )
 
-    def parcel(self) -> Parcel:
+    def parcel(self) -> BinPackingProblem:
         """All pods as if zones and spreading did not matter, at most one anti-affine pod per node."""
-        lane = compile_world(self.snapshot()).lanes[0]
+        lane = compile_snapshot(self.snapshot()).lanes[0]
         table = lane.table
         offered = table.offered(lane.template, lane.given)
         price = np.where(offered.suits, offered.price, np.inf)[table.row_type]
@@ -69,7 +69,7 @@ class Case:
         keys = sorted(counts)
         sizes = np.array([(cpu, memory * MIB, 1) for cpu, memory, _ in keys], np.int64)
         alone = np.array([[key[2] for key in keys]], np.bool_)
-        return Parcel(
+        return BinPackingProblem(
             sizes=sizes,
             counts=np.array([counts[key] for key in keys], np.int64),
             net=lane.net[:, :3],

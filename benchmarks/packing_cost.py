@@ -24,10 +24,10 @@ from rich.table import Table
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.planner import plan
-from shiplap.scheduling.search.bin_packing import Parcel
+from shiplap.scheduling.search.bin_packing import BinPackingProblem
 from shiplap.scheduling.search.columns import totals_bound
 from shiplap.scheduling.search.effort import Effort
-from shiplap.scheduling.search.problem import Problem, problems_of, shape_of
+from shiplap.scheduling.search.problem import ReducedProblem, reduce_problems, with_rules
 
 BUDGET_S = 1.0
 FIRST_S = 0.1
@@ -63,7 +63,7 @@ def over(cost: float, bound: float) -> str:
     return f"{100 * (cost / bound - 1):+.2f} %"
 
 
-def flexibility(parcel: Parcel, case: Case, result: Plan) -> str:
+def flexibility(parcel: BinPackingProblem, case: Case, result: Plan) -> str:
     """Types that could run a claim's pods at up to 1.6 × its price: least, 10th percentile, median; below 15."""
     size = {f"pod-{place:05d}": (pod.cpu_m, pod.memory_mi * 2**20, 1) for place, pod in enumerate(case.drawn)}
     used = np.array([np.sum([size[pod.name] for pod in claim.pods], axis=0) for claim in result.node_claims])
@@ -75,7 +75,7 @@ def flexibility(parcel: Parcel, case: Case, result: Plan) -> str:
     )
 
 
-def bounds(problem: Problem, seconds: float) -> tuple[float, float]:
+def bounds(problem: ReducedProblem, seconds: float) -> tuple[float, float]:
     """The resource bound and the content bound; of very many kinds only what all pods together need."""
     if len(problem.sizes) > _MANY:
         total = totals_bound(problem, Effort.of(5))[0]
@@ -104,7 +104,7 @@ def main() -> None:
 
 def row(case: Case, seconds: float, repeats: int) -> list[str]:
     parcel = case.parcel()
-    problem, _ = problems_of([shape_of(parcel, len(case.drawn) // 5)])
+    problem, _ = reduce_problems([with_rules(parcel, len(case.drawn) // 5)])
     least, content = bounds(problem, seconds)
     models = [Model(parcel, len(case.drawn), 3, fewest_first=fewest) for fewest in (False, True)]
     for model in models:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from shiplap.scheduling.search.bin_packing import Filling, Parcel
+from shiplap.scheduling.search.bin_packing import BinPackingProblem, Filling
 
 
-def faults(parcel: Parcel, filling: Filling) -> list[str]:
+def faults(parcel: BinPackingProblem, filling: Filling) -> list[str]:
     """One sentence for each rule of the parcel that the filling breaks; empty when it is valid."""
     found: list[str] = []
     placed = np.zeros(len(parcel.counts), np.int64)
@@ -24,7 +24,7 @@ def faults(parcel: Parcel, filling: Filling) -> list[str]:
     return found
 
 
-def _node_faults(parcel: Parcel, filling: Filling, node: int, row: int) -> list[str]:
+def _node_faults(parcel: BinPackingProblem, filling: Filling, node: int, row: int) -> list[str]:
     here = filling.node == node
     items, numbers = filling.item[here], filling.number[here]
     if not len(items):

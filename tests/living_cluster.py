@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from shiplap.disruption.commands import Proposal
+from shiplap.disruption.commands import DisruptionProposal
 from shiplap.disruption.disruption_snapshot import DisruptionSettings, DisruptionSnapshot, NodeHistory
 from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.kubernetes import labels
@@ -94,7 +94,7 @@ class LivingCluster:
             self.bind(place.pods, place.name)
         return len(decided.node_claims)
 
-    def carry_out(self, command: Proposal) -> None:
+    def carry_out(self, command: DisruptionProposal) -> None:
         """Launch the replacements, move the pods, end the nodes; pods that nobody planned for wait."""
         self._epoch += 1
         for claim in command.replacements:

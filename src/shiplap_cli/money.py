@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from shiplap.disruption.commands import Proposal
+from shiplap.disruption.commands import DisruptionProposal
 from shiplap.disruption.current_prices import node_prices
 from shiplap.instances.offerings.node_prices import UNKNOWN_PRICE, Price, total_price
 from shiplap.kubernetes.objects import Node
@@ -43,7 +43,7 @@ class Money:
         """Of some together."""
         return total_price(map(self.of_launch, claims))
 
-    def saved(self, commands: Iterable[Proposal]) -> Price:
+    def saved(self, commands: Iterable[DisruptionProposal]) -> Price:
         """By commands to disrupt; an estimate when the price of any node that goes or comes is one."""
         saved, estimated = 0.0, False
         for command in commands:

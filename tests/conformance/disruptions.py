@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from shiplap.disruption.commands import Decision, Proposal
+from shiplap.disruption.commands import Decision, DisruptionProposal
 from shiplap.disruption.decide import decide
 from shiplap.disruption.disruption_snapshot import DisruptionSettings, DisruptionSnapshot, NodeHistory
 from shiplap.instances.catalog.type_catalog import InstanceType
@@ -125,11 +125,11 @@ class Verdict:
     decision: Decision
 
     @property
-    def commands(self) -> tuple[Proposal, ...]:
+    def commands(self) -> tuple[DisruptionProposal, ...]:
         return self.decision.commands
 
     @property
-    def command(self) -> Proposal:
+    def command(self) -> DisruptionProposal:
         """The only command."""
         assert len(self.commands) == 1, self.decision
         return self.commands[0]

@@ -9,7 +9,7 @@ import msgspec
 from shiplap.disruption.rescheduling import Simulator
 from shiplap.kubernetes.workloads import Scalable
 from shiplap.manifests.custom_resources import CapacityBuffer, PodTemplate
-from shiplap.scheduling.packing.compiled_snapshot import compile_world
+from shiplap.scheduling.packing.compiled_snapshot import compile_snapshot
 from shiplap_cli.explain.claim_account import ClaimAccounts
 from tests.conformance.catalogues import fake_type
 from tests.conformance.given import claim_volumes, given, in_flight, node, pod, pods, pool
@@ -53,7 +53,7 @@ def test_missing_room_is_launched_and_its_pods_are_marked() -> None:
 def test_a_claim_is_accounted_for_with_the_room_it_keeps() -> None:
     types = [fake_type("two", cpu="2", memory="8Gi", pods="50", price=0.5), *TYPES]
     plan = given(pod(cpu="1"), types=types, buffers=[buffer(replicas=2)], templates=[template()])
-    account = ClaimAccounts(compile_world(plan.snapshot)).of(plan.claim)
+    account = ClaimAccounts(compile_snapshot(plan.snapshot)).of(plan.claim)
     assert account.types == "of 2 types 2 meet the requirements, 1 of them hold the pods (four)"
     (cheaper,) = account.cheaper
     assert "two at $0.5000/h: cpu short by 1" in cheaper

@@ -11,7 +11,7 @@ import pytest
 from shiplap.aws.dynamodb import tables
 from shiplap.aws.dynamodb.state_table import SHARDS, DynamoState
 from shiplap.disruption.commands import Method, Reason
-from shiplap.disruption.progress import Command
+from shiplap.disruption.progress import DisruptionCommand
 from shiplap.errors import StoreThrottled
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from tests.integration.contracts.in_process_aws import aws_in_process, create_table, make_client
@@ -129,7 +129,7 @@ def test_the_index_holds_nothing_but_keys_and_versions(client: Counting) -> None
 
 def test_commands_are_read_through_the_index_too(client: Counting) -> None:
     state = state_of(client)
-    command = Command(
+    command = DisruptionCommand(
         cluster="blue", name="go", reason=Reason.EMPTY, method=Method.EMPTINESS, targets=("c",), nodes=("n",)
     )
     state.commit("blue", 0, [], [command])

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from shiplap.scheduling.search.bin_packing import Filling, Parcel
+from shiplap.scheduling.search.bin_packing import BinPackingProblem, Filling
 from shiplap.scheduling.search.realise import cheapest_rows
 
 
 @st.composite
-def parcels(draw: st.DrawFn, *, most_items: int = 8, most_pods: int = 12, rules: bool = True) -> Parcel:
+def parcels(draw: st.DrawFn, *, most_items: int = 8, most_pods: int = 12, rules: bool = True) -> BinPackingProblem:
     """A parcel in which every pod fits some row by itself and may stand there alone."""
     items = draw(st.integers(1, most_items))
     sizes = [
@@ -34,7 +34,7 @@ def parcels(draw: st.DrawFn, *, most_items: int = 8, most_pods: int = 12, rules:
     for _ in range(draw(st.integers(0, 3)) if rules else 0):
         one, two = draw(st.integers(0, items - 1)), draw(st.integers(0, items - 1))
         clash[one, two] = clash[two, one] = True
-    return Parcel(
+    return BinPackingProblem(
         sizes=np.array(sizes, np.int64),
         counts=np.array([draw(st.integers(1, most_pods)) for _ in range(items)], np.int64),
         net=np.array(net, np.int64),
@@ -47,16 +47,16 @@ def parcels(draw: st.DrawFn, *, most_items: int = 8, most_pods: int = 12, rules:
     )
 
 
-def one_each(parcel: Parcel) -> Filling:
+def one_each(parcel: BinPackingProblem) -> Filling:
     """A node for every pod."""
     item = np.repeat(np.arange(len(parcel.counts)), parcel.counts)
     node, number = np.arange(len(item)), np.ones(len(item), np.int64)
     return Filling(cheapest_rows(parcel, len(item), node, item, number), node, item, number)
 
 
-def only(parcel: Parcel, items: np.ndarray) -> Parcel:
+def only(parcel: BinPackingProblem, items: np.ndarray) -> BinPackingProblem:
     """The parcel with its items in another order, or some of them."""
-    return Parcel(
+    return BinPackingProblem(
         sizes=parcel.sizes[items],
         counts=parcel.counts[items],
         net=parcel.net,

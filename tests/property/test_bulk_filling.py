@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shiplap.scheduling.packing.bulk.allotment import dealt, in_proportion, water_fill
+from shiplap.scheduling.packing.bulk.allotment import in_proportion, split_by_quotas, water_fill
 from shiplap.scheduling.packing.bulk.first_fit import first_fit
-from shiplap.scheduling.search.bin_packing import Parcel
+from shiplap.scheduling.search.bin_packing import BinPackingProblem
 from tests.filling_faults import faults
 from tests.property.parcels import parcels
 
@@ -17,13 +17,13 @@ SETTINGS = settings(derandomize=True, deadline=None, max_examples=150)
 
 @SETTINGS
 @given(parcel=parcels())
-def test_first_fit_keeps_every_rule(parcel: Parcel) -> None:
+def test_first_fit_keeps_every_rule(parcel: BinPackingProblem) -> None:
     assert faults(parcel, first_fit(parcel)) == []
 
 
 @SETTINGS
 @given(parcel=parcels())
-def test_equal_parcels_are_filled_alike(parcel: Parcel) -> None:
+def test_equal_parcels_are_filled_alike(parcel: BinPackingProblem) -> None:
     one, other = (first_fit(parcel) for _ in range(2))
     assert one.rows.tolist() == other.rows.tolist()
     assert (one.node.tolist(), one.item.tolist(), one.number.tolist()) == (
@@ -57,7 +57,7 @@ def test_shares_differ_from_the_exact_proportion_by_less_than_one(loads: list[fl
 def test_dealing_gives_every_parcel_its_number_and_every_class_its_pods(counts: list[int], data: st.DataObject) -> None:
     total = sum(counts)
     first = data.draw(st.integers(0, total))
-    share = dealt([[first, total - first]], [np.array(counts, np.int64)])[0]
+    share = split_by_quotas([[first, total - first]], [np.array(counts, np.int64)])[0]
     assert share.sum(axis=0).tolist() == [first, total - first]
     assert share.sum(axis=1).tolist() == counts
     assert (share >= 0).all()

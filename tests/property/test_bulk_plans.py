@@ -15,7 +15,7 @@ from shiplap.kubernetes.objects import Pod
 from shiplap.manifests.custom_resources import Manifests
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, SchedulingSettings, Snapshot
-from shiplap.scheduling.packing.bulk.bulk_stage import Bulk
+from shiplap.scheduling.packing.bulk.bulk_stage import BulkStage
 from shiplap.scheduling.planner import plan
 from tests.checker import violations
 from tests.conformance import given as case
@@ -142,14 +142,14 @@ def test_the_order_of_pods_does_not_matter(snapshot: Snapshot, seed: int) -> Non
 @pytest.mark.parametrize("improve_s", [0.0, 0.01])
 def test_the_bulk_stage_places_everything_and_zones_end_even(improve_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
     left: list[int] = []
-    run = Bulk.run
+    run = BulkStage.run
 
-    def counted(self: Bulk, waiting: Any) -> Any:
+    def counted(self: BulkStage, waiting: Any) -> Any:
         found = run(self, waiting)
         left.append(sum(len(pods) for _, pods in found))
         return found
 
-    monkeypatch.setattr(Bulk, "run", counted)
+    monkeypatch.setattr(BulkStage, "run", counted)
     result = _diverse(improve_s)
     assert left == [0]
     zones = Counter(claim.launch.zone for claim in result.node_claims for pod in claim.pods if "even" in pod.name)

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from shiplap.scheduling.search.bin_packing import Parcel
+from shiplap.scheduling.search.bin_packing import BinPackingProblem
 from shiplap.scheduling.search.effort import Effort
 from shiplap.scheduling.search.improve import improve
-from shiplap.scheduling.search.problem import Problem, problems_of, shape_of
+from shiplap.scheduling.search.problem import ReducedProblem, reduce_problems, with_rules
 from tests.property.parcels import one_each, parcels
 
 pytest.importorskip("highspy", reason="HiGHS, which prices node contents for the benchmark, is not installed")
@@ -21,13 +21,13 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from packing_bounds import content_bound, resource_bound
 
 
-def problem_of(parcel: Parcel) -> Problem:
-    return problems_of([shape_of(parcel, int(parcel.counts.sum()))])[0]
+def problem_of(parcel: BinPackingProblem) -> ReducedProblem:
+    return reduce_problems([with_rules(parcel, int(parcel.counts.sum()))])[0]
 
 
 @settings(max_examples=25, deadline=None)
 @given(parcel=parcels(most_items=5, most_pods=6))
-def test_no_filling_is_cheaper_than_the_bounds(parcel: Parcel) -> None:
+def test_no_filling_is_cheaper_than_the_bounds(parcel: BinPackingProblem) -> None:
     found = improve([parcel], [one_each(parcel)], Effort.of(0.5))[0].hourly(parcel)
     problem = problem_of(parcel)
     least, content = resource_bound(problem), content_bound(problem, 5.0)
@@ -38,7 +38,7 @@ def test_no_filling_is_cheaper_than_the_bounds(parcel: Parcel) -> None:
 
 def test_the_bounds_are_exact_where_nodes_are_filled_to_the_brim() -> None:
     nothing = np.zeros((0, 1), np.bool_)
-    full = Parcel(
+    full = BinPackingProblem(
         sizes=np.array([[500, 1000, 1]]),
         counts=np.array([12]),
         net=np.array([[2000, 4000, 10], [1000, 2000, 10]]),
@@ -56,7 +56,7 @@ def test_the_bounds_are_exact_where_nodes_are_filled_to_the_brim() -> None:
 
 def test_the_content_bound_knows_that_pods_are_not_cut() -> None:
     nothing = np.zeros((0, 1), np.bool_)
-    uneven = Parcel(
+    uneven = BinPackingProblem(
         sizes=np.array([[600, 100, 1]]),
         counts=np.array([10]),
         net=np.array([[1000, 1000, 10]]),

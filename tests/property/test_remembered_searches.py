@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from shiplap.scheduling.search import improve as remembered
-from shiplap.scheduling.search.bin_packing import Filling, Parcel
+from shiplap.scheduling.search.bin_packing import BinPackingProblem, Filling
 from shiplap.scheduling.search.effort import Effort
-from shiplap.scheduling.search.improve import forget, improve, improved
+from shiplap.scheduling.search.improve import clear_cache, improve, improve_cached
 from tests.property.parcels import one_each, parcels
 
 
@@ -21,13 +21,13 @@ def told(filling: Filling) -> list[list[int]]:
 
 @settings(max_examples=40, deadline=None)
 @given(some=st.lists(parcels(), min_size=1, max_size=3), seconds=st.sampled_from((0.001, 0.02, 0.2)))
-def test_it_is_what_searching_finds_each_time_it_is_asked(some: list[Parcel], seconds: float) -> None:
-    forget()
+def test_it_is_what_searching_finds_each_time_it_is_asked(some: list[BinPackingProblem], seconds: float) -> None:
+    clear_cache()
     before, effort = [one_each(parcel) for parcel in some], Effort.of(seconds)
     found = improve(some, before, effort)
     for _ in range(2):
         given_effort = Effort.of(seconds)
-        again = improved(some, before, given_effort)
+        again = improve_cached(some, before, given_effort)
         assert [told(filling) for filling in again] == [told(filling) for filling in found]
         assert [new is old for new, old in zip(again, before, strict=True)] == [
             new is old for new, old in zip(found, before, strict=True)
@@ -35,10 +35,10 @@ def test_it_is_what_searching_finds_each_time_it_is_asked(some: list[Parcel], se
         assert given_effort.left == pytest.approx(effort.left)
 
 
-def plain() -> Parcel:
+def plain() -> BinPackingProblem:
     """Four pods of 1 cpu and two of 2 on nodes of 2 cpu for 0.2 or of 8 for 0.5."""
     nothing = np.zeros((0, 2), np.bool_)
-    return Parcel(
+    return BinPackingProblem(
         sizes=np.array([[1000], [2000]]),
         counts=np.array([4, 2]),
         net=np.array([[2000], [8000]]),
@@ -52,10 +52,10 @@ def plain() -> Parcel:
 
 
 def test_the_same_is_searched_once_and_anything_else_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    forget()
+    clear_cache()
     searched: list[float] = []
 
-    def counting(some: list[Parcel], fillings: list[Filling], effort: Effort) -> tuple[Filling, ...]:
+    def counting(some: list[BinPackingProblem], fillings: list[Filling], effort: Effort) -> tuple[Filling, ...]:
         searched.append(effort.left)
         return improve(some, fillings, effort)
 
@@ -64,19 +64,19 @@ def test_the_same_is_searched_once_and_anything_else_anew(monkeypatch: pytest.Mo
     first = one_each(parcel)
     dearer = replace(parcel, price=np.array([0.2, 0.6]))
     for asked in ((parcel, 1.0), (plain(), 1.0), (dearer, 1.0), (parcel, 0.001), (dearer, 1.0)):
-        improved([asked[0]], [first], Effort.of(asked[1]))
+        improve_cached([asked[0]], [first], Effort.of(asked[1]))
     assert len(searched) == 3
 
 
 def test_no_more_is_remembered_than_a_function_can_keep() -> None:
-    forget()
+    clear_cache()
     parcel = plain()
     for number in range(300):
-        improved([replace(parcel, price=parcel.price + number)], [one_each(parcel)], Effort.of(0.0001))
-    assert len(remembered._KNOWN) == remembered._MOST
+        improve_cached([replace(parcel, price=parcel.price + number)], [one_each(parcel)], Effort.of(0.0001))
+    assert len(remembered._CACHE) == remembered._MOST
 
 
 def test_without_effort_nothing_is_searched(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remembered, "improve", None)
     filling = one_each(plain())
-    assert improved([plain()], [filling], Effort.of(0.0)) == (filling,)
+    assert improve_cached([plain()], [filling], Effort.of(0.0)) == (filling,)

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from shiplap.disruption.commands import Method, Reason
-from shiplap.disruption.progress import Command, CommandState
+from shiplap.disruption.progress import CommandState, DisruptionCommand
 from shiplap.kubernetes.objects import ObjectMeta, Pod
 from shiplap.kubernetes.quantity import CPU
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, PodReference
@@ -75,8 +75,8 @@ class Play:
         self.witness.claim_written(gone)
         return gone
 
-    def command(self, name: str, targets: Sequence[str], replacements: Sequence[str] = ()) -> Command:
-        command = Command(
+    def command(self, name: str, targets: Sequence[str], replacements: Sequence[str] = ()) -> DisruptionCommand:
+        command = DisruptionCommand(
             cluster="demo",
             name=name,
             reason=Reason.UNDERUTILIZED,

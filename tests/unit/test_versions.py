@@ -16,8 +16,8 @@ import pytest
 from msgspec import inspect
 
 from shiplap.disruption.commands import Method, Reason
-from shiplap.disruption.decision_memory import Memory
-from shiplap.disruption.progress import Command
+from shiplap.disruption.decision_memory import DecisionMemory
+from shiplap.disruption.progress import DisruptionCommand
 from shiplap.flows import claim_events, messages
 from shiplap.flows.messages import decode, for_lifecycle, for_schedule
 from shiplap.instances.catalog.ec2_catalog import Catalog
@@ -30,8 +30,8 @@ from shiplap_lab.virtual_time.versions import NEW_FIELDS, as_before, sent_before
 
 STORED: dict[type[msgspec.Struct], set[str]] = {
     NodeClaim: {"cluster", "name", "node_pool", "node_class"},
-    Command: {"cluster", "name", "reason", "method", "targets", "nodes"},
-    Memory: set(),
+    DisruptionCommand: {"cluster", "name", "reason", "method", "targets", "nodes"},
+    DecisionMemory: set(),
     LearnedCapacity: {"ami", "instance_type", "kubelet_hash"},
     PoolJoins: {"pool"},
     AmiJoins: {"ami"},
@@ -84,7 +84,7 @@ def test_what_is_new_has_a_default_and_is_lost_in_the_hands_of_the_version_befor
         assert not STORED[kind] & set(names)
     claim = NodeClaim(cluster="demo", name="a", node_pool="p", node_class="c", token="t", cordoned="why", subnet="s")
     assert as_before(claim) == msgspec.structs.replace(claim, cordoned="", subnet="")
-    command = Command(
+    command = DisruptionCommand(
         cluster="demo",
         name="x",
         reason=Reason.EMPTY,

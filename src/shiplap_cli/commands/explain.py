@@ -20,7 +20,7 @@ from shiplap.instances.offerings.node_prices import UNKNOWN_PRICE
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.scheduling_record import Record
 from shiplap.scheduling.model.snapshot import Snapshot
-from shiplap.scheduling.packing.compiled_snapshot import compile_world
+from shiplap.scheduling.packing.compiled_snapshot import compile_snapshot
 from shiplap.scheduling.planner import plan
 from shiplap_cli.explain.account import account_of
 from shiplap_cli.explain.claim_account import ClaimAccounts
@@ -122,7 +122,7 @@ def claim(
     names = [each.name for each in decision.plan.node_claims]
     if name in names:
         found = decision.plan.node_claims[names.index(name)]
-        account = ClaimAccounts(compile_world(decision.snapshot)).of(found)
+        account = ClaimAccounts(compile_snapshot(decision.snapshot)).of(found)
         money = Money(decision.snapshot)
         page = Group(claim_page(found, account, money), *decision.lines)
         written = _written({"claim": found, "account": account}, decision.reading)

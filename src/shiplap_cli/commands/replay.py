@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from shiplap import __version__
-from shiplap.disruption.commands import Decision, Proposal
+from shiplap.disruption.commands import Decision, DisruptionProposal
 from shiplap.disruption.record import DisruptionRecord, Outline, Recorded, decided_again, outline_with, read
 from shiplap.disruption.record import encode as encode_disruption
 from shiplap.errors import InvalidInput
@@ -226,7 +226,7 @@ def _launch(claim: PlannedClaim, money: Money | None) -> str:
     )
 
 
-def _command(command: Proposal, money: Money | None) -> str:
+def _command(command: DisruptionProposal, money: Money | None) -> str:
     new = "; ".join(_launch(claim, money) for claim in command.replacements)
     return f"remove {summary(command.nodes)} ({command.reason})" + (f", {new}" if new else "")
 

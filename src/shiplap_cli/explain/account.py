@@ -18,7 +18,7 @@ from shiplap.scheduling.explain.unschedulable import Explainer
 from shiplap.scheduling.model.pod_classes import PodClass
 from shiplap.scheduling.model.scheduling_plan import LaunchChoice, NearestMiss, Plan
 from shiplap.scheduling.model.snapshot import Snapshot
-from shiplap.scheduling.packing.compiled_snapshot import World
+from shiplap.scheduling.packing.compiled_snapshot import CompiledSnapshot
 from shiplap.scheduling.packing.pack import Packing
 from shiplap.scheduling.planner import solve
 from shiplap.scheduling.supply.existing_nodes import Room, label_of, meets
@@ -173,7 +173,7 @@ def _toleration(entry: Toleration) -> str:
     return f"{entry.key or 'every taint'}{value}{f':{entry.effect}' if entry.effect else ''}"
 
 
-def _home(world: World, decided: Plan, key: str) -> Home | None:
+def _home(world: CompiledSnapshot, decided: Plan, key: str) -> Home | None:
     for claim in decided.node_claims:
         if any(_key(pod) == key for pod in claim.pods):
             account = ClaimAccounts(world).of(claim)
@@ -210,7 +210,7 @@ def _lanes(explainer: Explainer, item: PodClass, decided: Plan, key: str) -> tup
 
 
 def nodes_account(
-    world: World, packing: Packing, item: PodClass, nodes: Iterable[Node], home: str = ""
+    world: CompiledSnapshot, packing: Packing, item: PodClass, nodes: Iterable[Node], home: str = ""
 ) -> tuple[NodesAccount, ...]:
     """What the nodes and the claims in flight say to one more pod of a class, those that say the same together."""
     requests = world.axis.vector(item.requests)

@@ -13,7 +13,7 @@ from shiplap.manifests.nodeclaim import PodReference
 from shiplap.scheduling.explain.nearest import amount, dollars, some
 from shiplap.scheduling.model.resources import Bools, Floats, Ints
 from shiplap.scheduling.model.scheduling_plan import PlannedClaim
-from shiplap.scheduling.packing.compiled_snapshot import World
+from shiplap.scheduling.packing.compiled_snapshot import CompiledSnapshot
 from shiplap.scheduling.supply.instance_arrays import TypeTable
 from shiplap.scheduling.supply.templates import Lane
 
@@ -36,7 +36,7 @@ class ClaimAccount(msgspec.Struct, frozen=True, rename="camel"):
 class ClaimAccounts:
     """Accounts of the claims of one plan."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: CompiledSnapshot) -> None:
         self._world = world
         self._lanes = {(lane.pool.metadata.name, lane.tier.index): lane for lane in world.lanes}
         self._tables = {lane.pool.metadata.name: lane.table for lane in world.lanes}

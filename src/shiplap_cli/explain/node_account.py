@@ -6,8 +6,8 @@ from difflib import get_close_matches
 
 import msgspec
 
-from shiplap.disruption.candidates import disruption_cost, moves
-from shiplap.disruption.commands import Proposal
+from shiplap.disruption.candidates import disruption_cost, is_reschedulable
+from shiplap.disruption.commands import DisruptionProposal
 from shiplap.disruption.current_prices import node_prices
 from shiplap.disruption.decide import decide
 from shiplap.disruption.disruption_snapshot import DisruptionSnapshot
@@ -35,7 +35,7 @@ class NodeAccount(msgspec.Struct, frozen=True, rename="camel"):
     estimated: bool
     disruption_cost: float
     pods: tuple[str, ...]
-    command: Proposal | None
+    command: DisruptionProposal | None
     stays: str
 
 
@@ -57,7 +57,7 @@ def account_of(snapshot: DisruptionSnapshot, name: str) -> NodeAccount:
     pool = name_of_label(marks.get(labels.NODE_POOL, ""), pools)
     claim = pair([node], snapshot.scheduling.claims)[0].get(name)
     price = node_prices(snapshot.scheduling).of(node, claim)
-    moving = [pod for pod in snapshot.scheduling.view.pods if pod.spec.node_name == name and moves(pod)]
+    moving = [pod for pod in snapshot.scheduling.view.pods if pod.spec.node_name == name and is_reschedulable(pod)]
     return NodeAccount(
         node=name,
         node_pool=pool,

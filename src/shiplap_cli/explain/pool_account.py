@@ -17,7 +17,7 @@ from shiplap.kubernetes.names import label_value_of
 from shiplap.kubernetes.quantity import format_amount
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import Snapshot
-from shiplap.scheduling.packing.compiled_snapshot import compile_world
+from shiplap.scheduling.packing.compiled_snapshot import compile_snapshot
 from shiplap.scheduling.supply.limits import HOURLY, NODES, Budget
 from shiplap_cli.explain.account import account_of
 from shiplap_cli.money import Money, dollars
@@ -81,7 +81,7 @@ def account_of_pool(snapshot: Snapshot, decided: Plan, name: str) -> PoolAccount
     node_class = pool.spec.template.spec.node_class_ref.name
     money = Money(snapshot)
     own = [node for node in snapshot.view.nodes if node.metadata.labels.get(labels.NODE_POOL) == label_value_of(name)]
-    lanes = [lane for lane in compile_world(snapshot).lanes if lane.pool.metadata.name == name]
+    lanes = [lane for lane in compile_snapshot(snapshot).lanes if lane.pool.metadata.name == name]
     claims = [claim for claim in decided.node_claims if claim.node_pool == name]
     passed = {reason for claim in decided.node_claims for reason in claim.reasons if f"pool {name}" in reason}
     return PoolAccount(

@@ -35,7 +35,7 @@ from shiplap.scheduling.explain.unschedulable import Explainer, Verdict
 from shiplap.scheduling.model.pod_classes import PodClass
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import Snapshot
-from shiplap.scheduling.packing.compiled_snapshot import World
+from shiplap.scheduling.packing.compiled_snapshot import CompiledSnapshot
 from shiplap.scheduling.packing.pack import Packing
 from shiplap.scheduling.planner import solve, write
 from shiplap.scheduling.supply.open_claims import Kind
@@ -112,13 +112,13 @@ class _Outcome(msgspec.Struct, frozen=True, eq=False):
     """One decision: what was decided on, the pod's class in it, and whether the pod was left out."""
 
     snapshot: Snapshot
-    world: World
+    world: CompiledSnapshot
     packing: Packing
     item: PodClass
     left_out: bool
 
     @classmethod
-    def of(cls, snapshot: Snapshot, world: World, packing: Packing, key: str) -> _Outcome | None:
+    def of(cls, snapshot: Snapshot, world: CompiledSnapshot, packing: Packing, key: str) -> _Outcome | None:
         """None when the pod is not planned, or nothing could hold it as it is."""
         item = next((item for item in world.classes if any(pod.key == key for pod in item.members)), None)
         if item is None or item.problem:
@@ -127,7 +127,9 @@ class _Outcome(msgspec.Struct, frozen=True, eq=False):
         return cls(snapshot, world, packing, item, left)
 
 
-def proposals(snapshot: Snapshot, world: World, packing: Packing, key: str, most: int = 3) -> tuple[Proposal, ...]:
+def proposals(
+    snapshot: Snapshot, world: CompiledSnapshot, packing: Packing, key: str, most: int = 3
+) -> tuple[Proposal, ...]:
     """What would give the pod `namespace/name` a place, smallest first; nothing if nothing tried did.
 
     Nothing that costs another pod its place is proposed. `world` and `packing` are what `solve(snapshot)` gave.
@@ -250,7 +252,7 @@ class _Weakening:
         return _Outcome.of(snapshot, *solve(snapshot), self._asker.key), made
 
 
-def _place(decided: Plan, world: World, key: str) -> str:
+def _place(decided: Plan, world: CompiledSnapshot, key: str) -> str:
     tables = {lane.pool.metadata.name: lane.table for lane in world.lanes}
     for claim in decided.node_claims:
         if any(_key(entry) == key for entry in claim.pods):

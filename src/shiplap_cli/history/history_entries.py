@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from shiplap.disruption.commands import Decision, Proposal
-from shiplap.disruption.progress import Command
+from shiplap.disruption.commands import Decision, DisruptionProposal
+from shiplap.disruption.progress import DisruptionCommand
 from shiplap.disruption.record import DisruptionRecord, Recorded
 from shiplap.instances.catalog.type_catalog import LearnedCapacity, Observation
 from shiplap.kubernetes.quantity import format_amount, format_resources
@@ -16,7 +16,7 @@ from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.nodeclaim import LEAVING, ClaimState, NodeClaim, PodReference
 from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim
 from shiplap.scheduling.model.scheduling_record import Record
-from shiplap.scheduling.packing.compiled_snapshot import compile_world
+from shiplap.scheduling.packing.compiled_snapshot import compile_snapshot
 from shiplap_cli.explain.claim_account import ClaimAccounts
 
 
@@ -44,7 +44,7 @@ def reasons_of(claim: NodeClaim, found: PlannedClaim | Recorded | None) -> Itera
     if isinstance(found.record, Record):
         planned = next((item for item in found.record.plan.node_claims if item.name == claim.name), None)
         if planned is not None:
-            account = ClaimAccounts(compile_world(found.record.snapshot)).of(planned)
+            account = ClaimAccounts(compile_snapshot(found.record.snapshot)).of(planned)
             yield account.pool
             yield account.types
             yield account.price
@@ -90,7 +90,7 @@ def standing_of(claim: NodeClaim, now: float) -> str:
     return words
 
 
-def command_entry(command: Command, claim: NodeClaim) -> Entry:
+def command_entry(command: DisruptionCommand, claim: NodeClaim) -> Entry:
     """What a command does to a claim, and how far it has come."""
     part = "goes" if claim.name in command.targets else "takes the place of what goes"
     details = (command.detail, f"saves ${command.savings_hourly:.4f}/h") if command.detail else ()
@@ -111,7 +111,7 @@ def of_node(node: str, record_id: str, decided: Decision, found: Recorded) -> It
             yield Entry(moment_of(found.outline.at), "stays", (entry.reason,), record_id)
 
 
-def _proposal(command: Proposal) -> str:
+def _proposal(command: DisruptionProposal) -> str:
     return f"{command.detail}; saves ${command.savings_hourly:.4f}/h, moves {command.moved} pods"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from shiplap.disruption.disruption_snapshot import DisruptionSettings, DisruptionSnapshot
-from shiplap.disruption.node_history import observe
+from shiplap.disruption.node_history import observe_nodes
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.names import name_of_label
 from shiplap.kubernetes.objects import Node
@@ -27,7 +27,7 @@ def disruption_snapshot(reading: Reading, **changes: Any) -> DisruptionSnapshot:
         return DisruptionSnapshot(
             scheduling=replace(snapshot, claims=installed.claims),
             pod_disruption_budgets=state.pod_disruption_budgets,
-            histories=observe(installed.memory.histories, snapshot.view, installed.claims, snapshot.now),
+            histories=observe_nodes(installed.memory.histories, snapshot.view, installed.claims, snapshot.now),
             busy=installed.busy,
             settings=settings,
         )

@@ -11,8 +11,8 @@ from typing import TypeVar
 
 import msgspec
 
-from shiplap.disruption.decision_memory import Memory
-from shiplap.disruption.progress import Command
+from shiplap.disruption.decision_memory import DecisionMemory
+from shiplap.disruption.progress import DisruptionCommand
 from shiplap.errors import AwsError, InvalidInput, StoreError, UnknownCluster
 from shiplap.flows.planning.decision_inputs import Glance, NodeClassSupply, Supply, snapshot_of
 from shiplap.flows.planning.offering_market import resting_offerings
@@ -81,7 +81,7 @@ class Installed(msgspec.Struct, frozen=True, kw_only=True):
     state: DecisionState | None = None
     claims: tuple[NodeClaim, ...] | None = None
     busy: frozenset[str] = frozenset()
-    memory: Memory = Memory()
+    memory: DecisionMemory = DecisionMemory()
     bucket: str = ""
     inspected: InstallStatus = InstallStatus()
     joins: JoinHistory = JoinHistory()
@@ -209,7 +209,9 @@ def _read(install: Install, cluster: str, now: float, notes: list[str]) -> Insta
         state=decision,
         claims=claims,
         busy=busy,
-        memory=attempt(notes, f"memory of {cluster}", _FORGOT, lambda: BucketMemory(*bucket).load(cluster), Memory()),
+        memory=attempt(
+            notes, f"memory of {cluster}", _FORGOT, lambda: BucketMemory(*bucket).load(cluster), DecisionMemory()
+        ),
         bucket=install.bucket,
         inspected=attempt(notes, "statuses", "AWS is asked", lambda: BucketStatus(*bucket).load(), InstallStatus()),
         joins=attempt(notes, "how nodes join", "none are kept off", lambda: joins.read(cluster), JoinHistory()),
@@ -231,7 +233,7 @@ def shifted_zones(installed: Installed, region: str) -> frozenset[str]:
     return attempt(installed.notes, "zonal shifts", "no zone is kept out of", health.shifted_zones, frozenset())
 
 
-_NO_COMMANDS: tuple[Command, ...] = ()
+_NO_COMMANDS: tuple[DisruptionCommand, ...] = ()
 _ALONE = "claims on their way, learned capacity and the install's settings do not count"
 _BY_OPTIONS = "those of the options count"
 _BY_NODES = "only NodeClaims and Nodes of the cluster tell what is on its way"

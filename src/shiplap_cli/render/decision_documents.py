@@ -9,7 +9,7 @@ import msgspec
 from rich.console import RenderableType
 from rich.text import Text
 
-from shiplap.disruption.commands import Decision, Proposal
+from shiplap.disruption.commands import Decision, DisruptionProposal
 from shiplap.instances.offerings.node_prices import Price
 from shiplap.kubernetes.quantity import format_amount, format_resources
 from shiplap.manifests.nodeclaim import PodReference
@@ -108,7 +108,7 @@ def disruption_document(decided: Decision, money: Money) -> dict[str, Any]:
     }
 
 
-def command_document(command: Proposal, money: Money) -> dict[str, Any]:
+def command_document(command: DisruptionProposal, money: Money) -> dict[str, Any]:
     """One command in that format."""
     return {
         "reason": str(command.reason),

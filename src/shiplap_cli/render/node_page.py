@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from shiplap.disruption.commands import Proposal
+from shiplap.disruption.commands import DisruptionProposal
 from shiplap.instances.offerings.node_prices import Price
 from shiplap_cli.explain.node_account import NodeAccount
 from shiplap_cli.money import Money, dollars, shown
@@ -32,7 +32,7 @@ def node_page(account: NodeAccount, money: Money) -> RenderableType:
     return Group(*parts)
 
 
-def command_page(command: Proposal, money: Money) -> RenderableType:
+def command_page(command: DisruptionProposal, money: Money) -> RenderableType:
     """One command for people: its nodes and why, and what is launched for them."""
     lines = [
         Text.assemble(

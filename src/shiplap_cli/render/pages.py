@@ -13,7 +13,7 @@ from shiplap.kubernetes.quantity import format_amount, format_resources
 from shiplap.manifests.nodeclaim import PodReference
 from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim, Unschedulable
 from shiplap.scheduling.model.snapshot import Snapshot
-from shiplap.scheduling.packing.compiled_snapshot import compile_world
+from shiplap.scheduling.packing.compiled_snapshot import compile_snapshot
 from shiplap_cli.explain.account import PodAccount
 from shiplap_cli.explain.claim_account import ClaimAccount, ClaimAccounts
 from shiplap_cli.money import Money, dollars, mark
@@ -28,7 +28,7 @@ def plan_page(
     snapshot: Snapshot, decided: Plan, solve_s: float, money: Money, rejected_overlays: Sequence[str] = ()
 ) -> RenderableType:
     """What is added and why, what is used, what stays out and by how much, and the sum."""
-    accounts = ClaimAccounts(compile_world(snapshot)) if decided.node_claims else None
+    accounts = ClaimAccounts(compile_snapshot(snapshot)) if decided.node_claims else None
     parts: list[RenderableType] = []
     for number, alike in enumerate(_alike(decided.node_claims)):
         account = accounts.of(alike[0]) if accounts is not None and number < _ACCOUNTED else None

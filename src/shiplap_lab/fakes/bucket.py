@@ -6,7 +6,7 @@ import msgspec
 
 from shiplap.disruption import record as disruptions
 from shiplap.disruption.commands import Decision
-from shiplap.disruption.decision_memory import Memory
+from shiplap.disruption.decision_memory import DecisionMemory
 from shiplap.disruption.disruption_snapshot import DisruptionSnapshot
 from shiplap.disruption.record import DisruptionRecord
 from shiplap.errors import StoreError
@@ -77,12 +77,12 @@ class TwinMemory:
         self.faults = faults or Faults()
         self._documents: dict[str, bytes] = {}
 
-    def load(self, cluster: str) -> Memory:
+    def load(self, cluster: str) -> DecisionMemory:
         with self.faults.effect("memory.load"):
             document = self._documents.get(cluster)
-            return Memory() if document is None else msgspec.msgpack.decode(document, type=Memory)
+            return DecisionMemory() if document is None else msgspec.msgpack.decode(document, type=DecisionMemory)
 
-    def save(self, cluster: str, memory: Memory) -> None:
+    def save(self, cluster: str, memory: DecisionMemory) -> None:
         document = msgspec.msgpack.encode(memory)
         with self.faults.effect("memory.save"):
             self._documents[cluster] = document

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from shiplap.disruption.progress import OVER, Command, CommandState, advanced
+from shiplap.disruption.progress import OVER, CommandState, DisruptionCommand, advanced
 from shiplap.disruption.progress import forgotten_at as command_forgotten_at
 from shiplap.errors import ConditionFailed, EpochMoved, StoreError
 from shiplap.manifests.nodeclaim import UNSETTLED, ClaimState, NodeClaim, advanced_claim, check_new_claims, forgotten_at
@@ -35,7 +35,7 @@ from shiplap.ports import (
 )
 from shiplap_lab.fakes.faults import Faults
 
-_COMMAND = msgspec.json.Decoder(Command)
+_COMMAND = msgspec.json.Decoder(DisruptionCommand)
 
 
 MOST_ITEM_BYTES = 400 * 1024
@@ -53,7 +53,7 @@ class TwinState:
         self._claims: dict[tuple[str, str], NodeClaim] = {}
         self._unsettled: dict[str, dict[str, NodeClaim]] = {}
         self._of_instance: dict[str, tuple[str, str]] = {}
-        self._commands: dict[tuple[str, str], Command] = {}
+        self._commands: dict[tuple[str, str], DisruptionCommand] = {}
         self._unavailable: dict[tuple[str, str, str], UnavailableOffering] = {}
         self._reserved: dict[str, dict[str, tuple[int, float]]] = {}
         self._addresses: dict[str, tuple[dict[str, int], float]] = {}
@@ -95,20 +95,22 @@ class TwinState:
         with self._effect("state.epoch"):
             return self._epochs.get(cluster, 0)
 
-    def commit(self, cluster: str, epoch: int, claims: Sequence[NodeClaim], commands: Sequence[Command] = ()) -> int:
+    def commit(
+        self, cluster: str, epoch: int, claims: Sequence[NodeClaim], commands: Sequence[DisruptionCommand] = ()
+    ) -> int:
         check_new_claims(cluster, claims)
-        items: list[NodeClaim | Command] = [*commands, *claims]
+        items: list[NodeClaim | DisruptionCommand] = [*commands, *claims]
         for start in range(0, len(items), COMMIT_GROUP):
             with self._effect("state.commit"):
                 self._commit_group(cluster, epoch, items[start : start + COMMIT_GROUP])
             epoch += 1
         return epoch
 
-    def _commit_group(self, cluster: str, epoch: int, items: Sequence[NodeClaim | Command]) -> None:
+    def _commit_group(self, cluster: str, epoch: int, items: Sequence[NodeClaim | DisruptionCommand]) -> None:
         if self._epochs.get(cluster, 0) != epoch:
             raise EpochMoved(cluster, epoch)
         for item in items:
-            known = self._commands if isinstance(item, Command) else self._claims
+            known = self._commands if isinstance(item, DisruptionCommand) else self._claims
             if (cluster, item.name) in known:
                 raise ConditionFailed(f"cluster {cluster}: {item.name} exists")
         for item in items:
@@ -116,12 +118,12 @@ class TwinState:
                 _checked(item)
         self._epochs[cluster] = epoch + 1
         for item in items:
-            if isinstance(item, Command):
+            if isinstance(item, DisruptionCommand):
                 self._put_command(item)
             else:
                 self._put(item)
 
-    def commands(self, cluster: str) -> tuple[Command, ...]:
+    def commands(self, cluster: str) -> tuple[DisruptionCommand, ...]:
         with self._effect("state.commands"):
             return tuple(
                 command
@@ -129,7 +131,7 @@ class TwinState:
                 if key[0] == cluster and command.state not in OVER
             )
 
-    def advance_command(self, command: Command, to: CommandState, **changes: Any) -> Command:
+    def advance_command(self, command: DisruptionCommand, to: CommandState, **changes: Any) -> DisruptionCommand:
         after = advanced(command, to, changes)
         with self._effect("state.advance_command"):
             known = self._commands.get((command.cluster, command.name))
@@ -252,7 +254,7 @@ class TwinState:
         if claim.instance_id:  # the first by name of several has it, which only a defect makes
             self._of_instance[claim.instance_id] = min(key, self._of_instance.get(claim.instance_id, key))
 
-    def _put_command(self, command: Command) -> None:
+    def _put_command(self, command: DisruptionCommand) -> None:
         self._commands[command.cluster, command.name] = _COMMAND.decode(msgspec.json.encode(command))
 
     def _effect(self, name: str) -> AbstractContextManager[None]:

@@ -10,10 +10,10 @@ import numpy as np
 from shiplap.kubernetes.quantity import CPU, MEMORY, PODS
 from shiplap.scheduling.model.resources import Floats
 from shiplap.scheduling.model.snapshot import Snapshot
-from shiplap.scheduling.packing.compiled_snapshot import compile_world
+from shiplap.scheduling.packing.compiled_snapshot import compile_snapshot
 from shiplap.scheduling.search.columns import totals_bound
 from shiplap.scheduling.search.effort import Effort
-from shiplap.scheduling.search.problem import Problem
+from shiplap.scheduling.search.problem import ReducedProblem
 from shiplap.scheduling.supply.templates import Lane
 
 _RESOURCES = (CPU, MEMORY, PODS)
@@ -31,7 +31,7 @@ def offers_of(snapshot: Snapshot) -> Offers | None:
 
     None if nothing is sold, or something for nothing, as instances of a capacity reservation are: that bounds nothing.
     """
-    rows = [row for lane in compile_world(snapshot, _RESOURCES).lanes if not lane.blocked for row in _rows(lane)]
+    rows = [row for lane in compile_snapshot(snapshot, _RESOURCES).lanes if not lane.blocked for row in _rows(lane)]
     if not rows or any(row[-1] <= 0 for row in rows):
         return None
     return Offers(np.array([row[:-1] for row in rows]), np.array([row[-1] for row in rows]))
@@ -54,7 +54,7 @@ def hourly_bound(offers: Offers, requested: Mapping[str, int]) -> float | None:
     if (offers.net[:, wanted].max(axis=0) <= 0).any():
         return None
     count = len(offers.price)
-    problem = Problem(
+    problem = ReducedProblem(
         sizes=total[None, wanted],
         demand=np.ones(1),
         net=np.maximum(offers.net[:, wanted], 0.0),

@@ -9,7 +9,7 @@ from math import ceil
 import msgspec
 
 from shiplap.disruption.commands import Reason
-from shiplap.disruption.progress import OVER, Command, CommandState
+from shiplap.disruption.progress import OVER, CommandState, DisruptionCommand
 from shiplap.flows.lifecycle.drain import MARGIN_S, grace_s, must_leave
 from shiplap.instances.capacity.learned_capacity import shortfall
 from shiplap.kubernetes.objects import Pod
@@ -59,7 +59,7 @@ class Promises:
         found: Callable[[], object],
     ) -> None:
         self.claims: dict[tuple[str, str], NodeClaim] = {}
-        self.commands: dict[str, Command] = {}
+        self.commands: dict[str, DisruptionCommand] = {}
         self.instances: dict[str, Instance] = {}
         self.ended: dict[str, float] = {}
         self.violations: list[Violation] = []
@@ -144,7 +144,7 @@ class Promises:
             else:
                 of_pod.pop(claim.name, None)
 
-    def command_written(self, command: Command) -> None:
+    def command_written(self, command: DisruptionCommand) -> None:
         """A disruption command is durable."""
         fresh = command.name not in self.commands
         self.commands[command.name] = command
@@ -391,7 +391,7 @@ class Promises:
                 self.broken("decisions are made one after the other", f"{claim.name} is for pods of {known.name}")
                 return
 
-    def _check_budgets(self, command: Command) -> None:
+    def _check_budgets(self, command: DisruptionCommand) -> None:
         """As upstream counts: a node in service that leaves for whatever reason uses a budget up; one whose instance is
         being ended is over. What the command was decided on is what was there when its decision began."""
         live = (

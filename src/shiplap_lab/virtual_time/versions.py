@@ -12,12 +12,12 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from shiplap.disruption.progress import Command
+from shiplap.disruption.progress import DisruptionCommand
 from shiplap.manifests.nodeclaim import NodeClaim
 
-NEW_FIELDS: dict[type[NodeClaim | Command], tuple[str, ...]] = {
+NEW_FIELDS: dict[type[NodeClaim | DisruptionCommand], tuple[str, ...]] = {
     NodeClaim: ("answered_at", "change_at", "cordoned", "event_id", "first_event_at", "security_groups", "subnet"),
-    Command: ("detail", "receiving"),
+    DisruptionCommand: ("detail", "receiving"),
 }
 """What the version before has never heard of."""
 
@@ -26,7 +26,7 @@ _FOREIGN = "ofAnotherVersion"
 """A field that no version reads."""
 
 
-_Record = TypeVar("_Record", NodeClaim, Command)
+_Record = TypeVar("_Record", NodeClaim, DisruptionCommand)
 
 
 def as_before(record: _Record) -> _Record:

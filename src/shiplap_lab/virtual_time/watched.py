@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
-from shiplap.disruption.progress import Command, CommandState
+from shiplap.disruption.progress import CommandState, DisruptionCommand
 from shiplap.instances.catalog.resolved_nodeclass import Ami
 from shiplap.kubernetes.objects import Pod
 from shiplap.manifests.nodeclaim import NodeClaim
@@ -42,16 +42,16 @@ class WatchedState(TwinState):
             self._indexed_at.setdefault(claim.instance_id, self._clock.now())
         self._promises.claim_written(claim)
 
-    def _put_command(self, command: Command) -> None:
+    def _put_command(self, command: DisruptionCommand) -> None:
         super()._put_command(as_before(command) if self._interference.on_now("upgrade") else command)
 
-    def _commit_group(self, cluster: str, epoch: int, items: Sequence[NodeClaim | Command]) -> None:
+    def _commit_group(self, cluster: str, epoch: int, items: Sequence[NodeClaim | DisruptionCommand]) -> None:
         super()._commit_group(cluster, epoch, items)
         for item in items:
-            if isinstance(item, Command):
+            if isinstance(item, DisruptionCommand):
                 self._promises.command_written(item)
 
-    def advance_command(self, command: Command, to: CommandState, **changes: Any) -> Command:
+    def advance_command(self, command: DisruptionCommand, to: CommandState, **changes: Any) -> DisruptionCommand:
         """As the twin's; what is durable is shown even if its writer is never told."""
         try:
             return super().advance_command(command, to, **changes)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from shiplap.aws.dynamodb import tables
 from shiplap.aws.dynamodb.state_table import DynamoState
 from shiplap.disruption.commands import Method, Reason
-from shiplap.disruption.progress import Command, CommandState
+from shiplap.disruption.progress import CommandState, DisruptionCommand
 from shiplap.errors import ConditionFailed, EpochMoved
 from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.ports import COMMIT_GROUP, StateStore
@@ -32,8 +32,8 @@ def store(request: pytest.FixtureRequest) -> Iterator[StateStore]:
         yield DynamoState(client, "state", sleep=lambda _: None)
 
 
-def command(name: str = "command", **changes: object) -> Command:
-    first = Command(
+def command(name: str = "command", **changes: object) -> DisruptionCommand:
+    first = DisruptionCommand(
         cluster=CLUSTER,
         name=name,
         reason=Reason.UNDERUTILIZED,

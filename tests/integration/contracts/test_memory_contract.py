@@ -8,15 +8,15 @@ import pytest
 
 from shiplap.aws.bucket import MEMORY_PREFIX, BucketMemory
 from shiplap.disruption.commands import Reason
-from shiplap.disruption.decision_memory import Memory, Proposed
+from shiplap.disruption.decision_memory import DecisionMemory, RememberedProposal
 from shiplap.disruption.disruption_snapshot import NodeHistory
 from shiplap.ports import MemoryStore
 from shiplap_lab.fakes.bucket import TwinMemory
 from tests.integration.contracts.in_process_aws import aws_in_process, make_client
 
-MEMORY = Memory(
+MEMORY = DecisionMemory(
     histories=(NodeHistory("a", 1.5, 2.5, 0.0, 3.5, pods="digest"), NodeHistory("b")),
-    proposed=(Proposed(("a", "b"), Reason.UNDERUTILIZED, 4.0, 5.0),),
+    proposed=(RememberedProposal(("a", "b"), Reason.UNDERUTILIZED, 4.0, 5.0),),
 )
 
 
@@ -34,16 +34,16 @@ def stores(request: pytest.FixtureRequest) -> Iterator[Callable[[], MemoryStore]
 
 
 def test_what_was_never_saved_is_empty(stores: Callable[[], MemoryStore]) -> None:
-    assert stores().load("blue") == Memory()
+    assert stores().load("blue") == DecisionMemory()
 
 
 def test_memory_is_kept_exactly_and_by_cluster(stores: Callable[[], MemoryStore]) -> None:
     stores().save("blue", MEMORY)
-    stores().save("green", Memory())
+    stores().save("green", DecisionMemory())
     assert stores().load("blue") == MEMORY
-    assert stores().load("green") == Memory()
-    stores().save("blue", Memory())
-    assert stores().load("blue") == Memory()
+    assert stores().load("green") == DecisionMemory()
+    stores().save("blue", DecisionMemory())
+    assert stores().load("blue") == DecisionMemory()
 
 
 def test_what_cannot_be_read_begins_anew(caplog: pytest.LogCaptureFixture) -> None:
@@ -51,5 +51,5 @@ def test_what_cannot_be_read_begins_anew(caplog: pytest.LogCaptureFixture) -> No
         client = make_client("s3")
         client.create_bucket(Bucket="memories", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
         client.put_object(Bucket="memories", Key=f"{MEMORY_PREFIX}blue", Body=b"{}")
-        assert BucketMemory(client, "memories").load("blue") == Memory()
+        assert BucketMemory(client, "memories").load("blue") == DecisionMemory()
     assert "begins anew" in caplog.text

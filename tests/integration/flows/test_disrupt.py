@@ -7,7 +7,7 @@ import itertools
 import msgspec
 import pytest
 
-from shiplap.disruption.node_history import FIRST_REST_S
+from shiplap.disruption.node_history import FIRST_BACKOFF_S
 from shiplap.disruption.progress import READY_S
 from shiplap.disruption.record import decided_again, is_disruption, read
 from shiplap.errors import StoreError
@@ -80,7 +80,7 @@ def test_after_a_command_was_given_up_its_node_rests_longer_each_time() -> None:
         begun += [minute] * len(stage.disrupt().begun)
         stage.around()
     gaps = [later - earlier for earlier, later in itertools.pairwise(begun)]
-    assert gaps[0] >= (READY_S + FIRST_REST_S) // 60
+    assert gaps[0] >= (READY_S + FIRST_BACKOFF_S) // 60
     assert gaps == sorted(gaps)
     assert len(begun) <= 8
     assert stage.tainted() == []

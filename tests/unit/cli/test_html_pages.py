@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from shiplap.disruption.commands import Blocked, Decision, Method, Proposal, Reason
+from shiplap.disruption.commands import Blocked, Decision, DisruptionProposal, Method, Reason
 from shiplap.disruption.current_prices import node_prices
 from shiplap.kubernetes.quantity import CPU, MEMORY, PODS
 from shiplap.manifests.nodeclaim import PodReference
@@ -148,7 +148,7 @@ def snapshot(files: Path, *objects: dict[str, Any]) -> Snapshot:
 def test_commands_move_pods_and_keep_others(files: Path) -> None:
     stays, moves = pod("stays", "500m", nodeName="a"), pod("moves", "500m", nodeName="b")
     looked_at = snapshot(files, node("a"), node("b"), stays, moves)
-    command = Proposal(
+    command = DisruptionProposal(
         Reason.UNDERUTILIZED,
         Method.CONSOLIDATION,
         ("b",),

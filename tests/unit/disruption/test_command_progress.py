@@ -6,11 +6,11 @@ import pytest
 from msgspec.structs import replace
 
 from shiplap.disruption.commands import Method, Reason
-from shiplap.disruption.progress import READY_S, Command, CommandState, Step, next_step
+from shiplap.disruption.progress import READY_S, CommandState, CommandStep, DisruptionCommand, next_step
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 
 S = ClaimState
-COMMAND = Command(
+COMMAND = DisruptionCommand(
     cluster="c",
     name="command",
     reason=Reason.UNDERUTILIZED,
@@ -32,41 +32,43 @@ def claims(**states: ClaimState | None) -> dict[str, NodeClaim]:
     }
 
 
-WAITING: dict[str, tuple[dict[str, NodeClaim], Step]] = {
+WAITING: dict[str, tuple[dict[str, NodeClaim], CommandStep]] = {
     "just begun": (
         claims(old_a=S.INITIALIZED, old_b=S.INITIALIZED, new=S.PLANNED),
-        Step(CommandState.WAITING, (("old-a", S.DISRUPTING), ("old-b", S.DISRUPTING))),
+        CommandStep(CommandState.WAITING, (("old-a", S.DISRUPTING), ("old-b", S.DISRUPTING))),
     ),
     "half marked": (
         claims(old_a=S.DISRUPTING, old_b=S.INITIALIZED, new=S.INITIALIZED),
-        Step(CommandState.WAITING, (("old-b", S.DISRUPTING),)),
+        CommandStep(CommandState.WAITING, (("old-b", S.DISRUPTING),)),
     ),
-    "waiting": (claims(old_a=S.DISRUPTING, old_b=S.DISRUPTING, new=S.REGISTERED), Step(CommandState.WAITING)),
+    "waiting": (claims(old_a=S.DISRUPTING, old_b=S.DISRUPTING, new=S.REGISTERED), CommandStep(CommandState.WAITING)),
     "replaced": (
         claims(old_a=S.DISRUPTING, old_b=S.DISRUPTING, new=S.INITIALIZED),
-        Step(CommandState.REMOVING, (("old-a", S.DRAINING), ("old-b", S.DRAINING))),
+        CommandStep(CommandState.REMOVING, (("old-a", S.DRAINING), ("old-b", S.DRAINING))),
     ),
     "replacement failed": (
         claims(old_a=S.DISRUPTING, old_b=S.INITIALIZED, new=S.FAILED),
-        Step(CommandState.UNDONE, (("old-a", S.INITIALIZED),), "replacement new: no capacity"),
+        CommandStep(CommandState.UNDONE, (("old-a", S.INITIALIZED),), "replacement new: no capacity"),
     ),
     "replacement forgotten": (
         claims(old_a=S.DISRUPTING, old_b=S.DISRUPTING, new=None),
-        Step(CommandState.UNDONE, (("old-a", S.INITIALIZED), ("old-b", S.INITIALIZED)), "replacement new: it is gone"),
+        CommandStep(
+            CommandState.UNDONE, (("old-a", S.INITIALIZED), ("old-b", S.INITIALIZED)), "replacement new: it is gone"
+        ),
     ),
     "one target interrupted": (
         claims(old_a=S.DRAINING, old_b=S.DISRUPTING, new=S.INITIALIZED),
-        Step(CommandState.REMOVING, (("old-b", S.DRAINING),)),
+        CommandStep(CommandState.REMOVING, (("old-b", S.DRAINING),)),
     ),
     "all targets gone": (
         claims(old_a=S.GONE, old_b=S.TERMINATING, new=S.LAUNCHED),
-        Step(CommandState.DONE, why="its nodes left on their own"),
+        CommandStep(CommandState.DONE, why="its nodes left on their own"),
     ),
 }
 
 
 @pytest.mark.parametrize(("known", "step"), WAITING.values(), ids=WAITING.keys())
-def test_a_command_that_waits(known: dict[str, NodeClaim], step: Step) -> None:
+def test_a_command_that_waits(known: dict[str, NodeClaim], step: CommandStep) -> None:
     assert next_step(COMMAND, known, 1001.0) == step
 
 
@@ -100,18 +102,18 @@ def test_a_launch_without_an_outcome_does_not_keep_a_command_for_ever() -> None:
     assert next_step(PAIRED, known, 1000.0 + READY_S).to is CommandState.UNDONE
 
 
-REMOVALS: dict[str, tuple[dict[str, NodeClaim], Step]] = {
+REMOVALS: dict[str, tuple[dict[str, NodeClaim], CommandStep]] = {
     "died before draining": (
         claims(old_a=S.DISRUPTING, old_b=S.DRAINING),
-        Step(CommandState.REMOVING, (("old-a", S.DRAINING),)),
+        CommandStep(CommandState.REMOVING, (("old-a", S.DRAINING),)),
     ),
-    "draining": (claims(old_a=S.DRAINING, old_b=S.TERMINATING), Step(CommandState.REMOVING)),
-    "gone": (claims(old_a=S.GONE), Step(CommandState.DONE)),
+    "draining": (claims(old_a=S.DRAINING, old_b=S.TERMINATING), CommandStep(CommandState.REMOVING)),
+    "gone": (claims(old_a=S.GONE), CommandStep(CommandState.DONE)),
 }
 
 
 @pytest.mark.parametrize(("known", "step"), REMOVALS.values(), ids=REMOVALS.keys())
-def test_a_command_that_removes(known: dict[str, NodeClaim], step: Step) -> None:
+def test_a_command_that_removes(known: dict[str, NodeClaim], step: CommandStep) -> None:
     assert next_step(REMOVING, known, 1e9) == step
 
 

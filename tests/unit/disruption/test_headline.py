@@ -7,7 +7,7 @@ import zlib
 import msgspec
 
 from shiplap.disruption import record as disruptions
-from shiplap.disruption.commands import Decision, Method, Proposal, Reason
+from shiplap.disruption.commands import Decision, DisruptionProposal, Method, Reason
 from shiplap.disruption.disruption_snapshot import DisruptionSnapshot
 from shiplap.disruption.record import DisruptionRecord, Headline, headline
 from shiplap.manifests.nodeclaim import PodReference
@@ -45,7 +45,7 @@ def scheduled(plan: Plan) -> Headline:
     return headline(document, records.record_id(Record(SNAPSHOT, plan), document))
 
 
-def disrupted(*commands: Proposal) -> Headline:
+def disrupted(*commands: DisruptionProposal) -> Headline:
     record = DisruptionRecord(DisruptionSnapshot(scheduling=SNAPSHOT), Decision(commands))
     document = disruptions.encode(record)
     return headline(document, disruptions.record_id(record, document))
@@ -67,10 +67,10 @@ def test_a_plan() -> None:
 
 
 def test_a_decision_to_disrupt() -> None:
-    merged = Proposal(
+    merged = DisruptionProposal(
         Reason.UNDERUTILIZED, Method.CONSOLIDATION, ("n1", "n2", "n3"), (claim("c", 3, 0.1),), savings_hourly=0.21
     )
-    found = disrupted(merged, Proposal(Reason.EMPTY, Method.EMPTINESS, ("n4",)))
+    found = disrupted(merged, DisruptionProposal(Reason.EMPTY, Method.EMPTINESS, ("n4",)))
     assert found.kind == "disrupt"
     assert "-disrupt-" in found.record
     assert found.text == "Underutilized: 3 nodes → 1, saves 0.21 USD/h; Empty: 1 node removed"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from shiplap.disruption.disruption_snapshot import NodeHistory
 from shiplap.disruption.node_history import (
-    FIRST_REST_S,
+    FIRST_BACKOFF_S,
     FORGIVEN_S,
-    LONGEST_REST_S,
-    observe,
-    rests_until,
+    LONGEST_BACKOFF_S,
+    backoff_until,
+    observe_nodes,
     with_drift,
     with_moves,
     with_undone,
@@ -23,7 +23,7 @@ from tests.conformance.given import pod
 def look(known: tuple[NodeHistory, ...], now: float, *pods: Pod, node: Standing | None = None) -> NodeHistory:
     item = node or standing("a")
     claims = (item.claim,) if item.claim is not None else ()
-    (history,) = observe(known, ClusterView(pods=pods, nodes=(item.node,)), claims, now)
+    (history,) = observe_nodes(known, ClusterView(pods=pods, nodes=(item.node,)), claims, now)
     return history
 
 
@@ -50,7 +50,7 @@ def test_daemons_are_no_event() -> None:
 def test_nodes_that_are_not_initialised_or_not_ours_are_not_remembered() -> None:
     for item in (standing("a", initialized=False), standing("a", claimed=False)):
         claims = (item.claim,) if item.claim is not None else ()
-        assert observe((), ClusterView(nodes=(item.node,)), claims, 1.0) == ()
+        assert observe_nodes((), ClusterView(nodes=(item.node,)), claims, 1.0) == ()
 
 
 def test_a_node_being_disrupted_keeps_what_is_known() -> None:
@@ -72,8 +72,8 @@ def test_a_node_rests_twice_as_long_each_time_until_it_is_forgiven() -> None:
     rests = []
     for _ in range(8):
         known = with_undone(known, {"a"}, 1000.0)
-        rests.append(rests_until(known[0]) - 1000.0)
-    assert rests[:3] == [FIRST_REST_S, 2 * FIRST_REST_S, 4 * FIRST_REST_S]
-    assert rests[-1] == LONGEST_REST_S
-    assert rests_until(known[1]) == 0.0
+        rests.append(backoff_until(known[0]) - 1000.0)
+    assert rests[:3] == [FIRST_BACKOFF_S, 2 * FIRST_BACKOFF_S, 4 * FIRST_BACKOFF_S]
+    assert rests[-1] == LONGEST_BACKOFF_S
+    assert backoff_until(known[1]) == 0.0
     assert with_undone(known, {"a"}, 1000.0 + FORGIVEN_S)[0].undone == 1

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from shiplap.disruption.commands import Method, Proposal, Reason
-from shiplap.disruption.decision_memory import SECOND_LOOK_S, STALE_S, Proposed, confirmed
+from shiplap.disruption.commands import DisruptionProposal, Method, Reason
+from shiplap.disruption.decision_memory import SECOND_LOOK_S, STALE_S, RememberedProposal, confirmed
 
-MOVE = Proposal(Reason.UNDERUTILIZED, Method.CONSOLIDATION, ("a", "b"))
-EMPTY = Proposal(Reason.EMPTY, Method.EMPTINESS, ("x", "y"))
+MOVE = DisruptionProposal(Reason.UNDERUTILIZED, Method.CONSOLIDATION, ("a", "b"))
+EMPTY = DisruptionProposal(Reason.EMPTY, Method.EMPTINESS, ("x", "y"))
 
 
 def test_what_is_proposed_first_waits() -> None:
     ready, waiting = confirmed((), (MOVE,), 100.0)
     assert ready == ()
-    assert waiting == (Proposed(("a", "b"), Reason.UNDERUTILIZED, 100.0, 100.0),)
+    assert waiting == (RememberedProposal(("a", "b"), Reason.UNDERUTILIZED, 100.0, 100.0),)
 
 
 def test_what_is_proposed_again_after_a_while_is_ready() -> None:
@@ -25,19 +25,19 @@ def test_what_is_proposed_again_after_a_while_is_ready() -> None:
 
 def test_another_reason_is_another_proposal() -> None:
     _, known = confirmed((), (MOVE,), 100.0)
-    assert confirmed(known, (Proposal(Reason.DRIFTED, Method.DRIFT, ("a", "b")),), 200.0)[0] == ()
+    assert confirmed(known, (DisruptionProposal(Reason.DRIFTED, Method.DRIFT, ("a", "b")),), 200.0)[0] == ()
 
 
 def test_nodes_that_are_to_go_again_may_be_grouped_otherwise() -> None:
     """In a cluster whose pods come and go the best set is another one at every look."""
     _, known = confirmed((), (MOVE,), 100.0)
-    alone = Proposal(Reason.UNDERUTILIZED, Method.CONSOLIDATION, ("a",))
-    wider = Proposal(Reason.UNDERUTILIZED, Method.CONSOLIDATION, ("b", "c"))
+    alone = DisruptionProposal(Reason.UNDERUTILIZED, Method.CONSOLIDATION, ("a",))
+    wider = DisruptionProposal(Reason.UNDERUTILIZED, Method.CONSOLIDATION, ("b", "c"))
     ready, waiting = confirmed(known, (alone, wider), 160.0)
     assert ready == (alone,)
     assert waiting == (
-        Proposed(("b",), Reason.UNDERUTILIZED, 100.0, 160.0),
-        Proposed(("c",), Reason.UNDERUTILIZED, 160.0, 160.0),
+        RememberedProposal(("b",), Reason.UNDERUTILIZED, 100.0, 160.0),
+        RememberedProposal(("c",), Reason.UNDERUTILIZED, 160.0, 160.0),
     )
     assert confirmed(waiting, (wider,), 220.0) == ((wider,), ())
 
@@ -53,7 +53,7 @@ def test_a_look_long_ago_counts_for_nothing() -> None:
 
 
 def test_of_empty_nodes_those_go_that_were_empty_before() -> None:
-    _, known = confirmed((), (Proposal(Reason.EMPTY, Method.EMPTINESS, ("w", "x")),), 100.0)
+    _, known = confirmed((), (DisruptionProposal(Reason.EMPTY, Method.EMPTINESS, ("w", "x")),), 100.0)
     ready, waiting = confirmed(known, (EMPTY,), 160.0)
     assert [proposal.nodes for proposal in ready] == [("x",)]
-    assert waiting == (Proposed(("y",), Reason.EMPTY, 160.0, 160.0),)
+    assert waiting == (RememberedProposal(("y",), Reason.EMPTY, 160.0, 160.0),)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from shiplap.disruption.decide import decide
 from shiplap.disruption.disruption_snapshot import DisruptionSettings, DisruptionSnapshot, NodeHistory
-from shiplap.disruption.standstill import LONGEST_S, LastDecision, same_until
+from shiplap.disruption.standstill import LONGEST_S, LastDecision, unchanged_until
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Event, EventSource, NodeCondition, ObjectReference
 from shiplap.kubernetes.timestamps import rfc3339
@@ -108,7 +108,7 @@ def test_a_clock_that_was_set_back_is_not_trusted() -> None:
 
 def test_nodes_of_static_pools_change_with_every_second() -> None:
     snapshot = cluster(replicas=2).disruption_snapshot()
-    assert same_until(snapshot) <= snapshot.scheduling.now
+    assert unchanged_until(snapshot) <= snapshot.scheduling.now
 
 
 def history(**fields: float) -> Callable[[LivingCluster], DisruptionSnapshot]:
@@ -210,7 +210,7 @@ def test_it_is_made_again_when_a_budget_begins_or_ends(schedule: str, duration: 
 
 def test_a_budget_that_cannot_be_read_says_the_same_at_any_time() -> None:
     snapshot = cluster(budgets=[{"nodes": "0", "schedule": "never", "duration": "8h"}]).disruption_snapshot()
-    assert same_until(snapshot) == pytest.approx(snapshot.scheduling.now + LONGEST_S, abs=1)
+    assert unchanged_until(snapshot) == pytest.approx(snapshot.scheduling.now + LONGEST_S, abs=1)
 
 
 @given(

@@ -12,7 +12,7 @@ import msgspec
 from botocore.exceptions import ClientError
 
 from shiplap.aws.failures import code_of, store_errors
-from shiplap.disruption.decision_memory import Memory
+from shiplap.disruption.decision_memory import DecisionMemory
 from shiplap.errors import StoreError
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.readiness.dry_runs import DryRuns
@@ -40,7 +40,7 @@ CLUSTERS_PREFIX = "clusters/"
 _DAY_S = 24 * 3600
 
 _DECODER = msgspec.msgpack.Decoder(Catalog)
-_MEMORY_DECODER = msgspec.msgpack.Decoder(Memory)
+_MEMORY_DECODER = msgspec.msgpack.Decoder(DecisionMemory)
 _REHEARSALS_DECODER = msgspec.json.Decoder(DryRuns)
 _STATUS_DECODER = msgspec.json.Decoder(InstallStatus)
 
@@ -123,18 +123,18 @@ class BucketMemory:
         self._client = client
         self._bucket = bucket
 
-    def load(self, cluster: str) -> Memory:
+    def load(self, cluster: str) -> DecisionMemory:
         key = MEMORY_PREFIX + cluster
         document = _find(self._client, self._bucket, key)
         if document is None:
-            return Memory()
+            return DecisionMemory()
         try:
             return _MEMORY_DECODER.decode(zlib.decompress(document))
         except (zlib.error, msgspec.DecodeError) as error:
             _LOG.warning("memory cannot be read and begins anew: %s", error, extra={"cluster": cluster, "key": key})
-            return Memory()
+            return DecisionMemory()
 
-    def save(self, cluster: str, memory: Memory) -> None:
+    def save(self, cluster: str, memory: DecisionMemory) -> None:
         document = zlib.compress(msgspec.msgpack.encode(memory), level=1)
         _write(self._client, self._bucket, MEMORY_PREFIX + cluster, document)
 

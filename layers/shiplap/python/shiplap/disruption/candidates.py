@@ -17,9 +17,9 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from shiplap.disruption.commands import Reason
-from shiplap.disruption.current_prices import Market
+from shiplap.disruption.current_prices import PoolMarket
 from shiplap.disruption.disruption_snapshot import DisruptionSnapshot, NodeHistory
-from shiplap.disruption.protection import Guards, protected_by
+from shiplap.disruption.protection import PdbLimits, protected_by
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.names import label_value_of
 from shiplap.kubernetes.objects import Node, Pod
@@ -82,20 +82,22 @@ class Candidate(msgspec.Struct, frozen=True, eq=False):
         return self.claim.created_at or epoch(self.node.metadata.creation_timestamp or "1970-01-01T00:00:00Z")
 
 
-class Survey(msgspec.Struct, frozen=True, eq=False):
+class CandidateNodes(msgspec.Struct, frozen=True, eq=False):
     """All nodes of the pools sorted out: candidates by name, and for every other node why it is none.
 
-    `going` are the nodes that are being disrupted or deleted already, `ending` those whose instance is being ended
+    `leaving` are the nodes that are being disrupted or deleted already, `ending` those whose instance is being ended
     or that no claim is of, as when it has ended and its Node is still there.
     """
 
     candidates: tuple[Candidate, ...]
     excluded: Mapping[str, str]
-    going: frozenset[str] = frozenset()
+    leaving: frozenset[str] = frozenset()
     ending: frozenset[str] = frozenset()
 
 
-def survey(snapshot: DisruptionSnapshot, market: Market, guards: Guards, nominated: frozenset[str]) -> Survey:
+def find_candidates(
+    snapshot: DisruptionSnapshot, market: PoolMarket, guards: PdbLimits, nominated: frozenset[str]
+) -> CandidateNodes:
     """Sort the cluster's nodes.
 
     Args:
@@ -106,7 +108,7 @@ def survey(snapshot: DisruptionSnapshot, market: Market, guards: Guards, nominat
     """
     view = snapshot.scheduling.view
     paired, waiting = pair(view.nodes, snapshot.scheduling.claims)
-    moving_from, costs = view.of_pods(moving), view.of_pods(_costs)
+    moving_from, costs = view.of_pods(reschedulable_pods), view.of_pods(_costs)
     unguarded = not guards.by_pod
     pools = {label_value_of(pool.metadata.name): pool for pool in snapshot.scheduling.manifests.node_pools}
     histories = {history.node: history for history in snapshot.histories}
@@ -119,7 +121,7 @@ def survey(snapshot: DisruptionSnapshot, market: Market, guards: Guards, nominat
         if claim is None and labels.NODE_POOL not in node.metadata.labels:
             continue  # not ours: no word about it either
         pool = pools.get(node.metadata.labels.get(labels.NODE_POOL, ""))
-        reason = _excluded(node, claim, pool, name in snapshot.busy, name in nominated)
+        reason = _exclusion_reason(node, claim, pool, name in snapshot.busy, name in nominated)
         if reason or claim is None or pool is None:
             excluded[name] = reason
             continue
@@ -133,7 +135,7 @@ def survey(snapshot: DisruptionSnapshot, market: Market, guards: Guards, nominat
                 moving_from.get(name, ()),
                 market.price_of(pool.metadata.name, node),
                 costs.get(name, 1.0),
-                _first_protected(_annotated(pods) if unguarded else pods, guards, now),
+                _first_protection(_annotated(pods) if unguarded else pods, guards, now),
             )
         )
     going = frozenset(
@@ -147,28 +149,28 @@ def survey(snapshot: DisruptionSnapshot, market: Market, guards: Guards, nominat
         for node in view.nodes
         if (claim := paired.get(node.metadata.name)) is None or claim.state is ClaimState.TERMINATING
     )
-    return Survey(tuple(candidates), excluded, going, ending)
+    return CandidateNodes(tuple(candidates), excluded, going, ending)
 
 
-def moves(pod: Pod) -> bool:
+def is_reschedulable(pod: Pod) -> bool:
     """Whether a pod would need room elsewhere if its node went."""
     return pod.status.phase not in TERMINAL and comes_back(pod)
 
 
-def moving(view: ClusterView) -> Mapping[str, tuple[Pod, ...]]:
+def reschedulable_pods(view: ClusterView) -> Mapping[str, tuple[Pod, ...]]:
     """The pods that would need room elsewhere, by the name of their node; each node's by namespace and name.
 
     A question to ask of pods.
     """
     found = {}
     for node, on_node in view.by_node.items():
-        if some := [pod for pod in on_node if moves(pod)]:
+        if some := [pod for pod in on_node if is_reschedulable(pod)]:
             found[node] = tuple(sorted(some, key=_key))
     return found
 
 
 def _costs(view: ClusterView) -> Mapping[str, float]:
-    return {node: disruption_cost(some) for node, some in view.of_pods(moving).items()}
+    return {node: disruption_cost(some) for node, some in view.of_pods(reschedulable_pods).items()}
 
 
 def _key(pod: Pod) -> str:
@@ -194,7 +196,7 @@ def eviction_cost(pod: Pod) -> float:
     return min(max(1.0 + deletion_cost / 2**27 + pod.spec.priority / 2**25, -10.0), 10.0)
 
 
-def _excluded(node: Node, claim: NodeClaim | None, pool: NodePool | None, busy: bool, nominated: bool) -> str:  # noqa: FBT001, PLR0911
+def _exclusion_reason(node: Node, claim: NodeClaim | None, pool: NodePool | None, busy: bool, nominated: bool) -> str:  # noqa: FBT001, PLR0911
     """Why a node of a pool is no candidate for anything, or nothing."""
     meta = node.metadata
     if claim is None:
@@ -214,7 +216,7 @@ def _excluded(node: Node, claim: NodeClaim | None, pool: NodePool | None, busy: 
     return ""
 
 
-def _first_protected(pods: Sequence[Pod], guards: Guards, now: float) -> str:
+def _first_protection(pods: Sequence[Pod], guards: PdbLimits, now: float) -> str:
     for pod in sorted(pods, key=_key):
         if reason := protected_by(pod, guards, now):
             return reason
@@ -225,7 +227,7 @@ UNSTARTED_S = 900.0
 """How long pods that have not started keep their node from being consolidated, in seconds since its pods changed."""
 
 
-def unconsolidatable(item: Candidate, market: Market, now: float, settle_s: float) -> str:  # noqa: PLR0911 - a list of reasons
+def unconsolidatable(item: Candidate, market: PoolMarket, now: float, settle_s: float) -> str:  # noqa: PLR0911 - a list of reasons
     """Why a node cannot be removed for money, or nothing."""
     disruption, marks, pool = item.pool.spec.disruption, item.node.metadata.labels, item.pool.metadata.name
     if item.pool.spec.replicas is not None:
@@ -292,6 +294,6 @@ def objection(reason: Reason, node: Node, pods: Sequence[Pod], now: float, *, ha
             continue
         if do_not_disrupt(pod, now) and not (has_deadline and reason in _OVERDUE):
             return f"pod {pod.key} on node {name} has the annotation {labels.DO_NOT_DISRUPT}"
-        if reason is Reason.EMPTY and moves(pod) and eviction_cost(pod) > 0:
+        if reason is Reason.EMPTY and is_reschedulable(pod) and eviction_cost(pod) > 0:
             return f"pod {pod.key} has come to node {name}"
     return ""

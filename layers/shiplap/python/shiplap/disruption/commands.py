@@ -36,7 +36,7 @@ class Method(StrEnum):
     SCALE_DOWN = "scale-down"
 
 
-class Proposal(msgspec.Struct, frozen=True, rename="camel"):
+class DisruptionProposal(msgspec.Struct, frozen=True, rename="camel"):
     """A command that has been decided and not begun. Money in USD per hour.
 
     `nodes` are sorted by name; `replacements` have to be ready before the nodes go, `placements` are the nodes that
@@ -67,7 +67,7 @@ class Decision(msgspec.Struct, frozen=True, rename="camel"):
     expired and stay because of protected pods.
     """
 
-    commands: tuple[Proposal, ...] = ()
+    commands: tuple[DisruptionProposal, ...] = ()
     blocked: tuple[Blocked, ...] = ()
     drifted: tuple[str, ...] = ()
     overdue: tuple[str, ...] = ()

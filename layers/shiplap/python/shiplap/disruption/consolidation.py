@@ -18,8 +18,8 @@ import msgspec
 from msgspec.structs import replace
 
 from shiplap.disruption.candidates import Candidate
-from shiplap.disruption.commands import Method, Proposal, Reason
-from shiplap.disruption.current_prices import Market
+from shiplap.disruption.commands import DisruptionProposal, Method, Reason
+from shiplap.disruption.current_prices import PoolMarket
 from shiplap.disruption.disruption_snapshot import DisruptionSettings
 from shiplap.disruption.rescheduling import Relocation, Simulator
 from shiplap.instances.catalog.type_catalog import Offering
@@ -39,12 +39,12 @@ _Options = Mapping[str, tuple[Offering, ...]]
 """The types a replacement may become, with what each may be bought as."""
 
 
-class Refused(ValueError):
+class NotWorthwhile(ValueError):
     """A replacement is not worth it; the text says why. Never leaves this package."""
 
 
-def cheaper(
-    claims: Sequence[PlannedClaim], removed: Sequence[Candidate], market: Market, *, spot_to_spot: bool
+def restrict_to_cheaper(
+    claims: Sequence[PlannedClaim], removed: Sequence[Candidate], market: PoolMarket, *, spot_to_spot: bool
 ) -> tuple[PlannedClaim, ...]:
     """The claims reduced to types with which all of them together cost less than the removed nodes do.
 
@@ -59,10 +59,10 @@ def cheaper(
     of_spot = all(candidate.node.metadata.labels.get(labels.CAPACITY_TYPE) == labels.SPOT for candidate in removed)
     from_spot = of_spot and any(_is_spot(offerings) for some in options for offerings in some.values())
     if from_spot and not spot_to_spot:
-        raise Refused("spot nodes are not replaced by cheaper spot nodes here")
+        raise NotWorthwhile("spot nodes are not replaced by cheaper spot nodes here")
     least = sum(min(map(_worst, some.values()), default=paid) for some in options)
     if not least < paid - _CENT:
-        raise Refused("can't replace with a cheaper node")
+        raise NotWorthwhile("can't replace with a cheaper node")
     same_again = _cheapest_of_same_type(options, removed) if len(claims) == 1 < len(removed) else None
     reduced = []
     for claim, some in zip(claims, options, strict=True):
@@ -74,11 +74,11 @@ def cheaper(
         }
         if from_spot and len(removed) == 1:
             left = _enough_for_spot(claim, left)
-        reduced.append(_with(claim, left))
+        reduced.append(_restricted(claim, left))
     return tuple(reduced)
 
 
-def _options(claim: PlannedClaim, market: Market) -> dict[str, tuple[Offering, ...]]:
+def _options(claim: PlannedClaim, market: PoolMarket) -> dict[str, tuple[Offering, ...]]:
     """The claim's types, cheapest first as it lists them; those bought on demand are dropped where others are spot.
 
     Otherwise a node could be replaced by the dearer fallback of a spot price that nobody gets.
@@ -91,7 +91,7 @@ def _options(claim: PlannedClaim, market: Market) -> dict[str, tuple[Offering, .
 
 def _enough_for_spot(claim: PlannedClaim, left: _Options) -> dict[str, tuple[Offering, ...]]:
     if len(left) < SPOT_TYPES:
-        raise Refused(f"spot-to-spot requires {SPOT_TYPES} cheaper instance type options, got {len(left)}")
+        raise NotWorthwhile(f"spot-to-spot requires {SPOT_TYPES} cheaper instance type options, got {len(left)}")
     least = max((entry.min_values or 0 for entry in claim.requirements), default=0)
     by_price = sorted(left, key=lambda name: (left[name][0].price, name))
     return {name: left[name] for name in by_price[: max(SPOT_TYPES, least)]}
@@ -104,13 +104,15 @@ def _cheapest_of_same_type(options: Sequence[_Options], removed: Sequence[Candid
     return min(same, default=None)
 
 
-def _with(claim: PlannedClaim, left: _Options) -> PlannedClaim:
+def _restricted(claim: PlannedClaim, left: _Options) -> PlannedClaim:
     """The claim for these types only. Raises Refused when none is left or minValues would be broken."""
     if not left:
-        raise Refused("can't replace with a cheaper node")
+        raise NotWorthwhile("can't replace with a cheaper node")
     for entry in claim.requirements:
         if entry.key == labels.INSTANCE_TYPE and (entry.min_values or 0) > len(left):
-            raise Refused(f"filtering by price leaves {len(left)} instance types, minValues is {entry.min_values}")
+            raise NotWorthwhile(
+                f"filtering by price leaves {len(left)} instance types, minValues is {entry.min_values}"
+            )
     names = tuple(name for name in claim.instance_types if name in left)
     kinds = tuple(sorted({offering.capacity_type for offerings in left.values() for offering in offerings}))
     narrowed = {labels.INSTANCE_TYPE: tuple(sorted(names)), labels.CAPACITY_TYPE: kinds}
@@ -155,7 +157,7 @@ class Component(msgspec.Struct, frozen=True, eq=False):
         return sum(len(candidate.pods) for candidate in self.nodes)
 
 
-def split(relocation: Relocation, removed: Collection[Candidate]) -> list[Component]:
+def components_of(relocation: Relocation, removed: Collection[Candidate]) -> list[Component]:
     """The components of a relocation, sorted by their first node; nodes with a stuck pod are in none.
 
     A claim that also serves a stuck node is left to the others it serves: they need it all the same.
@@ -183,7 +185,7 @@ def split(relocation: Relocation, removed: Collection[Candidate]) -> list[Compon
 def _placements(relocation: Relocation, members: Iterable[Candidate]) -> tuple[Placement, ...]:
     merged: dict[str, list[PodReference]] = {}
     for member in members:
-        for name, pods in relocation.housed.get(member.name, {}).items():
+        for name, pods in relocation.received.get(member.name, {}).items():
             merged.setdefault(name, []).extend(pods)
     return tuple(Placement(name, tuple(sorted(pods))) for name, pods in sorted(merged.items()))
 
@@ -209,14 +211,14 @@ SINGLES = 16
 MOST_NODES = 24
 """At most so many nodes go with one command: it is undone as a whole when one of its replacements fails."""
 
-_TRIFLE = 1e-6
+_RESERVED_NODE_VALUE = 1e-6
 """USD per hour that giving up a node in a reservation counts for: its price is nominal, as the reservation is paid in
 any case, and yet its room is of use to others."""
 
-_LOOKING = 0.3
+_SELECTION_SHARE = 0.3
 """The part of the cost search's effort that goes into choosing which nodes go; the rest into what replaces them."""
 
-_SEARCHED = 512
+_MOST_SEARCHED = 512
 """Prefixes of more nodes are compared by first fit alone: what the search saves is about the same part for all."""
 
 
@@ -227,10 +229,10 @@ class PoolTotals(msgspec.Struct, frozen=True):
     cost: float
 
 
-class Found(msgspec.Struct, frozen=True, eq=False):
+class ConsolidationResult(msgspec.Struct, frozen=True, eq=False):
     """What is worth doing, and for nodes that were tried in vain, why not."""
 
-    proposals: tuple[Proposal, ...] = ()
+    proposals: tuple[DisruptionProposal, ...] = ()
     refused: Mapping[str, str] = {}
 
 
@@ -238,7 +240,7 @@ class Consolidator:
     """One search. `totals` are by NodePool."""
 
     def __init__(
-        self, simulator: Simulator, market: Market, totals: Mapping[str, PoolTotals], settings: DisruptionSettings
+        self, simulator: Simulator, market: PoolMarket, totals: Mapping[str, PoolTotals], settings: DisruptionSettings
     ) -> None:
         self._simulator = simulator
         self._market = market
@@ -247,7 +249,7 @@ class Consolidator:
         self._disturbs: dict[str, float] = {}
         self._reserved: frozenset[str] = frozenset()
 
-    def search(self, candidates: Sequence[Candidate], allowed: Mapping[str, int]) -> Found:
+    def search(self, candidates: Sequence[Candidate], allowed: Mapping[str, int]) -> ConsolidationResult:
         """The proposals that gain most, at most `allowed` nodes of each NodePool.
 
         Raises InvalidInput as `planner.plan`.
@@ -263,41 +265,43 @@ class Consolidator:
             batched = self._in_batches([item for item in ordered if item.name in going], refused)
             best = max(best, batched, key=lambda some: sum(map(self._gain, some)))
         taken = {node for proposal in best for node in proposal.nodes}
-        return Found(tuple(_merged(best)), {name: reason for name, reason in refused.items() if name not in taken})
+        return ConsolidationResult(
+            tuple(_merged(best)), {name: reason for name, reason in refused.items() if name not in taken}
+        )
 
-    def _best_prefix(self, ordered: Sequence[Candidate], refused: dict[str, str]) -> list[Proposal]:
+    def _best_prefix(self, ordered: Sequence[Candidate], refused: dict[str, str]) -> list[DisruptionProposal]:
         """The proposals of the prefix that gains most, of whatever size; notes in `refused` what cannot go."""
         attempts = _attempts(ordered)
-        searched = sum(len(some) <= _SEARCHED for some in attempts)
-        best: tuple[float, list[Proposal]] = (0.0, [])
+        searched = sum(len(some) <= _MOST_SEARCHED for some in attempts)
+        best: tuple[float, list[DisruptionProposal]] = (0.0, [])
         for some in attempts:
-            effort_s = self._settings.improve_s * _LOOKING / searched if len(some) <= _SEARCHED else 0.0
+            effort_s = self._settings.improve_s * _SELECTION_SHARE / searched if len(some) <= _MOST_SEARCHED else 0.0
             found, _ = self._attempt(some, refused, improve_s=effort_s)
             gain = sum(map(self._gain, found))
             if gain > best[0] + 1e-9:
                 best = (gain, found)
         return best[1]
 
-    def _in_batches(self, going: Sequence[Candidate], refused: dict[str, str]) -> list[Proposal]:
+    def _in_batches(self, going: Sequence[Candidate], refused: dict[str, str]) -> list[DisruptionProposal]:
         """Commands of bounded size for nodes that are worth removing, each on the room that those before it leave.
 
         Where that cannot be reckoned there is only the first; the next decision sees to the others.
         """
         removed = [item.name for item in going]
         batches = _batches(going)
-        proposals: list[Proposal] = []
+        proposals: list[DisruptionProposal] = []
         for batch in batches:
-            effort_s = self._settings.improve_s * (1 - _LOOKING) / len(batches)
+            effort_s = self._settings.improve_s * (1 - _SELECTION_SHARE) / len(batches)
             found, relocation = self._attempt(batch, refused, removed, improve_s=effort_s)
             proposals += found
             if found and relocation is not None and not self._simulator.follow(relocation):
                 break
         return proposals
 
-    def _gain(self, proposal: Proposal) -> float:
+    def _gain(self, proposal: DisruptionProposal) -> float:
         """What a proposal saves beyond what disturbing its pods is worth, each by its eviction cost; USD per hour."""
         if self._reserved.issuperset(proposal.nodes):
-            return _TRIFLE * len(proposal.nodes)
+            return _RESERVED_NODE_VALUE * len(proposal.nodes)
         disturbs = sum(self._disturbs[name] for name in proposal.nodes)
         return proposal.savings_hourly - self._settings.least_saving_per_pod * disturbs
 
@@ -308,7 +312,7 @@ class Consolidator:
         removed: Sequence[str] | None = None,
         *,
         improve_s: float,
-    ) -> tuple[list[Proposal], Relocation | None]:
+    ) -> tuple[list[DisruptionProposal], Relocation | None]:
         """The proposals for these nodes; those that cannot go stay, and the others are judged again without them.
 
         Args:
@@ -323,10 +327,10 @@ class Consolidator:
             relocation = self._simulator.without(removed or names, names, improve_s=improve_s)
             proposals = []
             failed = dict(relocation.stuck)
-            for component in split(relocation, left):
+            for component in components_of(relocation, left):
                 try:
                     proposals.append(self._judge(component))
-                except Refused as refusal:
+                except NotWorthwhile as refusal:
                     failed |= {candidate.name: str(refusal) for candidate in component.nodes}
             if not failed:
                 return proposals, relocation
@@ -335,24 +339,26 @@ class Consolidator:
             left = [candidate for candidate in left if candidate.name not in failed]
         return [], None
 
-    def _judge(self, component: Component) -> Proposal:
+    def _judge(self, component: Component) -> DisruptionProposal:
         """The component as a proposal. Raises Refused when it is not worth it."""
         settings = self._settings
         claims = component.claims
         if claims:
-            claims = cheaper(claims, component.nodes, self._market, spot_to_spot=settings.spot_to_spot)
+            claims = restrict_to_cheaper(claims, component.nodes, self._market, spot_to_spot=settings.spot_to_spot)
         savings = component.paid - sum(claim.launch.price for claim in claims)
         least = 0.0 if all(map(_is_reserved, component.nodes)) else settings.least_saving_per_pod * component.moved
         if not savings > least:
-            raise Refused(
+            raise NotWorthwhile(
                 f"would save ${savings:.4f} an hour, less than ${least:.4f} for moving {component.moved} pods"
             )
         share = settings.least_saving_share if claims else 0.0
         if not savings >= share * component.paid:
-            raise Refused(f"replacing ${component.paid:.4f} an hour would save ${savings:.4f}, less than {share:.0%}")
+            raise NotWorthwhile(
+                f"replacing ${component.paid:.4f} an hour would save ${savings:.4f}, less than {share:.0%}"
+            )
         self._check_balance(component, savings)
         words = f"{len(component.nodes)} of ${component.paid:.4f} an hour become {len(claims)}"
-        return Proposal(
+        return DisruptionProposal(
             Reason.UNDERUTILIZED,
             Method.CONSOLIDATION,
             tuple(candidate.name for candidate in component.nodes),
@@ -374,7 +380,7 @@ class Consolidator:
             disruption = sum(item.cost for item in mine) / totals.cost
             score = share / totals.price / disruption if totals.price else 0.0
             if score < BALANCE:
-                raise Refused(
+                raise NotWorthwhile(
                     f"its saving scores {score:.2f} per disruption in NodePool {name}, Balanced wants {BALANCE}"
                 )
 
@@ -383,7 +389,7 @@ def _is_reserved(candidate: Candidate) -> bool:
     return candidate.node.metadata.labels.get(labels.CAPACITY_TYPE) == labels.RESERVED
 
 
-def _merged(proposals: Sequence[Proposal]) -> list[Proposal]:
+def _merged(proposals: Sequence[DisruptionProposal]) -> list[DisruptionProposal]:
     """Nodes that go without replacements, so that nothing can fail for the others, in commands of bounded size."""
     alone = sorted((some for some in proposals if not some.replacements), key=lambda some: some.nodes)
     merged = [some for some in proposals if some.replacements]
@@ -395,7 +401,7 @@ def _merged(proposals: Sequence[Proposal]) -> list[Proposal]:
     return sorted(merged, key=lambda some: some.nodes)
 
 
-def _joined(proposals: Sequence[Proposal]) -> Proposal:
+def _joined(proposals: Sequence[DisruptionProposal]) -> DisruptionProposal:
     if len(proposals) == 1:
         return proposals[0]
     taken: dict[str, tuple[PodReference, ...]] = {}

@@ -17,11 +17,11 @@ from shiplap.scheduling.supply.pool_catalogs import accepted_overlays, as_seen_b
 _CHEAPEST_KIND_FIRST = (labels.RESERVED, labels.SPOT, labels.ON_DEMAND)
 
 
-class Market(msgspec.Struct, frozen=True, eq=False):
+class PoolMarket(msgspec.Struct, frozen=True, eq=False):
     """The instance types of each NodePool by name, NodeOverlays and rules about prices applied."""
 
     by_pool: Mapping[str, Mapping[str, InstanceType]]
-    _bought: dict[tuple[str, str, tuple[Requirement | None, ...]], tuple[Offering, ...]] = {}
+    _cache: dict[tuple[str, str, tuple[Requirement | None, ...]], tuple[Offering, ...]] = {}
 
     def type_of(self, pool: str, name: str) -> InstanceType | None:
         """An instance type as this pool sees it, if its catalogue has it."""
@@ -46,9 +46,9 @@ class Market(msgspec.Struct, frozen=True, eq=False):
             name,
             tuple(wanted.get(mark) for mark in (labels.ZONE, labels.CAPACITY_TYPE, labels.RESERVATION_ID)),
         )
-        if key not in self._bought:
-            self._bought[key] = self._buyable(pool, name, wanted)
-        return self._bought[key]
+        if key not in self._cache:
+            self._cache[key] = self._buyable(pool, name, wanted)
+        return self._cache[key]
 
     def _buyable(self, pool: str, name: str, wanted: Requirements) -> tuple[Offering, ...]:
         item = self.type_of(pool, name)
@@ -60,7 +60,7 @@ class Market(msgspec.Struct, frozen=True, eq=False):
         return ()
 
 
-def market_of(snapshot: Snapshot) -> Market:
+def market_of(snapshot: Snapshot) -> PoolMarket:
     """The market that a scheduling decision on this snapshot sees."""
     by_class = {catalog.node_class: catalog.instance_types for catalog in snapshot.catalogs}
     shared = {name: {item.name: item for item in types} for name, types in by_class.items()}
@@ -71,7 +71,7 @@ def market_of(snapshot: Snapshot) -> Market:
         seen = as_seen_by(pool, by_class.get(name, ()), overlays)
         unchanged = seen is by_class.get(name)
         by_pool[pool.metadata.name] = shared[name] if unchanged else {item.name: item for item in seen}
-    return Market(by_pool)
+    return PoolMarket(by_pool)
 
 
 def node_prices(snapshot: Snapshot) -> NodePrices:

@@ -13,20 +13,20 @@ from collections.abc import Mapping, Sequence
 from shiplap.disruption.budgets import allowance
 from shiplap.disruption.candidates import (
     Candidate,
-    Survey,
+    CandidateNodes,
     disruption_cost,
-    moving,
+    find_candidates,
     quiet_since,
-    survey,
+    reschedulable_pods,
     unconsolidatable,
 )
-from shiplap.disruption.commands import Blocked, Decision, Method, Proposal, Reason
-from shiplap.disruption.consolidation import BALANCED, Consolidator, PoolTotals, split
+from shiplap.disruption.commands import Blocked, Decision, DisruptionProposal, Method, Reason
+from shiplap.disruption.consolidation import BALANCED, Consolidator, PoolTotals, components_of
 from shiplap.disruption.current_prices import market_of
 from shiplap.disruption.disruption_snapshot import DisruptionSnapshot
-from shiplap.disruption.drift import drifted, mould_of
-from shiplap.disruption.node_history import rests_until
-from shiplap.disruption.protection import guards_of
+from shiplap.disruption.drift import drift_reason, expected_node_of
+from shiplap.disruption.node_history import backoff_until
+from shiplap.disruption.protection import pdb_limits_of
 from shiplap.disruption.rescheduling import Simulator
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.names import label_value_of, name_of_label
@@ -53,9 +53,9 @@ class _Decider:
         self.snapshot = snapshot
         self.now = snapshot.scheduling.now
         self.market = market_of(snapshot.scheduling)
-        guards = guards_of(snapshot.pod_disruption_budgets, snapshot.scheduling.view.pods)
+        guards = pdb_limits_of(snapshot.pod_disruption_budgets, snapshot.scheduling.view.pods)
         self.simulator = Simulator(snapshot.scheduling, self._fresh())
-        self.survey: Survey = survey(snapshot, self.market, guards, self.simulator.nominated)
+        self.survey: CandidateNodes = find_candidates(snapshot, self.market, guards, self.simulator.nominated)
         self.blocked: dict[str, str] = dict(self.survey.excluded)
         self.totals, self.disrupting = _counts(snapshot.scheduling.view.nodes, self.survey, snapshot.busy)
         self.taken: Counter[str] = Counter()
@@ -79,7 +79,7 @@ class _Decider:
         blocked = tuple(Blocked(name, reason) for name, reason in sorted(self.blocked.items()) if name not in gone)
         return Decision(tuple(commands), blocked, self.drifted, tuple(sorted(self.overdue.keys() - gone)))
 
-    def _scale_down(self) -> list[Proposal]:
+    def _scale_down(self) -> list[DisruptionProposal]:
         """Nodes that static pools have too many of: that is what was asked for, so no budget holds it up.
 
         While a node of the pool is being replaced there is one too many for a moment.
@@ -92,11 +92,13 @@ class _Decider:
             if item is not None and item.pool.metadata.name not in busy:
                 why = f"NodePool {item.pool.metadata.name} has more than {item.pool.spec.replicas} replicas"
                 moved, price = len(item.pods), item.price
-                proposals.append(Proposal(Reason.SCALED_DOWN, Method.SCALE_DOWN, (name,), (), (), price, moved, why))
+                proposals.append(
+                    DisruptionProposal(Reason.SCALED_DOWN, Method.SCALE_DOWN, (name,), (), (), price, moved, why)
+                )
                 self.simulator.close((name,))
         return proposals
 
-    def _emptiness(self, candidates: Sequence[Candidate]) -> list[Proposal]:
+    def _emptiness(self, candidates: Sequence[Candidate]) -> list[DisruptionProposal]:
         """All empty nodes that the budgets allow, in one command."""
         empty = [item for item in candidates if item.empty and self._may_consolidate(item)]
         allowed = self._allowed(sorted(empty, key=lambda item: (-item.price, item.name)), Reason.EMPTY)
@@ -107,9 +109,9 @@ class _Decider:
         savings = round(sum(item.price for item in allowed), 6)
         moved = sum(len(item.pods) for item in allowed)
         why = "no pod needs them" if not moved else "no pod that it costs anything to move needs them"
-        return [Proposal(Reason.EMPTY, Method.EMPTINESS, names, (), (), savings, moved, why)]
+        return [DisruptionProposal(Reason.EMPTY, Method.EMPTINESS, names, (), (), savings, moved, why)]
 
-    def _replace(self, candidates: Sequence[Candidate]) -> list[Proposal]:
+    def _replace(self, candidates: Sequence[Candidate]) -> list[DisruptionProposal]:
         """Expired and drifted nodes, whatever it costs, each with its replacements."""
         reasons = self._outdated(candidates)
         self.drifted = tuple(sorted(name for name, (reason, _) in reasons.items() if reason is Reason.DRIFTED))
@@ -147,7 +149,7 @@ class _Decider:
 
     def _renew(
         self, due: Sequence[Candidate], reason: Reason, reasons: Mapping[str, tuple[Reason, str]]
-    ) -> list[Proposal]:
+    ) -> list[DisruptionProposal]:
         """One command for each of these nodes of static pools, each with a replacement of its pool."""
         allowed = self._allowed(due, reason)
         number = Counter(item.pool.metadata.name for item in allowed)
@@ -169,12 +171,14 @@ class _Decider:
             method = Method.EXPIRATION if reason is Reason.EXPIRED else Method.STATIC_DRIFT
             savings = round(item.price - claim.launch.price, 6)
             why = reasons[item.name][1]
-            proposals.append(Proposal(reason, method, (item.name,), (claim,), (), savings, len(item.pods), why))
+            proposals.append(
+                DisruptionProposal(reason, method, (item.name,), (claim,), (), savings, len(item.pods), why)
+            )
         return proposals
 
     def _relocate(
         self, due: Sequence[Candidate], reason: Reason, reasons: Mapping[str, tuple[Reason, str]]
-    ) -> list[Proposal]:
+    ) -> list[DisruptionProposal]:
         """Commands for these nodes; one whose pods have no place elsewhere stays, and takes nobody's turn.
 
         What they need comes on top of what an earlier call found; where that cannot be reckoned they wait for the next
@@ -186,10 +190,10 @@ class _Decider:
             relocation = self.simulator.without([item.name for item in some])
             if not relocation.stuck:
                 self._take(some)
-                self.homes.update(place for homes in relocation.housed.values() for place in homes)
+                self.homes.update(place for homes in relocation.received.values() for place in homes)
                 self.followed = self.simulator.follow(relocation)
                 return [
-                    Proposal(
+                    DisruptionProposal(
                         reason,
                         Method.EXPIRATION if reason is Reason.EXPIRED else Method.DRIFT,
                         tuple(item.name for item in part.nodes),
@@ -199,7 +203,7 @@ class _Decider:
                         part.moved,
                         "; ".join(sorted({reasons[item.name][1] for item in part.nodes})),
                     )
-                    for part in split(relocation, some)
+                    for part in components_of(relocation, some)
                 ]
             self.blocked |= relocation.stuck
             waiting = [item for item in waiting if item.name not in relocation.stuck]
@@ -211,18 +215,18 @@ class _Decider:
         for pool in self.snapshot.scheduling.manifests.node_pools:
             mine = [item for item in candidates if item.pool is pool]
             if mine:
-                moulds[pool.metadata.name] = mould_of(pool, self.snapshot.scheduling, self.market, mine)
+                moulds[pool.metadata.name] = expected_node_of(pool, self.snapshot.scheduling, self.market, mine)
         found: dict[str, tuple[Reason, str]] = {}
         for item in candidates:
             name = item.pool.metadata.name
             expires_s = seconds_or_never(item.expire_after)
             if expires_s is not None and self.now - item.born_at > expires_s:
                 found[item.name] = (Reason.EXPIRED, f"older than {item.expire_after}")
-            elif why := drifted(item, self.market, moulds[name], self.now) or item.history.said_to_drift:
+            elif why := drift_reason(item, self.market, moulds[name], self.now) or item.history.said_to_drift:
                 found[item.name] = (Reason.DRIFTED, why)
         return found
 
-    def _consolidate(self, candidates: Sequence[Candidate]) -> list[Proposal]:
+    def _consolidate(self, candidates: Sequence[Candidate]) -> list[DisruptionProposal]:
         eligible = [item for item in candidates if not item.empty and self._may_consolidate(item)]
         allowed = {}
         for pool in self.snapshot.scheduling.manifests.node_pools:
@@ -242,7 +246,7 @@ class _Decider:
                 self.blocked[item.name] = self._no_budget(item.pool, Reason.UNDERUTILIZED, now)
         return list(found.proposals)
 
-    def _climb_back(self, candidates: Sequence[Candidate]) -> list[Proposal]:
+    def _climb_back(self, candidates: Sequence[Candidate]) -> list[DisruptionProposal]:
         """The first node of a fallback tier whose pods would all get a better tier of its pool now.
 
         It is changed like a drifted node: it would no longer be made like this. One at a time, as capacity that has
@@ -261,17 +265,17 @@ class _Decider:
             claims = relocation.claims
             better = all(claim.node_pool == item.claim.node_pool and claim.tier < item.claim.tier for claim in claims)
             if not relocation.stuck and claims and better:
-                (part,) = split(relocation, [item])
+                (part,) = components_of(relocation, [item])
                 savings = round(part.paid - sum(claim.launch.price for claim in claims), 6)
                 best, now = min(claim.tier for claim in claims), item.claim.tier
                 why = f"tier {best} of NodePool {item.pool.metadata.name} has capacity again, the node is of tier {now}"
                 reason, method, names = Reason.DRIFTED, Method.CLIMB_BACK, (item.name,)
-                return [Proposal(reason, method, names, claims, part.placements, savings, part.moved, why)]
+                return [DisruptionProposal(reason, method, names, claims, part.placements, savings, part.moved, why)]
         return []
 
     def _resting(self, item: Candidate) -> str:
         """Why a node that would need a replacement is not tried again yet, or nothing."""
-        until = rests_until(item.history)
+        until = backoff_until(item.history)
         if self.now >= until or item.empty:
             return ""
         return (
@@ -344,7 +348,7 @@ class _Decider:
         }
         if not totals:
             return totals
-        held = view.of_pods(moving)
+        held = view.of_pods(reschedulable_pods)
         for node in view.nodes:
             pool = name_of_label(node.metadata.labels.get(labels.NODE_POOL, ""), totals)
             if pool in totals:
@@ -353,11 +357,11 @@ class _Decider:
         return totals
 
 
-def _among(item: Candidate, commands: Sequence[Proposal]) -> bool:
+def _among(item: Candidate, commands: Sequence[DisruptionProposal]) -> bool:
     return any(item.name in command.nodes for command in commands)
 
 
-def _counts(nodes: Sequence[Node], found: Survey, busy: frozenset[str]) -> tuple[Counter[str], Counter[str]]:
+def _counts(nodes: Sequence[Node], found: CandidateNodes, busy: frozenset[str]) -> tuple[Counter[str], Counter[str]]:
     """Initialised nodes by the label of their NodePool, and how many of them are on their way out or not Ready.
 
     A node whose instance is being ended, or has ended, is over: it neither counts nor uses up a budget.
@@ -370,7 +374,7 @@ def _counts(nodes: Sequence[Node], found: Survey, busy: frozenset[str]) -> tuple
             continue
         total[pool] += 1
         ready = all(item.status == "True" for item in node.status.conditions if item.type == "Ready")
-        going = node.metadata.name in found.going or node.metadata.name in busy
+        going = node.metadata.name in found.leaving or node.metadata.name in busy
         if not ready or going:
             disrupting[pool] += 1
     return total, disrupting

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from shiplap.disruption.commands import Proposal, Reason
+from shiplap.disruption.commands import DisruptionProposal, Reason
 from shiplap.disruption.disruption_snapshot import NodeHistory
 
 SECOND_LOOK_S = 15.0
@@ -16,7 +16,7 @@ STALE_S = 600.0
 """A proposal that nobody looked at again for this long, in seconds, starts anew."""
 
 
-class Proposed(msgspec.Struct, frozen=True):
+class RememberedProposal(msgspec.Struct, frozen=True):
     """Nodes that were to go, for a reason, first at `since` and last at `seen`, epoch seconds."""
 
     nodes: tuple[str, ...]
@@ -25,16 +25,16 @@ class Proposed(msgspec.Struct, frozen=True):
     seen: float
 
 
-class Memory(msgspec.Struct, frozen=True, omit_defaults=True):
+class DecisionMemory(msgspec.Struct, frozen=True, omit_defaults=True):
     """Histories by node, and what was proposed and has not begun."""
 
     histories: tuple[NodeHistory, ...] = ()
-    proposed: tuple[Proposed, ...] = ()
+    proposed: tuple[RememberedProposal, ...] = ()
 
 
 def confirmed(
-    known: Sequence[Proposed], proposals: Sequence[Proposal], now: float
-) -> tuple[tuple[Proposal, ...], tuple[Proposed, ...]]:
+    known: Sequence[RememberedProposal], proposals: Sequence[DisruptionProposal], now: float
+) -> tuple[tuple[DisruptionProposal, ...], tuple[RememberedProposal, ...]]:
     """The proposals whose nodes were all to go before, and what to remember of the others.
 
     Each node counts for itself, not the set it is proposed in: where pods come and go, what is best to remove together
@@ -50,8 +50,8 @@ def confirmed(
         if now - item.seen < STALE_S:
             for node in item.nodes:
                 since[node, item.reason] = min(item.since, since.get((node, item.reason), now))
-    ready: list[Proposal] = []
-    waiting: list[Proposed] = []
+    ready: list[DisruptionProposal] = []
+    waiting: list[RememberedProposal] = []
     for proposal in proposals:
         first = {node: since.get((node, proposal.reason), now) for node in proposal.nodes}
         old = tuple(node for node in proposal.nodes if now - first[node] >= SECOND_LOOK_S)
@@ -60,5 +60,5 @@ def confirmed(
             first = {node: at for node, at in first.items() if node not in old}
         for at in sorted(set(first.values())):
             nodes = tuple(node for node in proposal.nodes if first.get(node) == at)
-            waiting.append(Proposed(nodes, proposal.reason, at, now))
+            waiting.append(RememberedProposal(nodes, proposal.reason, at, now))
     return tuple(ready), tuple(waiting)

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from shiplap.disruption.candidates import Candidate
-from shiplap.disruption.current_prices import Market
+from shiplap.disruption.current_prices import PoolMarket
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.requirements import Requirements
 from shiplap.manifests.custom_resources import EC2NodeClass, NodePool
@@ -54,7 +54,7 @@ def class_hashes_of(catalog: NodeClassCatalog, node_class: EC2NodeClass | None =
     return found
 
 
-def renewed(annotations: Mapping[str, str], pool_hashes: Hashes, class_hashes: Hashes) -> dict[str, str] | None:
+def renewed_hashes(annotations: Mapping[str, str], pool_hashes: Hashes, class_hashes: Hashes) -> dict[str, str] | None:
     """A claim's annotations with the hashes of today for those of the version before; None if nothing is to be changed.
 
     A hash by which the claim has drifted stays, so that it remains drifted.
@@ -86,7 +86,7 @@ YOUNG_S = 3600.0
 """How old a claim is before a vanished instance type counts: launching found it a moment ago."""
 
 
-def tiers_of(pool: NodePool, market: Market, nodes: Sequence[Candidate]) -> tuple[Tier, ...]:
+def tiers_of(pool: NodePool, market: PoolMarket, nodes: Sequence[Candidate]) -> tuple[Tier, ...]:
     """What the pool's requirements allow, globs matched against the catalogue and the labels of these nodes."""
     name = pool.metadata.name
     values: dict[str, set[str]] = {}
@@ -99,7 +99,7 @@ def tiers_of(pool: NodePool, market: Market, nodes: Sequence[Candidate]) -> tupl
     return expand(pool, lambda key: values.get(key, ()))
 
 
-class Mould(msgspec.Struct, frozen=True, eq=False):
+class ExpectedNode(msgspec.Struct, frozen=True, eq=False):
     """What a NodePool makes nodes of now: `tiers` as of `tiers_of`, and what is known of its EC2NodeClass.
 
     The hashes are those that the annotations of its claims should have: Shiplap's, and Karpenter's where it wrote one
@@ -112,17 +112,19 @@ class Mould(msgspec.Struct, frozen=True, eq=False):
     catalog: NodeClassCatalog
 
 
-def mould_of(pool: NodePool, snapshot: Snapshot, market: Market, nodes: Sequence[Candidate]) -> Mould:
+def expected_node_of(
+    pool: NodePool, snapshot: Snapshot, market: PoolMarket, nodes: Sequence[Candidate]
+) -> ExpectedNode:
     """What a NodePool makes nodes of now; `nodes` are those of it that are looked at."""
     name = pool.spec.template.spec.node_class_ref.name
     known = (catalog for catalog in snapshot.catalogs if catalog.node_class == name)
     catalog = next(known, NodeClassCatalog(name))
     node_class = next((item for item in snapshot.manifests.node_classes if item.metadata.name == name), None)
     tiers = tiers_of(pool, market, nodes)
-    return Mould(tiers, pool_hashes_of(pool), class_hashes_of(catalog, node_class), catalog)
+    return ExpectedNode(tiers, pool_hashes_of(pool), class_hashes_of(catalog, node_class), catalog)
 
 
-def drifted(candidate: Candidate, market: Market, mould: Mould, now: float) -> str:
+def drift_reason(candidate: Candidate, market: PoolMarket, mould: ExpectedNode, now: float) -> str:
     """Why a node has drifted, or nothing. What is not known is no drift.
 
     Checked in this order: the pool's template, its requirements, the instance type, then what the EC2NodeClass says and
@@ -138,13 +140,13 @@ def drifted(candidate: Candidate, market: Market, mould: Mould, now: float) -> s
     if _changed(candidate, POOL_HASH, POOL_HASH_VERSION, mould.pool_hashes):
         return f"NodePoolDrifted: the template of NodePool {name} has changed since"
     marks = _labels_of(candidate)
-    missed = [_missed(tier.requirements, marks) for tier in mould.tiers]
+    missed = [_unmet_requirement(tier.requirements, marks) for tier in mould.tiers]
     if missed and all(missed):
         # The last tier is the widest: what it forbids, all of them do.
         return f"RequirementsDrifted: NodePool {name} wants {missed[-1]}"
     # Without any catalogue nothing is known about types: that is a problem of the pool, not of its nodes.
     if now - candidate.born_at > YOUNG_S and market.by_pool.get(name):
-        gone = _gone(marks, name, market)
+        gone = _type_not_offered(marks, name, market)
         if gone:
             return gone
     if _changed(candidate, NODE_CLASS_HASH, NODE_CLASS_HASH_VERSION, mould.class_hashes):
@@ -200,7 +202,7 @@ def _misplaced(candidate: Candidate, catalog: NodeClassCatalog) -> str:
     return ""
 
 
-def _missed(requirements: Requirements, marks: Mapping[str, str]) -> str:
+def _unmet_requirement(requirements: Requirements, marks: Mapping[str, str]) -> str:
     for key in sorted(requirements):
         entry, value = requirements[key], marks.get(key)
         if value is None and key in _EVERY_NODE_HAS:
@@ -210,7 +212,7 @@ def _missed(requirements: Requirements, marks: Mapping[str, str]) -> str:
     return ""
 
 
-def _gone(marks: Mapping[str, str], pool: str, market: Market) -> str:
+def _type_not_offered(marks: Mapping[str, str], pool: str, market: PoolMarket) -> str:
     """That the node's type is no longer sold as the node was bought; a zone or capacity type not known is any."""
     name, kind, zone = (marks.get(key, "") for key in (labels.INSTANCE_TYPE, labels.CAPACITY_TYPE, labels.ZONE))
     item = market.type_of(pool, name)

@@ -11,15 +11,15 @@ from collections.abc import Collection, Sequence
 
 from msgspec.structs import replace
 
-from shiplap.disruption.candidates import moving
+from shiplap.disruption.candidates import reschedulable_pods
 from shiplap.disruption.disruption_snapshot import NodeHistory
 from shiplap.kubernetes import labels
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.scheduling.model.claim_nodes import pair
 from shiplap.scheduling.model.snapshot import ClusterView
 
-FIRST_REST_S = 900.0
-LONGEST_REST_S = 4 * 3600.0
+FIRST_BACKOFF_S = 900.0
+LONGEST_BACKOFF_S = 4 * 3600.0
 """How long a node is left alone after its command was given up, in seconds, at first and at most: what kept its
 replacement from coming is seldom over in a minute, and each try costs a node."""
 
@@ -27,7 +27,7 @@ FORGIVEN_S = 24 * 3600.0
 """After so many seconds without another, a command that was given up is the first one again."""
 
 
-def observe(
+def observe_nodes(
     known: Sequence[NodeHistory], view: ClusterView, claims: Sequence[NodeClaim], now: float
 ) -> tuple[NodeHistory, ...]:
     """The histories of the nodes that exist and are initialised, by name.
@@ -85,16 +85,16 @@ def with_undone(known: Sequence[NodeHistory], given_up: Collection[str], now: fl
     )
 
 
-def rests_until(history: NodeHistory) -> float:
+def backoff_until(history: NodeHistory) -> float:
     """Epoch seconds until which a node whose command was given up is not tried again: each time twice as long."""
     if not history.undone:
         return 0.0
-    return history.undone_at + min(FIRST_REST_S * (1 << min(history.undone - 1, 10)), LONGEST_REST_S)
+    return history.undone_at + min(FIRST_BACKOFF_S * (1 << min(history.undone - 1, 10)), LONGEST_BACKOFF_S)
 
 
 def _held(view: ClusterView) -> dict[str, str]:
     """Digests of the pods that would move with their node, by its name."""
-    found = view.of_pods(moving)
+    found = view.of_pods(reschedulable_pods)
     return {node: _digest([pod.metadata.uid or pod.key for pod in some]) for node, some in found.items()}
 
 

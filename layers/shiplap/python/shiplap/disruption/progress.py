@@ -39,7 +39,7 @@ _RUNNING = frozenset({ClaimState.LAUNCHED, ClaimState.REGISTERED, ClaimState.INI
 OVER = frozenset({CommandState.DONE, CommandState.UNDONE})
 
 
-class Command(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class DisruptionCommand(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A proposal that was begun. Times are epoch seconds.
 
     `targets` are the claims whose nodes go, `replacements` those that have to be initialised first; `nodes` are the
@@ -68,19 +68,19 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return frozenset((*self.nodes, *self.targets, *self.replacements))
 
 
-def advanced(command: Command, to: CommandState, changes: Mapping[str, Any]) -> Command:
+def advanced(command: DisruptionCommand, to: CommandState, changes: Mapping[str, Any]) -> DisruptionCommand:
     """The command after one conditional write, its version one higher. Raises ConditionFailed when it is over."""
     if command.state in OVER:
         raise ConditionFailed(f"command {command.name}: it is {command.state}")
     return replace(command, **{**changes, "state": to, "version": command.version + 1})
 
 
-def forgotten_at(command: Command) -> float | None:
+def forgotten_at(command: DisruptionCommand) -> float | None:
     """Epoch seconds after which an ended command may be forgotten; None while it has not ended."""
     return command.changed_at + FORGET_AFTER_S if command.state in OVER else None
 
 
-class Step(msgspec.Struct, frozen=True):
+class CommandStep(msgspec.Struct, frozen=True):
     """What to do next: claims to move to a state, and then the command. `why` is the reason of an end.
 
     `spared` are targets that the command has nothing to do with any more.
@@ -92,7 +92,7 @@ class Step(msgspec.Struct, frozen=True):
     spared: tuple[str, ...] = ()
 
 
-def next_step(command: Command, claims: Mapping[str, NodeClaim], now: float) -> Step:
+def next_step(command: DisruptionCommand, claims: Mapping[str, NodeClaim], now: float) -> CommandStep:
     """The step that the states of the claims allow; one that changes nothing when there is none.
 
     A target that leaves on its own (an interruption, a person) needs no command any more and holds up no other target.
@@ -110,7 +110,7 @@ def next_step(command: Command, claims: Mapping[str, NodeClaim], now: float) -> 
         name for name in command.targets if not _is_over(claims.get(name)) and claims[name].state not in GOING_FOR_GOOD
     ]
     if not staying:
-        return Step(CommandState.DONE, why="its nodes left on their own")
+        return CommandStep(CommandState.DONE, why="its nodes left on their own")
     failed = [name for name in command.replacements if _is_over(claims.get(name))]
     coming = any(name in claims and claims[name].state in _COMING for name in command.replacements)
     if failed and not coming:
@@ -118,13 +118,15 @@ def next_step(command: Command, claims: Mapping[str, NodeClaim], now: float) -> 
         return _undo(command, staying, claims, f"replacement {failed[0]}: {reason}")
     if not failed and all(claims[name].state is ClaimState.INITIALIZED for name in command.replacements):
         if all(claims[name].state is ClaimState.DISRUPTING for name in staying):
-            return Step(CommandState.REMOVING, _to(staying, claims, ClaimState.DRAINING))
+            return CommandStep(CommandState.REMOVING, _moves_to(staying, claims, ClaimState.DRAINING))
     elif now >= command.created_at + READY_S:
         return _undo(command, staying, claims, f"its replacements were not initialized within {READY_S:.0f} s")
-    return Step(CommandState.WAITING, _to(staying, claims, ClaimState.DISRUPTING))
+    return CommandStep(CommandState.WAITING, _moves_to(staying, claims, ClaimState.DISRUPTING))
 
 
-def reconsidered(command: Command, step: Step, claims: Mapping[str, NodeClaim], objections: Mapping[str, str]) -> Step:
+def reconsider_step(
+    command: DisruptionCommand, step: CommandStep, claims: Mapping[str, NodeClaim], objections: Mapping[str, str]
+) -> CommandStep:
     """What becomes of the step that begins to remove nodes, once their pods have been looked at behind the taint.
 
     Without replacements each node stands for itself, and only those are spared that something speaks for. Otherwise all
@@ -144,10 +146,12 @@ def reconsidered(command: Command, step: Step, claims: Mapping[str, NodeClaim], 
     if command.replacements or len(kept) == len(going):
         return _undo(command, going, claims, why)
     moves = tuple((name, ClaimState.INITIALIZED if name in objections else to) for name, to in step.moves)
-    return Step(CommandState.REMOVING, moves, why, kept)
+    return CommandStep(CommandState.REMOVING, moves, why, kept)
 
 
-def without(command: Command, spared: Collection[str], claims: Mapping[str, NodeClaim]) -> dict[str, Any]:
+def fields_without(
+    command: DisruptionCommand, spared: Collection[str], claims: Mapping[str, NodeClaim]
+) -> dict[str, Any]:
     """The fields of a command that change when it lets go of some of its targets."""
     left = [(name, node) for name, node in zip(command.targets, command.nodes, strict=True) if name not in spared]
     unsaved = sum(claims[name].hourly for name in spared)
@@ -158,21 +162,21 @@ def without(command: Command, spared: Collection[str], claims: Mapping[str, Node
     }
 
 
-def _remove(command: Command, claims: Mapping[str, NodeClaim]) -> Step:
+def _remove(command: DisruptionCommand, claims: Mapping[str, NodeClaim]) -> CommandStep:
     left = [name for name in command.targets if not _is_over(claims.get(name))]
     if not left:
-        return Step(CommandState.DONE)
-    return Step(CommandState.REMOVING, _to(left, claims, ClaimState.DRAINING, but=GOING_FOR_GOOD))
+        return CommandStep(CommandState.DONE)
+    return CommandStep(CommandState.REMOVING, _moves_to(left, claims, ClaimState.DRAINING, but=GOING_FOR_GOOD))
 
 
-def _undo(command: Command, staying: list[str], claims: Mapping[str, NodeClaim], why: str) -> Step:
+def _undo(command: DisruptionCommand, staying: list[str], claims: Mapping[str, NodeClaim], why: str) -> CommandStep:
     """Its nodes come back, and what runs of its replacements goes: both together may be more than a limit allows."""
     back = tuple((n, ClaimState.INITIALIZED) for n in staying if claims[n].state is ClaimState.DISRUPTING)
     vain = tuple((n, ClaimState.DRAINING) for n in command.replacements if n in claims and claims[n].state in _RUNNING)
-    return Step(CommandState.UNDONE, (*back, *vain), why)
+    return CommandStep(CommandState.UNDONE, (*back, *vain), why)
 
 
-def _to(
+def _moves_to(
     names: list[str],
     claims: Mapping[str, NodeClaim],
     state: ClaimState,

@@ -12,7 +12,7 @@ from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget, disru
 from shiplap.scheduling.model.planned_pods import TERMINAL, do_not_disrupt, goes_with_its_node
 
 
-class Guards(msgspec.Struct, frozen=True, eq=False):
+class PdbLimits(msgspec.Struct, frozen=True, eq=False):
     """The PodDisruptionBudgets of a cluster, looked up by pod: `namespace/name` of the pod to its budgets.
 
     `exhausted` names the budgets that allow no disruption now, with the reason where one cannot be read.
@@ -22,7 +22,7 @@ class Guards(msgspec.Struct, frozen=True, eq=False):
     exhausted: Mapping[str, str]
 
 
-def guards_of(budgets: Sequence[PodDisruptionBudget], pods: Sequence[Pod]) -> Guards:
+def pdb_limits_of(budgets: Sequence[PodDisruptionBudget], pods: Sequence[Pod]) -> PdbLimits:
     """Evaluate all budgets over all pods of the cluster; one that cannot be read allows nothing."""
     by_pod: dict[str, tuple[PodDisruptionBudget, ...]] = {}
     exhausted: dict[str, str] = {}
@@ -36,10 +36,10 @@ def guards_of(budgets: Sequence[PodDisruptionBudget], pods: Sequence[Pod]) -> Gu
             exhausted[budget.key] = f": {error}"
         for pod in covered:
             by_pod[pod.key] = (*by_pod.get(pod.key, ()), budget)
-    return Guards(by_pod, exhausted)
+    return PdbLimits(by_pod, exhausted)
 
 
-def protected_by(pod: Pod, guards: Guards, now: float) -> str:
+def protected_by(pod: Pod, guards: PdbLimits, now: float) -> str:
     """What forbids to evict this pod now, or nothing. Finished and terminating pods are protected by nothing."""
     if pod.status.phase in TERMINAL or pod.metadata.deletion_timestamp:
         return ""

@@ -43,38 +43,38 @@ class Headline(msgspec.Struct, frozen=True, omit_defaults=True):
     record: str = ""
 
 
-class _Part(msgspec.Struct, frozen=True, rename="camel"):
+class _Lenient(msgspec.Struct, frozen=True, rename="camel"):
     """Base: of every decision only what a line says, under the names that all versions have used."""
 
 
-class _Launch(_Part, frozen=True):
+class _Launch(_Lenient, frozen=True):
     price: float = 0.0
 
 
-class _Claim(_Part, frozen=True):
+class _Claim(_Lenient, frozen=True):
     node_pool: str = ""
     launch: _Launch = _Launch()
     pods: tuple[msgspec.Raw, ...] = ()
 
 
-class _Placement(_Part, frozen=True):
+class _Placement(_Lenient, frozen=True):
     pods: tuple[msgspec.Raw, ...] = ()
 
 
-class _Plan(_Part, frozen=True):
+class _Plan(_Lenient, frozen=True):
     node_claims: tuple[_Claim, ...] = ()
     existing_nodes: tuple[_Placement, ...] = ()
     unschedulable: tuple[msgspec.Raw, ...] = ()
 
 
-class _Command(_Part, frozen=True):
+class _Command(_Lenient, frozen=True):
     reason: str = ""
     nodes: tuple[str, ...] = ()
     replacements: tuple[_Claim, ...] = ()
     savings_hourly: float = 0.0
 
 
-class _Decision(_Part, frozen=True):
+class _Decision(_Lenient, frozen=True):
     commands: tuple[_Command, ...] = ()
 
 
@@ -143,7 +143,7 @@ class DisruptionRecord(msgspec.Struct, frozen=True):
     decision: Decision
 
 
-class _Written(DisruptionRecord, frozen=True):
+class _StoredRecord(DisruptionRecord, frozen=True):
     """As it is stored: `version` is Shiplap's own, of who decided."""
 
     version: str = ""
@@ -213,7 +213,7 @@ _SCHEDULING = msgspec.msgpack.Decoder(Record)
 
 def encode(record: DisruptionRecord) -> bytes:
     """As `scheduling.record.encode`."""
-    return scheduling.packed(_Written(record.snapshot, record.decision, __version__))
+    return scheduling.packed(_StoredRecord(record.snapshot, record.decision, __version__))
 
 
 def record_id(record: DisruptionRecord, document: bytes) -> str:

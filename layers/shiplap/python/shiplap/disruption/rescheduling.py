@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable
 import msgspec
 from msgspec.structs import replace
 
-from shiplap.disruption.candidates import moves, moving
+from shiplap.disruption.candidates import is_reschedulable, reschedulable_pods
 from shiplap.errors import InvalidInput
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.manifests.nodeclaim import IN_FLIGHT, PodReference
@@ -26,14 +26,14 @@ from shiplap.scheduling.removal import Removals
 class Relocation(msgspec.Struct, frozen=True, eq=False):
     """Where the pods of removed nodes would go.
 
-    `claims` would be launched for them; `serves` names, for each, the removed nodes its pods come from. `housed` maps a
-    removed node to what nodes that stay take of it: node name to pods. `stuck` maps a removed node to why one of its
-    pods has no place. `packing` is what a simulation that follows this one starts from.
+    `claims` would be launched for them; `serves` names, for each claim, the removed nodes its pods come from.
+    `received` maps a removed node to the pods that nodes which stay take from it: node name to pods. `stuck` maps a
+    removed node to why one of its pods has no place. A simulation that follows this one starts from `packing`.
     """
 
     claims: tuple[PlannedClaim, ...]
     serves: tuple[frozenset[str], ...]
-    housed: dict[str, dict[str, list[PodReference]]]
+    received: dict[str, dict[str, list[PodReference]]]
     stuck: dict[str, str]
     packing: Packing
 
@@ -53,7 +53,7 @@ class Simulator:
         view = snapshot.view
         paired, _ = pair(view.nodes, snapshot.claims)
         gone = leaving(view.nodes, paired)
-        first = Plan() if _at_rest(snapshot, gone) else plan(snapshot)
+        first = Plan() if _nothing_to_plan(snapshot, gone) else plan(snapshot)
         homes = {(pod.namespace, pod.name): place.name for place in first.existing_nodes for pod in place.pods}
         names = {node.metadata.name for node in view.nodes}
         self.nominated = frozenset(place.name for place in first.existing_nodes if place.name in names) | frozenset(
@@ -65,14 +65,14 @@ class Simulator:
         self._lacking = frozenset(pool.node_pool for pool in first.static_pools if pool.present < pool.replicas)
         self._snapshot = snapshot
         if gone or view.unbound:
-            view = replace(view, pods=tuple(_settled(view.pods, homes, names, gone)))
-        self._moving = view.of_pods(moving)
+            view = replace(view, pods=tuple(_with_plan_applied(view.pods, homes, names, gone)))
+        self._moving = view.of_pods(reschedulable_pods)
         coming = [claim for claim in snapshot.claims if claim.state in IN_FLIGHT and not claim.node_name]
         joined = {claim.name for claim in paired.values()}
         settled = replace(
             snapshot,
             view=view.beside(
-                nodes=tuple(_shut(node) if node.metadata.name in protected else node for node in view.nodes)
+                nodes=tuple(_cordoned(node) if node.metadata.name in protected else node for node in view.nodes)
             ),
             claims=tuple(claim for claim in snapshot.claims if claim.node_name or claim.state not in IN_FLIGHT),
             manifests=replace(
@@ -159,7 +159,7 @@ class Simulator:
         return True
 
 
-def _at_rest(snapshot: Snapshot, gone: Collection[str]) -> bool:
+def _nothing_to_plan(snapshot: Snapshot, gone: Collection[str]) -> bool:
     """Whether a plan would do nothing: no pod waits, no node leaves, and no pool or buffer wants anything by itself."""
     manifests = snapshot.manifests
     if gone or manifests.capacity_buffers or any(pool.spec.replicas is not None for pool in manifests.node_pools):
@@ -167,7 +167,7 @@ def _at_rest(snapshot: Snapshot, gone: Collection[str]) -> bool:
     return not snapshot.view.unbound
 
 
-def _settled(
+def _with_plan_applied(
     pods: Iterable[Pod], homes: dict[tuple[str, str], str], names: Collection[str], gone: Collection[str]
 ) -> Iterable[Pod]:
     """Pods with the plan for those that wait, or whose node is leaving, carried out.
@@ -176,7 +176,7 @@ def _settled(
     """
     for pod in pods:
         node = pod.spec.node_name
-        if node and not (node in gone and moves(pod)):
+        if node and not (node in gone and is_reschedulable(pod)):
             yield pod
             continue
         home = homes.get((pod.metadata.namespace or "default", pod.metadata.name), "")
@@ -185,5 +185,5 @@ def _settled(
             yield replace(pod, spec=replace(pod.spec, node_name=home))
 
 
-def _shut(node: Node) -> Node:
+def _cordoned(node: Node) -> Node:
     return replace(node, spec=replace(node.spec, unschedulable=True))

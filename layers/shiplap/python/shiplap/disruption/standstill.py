@@ -19,7 +19,7 @@ from shiplap.disruption.commands import Decision
 from shiplap.disruption.decide import decide
 from shiplap.disruption.disruption_snapshot import DisruptionSnapshot
 from shiplap.disruption.drift import YOUNG_S
-from shiplap.disruption.node_history import rests_until
+from shiplap.disruption.node_history import backoff_until
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.kubernetes.timestamps import epoch
@@ -59,11 +59,11 @@ class LastDecision:
         decision = decide(snapshot)
         if not decision.commands:
             self._seen, self._decision = seen, decision
-            self._made_at, self._until = now, same_until(snapshot)
+            self._made_at, self._until = now, unchanged_until(snapshot)
         return decision
 
 
-def same_until(snapshot: DisruptionSnapshot) -> float:
+def unchanged_until(snapshot: DisruptionSnapshot) -> float:
     """Epoch seconds before which time alone does not change the decision; at the earliest the snapshot's own.
 
     Every moment counts at which some condition on the time may change, as a rule whether or not anything hangs on it.
@@ -79,22 +79,22 @@ def _moments(snapshot: DisruptionSnapshot) -> Iterator[float]:
     now, pools = snapshot.scheduling.now, snapshot.scheduling.manifests.node_pools
     yield now + LONGEST_S
     for pool in pools:
-        yield from _of_budgets(pool, now)
+        yield from _budget_moments(pool, now)
     patience = {seconds_or_never(pool.spec.disruption.consolidate_after) or 0 for pool in pools} | {UNSTARTED_S}
     for history in snapshot.histories:
         for quiet_s in patience:
             yield history.initialized_at + quiet_s
             yield history.last_pod_event_at + quiet_s
         yield history.moved_in_at + snapshot.settings.settle_s
-        yield rests_until(history)
+        yield backoff_until(history)
     expirations = {pool.spec.template.spec.expire_after for pool in pools}
     expirations |= {claim.expire_after for claim in snapshot.scheduling.claims if claim.expire_after}
     ages = {seconds_or_never(expire_after) or 0 for expire_after in expirations}
-    yield from _of_nodes(snapshot, ages | {YOUNG_S, snapshot.settings.climb_back_s})
-    yield from _of_pods(snapshot)
+    yield from _node_moments(snapshot, ages | {YOUNG_S, snapshot.settings.climb_back_s})
+    yield from _pod_moments(snapshot)
 
 
-def _of_budgets(pool: NodePool, now: float) -> Iterator[float]:
+def _budget_moments(pool: NodePool, now: float) -> Iterator[float]:
     """The next whole minutes at which a budget's window opens or closes; one that cannot be read never does."""
     zone = pool.metadata.annotations.get(DISRUPTION_TIME_ZONE, "UTC")
     for budget in pool.spec.disruption.budgets:
@@ -109,7 +109,7 @@ def _of_budgets(pool: NodePool, now: float) -> Iterator[float]:
             continue
 
 
-def _of_nodes(snapshot: DisruptionSnapshot, ages: set[float]) -> Iterator[float]:
+def _node_moments(snapshot: DisruptionSnapshot, ages: set[float]) -> Iterator[float]:
     """Nodes that reach an age, have had time to start, or were launched long enough ago to be counted by EC2."""
     for claim in snapshot.scheduling.claims:
         yield from (claim.created_at + age for age in ages)
@@ -125,7 +125,7 @@ def _of_nodes(snapshot: DisruptionSnapshot, ages: set[float]) -> Iterator[float]
         yield born + STARTING_S
 
 
-def _of_pods(snapshot: DisruptionSnapshot) -> Iterator[float]:
+def _pod_moments(snapshot: DisruptionSnapshot) -> Iterator[float]:
     """Pods that should have started, whose protection ends, or that Cluster Autoscaler has launched for lately."""
     for pod in snapshot.scheduling.view.of_pods(_timed):
         if pod.status.phase == "Pending" and pod.status.start_time:
@@ -162,19 +162,19 @@ def _digest(snapshot: DisruptionSnapshot) -> bytes:
     claims = [(claim.name, claim.version) if claim.version else claim for claim in scheduling.claims]
     rest = replace(snapshot, scheduling=replace(scheduling, now=0.0, epoch=0, claims=(), view=ClusterView()))
     digest = hashlib.blake2b(msgspec.msgpack.encode((rest, claims), order="deterministic"), digest_size=16)
-    digest.update(scheduling.view.once(_of_view))
+    digest.update(scheduling.view.once(_view_digest))
     return digest.digest()
 
 
-def _of_view(view: ClusterView) -> bytes:
+def _view_digest(view: ClusterView) -> bytes:
     nodes = tuple(_unversioned(node) for node in view.nodes)
     rest = replace(view, nodes=nodes, pods=(), version="")
     digest = hashlib.blake2b(msgspec.msgpack.encode(rest, order="deterministic"), digest_size=16)
-    digest.update(view.of_pods(_of_pods_alone))
+    digest.update(view.of_pods(_pods_digest))
     return digest.digest()
 
 
-def _of_pods_alone(view: ClusterView) -> bytes:
+def _pods_digest(view: ClusterView) -> bytes:
     """They are taken a few at a time, so that a large cluster is not in memory once more."""
     digest, pods = hashlib.blake2b(digest_size=16), view.pods
     for start in range(0, len(pods), _PODS_AT_ONCE):

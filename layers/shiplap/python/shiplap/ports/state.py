@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from shiplap.disruption.progress import Command, CommandState
+from shiplap.disruption.progress import CommandState, DisruptionCommand
 from shiplap.errors import ConditionFailed
 from shiplap.instances.offerings.unavailability import (
     FIRST_WAIT_FOR_QUOTA_S,
@@ -211,7 +211,9 @@ class StateStore(Protocol):
         """The epoch alone, a consistent read of one item: as long as it stands, no claim and no command was added."""
         ...
 
-    def commit(self, cluster: str, epoch: int, claims: Sequence[NodeClaim], commands: Sequence[Command] = ()) -> int:
+    def commit(
+        self, cluster: str, epoch: int, claims: Sequence[NodeClaim], commands: Sequence[DisruptionCommand] = ()
+    ) -> int:
         """Write commands and Planned claims exactly as given and advance the epoch, atomically in groups of at most 99.
 
         Commands come first. Returns the new epoch; without anything to write the epoch stays. The claims are also the
@@ -223,11 +225,11 @@ class StateStore(Protocol):
         """
         ...
 
-    def commands(self, cluster: str) -> tuple[Command, ...]:
+    def commands(self, cluster: str) -> tuple[DisruptionCommand, ...]:
         """The disruption commands that are not over, sorted by name; consistent."""
         ...
 
-    def advance_command(self, command: Command, to: CommandState, **changes: Any) -> Command:
+    def advance_command(self, command: DisruptionCommand, to: CommandState, **changes: Any) -> DisruptionCommand:
         """Move a command to a state if it is unchanged since it was read (see `disruption.progress.advanced`).
 
         Raises ConditionFailed.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from shiplap.disruption.commands import Decision
-from shiplap.disruption.decision_memory import Memory
+from shiplap.disruption.decision_memory import DecisionMemory
 from shiplap.disruption.disruption_snapshot import DisruptionSnapshot
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.catalog.type_catalog import LearnedCapacity, Observation
@@ -95,11 +95,11 @@ class RehearsalStore(Protocol):
 class MemoryStore(Protocol):
     """What the disrupt function remembers of each cluster, written by it alone."""
 
-    def load(self, cluster: str) -> Memory:
+    def load(self, cluster: str) -> DecisionMemory:
         """Empty when there is nothing, or nothing that can be read: memory is only patience. Raises StoreError."""
         ...
 
-    def save(self, cluster: str, memory: Memory) -> None:
+    def save(self, cluster: str, memory: DecisionMemory) -> None:
         """Raises StoreError."""
         ...
 

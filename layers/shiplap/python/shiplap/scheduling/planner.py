@@ -26,9 +26,9 @@ from shiplap.scheduling.model.scheduling_plan import (
     Unschedulable,
 )
 from shiplap.scheduling.model.snapshot import ClusterView, Snapshot
-from shiplap.scheduling.packing.compiled_snapshot import World, compile_world
+from shiplap.scheduling.packing.compiled_snapshot import CompiledSnapshot, compile_snapshot
 from shiplap.scheduling.packing.pack import Packer, Packing
-from shiplap.scheduling.packing.planned_claims import ClaimWriter, reference
+from shiplap.scheduling.packing.planned_claims import ClaimWriter, pod_reference
 from shiplap.scheduling.search.effort import Effort
 
 _CENTS = 1e-9
@@ -68,45 +68,45 @@ def _undisturbed() -> Iterator[None]:
             gc.enable()
 
 
-def solve(snapshot: Snapshot) -> tuple[World, Packing]:
+def solve(snapshot: Snapshot) -> tuple[CompiledSnapshot, Packing]:
     """The decision before it is written down: the compiled snapshot and where its pods went. Raises as `plan` does."""
     try:
-        world = compile_world(snapshot)
+        compiled = compile_snapshot(snapshot)
     except ValueError as error:
         raise InvalidInput("snapshot", str(error)) from error
-    return world, pack(snapshot, world)
+    return compiled, pack(snapshot, compiled)
 
 
-def pack(snapshot: Snapshot, world: World) -> Packing:
+def pack(snapshot: Snapshot, compiled: CompiledSnapshot) -> Packing:
     """Where the pods of a compiled snapshot go: largest first; by priority only if that places more important pods.
 
     So priority decides nothing while there is room for all, nor where an important pod has no place anyway. Classes are
     compared pod by pod: one of which a part is placed may lack the rest.
     """
-    plannable = [item for item in world.classes if not item.problem and not item.keeps_off]
-    packing = _cheapest(snapshot, world, plannable)
+    plannable = [item for item in compiled.classes if not item.problem and not item.keeps_off]
+    packing = _cheapest(snapshot, compiled, plannable)
     if not packing.unplaced:
         return packing
     lowest = min((item.priority for item in plannable if _placed(packing, item)), default=0)
     wronged = [item for item in plannable if item.index in packing.unplaced and item.priority > lowest]
     for priority in sorted({item.priority for item in wronged}, reverse=True):
         peers = _by_priority(item for item in plannable if item.priority >= priority)
-        among_peers = _run(snapshot, world, peers)
+        among_peers = _run(snapshot, compiled, peers)
         if any(_placed(among_peers, item) > _placed(packing, item) for item in wronged if item.priority == priority):
-            ordered = _run(snapshot, world, _by_priority(plannable))
+            ordered = _run(snapshot, compiled, _by_priority(plannable))
             return ordered if _ranks(ordered, plannable) > _ranks(packing, plannable) else packing
     return packing
 
 
-def _cheapest(snapshot: Snapshot, world: World, plannable: list[PodClass]) -> Packing:
+def _cheapest(snapshot: Snapshot, compiled: CompiledSnapshot, plannable: list[PodClass]) -> Packing:
     """With the cost search, unless it lost more between its parcels than it saved within them."""
-    improved = _run(snapshot, world, plannable, bulk=Effort.of(snapshot.settings.improve_s))
+    improved = _run(snapshot, compiled, plannable, bulk=Effort.of(snapshot.settings.improve_s))
     if np.isinf(improved.floor):
         return improved
     cost = improved.hourly()
     if not improved.unplaced and cost <= improved.floor + _CENTS:
         return improved
-    plain = _run(snapshot, world, plannable, bulk=Effort.of(0.0))
+    plain = _run(snapshot, compiled, plannable, bulk=Effort.of(0.0))
     placed, plainly = _ranks(improved, plannable), _ranks(plain, plannable)
     if placed != plainly:
         return improved if placed > plainly else plain
@@ -129,29 +129,31 @@ def _ranks(packing: Packing, classes: Sequence[PodClass]) -> list[int]:
     return [counts[priority] for priority in sorted(counts, reverse=True)]
 
 
-def _run(snapshot: Snapshot, world: World, ordered: list[PodClass], *, bulk: Effort | None = None) -> Packing:
+def _run(
+    snapshot: Snapshot, compiled: CompiledSnapshot, ordered: list[PodClass], *, bulk: Effort | None = None
+) -> Packing:
     best_effort = snapshot.settings.min_values_policy == "BestEffort"
     strict = snapshot.settings.reserved_policy == "Strict"
     packer = Packer(
-        world.lanes,
-        world.nodes,
-        world.axis,
-        world.ground,
+        compiled.lanes,
+        compiled.nodes,
+        compiled.axis,
+        compiled.ground,
         best_effort=best_effort,
         strictly_reserved=strict,
-        last=[item for item in world.virtual if not item.problem],
+        last=[item for item in compiled.virtual if not item.problem],
     )
     return packer.run(ordered, bulk=bulk)
 
 
-def write(snapshot: Snapshot, world: World, packing: Packing) -> Plan:
+def write(snapshot: Snapshot, compiled: CompiledSnapshot, packing: Packing) -> Plan:
     """The plan that says what `solve` decided."""
-    explainer = Explainer(world, packing)
-    virtual = frozenset(item.index for item in world.virtual)
-    unreal = {id(pod) for item in world.virtual for pod in item.members}
+    explainer = Explainer(compiled, packing)
+    virtual = frozenset(item.index for item in compiled.virtual)
+    unreal = {id(pod) for item in compiled.virtual for pod in item.members}
     most = max(snapshot.settings.max_instance_types, 1)
     origin = "/".join(filter(None, (snapshot.install, snapshot.cluster)))
-    writer = ClaimWriter(origin, snapshot.epoch, most, world.taken, virtual)
+    writer = ClaimWriter(origin, snapshot.epoch, most, compiled.taken, virtual)
     planned: list[PlannedClaim] = []
     unschedulable = []
     for claim, used in zip(packing.claims, packing.used, strict=True):
@@ -161,30 +163,30 @@ def write(snapshot: Snapshot, world: World, packing: Packing) -> Plan:
         else:
             message = explainer.truncated(claim, snapshot.settings.max_instance_types)
             unschedulable += [
-                Unschedulable(reference(pod), message)
+                Unschedulable(pod_reference(pod), message)
                 for item, pods in claim.pods
                 for pod in pods
                 if item.index not in virtual
             ]
-    if world.static is not None:
-        for claim, used in zip(world.static.claims, world.static.used, strict=True):
+    if compiled.static is not None:
+        for claim, used in zip(compiled.static.claims, compiled.static.used, strict=True):
             written = writer.write(claim, used, ("static pool",))
             planned += [written] if written is not None else []
-    ignored = [Unschedulable(reference(pod), reason) for pod, reason in world.pods.ignored]
-    for item in world.classes:
+    ignored = [Unschedulable(pod_reference(pod), reason) for pod, reason in compiled.pods.ignored]
+    for item in compiled.classes:
         if item.keeps_off:
             reason = "asks to stay off provisioned nodes"
-            ignored += [Unschedulable(reference(pod), reason) for pod in item.members]
+            ignored += [Unschedulable(pod_reference(pod), reason) for pod in item.members]
             continue
         left = item.members if item.problem else packing.unplaced.get(item.index, ())
         if left:
             message, nearest = explainer.unschedulable(item)
-            unschedulable += [Unschedulable(reference(pod), message, nearest) for pod in left]
+            unschedulable += [Unschedulable(pod_reference(pod), message, nearest) for pod in left]
     planned.sort(key=lambda claim: claim.name)
     return Plan(
         node_claims=tuple(planned),
         existing_nodes=tuple(
-            Placement(room.name, tuple(sorted(map(reference, real))))
+            Placement(room.name, tuple(sorted(map(pod_reference, real))))
             for room, pods in sorted(
                 zip(packing.nodes.rooms, packing.nodes.placed, strict=True), key=lambda pair: pair[0].name
             )
@@ -193,18 +195,18 @@ def write(snapshot: Snapshot, world: World, packing: Packing) -> Plan:
         unschedulable=tuple(sorted(unschedulable, key=lambda entry: entry.pod)),
         ignored=tuple(sorted(ignored, key=lambda entry: entry.pod)),
         hourly=round(sum((claim.launch.price for claim in planned), 0.0), 6),
-        stats=PlanStats(sum(len(item.members) for item in world.classes), len(world.classes)),
-        static_pools=world.static.pools if world.static is not None else (),
-        buffers=_buffers(world, planned, packing),
+        stats=PlanStats(sum(len(item.members) for item in compiled.classes), len(compiled.classes)),
+        static_pools=compiled.static.pools if compiled.static is not None else (),
+        buffers=_buffers(compiled, planned, packing),
         unsettled=packing.waits and bool(unschedulable),
     )
 
 
-def _buffers(world: World, planned: list[PlannedClaim], packing: Packing) -> tuple[BufferState, ...]:
-    if not world.buffers:
+def _buffers(compiled: CompiledSnapshot, planned: list[PlannedClaim], packing: Packing) -> tuple[BufferState, ...]:
+    if not compiled.buffers:
         return ()
     from shiplap.scheduling.packing.buffers import states_of  # noqa: PLC0415 - few installs have buffers
 
-    problems = {id(pod): item.problem for item in world.virtual if item.problem for pod in item.members}
+    problems = {id(pod): item.problem for item in compiled.virtual if item.problem for pod in item.members}
     on_nodes = zip((room.name for room in packing.nodes.rooms), packing.nodes.placed, strict=True)
-    return states_of(world.buffers, planned, on_nodes, problems)
+    return states_of(compiled.buffers, planned, on_nodes, problems)

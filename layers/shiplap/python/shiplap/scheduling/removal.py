@@ -23,12 +23,12 @@ from shiplap.scheduling.model.claim_nodes import leaving, pair
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import ClusterView, Snapshot
 from shiplap.scheduling.packing.compiled_snapshot import (
-    World,
-    bystanders,
-    compile_world,
-    keeping_away,
-    standing,
-    standing_terms,
+    CompiledSnapshot,
+    anti_affine_pods,
+    bound_pod_terms,
+    compile_snapshot,
+    counted_pods,
+    unavailable_nodes,
 )
 from shiplap.scheduling.packing.pack import Packing
 from shiplap.scheduling.planner import pack, write
@@ -47,7 +47,7 @@ class Removals:
 
         `coming` are claims beside the snapshot's that no pod may reckon with: they only count for limits.
 
-        Raises ValueError as `compile_world`.
+        Raises ValueError as `compile_snapshot`.
         """
         self._snapshot = snapshot
         self._coming = coming
@@ -57,8 +57,8 @@ class Removals:
         back, known = snapshot.view.of_pods(_coming_back), snapshot.view.of_pods(loads)
         self._returning = {name: _unprotected(back.get(name, ()), snapshot.now) for name in candidates}
         resources = {item for name in candidates if name in known for item in known[name].moving}
-        self._base = self._with_coming(compile_world(snapshot, resources))
-        self._keeping = keeping_away(snapshot.view, self._base.pods)
+        self._base = self._with_coming(compile_snapshot(snapshot, resources))
+        self._keeping = anti_affine_pods(snapshot.view, self._base.pods)
         self._rooms: NodeTable = self._base.nodes
         self._closed: frozenset[str] = frozenset()
         self._limited = any(len(lane.budget.columns) or lane.counted for lane in self._base.lanes) or any(
@@ -70,13 +70,13 @@ class Removals:
     ) -> tuple[Plan, Packing]:
         """The plan for the pods of `moving` nodes (all that are removed, if not given) when `removed` are leaving.
 
-        `improve_s` is the effort of the cost search. Raises ValueError as `compile_world`.
+        `improve_s` is the effort of the cost search. Raises ValueError as `compile_snapshot`.
         """
         moved = [pod for name in sorted(removed if moving is None else moving) for pod in self._returning[name]]
         snapshot = replace(self._snapshot, settings=replace(self._snapshot.settings, improve_s=improve_s))
-        world = self._world(frozenset(removed), moved)
-        packing = pack(snapshot, world)
-        return write(snapshot, world, packing), packing
+        compiled = self._compiled_without(frozenset(removed), moved)
+        packing = pack(snapshot, compiled)
+        return write(snapshot, compiled, packing), packing
 
     def close(self, nodes: Collection[str]) -> None:
         """Let these nodes take no pods in the following answers: they go whatever those say, and no pod comes back."""
@@ -99,22 +99,22 @@ class Removals:
         after.free[places] = packing.nodes.free
         self._rooms = after
 
-    def _world(self, removed: frozenset[str], moved: list[Pod]) -> World:
+    def _compiled_without(self, removed: frozenset[str], moved: list[Pod]) -> CompiledSnapshot:
         if any(map(has_claims, moved)):
             return self._compiled_anew(removed, moved)
         base, snapshot = self._base, self._snapshot
         sorted_pods = planned_pods.Sorted(moved, [], base.pods.bound, {})
-        terms = standing_terms(self._keeping, snapshot)
+        terms = bound_pod_terms(self._keeping, snapshot)
         pod_classes = classes.group(moved, snapshot.missed_pods, None, terms)
         away = removed | self._closed
         staying = [place for place, room in enumerate(self._rooms.rooms) if room.name not in away]
         rooms = self._rooms.part(np.array(staying, np.int64))
         ground = NO_GROUND
         if terms.all:
-            others = bystanders(snapshot.view.nodes, rooms.rooms, self._gone | away)
-            ground = ground_of(terms, rooms.rooms, others, standing(sorted_pods))
+            others = unavailable_nodes(snapshot.view.nodes, rooms.rooms, self._gone | away)
+            ground = ground_of(terms, rooms.rooms, others, counted_pods(sorted_pods))
         lanes = self._lanes(removed) if self._limited else base.lanes
-        return World(base.axis, lanes, rooms, pod_classes, sorted_pods, ground, base.taken)
+        return CompiledSnapshot(base.axis, lanes, rooms, pod_classes, sorted_pods, ground, base.taken)
 
     def _lanes(self, removed: frozenset[str]) -> tuple[Lane, ...]:
         """The lanes with what removed nodes take of limits given back: they are expected to be replaced.
@@ -134,14 +134,14 @@ class Removals:
                 charge_node(budgets[pool], self._nodes[name], claim, tables[pool], sign)
         return tuple(replace(lane, budget=budgets[lane.pool.metadata.name]) for lane in lanes)
 
-    def _compiled_anew(self, removed: frozenset[str], moved: Iterable[Pod]) -> World:
-        """The world of the nodes marked as being deleted; pods that do not move are left out of the plan."""
+    def _compiled_anew(self, removed: frozenset[str], moved: Iterable[Pod]) -> CompiledSnapshot:
+        """The snapshot compiled with the nodes marked as being deleted, without the pods that do not move."""
         view = self._snapshot.view
         at = rfc3339(self._snapshot.now)
         planned = {id(pod) for pod in moved}
         away = removed | self._closed
         skipped = {id(pod) for name in away for pod in self._returning.get(name, ())} - planned
-        world = compile_world(
+        compiled = compile_snapshot(
             replace(
                 self._snapshot,
                 view=replace(
@@ -151,20 +151,24 @@ class Removals:
                 ),
             )
         )
-        world = self._with_coming(world)
-        return replace(world, lanes=self._charged(world.lanes, self._closed - removed, 1)) if self._limited else world
+        compiled = self._with_coming(compiled)
+        return (
+            replace(compiled, lanes=self._charged(compiled.lanes, self._closed - removed, 1))
+            if self._limited
+            else compiled
+        )
 
-    def _with_coming(self, world: World) -> World:
-        """The world with what is coming on the limits of its pools."""
+    def _with_coming(self, compiled: CompiledSnapshot) -> CompiledSnapshot:
+        """The compiled snapshot with the claims that are coming counted against the limits of its pools."""
         if not self._coming:
-            return world
-        budgets = {lane.pool.metadata.name: lane.budget.copy() for lane in world.lanes}
-        tables = {lane.pool.metadata.name: lane.table for lane in world.lanes}
+            return compiled
+        budgets = {lane.pool.metadata.name: lane.budget.copy() for lane in compiled.lanes}
+        tables = {lane.pool.metadata.name: lane.table for lane in compiled.lanes}
         for claim in self._coming:
             if claim.node_pool in budgets:
                 charge_claim(budgets[claim.node_pool], claim, tables[claim.node_pool])
         return replace(
-            world, lanes=tuple(replace(lane, budget=budgets[lane.pool.metadata.name]) for lane in world.lanes)
+            compiled, lanes=tuple(replace(lane, budget=budgets[lane.pool.metadata.name]) for lane in compiled.lanes)
         )
 
 

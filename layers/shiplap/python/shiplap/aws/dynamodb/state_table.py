@@ -21,7 +21,7 @@ from shiplap.aws.dynamodb.staged_items import StagedItems
 from shiplap.aws.dynamodb.tables import EXPIRY, INSTANCE_ID_INDEX, STAGE_INDEX
 from shiplap.aws.failures import TRANSACTION_CANCELED, code_of, store_errors
 from shiplap.aws.retries import Sleep, attempts
-from shiplap.disruption.progress import Command, CommandState, advanced
+from shiplap.disruption.progress import CommandState, DisruptionCommand, advanced
 from shiplap.disruption.progress import forgotten_at as command_forgotten_at
 from shiplap.errors import ConditionFailed, EpochMoved, StoreError, StoreThrottled
 from shiplap.manifests.nodeclaim import UNSETTLED, ClaimState, NodeClaim, advanced_claim, check_new_claims, forgotten_at
@@ -59,7 +59,7 @@ UNSETTLED_STAGE, SETTLED_STAGE, FAILED_STAGE = "Unsettled", "Settled", "Failed"
 
 _BATCH = 25
 _TRIES = 8
-_COMMANDS = msgspec.json.Decoder(Command)
+_COMMANDS = msgspec.json.Decoder(DisruptionCommand)
 
 
 class DynamoState:
@@ -109,7 +109,9 @@ class DynamoState:
         items = query(self._client, self._table, ("cluster", cluster), ("item", EPOCH))
         return next((int(item["epoch"]["N"]) for item in items), 0)
 
-    def commit(self, cluster: str, epoch: int, claims: Sequence[NodeClaim], commands: Sequence[Command] = ()) -> int:
+    def commit(
+        self, cluster: str, epoch: int, claims: Sequence[NodeClaim], commands: Sequence[DisruptionCommand] = ()
+    ) -> int:
         check_new_claims(cluster, claims)
         items = [*map(_command_item, commands), *map(_claim_item, claims)]
         for group in _groups(items):
@@ -139,11 +141,11 @@ class DynamoState:
         }
         self._transact(request, lambda error: _explain(error, cluster, epoch))
 
-    def commands(self, cluster: str) -> tuple[Command, ...]:
+    def commands(self, cluster: str) -> tuple[DisruptionCommand, ...]:
         unfinished = self._commands.read([_commands_key(cluster)], UNSETTLED_STAGE)
         return tuple(sorted(unfinished, key=lambda command: command.name))
 
-    def advance_command(self, command: Command, to: CommandState, **changes: Any) -> Command:
+    def advance_command(self, command: DisruptionCommand, to: CommandState, **changes: Any) -> DisruptionCommand:
         after = advanced(command, to, changes)
         version = {":version": number(command.version)}
         item = _command_item(after)
@@ -373,7 +375,7 @@ def _commands_key(cluster: str) -> str:
     return f"{cluster}#commands"
 
 
-def _command_item(command: Command) -> Item:
+def _command_item(command: DisruptionCommand) -> Item:
     item = {
         **_key(_commands_key(command.cluster), f"{COMMAND}#{command.name}"),
         "command": text(msgspec.json.encode(command).decode()),
@@ -386,7 +388,7 @@ def _command_item(command: Command) -> Item:
     return {**item, STAGE_INDEX.sort_key: text(f"{UNSETTLED_STAGE}#{command.name}")}
 
 
-def _command(item: Item) -> Command:
+def _command(item: Item) -> DisruptionCommand:
     try:
         return _COMMANDS.decode(item["command"]["S"])
     except msgspec.DecodeError as error:

@@ -15,12 +15,20 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from shiplap.disruption.commands import Decision, Proposal, Reason
+from shiplap.disruption.commands import Decision, DisruptionProposal, Reason
 from shiplap.disruption.decide import decide
 from shiplap.disruption.decision_memory import confirmed
 from shiplap.disruption.disruption_snapshot import DisruptionSnapshot
-from shiplap.disruption.node_history import observe, with_drift, with_moves, with_undone
-from shiplap.disruption.progress import READY_S, Command, CommandState, Step, next_step, reconsidered, without
+from shiplap.disruption.node_history import observe_nodes, with_drift, with_moves, with_undone
+from shiplap.disruption.progress import (
+    READY_S,
+    CommandState,
+    CommandStep,
+    DisruptionCommand,
+    fields_without,
+    next_step,
+    reconsider_step,
+)
 from shiplap.errors import ClusterError, ConditionFailed, EpochMoved, ObjectNotFound, ShiplapError
 from shiplap.flows import claim_events, cluster_metrics
 from shiplap.flows.claim_updates import DRAIN, facts, grace_ends_at
@@ -129,7 +137,7 @@ class _Minute:
 
     # What was begun before
 
-    def _advance(self, commands: Sequence[Command]) -> list[Command]:
+    def _advance(self, commands: Sequence[DisruptionCommand]) -> list[DisruptionCommand]:
         """One step for each command; those that are not over then."""
         left = []
         for command in commands:
@@ -147,7 +155,7 @@ class _Minute:
                 left.append(after)
         return left
 
-    def _step(self, command: Command) -> Command:
+    def _step(self, command: DisruptionCommand) -> DisruptionCommand:
         now = self._context.clock.now()
         step = self._looked_at_again(command, next_step(command, self._claims, now), now)
         for name, to in step.moves:
@@ -156,12 +164,12 @@ class _Minute:
             self._keep_pods_off(command)
         if step.to is command.state:
             return command
-        less = without(command, step.spared, self._claims) if step.spared else {}
+        less = fields_without(command, step.spared, self._claims) if step.spared else {}
         after = self._context.state.advance_command(command, step.to, changed_at=now, failure=step.why, **less)
         self._tell(after, step)
         return after
 
-    def _looked_at_again(self, command: Command, step: Step, now: float) -> Step:
+    def _looked_at_again(self, command: DisruptionCommand, step: CommandStep, now: float) -> CommandStep:
         """A step that begins to remove nodes waits until they are closed, and is taken if nothing speaks against it.
 
         Where something else takes the taint away again and again, nodes are emptied as they are: that closes them.
@@ -171,11 +179,11 @@ class _Minute:
         going = [self._claims[name] for name, _ in step.moves]
         nodes = [self._nodes[claim.node_name] for claim in going if claim.node_name in self._nodes]
         if not all(map(is_cordoned, nodes)) and now < command.created_at + READY_S:
-            return Step(CommandState.WAITING)
+            return CommandStep(CommandState.WAITING)
         against = objections(self._settings, command.reason, going, self._nodes, self._context)
-        return reconsidered(command, step, self._claims, against)
+        return reconsider_step(command, step, self._claims, against)
 
-    def _move(self, claim: NodeClaim, to: ClaimState, command: Command, now: float) -> None:
+    def _move(self, claim: NodeClaim, to: ClaimState, command: DisruptionCommand, now: float) -> None:
         changes: dict[str, object] = {"changed_at": now}
         if to is ClaimState.DRAINING:
             deadline_at = grace_ends_at(claim, self._settings, now) or 0.0
@@ -186,7 +194,7 @@ class _Minute:
         if to is ClaimState.DRAINING:
             self._context.remind(claim.cluster, claim.name, DRAIN, 0)
 
-    def _keep_pods_off(self, command: Command) -> None:
+    def _keep_pods_off(self, command: DisruptionCommand) -> None:
         for name in command.targets:
             claim = self._claims.get(name)
             if claim is not None and claim.state is ClaimState.DISRUPTING and claim.node_name in self._nodes:
@@ -200,7 +208,7 @@ class _Minute:
         except ObjectNotFound:
             _LOG.info("node is gone", extra=facts(claim))
 
-    def _release(self, under_way: Sequence[Command]) -> None:
+    def _release(self, under_way: Sequence[DisruptionCommand]) -> None:
         """Nodes in service that still carry the taint of a command that is over: whoever undid it died too early."""
         busy = _busy(under_way)
         for claim in self._claims.values():
@@ -224,7 +232,7 @@ class _Minute:
         claims = self._context.state.claims(self._settings.name)
         claims = renew_hashes(claims, self._settings.manifests.node_pools, sight.snapshot.catalogs, self._context)
         refused = note_refusals(self._settings.name, claims, glance.view, glance.state, self._context)
-        histories = observe(remembered.histories, glance.view, claims, now)
+        histories = observe_nodes(remembered.histories, glance.view, claims, now)
         histories = with_undone(histories, self._given_up, now)
         snapshot = DisruptionSnapshot(
             scheduling=replace(sight.snapshot, claims=claims, view=holding(glance.view, claims, refused, now)),
@@ -244,7 +252,9 @@ class _Minute:
         self._memory.save(self._settings.name, replace(remembered, histories=histories, proposed=waiting))
         return decision, begun, len(waiting)
 
-    def _begin(self, proposals: Sequence[Proposal], snapshot: Snapshot, claims: Sequence[NodeClaim]) -> list[str]:
+    def _begin(
+        self, proposals: Sequence[DisruptionProposal], snapshot: Snapshot, claims: Sequence[NodeClaim]
+    ) -> list[str]:
         """Write the commands and their replacements; none when somebody decided meanwhile: the next minute will."""
         epoch, now = snapshot.epoch, snapshot.now
         by_node = {claim.node_name: claim for claim in claims}
@@ -304,12 +314,12 @@ class _Minute:
     def _command(
         self,
         name: str,
-        proposal: Proposal,
+        proposal: DisruptionProposal,
         claims: Sequence[PlannedClaim],
         by_node: Mapping[str, NodeClaim],
         now: float,
-    ) -> Command:
-        return Command(
+    ) -> DisruptionCommand:
+        return DisruptionCommand(
             cluster=self._settings.name,
             name=name,
             reason=proposal.reason,
@@ -324,7 +334,7 @@ class _Minute:
             detail=proposal.detail,
         )
 
-    def _tell(self, command: Command, step: Step) -> None:
+    def _tell(self, command: DisruptionCommand, step: CommandStep) -> None:
         self._context.meter.count(f"Commands{command.state}")
         if command.state is CommandState.DONE:
             self._context.meter.count("SavingsHourly", command.savings_hourly, "None")
@@ -332,16 +342,16 @@ class _Minute:
         _LOG.log(level, "command is %s %s", command.state, step.why, extra=_about(command))
 
 
-def _busy(commands: Sequence[Command]) -> frozenset[str]:
+def _busy(commands: Sequence[DisruptionCommand]) -> frozenset[str]:
     return frozenset().union(*(command.busy for command in commands))
 
 
-def _name_of(proposal: Proposal, epoch: int) -> str:
+def _name_of(proposal: DisruptionProposal, epoch: int) -> str:
     identity = f"{epoch}/{proposal.reason}/{'/'.join(proposal.nodes)}"
     return hashlib.sha256(identity.encode()).hexdigest()[:10]
 
 
-def _about(command: Command) -> dict[str, object]:
+def _about(command: DisruptionCommand) -> dict[str, object]:
     return {
         "cluster": command.cluster,
         "command": command.name,

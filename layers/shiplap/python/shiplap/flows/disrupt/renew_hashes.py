@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from shiplap.disruption.drift import class_hashes_of, pool_hashes_of, renewed
+from shiplap.disruption.drift import class_hashes_of, pool_hashes_of, renewed_hashes
 from shiplap.errors import ConditionFailed
 from shiplap.flows.claim_updates import facts
 from shiplap.flows.context import FlowContext
@@ -44,7 +44,7 @@ def renew_hashes(
     classes = {item.node_class: class_hashes_of(item) for item in catalogs}
     found, written = [], 0
     for claim in claims:
-        now = renewed(claim.annotations, pools.get(claim.node_pool, {}), classes.get(claim.node_class, {}))
+        now = renewed_hashes(claim.annotations, pools.get(claim.node_pool, {}), classes.get(claim.node_class, {}))
         if now is not None and claim.state not in FINAL and written < MOST_WRITES:
             try:
                 claim = context.state.advance(claim, claim.state, annotations=now)  # noqa: PLW2901 - as it is now

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec.structs import replace
 
 from shiplap.disruption.candidates import objection
-from shiplap.disruption.commands import Proposal, Reason
+from shiplap.disruption.commands import DisruptionProposal, Reason
 from shiplap.flows.claim_updates import pool_of
 from shiplap.flows.context import FlowContext
 from shiplap.kubernetes.compact_pods import lean_pod
@@ -24,8 +24,8 @@ _LOG = logging.getLogger(__name__)
 
 
 def still_hold(
-    cluster: str, proposals: Sequence[Proposal], seen: Iterable[Pod], context: FlowContext
-) -> tuple[Proposal, ...]:
+    cluster: str, proposals: Sequence[DisruptionProposal], seen: Iterable[Pod], context: FlowContext
+) -> tuple[DisruptionProposal, ...]:
     """The proposals whose nodes hold no pod that the decision did not see just so.
 
     Empty nodes go each for itself; of any other proposal the nodes go together or not at all. A pod that has gone

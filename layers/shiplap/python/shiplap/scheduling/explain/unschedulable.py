@@ -38,7 +38,7 @@ from shiplap.scheduling.explain.refusal_words import (
 from shiplap.scheduling.model.pod_classes import PodClass
 from shiplap.scheduling.model.resources import Bools, Ints
 from shiplap.scheduling.model.scheduling_plan import NearestMiss
-from shiplap.scheduling.packing.compiled_snapshot import World
+from shiplap.scheduling.packing.compiled_snapshot import CompiledSnapshot
 from shiplap.scheduling.packing.pack import Packing
 from shiplap.scheduling.supply.claim_groups import group_of, minimums_of
 from shiplap.scheduling.supply.instance_arrays import Offered
@@ -86,8 +86,8 @@ class Explainer:
     `asked` counts the domains that lanes were asked about, which bounds what explanations cost.
     """
 
-    def __init__(self, world: World, packing: Packing) -> None:
-        self._world = world
+    def __init__(self, compiled: CompiledSnapshot, packing: Packing) -> None:
+        self._compiled = compiled
         self._packing = packing
         self._words: dict[tuple[int, int, Kind], str] = {}
         self._reasons: dict[int, tuple[str, ...]] = {}
@@ -129,7 +129,7 @@ class Explainer:
         if item.problem:
             return item.problem, None
         node = nearest_node(item, self._packing.nodes)
-        if not self._world.lanes:
+        if not self._compiled.lanes:
             return "no dynamic nodepools found" + (f"; {node.text}" if node is not None else ""), None
         verdicts = self.verdicts(item)
         misses = [verdict.miss for verdict in verdicts if verdict.miss is not None]
@@ -148,7 +148,7 @@ class Explainer:
         topological = item.topological and binds(item, self._packing.ledger)
         self._domains_to_ask = max(FEWEST_DOMAINS, MOST_DOMAINS // max(len(self._packing.unplaced), 1))
         result = []
-        for lane in self._world.lanes:
+        for lane in self._compiled.lanes:
             left = openings.budgets[lane.pool.metadata.name].left
             found = []
             for want in wants:
@@ -194,7 +194,7 @@ class Explainer:
         attempts = self._packing.attempts
         if item.index not in attempts.spent:
             return ""
-        number = attempts.vain.get((item.index, False), 0)
+        number = attempts.failures.get((item.index, False), 0)
         return f"; the search stopped after {number} attempts in vain, and may have left out a domain with room"
 
     def _unsatisfied(self, item: PodClass) -> str:

@@ -19,9 +19,9 @@ from shiplap.kubernetes.workloads import Scalable
 from shiplap.manifests.custom_resources import CapacityBuffer
 from shiplap.scheduling.model.scheduling_plan import BufferState, PlannedClaim
 from shiplap.scheduling.model.snapshot import Snapshot
-from shiplap.scheduling.packing.planned_claims import reference
+from shiplap.scheduling.packing.planned_claims import pod_reference
 
-MOST = 10_000
+MOST_VIRTUAL_PODS = 10_000
 """Virtual pods of one buffer; more are a mistake in its numbers."""
 
 
@@ -55,10 +55,10 @@ def _buffer(item: CapacityBuffer, templates: _Templates, scalables: _Scalables) 
     namespace, name = item.metadata.namespace or "default", item.metadata.name
     try:
         template, share = _template(item, namespace, templates, scalables)
-        number = _number(item, share, template)
+        number = _pod_count(item, share, template)
     except ValueError as error:
         return Buffer(namespace, name, problem=str(error))
-    return Buffer(namespace, name, tuple(_virtual(namespace, name, place, template) for place in range(number)))
+    return Buffer(namespace, name, tuple(_virtual_pod(namespace, name, place, template) for place in range(number)))
 
 
 def _template(
@@ -85,7 +85,7 @@ def _template(
     return scalable.spec.template, max(-(-replicas * spec.percentage // 100), 1) if spec.percentage else 0
 
 
-def _number(item: CapacityBuffer, share: int, template: PodTemplateSpec) -> int:
+def _pod_count(item: CapacityBuffer, share: int, template: PodTemplateSpec) -> int:
     """The larger of replicas and share, cut by what the limits hold; with limits alone as many as they hold."""
     spec = item.spec
     requests = pod_requests(Pod(spec=template.spec))
@@ -100,12 +100,12 @@ def _number(item: CapacityBuffer, share: int, template: PodTemplateSpec) -> int:
         number = min(held)
     else:
         number = min([max(spec.replicas or 0, share), *held])
-    if number > MOST:
-        raise ValueError(f"{number} pods are more than the {MOST} a buffer may have")
+    if number > MOST_VIRTUAL_PODS:
+        raise ValueError(f"{number} pods are more than the {MOST_VIRTUAL_PODS} a buffer may have")
     return number
 
 
-def _virtual(namespace: str, buffer: str, place: int, template: PodTemplateSpec) -> Pod:
+def _virtual_pod(namespace: str, buffer: str, place: int, template: PodTemplateSpec) -> Pod:
     """A pod of the template without volumes that only a real pod could have, and without a node or gates."""
     volumes = tuple(
         volume
@@ -143,7 +143,7 @@ def states_of(
     states = []
     for buffer in buffers:
         nodes = [home[id(pod)] for pod in buffer.pods if id(pod) in home]
-        new = sum(planned[reference(pod)] for pod in buffer.pods)
+        new = sum(planned[pod_reference(pod)] for pod in buffer.pods)
         missing = len(buffer.pods) - len(nodes) - new
         reason = buffer.problem or next((problems[id(pod)] for pod in buffer.pods if id(pod) in problems), "")
         if missing and not reason:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from shiplap.scheduling.packing.static_pools import StaticPlan
 
 
-class World(msgspec.Struct, frozen=True, eq=False):
+class CompiledSnapshot(msgspec.Struct, frozen=True, eq=False):
     """Everything a packing needs, none of it changed by one. `taken` are claim names that exist.
 
     `virtual` are the classes of the pods of CapacityBuffers, which come after all others; their indexes go on.
@@ -53,7 +53,7 @@ class World(msgspec.Struct, frozen=True, eq=False):
     virtual: tuple[PodClass, ...] = ()
 
 
-def compile_world(snapshot: Snapshot, resources: Collection[str] = ()) -> World:
+def compile_snapshot(snapshot: Snapshot, resources: Collection[str] = ()) -> CompiledSnapshot:
     """Compile a snapshot.
 
     Args:
@@ -77,7 +77,7 @@ def compile_world(snapshot: Snapshot, resources: Collection[str] = ()) -> World:
     )
     storage = Storage(view) if any(map(has_claims, sorted_pods.pending)) else None
     needs = _volume_needs(storage, sorted_pods) if storage is not None else None
-    terms = standing_terms(keeping_away(view, sorted_pods), snapshot)
+    terms = bound_pod_terms(anti_affine_pods(view, sorted_pods), snapshot)
     pod_classes = classes.group(sorted_pods.pending, snapshot.missed_pods, needs, terms)
     if storage is not None:
         _request_attachments(pod_classes, storage)
@@ -100,22 +100,24 @@ def compile_world(snapshot: Snapshot, resources: Collection[str] = ()) -> World:
     budgets = budgets_of(pools, axis, tables, view.nodes, paired, waiting)
     static, units = None, units_left(tables.values(), snapshot.claims, snapshot.now)
     if any(pool.spec.replicas is not None for pool in snapshot.manifests.node_pools):
-        from shiplap.scheduling.packing.static_pools import Present, plan_static  # noqa: PLC0415 - few installs have static pools
+        from shiplap.scheduling.packing.static_pools import StaticPoolInputs, plan_static  # noqa: PLC0415 - few installs have static pools
 
-        static = plan_static(snapshot, daemons, Present(view.nodes, gone, paired, waiting, sorted_pods.bound))
+        static = plan_static(snapshot, daemons, StaticPoolInputs(view.nodes, gone, paired, waiting, sorted_pods.bound))
         units |= static.units
     lanes = lanes_of(pools, catalogues, daemons, budgets, units)
-    rooms = rooms_of(view.nodes, paired, waiting, on_nodes(sorted_pods), snapshot.now, lanes)
+    rooms = rooms_of(view.nodes, paired, waiting, pods_by_node(sorted_pods), snapshot.now, lanes)
     if storage is not None:
         for room in rooms:
             room.attachments = storage.attached(room.name, room.pods, room.labels.get(labels.INSTANCE_TYPE, ""))
-    return World(
+    return CompiledSnapshot(
         axis,
         lanes,
-        NodeTable(rooms, daemons, axis, _loads(view, sorted_pods)),
+        NodeTable(rooms, daemons, axis, _node_loads(view, sorted_pods)),
         pod_classes,
         sorted_pods,
-        ground_of(terms, rooms, bystanders(view.nodes, rooms, gone), standing(sorted_pods)) if terms.all else NO_GROUND,
+        ground_of(terms, rooms, unavailable_nodes(view.nodes, rooms, gone), counted_pods(sorted_pods))
+        if terms.all
+        else NO_GROUND,
         frozenset(claim.name for claim in snapshot.claims)
         | {node.metadata.labels.get(labels.NODE_CLAIM, "") for node in view.nodes},
         static,
@@ -124,30 +126,30 @@ def compile_world(snapshot: Snapshot, resources: Collection[str] = ()) -> World:
     )
 
 
-def keeping_away(view: ClusterView, sorted_pods: pods.Sorted) -> list[Pod]:
+def anti_affine_pods(view: ClusterView, sorted_pods: pods.Sorted) -> list[Pod]:
     """Pods on nodes that others must keep away from."""
-    return [*view.of_pods(_keeping_away), *_that_keep_away(sorted_pods.nominated)]
+    return [*view.of_pods(_running_anti_affine), *_with_anti_affinity(sorted_pods.nominated)]
 
 
-def _keeping_away(view: ClusterView) -> list[Pod]:
-    return _that_keep_away(view.of_pods(pods.running))
+def _running_anti_affine(view: ClusterView) -> list[Pod]:
+    return _with_anti_affinity(view.of_pods(pods.running))
 
 
-def _that_keep_away(by_node: Mapping[str, Sequence[Pod]]) -> list[Pod]:
+def _with_anti_affinity(by_node: Mapping[str, Sequence[Pod]]) -> list[Pod]:
     return [
         pod for on_node in by_node.values() for pod in on_node if pod.spec.affinity is not None and keeps_away(pod.spec)
     ]
 
 
-def _loads(view: ClusterView, sorted_pods: pods.Sorted) -> Mapping[str, Load]:
+def _node_loads(view: ClusterView, sorted_pods: pods.Sorted) -> Mapping[str, Load]:
     """What the pods on nodes take, unless kube-scheduler has promised nodes to others, or they cannot be read."""
     known = view.of_pods(loads)
     promised = sorted_pods.nominated
     return {node: load for node, load in known.items() if node not in promised} if promised else known
 
 
-def standing_terms(keeping: Iterable[Pod], snapshot: Snapshot) -> Terms:
-    """The terms of pods on nodes that others must keep away from, see `keeping_away`."""
+def bound_pod_terms(keeping: Iterable[Pod], snapshot: Snapshot) -> Terms:
+    """The terms of pods on nodes that others must keep away from, see `anti_affine_pods`."""
     view, settings = snapshot.view, snapshot.settings
     terms = Terms(
         prefer=settings.preference_policy != "Ignore",
@@ -159,16 +161,16 @@ def standing_terms(keeping: Iterable[Pod], snapshot: Snapshot) -> Terms:
     return terms
 
 
-def standing(sorted_pods: pods.Sorted) -> dict[str, list[Pod]]:
+def counted_pods(sorted_pods: pods.Sorted) -> dict[str, list[Pod]]:
     """Pods that topology constraints count, by node: those that are not ending and not planned anew."""
     moving = {id(pod) for pod in sorted_pods.pending}
     return {
         node: [pod for pod in on_node if not pod.metadata.deletion_timestamp and id(pod) not in moving]
-        for node, on_node in on_nodes(sorted_pods).items()
+        for node, on_node in pods_by_node(sorted_pods).items()
     }
 
 
-def bystanders(nodes: Iterable[Node], rooms: Iterable[Room], gone: frozenset[str]) -> list[tuple[Room, bool]]:
+def unavailable_nodes(nodes: Iterable[Node], rooms: Iterable[Room], gone: frozenset[str]) -> list[tuple[Room, bool]]:
     """Nodes that take no new pods, by name, and whether they are leaving; the pods on them count all the same."""
     usable_names = {room.name for room in rooms}
     others = [node for node in nodes if node.metadata.name not in usable_names]
@@ -221,7 +223,7 @@ def _axis(
     return Axis(names - {NODES})
 
 
-def on_nodes(sorted_pods: pods.Sorted) -> dict[str, list[Pod]]:
+def pods_by_node(sorted_pods: pods.Sorted) -> dict[str, list[Pod]]:
     """Pods by node, those promised a place by kube-scheduler included."""
     result = dict(sorted_pods.bound)
     for node, promised in sorted_pods.nominated.items():

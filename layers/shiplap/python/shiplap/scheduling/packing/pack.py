@@ -22,7 +22,7 @@ from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Pod
 from shiplap.scheduling.model.pod_classes import PodClass, ports_collide
 from shiplap.scheduling.model.resources import Axis, Bools, Ints
-from shiplap.scheduling.packing.bulk.bulk_stage import Bulk
+from shiplap.scheduling.packing.bulk.bulk_stage import BulkStage
 from shiplap.scheduling.packing.bulk.size_classes import Waiting
 from shiplap.scheduling.packing.planned_claims import launch_prices
 from shiplap.scheduling.search.effort import Effort
@@ -38,7 +38,7 @@ from shiplap.scheduling.topology.even_spread import Levels
 from shiplap.scheduling.topology.followers import after_company
 from shiplap.scheduling.topology.topology_counts import Ground, Ledger
 
-PREFERRING, REQUIRING = 128, 512
+MOST_PREFERRING, MOST_REQUIRING = 128, 512
 """Vain attempts of one class with preferences held to, and with required constraints alone."""
 
 ALL_PREFERRING, ALL_REQUIRING = 2_000, 8_000
@@ -48,23 +48,23 @@ LEAST_PREFERRING, LEAST_REQUIRING = 2, 12
 """What every class has, however many there are."""
 
 
-class Attempts:
+class AttemptBudget:
     """The vain attempts of one packing, by class."""
 
     def __init__(self, classes: int) -> None:
         number = max(classes, 1)
         self._most = {
-            True: max(LEAST_PREFERRING, min(PREFERRING, ALL_PREFERRING // number)),
-            False: max(LEAST_REQUIRING, min(REQUIRING, ALL_REQUIRING // number)),
+            True: max(LEAST_PREFERRING, min(MOST_PREFERRING, ALL_PREFERRING // number)),
+            False: max(LEAST_REQUIRING, min(MOST_REQUIRING, ALL_REQUIRING // number)),
         }
-        self.vain: dict[tuple[int, bool], int] = {}
+        self.failures: dict[tuple[int, bool], int] = {}
         self.spent: set[int] = set()
         """Classes whose attempts with required constraints alone are spent."""
 
     def left(self, item: PodClass, *, preferring: bool) -> bool:
         """Whether a class may try once more; every required node-affinity term may be tried at least once."""
         most = self._most[preferring] + (0 if preferring else 2 * len(item.terms))
-        if self.vain.get((item.index, preferring), 0) < most:
+        if self.failures.get((item.index, preferring), 0) < most:
             return True
         if not preferring:
             self.spent.add(item.index)
@@ -73,7 +73,7 @@ class Attempts:
     def failed(self, item: PodClass, *, preferring: bool) -> None:
         """Count an attempt that placed nothing."""
         key = (item.index, preferring)
-        self.vain[key] = self.vain.get(key, 0) + 1
+        self.failures[key] = self.failures.get(key, 0) + 1
 
 
 class Packing(msgspec.Struct, frozen=True):
@@ -93,7 +93,7 @@ class Packing(msgspec.Struct, frozen=True):
     openings: Openings
     wants: Wants
     ledger: Ledger
-    attempts: Attempts
+    attempts: AttemptBudget
     waits: bool = False
     floor: float = np.inf
 
@@ -127,7 +127,7 @@ class Packer:
         """
         self._last = last
         self._by_priority = True
-        self._attempts = Attempts(0)
+        self._attempts = AttemptBudget(0)
         self._strictly_reserved = strictly_reserved
         self._waits = False
         self._floor = np.inf
@@ -149,13 +149,13 @@ class Packer:
         """
         classes = list(classes)
         self._by_priority = bulk is None
-        self._attempts = Attempts(len(classes) + len(self._last))
-        kept = self._keep_promises(classes)
+        self._attempts = AttemptBudget(len(classes) + len(self._last))
+        kept = self._place_promised(classes)
         waiting: Waiting = [(item, [pod for pod in item.members if id(pod) not in kept]) for item in classes]
         if bulk is not None:
             waiting = self._in_bulk(waiting, bulk)
-        waiting = self._until_stuck(waiting)
-        waiting += self._until_stuck([(item, list(item.members)) for item in self._last])
+        waiting = self._place_until_stuck(waiting)
+        waiting += self._place_until_stuck([(item, list(item.members)) for item in self._last])
         self.openings.reservations.settle()
         unplaced = {item.index: left for item, left in waiting}
         return Packing(
@@ -171,7 +171,7 @@ class Packer:
             self._floor,
         )
 
-    def _until_stuck(self, pending: Iterable[tuple[PodClass, list[Pod]]]) -> list[tuple[PodClass, list[Pod]]]:
+    def _place_until_stuck(self, pending: Iterable[tuple[PodClass, list[Pod]]]) -> list[tuple[PodClass, list[Pod]]]:
         waiting = list(pending)
         before = -1
         while waiting and (number := sum(len(pods) for _, pods in waiting)) != before:
@@ -183,8 +183,8 @@ class Packer:
         return waiting
 
     def _in_bulk(self, waiting: Waiting, effort: Effort) -> Waiting:
-        existing = _Existing(self.nodes, self._fill_nodes, self._domains) if self.nodes.rooms else None
-        bulk = Bulk(self.axis, self.openings, self._wants, self._ledger, effort, existing)
+        existing = _NodeFiller(self.nodes, self._fill_nodes, self._domains) if self.nodes.rooms else None
+        bulk = BulkStage(self.axis, self.openings, self._wants, self._ledger, effort, existing)
         left = bulk.run(waiting)
         self._floor = bulk.floor
         return left
@@ -216,7 +216,7 @@ class Packer:
 
     def _place_by_domain(self, want: Want, pods: list[Pod], *, preferring: bool) -> list[Pod]:
         """Place pods that topology constraints bind or count, a few at a time: each placement changes the counts."""
-        pods = self._rise(want, pods)
+        pods = self._place_evenly(want, pods)
         while pods:
             number = self._next_by_domain(want, pods, preferring=preferring)
             if not number:
@@ -224,7 +224,7 @@ class Packer:
             pods = pods[number:]
         return pods
 
-    def _rise(self, want: Want, pods: list[Pod]) -> list[Pod]:
+    def _place_evenly(self, want: Want, pods: list[Pod]) -> list[Pod]:
         """Place as many spread pods evenly over their domains as is certain to end well; returns the others."""
         left: list[Pod] = []
         done = 0
@@ -247,7 +247,7 @@ class Packer:
         """
         item, bounds = want.item, self._domains.bounds(want)
         choices = self._domains.choices(want)
-        takes = self._taking(want, bounds)
+        takes = self._nodes_that_take(want, bounds)
         balances = len({spread.key for spread in want.constraints.spreads} - {labels.HOSTNAME}) > 1
 
         def nodes(choice: Choice, some: list[Pod]) -> list[Pod]:
@@ -276,7 +276,7 @@ class Packer:
                 break
         return 0
 
-    def _taking(self, want: Want, bounds: Bounds) -> Bools:
+    def _nodes_that_take(self, want: Want, bounds: Bounds) -> Bools:
         """Which rooms [rooms] take a pod of a class, whatever their domain."""
         if not self.nodes.rooms:
             return np.zeros(0, np.bool_)
@@ -325,7 +325,7 @@ class Packer:
             many[members] = target.room(used, want.requests)
             if many[members].any() and self._better_opens(target.lane, want):
                 many[members] = np.minimum(
-                    many[members], _paid_room(self.open.groups.all[number], target, used, want.requests)
+                    many[members], _room_on_launch_row(self.open.groups.all[number], target, used, want.requests)
                 )
         if want.item.ports:
             for place in np.flatnonzero(many).tolist():
@@ -403,7 +403,7 @@ class Packer:
         self.openings.opened(lane, group, claims, holding)
         return pods
 
-    def _keep_promises(self, classes: Sequence[PodClass]) -> set[int]:
+    def _place_promised(self, classes: Sequence[PodClass]) -> set[int]:
         """Put pods on the claims in flight that were opened for them; returns the identities of those that still fit.
 
         Otherwise a newcomer could take their room, and they would be launched for a second time.
@@ -412,11 +412,11 @@ class Packer:
         tokens = frozenset().union(*(room.promised for room in self.nodes.rooms))
         if not tokens:
             return kept
-        waiting = _awaited(classes, tokens)
+        waiting = _promised_pods(classes, tokens)
         suits: dict[int, tuple[Bools, Ints]] = {}
         for place, room in enumerate(self.nodes.rooms):
             promised = [waiting[token] for token in sorted(room.promised) if token in waiting]
-            for item, some in _alike(promised):
+            for item, some in _grouped_by_class(promised):
                 if item.index not in suits:
                     suits[item.index] = self.nodes.fits(item, soft=True), self.axis.vector(item.requests)
                 fits, requests = suits[item.index]
@@ -431,7 +431,7 @@ class Packer:
         return kept
 
 
-def _awaited(classes: Iterable[PodClass], tokens: frozenset[str]) -> dict[str, tuple[PodClass, Pod]]:
+def _promised_pods(classes: Iterable[PodClass], tokens: frozenset[str]) -> dict[str, tuple[PodClass, Pod]]:
     """The pods that are promised a place, by the uid or the namespace and name that the promise is given to."""
     found = {}
     by_key = any("/" in token for token in tokens)
@@ -444,14 +444,14 @@ def _awaited(classes: Iterable[PodClass], tokens: frozenset[str]) -> dict[str, t
     return found
 
 
-def _alike(promised: Iterable[tuple[PodClass, Pod]]) -> Iterable[tuple[PodClass, list[Pod]]]:
+def _grouped_by_class(promised: Iterable[tuple[PodClass, Pod]]) -> Iterable[tuple[PodClass, list[Pod]]]:
     """Pods of one class that follow one another, together; each pod once."""
     for _, some in groupby(promised, key=lambda entry: entry[0].index):
         members = list(some)
         yield members[0][0], list({id(pod): pod for _, pod in members}.values())
 
 
-class _Existing:
+class _NodeFiller:
     """What exists already, as the bulk stage fills it."""
 
     def __init__(
@@ -499,7 +499,7 @@ def _bounded(many: Ints, bound: Ints, number: int, *, single: bool) -> Ints:
     return many
 
 
-def _paid_room(group: Group, target: Group, used: Ints, requests: Ints) -> Ints:
+def _room_on_launch_row(group: Group, target: Group, used: Ints, requests: Ints) -> Ints:
     """How many pods each claim takes without leaving the row it would launch now."""
     first = group.cheapest(used)
     rows = group.rows[np.maximum(first, 0)]

@@ -37,7 +37,7 @@ class TypeList(msgspec.Struct, frozen=True):
     estimated: tuple[str, ...]
 
 
-def reference(pod: Pod) -> PodReference:
+def pod_reference(pod: Pod) -> PodReference:
     """How plans name a pod."""
     return PodReference(pod.metadata.namespace or "default", pod.metadata.name, pod.metadata.uid)
 
@@ -46,7 +46,7 @@ PodName = tuple[str, str, str]
 """Namespace, name and uid."""
 
 
-def _named(pods: Iterable[Pod]) -> list[PodName]:
+def _sorted_names(pods: Iterable[Pod]) -> list[PodName]:
     """How plans name these pods, sorted; tuples are sorted and joined much quicker than structs."""
     named = [((meta := pod.metadata).namespace or "default", meta.name, meta.uid) for pod in pods]
     named.sort()
@@ -66,7 +66,7 @@ def launch_prices(group: Group, used: Ints) -> Floats:
     return prices
 
 
-class _Form(msgspec.Struct, frozen=True):
+class _ClaimForm(msgspec.Struct, frozen=True):
     """What claims of one group with the same list of types have in common; `daemons` [resources] is their overhead."""
 
     types: TypeList
@@ -94,9 +94,9 @@ class ClaimWriter:
         self._max_types = max_instance_types
         self._taken = set(taken)
         self._marks: dict[str, dict[str, str]] = {}
-        self._forms: dict[tuple[int, bytes], _Form | None] = {}
+        self._forms: dict[tuple[int, bytes], _ClaimForm | None] = {}
         self._amounts: dict[tuple[int, int], dict[str, int]] = {}
-        self._alike: dict[tuple[int, bytes], tuple[_Form, dict[str, int]] | None] = {}
+        self._alike: dict[tuple[int, bytes], tuple[_ClaimForm, dict[str, int]] | None] = {}
 
     def write(
         self, claim: OpenClaim, used: Ints, reasons: Sequence[str], gave_up: Sequence[str] = ()
@@ -107,9 +107,9 @@ class ClaimWriter:
             return None
         form, requests = loaded
         lane, template = claim.group.lane, claim.group.lane.pool.spec.template
-        pods = _named(pod for item, some in claim.pods if item.index not in self._virtual for pod in some)
+        pods = _sorted_names(pod for item, some in claim.pods if item.index not in self._virtual for pod in some)
         virtual = (
-            _named(pod for item, some in claim.pods if item.index in self._virtual for pod in some)
+            _sorted_names(pod for item, some in claim.pods if item.index in self._virtual for pod in some)
             if self._virtual
             else []
         )
@@ -154,30 +154,30 @@ class ClaimWriter:
         self._taken.add(name)
         return name
 
-    def _loaded(self, group: Group, used: Ints) -> tuple[_Form, dict[str, int]] | None:
+    def _loaded(self, group: Group, used: Ints) -> tuple[_ClaimForm, dict[str, int]] | None:
         """The form and the requests, daemons included, of a claim; many claims have the same load."""
         key = (group.index, used.tobytes())
         if key not in self._alike:
             form = self._form(group, used)
             amounts = group.lane.table.axis.amounts(used + form.daemons) if form is not None else {}
-            self._alike[key] = None if form is None else (form, _resources(amounts))
+            self._alike[key] = None if form is None else (form, _kubelet_resources(amounts))
         return self._alike[key]
 
-    def _form(self, group: Group, used: Ints) -> _Form | None:
+    def _form(self, group: Group, used: Ints) -> _ClaimForm | None:
         holds = group.holding(used)
         key = (group.index, holds.tobytes())
         if key not in self._forms:
-            types = _choose(group, np.flatnonzero(holds), self._max_types)
+            types = _choose_types(group, np.flatnonzero(holds), self._max_types)
             self._forms[key] = None if types is None else self._fill_in(group, types)
         return self._forms[key]
 
-    def _fill_in(self, group: Group, types: TypeList) -> _Form:
+    def _fill_in(self, group: Group, types: TypeList) -> _ClaimForm:
         requirements = _narrowed(group, types)
-        return _Form(
+        return _ClaimForm(
             types=types,
-            requirements=_written(requirements, group),
+            requirements=_requirement_specs(requirements, group),
             labels=_labels(requirements, group),
-            launch=_launch(group, types),
+            launch=_launch_choice(group, types),
             daemons=group.lane.daemons.overhead[group.lane.table.row_type[types.rows]].min(axis=0),
             allocatable=self._smallest_allocatable(group.lane.table, types),
         )
@@ -211,12 +211,12 @@ def _suffix(digest: int) -> str:
     return suffix
 
 
-def _resources(amounts: Mapping[str, int]) -> dict[str, int]:
+def _kubelet_resources(amounts: Mapping[str, int]) -> dict[str, int]:
     """What a kubelet counts of an amount per column: volumes are counted by their drivers."""
     return {name: amount for name, amount in amounts.items() if not name.startswith(ATTACHED)}
 
 
-def _choose(group: Group, columns: Ints, most: int) -> TypeList | None:
+def _choose_types(group: Group, columns: Ints, most: int) -> TypeList | None:
     """Cheapest first, at most `most` types; types that minValues needs go before cheaper ones it does not.
 
     Exotic types are left out while there are plain ones, unless minValues asks for variety.
@@ -280,7 +280,7 @@ def _narrowed(group: Group, types: TypeList) -> Requirements:
     )
 
 
-def _written(requirements: Requirements, group: Group) -> tuple[RequirementSpec, ...]:
+def _requirement_specs(requirements: Requirements, group: Group) -> tuple[RequirementSpec, ...]:
     return tuple(
         RequirementSpec(key, operator, values, group.minimums.get(key))
         for name in sorted(requirements)
@@ -320,7 +320,7 @@ def any_value(entry: Requirement) -> str | None:
     return str(number) if entry.has(str(number)) else None
 
 
-def _launch(group: Group, types: TypeList) -> LaunchChoice:
+def _launch_choice(group: Group, types: TypeList) -> LaunchChoice:
     """The cheapest available offering of the cheapest type; ties go to spot, then to the zone first by name."""
     table = group.lane.table
     place = int(table.row_type[types.rows[0]])

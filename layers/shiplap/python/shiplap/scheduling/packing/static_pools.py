@@ -39,7 +39,7 @@ from shiplap.scheduling.supply.templates import Lane, lanes_of
 _STAYING_OWNERS = ("DaemonSet", "Node")
 
 
-class Present(msgspec.Struct, frozen=True):
+class StaticPoolInputs(msgspec.Struct, frozen=True):
     """What there is: all nodes, the names of those that leave, claims by node name and claims without a node, and the
     pods on each node.
     """
@@ -66,7 +66,7 @@ def static_pools(pools: Sequence[NodePool]) -> list[NodePool]:
     return sorted(static, key=lambda pool: pool.metadata.name)
 
 
-def plan_static(snapshot: Snapshot, daemons: Sequence[Daemon], present: Present) -> StaticPlan:
+def plan_static(snapshot: Snapshot, daemons: Sequence[Daemon], present: StaticPoolInputs) -> StaticPlan:
     """What static pools lack and have too much of. Raises ValueError for malformed quantities and annotations."""
     pools = static_pools(snapshot.manifests.node_pools)
     names = {resource for daemon in daemons for resource in daemon.requests}
@@ -78,19 +78,19 @@ def plan_static(snapshot: Snapshot, daemons: Sequence[Daemon], present: Present)
     budgets = budgets_of(pools, axis, tables, present.nodes, present.paired, present.waiting)
     units = units_left(tables.values(), snapshot.claims, snapshot.now)
     lanes = lanes_of(pools, catalogues, daemons, budgets, units)
-    opener = _Opener(lanes, axis, strict=snapshot.settings.reserved_policy == "Strict")
-    results = tuple(_settle(pool, opener, present, snapshot.now) for pool in pools)
+    opener = _StaticClaimOpener(lanes, axis, strict=snapshot.settings.reserved_policy == "Strict")
+    results = tuple(_plan_pool(pool, opener, present, snapshot.now) for pool in pools)
     opener.openings.reservations.settle()
     return StaticPlan(opener.open.claims, opener.open.used, results, opener.openings.reservations.left)
 
 
-def _settle(pool: NodePool, opener: _Opener, present: Present, now: float) -> StaticPool:
+def _plan_pool(pool: NodePool, opener: _StaticClaimOpener, present: StaticPoolInputs, now: float) -> StaticPool:
     name, wanted = pool.metadata.name, pool.spec.replicas or 0
     nodes = [node for node in present.nodes if node.metadata.labels.get(labels.NODE_POOL) == label_value_of(name)]
     coming = [claim for claim in present.waiting if claim.node_pool == name and claim.state not in LEAVING]
     staying = [node for node in nodes if node.metadata.name not in present.gone]
     there = len(staying) + len(coming)
-    surplus = _leaving_order(pool, staying, coming, present.pods, now)[: max(there - wanted, 0)]
+    surplus = _removal_order(pool, staying, coming, present.pods, now)[: max(there - wanted, 0)]
     # Nodes that leave still count: the limit holds at every moment.
     limit = parse_amount(NODES, pool.spec.limits[NODES]) if NODES in pool.spec.limits else PLENTY
     room = max(limit - len(nodes) - len(coming), 0)
@@ -101,7 +101,7 @@ def _settle(pool: NodePool, opener: _Opener, present: Present, now: float) -> St
     return StaticPool(name, wanted, there, missing - opened, reason if opened < missing else "", tuple(surplus))
 
 
-def _leaving_order(
+def _removal_order(
     pool: NodePool,
     nodes: Sequence[Node],
     coming: Sequence[NodeClaim],
@@ -129,7 +129,7 @@ def _leaving_order(
     return [*(claim.name for claim in claims), *(node.metadata.name for node in ordered)]
 
 
-class _Opener:
+class _StaticClaimOpener:
     """Opens claims that hold nothing but daemons."""
 
     def __init__(self, lanes: Sequence[Lane], axis: Axis, *, strict: bool) -> None:

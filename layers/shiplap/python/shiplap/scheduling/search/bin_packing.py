@@ -11,7 +11,7 @@ import msgspec
 from shiplap.scheduling.model.resources import Bools, Floats, Ints
 
 
-class Parcel(msgspec.Struct, frozen=True, eq=False):
+class BinPackingProblem(msgspec.Struct, frozen=True, eq=False):
     """Items (classes of pods) and rows (instance types as one pool tier offers them in one domain).
 
     `sizes` [items, resources] is what one pod takes, `counts` [items] how many there are. `net` [rows, resources] is
@@ -44,6 +44,6 @@ class Filling(msgspec.Struct, frozen=True, eq=False):
     item: Ints
     number: Ints
 
-    def hourly(self, parcel: Parcel) -> float:
+    def hourly(self, parcel: BinPackingProblem) -> float:
         """USD per hour of all its nodes."""
         return float(parcel.price[self.rows].sum())

@@ -10,24 +10,24 @@ import numpy as np
 
 from shiplap.scheduling.model.resources import Floats, Ints
 from shiplap.scheduling.search.effort import Effort
-from shiplap.scheduling.search.pattern_pricing import Looks, Patterns, fills, looks_at, values_of
-from shiplap.scheduling.search.problem import Problem
-from shiplap.scheduling.search.simplex import Covering
+from shiplap.scheduling.search.pattern_pricing import FillStrategies, Patterns, all_strategies, greedy_fills, values_of
+from shiplap.scheduling.search.problem import ReducedProblem
+from shiplap.scheduling.search.simplex import CoveringProgram
 
 _SMOOTH = 0.6
-_ALL_LOOKS = 2600
-_LOOKS = 36
+_ALL_STRATEGIES = 2600
+_STRATEGIES = 36
 _EACH_ROW = 4
 _EACH_SEED = 2
-_REFRESH_LOOKS = 4
+_REFRESH_STRATEGIES = 4
 _GAIN = 1e-4
 """A pattern is added when it is worth this part more than it costs."""
 
 
-class Pool:
+class PatternPool:
     """Patterns found so far, each once and on its cheapest row: `counts` [n, kinds], `price` [n]."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: ReducedProblem) -> None:
         self.problem = problem
         self.counts: Floats = np.zeros((0, len(problem.sizes)))
         self.price: Floats = np.zeros(0)
@@ -46,14 +46,14 @@ class Pool:
         self.price = np.concatenate([self.price, self.problem.price[row]])
         return len(fresh)
 
-    def keep_close(self, values: Floats, most: int) -> None:
+    def keep_best(self, values: Floats, most: int) -> None:
         """Forget all patterns but so many, those that are nearest to being worth their price."""
         loss = 1.0 - values_of(self.counts, values) / self.price
         order = np.sort(np.argsort(loss, kind="stable")[:most])
         self.counts, self.price = self.counts[order], self.price[order]
 
 
-def totals_bound(problem: Problem, effort: Effort) -> tuple[float, Floats, Floats]:
+def totals_bound(problem: ReducedProblem, effort: Effort) -> tuple[float, Floats, Floats]:
     """The cheapest fractional mixture of rows that covers the sum of all pods.
 
     Returns what it costs (no filling costs less), the value of one unit of each resource, and how much of each row.
@@ -63,7 +63,7 @@ def totals_bound(problem: Problem, effort: Effort) -> tuple[float, Floats, Float
     size = len(total)
     best = problem.net.argmax(axis=0)
     start = np.diag(problem.net.max(axis=0) / unit)
-    program = Covering(np.ones(size), start, problem.price[best].copy())
+    program = CoveringProgram(np.ones(size), start, problem.price[best].copy())
     program.add((problem.net / unit[None, :]).T, problem.price)
     program.solve(effort)
     duals = np.maximum(program.duals, 0.0)
@@ -74,7 +74,7 @@ def totals_bound(problem: Problem, effort: Effort) -> tuple[float, Floats, Float
     return float(duals.sum()), duals / unit, program.solution()[size:]
 
 
-def singles(problem: Problem, demand: Floats) -> Floats:
+def singles(problem: ReducedProblem, demand: Floats) -> Floats:
     """For every kind the pattern of it alone that is cheapest per pod [kinds, kinds]."""
     room = np.full((len(problem.sizes), len(problem.price)), np.inf)
     for r in range(problem.sizes.shape[1]):
@@ -87,36 +87,36 @@ def singles(problem: Problem, demand: Floats) -> Floats:
     return np.diag(room[np.arange(len(best)), best])
 
 
-def start(problem: Problem, pool: Pool, demand: Floats) -> Covering:
+def starting_program(problem: ReducedProblem, pool: PatternPool, demand: Floats) -> CoveringProgram:
     """A linear program over the cheapest patterns of one kind each, which come first, and those of the pool."""
     alone = singles(problem, demand)
-    program = Covering(demand, alone.copy(), problem.price[problem.cheapest(alone)])
+    program = CoveringProgram(demand, alone.copy(), problem.price[problem.cheapest(alone)])
     program.add(pool.counts.T, pool.price)
     return program
 
 
 class Generation:
-    """Column generation on one demand; leaves its patterns in the pool, and in `looks` the ways that found the best.
+    """Column generation for one demand. Its patterns stay in the pool, the best strategies in `strategies`.
 
-    With `looks` given, no others are tried.
+    With `strategies` given, no others are tried.
     """
 
     def __init__(
         self,
-        problem: Problem,
-        pool: Pool,
+        problem: ReducedProblem,
+        pool: PatternPool,
         demand: Floats,
         values: Floats,
         effort: Effort,
-        looks: Looks | None = None,
+        looks: FillStrategies | None = None,
     ) -> None:
         self.problem, self.pool, self.demand, self.effort = problem, pool, demand, effort
         self.best_values = values
         self.bound = 0.0
-        self.program = start(problem, pool, demand)
-        weights = int(np.clip(_ALL_LOOKS // len(problem.price), 5, 21))
-        self._all_looks = looks_at(np.arange(len(problem.price)), np.linspace(0.0, 1.0, weights))
-        self.looks = looks
+        self.program = starting_program(problem, pool, demand)
+        weights = int(np.clip(_ALL_STRATEGIES // len(problem.price), 5, 21))
+        self._all_looks = all_strategies(np.arange(len(problem.price)), np.linspace(0.0, 1.0, weights))
+        self.strategies = looks
         self._settled = looks is not None
         self._age = 0
 
@@ -133,7 +133,7 @@ class Generation:
             values = np.round(smooth * self.best_values + (1.0 - smooth) * duals, 12)
             looks, worth = self._looks_for(values, fresh=fresh)
             seeds = np.eye(len(self.demand))[self.demand >= 1]
-            seeded = fills(self.problem, self.demand, values, looks, seeds, self.effort)
+            seeded = greedy_fills(self.problem, self.demand, values, looks, seeds, self.effort)
             most = float(np.max(values_of(seeded.counts, values) / self.problem.price[seeded.row]))
             if worth:
                 self._remember(values, max(worth, most))
@@ -141,16 +141,16 @@ class Generation:
                 return True
         return False
 
-    def _looks_for(self, values: Floats, *, fresh: bool) -> tuple[Looks, float]:
+    def _looks_for(self, values: Floats, *, fresh: bool) -> tuple[FillStrategies, float]:
         """The most promising looks, and the value per price of the best fill if all looks were tried anew, else 0."""
         self._age += 1
-        if self.looks is not None and (self._settled or (not fresh and self._age % _REFRESH_LOOKS)):
-            return self.looks, 0.0
+        if self.strategies is not None and (self._settled or (not fresh and self._age % _REFRESH_STRATEGIES)):
+            return self.strategies, 0.0
         none = np.zeros((1, len(self.demand)))
-        plain = fills(self.problem, self.demand, values, self._all_looks, none, self.effort)
+        plain = greedy_fills(self.problem, self.demand, values, self._all_looks, none, self.effort)
         worth = values_of(plain.counts, values) / self.problem.price[plain.row]
-        self.looks = _best_looks(self._all_looks, plain.look, worth)
-        return self.looks, float(np.max(worth))
+        self.strategies = _best_strategies(self._all_looks, plain.look, worth)
+        return self.strategies, float(np.max(worth))
 
     def _remember(self, values: Floats, worth: float) -> None:
         bound = float((values * self.demand).sum()) / max(worth, 1e-300)
@@ -171,17 +171,17 @@ class Generation:
         return True
 
 
-def _best_looks(looks: Looks, look: Ints, worth: Floats) -> Looks:
+def _best_strategies(looks: FillStrategies, look: Ints, worth: Floats) -> FillStrategies:
     """The looks whose patterns are worth the most, a few of each row."""
     best = np.zeros(len(looks.row))
     best[look] = worth
     order = np.lexsort((-best, looks.row))
     first = np.searchsorted(looks.row[order], looks.row[order])
     order = order[np.arange(len(order)) - first < _EACH_ROW]
-    chosen = np.sort(order[np.argsort(-best[order], kind="stable")][:_LOOKS])
-    return Looks(looks.row[chosen], looks.weight[chosen])
+    chosen = np.sort(order[np.argsort(-best[order], kind="stable")][:_STRATEGIES])
+    return FillStrategies(looks.row[chosen], looks.weight[chosen])
 
 
-def size_values(problem: Problem, unit_values: Floats) -> Floats:
+def size_values(problem: ReducedProblem, unit_values: Floats) -> Floats:
     """What a pod of each kind is worth by what it takes."""
     return (problem.sizes * unit_values[None, :]).sum(axis=1)

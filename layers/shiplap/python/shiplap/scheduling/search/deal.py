@@ -12,15 +12,15 @@ import numpy as np
 
 from shiplap.scheduling.model.resources import Bools, Floats, Ints
 from shiplap.scheduling.search.effort import Effort
-from shiplap.scheduling.search.problem import Problem
-from shiplap.scheduling.search.simplex import Covering
+from shiplap.scheduling.search.problem import ReducedProblem
+from shiplap.scheduling.search.simplex import CoveringProgram
 
 PROFILES = 24
 _ARTIFICIAL = 100.0
 _EACH = 0.01
 
 
-def profiles(problem: Problem) -> Ints:
+def profiles(problem: ReducedProblem) -> Ints:
     """The profile [kinds] of each kind: alike in the share of two resources, the rows that suit and strong rules."""
     share = problem.sizes / np.maximum(problem.net.max(axis=0), 1.0)[None, :]
     first = share[:, 0]
@@ -37,7 +37,9 @@ def profiles(problem: Problem) -> Ints:
     return place.reshape(-1)
 
 
-def split(problem: Problem, profile: Ints, rows: Ints, copies: Ints, effort: Effort) -> tuple[float, Floats]:
+def even_shares(
+    problem: ReducedProblem, profile: Ints, rows: Ints, copies: Ints, effort: Effort
+) -> tuple[float, Floats]:
     """How full nodes become when `copies` [n] nodes of each row in `rows` [n] share all pods as evenly as can be.
 
     Returns the fullest resource's part (over 1: there is no room) and the part [profiles, n] of each profile that goes
@@ -67,7 +69,7 @@ def split(problem: Problem, profile: Ints, rows: Ints, copies: Ints, effort: Eff
     costs.append(np.ones(1))
     demand = np.zeros(size)
     demand[:groups] = 1.0
-    program = Covering(demand, columns[0], costs[0])
+    program = CoveringProgram(demand, columns[0], costs[0])
     program.add(np.concatenate(columns[1:], axis=1), np.concatenate(costs[1:]))
     program.solve(effort)
     used = program.solution()
@@ -77,20 +79,20 @@ def split(problem: Problem, profile: Ints, rows: Ints, copies: Ints, effort: Eff
     return (float(used[-1]) if missing < 1e-3 else np.inf), share
 
 
-def _all_suit(problem: Problem, profile: Ints, groups: int) -> Bools:
+def _all_suit(problem: ReducedProblem, profile: Ints, groups: int) -> Bools:
     suits = np.ones((groups, len(problem.price)), np.bool_)
     np.logical_and.at(suits, profile, problem.suits)
     return suits
 
 
-def deal(problem: Problem, rows: Ints, effort: Effort) -> tuple[Floats, Floats, float]:
+def deal(problem: ReducedProblem, rows: Ints, effort: Effort) -> tuple[Floats, Floats, float]:
     """Deal pods to nodes of `rows` [nodes], largest first, by the parts that fill all rows evenly.
 
     Returns patterns [nodes, kinds], what found no room [kinds], and how full the nodes would be at best.
     """
     different, place, copies = np.unique(rows, return_inverse=True, return_counts=True)
     profile = profiles(problem)
-    fullest, share = split(problem, profile, different, copies, effort)
+    fullest, share = even_shares(problem, profile, different, copies, effort)
     dealer = _Dealer(problem, rows, effort)
     if not np.isfinite(fullest):
         return dealer.counts, problem.demand.copy(), fullest
@@ -127,7 +129,7 @@ def _apportion(profile: Ints, share: Floats) -> Ints:
 class _Dealer:
     """Puts pods on nodes so that the fullest resource of each stays as low as can be: `counts` [nodes, kinds]."""
 
-    def __init__(self, problem: Problem, rows: Ints, effort: Effort) -> None:
+    def __init__(self, problem: ReducedProblem, rows: Ints, effort: Effort) -> None:
         self.sizes = problem.sizes
         self.suits = problem.suits[:, rows]
         self.restricted = not self.suits.all()

@@ -6,10 +6,10 @@ import msgspec
 import numpy as np
 
 from shiplap.scheduling.model.resources import Floats, Ints
-from shiplap.scheduling.search.columns import Generation, Pool
+from shiplap.scheduling.search.columns import Generation, PatternPool
 from shiplap.scheduling.search.effort import Effort
-from shiplap.scheduling.search.pattern_pricing import Looks
-from shiplap.scheduling.search.problem import Problem, of_kinds
+from shiplap.scheduling.search.pattern_pricing import FillStrategies
+from shiplap.scheduling.search.problem import ReducedProblem, restricted_to_kinds
 
 _NEAR = 1e-6
 
@@ -37,17 +37,17 @@ _KEEP = 6
 
 
 def dive(
-    problem: Problem,
-    pool: Pool,
+    problem: ReducedProblem,
+    pool: PatternPool,
     demand: Floats,
     values: Floats,
     effort: Effort,
-    looks: Looks | None = None,
+    looks: FillStrategies | None = None,
     care: Care = QUICK,
 ) -> Floats:
     """Patterns of whole nodes [nodes, kinds] that hold `demand` [kinds] exactly.
 
-    `pool` has patterns to start with, `values` [kinds] says what a pod is worth about, and `looks` which ways of
+    `pool` has patterns to start with, `values` [kinds] says what a pod is worth about, and `strategies` which ways of
     filling nodes are promising.
     """
     kinds: Ints = np.flatnonzero(demand)
@@ -55,11 +55,11 @@ def dive(
     bought: list[Floats] = []
     rounds = care.first
     while len(kinds):
-        rest = of_kinds(problem, kinds, left)
+        rest = restricted_to_kinds(problem, kinds, left)
         # What is begun is ended: the last steps are bold and look for no new patterns.
         bold = effort.left < _LAST_STEPS
         step = Effort(_STEP) if bold else effort
-        patterns = Pool(rest)
+        patterns = PatternPool(rest)
         patterns.add(_clipped(counts, left))
         generation = Generation(rest, patterns, left, values, step, looks)
         if bold:
@@ -67,12 +67,12 @@ def dive(
             effort.left -= _STEP - step.left
         else:
             generation.run(rounds)
-        rounds, looks = care.again, generation.looks
+        rounds, looks = care.again, generation.strategies
         values = np.maximum(generation.program.duals, 0.0)
-        fixed = _whole(generation, left, _BOLD if bold else care.enough)
+        fixed = _whole_nodes(generation, left, _BOLD if bold else care.enough)
         bought.append(_widened(fixed, kinds, len(demand)))
         left = left - fixed.sum(axis=0)
-        patterns.keep_close(values, _KEEP * len(kinds) + 50)
+        patterns.keep_best(values, _KEEP * len(kinds) + 50)
         open_kinds = left > 0
         counts = patterns.counts[:, open_kinds]
         kinds, left, values = kinds[open_kinds], left[open_kinds], values[open_kinds]
@@ -90,7 +90,7 @@ def _clipped(counts: Floats, left: Floats) -> Floats:
     return clipped[clipped.any(axis=1)]
 
 
-def _whole(generation: Generation, left: Floats, enough: float) -> Floats:
+def _whole_nodes(generation: Generation, left: Floats, enough: float) -> Floats:
     """The whole nodes of the solution, and one more of a pattern of which at least the part `enough` is left over.
 
     At least the pattern that is used most.

@@ -10,15 +10,15 @@ import numpy as np
 
 from shiplap.scheduling.model.resources import Bools, Floats, Ints
 from shiplap.scheduling.search.effort import Effort
-from shiplap.scheduling.search.problem import Problem
+from shiplap.scheduling.search.problem import ReducedProblem
 
 _MOST_CELLS = 1 << 19
 """Cells of a table of cheapest rows up to which one is made."""
 
-_CENTS = 1e-9
+_TOLERANCE = 1e-9
 
 
-def grown(problem: Problem, leading: Bools, weights: Floats, effort: Effort) -> Floats:
+def grow_nodes(problem: ReducedProblem, leading: Bools, weights: Floats, effort: Effort) -> Floats:
     """Patterns [nodes, kinds] of all pods, `leading` [kinds] ones first, then by what `weights` [resources] call large.
 
     Every kind has to fit on some row.
@@ -26,10 +26,10 @@ def grown(problem: Problem, leading: Bools, weights: Floats, effort: Effort) -> 
     return _Grower(problem, weights, effort).run(leading)
 
 
-class _Cheapest:
+class _CheapestRow:
     """The first, so cheapest, row that holds a load; looked up where rows can be laid out for it."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: ReducedProblem) -> None:
         net = problem.net
         self._net = net
         self._steps = [np.unique(column) for column in net.T]
@@ -61,9 +61,9 @@ class _Cheapest:
 class _Grower:
     """Nodes being filled: `use` [nodes, resources] on `row` [nodes]; `allowed` [nodes, rows] where kinds are choosy."""
 
-    def __init__(self, problem: Problem, weights: Floats, effort: Effort) -> None:
+    def __init__(self, problem: ReducedProblem, weights: Floats, effort: Effort) -> None:
         self._problem, self._weights, self._effort = problem, weights, effort
-        self._find = _Cheapest(problem)
+        self._find = _CheapestRow(problem)
         most = int(problem.demand.sum())
         self._use: Floats = np.zeros((most, problem.sizes.shape[1]))
         self._row: Ints = np.zeros(most, np.int64)
@@ -141,9 +141,9 @@ class _Grower:
         row = self._find.of(use, allowed)
         step = np.round(self._price[row] - self._price[self._row[:nodes]], 9)
         least = float(step.min())
-        if least > fresh + _CENTS:
+        if least > fresh + _TOLERANCE:
             return 0
-        some = np.flatnonzero(step <= least + _CENTS)
+        some = np.flatnonzero(step <= least + _TOLERANCE)
         over = self._net[row[some]] - self._use[some]
         some_order = np.argsort(np.round(over @ self._weights, 12), kind="stable")
         some, over = some[some_order], over[some_order]

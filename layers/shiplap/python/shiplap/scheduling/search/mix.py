@@ -11,7 +11,7 @@ import numpy as np
 from shiplap.scheduling.model.resources import Floats, Ints
 from shiplap.scheduling.search.columns import totals_bound
 from shiplap.scheduling.search.effort import Effort
-from shiplap.scheduling.search.problem import Problem, sub_problem
+from shiplap.scheduling.search.problem import ReducedProblem, aggregate_problem
 
 _BEAM = 200
 _DEPTH = 9
@@ -19,13 +19,13 @@ _OPEN = 3.0
 """How many nodes' worth of the fractional mixture are left to the beam search."""
 
 
-def mix(problem: Problem, slack: float, effort: Effort) -> Ints:
+def mix(problem: ReducedProblem, slack: float, effort: Effort) -> Ints:
     """Rows [nodes] whose sum holds all pods together and the part `slack` more, at little cost; empty when none do."""
     total = (problem.sizes * problem.demand[:, None]).sum(axis=0) * (1.0 + slack)
     useful = _useful(problem)
     if not useful.any():
         return np.zeros(0, np.int64)
-    _, values, used = totals_bound(sub_problem(problem, total, useful), effort)
+    _, values, used = totals_bound(aggregate_problem(problem, total, useful), effort)
     copies = _rounded_down(used)
     nodes = np.repeat(np.flatnonzero(useful), copies)
     rest = np.maximum(total - problem.net[nodes].sum(axis=0), 0.0)
@@ -33,7 +33,7 @@ def mix(problem: Problem, slack: float, effort: Effort) -> Ints:
     return np.sort(np.concatenate([nodes, last])) if last is not None else np.zeros(0, np.int64)
 
 
-def _useful(problem: Problem) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _useful(problem: ReducedProblem) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """Rows that can hold a good half of the kinds: others do not count towards what covers the whole."""
     share = np.zeros(len(problem.price))
     for size, suits in zip(problem.sizes, problem.suits, strict=True):
@@ -51,7 +51,7 @@ def _rounded_down(used: Floats) -> Ints:
     return copies
 
 
-def _cover(problem: Problem, rows: Ints, total: Floats, values: Floats, effort: Effort) -> Ints | None:
+def _cover(problem: ReducedProblem, rows: Ints, total: Floats, values: Floats, effort: Effort) -> Ints | None:
     """The cheapest nodes found that together hold `total` [resources]; None when so few cannot.
 
     States are what is left to cover; they are ranked by what they cost so far and what the rest is worth, which no

@@ -7,7 +7,7 @@ import numpy as np
 
 from shiplap.scheduling.model.resources import Bools, Floats, Ints
 from shiplap.scheduling.search.effort import Effort
-from shiplap.scheduling.search.problem import Problem, loads
+from shiplap.scheduling.search.problem import ReducedProblem, pattern_loads
 
 
 class Patterns(msgspec.Struct, frozen=True, eq=False):
@@ -19,26 +19,28 @@ class Patterns(msgspec.Struct, frozen=True, eq=False):
     seed: Ints
 
 
-class Looks(msgspec.Struct, frozen=True, eq=False):
+class FillStrategies(msgspec.Struct, frozen=True, eq=False):
     """Ways to fill: rows [n], and how much the first resource counts against the second [n] in what "size" means."""
 
     row: Ints
     weight: Floats
 
 
-def looks_at(rows: Ints, weights: Floats) -> Looks:
+def all_strategies(rows: Ints, weights: Floats) -> FillStrategies:
     """Every row with every weight."""
-    return Looks(np.repeat(rows, len(weights)), np.tile(weights, len(rows)))
+    return FillStrategies(np.repeat(rows, len(weights)), np.tile(weights, len(rows)))
 
 
-def fills(problem: Problem, demand: Floats, values: Floats, looks: Looks, seeds: Floats, effort: Effort) -> Patterns:
+def greedy_fills(
+    problem: ReducedProblem, demand: Floats, values: Floats, looks: FillStrategies, seeds: Floats, effort: Effort
+) -> Patterns:
     """Greedy fills by value per size, for every look and every seed [seeds, kinds] that its row holds."""
     row = looks.row
     kinds, many = len(problem.sizes), len(row)
     effort.charge(24 * kinds, 9.0 * many * len(seeds) * kinds)
     order = _orders(problem, values, looks)
     allowed = problem.suits[:, row] & (values > 1e-12)[:, None]
-    start = loads(seeds, problem.sizes)
+    start = pattern_loads(seeds, problem.sizes)
     columns = [_Column(problem.sizes[:, r], problem.net[row, r], start[:, r]) for r in range(problem.sizes.shape[1])]
     holds = _holds(problem, seeds, start, row)
     taken = np.zeros((kinds, many, len(seeds)))
@@ -82,7 +84,7 @@ class _Column:
         self.free -= room * self.sizes[kind][:, None]
 
 
-def _holds(problem: Problem, seeds: Floats, start: Floats, rows: Ints) -> Bools:
+def _holds(problem: ReducedProblem, seeds: Floats, start: Floats, rows: Ints) -> Bools:
     """Which rows hold and suit which seeds [rows, seeds]."""
     holds: Bools = (start[None, :, :] <= problem.net[rows][:, None, :]).all(axis=2)
     if not problem.suits.all():
@@ -91,7 +93,7 @@ def _holds(problem: Problem, seeds: Floats, start: Floats, rows: Ints) -> Bools:
     return holds
 
 
-def _orders(problem: Problem, values: Floats, looks: Looks) -> Ints:
+def _orders(problem: ReducedProblem, values: Floats, looks: FillStrategies) -> Ints:
     """In which order each look takes kinds [looks, kinds]: densest first."""
     net = np.maximum(problem.net[looks.row], 1.0)
     first = problem.sizes[:, 0][None, :] / net[:, :1]

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shiplap.scheduling.model.resources import Bools, Floats, Ints
-from shiplap.scheduling.search.bin_packing import Parcel
+from shiplap.scheduling.search.bin_packing import BinPackingProblem
 
 _PLENTY = float(1 << 52)
 """Amounts are whole numbers held as floats; below this they are exact."""
@@ -25,13 +25,13 @@ _STRONG = 0.1
 
 _MOST_STRONG = 4
 
-_CROWD = 2.0
+_AVERAGE_TIMES = 2.0
 """Where weak rules hold, nodes take up to so many times the average number of pods."""
 
-_CROWD_LEAST = 10.0
+_LEAST_PODS = 10.0
 
 
-class Problem(msgspec.Struct, frozen=True, eq=False):
+class ReducedProblem(msgspec.Struct, frozen=True, eq=False):
     """`sizes` [kinds, resources] and `net` [rows, resources] are whole numbers; rules come last as resources.
 
     `demand` [kinds] pods; `rows` [rows] are places in the parcel, cheapest first, `price` [rows] in USD per hour;
@@ -57,7 +57,7 @@ class Problem(msgspec.Struct, frozen=True, eq=False):
         found: Bools = self.sizes[:, -self.soft - self.rules] > 0
         return found
 
-    def hard(self) -> Problem:
+    def hard(self) -> ReducedProblem:
         """The problem without its soft resources."""
         width = self.sizes.shape[1] - self.soft
         return msgspec.structs.replace(self, sizes=self.sizes[:, :width], net=self.net[:, :width], soft=0)
@@ -65,7 +65,7 @@ class Problem(msgspec.Struct, frozen=True, eq=False):
     def cheapest(self, patterns: Floats) -> Ints:
         """The first, so cheapest, row that holds each pattern [n, kinds]; -1 for none."""
         found = np.full(len(patterns), -1, np.int64)
-        use = loads(patterns, self.sizes)
+        use = pattern_loads(patterns, self.sizes)
         restricted = not self.suits.all()
         step = max(1, (1 << 21) // max(self.net.size, 1))
         for start in range(0, len(patterns), step):
@@ -82,15 +82,15 @@ class Problem(msgspec.Struct, frozen=True, eq=False):
         return float(self.price[self.cheapest(patterns)].sum())
 
 
-def loads(patterns: Floats, sizes: Floats) -> Floats:
+def pattern_loads(patterns: Floats, sizes: Floats) -> Floats:
     """What patterns [n, kinds] take of each resource, exactly: [n, resources]."""
     return np.stack([(patterns * sizes[None, :, r]).sum(axis=1) for r in range(sizes.shape[1])], axis=1)
 
 
-class Shape(msgspec.Struct, frozen=True, eq=False):
+class ProblemWithRules(msgspec.Struct, frozen=True, eq=False):
     """A parcel with its rules as resources: `sizes` [items, resources], of which nodes have `caps` of the last ones."""
 
-    parcel: Parcel
+    parcel: BinPackingProblem
     sizes: Floats
     caps: tuple[float, ...]
     soft: int
@@ -101,7 +101,7 @@ class Shape(msgspec.Struct, frozen=True, eq=False):
         return self.parcel.net.tobytes(), self.soft, self.caps[: len(self.caps) - self.soft]
 
 
-def shape_of(parcel: Parcel, nodes: int) -> Shape:
+def with_rules(parcel: BinPackingProblem, nodes: int) -> ProblemWithRules:
     """The shape of a parcel for fillings of about so many nodes."""
     rules = strong_rules(parcel, nodes)
     columns = [mask for mask, _ in rules]
@@ -112,12 +112,12 @@ def shape_of(parcel: Parcel, nodes: int) -> Shape:
     weak = bool((parcel.owners.any(axis=0) & bound).any() or (parcel.clash.any(axis=0) & bound).any())
     if weak:
         columns.append(np.ones(len(parcel.counts)))
-        caps.append(max(_CROWD_LEAST, np.ceil(_CROWD * float(parcel.counts.sum()) / max(nodes, 1))))
+        caps.append(max(_LEAST_PODS, np.ceil(_AVERAGE_TIMES * float(parcel.counts.sum()) / max(nodes, 1))))
     sizes = np.concatenate([parcel.sizes.astype(np.float64), *(column[:, None] for column in columns)], axis=1)
-    return Shape(parcel, sizes, tuple(caps), int(weak))
+    return ProblemWithRules(parcel, sizes, tuple(caps), int(weak))
 
 
-def problems_of(shapes: Sequence[Shape]) -> tuple[Problem, list[Problem]]:
+def reduce_problems(shapes: Sequence[ProblemWithRules]) -> tuple[ReducedProblem, list[ReducedProblem]]:
     """The problem of several parcels of one family together, and each one's own, of the same kinds.
 
     Together, a row costs what it costs where it is cheapest; so that problem is for finding patterns only.
@@ -138,9 +138,9 @@ def problems_of(shapes: Sequence[Shape]) -> tuple[Problem, list[Problem]]:
     suited, suit_class = _distinct(np.packbits(suits, axis=1))
     first, kind_of = _distinct(np.concatenate([sizes, suit_class[:, None].astype(np.float64)], axis=1))
 
-    def problem(price: Floats, kinds: Ints, some: Floats) -> Problem:
+    def problem(price: Floats, kinds: Ints, some: Floats) -> ReducedProblem:
         rows = _undominated(net, sizes.min(axis=0, initial=0.0), price, suits[suited])
-        return Problem(
+        return ReducedProblem(
             sizes=sizes[first],
             demand=np.bincount(kinds, some, len(first)).astype(np.float64),
             net=net[rows],
@@ -159,14 +159,14 @@ def problems_of(shapes: Sequence[Shape]) -> tuple[Problem, list[Problem]]:
     return joint, [problem(parcel.price, kinds, some) for parcel, kinds, some in parts]
 
 
-def of_kinds(problem: Problem, kinds: Ints, demand: Floats) -> Problem:
+def restricted_to_kinds(problem: ReducedProblem, kinds: Ints, demand: Floats) -> ReducedProblem:
     """The problem of some kinds only, with a demand of their own [kinds]."""
     return msgspec.structs.replace(
         problem, sizes=problem.sizes[kinds], demand=demand, suits=problem.suits[kinds], kind_of=np.zeros(0, np.int64)
     )
 
 
-def sub_problem(problem: Problem, total: Floats, useful: Bools) -> Problem:
+def aggregate_problem(problem: ReducedProblem, total: Floats, useful: Bools) -> ReducedProblem:
     """One kind of pod that stands for `total` [resources], to ask what mixture of the `useful` [rows] covers that."""
     return msgspec.structs.replace(
         problem,
@@ -185,7 +185,7 @@ def _distinct(lines: NDArray[Any]) -> tuple[Ints, Ints]:
     return first, place.reshape(-1)
 
 
-def strong_rules(parcel: Parcel, nodes: int) -> list[tuple[Floats, float]]:
+def strong_rules(parcel: BinPackingProblem, nodes: int) -> list[tuple[Floats, float]]:
     """Rules that shape the nodes, as what one pod takes of them [items] and what a node has of them."""
     # A node that holds an item which is owner and capped is bound, so of those it never holds more than the cap.
     found = [

@@ -9,14 +9,14 @@ from __future__ import annotations
 import numpy as np
 
 from shiplap.scheduling.model.resources import Bools, Floats, Ints
-from shiplap.scheduling.search.bin_packing import Filling, Parcel
+from shiplap.scheduling.search.bin_packing import BinPackingProblem, Filling
 from shiplap.scheduling.search.effort import Effort
-from shiplap.scheduling.search.problem import Problem
+from shiplap.scheduling.search.problem import ReducedProblem
 
 _MANY = 1 << 60
 
 
-def realise(parcel: Parcel, problem: Problem, patterns: Floats, effort: Effort) -> Filling | None:
+def realise(parcel: BinPackingProblem, problem: ReducedProblem, patterns: Floats, effort: Effort) -> Filling | None:
     """The filling of these patterns [nodes, kinds]; None when somebody finds no place at all."""
     patterns = patterns[patterns.any(axis=1)]
     if Rules(parcel).free.all():
@@ -25,7 +25,7 @@ def realise(parcel: Parcel, problem: Problem, patterns: Floats, effort: Effort) 
     return seating.filling() if seating.seat_all() else None
 
 
-def _in_order(parcel: Parcel, problem: Problem, patterns: Floats) -> Filling:
+def _in_order(parcel: BinPackingProblem, problem: ReducedProblem, patterns: Floats) -> Filling:
     """Without rules anybody may take any place of his kind: items and nodes in their order."""
     kind, place = np.nonzero(patterns.T)
     places = np.repeat(place, patterns[place, kind].astype(np.int64))
@@ -40,7 +40,7 @@ def _in_order(parcel: Parcel, problem: Problem, patterns: Floats) -> Filling:
 class Rules:
     """The rules of a parcel by class of rules: classes of pods that are bound alike are one [classes]."""
 
-    def __init__(self, parcel: Parcel) -> None:
+    def __init__(self, parcel: BinPackingProblem) -> None:
         items = len(parcel.counts)
         # Who clashes with nobody, which is nearly everybody, need not be compared with all the others.
         fighters = np.flatnonzero(parcel.clash.any(axis=0) | parcel.clash.any(axis=1))
@@ -61,7 +61,7 @@ class _Seating:
     A rule that once bound a node is taken to bind it for good, even if its owner moves on.
     """
 
-    def __init__(self, parcel: Parcel, problem: Problem, patterns: Floats, effort: Effort) -> None:
+    def __init__(self, parcel: BinPackingProblem, problem: ReducedProblem, patterns: Floats, effort: Effort) -> None:
         self.parcel, self.problem, self.effort = parcel, problem, effort
         self.rules = Rules(parcel)
         self.open = patterns.astype(np.int64)
@@ -225,7 +225,7 @@ class _Seating:
         return Filling(cheapest_rows(self.parcel, len(taken), node, item, number), node, item, number)
 
 
-def cheapest_rows(parcel: Parcel, nodes: int, node: Ints, item: Ints, number: Ints) -> Ints:
+def cheapest_rows(parcel: BinPackingProblem, nodes: int, node: Ints, item: Ints, number: Ints) -> Ints:
     """The cheapest row [nodes], the first of equal ones, that holds and suits the entries; -1 for none."""
     use = np.zeros((nodes, parcel.sizes.shape[1]), np.int64)
     np.add.at(use, node, parcel.sizes[item] * number[:, None])

@@ -21,7 +21,7 @@ _CANDIDATES = 24
 """Columns looked at closely before all are looked at again."""
 
 
-class Covering:
+class CoveringProgram:
     """min cost·x subject to columns·x ≥ demand, x ≥ 0, by the revised primal simplex method.
 
     `columns` [rows, n] and `cost` [n]; the first `rows` columns must be a feasible basis of their own: column i covers

@@ -14,12 +14,12 @@ import numpy as np
 
 from shiplap.scheduling.model.resources import Bools, Ints
 from shiplap.scheduling.model.topology_constraints import Spread
-from shiplap.scheduling.packing.bulk.size_classes import Shape
+from shiplap.scheduling.packing.bulk.size_classes import SizeClass
 from shiplap.scheduling.supply.templates import Lane
 from shiplap.scheduling.topology.topology_counts import Ledger
 
 
-class Unit(msgspec.Struct, eq=False):
+class TierDemand(msgspec.Struct, eq=False):
     """The part of a shape that one lane takes.
 
     `places` and `counts` [places] are classes and their pods. `domains` are the values of `key` that a node of the lane
@@ -27,7 +27,7 @@ class Unit(msgspec.Struct, eq=False):
     `reachable` are the domains in which a node for such pods can be launched by any lane. `quotas` is the outcome.
     """
 
-    shape: Shape
+    shape: SizeClass
     lane: Lane
     key: str
     places: Ints
@@ -43,7 +43,7 @@ class Unit(msgspec.Struct, eq=False):
         return int(self.counts.sum())
 
     @property
-    def settles(self) -> bool:
+    def needs_domain(self) -> bool:
         """Whether these pods need their domain settled; others just go along."""
         return bool(self.shape.key)
 
@@ -51,7 +51,7 @@ class Unit(msgspec.Struct, eq=False):
 class Allotment:
     """Decides for all units of one key; `units` come in placing order."""
 
-    def __init__(self, key: str, units: Sequence[Unit], ledger: Ledger) -> None:
+    def __init__(self, key: str, units: Sequence[TierDemand], ledger: Ledger) -> None:
         self._key = key
         self._units = units
         self._ledger = ledger
@@ -61,7 +61,7 @@ class Allotment:
         self._load: dict[str, float] = {}
         self._spread_terms = {spread.term for unit in units for spread in unit.shape.spreads}
 
-    def run(self) -> list[Unit]:
+    def run(self) -> list[TierDemand]:
         """The units whose pods all got a domain; the others are left to whoever places them one by one."""
         settled = []
         for _, unit in sorted(enumerate(self._units), key=lambda pair: (*self._rank(pair[1]), pair[0])):
@@ -72,10 +72,10 @@ class Allotment:
                 settled.append(unit)
         return self._even(settled)
 
-    def _rank(self, unit: Unit) -> tuple[int, int, int]:
+    def _rank(self, unit: TierDemand) -> tuple[int, int, int]:
         shape = unit.shape
         follows = [term for term in shape.affinity if term not in shape.selected]
-        if not unit.settles:
+        if not unit.needs_domain:
             order = 6 if any(rule.term in shape.selected for rule in shape.owns) else 5
         elif follows:
             order = 4
@@ -87,7 +87,7 @@ class Allotment:
             order = 2 if shape.spreads else 3
         return (order, len(unit.domains), -unit.number)
 
-    def _quotas(self, unit: Unit) -> dict[str, int]:
+    def _quotas(self, unit: TierDemand) -> dict[str, int]:
         shape, number = unit.shape, unit.number
         allowed = [value for value in unit.domains if not self._closed(unit, value)]
         for term in shape.affinity:
@@ -106,7 +106,7 @@ class Allotment:
             return _positive(allowed, water_fill(base, number))
         return self._by_load(unit, allowed)
 
-    def _by_load(self, unit: Unit, allowed: Sequence[str]) -> dict[str, int]:
+    def _by_load(self, unit: TierDemand, allowed: Sequence[str]) -> dict[str, int]:
         """Quotas of pods that no spread counts."""
         loads = [self._load.get(value, 0.0) for value in allowed]
         spreads = unit.shape.spreads
@@ -120,7 +120,7 @@ class Allotment:
         each = max(unit.weight, 1e-12)
         return _positive(allowed, water_fill([round(load / each) for load in loads], unit.number))
 
-    def _closed(self, unit: Unit, value: str) -> bool:
+    def _closed(self, unit: TierDemand, value: str) -> bool:
         """Whether anti-affinity, of these pods or of others, keeps them out of a domain."""
         avoided = unit.shape.selected & self._ledger.terms.anti
         return any(self._count(term, value) for term in unit.shape.anti) or any(
@@ -153,7 +153,7 @@ class Allotment:
         totals = self._ledger.totals(term, self._key, keeping=keeping, certain=certain).tolist()
         return dict(zip(self._ledger.values(self._key), totals, strict=True))
 
-    def _record(self, unit: Unit, sign: int) -> None:
+    def _record(self, unit: TierDemand, sign: int) -> None:
         for keys, keeping in ((unit.shape.selected, False), (unit.shape.anti, True)):
             for term in keys:
                 added = self._added.setdefault((term, keeping), {})
@@ -162,7 +162,7 @@ class Allotment:
         for value, number in unit.quotas.items():
             self._load[value] = self._load.get(value, 0.0) + sign * number * unit.weight
 
-    def _even(self, settled: list[Unit]) -> list[Unit]:
+    def _even(self, settled: list[TierDemand]) -> list[TierDemand]:
         """Without the units whose spread constraints the outcome does not keep."""
         while True:
             uneven = [unit for unit in settled if not all(self._keeps(unit, s, settled) for s in unit.shape.spreads)]
@@ -173,7 +173,7 @@ class Allotment:
             dropped = set(map(id, uneven))
             settled = [unit for unit in settled if id(unit) not in dropped]
 
-    def _keeps(self, unit: Unit, spread: Spread, settled: Sequence[Unit]) -> bool:
+    def _keeps(self, unit: TierDemand, spread: Spread, settled: Sequence[TierDemand]) -> bool:
         if not self._comparable(unit, spread, settled):
             return False
         counts: dict[str, int] = {}
@@ -188,7 +188,7 @@ class Allotment:
         lowest = min(final.values(), default=0) if len(final) >= spread.min_domains else 0
         return all(final.get(value, 0) - lowest <= spread.max_skew for value in unit.quotas)
 
-    def _comparable(self, unit: Unit, spread: Spread, settled: Sequence[Unit]) -> bool:
+    def _comparable(self, unit: TierDemand, spread: Spread, settled: Sequence[TierDemand]) -> bool:
         """Whether the constraint looks at every node that its pods were allotted to, or at none in a domain."""
         mine = unit.shape.want.item
         narrow = spread.honor_affinity and any(set(term) - {self._key} for term in mine.own_terms)
@@ -239,7 +239,7 @@ def _positive(values: Sequence[str], numbers: Sequence[int]) -> dict[str, int]:
     return {value: number for value, number in zip(values, numbers, strict=True) if number}
 
 
-def dealt(quotas: Sequence[Sequence[int]], counts: Sequence[Ints]) -> list[Ints]:
+def split_by_quotas(quotas: Sequence[Sequence[int]], counts: Sequence[Ints]) -> list[Ints]:
     """Classes dealt to parcels so that each parcel gets an even mix of sizes.
 
     Args:
@@ -266,6 +266,6 @@ def dealt(quotas: Sequence[Sequence[int]], counts: Sequence[Ints]) -> list[Ints]
     return result
 
 
-def fits_all(sizes: Ints, front: Ints) -> Bools:
+def fits_front(sizes: Ints, front: Ints) -> Bools:
     """Which sizes [sizes, resources] some row of a front [rows, resources] holds."""
     return np.array((front[None, :, :] >= sizes[:, None, :]).all(axis=2).any(axis=1), np.bool_)

@@ -13,11 +13,11 @@ from shiplap.kubernetes.objects import Pod
 from shiplap.kubernetes.requirements import Requirement
 from shiplap.scheduling.model.pod_classes import PodClass
 from shiplap.scheduling.model.resources import Axis, Bools, Ints
-from shiplap.scheduling.packing.bulk.allotment import Allotment, Unit, dealt, fits_all
+from shiplap.scheduling.packing.bulk.allotment import Allotment, TierDemand, fits_front, split_by_quotas
 from shiplap.scheduling.packing.bulk.first_fit import first_fit
-from shiplap.scheduling.packing.bulk.settling import Settler
-from shiplap.scheduling.packing.bulk.size_classes import Shape, Waiting, shapes_of
-from shiplap.scheduling.packing.bulk.tier_problems import Lot, Part, Stock, lot_of
+from shiplap.scheduling.packing.bulk.settling import ClaimBuilder
+from shiplap.scheduling.packing.bulk.size_classes import SizeClass, Waiting, size_classes_of
+from shiplap.scheduling.packing.bulk.tier_problems import ProblemPart, TierProblem, UnclaimedPods, tier_problem_of
 from shiplap.scheduling.search.bin_packing import Filling
 from shiplap.scheduling.search.effort import Effort
 from shiplap.scheduling.supply.claim_groups import Group
@@ -28,7 +28,7 @@ from shiplap.scheduling.supply.templates import Lane
 from shiplap.scheduling.topology.topology_counts import Ledger
 
 
-class Existing(Protocol):
+class ExistingCapacity(Protocol):
     """Nodes that exist and claims in flight."""
 
     def might_take(self, want: Want, least: Ints) -> bool:
@@ -38,11 +38,17 @@ class Existing(Protocol):
         """Put pods there, `inside` [rooms] if given; returns how many of them, the first ones."""
 
 
-class Bulk:
+class BulkStage:
     """Places what it can of the waiting pods on new nodes; one use."""
 
     def __init__(
-        self, axis: Axis, openings: Openings, wants: Wants, ledger: Ledger, effort: Effort, existing: Existing | None
+        self,
+        axis: Axis,
+        openings: Openings,
+        wants: Wants,
+        ledger: Ledger,
+        effort: Effort,
+        existing: ExistingCapacity | None,
     ) -> None:
         """`effort` is what may be spent on cheaper nodes than first-fit-decreasing finds."""
         self._axis = axis
@@ -69,8 +75,8 @@ class Bulk:
         self._waiting = waiting
         self._sizes = self._axis.matrix([item.requests for item, _ in waiting])
         self._counts = np.array([len(pods) for _, pods in waiting], np.int64)
-        settler = Settler(self._openings, self._ledger, waiting)
-        shapes = shapes_of(waiting, self._wants, self._ledger.terms)
+        settler = ClaimBuilder(self._openings, self._ledger, waiting)
+        shapes = size_classes_of(waiting, self._wants, self._ledger.terms)
         if self._existing is not None:
             shapes = self._fill_anywhere(self._existing, shapes, settler)
         self._totals = np.maximum(self._counts @ self._sizes, 1)
@@ -89,10 +95,12 @@ class Bulk:
             self.floor = self._plain if len(by_lane) == 1 and not left else 0.0
         return left
 
-    def _fill_anywhere(self, existing: Existing, shapes: Sequence[Shape], settler: Settler) -> list[Shape]:
+    def _fill_anywhere(
+        self, existing: ExistingCapacity, shapes: Sequence[SizeClass], settler: ClaimBuilder
+    ) -> list[SizeClass]:
         """Let pods into what exists whose domain is open; returns the shapes that may go on."""
         going = []
-        free: list[tuple[int, Shape]] = []
+        free: list[tuple[int, SizeClass]] = []
         for shape in shapes:
             if not shape.binds(self._ledger.terms):
                 free += [(place, shape) for place in shape.places]
@@ -107,7 +115,7 @@ class Bulk:
             self._leave(place, existing.fill(own, pods, None), settler)
         return going
 
-    def _fill_domains(self, existing: Existing, units: Sequence[Unit], settler: Settler) -> None:
+    def _fill_domains(self, existing: ExistingCapacity, units: Sequence[TierDemand], settler: ClaimBuilder) -> None:
         """Let pods into what exists in the domain they were allotted to."""
         rooms = self._ledger.ground.rooms
         for unit in units:
@@ -115,7 +123,7 @@ class Bulk:
                 continue
             codes = self._ledger.place_codes(unit.key)[:rooms]
             for share, value in zip(
-                dealt([list(unit.quotas.values())], [unit.counts])[0].T, list(unit.quotas), strict=True
+                split_by_quotas([list(unit.quotas.values())], [unit.counts])[0].T, list(unit.quotas), strict=True
             ):
                 inside = codes == self._ledger.code(unit.key, value)
                 if not inside.any():
@@ -130,36 +138,36 @@ class Bulk:
                     unit.counts[at] -= number
                     unit.quotas[value] -= number
 
-    def _leave(self, place: int, number: int, settler: Settler) -> None:
+    def _leave(self, place: int, number: int, settler: ClaimBuilder) -> None:
         """Some pods of a class have got a place."""
         self._counts[place] -= number
         settler.leave(place, number)
 
-    def _fill(self, lots: Sequence[Lot], settler: Settler) -> None:
+    def _fill(self, lots: Sequence[TierProblem], settler: ClaimBuilder) -> None:
         """Fill the lots of one lane and settle them."""
-        stocks = [Stock(lot) for lot in lots]
-        parcels = [settler.top_up(lot, stock) for lot, stock in zip(lots, stocks, strict=True)]
+        stocks = [UnclaimedPods(lot) for lot in lots]
+        parcels = [settler.fill_open_claims(lot, stock) for lot, stock in zip(lots, stocks, strict=True)]
         plain = [first_fit(parcel) for parcel in parcels]
         fillings: Sequence[Filling] = plain
         if not self._effort.spent:
             # It is of use only where there is a budget.
-            from shiplap.scheduling.search.improve import improved  # noqa: PLC0415
+            from shiplap.scheduling.search.improve import improve_cached  # noqa: PLC0415
 
             part = self._effort.share(sum(int(lot.counts.sum()) for lot in lots) / max(self._unfilled, 1))
-            fillings = improved(parcels, plain, part)
+            fillings = improve_cached(parcels, plain, part)
             self._effort.give_back(part)
             self._changed |= any(filling is not first for filling, first in zip(fillings, plain, strict=True))
             self._plain += sum(filling.hourly(parcel) for parcel, filling in zip(parcels, plain, strict=True))
         self._unfilled -= sum(int(lot.counts.sum()) for lot in lots)
         prepared = [settler.prepare(lot, filling) for lot, filling in zip(lots, fillings, strict=True)]
         if not settler.affordable(prepared):
-            prepared = [settler.squeezed(one) for one in prepared]
-        if any(lot.settled for lot in lots) and not settler.affordable(prepared):
+            prepared = [settler.with_smaller_types(one) for one in prepared]
+        if any(lot.domain_matters for lot in lots) and not settler.affordable(prepared):
             return  # which domains still get a node decides where the pods of the others may go
         for one, stock in zip(prepared, stocks, strict=True):
             settler.settle(one, stock)
 
-    def _units(self, shape: Shape) -> list[Unit]:
+    def _units(self, shape: SizeClass) -> list[TierDemand]:
         """The classes of a shape by the first lane that holds them, as far as that is certain."""
         places = np.array(shape.places, np.int64)
         places = places[self._counts[places] > 0]
@@ -173,34 +181,34 @@ class Bulk:
                 continue
             if group.minimums or lane.counted:
                 break  # what fits such nodes follows from the packer's order
-            fits = fits_all(self._sizes[places], group.front)
+            fits = fits_front(self._sizes[places], group.front)
             if fits.any():
                 taken.append((lane, places[fits]))
             places = places[~fits]
             if lane.table.explores and len(places):
                 hopeful = self._openings.start(lane, shape.want)
                 if not isinstance(hopeful, Kind):  # what only an estimate holds is the packer's to place
-                    places = places[~fits_all(self._sizes[places], hopeful.front)]
+                    places = places[~fits_front(self._sizes[places], hopeful.front)]
             self._refuse(lane, shape.want, Kind.TYPES, places)
         return [self._unit(shape, lane, some) for lane, some in taken]
 
-    def _unit(self, shape: Shape, lane: Lane, places: Ints) -> Unit:
-        unit = Unit(shape, lane, shape.key, places, self._counts[places], (), frozenset(), self._weight(places))
+    def _unit(self, shape: SizeClass, lane: Lane, places: Ints) -> TierDemand:
+        unit = TierDemand(shape, lane, shape.key, places, self._counts[places], (), frozenset(), self._weight(places))
         if shape.key:
             self._spread_out(unit, shape.key)
         return unit
 
-    def _spread_out(self, unit: Unit, key: str) -> None:
+    def _spread_out(self, unit: TierDemand, key: str) -> None:
         """Let a unit choose among the domains of a label."""
         unit.key = key
         known = self._domains_of(unit.lane, unit.shape.want, key)
         sizes = self._sizes[unit.places]
-        unit.domains = tuple(value for value, group in known.items() if fits_all(sizes, group.front).all())
+        unit.domains = tuple(value for value, group in known.items() if fits_front(sizes, group.front).all())
         if unit.shape.spreads:
             reached: set[str] = set()
             for lane in self._openings.lanes:
                 for value, group in self._domains_of(lane, unit.shape.want, key).items():
-                    if value not in reached and fits_all(sizes, group.front).any():
+                    if value not in reached and fits_front(sizes, group.front).any():
                         reached.add(value)
             unit.reachable = frozenset(reached)
 
@@ -236,7 +244,7 @@ class Bulk:
             own = msgspec.structs.replace(want, item=item, requests=self._sizes[place])
             self._refusals[place] = (*self._refusals.get(place, ()), Refusal(lane, kind, own, left))
 
-    def _settled(self, units: Sequence[Unit]) -> list[Unit]:
+    def _settled(self, units: Sequence[TierDemand]) -> list[TierDemand]:
         """Units with their quotas; with the domain "" where none has to be settled."""
         keys: dict[int, set[str]] = {}
         for unit in units:
@@ -245,7 +253,7 @@ class Bulk:
             known = keys[unit.lane.index]
             if not unit.key and len(known) == 1:
                 self._spread_out(unit, next(iter(known)))
-        settled: list[Unit] = []
+        settled: list[TierDemand] = []
         for key in sorted({unit.key for unit in units}):
             some = [unit for unit in units if unit.key == key]
             if key:
@@ -256,12 +264,12 @@ class Bulk:
             settled += some
         return settled
 
-    def _lots(self, units: Sequence[Unit]) -> list[Lot]:
+    def _lots(self, units: Sequence[TierDemand]) -> list[TierProblem]:
         """The lots that these units make, by lane and domain."""
         order = sorted({(unit.lane.index, unit.key, value) for unit in units for value in unit.quotas})
         number = {identity: place for place, identity in enumerate(order)}
-        lots: list[list[Part]] = [[] for _ in order]
-        shares = dealt([list(unit.quotas.values()) for unit in units], [unit.counts for unit in units])
+        lots: list[list[ProblemPart]] = [[] for _ in order]
+        shares = split_by_quotas([list(unit.quotas.values()) for unit in units], [unit.counts for unit in units])
         for unit, share in zip(units, shares, strict=True):
             for column, value in enumerate(unit.quotas):
                 want = self._pinned(unit.shape.want, unit.key, value)
@@ -271,9 +279,9 @@ class Bulk:
                 some = np.flatnonzero(share[:, column])
                 if not len(some):
                     continue
-                part = Part(unit.shape, want, start, unit.places[some], share[some, column])
+                part = ProblemPart(unit.shape, want, start, unit.places[some], share[some, column])
                 lots[number[unit.lane.index, unit.key, value]].append(part)
-        return [lot_of(parts, self._sizes, self._openings, self._refusals) for parts in lots if parts]
+        return [tier_problem_of(parts, self._sizes, self._openings, self._refusals) for parts in lots if parts]
 
     def _pinned(self, want: Want, key: str, value: str) -> Want | None:
         return self._wants.pinned(want, (Requirement(key, False, frozenset((value,))),)) if key else want

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from shiplap.scheduling.model.resources import PLENTY, Bools, Ints, pareto_front
-from shiplap.scheduling.search.bin_packing import Filling, Parcel
+from shiplap.scheduling.search.bin_packing import BinPackingProblem, Filling
 
 _CHUNK = 1 << 20
 """Elements of the largest intermediate array."""
@@ -16,7 +16,7 @@ _CHUNK = 1 << 20
 class RowSets:
     """The sets of rows that nodes of a parcel may still become; a pod of an item narrows its node's set."""
 
-    def __init__(self, parcel: Parcel) -> None:
+    def __init__(self, parcel: BinPackingProblem) -> None:
         self._net, self._price = parcel.net, parcel.price
         patterns: dict[bytes, int] = {}
         self.pattern: Ints = np.array(
@@ -95,15 +95,15 @@ class RowSets:
 class _Rules:
     """What the rules of a parcel leave of each node: pods counted and owners present, per rule and node."""
 
-    def __init__(self, parcel: Parcel, nodes: int) -> None:
+    def __init__(self, parcel: BinPackingProblem, nodes: int) -> None:
         self._caps = parcel.caps.tolist()
         self.counted: Ints = np.zeros((len(self._caps), nodes), np.int64)
         self.owned: Bools = np.zeros((len(self._caps), nodes), np.bool_)
         self.holds: Bools = np.zeros((len(parcel.counts), nodes) if parcel.clash.any() else (0, 0), np.bool_)
-        self._clash = _places(parcel.clash) if len(self.holds) else []
+        self._clash = _marked_columns(parcel.clash) if len(self.holds) else []
         self._alone = parcel.clash.diagonal().tolist()
-        self._capped = _places(parcel.capped.T)
-        self._owns = _places(parcel.owners.T)
+        self._capped = _marked_columns(parcel.capped.T)
+        self._owns = _marked_columns(parcel.owners.T)
 
     def free(self, item: int) -> bool:
         """Whether no rule looks at an item."""
@@ -142,7 +142,7 @@ class _Rules:
             self.holds[item, nodes] = True
 
 
-def _places(marks: Bools) -> list[list[int]]:
+def _marked_columns(marks: Bools) -> list[list[int]]:
     """The places marked in each line [lines, places]."""
     found: list[list[int]] = [[] for _ in marks]
     for line, place in np.argwhere(marks).tolist():
@@ -150,7 +150,7 @@ def _places(marks: Bools) -> list[list[int]]:
     return found
 
 
-def first_fit(parcel: Parcel) -> Filling:
+def first_fit(parcel: BinPackingProblem) -> Filling:
     """Nodes for a parcel; items that no row can hold, and pods beyond what rules leave, stay out."""
     return FirstFit(parcel).run(range(len(parcel.counts)))
 
@@ -158,7 +158,7 @@ def first_fit(parcel: Parcel) -> Filling:
 class FirstFit:
     """Fills one parcel, item after item."""
 
-    def __init__(self, parcel: Parcel) -> None:
+    def __init__(self, parcel: BinPackingProblem) -> None:
         self._parcel = parcel
         most = int(parcel.counts.sum())
         self._sets = RowSets(parcel)

@@ -12,15 +12,15 @@ from shiplap.scheduling.model.pod_classes import PodClass
 from shiplap.scheduling.model.resources import Bools, Ints
 from shiplap.scheduling.model.topology_constraints import Constraints
 from shiplap.scheduling.packing.bulk.size_classes import Waiting
-from shiplap.scheduling.packing.bulk.tier_problems import Lot, Stock
-from shiplap.scheduling.search.bin_packing import Filling, Parcel
+from shiplap.scheduling.packing.bulk.tier_problems import TierProblem, UnclaimedPods
+from shiplap.scheduling.search.bin_packing import BinPackingProblem, Filling
 from shiplap.scheduling.supply.claim_groups import Group
 from shiplap.scheduling.supply.open_claims import Want
 from shiplap.scheduling.supply.openings import Openings
 from shiplap.scheduling.topology.topology_counts import Ledger
 
 
-class Prepared(msgspec.Struct, frozen=True, eq=False):
+class PreparedFilling(msgspec.Struct, frozen=True, eq=False):
     """A filling, and what its nodes come to.
 
     The entries of node `n` are from `edges[n]` to `edges[n + 1]`, `groups` [nodes] the groups they come into together,
@@ -28,7 +28,7 @@ class Prepared(msgspec.Struct, frozen=True, eq=False):
     it, `charges` [nodes, resources] is the largest capacity of those rows where there are limits.
     """
 
-    lot: Lot
+    lot: TierProblem
     filling: Filling
     groups: Sequence[Group | None]
     edges: Ints
@@ -37,7 +37,7 @@ class Prepared(msgspec.Struct, frozen=True, eq=False):
     charges: Ints
 
 
-class Settler:
+class ClaimBuilder:
     """Turns the lots of one stage into claims, one after the other."""
 
     def __init__(self, openings: Openings, ledger: Ledger, waiting: Waiting) -> None:
@@ -55,7 +55,7 @@ class Settler:
         """Reckon with pods of a class, the next ones, that got a place elsewhere."""
         self._given[place] += number
 
-    def top_up(self, lot: Lot, stock: Stock) -> Parcel:
+    def fill_open_claims(self, lot: TierProblem, stock: UnclaimedPods) -> BinPackingProblem:
         """Put pods into room that claims of other lanes pay for anyway; returns what is left of the parcel.
 
         Only pods that come after those the claim was opened for, which is what they would find in placing order, and
@@ -65,7 +65,7 @@ class Settler:
         claims = [at for at, claim in enumerate(open_claims.claims) if claim.group.lane is not lane]
         if not claims:
             return lot.parcel
-        rows = [_paid(open_claims.claims[at].group, open_claims.used[at]) for at in claims]
+        rows = [_launch_row(open_claims.claims[at].group, open_claims.used[at]) for at in claims]
         nets = [open_claims.claims[at].group.lane.net[row] for at, row in zip(claims, rows, strict=True)]
         free = np.array(nets, np.int64) - open_claims.used[claims]
         left = lot.parcel.counts.copy()
@@ -89,13 +89,13 @@ class Settler:
                     break
         return msgspec.structs.replace(lot.parcel, counts=left)
 
-    def prepare(self, lot: Lot, filling: Filling) -> Prepared:
+    def prepare(self, lot: TierProblem, filling: Filling) -> PreparedFilling:
         """A filling with what its nodes come to."""
         edges = np.searchsorted(filling.node, np.arange(len(filling.rows) + 1))
         groups = self._groups(lot, filling, edges)
-        return Prepared(lot, filling, groups, edges, *_loads(lot, filling, groups))
+        return PreparedFilling(lot, filling, groups, edges, *_loads(lot, filling, groups))
 
-    def affordable(self, prepared: Sequence[Prepared]) -> bool:
+    def affordable(self, prepared: Sequence[PreparedFilling]) -> bool:
         """Whether the limits of their pool allow all nodes of these fillings of one lane."""
         if not prepared:
             return True
@@ -105,7 +105,7 @@ class Settler:
         spent = np.sum([one.charges[one.held].sum(axis=0) for one in prepared], axis=0)
         return bool((spent <= budget.left)[budget.columns].all())
 
-    def squeezed(self, prepared: Prepared) -> Prepared:
+    def with_smaller_types(self, prepared: PreparedFilling) -> PreparedFilling:
         """The same nodes without types larger than what each would launch, where that matters to the limits."""
         lane, columns = prepared.lot.lane, prepared.lot.lane.budget.columns
         groups = list(prepared.groups)
@@ -119,9 +119,9 @@ class Settler:
                 for node in some[launched == place].tolist():
                     groups[node] = less
         loads = _loads(prepared.lot, prepared.filling, groups)
-        return Prepared(prepared.lot, prepared.filling, groups, prepared.edges, *loads)
+        return PreparedFilling(prepared.lot, prepared.filling, groups, prepared.edges, *loads)
 
-    def settle(self, prepared: Prepared, stock: Stock) -> None:
+    def settle(self, prepared: PreparedFilling, stock: UnclaimedPods) -> None:
         """Open a claim for every node that all its pods can share and that the limits allow."""
         budget = self._openings.budgets[prepared.lot.lane.pool.metadata.name]
         held, charges = prepared.held, prepared.charges
@@ -152,7 +152,7 @@ class Settler:
             if given < len(pods)
         ]
 
-    def _groups(self, lot: Lot, filling: Filling, edges: Ints) -> list[Group | None]:
+    def _groups(self, lot: TierProblem, filling: Filling, edges: Ints) -> list[Group | None]:
         """The group each node comes into with all its pods; None when they do not agree."""
         constraints: dict[int, int] = {}
         numbers = np.array([constraints.setdefault(want.constraint, len(constraints)) for want in lot.wants], np.int64)
@@ -173,7 +173,7 @@ class Settler:
             result.append(known[key])
         return result
 
-    def _open(self, prepared: Prepared, stock: Stock, kept: Ints) -> None:
+    def _open(self, prepared: PreparedFilling, stock: UnclaimedPods, kept: Ints) -> None:
         items, numbers = prepared.filling.item.tolist(), prepared.filling.number.tolist()
         edges = prepared.edges.tolist()
         for claim, node in enumerate(kept.tolist(), len(self._openings.open)):
@@ -209,7 +209,9 @@ class Settler:
         budget.left[budget.columns] -= extra[budget.columns]
         return wider, np.maximum(larger, charge)
 
-    def _hand_out(self, stock: Stock, item: int, number: int, claim: int) -> Iterator[tuple[PodClass, list[Pod]]]:
+    def _hand_out(
+        self, stock: UnclaimedPods, item: int, number: int, claim: int
+    ) -> Iterator[tuple[PodClass, list[Pod]]]:
         """The next pods of an item, oldest first within each class."""
         for place, some in stock.take(item, number):
             pod_class, pods = self._waiting[place]
@@ -228,12 +230,12 @@ def _by_group(groups: Sequence[Group | None]) -> list[tuple[Group, Ints]]:
     return [(group, np.array(members, np.int64)) for group, members in found.values()]
 
 
-def _paid(group: Group, used: Ints) -> int:
+def _launch_row(group: Group, used: Ints) -> int:
     """The row a claim would launch now."""
     return int(group.rows[group.cheapest(used[None, :])[0]])
 
 
-def _loads(lot: Lot, filling: Filling, groups: Sequence[Group | None]) -> tuple[Ints, Bools, Ints]:
+def _loads(lot: TierProblem, filling: Filling, groups: Sequence[Group | None]) -> tuple[Ints, Bools, Ints]:
     """`used`, `held` and `charges` of these nodes."""
     sizes = lot.parcel.sizes
     used = np.zeros((len(groups), sizes.shape[1]), np.int64)

@@ -20,14 +20,14 @@ Waiting = Sequence[tuple[PodClass, list[Pod]]]
 """Classes in placing order, each with those of its pods that have no place yet."""
 
 
-class Rule(msgspec.Struct, frozen=True, order=True):
+class NodeRule(msgspec.Struct, frozen=True, order=True):
     """A node that holds a pod subject to the rule holds at most `most` pods that `term` counts."""
 
     term: int
     most: int
 
 
-class Shape(msgspec.Struct, eq=False):
+class SizeClass(msgspec.Struct, eq=False):
     """Classes alike but for their size, by their places in the waiting list, in placing order.
 
     `want` is the first attempt of the first of them. `key` is the one label other than the hostname whose domain has to
@@ -40,7 +40,7 @@ class Shape(msgspec.Struct, eq=False):
     spreads: tuple[Spread, ...]
     affinity: tuple[int, ...]
     anti: tuple[int, ...]
-    owns: tuple[Rule, ...]
+    owns: tuple[NodeRule, ...]
     places: list[int] = msgspec.field(default_factory=list)
 
     @property
@@ -54,14 +54,14 @@ class Shape(msgspec.Struct, eq=False):
         return bool(self.spreads or self.affinity or self.anti or next(avoided, None) is not None)
 
 
-def shapes_of(waiting: Waiting, wants: Wants, terms: Terms) -> list[Shape]:
+def size_classes_of(waiting: Waiting, wants: Wants, terms: Terms) -> list[SizeClass]:
     """The shapes the bulk stage understands, by their first class; other classes belong to none.
 
     A series of pods that require their own kind is understood if it is one shape: where there are others, it depends on
     all of them where it starts.
     """
-    known: dict[object, Shape | None] = {}
-    quick: dict[tuple[int, ...], Shape | None] = {}
+    known: dict[object, SizeClass | None] = {}
+    quick: dict[tuple[int, ...], SizeClass | None] = {}
     for place, (item, _) in enumerate(waiting):
         # Classes made of one pod specification share these objects, and comparing them by value is not free.
         same = (
@@ -80,7 +80,7 @@ def shapes_of(waiting: Waiting, wants: Wants, terms: Terms) -> list[Shape]:
         else:
             identity = _identity(item)
             if identity not in known:
-                known[identity] = _shape(item, wants, terms)
+                known[identity] = _size_class(item, wants, terms)
             shape = quick[same] = known[identity]
         if shape is not None:
             shape.places.append(place)
@@ -109,7 +109,7 @@ def _identity(item: PodClass) -> object:
     )
 
 
-def _shape(item: PodClass, wants: Wants, terms: Terms) -> Shape | None:
+def _size_class(item: PodClass, wants: Wants, terms: Terms) -> SizeClass | None:
     """None: pods with preferences, that follow others on one node, or that bind several labels at once."""
     if item.preferences != NO_PREFERENCES:
         return None
@@ -119,9 +119,9 @@ def _shape(item: PodClass, wants: Wants, terms: Terms) -> Shape | None:
     keys.discard(HOSTNAME)
     if len(keys) > 1 or any(terms.all[term].key == HOSTNAME for term in demands.affinity):
         return None
-    owns = {Rule(spread.term, spread.max_skew) for spread in demands.spreads if spread.key == HOSTNAME}
-    owns |= {Rule(term, int(term in item.selected)) for term in demands.anti if terms.all[term].key == HOSTNAME}
-    return Shape(
+    owns = {NodeRule(spread.term, spread.max_skew) for spread in demands.spreads if spread.key == HOSTNAME}
+    owns |= {NodeRule(term, int(term in item.selected)) for term in demands.anti if terms.all[term].key == HOSTNAME}
+    return SizeClass(
         wants.of(item)[0],
         next(iter(keys), ""),
         tuple(spread for spread in demands.spreads if spread.key != HOSTNAME),

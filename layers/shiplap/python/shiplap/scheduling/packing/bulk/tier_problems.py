@@ -9,8 +9,8 @@ import numpy as np
 
 from shiplap.scheduling.model.pod_classes import ports_collide
 from shiplap.scheduling.model.resources import Bools, Ints
-from shiplap.scheduling.packing.bulk.size_classes import Rule, Shape
-from shiplap.scheduling.search.bin_packing import Parcel
+from shiplap.scheduling.packing.bulk.size_classes import NodeRule, SizeClass
+from shiplap.scheduling.search.bin_packing import BinPackingProblem
 from shiplap.scheduling.supply.claim_groups import Group
 from shiplap.scheduling.supply.open_claims import Refusal, Want
 from shiplap.scheduling.supply.openings import Openings
@@ -20,42 +20,42 @@ _MOST_MERGES = 64
 """Constraints per lot up to which it is worked out beforehand which of them can share a node."""
 
 
-class Part(msgspec.Struct, frozen=True, eq=False):
+class ProblemPart(msgspec.Struct, frozen=True, eq=False):
     """Pods of one shape in one lot: `want` is pinned to the domain, `start` the group of a node for them alone.
 
     `counts` [classes] pods of the classes at `places` [classes] in the waiting list.
     """
 
-    shape: Shape
+    shape: SizeClass
     want: Want
     start: Group
     places: Ints
     counts: Ints
 
 
-class Lot(msgspec.Struct, frozen=True, eq=False):
+class TierProblem(msgspec.Struct, frozen=True, eq=False):
     """A parcel and where its items come from.
 
     `wants` [items] and `groups` [items] say what each item asks of a node and which group a node for it alone is in.
     Item `i` consists of `counts` pods of the classes at `places` in the waiting list, from `starts[i]` to
-    `starts[i + 1]`. `refusals` are by place. `settled`: which domain it is in matters to other lots.
+    `starts[i + 1]`. `refusals` are by place. `domain_matters`: which domain it is in matters to other lots.
     """
 
     lane: Lane
-    parcel: Parcel
+    parcel: BinPackingProblem
     wants: list[Want]
     groups: list[Group]
     starts: Ints
     places: Ints
     counts: Ints
     refusals: Mapping[int, tuple[Refusal, ...]]
-    settled: bool
+    domain_matters: bool
 
 
-class Stock:
+class UnclaimedPods:
     """The pods of a lot that have no claim yet."""
 
-    def __init__(self, lot: Lot) -> None:
+    def __init__(self, lot: TierProblem) -> None:
         self._cursor: list[int] = lot.starts[:-1].tolist()
         self._left: list[int] = lot.counts.tolist()
         self._places: list[int] = lot.places.tolist()
@@ -76,11 +76,11 @@ class Stock:
             yield self._places[at], some
 
 
-class _Sorts:
+class _ConstraintClasses:
     """Pods of a lot that no rule and no requirement tells apart, whatever their shape."""
 
-    def __init__(self, parts: Sequence[Part]) -> None:
-        self.rules: list[Rule] = sorted({rule for part in parts for rule in part.shape.owns})
+    def __init__(self, parts: Sequence[ProblemPart]) -> None:
+        self.rules: list[NodeRule] = sorted({rule for part in parts for rule in part.shape.owns})
         self.wants: list[Want] = []
         self.groups: list[Group] = []
         self.of: list[int] = []
@@ -89,7 +89,7 @@ class _Sorts:
         for place, rule in enumerate(self.rules):
             by_term.setdefault(rule.term, []).append(place)
         ruled = frozenset(by_term)
-        numbers: dict[tuple[int, tuple[Rule, ...], frozenset[int]], int] = {}
+        numbers: dict[tuple[int, tuple[NodeRule, ...], frozenset[int]], int] = {}
         for part in parts:
             counting = part.shape.selected & ruled
             number = numbers.setdefault((part.want.constraint, part.shape.owns, counting), len(numbers))
@@ -125,12 +125,14 @@ class _Sorts:
         return clash
 
 
-def lot_of(parts: Sequence[Part], sizes: Ints, openings: Openings, refusals: Mapping[int, tuple[Refusal, ...]]) -> Lot:
+def tier_problem_of(
+    parts: Sequence[ProblemPart], sizes: Ints, openings: Openings, refusals: Mapping[int, tuple[Refusal, ...]]
+) -> TierProblem:
     """One lot; `sizes` [classes, resources] are those of the waiting list.
 
     Items stand largest first, as classes do; of one size those that rules spread over most nodes come first.
     """
-    sorts = _Sorts(parts)
+    sorts = _ConstraintClasses(parts)
     sort_of = np.repeat(np.array(sorts.of, np.int64), [len(part.places) for part in parts])
     places = np.concatenate([part.places for part in parts])
     counts = np.concatenate([part.counts for part in parts])
@@ -150,7 +152,7 @@ def lot_of(parts: Sequence[Part], sizes: Ints, openings: Openings, refusals: Map
     for line, group in enumerate(sorts.groups):
         suits[line, group.rows] = True
         price[group.rows] = np.minimum(price[group.rows], group.price)
-    parcel = Parcel(
+    parcel = BinPackingProblem(
         sizes=sizes[places[starts]],
         counts=np.add.reduceat(counts, starts),
         net=lane.net,
@@ -163,7 +165,7 @@ def lot_of(parts: Sequence[Part], sizes: Ints, openings: Openings, refusals: Map
         if clash.any()
         else np.zeros((len(item_sort), len(item_sort)), np.bool_),
     )
-    return Lot(
+    return TierProblem(
         lane=lane,
         parcel=parcel,
         wants=[sorts.wants[number] for number in item_sort.tolist()],
@@ -172,5 +174,5 @@ def lot_of(parts: Sequence[Part], sizes: Ints, openings: Openings, refusals: Map
         places=places,
         counts=counts,
         refusals=refusals,
-        settled=any(part.shape.key for part in parts),
+        domain_matters=any(part.shape.key for part in parts),
     )
