@@ -150,10 +150,10 @@ def test_a_function_finds_library_and_settings_in_its_layers(tmp_path: Path) -> 
         path = layers.unpack(layer, tmp_path)
     program = (
         f"import sys; sys.path.insert(0, {str(path)!r})\n"
-        "import boto3, msgspec, numpy, urllib3, shiplap.settings\n"
-        "assert all(sys.path[0] in m.__file__ for m in (boto3, msgspec, numpy, urllib3, shiplap))\n"
+        "import botocore.session, msgspec, numpy, urllib3, shiplap.settings\n"
+        "assert all(sys.path[0] in m.__file__ for m in (botocore, msgspec, numpy, urllib3, shiplap))\n"
         "for service in ('dynamodb', 'ec2', 'events', 's3', 'sqs', 'ssm', 'pricing', 'eks', 'sts'):\n"
-        "    boto3.client(service, region_name='eu-west-1')\n"
+        "    botocore.session.get_session().create_client(service, region_name='eu-west-1')\n"
         "print(shiplap.settings.load().clusters[0].name)\n"
     )
     done = subprocess.run(  # noqa: S603 - our own program

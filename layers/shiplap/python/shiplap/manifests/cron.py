@@ -1,4 +1,4 @@
-"""Schedules of disruption budgets: five cron fields, or one of the @ words, always in UTC.
+"""Schedules of disruption budgets: five cron fields, or one of the @ words.
 
 The grammar is that of Karpenter's parser: minute, hour, day of the month, month, day of the week; lists, ranges, steps
 and the English names of months and days; Sunday is 0.
