@@ -27,7 +27,7 @@ sys.path.insert(0, str(ROOT))
 from shiplap.flows.assign_instances import Attempt  # noqa: E402
 from shiplap.flows.planning.decision_inputs import NodeClassSupply  # noqa: E402
 from shiplap.flows.planning.fleet_offerings import launches  # noqa: E402
-from shiplap.flows.planning.offering_market import Market  # noqa: E402
+from shiplap.flows.planning.offering_market import OfferingMarket  # noqa: E402
 from shiplap.flows.schedule.launch import launch  # noqa: E402
 from shiplap.flows.sweep.sweep import sweep  # noqa: E402
 from shiplap.kubernetes import labels  # noqa: E402
@@ -100,7 +100,7 @@ def on_twins() -> tuple[Counter[str], float]:
     stage = Stage()
     supply = NodeClassSupply(NODE_CLASS, stage.compute.resolve(NODE_CLASS))
     attempt = Attempt(owner="benchmark", deadline=stage.clock.now() + 900, join_timeout_s=900)
-    market = Market(stage.state.read(CLUSTER, stage.clock.now()))
+    market = OfferingMarket(stage.state.read(CLUSTER, stage.clock.now()))
     planned = claims_of(stage)
     outside = Outside(stage)
     stage.faults.clear()

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from infra.functions import Artifacts
-    from infra.settings import Install, read
+    from infra.settings import InstallConfig, read
     from infra.stack import Shiplap, ShiplapStack
 
-__all__ = ["Artifacts", "Install", "Shiplap", "ShiplapStack", "read"]
+__all__ = ["Artifacts", "InstallConfig", "Shiplap", "ShiplapStack", "read"]
 
 _WHERE = {
     "Artifacts": "infra.functions",
-    "Install": "infra.settings",
+    "InstallConfig": "infra.settings",
     "Shiplap": "infra.stack",
     "ShiplapStack": "infra.stack",
     "read": "infra.settings",

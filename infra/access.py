@@ -17,7 +17,7 @@ from infra.spread import spread
 # Functions that talk to the Kubernetes API.
 CLUSTER_FUNCTIONS = ("schedule", "lifecycle", "disrupt", "watch")
 
-_PERMISSIONS: dict[str, Callable[[permissions.Reach], permissions.Statements]] = {
+_PERMISSIONS: dict[str, Callable[[permissions.PolicyTargets], permissions.Statements]] = {
     "schedule": permissions.schedule,
     "lifecycle": permissions.lifecycle,
     "interrupt": permissions.interrupt,
@@ -46,7 +46,7 @@ class FunctionRoles(Construct):
         scope: Construct,
         id_: str,
         *,
-        reach: permissions.Reach,
+        reach: permissions.PolicyTargets,
         functions: Sequence[str],
         in_network: bool,
         tracing: bool,
@@ -54,7 +54,7 @@ class FunctionRoles(Construct):
         super().__init__(scope, id_)
         self.roles = {name: self._role(name, reach, in_network=in_network, tracing=tracing) for name in functions}
 
-    def _role(self, name: str, reach: permissions.Reach, *, in_network: bool, tracing: bool) -> iam.Role:
+    def _role(self, name: str, reach: permissions.PolicyTargets, *, in_network: bool, tracing: bool) -> iam.Role:
         role = iam.Role(
             self,
             name.capitalize(),
@@ -71,7 +71,7 @@ class FunctionRoles(Construct):
         for statement in statements:
             if isinstance(statement, iam.PolicyStatement):
                 role.add_to_policy(statement)
-        listed = [statement for statement in statements if isinstance(statement, permissions.Listed)]
+        listed = [statement for statement in statements if isinstance(statement, permissions.ItemizedStatement)]
         for bucket, policy in policies(listed).items():
             iam.ManagedPolicy(
                 role,
@@ -89,7 +89,7 @@ class FunctionRoles(Construct):
         )
         return role
 
-    def _readable(self, arn: str, reach: permissions.Reach) -> str:
+    def _readable(self, arn: str, reach: permissions.PolicyTargets) -> str:
         """An ARN as cdk-nag writes it in the id of a finding: `<LogicalId.Attribute>` for each reference.
 
         In a nested stack a reference to the bucket, the only one among our patterns, is the name of a parameter.
@@ -102,14 +102,14 @@ class FunctionRoles(Construct):
             for part in resolved["Fn::Join"][1]
         )
 
-    def _referred(self, reference: str, reach: permissions.Reach) -> str:
+    def _referred(self, reference: str, reach: permissions.PolicyTargets) -> str:
         bucket = reach.storage.bucket.node.default_child
         if bucket is None or reference.startswith("AWS::") or Stack.of(self).nested_stack_parent is None:
             return reference
         return f"referenceto{Names.node_unique_id(bucket.node)}Arn"
 
 
-def policies(listed: Sequence[permissions.Listed]) -> dict[str, list[iam.PolicyStatement]]:
+def policies(listed: Sequence[permissions.ItemizedStatement]) -> dict[str, list[iam.PolicyStatement]]:
     """Statements of managed policies that hold all that is listed, by the name of each policy's bucket.
 
     More statements than one policy holds are spread by their items, so that a cluster more or less changes one policy.

@@ -19,7 +19,7 @@ from jsii.errors import JSIIError
 
 from infra import layers, quotas
 from infra.functions import Artifacts
-from infra.settings import Install, read, refusal
+from infra.settings import InstallConfig, read, refusal
 from infra.stack import ShiplapStack
 from shiplap.errors import InvalidManifests, ShiplapError
 
@@ -100,7 +100,7 @@ def synthesise(settings: Path, **app: Any) -> Path:
     return folder
 
 
-def _environment(install: Install) -> Environment:
+def _environment(install: InstallConfig) -> Environment:
     return Environment(region=install.document.region, account=install.document.account or None)
 
 

@@ -17,7 +17,7 @@ from constructs import Construct
 
 from infra.acknowledged import acknowledge
 from infra.audit import subscribe
-from infra.settings import Cluster
+from infra.settings import ServedCluster
 from shiplap.aws.instance_profiles import profile_name, role_name
 
 # The Kubernetes group that docs/rbac.yaml binds.
@@ -31,7 +31,7 @@ _NODE_POLICIES = (
 )
 
 
-def needs_stack(cluster: Cluster) -> bool:
+def needs_stack(cluster: ServedCluster) -> bool:
     """Whether anything is made for this cluster alone; CloudFormation refuses a stack of nothing."""
     return (
         cluster.access_entry or cluster.document.audit or bool(cluster.roles_in_manifests) or cluster.has_own_node_role
@@ -50,7 +50,7 @@ class ClusterStack(NestedStack):
         scope: Construct,
         id_: str,
         *,
-        cluster: Cluster,
+        cluster: ServedCluster,
         roles: Mapping[str, iam.IRole],
         audit: lambda_.IFunction | None,
         delivery: lambda_.CfnPermission | None,
@@ -118,7 +118,7 @@ class ClusterStack(NestedStack):
         )
 
 
-def node_roles(cluster: Cluster) -> tuple[str, ...]:
+def node_roles(cluster: ServedCluster) -> tuple[str, ...]:
     """ARNs of the roles, not made by the stack, that the cluster's nodes may carry."""
     others = (role for role in cluster.node_roles if role != cluster.own_node_role)
     return tuple(f"arn:{Aws.PARTITION}:iam::{Aws.ACCOUNT_ID}:role/{role.lstrip('/')}" for role in others)

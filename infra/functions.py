@@ -18,7 +18,7 @@ from constructs import Construct
 from infra import layers
 from infra.acknowledged import acknowledge
 from infra.events import WorkQueue
-from infra.settings import WATCH_MEMORY_MIB, Network, in_group
+from infra.settings import WATCH_MEMORY_MIB, VpcConfig, in_group
 from shiplap.settings import Settings
 
 RUNTIME = lambda_.Runtime.PYTHON_3_13
@@ -28,7 +28,7 @@ ALIAS = "live"
 """Names the version of each function that is in service."""
 
 
-class Specification(NamedTuple):
+class FunctionSpec(NamedTuple):
     """Limits of one function. 1,769 MiB buy one whole processor.
 
     What a schedule starts, Lambda keeps for hours while it has no room, and repeats when it fails: `stale_s` says after
@@ -43,23 +43,23 @@ class Specification(NamedTuple):
     repeats: int | None = None
 
 
-SCHEDULE = Specification("schedule", "Packs pending pods onto new nodes and launches them", 1769, 300)
-LIFECYCLE = Specification("lifecycle", "Follows instances until they are nodes and learns from them", 512, 60)
+SCHEDULE = FunctionSpec("schedule", "Packs pending pods onto new nodes and launches them", 1769, 300)
+LIFECYCLE = FunctionSpec("lifecycle", "Follows instances until they are nodes and learns from them", 512, 60)
 # Short, so that a message that failed comes again while there is still time: EC2 warns two minutes ahead.
-INTERRUPT = Specification("interrupt", "Notes which instances AWS takes away", 512, 10)
+INTERRUPT = FunctionSpec("interrupt", "Notes which instances AWS takes away", 512, 10)
 # It mostly waits for AWS, and needs 150 MiB with two catalogues and a page of answers.
-CATALOG = Specification("catalog", "Refreshes what EC2 sells and its prices", 512, 300)
-DISRUPT = Specification(
+CATALOG = FunctionSpec("catalog", "Refreshes what EC2 sells and its prices", 512, 300)
+DISRUPT = FunctionSpec(
     "disrupt", "Removes and replaces nodes that are empty, drifted, expired or dear", 1769, 300, 60, 0
 )
 # It runs all the time, so its memory is most of the bill at rest; it needs 55 MiB and what it has just read.
-WATCH = Specification("watch", "Watches pods and nodes and tells the bus", WATCH_MEMORY_MIB, 900, 600, 2)
+WATCH = FunctionSpec("watch", "Watches pods and nodes and tells the bus", WATCH_MEMORY_MIB, 900, 600, 2)
 
 # Minutes late already when it is started; what is an hour late the sweep has long seen.
-AUDIT = Specification("audit", "Hears of pending pods from audit logs", 256, 60, 3600, 2)
+AUDIT = FunctionSpec("audit", "Hears of pending pods from audit logs", 256, 60, 3600, 2)
 
 # Nobody waits longer for a dashboard; drawing a thousand nodes takes a second.
-WIDGET = Specification("widget", "Draws the clusters on the dashboard", 512, 20)
+WIDGET = FunctionSpec("widget", "Draws the clusters on the dashboard", 512, 20)
 
 OF_NETWORK = (SCHEDULE, LIFECYCLE, DISRUPT, WATCH)
 """What talks to the Kubernetes API: each network group has these."""
@@ -68,7 +68,7 @@ OF_INSTALL = (INTERRUPT, CATALOG, WIDGET)
 """What every install has once, outside of all networks."""
 
 
-class Feed(NamedTuple):
+class QueueTrigger(NamedTuple):
     """How a queue feeds a function. A window collects a burst into one invocation."""
 
     queue: WorkQueue
@@ -77,14 +77,14 @@ class Feed(NamedTuple):
     most_at_once: int
 
 
-class Running(NamedTuple):
+class RuntimeSettings(NamedTuple):
     """How functions run: where, started from snapshots, traced by X-Ray, how long their logs are kept.
 
     `watch_memory_mib` is for the watch function alone, whose need depends on the largest cluster. `group` names the
     network group, which is part of the functions' names.
     """
 
-    network: Network | None
+    network: VpcConfig | None
     log_retention_days: int
     snap_start: bool
     tracing: bool
@@ -129,7 +129,7 @@ class Layers(Construct):
         )
 
 
-class Functions(Construct):
+class LambdaFunctions(Construct):
     """The functions by name, in `functions`, and the aliases of their versions in service, in `live`.
 
     Queues and schedules start the alias, never the newest code: rolling back is moving the alias to an earlier version.
@@ -141,12 +141,12 @@ class Functions(Construct):
         id_: str,
         *,
         install: str,
-        specifications: Sequence[Specification],
+        specifications: Sequence[FunctionSpec],
         roles: Mapping[str, iam.Role],
         layer_versions: Sequence[lambda_.LayerVersion],
         environment: Mapping[str, Mapping[str, str]],
-        feeds: Mapping[str, Feed],
-        running: Running,
+        feeds: Mapping[str, QueueTrigger],
+        running: RuntimeSettings,
     ) -> None:
         """`environment` is by function, and added to what all are given."""
         super().__init__(scope, id_)
@@ -160,7 +160,7 @@ class Functions(Construct):
             for specification in specifications
         }
 
-    def _function(self, specification: Specification, role: iam.Role, feed: Feed | None) -> lambda_.Function:
+    def _function(self, specification: FunctionSpec, role: iam.Role, feed: QueueTrigger | None) -> lambda_.Function:
         id_, name = specification.name.capitalize(), in_group(specification.name, self._running.group)
         log_group = logs.LogGroup(
             self,
@@ -223,7 +223,7 @@ class Functions(Construct):
         return function
 
 
-def _dead_letters(feed: Feed | None) -> dict[str, str]:
+def _dead_letters(feed: QueueTrigger | None) -> dict[str, str]:
     return {"SHIPLAP_DEAD_LETTER_QUEUE_URL": feed.queue.dead_letters.queue_url} if feed else {}
 
 

@@ -18,10 +18,10 @@ from infra import permissions
 from infra.access import FunctionRoles
 from infra.cluster_stack import node_roles
 from infra.events import ClusterEvents, Events, Queues, WorkQueue, hand_on_disruption
-from infra.functions import Feed, Functions, Running
+from infra.functions import LambdaFunctions, QueueTrigger, RuntimeSettings
 from infra.schedules import Schedules
-from infra.settings import Cluster, InstallDocument, in_group, node_role_path
-from infra.storage import Storage
+from infra.settings import InstallDocument, ServedCluster, in_group, node_role_path
+from infra.storage import InstallStorage
 
 # A burst of a thousand events is one invocation; Lambda cuts a batch where its payload would pass 6 MB.
 _LARGEST_BATCH = 1000
@@ -34,7 +34,7 @@ class Common(NamedTuple):
     """What all functions of an install share. `environment` holds variables that each of them is given."""
 
     document: InstallDocument
-    storage: Storage
+    storage: InstallStorage
     events: Events
     layer_versions: Sequence[lambda_.LayerVersion]
     schedule_group: scheduler.CfnScheduleGroup
@@ -50,18 +50,18 @@ class Common(NamedTuple):
             "SHIPLAP_INSTALL": self.document.name,
         }
 
-    def running(self) -> Running:
+    def running(self) -> RuntimeSettings:
         """How functions outside of all networks run."""
         own = self.document
-        return Running(None, own.log_retention_days, own.snap_start, own.tracing, own.watch_memory_mib)
+        return RuntimeSettings(None, own.log_retention_days, own.snap_start, own.tracing, own.watch_memory_mib)
 
     def reach(
-        self, clusters: Sequence[Cluster], *, timers: Sequence[str], feeds: Mapping[str, WorkQueue]
-    ) -> permissions.Reach:
+        self, clusters: Sequence[ServedCluster], *, timers: Sequence[str], feeds: Mapping[str, WorkQueue]
+    ) -> permissions.PolicyTargets:
         """What functions that serve these clusters refer to; `timers` are ARNs of lifecycle queues."""
         own_path = node_role_path(self.document.name, self.document.region)
         own_roles = f"arn:{Aws.PARTITION}:iam::{Aws.ACCOUNT_ID}:role{own_path}*"
-        return permissions.Reach(
+        return permissions.PolicyTargets(
             storage=self.storage,
             timers=tuple(timers),
             feeds=feeds,
@@ -81,7 +81,7 @@ class NetworkGroup(Construct):
     """A network group. `only` says that there is no other, so that its queues get the events of all clusters."""
 
     def __init__(
-        self, scope: Construct, id_: str, *, name: str, clusters: Sequence[Cluster], common: Common, only: bool
+        self, scope: Construct, id_: str, *, name: str, clusters: Sequence[ServedCluster], common: Common, only: bool
     ) -> None:
         super().__init__(scope, id_)
         document, network = common.document, clusters[0].document.vpc
@@ -109,7 +109,7 @@ class NetworkGroup(Construct):
             in_network=network is not None,
             tracing=document.tracing,
         ).roles
-        made = Functions(
+        made = LambdaFunctions(
             self,
             "Functions",
             install=document.name,
@@ -131,11 +131,11 @@ class NetworkGroup(Construct):
         )
 
 
-def _feeds(queues: Queues, clusters: int) -> dict[str, Feed]:
+def _feeds(queues: Queues, clusters: int) -> dict[str, QueueTrigger]:
     at_once = min(max(_LEAST_CONCURRENCY, clusters), _MOST_CONCURRENCY)
     return {
-        "schedule": Feed(queues.provisioning, batch_size=_LARGEST_BATCH, window_s=1, most_at_once=at_once),
-        "lifecycle": Feed(queues.lifecycle, batch_size=10, window_s=0, most_at_once=_LIFECYCLE_CONCURRENCY),
+        "schedule": QueueTrigger(queues.provisioning, batch_size=_LARGEST_BATCH, window_s=1, most_at_once=at_once),
+        "lifecycle": QueueTrigger(queues.lifecycle, batch_size=10, window_s=0, most_at_once=_LIFECYCLE_CONCURRENCY),
     }
 
 

@@ -14,7 +14,7 @@ from aws_cdk import Aws
 from aws_cdk import aws_iam as iam
 
 from infra.events import WorkQueue
-from infra.storage import Storage
+from infra.storage import InstallStorage
 from shiplap.aws import tags
 from shiplap.aws.bucket import (
     CATALOG_PREFIX,
@@ -38,7 +38,7 @@ _REFERRED = (
 )
 
 
-class Reach(NamedTuple):
+class PolicyTargets(NamedTuple):
     """What the statements refer to.
 
     `timers` are ARNs of the lifecycle queues, `feeds` the queues that feed functions, by the function. `clusters` are
@@ -48,7 +48,7 @@ class Reach(NamedTuple):
     kubeconfigs.
     """
 
-    storage: Storage
+    storage: InstallStorage
     bus_arn: str
     install: str
     timers: tuple[str, ...]
@@ -62,19 +62,19 @@ class Reach(NamedTuple):
     kubeconfig_secrets: tuple[str, ...]
 
 
-class Listed(NamedTuple):
+class ItemizedStatement(NamedTuple):
     """A statement about items that grow in number with the clusters; `about` makes it for some of the items."""
 
     items: tuple[str, ...]
     about: Callable[[Sequence[str]], iam.PolicyStatement]
 
 
-Statements = list[iam.PolicyStatement | Listed]
+Statements = list[iam.PolicyStatement | ItemizedStatement]
 
 _BY_STAGE_AND_INSTANCE = (tables.STAGE_INDEX, tables.INSTANCE_ID_INDEX)
 
 
-def schedule(reach: Reach) -> Statements:
+def schedule(reach: PolicyTargets) -> Statements:
     """Reads the world, commits decisions, launches."""
     return [
         *consume(reach.feeds["schedule"]),
@@ -95,7 +95,7 @@ def schedule(reach: Reach) -> Statements:
     ]
 
 
-def lifecycle(reach: Reach) -> Statements:
+def lifecycle(reach: PolicyTargets) -> Statements:
     """Follows instances until they are nodes, learns from them, and ends what did not join."""
     return [
         *consume(reach.feeds["lifecycle"]),
@@ -114,7 +114,7 @@ def lifecycle(reach: Reach) -> Statements:
     ]
 
 
-def interrupt(reach: Reach) -> Statements:
+def interrupt(reach: PolicyTargets) -> Statements:
     """Marks claims whose instances AWS takes away, and reminds `lifecycle`; neither EC2 nor a cluster is asked."""
     return [
         *consume(reach.feeds["interrupt"]),
@@ -124,7 +124,7 @@ def interrupt(reach: Reach) -> Statements:
     ]
 
 
-def catalog(reach: Reach) -> Statements:
+def catalog(reach: PolicyTargets) -> Statements:
     """Asks EC2 what it sells and at what price, tries out what EC2NodeClasses say, and writes both down."""
     profiles = f"arn:{Aws.PARTITION}:iam::{Aws.ACCOUNT_ID}:instance-profile/*"
     return [
@@ -138,7 +138,7 @@ def catalog(reach: Reach) -> Statements:
     ]
 
 
-def disrupt(reach: Reach) -> Statements:
+def disrupt(reach: PolicyTargets) -> Statements:
     """Decides which nodes go and writes it down: it neither launches nor ends anything."""
     return [
         _allow("Remind", ["sqs:SendMessage"], reach.timers),
@@ -158,7 +158,7 @@ def disrupt(reach: Reach) -> Statements:
     ]
 
 
-def _market(reach: Reach) -> Statements:
+def _market(reach: PolicyTargets) -> Statements:
     return [
         _describe(
             "LookAtTheMarket",
@@ -172,7 +172,7 @@ def _market(reach: Reach) -> Statements:
     ]
 
 
-def _notice_absence(reach: Reach) -> iam.PolicyStatement:
+def _notice_absence(reach: PolicyTargets) -> iam.PolicyStatement:
     """S3 says that an object does not exist only to those who may list; to others, that access is denied.
 
     Without conditions: a request for an object carries no prefix that one could ask for.
@@ -180,7 +180,7 @@ def _notice_absence(reach: Reach) -> iam.PolicyStatement:
     return _allow("NoticeAbsence", ["s3:ListBucket"], [reach.storage.bucket.bucket_arn])
 
 
-def watch(reach: Reach) -> Statements:
+def watch(reach: PolicyTargets) -> Statements:
     """Watches the clusters, tells the bus, and keeps the clusters' snapshots."""
     return [
         _publish(reach),
@@ -190,16 +190,16 @@ def watch(reach: Reach) -> Statements:
     ]
 
 
-def _read_snapshots(reach: Reach) -> iam.PolicyStatement:
+def _read_snapshots(reach: PolicyTargets) -> iam.PolicyStatement:
     return _allow("ReadSnapshots", ["s3:GetObject"], [_objects(reach, CLUSTERS_PREFIX)])
 
 
-def audit(reach: Reach) -> Statements:
+def audit(reach: PolicyTargets) -> Statements:
     """Tells the bus which pods wait, and asks nobody anything."""
     return [_publish(reach)]
 
 
-def widget(reach: Reach) -> Statements:
+def widget(reach: PolicyTargets) -> Statements:
     """Reads claims and the snapshot of the pods, to draw them."""
     index = f"{reach.storage.state.table_arn}/index/{tables.STAGE_INDEX.name}"
     return [
@@ -221,7 +221,7 @@ def consume(queue: WorkQueue) -> Statements:
     ]
 
 
-def kubeconfigs(reach: Reach) -> Statements:
+def kubeconfigs(reach: PolicyTargets) -> Statements:
     """The way into clusters outside EKS. Where a secret has a key of its own, the key's policy must let the role in."""
     return _listed(reach.kubeconfig_secrets, partial(_allow, "ReadKubeconfigs", ["secretsmanager:GetSecretValue"]))
 
@@ -248,7 +248,7 @@ def traced() -> Statements:
     return [_allow("Trace", ["xray:PutTraceSegments", "xray:PutTelemetryRecords"], ["*"])]
 
 
-def _launch(reach: Reach) -> Statements:
+def _launch(reach: PolicyTargets) -> Statements:
     launch = ["ec2:RunInstances", "ec2:CreateFleet"]
     requested = _made(reach)
     template = f"{_OURS}:launch-template/*"
@@ -307,7 +307,7 @@ def _launch(reach: Reach) -> Statements:
     return statements + _listed(reach.node_roles, give) + _volume_keys(reach.volume_keys)
 
 
-def _selectors(reach: Reach) -> Statements:
+def _selectors(reach: PolicyTargets) -> Statements:
     """What answers the selectors of EC2NodeClasses."""
     return [
         _describe(
@@ -364,7 +364,7 @@ def _use_keys(
 
 
 def _listed(items: Sequence[str], about: Callable[[Sequence[str]], iam.PolicyStatement]) -> Statements:
-    return [Listed(tuple(items), about)] if items else []
+    return [ItemizedStatement(tuple(items), about)] if items else []
 
 
 def _arn(service: str, resource: str, given: str = "") -> str:
@@ -374,7 +374,7 @@ def _arn(service: str, resource: str, given: str = "") -> str:
     )
 
 
-def _state(reach: Reach, *actions: str, indexes: Sequence[tables.Index] = (tables.STAGE_INDEX,)) -> Statements:
+def _state(reach: PolicyTargets, *actions: str, indexes: Sequence[tables.Index] = (tables.STAGE_INDEX,)) -> Statements:
     table = reach.storage.state.table_arn
     return [
         _allow("State", [f"dynamodb:{action}" for action in actions], [table]),
@@ -382,20 +382,20 @@ def _state(reach: Reach, *actions: str, indexes: Sequence[tables.Index] = (table
     ]
 
 
-def _capacity(reach: Reach, *actions: str) -> iam.PolicyStatement:
+def _capacity(reach: PolicyTargets, *actions: str) -> iam.PolicyStatement:
     return _allow("Capacity", [f"dynamodb:{action}" for action in actions], [reach.storage.capacity.table_arn])
 
 
-def _publish(reach: Reach) -> iam.PolicyStatement:
+def _publish(reach: PolicyTargets) -> iam.PolicyStatement:
     return _allow("Publish", ["events:PutEvents"], [reach.bus_arn])
 
 
-def _clusters(reach: Reach) -> Statements:
+def _clusters(reach: PolicyTargets) -> Statements:
     arns = [_arn("eks", f"cluster/{name}") for name in reach.clusters]
     return _listed(arns, partial(_allow, "FindApiServers", ["eks:DescribeCluster"]))
 
 
-def _zonal_shifts(reach: Reach) -> Statements:
+def _zonal_shifts(reach: PolicyTargets) -> Statements:
     """ARC takes no ARN of EKS for a resource; a condition names the clusters instead."""
 
     def heed(arns: Sequence[str]) -> iam.PolicyStatement:
@@ -411,21 +411,21 @@ def _describe(sid: str, *actions: str) -> iam.PolicyStatement:
     return _allow(sid, [f"ec2:{action}" for action in actions], ["*"], condition)
 
 
-def _objects(reach: Reach, prefix: str) -> str:
+def _objects(reach: PolicyTargets, prefix: str) -> str:
     return reach.storage.bucket.arn_for_objects(f"{prefix}*")
 
 
-def _made(reach: Reach) -> dict[str, Any]:
+def _made(reach: PolicyTargets) -> dict[str, Any]:
     """Conditions on the tags that what is made must be given."""
     return {"StringEquals": _ours(reach, "aws:RequestTag"), "StringLike": _named("aws:RequestTag")}
 
 
-def _found(reach: Reach) -> dict[str, Any]:
+def _found(reach: PolicyTargets) -> dict[str, Any]:
     """Conditions on what is there already."""
     return {"StringEquals": _ours(reach, "aws:ResourceTag"), "StringLike": _named("aws:ResourceTag")}
 
 
-def _ours(reach: Reach, context: str) -> dict[str, Any]:
+def _ours(reach: PolicyTargets, context: str) -> dict[str, Any]:
     """The install binds; its clusters are not listed, because a list would outgrow a policy."""
     return {f"{context}/{tags.INSTALL}": reach.install}
 

@@ -13,7 +13,7 @@ from aws_cdk import aws_scheduler as scheduler
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from infra.settings import Cluster
+from infra.settings import ServedCluster
 from infra.spread import spread
 
 SWEEP = "rate(1 minute)"
@@ -54,7 +54,7 @@ class Schedules(Construct):
 
     def look_after(
         self,
-        clusters: Sequence[Cluster],
+        clusters: Sequence[ServedCluster],
         *,
         provisioning: sqs.Queue,
         watch: lambda_.IFunction,

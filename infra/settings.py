@@ -54,7 +54,7 @@ class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_un
     """Base of everything in shiplap.yaml."""
 
 
-class Network(_Part, frozen=True):
+class VpcConfig(_Part, frozen=True):
     """Where functions that talk to a private API endpoint sit: ids of subnets and security groups of one VPC.
 
     `name` tells the networks of an install apart; one of them goes without.
@@ -77,7 +77,7 @@ class ClusterDocument(_Part, frozen=True):
     name: str
     manifests: str
     access: str = ""
-    vpc: Network | None = None
+    vpc: VpcConfig | None = None
     watch: bool = True
     audit: bool = False
     node_roles: tuple[str, ...] = ()
@@ -138,7 +138,7 @@ class InstallDocument(_Part, frozen=True):
     cluster_metrics: bool = False
 
 
-class Cluster(msgspec.Struct, frozen=True):
+class ServedCluster(msgspec.Struct, frozen=True):
     """A cluster the stack serves: what was written, and what the functions are told."""
 
     document: ClusterDocument
@@ -211,20 +211,20 @@ class Cluster(msgspec.Struct, frozen=True):
         return frozenset(named | set(self.document.volume_keys))
 
 
-class Install(msgspec.Struct, frozen=True):
+class InstallConfig(msgspec.Struct, frozen=True):
     """Everything the stack is built from; clusters sorted by name."""
 
     document: InstallDocument
-    clusters: tuple[Cluster, ...]
+    clusters: tuple[ServedCluster, ...]
 
     @property
-    def networks(self) -> dict[str, tuple[Cluster, ...]]:
+    def networks(self) -> dict[str, tuple[ServedCluster, ...]]:
         """Clusters by the name of their network group, sorted. All clusters of a group have the same `vpc`, or none."""
         names = sorted({cluster.settings.network for cluster in self.clusters})
         return {name: tuple(cluster for cluster in self.clusters if cluster.settings.network == name) for name in names}
 
     @property
-    def audited(self) -> tuple[Cluster, ...]:
+    def audited(self) -> tuple[ServedCluster, ...]:
         """Clusters whose audit log is a source of events."""
         return tuple(cluster for cluster in self.clusters if cluster.document.audit)
 
@@ -248,7 +248,7 @@ def node_role_path(install: str, region: str) -> str:
     return f"/shiplap/{region}/{install}/"
 
 
-def read(path: Path) -> Install:
+def read(path: Path) -> InstallConfig:
     """Read shiplap.yaml and the manifests of its clusters.
 
     Raises:
@@ -269,7 +269,7 @@ def read(path: Path) -> Install:
     if install is None or problems:
         raise InvalidManifests([_refusal(source, where, reason) for where, reason in problems])
     clusters = [_cluster(source, index, install, path.parent) for index in range(len(install.clusters))]
-    return Install(install, tuple(sorted(clusters, key=lambda cluster: cluster.name)))
+    return InstallConfig(install, tuple(sorted(clusters, key=lambda cluster: cluster.name)))
 
 
 def refusal(path: Path, where: Where, reason: str) -> InvalidInput:
@@ -277,7 +277,7 @@ def refusal(path: Path, where: Where, reason: str) -> InvalidInput:
     return _refusal(read_documents(path)[0], where, reason)
 
 
-def _cluster(source: Document, index: int, install: InstallDocument, folder: Path) -> Cluster:
+def _cluster(source: Document, index: int, install: InstallDocument, folder: Path) -> ServedCluster:
     document = install.clusters[index]
     manifests_path = folder / document.manifests
     if not manifests_path.exists():
@@ -292,7 +292,7 @@ def _cluster(source: Document, index: int, install: InstallDocument, folder: Pat
         _refuse_roles_of_two_systems(manifests_path)
     network = document.vpc.name if document.vpc else ""
     values |= {"region": install.region, "install": install.name, "network": network, "manifests": manifests}
-    return Cluster(written, ClusterSettings(**values))
+    return ServedCluster(written, ClusterSettings(**values))
 
 
 def _node_classes(manifests: Path) -> Iterator[tuple[Document, EC2NodeClass]]:
@@ -439,7 +439,7 @@ def _cluster_problems(cluster: ClusterDocument) -> Iterator[tuple[str, str]]:
             yield "volumeKeys", f"{key!r} is not the id, ARN or alias of a KMS key"
 
 
-def _vpc_problems(vpc: Network) -> Iterator[str]:
+def _vpc_problems(vpc: VpcConfig) -> Iterator[str]:
     if not (vpc.subnets and vpc.security_groups):
         yield "must name at least one of subnets and of securityGroups"
     most = (("subnets", vpc.subnets, _MOST_SUBNETS), ("security groups", vpc.security_groups, _MOST_SECURITY_GROUPS))

@@ -18,11 +18,11 @@ from infra.audit import let_deliver
 from infra.cluster_stack import ClusterStack, needs_stack
 from infra.dashboard import Dashboard
 from infra.events import Events, WorkQueue
-from infra.functions import Artifacts, Feed, Functions, Layers
+from infra.functions import Artifacts, LambdaFunctions, Layers, QueueTrigger
 from infra.network_group import Common, NetworkGroup
 from infra.schedules import Schedules
-from infra.settings import Install, in_group
-from infra.storage import Storage
+from infra.settings import InstallConfig, in_group
+from infra.storage import InstallStorage
 
 
 class Shiplap(Construct):
@@ -36,14 +36,14 @@ class Shiplap(Construct):
         scope: Construct,
         id_: str,
         *,
-        install: Install,
+        install: InstallConfig,
         artifacts: Artifacts,
         environment: Mapping[str, str] | None = None,
     ) -> None:
         """`environment` is added to every function's own."""
         super().__init__(scope, id_)
         document = install.document
-        self.storage = Storage(self, "Storage", record_retention_days=document.record_retention_days)
+        self.storage = InstallStorage(self, "Storage", record_retention_days=document.record_retention_days)
         self.events = Events(
             self, "Events", name=document.name, interruption_timeout_s=specifications.INTERRUPT.timeout_s
         )
@@ -85,13 +85,13 @@ class Shiplap(Construct):
             topic_arn=document.alarm_topic,
         )
 
-    def _network(self, name: str, install: Install, common: Common) -> NetworkGroup:
+    def _network(self, name: str, install: InstallConfig, common: Common) -> NetworkGroup:
         """The group without a name is part of the stack, each other one a nested stack."""
         scope = NestedStack(self, f"Network-{name}", description=f"Shiplap: network {name}") if name else self
         only = len(install.networks) == 1
         return NetworkGroup(scope, "Network", name=name, clusters=install.networks[name], common=common, only=only)
 
-    def _functions_of_install(self, install: Install, common: Common) -> Mapping[str, lambda_.Alias]:
+    def _functions_of_install(self, install: InstallConfig, common: Common) -> Mapping[str, lambda_.Alias]:
         """Make the functions outside of all networks; the aliases of their versions in service, by name."""
         document = install.document
         wanted = [*specifications.OF_INSTALL, *([specifications.AUDIT] if install.audited else [])]
@@ -100,7 +100,7 @@ class Shiplap(Construct):
         urls = Stack.of(self).to_json_string({name: queue.queue_url for name, queue in lifecycles.items()})
         environment = {name: {**common.resource_names(), **common.environment} for name in deployed}
         environment["interrupt"]["SHIPLAP_LIFECYCLE_QUEUE_URLS"] = urls
-        made = Functions(
+        made = LambdaFunctions(
             self,
             "Functions",
             install=document.name,
@@ -119,13 +119,13 @@ class Shiplap(Construct):
             ).roles,
             layer_versions=common.layer_versions,
             environment=environment,
-            feeds={"interrupt": Feed(self.events.interruption, batch_size=10, window_s=0, most_at_once=10)},
+            feeds={"interrupt": QueueTrigger(self.events.interruption, batch_size=10, window_s=0, most_at_once=10)},
             running=common.running(),
         )
         self.functions |= made.functions
         return made.live
 
-    def _clusters(self, install: Install, audit: lambda_.Alias | None) -> None:
+    def _clusters(self, install: InstallConfig, audit: lambda_.Alias | None) -> None:
         delivery = let_deliver(self, "AuditDelivery", audit) if audit is not None else None
         for cluster in install.clusters:
             if needs_stack(cluster):
@@ -143,7 +143,7 @@ class ShiplapStack(Stack):
         scope: Construct,
         id_: str,
         *,
-        install: Install,
+        install: InstallConfig,
         artifacts: Artifacts,
         environment: Mapping[str, str] | None = None,
         **stack: Any,

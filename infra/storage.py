@@ -12,7 +12,7 @@ from shiplap.aws.bucket import CATALOG_PREFIX, CLUSTERS_PREFIX, MEMORY_PREFIX, R
 from shiplap.aws.dynamodb import tables
 
 
-class Storage(Construct):
+class InstallStorage(Construct):
     """Both tables and the bucket. They stay when the stack is deleted: learned capacity took real nodes to learn."""
 
     def __init__(self, scope: Construct, id_: str, *, record_retention_days: int) -> None:

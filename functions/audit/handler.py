@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from shiplap.errors import InvalidMessage, UnknownCluster
 from shiplap.flows.install import Install
-from shiplap.flows.watch.audit import Recent, audit, delivered
+from shiplap.flows.watch.audit import RecentPods, audit, read_delivery
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
@@ -20,9 +20,9 @@ def install() -> Install:
 
 
 @cache
-def recent() -> Recent:
+def recent() -> RecentPods:
     """What this process has told lately."""
-    return Recent()
+    return RecentPods()
 
 
 def handle(event: dict[str, Any], lambda_context: LambdaContext) -> dict[str, int]:
@@ -33,7 +33,7 @@ def handle(event: dict[str, Any], lambda_context: LambdaContext) -> dict[str, in
     own = install()
     with own.reporting(lambda_context.aws_request_id):
         try:
-            delivery = delivered(event)
+            delivery = read_delivery(event)
             if not delivery.lines:
                 return {"told": 0}
             cluster = own.settings.cluster(delivery.cluster)

@@ -11,7 +11,7 @@ from shiplap.errors import UnknownCluster
 from shiplap.flows import batch
 from shiplap.flows.disrupt.disruption_round import disrupt
 from shiplap.flows.install import Install
-from shiplap.flows.looks import AtRest, needs_disruption
+from shiplap.flows.looks import IdleClusters, needs_disruption
 from shiplap.flows.turns import Turns
 from shiplap.settings import ClusterSettings
 
@@ -28,7 +28,7 @@ def install() -> Install:
 _LAST: defaultdict[str, LastDecision] = defaultdict(LastDecision)
 """By cluster, while the function is warm."""
 
-_AT_REST = AtRest()
+_AT_REST = IdleClusters()
 
 SHARED_S = 45.0
 """No cluster's turn begins later than so many seconds after the start of an invocation that serves all clusters: the

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from shiplap.flows import batch
 from shiplap.flows.install import Install
 from shiplap.flows.interrupt.interrupt import interrupt
-from shiplap.flows.interrupt.notices import Notice, read
+from shiplap.flows.interrupt.notices import Notice, read_notice
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
@@ -28,4 +28,4 @@ def handle(event: dict[str, Any], lambda_context: LambdaContext) -> dict[str, An
         interrupt(notice, own.settings, own.state, own.context, own.meter)
 
     with own.reporting(lambda_context.aws_request_id):
-        return batch.run_each(event["Records"], read, flow, dead_letters=own.dead_letters, meter=own.meter)
+        return batch.run_each(event["Records"], read_notice, flow, dead_letters=own.dead_letters, meter=own.meter)

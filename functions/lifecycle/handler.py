@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from shiplap.flows import batch
 from shiplap.flows.install import Install
-from shiplap.flows.lifecycle.lifecycle import attend
-from shiplap.flows.looks import answers
+from shiplap.flows.lifecycle.lifecycle import visit_claims
+from shiplap.flows.looks import check_answers
 from shiplap.flows.messages import NodeSeen, Timer, for_lifecycle
 from shiplap.flows.turns import Due, Turns
 from shiplap.settings import ClusterSettings
@@ -34,10 +34,10 @@ def handle(event: dict[str, Any], lambda_context: LambdaContext) -> dict[str, An
     deadline = own.clock.now() + lambda_context.get_remaining_time_in_millis() / 1000
 
     def look(due: Due) -> bool:
-        return answers(own.context(due.cluster))
+        return check_answers(own.context(due.cluster))
 
     def flow(cluster: ClusterSettings, hints: Sequence[NodeSeen | Timer], _until: float) -> str:
-        attend(cluster, hints, own.context(cluster))
+        visit_claims(cluster, hints, own.context(cluster))
         return ""
 
     with own.reporting(lambda_context.aws_request_id):

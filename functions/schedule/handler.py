@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from shiplap.flows import batch
 from shiplap.flows.install import Install
-from shiplap.flows.looks import FULL_SWEEP_S, AtRest, answers, needs_sweep
+from shiplap.flows.looks import FULL_SWEEP_S, IdleClusters, check_answers, needs_sweep
 from shiplap.flows.messages import PodsPending, Sweep, for_schedule
 from shiplap.flows.schedule.schedule import schedule
 from shiplap.flows.turns import Due, Turns
@@ -27,7 +27,7 @@ def install() -> Install:
 _SWEPT_AT: dict[str, float] = {}
 """When this process last swept a cluster, epoch seconds by name."""
 
-_AT_REST = AtRest()
+_AT_REST = IdleClusters()
 
 
 def handle(event: dict[str, Any], lambda_context: LambdaContext) -> dict[str, Any]:
@@ -38,7 +38,7 @@ def handle(event: dict[str, Any], lambda_context: LambdaContext) -> dict[str, An
     def look(due: Due) -> bool:
         context = own.context(due.cluster)
         if due.asked:
-            return answers(context)
+            return check_answers(context)
         overdue = _SWEPT_AT.get(due.cluster.name, 0.0) + FULL_SWEEP_S <= own.clock.now()
         return needs_sweep(due.cluster, context, _AT_REST) or overdue
 

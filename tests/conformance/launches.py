@@ -15,8 +15,8 @@ from shiplap.errors import AwsError
 from shiplap.flows.assign_instances import Attempt
 from shiplap.flows.planning.decision_inputs import NodeClassSupply
 from shiplap.flows.planning.fleet_offerings import launches
-from shiplap.flows.planning.offering_market import Market
-from shiplap.flows.schedule.launch import Outcome, launch
+from shiplap.flows.planning.offering_market import OfferingMarket
+from shiplap.flows.schedule.launch import LaunchOutcome, launch
 from shiplap.instances.catalog.resolved_nodeclass import CapacityReservation, Subnet
 from shiplap.instances.catalog.type_catalog import InstanceType, Offering
 from shiplap.kubernetes import labels
@@ -115,10 +115,10 @@ class Ground:
     types: dict[str, InstanceType]
     supply: NodeClassSupply
 
-    def launch(self, wanted: Sequence[NodeClaim]) -> Outcome:
+    def launch(self, wanted: Sequence[NodeClaim]) -> LaunchOutcome:
         """Commit the claims and launch them; what became of all of them."""
         state = self.stage.state.read(CLUSTER, self.stage.clock.now())
-        market = Market(state)
+        market = OfferingMarket(state)
         attempt = Attempt(owner="test", deadline=self.stage.clock.now() + 900, join_timeout_s=900)
         listed = [item if item.instance_types else replace(item, instance_types=tuple(self.types)) for item in wanted]
         groups = [
@@ -127,7 +127,7 @@ class Ground:
         ]
         self.stage.state.commit(CLUSTER, state.epoch, [item for group in groups for item in group])
         ends = [launch(group, self.supply, self.types, attempt, market, self.stage.context) for group in groups]
-        return Outcome(
+        return LaunchOutcome(
             launched=tuple(item for end in ends for item in end.launched),
             failed=tuple(item for end in ends for item in end.failed),
             pending=tuple(item for end in ends for item in end.pending),

@@ -16,7 +16,7 @@ import msgspec
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.custom_resources import Budget, NodePool
 from shiplap.manifests.nodeclaim import NodeClaim
-from shiplap.ports import Ailment
+from shiplap.ports import InstanceProblem
 from tests.integration.flows.leaving import (
     ONLY_LARGE,
     REBALANCE,
@@ -114,7 +114,7 @@ def ails(kind: str) -> Move:
 
     def move(stage: Stage, claim: NodeClaim) -> None:
         since = 0.0 if kind == "event" else stage.clock.now() - 120
-        stage.health.ailments.add(Ailment(claim.instance_id, kind, since))
+        stage.health.ailments.add(InstanceProblem(claim.instance_id, kind, since))
         stage.sweep()
 
     return move

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from shiplap.flows.catalog.inspect import inspect
-from shiplap.flows.planning.decision_inputs import glance_at, sight_of, supply_of
+from shiplap.flows.planning.decision_inputs import priced_snapshot, read_inputs, read_supply
 from shiplap.flows.planning.fleet_offerings import FleetOptions, fleet_options
 from shiplap.instances.capacity.capacity_setting import CapacitySetting
 from shiplap.instances.catalog.ec2_catalog import TypePrices, ZonePrice
@@ -100,9 +100,11 @@ class Given:
         return found[name].status, found[name].reason
 
     def not_ready(self) -> str:
-        supply = supply_of(self.settings, self.stage.context)
-        sight = sight_of(self.settings, glance_at(self.settings, self.stage.context), supply, self.stage.context)
-        return sight.snapshot.catalogs[0].not_ready
+        supply = read_supply(self.settings, self.stage.context)
+        priced = priced_snapshot(
+            self.settings, read_inputs(self.settings, self.stage.context), supply, self.stage.context
+        )
+        return priced.snapshot.catalogs[0].not_ready
 
 
 def test_an_expression_that_divides_by_zero_makes_the_class_not_ready() -> None:

@@ -182,12 +182,12 @@ def test_aws_103_a_hundred_mixed_messages_are_all_handled() -> None:
 @pytest.mark.parametrize("body", ["", "{}", "[]", '{"source": "aws.ec2", "detail-type": "x"}', '{"source": 1}'])
 def test_aws_a_message_that_is_no_event_is_malformed(body: str) -> None:
     with pytest.raises(InvalidMessage):
-        notices.read(body, "interruption")
+        notices.read_notice(body, "interruption")
 
 
 def test_aws_an_event_nobody_knows_is_done_with() -> None:
-    known = notices.read('{"source": "aws.ec2", "detail-type": "EC2 News", "detail": {}}', "interruption")
-    assert (known.kind, known.instance_ids) == (notices.Kind.OTHER, ())
+    known = notices.read_notice('{"source": "aws.ec2", "detail-type": "EC2 News", "detail": {}}', "interruption")
+    assert (known.kind, known.instance_ids) == (notices.NoticeKind.OTHER, ())
 
 
 def test_aws_105_a_claim_that_is_gone_is_no_error() -> None:

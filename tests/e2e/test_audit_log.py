@@ -10,7 +10,7 @@ import pytest
 from msgspec import Raw
 
 from shiplap.cluster.watcher import KindWatch, Tracker
-from shiplap.flows.watch.audit import Recent, audit, delivered, waiting_in
+from shiplap.flows.watch.audit import RecentPods, audit, read_delivery, unscheduled_pod_in
 from shiplap.flows.watch.watch import hints_of
 from tests import audit_log
 from tests.e2e import programs
@@ -71,7 +71,10 @@ def pod(name: str, cpu: str = "100m", **spec: object) -> dict:
 def test_the_audit_log_tells_of_the_same_pods_as_the_watch(plane: ControlPlane, lines: list[str]) -> None:
     stage = Stage()
     told = audit(
-        delivered(audit_log.delivery(*lines, cluster=CLUSTER)), stage.settings.claim_rules, stage.context, Recent()
+        read_delivery(audit_log.delivery(*lines, cluster=CLUSTER)),
+        stage.settings.claim_rules,
+        stage.context,
+        RecentPods(),
     )
     assert told == len(WAITING)
     (heard,) = stage.bus.events
@@ -90,6 +93,6 @@ def test_a_real_record_that_was_cut_still_names_its_pod(lines: list[str]) -> Non
     records = [line for line in lines if json.loads(line)["verb"] == "patch" and "/pods/plain/status" in line]
     assert records
     (event,) = audit_log.events([records[0][: len(records[0]) // 2]])
-    waiting = waiting_in(Raw(json.dumps(event).encode()), Stage().settings.claim_rules)
+    waiting = unscheduled_pod_in(Raw(json.dumps(event).encode()), Stage().settings.claim_rules)
     assert waiting is not None
     assert (waiting.pod.namespace, waiting.pod.name) == ("default", "plain")

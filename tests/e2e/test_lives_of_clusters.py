@@ -15,7 +15,7 @@ import pytest
 
 from shiplap.aws import tags
 from shiplap.errors import ShiplapError
-from shiplap.flows.watch.audit import Recent, audit, delivered
+from shiplap.flows.watch.audit import RecentPods, audit, read_delivery
 from shiplap.kubernetes.labels import ZONE
 from shiplap_lab.emulated_aws import cdk as node
 from tests import audit_log
@@ -187,7 +187,12 @@ def test_the_audit_function_hears_of_every_pod_that_the_watch_told_of(world: Wor
     """And of more: pods that found a place before the watch had told, or while it had no connection."""
     stage = Stage()
     lines = world.plane.audit_log.read_text().splitlines()
-    audit(delivered(audit_log.delivery(*lines, cluster=CLUSTER)), stage.settings.claim_rules, stage.context, Recent())
+    audit(
+        read_delivery(audit_log.delivery(*lines, cluster=CLUSTER)),
+        stage.settings.claim_rules,
+        stage.context,
+        RecentPods(),
+    )
     heard = {uid for event in stage.bus.events for *_, uid in event.detail["pods"]}
     bodies = [json.loads(body) for body in world.sources["schedule"].bodies.values()]
     told = {uid for body in bodies if body.get("source") == "shiplap.watch" for *_, uid in body["detail"]["pods"]}

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from infra.settings import ClusterDocument, Install, read
+from infra.settings import ClusterDocument, InstallConfig, read
 from shiplap.aws.instance_profiles import node_role_name, profile_name
 from shiplap.disruption.disruption_snapshot import DisruptionSettings
 from shiplap.errors import InvalidInput, InvalidManifests
@@ -32,7 +32,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def written(folder: Path, text: str) -> Install:
+def written(folder: Path, text: str) -> InstallConfig:
     path = folder / "shiplap.yaml"
     path.write_text(text)
     return read(path)

@@ -573,7 +573,7 @@ def test_an_inspection_without_problems_is_the_resolution(ground: Ground) -> Non
 
 
 def test_a_launch_that_would_be_allowed_is_not_made(ground: Ground) -> None:
-    assert ground.compute.rehearse(ground.request()) is None
+    assert ground.compute.dry_run(ground.request()) is None
     assert ground.instances() == ()
     assert (ground.calls("CreateFleet"), ground.calls("RunInstances")) == (1, 1)
     assert ground.launch().instance is not None  # its token was not used up
@@ -592,7 +592,7 @@ def test_a_launch_that_would_be_allowed_is_not_made(ground: Ground) -> None:
 )
 def test_what_is_forbidden_is_told_in_ec2s_words(ground: Ground, action: str, code: str, reason: str) -> None:
     ground.control.fault(action, code, times=3)
-    found = ground.compute.rehearse(ground.request())
+    found = ground.compute.dry_run(ground.request())
     assert found is not None
     assert (found.condition, found.reason) == ("ValidationSucceeded", reason)
     assert "injected by the scenario" in found.message
@@ -601,26 +601,26 @@ def test_what_is_forbidden_is_told_in_ec2s_words(ground: Ground, action: str, co
 def test_a_subnet_that_is_allowed_is_enough(ground: Ground) -> None:
     ground.control.fault("RunInstances", "UnauthorizedOperation")
     offerings = tuple(("m5.large", zone, 29) for zone in ZONES[:2])
-    assert ground.compute.rehearse(ground.request(offerings=offerings)) is None
+    assert ground.compute.dry_run(ground.request(offerings=offerings)) is None
     assert ground.calls("RunInstances") == 2
 
 
 def test_what_is_not_about_permissions_is_left_to_launches(ground: Ground) -> None:
     ground.control.fault("RunInstances", "InsufficientInstanceCapacity")
-    assert ground.compute.rehearse(ground.request()) is None
-    assert ground.compute.rehearse(ground.request(offerings=(("m5.large", "eu-west-1z", 29),))) is None
+    assert ground.compute.dry_run(ground.request()) is None
+    assert ground.compute.dry_run(ground.request(offerings=(("m5.large", "eu-west-1z", 29),))) is None
 
 
 @pytest.mark.parametrize("code", ["RequestLimitExceeded", "InternalError"])
 def test_a_rehearsal_that_ec2_does_not_answer(ground: Ground, code: str) -> None:
     ground.control.fault("CreateFleet", code, times=9)
     with pytest.raises(AwsError):
-        ground.compute.rehearse(ground.request())
+        ground.compute.dry_run(ground.request())
 
 
 def test_a_profile_that_is_not_there_is_named(ground: Ground) -> None:
     resolved = msgspec.structs.replace(ground.request().resolved, instance_profile="missing")
-    found = ground.compute.rehearse(ground.request(resolved=resolved))
+    found = ground.compute.dry_run(ground.request(resolved=resolved))
     assert found is None or found.reason == "InstanceProfileNotFound"
 
 
@@ -629,11 +629,11 @@ def test_user_data_that_ec2_finds_too_long(ground: Ground, monkeypatch: pytest.M
         raise NodeClassNotReady("User data is limited to 16384 bytes", code="InvalidUserData.Malformed")
 
     monkeypatch.setattr(ground.compute._templates, "ensure", refuse)
-    found = ground.compute.rehearse(ground.request())
+    found = ground.compute.dry_run(ground.request())
     assert found is not None
     assert found.reason == "UserDataSizeLimitExceeded"
 
 
 def test_what_spot_would_be_refused(ground: Ground) -> None:
-    assert ground.compute.rehearse(ground.request(capacity_type="spot")) is None
+    assert ground.compute.dry_run(ground.request(capacity_type="spot")) is None
     assert ground.instances() == ()

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from infra.settings import Install
+from infra.settings import InstallConfig
 from shiplap.disruption.disruption_snapshot import DisruptionSettings
 from shiplap.instances.capacity.described_capacity import nominal_memory
 from shiplap.manifests.files.loading import load_manifests
@@ -301,7 +301,7 @@ def _state_table(recording: Recording) -> str:
 
 
 @contextmanager
-def told(install: Install, roles: Roles, functions: tuple[str, ...], folder: Path) -> Iterator[Recording]:
+def told(install: InstallConfig, roles: Roles, functions: tuple[str, ...], folder: Path) -> Iterator[Recording]:
     """The story, told to its end; the recording is open to ask more."""
     clock = TwinClock(now())
     server = ApiServer(clock)
@@ -329,7 +329,7 @@ def told(install: Install, roles: Roles, functions: tuple[str, ...], folder: Pat
         yield recording
 
 
-def _settings(install: Install, folder: Path) -> ClusterSettings:
+def _settings(install: InstallConfig, folder: Path) -> ClusterSettings:
     path = folder / "manifests.yaml"
     buffers = [BUFFERS.format(name=kind.lower(), kind=kind) for kind in ("Deployment", "ReplicaSet", "StatefulSet")]
     path.write_text(MANIFESTS + "".join(buffers))

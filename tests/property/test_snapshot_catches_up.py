@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from shiplap.cluster.snapshot_keeper import FEWEST_PODS, RELIST_S, SAVE_S, SnapshotKeeper
 from shiplap.errors import ClusterError, ClusterUnreachable, ObjectConflict, ObjectNotFound, ResourceVersionGone
 from shiplap.flows.planning import decision_inputs
-from shiplap.flows.planning.decision_inputs import StandingPods
+from shiplap.flows.planning.decision_inputs import BoundPods
 from shiplap.kubernetes.compact_pods import lean_pod, merged_pods
 from shiplap.kubernetes.objects import Pod
 from shiplap.ports import WatchEvent
@@ -86,8 +86,8 @@ class Cluster(Stage):
         found.established.set()
         return found
 
-    def looker(self) -> StandingPods:
-        return StandingPods(CLUSTER, replace(self.context, cluster=self.shaky, snapshots=self.snapshots))
+    def looker(self) -> BoundPods:
+        return BoundPods(CLUSTER, replace(self.context, cluster=self.shaky, snapshots=self.snapshots))
 
     def play(self, action: str, name: str) -> None:
         """What users, kube-scheduler and kubelets do."""

@@ -14,7 +14,7 @@ from shiplap.kubernetes import labels
 from shiplap.manifests.custom_resources import NodePool
 
 if TYPE_CHECKING:
-    from infra.settings import Cluster, Install
+    from infra.settings import InstallConfig, ServedCluster
 
 _CHECKOUT = Path(__file__).resolve().parents[3]
 
@@ -68,7 +68,7 @@ def planned(path: Path) -> Planned:
     return plan_of(read(path))
 
 
-def plan_of(install: Install) -> Planned:
+def plan_of(install: InstallConfig) -> Planned:
     """What an install asks of AWS."""
     pools = [pool for cluster in install.clusters for pool in cluster.settings.manifests.node_pools]
     return Planned(
@@ -80,7 +80,7 @@ def plan_of(install: Install) -> Planned:
     )
 
 
-def _cluster(cluster: Cluster) -> PlannedCluster:
+def _cluster(cluster: ServedCluster) -> PlannedCluster:
     document = cluster.document
     return PlannedCluster(
         name=cluster.name,

@@ -14,8 +14,8 @@ import msgspec
 from shiplap.disruption.decision_memory import DecisionMemory
 from shiplap.disruption.progress import DisruptionCommand
 from shiplap.errors import AwsError, InvalidInput, StoreError, UnknownCluster
-from shiplap.flows.planning.decision_inputs import Glance, NodeClassSupply, Supply, snapshot_of
-from shiplap.flows.planning.offering_market import resting_offerings
+from shiplap.flows.planning.decision_inputs import DecisionInputs, LaunchSupply, NodeClassSupply, snapshot_of
+from shiplap.flows.planning.offering_market import unavailable_offerings
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.catalog.resolved_nodeclass import ResolvedNodeClass
 from shiplap.instances.catalog.type_catalog import LearnedCapacity
@@ -91,7 +91,7 @@ class Installed(msgspec.Struct, frozen=True, kw_only=True):
         settings: ClusterSettings,
         view: ClusterView,
         claims: Sequence[NodeClaim],
-        supply: Supply,
+        supply: LaunchSupply,
         at: float,
     ) -> Snapshot:
         """What the schedule function would decide on. `claims` count where table `state` could not be read."""
@@ -101,8 +101,8 @@ class Installed(msgspec.Struct, frozen=True, kw_only=True):
         if barred != BlockedLaunches():
             names = sorted(barred.amis | {f"{kind} of {ami}" for ami, kind in barred.types})
             self.notes.append(f"nothing is launched of {', '.join(names)}: its nodes do not join")
-        glance = Glance(at, state, view, state.missed_pods | missed)
-        return snapshot_of(settings, glance, supply, self.capacity, _Unmeasured())
+        inputs = DecisionInputs(at, state, view, state.missed_pods | missed)
+        return snapshot_of(settings, inputs, supply, self.capacity, _Unmeasured())
 
     def catalog(self, region: str) -> Catalog | None:
         """The types and prices that the functions decide with; None where they cannot be read."""
@@ -121,18 +121,18 @@ class Installed(msgspec.Struct, frozen=True, kw_only=True):
         resolved: Mapping[str, ResolvedNodeClass],
         not_ready: Mapping[str, str],
         shifted: frozenset[str],
-    ) -> Supply:
+    ) -> LaunchSupply:
         """What can be bought, with what the last inspection has found of each EC2NodeClass."""
         supplies = {}
         for item in node_classes:
             name = item.metadata.name
             problem = known_problem(self.inspected, self.cluster, item, self.at) or not_ready.get(name, "")
             supplies[name] = NodeClassSupply(item, None if problem else resolved.get(name), problem)
-        return Supply(catalog, supplies, shifted, self.joins)
+        return LaunchSupply(catalog, supplies, shifted, self.joins)
 
     def resting(self, catalog: Catalog) -> frozenset[tuple[str, str, str]]:
         """Offerings that EC2 refused lately and that are left alone for now."""
-        return resting_offerings(self.state.unavailable, catalog) if self.state is not None else frozenset()
+        return unavailable_offerings(self.state.unavailable, catalog) if self.state is not None else frozenset()
 
 
 class _Unmeasured:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from shiplap.disruption.record import Headline
-from shiplap.flows.interrupt.notices import Kind
+from shiplap.flows.interrupt.notices import NoticeKind
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 
 LAUNCH, INTERRUPT, LIFECYCLE = "launch", "interrupt", "lifecycle"
-_NOTICES = frozenset(map(str, Kind))
+_NOTICES = frozenset(map(str, NoticeKind))
 _RECORDED = frozenset({ClaimState.PLANNED, ClaimState.LAUNCHING, ClaimState.DISRUPTING})
 """States that a recorded decision tells of."""
 _MOST = 20

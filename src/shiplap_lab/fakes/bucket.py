@@ -55,18 +55,18 @@ class TwinStatus:
 
 
 class TwinRehearsals:
-    """A RehearsalStore."""
+    """A DryRunStore."""
 
     def __init__(self, faults: Faults | None = None) -> None:
         self.faults = faults or Faults()
         self._kept: dict[str, DryRuns] = {}
 
     def load(self, cluster: str) -> DryRuns:
-        with self.faults.effect("rehearsals.load"):
+        with self.faults.effect("dry_runs.load"):
             return self._kept.get(cluster, DryRuns())
 
     def save(self, cluster: str, rehearsals: DryRuns) -> None:
-        with self.faults.effect("rehearsals.save"):
+        with self.faults.effect("dry_runs.save"):
             self._kept[cluster] = rehearsals
 
 

@@ -134,9 +134,9 @@ class TwinCompute:
             service_cidr="10.100.0.0/16",
         )
 
-    def rehearse(self, request: FleetRequest) -> NodeClassProblem | None:
+    def dry_run(self, request: FleetRequest) -> NodeClassProblem | None:
         """What `forbidden` says, by the name of the EC2NodeClass."""
-        with self._faults.effect("compute.rehearse"):
+        with self._faults.effect("compute.dry_run"):
             self.rehearsed.append(request)
             answer = self.forbidden.get(request.node_class.metadata.name)
             if isinstance(answer, AwsError):
@@ -168,7 +168,7 @@ class TwinCompute:
         with self._faults.effect("compute.instances"):
             return tuple(found for found in self._described() if found.cluster == cluster)
 
-    def neighbours(self, cluster: str) -> dict[str, int]:
+    def other_installs(self, cluster: str) -> dict[str, int]:
         """Other installs that have instances in the cluster, and how many."""
         others = Counter(found.install for found in self.alive() if found.cluster == cluster)
         return {name: others[name] for name in sorted(others) if name not in ("", self.install)}

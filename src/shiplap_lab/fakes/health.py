@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shiplap.ports import Ailment
+from shiplap.ports import InstanceProblem
 from shiplap_lab.fakes.faults import Faults
 
 
@@ -15,11 +15,11 @@ class TwinHealth:
     """
 
     def __init__(self, faults: Faults | None = None) -> None:
-        self.ailments: set[Ailment] = set()
+        self.ailments: set[InstanceProblem] = set()
         self.shifted: set[str] = set()
         self._faults = faults or Faults()
 
-    def ailing(self) -> tuple[Ailment, ...]:
+    def ailing(self) -> tuple[InstanceProblem, ...]:
         """All ailments, sorted."""
         with self._faults.effect("health.ailing"):
             return tuple(sorted(self.ailments))

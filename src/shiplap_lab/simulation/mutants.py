@@ -14,7 +14,7 @@ from shiplap.disruption import decide
 from shiplap.disruption.budgets import UNLIMITED, Allowance
 from shiplap.errors import InvalidInput
 from shiplap.flows import assign_instances, batch
-from shiplap.flows.claim_updates import Holders
+from shiplap.flows.claim_updates import InstanceOwners
 from shiplap.flows.disrupt import disruption_round
 from shiplap.flows.lifecycle import drain, lifecycle, registration
 from shiplap.flows.planning import decision_inputs
@@ -101,16 +101,16 @@ def _resumes_at_once() -> list[Patch]:
 
 def _forgets_garbage() -> list[Patch]:
     """Instances that no claim has are nobody's business."""
-    return [(Holders, "is_garbage", lambda *_: False)]
+    return [(InstanceOwners, "is_garbage", lambda *_: False)]
 
 
 def _garbage_too_soon() -> list[Patch]:
     """An instance without a claim is ended although a claim waits for it."""
 
-    def act(self: Holders, instance: Any, now: float) -> bool:  # noqa: ARG001 - that is it
+    def act(self: InstanceOwners, instance: Any, now: float) -> bool:  # noqa: ARG001 - that is it
         return self.of(instance) is None
 
-    return [(Holders, "is_garbage", act)]
+    return [(InstanceOwners, "is_garbage", act)]
 
 
 def _never_gives_up() -> list[Patch]:
@@ -159,7 +159,7 @@ def _forgets_pilots() -> list[Patch]:
 
 def _forgets_missed_pods() -> list[Patch]:
     """Pods whose node was too small are planned like any others."""
-    glance_at = decision_inputs.glance_at
+    glance_at = decision_inputs.read_inputs
 
     def act(*arguments: Any) -> Any:
         return replace(glance_at(*arguments), missed_pods=frozenset())
@@ -217,7 +217,7 @@ def _leaves_taints() -> list[Patch]:
 
 def _adopts_nothing() -> list[Patch]:
     """Who resumes a launch does not look which instances there are, and lets it be overdue."""
-    return [(resume, "_resume", lambda claims, *_: launch.Outcome(pending=tuple(claims)))]
+    return [(resume, "_resume", lambda claims, *_: launch.LaunchOutcome(pending=tuple(claims)))]
 
 
 def _charges_nothing() -> list[Patch]:

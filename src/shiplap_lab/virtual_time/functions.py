@@ -13,8 +13,8 @@ from shiplap.flows.catalog.refresh import refresh
 from shiplap.flows.context import FlowContext
 from shiplap.flows.disrupt.disruption_round import disrupt
 from shiplap.flows.interrupt.interrupt import interrupt
-from shiplap.flows.interrupt.notices import Notice, read
-from shiplap.flows.lifecycle.lifecycle import attend
+from shiplap.flows.interrupt.notices import Notice, read_notice
+from shiplap.flows.lifecycle.lifecycle import visit_claims
 from shiplap.flows.messages import NodeSeen, PodsPending, Sweep, Timer, for_lifecycle, for_schedule, rfc3339
 from shiplap.flows.schedule.schedule import schedule
 from shiplap.flows.turns import Turns
@@ -160,7 +160,7 @@ class Functions:
 
     def _lifecycle(self, due: list[tuple[str, str]]) -> set[str] | None:
         def flow(cluster: ClusterSettings, hints: Sequence[NodeSeen | Timer], _until: float) -> str:
-            report = attend(cluster, hints, self.contexts[cluster.name])
+            report = visit_claims(cluster, hints, self.contexts[cluster.name])
             if report.registered or report.initialized or report.ended:
                 self._trace.tell(
                     "attended", registered=report.registered, initialized=report.initialized, ended=report.ended
@@ -194,7 +194,7 @@ class Functions:
             interrupt(notice, self._settings, self._state, lambda cluster: self.contexts[cluster.name], meter)
 
         def act(_: Invocation) -> dict[str, list[dict[str, str]]]:
-            return batch.run_each(self._records(due), read, flow, dead_letters=self._dead_letters, meter=meter)
+            return batch.run_each(self._records(due), read_notice, flow, dead_letters=self._dead_letters, meter=meter)
 
         return self._failed("interrupt", act)
 

@@ -350,8 +350,8 @@ def test_two_installs_for_one_cluster_neither_see_nor_end_each_others_instances(
     assert (mine.install, other.install) == ("shiplap", "second")
     assert [found.id for found in ours.instances("demo")] == [mine.id]
     assert [found.id for found in theirs.instances("demo")] == [other.id]
-    assert ours.neighbours("demo") == {"second": 1}
-    assert theirs.neighbours("demo") == {"shiplap": 1}
+    assert ours.other_installs("demo") == {"second": 1}
+    assert theirs.other_installs("demo") == {"shiplap": 1}
     assert ours.instance("demo", other.id) is None
     assert ours.launched("demo", "other") == ()
     ours.terminate("demo", other.id)
@@ -360,7 +360,7 @@ def test_two_installs_for_one_cluster_neither_see_nor_end_each_others_instances(
     assert theirs.instances("demo") == ()
     assert ours.instance("demo", mine.id) is not None
     ours.instances("demo")
-    assert ours.neighbours("demo") == {}
+    assert ours.other_installs("demo") == {}
 
 
 def test_instances_that_name_no_install_are_shown_to_all_and_claimed_by_whoever_knows_them(bench: Bench) -> None:
@@ -370,7 +370,7 @@ def test_instances_that_name_no_install_are_shown_to_all_and_claimed_by_whoever_
     assert old.install == ""
     assert [(found.id, found.install) for found in after.instances("demo")] == [(old.id, "")]
     assert [found.id for found in after.launched("demo", "old")] == [old.id]
-    assert after.neighbours("demo") == {}
+    assert after.other_installs("demo") == {}
     after.terminate("demo", old.id)
     assert after.instance("demo", old.id) is None
 

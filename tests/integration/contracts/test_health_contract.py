@@ -10,7 +10,7 @@ import pytest
 
 from shiplap.aws.health import Ec2Health
 from shiplap.errors import AwsError, AwsThrottled
-from shiplap.ports import Ailment
+from shiplap.ports import InstanceProblem
 from shiplap_lab.fakes.health import TwinHealth
 from tests.aws_faults import AwsFaults
 from tests.integration.contracts.in_process_aws import aws_in_process, make_client
@@ -88,9 +88,9 @@ def test_failed_checks_and_events_to_come_are_told(ground: Ground) -> None:
     faults.answer("DescribeInstanceStatus", statuses(status_of(DUE, events=retired)))
     since = 1_799_996_400.0
     assert ground.health.ailing() == (
-        Ailment(SICK, "instance", since),
-        Ailment(SICK, "system", since),
-        Ailment(DUE, "event", due_at=1_800_403_200.0),
+        InstanceProblem(SICK, "instance", since),
+        InstanceProblem(SICK, "system", since),
+        InstanceProblem(DUE, "event", due_at=1_800_403_200.0),
     )
     asked = [call.parameters for call in faults.made("DescribeInstanceStatus")]
     assert [wanted["Filter.1.Name"] for wanted in asked] == [
@@ -190,7 +190,7 @@ def test_a_cluster_that_arc_does_not_manage_is_an_error(ground: Ground) -> None:
 def test_the_twin_tells_what_it_was_given() -> None:
     twin = TwinHealth()
     assert (twin.ailing(), twin.shifted_zones()) == ((), frozenset())
-    twin.ailments |= {Ailment(WELL, "system", 1.0), Ailment(SICK, "event")}
+    twin.ailments |= {InstanceProblem(WELL, "system", 1.0), InstanceProblem(SICK, "event")}
     twin.shifted.add("euw1-az1")
     assert [ailment.instance_id for ailment in twin.ailing()] == [SICK, WELL]
     assert twin.shifted_zones() == {"euw1-az1"}

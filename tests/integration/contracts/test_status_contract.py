@@ -23,7 +23,7 @@ from shiplap.instances.catalog.resolved_nodeclass import (
 from shiplap.instances.readiness.conditions import conditions
 from shiplap.instances.readiness.dry_runs import DryRun, DryRuns
 from shiplap.instances.readiness.nodeclass_status import ClusterStatus, InstallStatus, NodeClassStatus, PoolStatus
-from shiplap.ports import RehearsalStore, StatusStore
+from shiplap.ports import DryRunStore, StatusStore
 from shiplap_lab.fakes.bucket import TwinRehearsals, TwinStatus
 from tests.integration.contracts.in_process_aws import aws_in_process
 
@@ -89,11 +89,11 @@ REHEARSALS = DryRuns((DryRun("a", "0123456789ab", 7.0), DryRun("b", "ba987654321
 
 
 @pytest.fixture(params=["twin", "s3"])
-def rehearsals(request: pytest.FixtureRequest) -> RehearsalStore:
+def rehearsals(request: pytest.FixtureRequest) -> DryRunStore:
     return TwinRehearsals() if request.param == "twin" else BucketDryRuns(request.getfixturevalue("s3"), "bucket")
 
 
-def test_rehearsals_are_kept_by_cluster(rehearsals: RehearsalStore) -> None:
+def test_rehearsals_are_kept_by_cluster(rehearsals: DryRunStore) -> None:
     assert rehearsals.load("demo") == DryRuns()
     rehearsals.save("demo", REHEARSALS)
     assert rehearsals.load("demo") == REHEARSALS

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from shiplap.disruption.standstill import LastDecision
-from shiplap.flows.disrupt.disruption_round import Report, disrupt
+from shiplap.flows.disrupt.disruption_round import DisruptionReport, disrupt
 from shiplap.kubernetes import labels
 from shiplap.manifests.custom_resources import NodePool
 from shiplap_lab.fakes.bucket import TwinMemory
@@ -29,7 +29,7 @@ class Disrupted(Stage):
         self.memory = TwinMemory(self.faults)
         self._last = LastDecision()
 
-    def disrupt(self) -> Report:
+    def disrupt(self) -> DisruptionReport:
         """One invocation of the disrupt function, which as deployed knows its last decision."""
         return disrupt(self.settings, self.context, self.memory, decision_of=self._last)
 

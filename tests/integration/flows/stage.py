@@ -15,7 +15,7 @@ from shiplap.flows.interrupt import notices
 from shiplap.flows.interrupt.interrupt import interrupt
 from shiplap.flows.lifecycle import lifecycle
 from shiplap.flows.messages import NodeSeen, PodsPending, Sweep, Timer
-from shiplap.flows.schedule.schedule import Report, schedule
+from shiplap.flows.schedule.schedule import ScheduleReport, schedule
 from shiplap.instances.capacity.capacity_setting import cluster_setting
 from shiplap.instances.catalog.ec2_catalog import (
     Catalog,
@@ -261,7 +261,7 @@ class Stage:
 
     def schedule(
         self, *hints: PodsPending | Sweep, context: FlowContext | None = None, seconds: float = 300.0
-    ) -> Report:
+    ) -> ScheduleReport:
         """One invocation of the schedule function."""
         self._invocations += 1
         hints = hints or (PodsPending(self.name, self.clock.now()),)
@@ -269,20 +269,20 @@ class Stage:
         deadline = self.clock.now() + seconds
         return schedule(self.settings, hints, context or self.context, owner=owner, deadline=deadline)
 
-    def sweep(self) -> Report:
+    def sweep(self) -> ScheduleReport:
         """One invocation for a sweep."""
         return self.schedule(Sweep(self.name, self.clock.now()))
 
-    def attend(self, *hints: NodeSeen | Timer) -> lifecycle.Report:
+    def attend(self, *hints: NodeSeen | Timer) -> lifecycle.LifecycleReport:
         """One invocation of the lifecycle function; without hints, for every Node there is."""
         seen = hints or tuple(
             NodeSeen(self.name, node.metadata.name, node.spec.provider_id) for node in self._spectator.nodes()
         )
-        return lifecycle.attend(self.settings, seen, self.context)
+        return lifecycle.visit_claims(self.settings, seen, self.context)
 
     def interrupt(self, body: str) -> None:
         """One invocation of the interrupt function for an event of AWS."""
-        notice = notices.read(body, "queue")
+        notice = notices.read_notice(body, "queue")
         interrupt(notice, Settings((self.settings,)), self.state, lambda _: self.context, self.meter)
 
     def due(self) -> list[Timer]:

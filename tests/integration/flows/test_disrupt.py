@@ -11,7 +11,7 @@ from shiplap.disruption.node_history import FIRST_BACKOFF_S
 from shiplap.disruption.progress import READY_S
 from shiplap.disruption.record import decided_again, is_disruption, read
 from shiplap.errors import StoreError
-from shiplap.flows.disrupt.disruption_round import Report
+from shiplap.flows.disrupt.disruption_round import DisruptionReport
 from shiplap.kubernetes import labels
 from shiplap.manifests.nodeclaim import ClaimState
 from tests.integration.flows.disrupted import kinds, oversized
@@ -91,7 +91,7 @@ def test_two_functions_at_once_begin_one_command_and_undo_none() -> None:
     stage = oversized()
     stage.disrupt()
     stage.clock.advance(60)
-    others: list[Report] = []
+    others: list[DisruptionReport] = []
     for effect in ("cluster.nodes", "state.commands", "state.claims"):
         stage.faults.on("after", effect, lambda: others.append(stage.disrupt()))
     own = stage.disrupt()

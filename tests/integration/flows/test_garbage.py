@@ -144,7 +144,7 @@ def test_a_marked_node_of_others_is_looked_up_by_its_instance_alone() -> None:
     node = {"metadata": {"name": "theirs", "labels": marks}, "spec": {"providerID": "aws:///eu-west-1a/i-0abc"}}
     stage.server.create("nodes", node)
     stage.faults.clear()
-    assert stage.attend(NodeSeen(stage.name, "theirs", "aws:///eu-west-1a/i-0abc")).strangers == 1
+    assert stage.attend(NodeSeen(stage.name, "theirs", "aws:///eu-west-1a/i-0abc")).foreign_nodes == 1
     assert "before compute.instances" not in stage.faults.points
 
 

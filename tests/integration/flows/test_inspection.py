@@ -10,7 +10,7 @@ import pytest
 from shiplap.errors import AwsError, AwsThrottled, NodeClassNotReady, StoreError
 from shiplap.flows.catalog.inspect import inspect
 from shiplap.flows.catalog.refresh import inspect_all
-from shiplap.flows.planning.decision_inputs import glance_at, sight_of, supply_of
+from shiplap.flows.planning.decision_inputs import priced_snapshot, read_inputs, read_supply
 from shiplap.instances.catalog.resolved_nodeclass import Ami
 from shiplap.instances.readiness.nodeclass_status import ClusterStatus, InstallStatus, NodeClassStatus
 from shiplap.kubernetes.objects import ObjectMeta
@@ -49,9 +49,9 @@ class Ground:
 
     def not_ready(self) -> dict[str, str]:
         """Why decisions cannot use NodeClasses, by name."""
-        supply = supply_of(self.settings, self.context)
-        sight = sight_of(self.settings, glance_at(self.settings, self.context), supply, self.context)
-        return {item.node_class: item.not_ready for item in sight.snapshot.catalogs}
+        supply = read_supply(self.settings, self.context)
+        priced = priced_snapshot(self.settings, read_inputs(self.settings, self.context), supply, self.context)
+        return {item.node_class: item.not_ready for item in priced.snapshot.catalogs}
 
 
 def of_class(made: NodePool, name: str) -> NodePool:

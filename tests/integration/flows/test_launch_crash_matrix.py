@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from shiplap.aws.ec2.ec2_compute import Ec2Compute
 from shiplap.flows.assign_instances import Attempt
 from shiplap.flows.planning.decision_inputs import NodeClassSupply
-from shiplap.flows.planning.offering_market import Market
+from shiplap.flows.planning.offering_market import OfferingMarket
 from shiplap.flows.schedule.launch import launch
 from shiplap.flows.schedule.resume import orphans, resume
 from shiplap.instances.catalog.type_catalog import InstanceType, Offering
@@ -90,8 +90,8 @@ class Scene:
     def _attempt(self, owner: str) -> Attempt:
         return Attempt(owner=owner, deadline=self.stage.clock.now() + 300, join_timeout_s=900)
 
-    def _market(self) -> Market:
-        return Market(self.stage.state.read(CLUSTER, self.stage.clock.now()))
+    def _market(self) -> OfferingMarket:
+        return OfferingMarket(self.stage.state.read(CLUSTER, self.stage.clock.now()))
 
     def close(self) -> None:
         client: Any = self.region.client("ec2")

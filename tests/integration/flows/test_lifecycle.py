@@ -7,7 +7,7 @@ from msgspec import structs
 
 from shiplap.errors import ClusterError, ClusterUnreachable, ConditionFailed, ObjectConflict
 from shiplap.flows import claim_events
-from shiplap.flows.lifecycle.lifecycle import Report
+from shiplap.flows.lifecycle.lifecycle import LifecycleReport
 from shiplap.flows.messages import NodeSeen, PodsPending, Timer
 from shiplap.instances.capacity.learned_capacity import smallest_capacity
 from shiplap.instances.catalog.type_catalog import InstanceType
@@ -406,7 +406,7 @@ def test_nodes_of_others_are_counted_and_left_alone() -> None:
     stage.server.create("nodes", {"metadata": {"name": "theirs"}, "spec": {"providerID": "aws:///eu-west-1a/i-0abc"}})
     stage.server.create("nodes", {"metadata": {"name": "fargate"}, "spec": {"providerID": "aws:///z/abc/fargate-x"}})
     before = stage.cluster.nodes()
-    assert stage.attend().strangers == 2
+    assert stage.attend().foreign_nodes == 2
     assert stage.cluster.nodes() == before
     assert stage.meter.counts["NodesNotOurs"] == 2
 
@@ -414,7 +414,7 @@ def test_nodes_of_others_are_counted_and_left_alone() -> None:
 def test_a_node_seen_before_its_launch_is_written_down_is_looked_at_again() -> None:
     stage = Stage()
     stage.add_pods(1)
-    seen: list[Report] = []
+    seen: list[LifecycleReport] = []
 
     def join_at_once() -> None:
         stage.join()
@@ -433,7 +433,7 @@ def test_a_hint_for_a_node_that_is_gone_finds_its_claim_by_the_instance() -> Non
     claim = launched(stage)
     provider_id = f"aws:///{claim.zone}/{claim.instance_id}"
     report = stage.attend(NodeSeen(CLUSTER, "ip-gone", provider_id))
-    assert (report.registered, report.ended, report.strangers) == ((), (), 0)
+    assert (report.registered, report.ended, report.foreign_nodes) == ((), (), 0)
 
 
 def test_two_lifecycle_functions_at_once_register_once() -> None:

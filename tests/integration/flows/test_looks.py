@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from shiplap.errors import ClusterUnreachable
-from shiplap.flows.looks import FULL_SWEEP_S, AtRest, needs_disruption, needs_sweep
+from shiplap.flows.looks import FULL_SWEEP_S, IdleClusters, needs_disruption, needs_sweep
 from tests.integration.flows.stage import Stage
 
 
@@ -20,7 +20,7 @@ def asked(stage: Stage) -> Counter[str]:
 
 
 def test_a_cluster_at_rest_costs_two_requests_and_its_claims_are_read_seldom() -> None:
-    stage, at_rest = Stage(), AtRest()
+    stage, at_rest = Stage(), IdleClusters()
     for expected in ({"state.claims": 1, "state.commands": 1}, {}, {}):
         asked(stage)
         assert not needs_sweep(stage.settings, stage.context, at_rest)
@@ -31,7 +31,7 @@ def test_a_cluster_at_rest_costs_two_requests_and_its_claims_are_read_seldom() -
 
 
 def test_whatever_is_launched_ends_the_rest_at_once() -> None:
-    stage, at_rest = Stage(), AtRest()
+    stage, at_rest = Stage(), IdleClusters()
     assert not needs_disruption(stage.settings, stage.context, at_rest)
     stage.add_pods(1)
     assert needs_sweep(stage.settings, stage.context, at_rest)  # for the pod
@@ -45,7 +45,7 @@ def test_whatever_is_launched_ends_the_rest_at_once() -> None:
 
 
 def test_a_cluster_at_rest_is_not_asked_about_disruption_and_one_with_nodes_must_answer() -> None:
-    stage, at_rest = Stage(), AtRest()
+    stage, at_rest = Stage(), IdleClusters()
     stage.faults.on("before", "cluster.pending_pods", ClusterUnreachable("timed out"))
     assert not needs_disruption(stage.settings, stage.context, at_rest)
     stage.add_pods(1)
@@ -56,4 +56,4 @@ def test_a_cluster_at_rest_is_not_asked_about_disruption_and_one_with_nodes_must
 
 def test_a_paused_cluster_is_swept_so_that_its_pause_is_counted() -> None:
     stage = Stage()
-    assert needs_sweep(replace(stage.settings, paused=True), stage.context, AtRest())
+    assert needs_sweep(replace(stage.settings, paused=True), stage.context, IdleClusters())

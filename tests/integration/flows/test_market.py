@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from shiplap.errors import AwsError, StoreThrottled
-from shiplap.flows.planning.offering_market import Market
+from shiplap.flows.planning.offering_market import OfferingMarket
 from shiplap.instances.catalog.ec2_catalog import PlacementGroupInfo
 from shiplap.instances.catalog.resolved_nodeclass import CapacityReservation, PlacementGroup, ResolvedNodeClass, Subnet
 from shiplap.instances.offerings.subnets import emptiest_subnets, open_subnets
@@ -192,7 +192,7 @@ def test_what_other_clusters_take_of_a_reservation_is_not_planned_with() -> None
     state = DecisionState(1, claims=(mine,), reserved={"cr-1": {"mine": 2, "theirs": 3}})
     held = CapacityReservation(id="cr-1", instance_type="m5.large", zone=ZONES[0], available=10)
     resolved = ResolvedNodeClass("d", "AL2023", (), (), (), "profile", capacity_reservations=(held,))
-    [left] = Market(state).open(resolved).capacity_reservations
+    [left] = OfferingMarket(state).open(resolved).capacity_reservations
     assert left.available == 7
 
 
@@ -267,10 +267,10 @@ def test_a_group_that_is_full_in_a_zone_is_asked_for_others() -> None:
     stage.state.mark_unavailable([full], stage.clock.now())
     stage.schedule()
     assert {override.zone for override in stage.compute.requests[0].overrides} == set(ZONES[1:])
-    market = Market(stage.state.read(stage.name, stage.clock.now()))
-    assert [market.rests("m6i.large", zone, "on-demand", "pg-1") for zone in ZONES] == [True, False, False]
-    assert not market.rests("m6i.large", ZONES[0], "on-demand", "pg-2")
-    assert not market.rests("m6i.large", ZONES[0], "on-demand")
+    market = OfferingMarket(stage.state.read(stage.name, stage.clock.now()))
+    assert [market.is_unavailable("m6i.large", zone, "on-demand", "pg-1") for zone in ZONES] == [True, False, False]
+    assert not market.is_unavailable("m6i.large", ZONES[0], "on-demand", "pg-2")
+    assert not market.is_unavailable("m6i.large", ZONES[0], "on-demand")
 
 
 def test_a_reservation_that_turns_out_full_leaves_the_other_of_its_type_and_zone() -> None:

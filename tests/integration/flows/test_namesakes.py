@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from shiplap.errors import ObjectConflict, ObjectNotFound
-from shiplap.flows.lifecycle.registration import change
+from shiplap.flows.lifecycle.registration import update_node
 from shiplap.flows.messages import NodeSeen
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.taints import DISRUPTED
@@ -51,7 +51,7 @@ def test_what_is_written_to_a_node_is_not_written_to_another_of_its_name() -> No
     (node,) = stage.cluster.nodes()
     replace_by_namesake(stage, node.metadata.name)
     with pytest.raises(ObjectNotFound):
-        change(node, {"a": "b"}, {}, lambda current: current.spec.taints, stage.context)
+        update_node(node, {"a": "b"}, {}, lambda current: current.spec.taints, stage.context)
     assert marks(stage, node.metadata.name) == ({}, [])
 
 

@@ -19,7 +19,7 @@ from botocore.session import get_session
 
 from shiplap.aws.timers import SqsTimers
 from shiplap.flows import batch
-from shiplap.flows.lifecycle.lifecycle import attend
+from shiplap.flows.lifecycle.lifecycle import visit_claims
 from shiplap.flows.messages import NodeSeen, Timer, for_lifecycle
 from shiplap.flows.turns import Turns
 from shiplap.settings import ClusterSettings, Settings
@@ -109,7 +109,7 @@ class Lambda:
         return {"Payload": io.BytesIO(json.dumps(answer).encode())}
 
     def _attend(self, cluster: ClusterSettings, hints: Sequence[NodeSeen | Timer], _until: float) -> str:
-        attend(cluster, hints, self._context)
+        visit_claims(cluster, hints, self._context)
         return ""
 
 

@@ -36,7 +36,7 @@ class Ground:
         self.stage.settings = msgspec.structs.replace(self.stage.settings, manifests=manifests)
         self.store = TwinRehearsals(self.stage.faults)
         self.status = TwinStatus()
-        self.stage.context = msgspec.structs.replace(self.stage.context, rehearsals=self.store, status=self.status)
+        self.stage.context = msgspec.structs.replace(self.stage.context, dry_runs=self.store, status=self.status)
 
     def sweep(self, *, later_s: float = 60.0) -> list[str]:
         """One more; the EC2NodeClasses that it tried out."""
@@ -133,7 +133,7 @@ def test_a_class_that_is_not_ready_is_left_to_the_inspection() -> None:
     assert ground.sweep(later_s=REFUSED_FOR_S) == ["first", "second"]
 
 
-@pytest.mark.parametrize("effect", ["rehearsals.load", "rehearsals.save"])
+@pytest.mark.parametrize("effect", ["dry_runs.load", "dry_runs.save"])
 def test_a_store_that_refuses_keeps_no_pod_waiting(effect: str) -> None:
     ground = Ground()
     ground.stage.faults.on("before", effect, StoreError("no"))
@@ -145,7 +145,7 @@ def test_a_store_that_refuses_keeps_no_pod_waiting(effect: str) -> None:
 
 def test_rehearsals_that_cannot_be_read_are_held_against_no_class() -> None:
     ground = Ground()
-    ground.stage.faults.on("before", "rehearsals.load", StoreError("no"))
+    ground.stage.faults.on("before", "dry_runs.load", StoreError("no"))
     assert inspect(ground.stage.settings, catalog(), ground.stage.context).node_classes[0].ready.status == "True"
 
 
@@ -159,7 +159,7 @@ def test_nothing_is_tried_in_the_last_seconds_nor_when_paused_nor_without_a_stor
     ground.stage.settings = msgspec.structs.replace(settings, dry_run=False)
     assert ground.sweep() == []
     ground.stage.settings = settings
-    ground.stage.context = msgspec.structs.replace(ground.stage.context, rehearsals=None)
+    ground.stage.context = msgspec.structs.replace(ground.stage.context, dry_runs=None)
     assert ground.sweep() == []
 
 

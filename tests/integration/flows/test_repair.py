@@ -6,18 +6,18 @@ import msgspec
 import pytest
 
 from shiplap.errors import AwsError
-from shiplap.flows.interrupt.notices import Kind
-from shiplap.flows.sweep.repair import MOST_AT_ONCE, Sick, judge
+from shiplap.flows.interrupt.notices import NoticeKind
+from shiplap.flows.sweep.repair import MOST_AT_ONCE, SickNode, choose_repairs
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
-from shiplap.ports import Ailment
+from shiplap.ports import InstanceProblem
 from tests.integration.flows.leaving import claim_now, evicted, first, play_out, serving
 from tests.integration.flows.stage import Stage
 
 
 def ail(stage: Stage, instance_id: str, kind: str = "instance", *, for_s: float = 120) -> None:
     since = 0.0 if kind == "event" else stage.clock.now() - for_s
-    stage.health.ailments.add(Ailment(instance_id, kind, since))
+    stage.health.ailments.add(InstanceProblem(instance_id, kind, since))
 
 
 def condition(stage: Stage, node: str, kind: str, status: str) -> None:
@@ -139,33 +139,33 @@ def claims_of(pool: str, count: int, **fields: object) -> list[NodeClaim]:
     return [msgspec.structs.replace(plain, **{"name": f"{pool}-{n:03d}", **fields}) for n in range(count)]
 
 
-def sick(claims: list[NodeClaim]) -> list[Sick]:
-    return [Sick(claim, Kind.UNHEALTHY, "bad") for claim in claims]
+def sick(claims: list[NodeClaim]) -> list[SickNode]:
+    return [SickNode(claim, NoticeKind.UNHEALTHY, "bad") for claim in claims]
 
 
 @pytest.mark.parametrize(("nodes", "unwell", "repaired"), [(1, 1, 1), (5, 1, 1), (5, 2, 0), (10, 2, 2), (11, 3, 3)])
 def test_a_fifth_of_a_pool_rounded_up_may_be_sick(nodes: int, unwell: int, repaired: int) -> None:
     claims = claims_of("any", nodes)
-    verdict = judge(claims, sick(claims[:unwell]))
+    verdict = choose_repairs(claims, sick(claims[:unwell]))
     assert (len(verdict.repaired), len(verdict.blocked)) == (repaired, unwell - repaired)
 
 
 def test_nodes_in_repair_count_as_sick() -> None:
     leaving = claims_of("old", 1, state=ClaimState.DRAINING, failure="NodeUnhealthy", node_pool="any")
     claims = [*leaving, *claims_of("any", 4)]
-    assert judge(claims, sick(claims[1:2])).repaired == ()
+    assert choose_repairs(claims, sick(claims[1:2])).repaired == ()
 
 
 def test_a_cluster_repairs_only_so_many_at_once() -> None:
     claims = claims_of("any", 100)
-    verdict = judge(claims, sick(claims[:20]))
+    verdict = choose_repairs(claims, sick(claims[:20]))
     assert [item.claim.name for item in verdict.repaired] == [claim.name for claim in claims[:MOST_AT_ONCE]]
     assert len(verdict.blocked) == 10
 
 
 def test_one_pool_does_not_block_another() -> None:
     zone, lone = claims_of("zone", 10), claims_of("lone", 1)
-    verdict = judge([*zone, *lone], sick([*lone, *zone[:5]]))
+    verdict = choose_repairs([*zone, *lone], sick([*lone, *zone[:5]]))
     assert [item.claim.node_pool for item in verdict.repaired] == ["lone"]
 
 

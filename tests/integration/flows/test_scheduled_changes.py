@@ -10,7 +10,7 @@ import pytest
 from shiplap.flows.interrupt.interrupt import PRESSING_S
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.nodeclaim import ClaimState
-from shiplap.ports import Ailment
+from shiplap.ports import InstanceProblem
 from tests.integration.flows.leaving import ONLY_LARGE, scheduled_change, serving
 from tests.integration.flows.stage import Stage
 
@@ -98,7 +98,7 @@ def test_what_ec2_tells_when_it_is_asked_has_a_time_as_well_and_the_earliest_goe
     claims = stage.claims()
     for days, claim in zip((3, 1, 2), claims, strict=True):
         due_at = stage.clock.now() + days * 24 * 3600
-        stage.health.ailments.add(Ailment(claim.instance_id, "event", due_at=due_at))
+        stage.health.ailments.add(InstanceProblem(claim.instance_id, "event", due_at=due_at))
     stage.sweep()
     assert [claim.state for claim in stage.claims()] == [
         ClaimState.INITIALIZED,

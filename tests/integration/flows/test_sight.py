@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from shiplap.flows.planning.decision_inputs import Sight, glance_at, sight_of, supply_of
+from shiplap.flows.planning.decision_inputs import PricedSnapshot, priced_snapshot, read_inputs, read_supply
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.quantity import MEMORY, parse_amount
 from shiplap.manifests.custom_resources import NodeOverlay
@@ -24,30 +24,32 @@ def overlay(name: str, memory: str, **requirements: str) -> NodeOverlay:
     return msgspec.convert({"metadata": {"name": name}, "spec": spec}, NodeOverlay)
 
 
-def sight(*overlays: NodeOverlay) -> Sight:
+def priced(*overlays: NodeOverlay) -> PricedSnapshot:
     stage = Stage()
     manifests = msgspec.structs.replace(stage.settings.manifests, node_overlays=overlays)
     settings = msgspec.structs.replace(stage.settings, manifests=manifests)
-    return sight_of(settings, glance_at(settings, stage.context), supply_of(settings, stage.context), stage.context)
+    return priced_snapshot(
+        settings, read_inputs(settings, stage.context), read_supply(settings, stage.context), stage.context
+    )
 
 
-def memory(seen: Sight, claim: NodeClaim = CLAIM) -> int:
+def memory(seen: PricedSnapshot, claim: NodeClaim = CLAIM) -> int:
     return seen.types_for(claim)[TYPE].capacity[MEMORY]
 
 
 def test_an_overlay_holds_at_launch_too() -> None:
-    assert memory(sight(overlay("measured", "3Gi"))) == parse_amount(MEMORY, "3Gi")
+    assert memory(priced(overlay("measured", "3Gi"))) == parse_amount(MEMORY, "3Gi")
 
 
 def test_an_overlay_that_conflicts_in_one_pool_holds_in_none() -> None:
     rejected, accepted = overlay("one", "3Gi"), overlay("two", "2Gi", **{labels.NODE_POOL: "flex"})
     elsewhere = msgspec.structs.replace(CLAIM, node_pool="fallback")
-    assert memory(sight(rejected, accepted)) == parse_amount(MEMORY, "2Gi")
-    assert memory(sight(rejected, accepted), elsewhere) == memory(sight(), elsewhere)
+    assert memory(priced(rejected, accepted)) == parse_amount(MEMORY, "2Gi")
+    assert memory(priced(rejected, accepted), elsewhere) == memory(priced(), elsewhere)
 
 
 def test_the_types_are_reckoned_once_per_pool() -> None:
-    seen = sight(overlay("measured", "3Gi"))
+    seen = priced(overlay("measured", "3Gi"))
     again = msgspec.structs.replace(CLAIM, name="flex-2")
     assert seen.types_for(CLAIM) is seen.types_for(again)
 
@@ -57,7 +59,9 @@ def test_a_zone_whose_subnets_are_full_is_still_sold_though_not_to_be_had() -> N
     full, *others = stage.compute.subnets
     stage.compute.subnets = (msgspec.structs.replace(full, free_ips=0), *others)
     settings = stage.settings
-    seen = sight_of(settings, glance_at(settings, stage.context), supply_of(settings, stage.context), stage.context)
+    seen = priced_snapshot(
+        settings, read_inputs(settings, stage.context), read_supply(settings, stage.context), stage.context
+    )
     offered = {offering.zone: offering.available for offering in seen.types_for(CLAIM)[TYPE].offerings}
     assert offered.pop(full.zone) is False
     assert all(offered.values())

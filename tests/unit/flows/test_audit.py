@@ -14,7 +14,7 @@ from msgspec import Raw, json
 
 from shiplap.errors import InvalidMessage, StoreError
 from shiplap.flows.messages import PodsPending
-from shiplap.flows.watch.audit import Recent, Waiting, audit, delivered, waiting_in
+from shiplap.flows.watch.audit import RecentPods, UnscheduledPod, audit, read_delivery, unscheduled_pod_in
 from shiplap.manifests.claim_rules import ClaimRule
 from shiplap.manifests.nodeclaim import PodReference
 from tests import audit_log
@@ -24,14 +24,14 @@ from tests.integration.flows.stage import CLUSTER, Stage
 AT = audit_log.AT_MS / 1000
 
 
-def read(line: str) -> Waiting | None:
+def read(line: str) -> UnscheduledPod | None:
     (event,) = audit_log.events([line])
-    return waiting_in(Raw(json.encode(event)))
+    return unscheduled_pod_in(Raw(json.encode(event)))
 
 
 def test_a_pod_that_kube_scheduler_found_no_node_for_waits() -> None:
     pod = PodReference("shop", "web-7f9c-x2x", "uid-of-shop-web-7f9c-x2x")
-    assert read(text(record())) == Waiting(pod, AT, "audit-of-web-7f9c-x2x")
+    assert read(text(record())) == UnscheduledPod(pod, AT, "audit-of-web-7f9c-x2x")
 
 
 def test_any_scheduler_may_say_so_and_by_any_write() -> None:
@@ -100,12 +100,12 @@ def test_the_pod_in_the_answer_decides(pod: dict[str, Any]) -> None:
 def test_a_pod_that_no_claim_rule_claims_is_left_alone() -> None:
     (event,) = audit_log.events([text(record())])
     line = Raw(json.encode(event))
-    assert waiting_in(line, (ClaimRule(namespaces=("shop",)),)) is not None
-    assert waiting_in(line, (ClaimRule(namespaces=("other",)),)) is None
+    assert unscheduled_pod_in(line, (ClaimRule(namespaces=("shop",)),)) is not None
+    assert unscheduled_pod_in(line, (ClaimRule(namespaces=("other",)),)) is None
 
 
 def test_a_record_that_lost_its_objects_names_the_pod() -> None:
-    assert read(text(left_out())) == Waiting(PodReference("shop", "web-7f9c-x2x"), AT, "audit-of-web-7f9c-x2x")
+    assert read(text(left_out())) == UnscheduledPod(PodReference("shop", "web-7f9c-x2x"), AT, "audit-of-web-7f9c-x2x")
 
 
 def test_a_record_that_lost_its_objects_counts_for_kube_scheduler_alone() -> None:
@@ -117,7 +117,7 @@ def test_a_line_that_was_cut_names_the_pod(kept: int) -> None:
     line = text(record())
     assert kept < len(line)
     waiting = read(line[:kept])
-    assert waiting == Waiting(PodReference("shop", "web-7f9c-x2x"), AT, "audit-of-web-7f9c-x2x")
+    assert waiting == UnscheduledPod(PodReference("shop", "web-7f9c-x2x"), AT, "audit-of-web-7f9c-x2x")
 
 
 def test_a_cut_line_counts_for_kube_scheduler_alone() -> None:
@@ -167,7 +167,7 @@ def test_a_record_that_is_wrong_inside_is_refused_by_its_id(changed: dict[str, A
 
 def test_a_log_event_without_a_message_is_refused() -> None:
     with pytest.raises(InvalidMessage, match="not a log event"):
-        waiting_in(Raw(b'{"id": "1"}'))
+        unscheduled_pod_in(Raw(b'{"id": "1"}'))
 
 
 @given(st.text(max_size=300) | st.binary(max_size=300).map(lambda data: data.decode("latin-1")))
@@ -192,19 +192,19 @@ def test_wherever_a_record_is_cut_it_names_its_pod_or_is_refused(kept: int) -> N
 
 
 def test_a_delivery_names_its_cluster_by_its_log_group() -> None:
-    unpacked = delivered(delivery(text(record()), cluster="prod_1-a"))
+    unpacked = read_delivery(delivery(text(record()), cluster="prod_1-a"))
     assert (unpacked.cluster, len(unpacked.lines)) == ("prod_1-a", 1)
 
 
 def test_a_control_message_holds_nothing() -> None:
     probe = "CWL CONTROL MESSAGE: Checking health of destination Lambda function"
-    assert delivered(delivery(probe, kind="CONTROL_MESSAGE", group="")).lines == ()
+    assert read_delivery(delivery(probe, kind="CONTROL_MESSAGE", group="")).lines == ()
 
 
 @pytest.mark.parametrize("group", ["/aws/eks/demo/other", "/aws/lambda/f", "", "/aws/eks//cluster"])
 def test_other_log_groups_are_refused(group: str) -> None:
     with pytest.raises(InvalidMessage, match="log group"):
-        delivered(delivery(text(record()), group=group))
+        read_delivery(delivery(text(record()), group=group))
 
 
 def gzipped(data: bytes) -> dict[str, Any]:
@@ -230,20 +230,20 @@ def gzipped(data: bytes) -> dict[str, Any]:
 )
 def test_what_is_no_delivery_is_refused(event: dict[str, Any]) -> None:
     with pytest.raises(InvalidMessage, match="audit log: "):
-        delivered(event)
+        read_delivery(event)
 
 
 # The flow
 
 
-def heard(stage: Stage, recent: Recent, *lines: str) -> int:
-    return audit(delivered(delivery(*lines, cluster=CLUSTER)), stage.settings.claim_rules, stage.context, recent)
+def heard(stage: Stage, recent: RecentPods, *lines: str) -> int:
+    return audit(read_delivery(delivery(*lines, cluster=CLUSTER)), stage.settings.claim_rules, stage.context, recent)
 
 
 def test_pods_of_a_delivery_are_told_in_one_event_each_once() -> None:
     stage = Stage()
     lines = [text(record(pending_pod(name))) for name in ("b", "a", "b")]
-    assert heard(stage, Recent(), *lines, text(of_kubelet())) == 2
+    assert heard(stage, RecentPods(), *lines, text(of_kubelet())) == 2
     (told,) = stage.told()
     assert isinstance(told, PodsPending)
     assert told.cluster == CLUSTER
@@ -256,7 +256,7 @@ def test_pods_of_a_delivery_are_told_in_one_event_each_once() -> None:
 def test_the_same_delivery_again_tells_the_same_event_id() -> None:
     stage = Stage()
     for _ in range(2):
-        heard(stage, Recent(), text(record()))
+        heard(stage, RecentPods(), text(record()))
     first, second = (event.detail["id"] for event in stage.bus.events)
     assert first == second
 
@@ -264,13 +264,13 @@ def test_the_same_delivery_again_tells_the_same_event_id() -> None:
 def test_a_malformed_line_costs_one_log_line_and_not_the_delivery(caplog: pytest.LogCaptureFixture) -> None:
     stage = Stage()
     with caplog.at_level(logging.WARNING):
-        assert heard(stage, Recent(), "garbage", text(record()), "{") == 1
+        assert heard(stage, RecentPods(), "garbage", text(record()), "{") == 1
     assert [entry.levelname for entry in caplog.records] == ["WARNING", "WARNING"]
     assert stage.meter.counts["AuditRecordsUnreadable"] == 2
 
 
 def test_kube_schedulers_further_tries_are_told_no_sooner_than_a_minute_later() -> None:
-    stage, recent = Stage(), Recent()
+    stage, recent = Stage(), RecentPods()
     line = text(record())
     assert [heard(stage, recent, line) for _ in range(3)] == [1, 0, 0]
     stage.clock.advance(59)
@@ -280,7 +280,7 @@ def test_kube_schedulers_further_tries_are_told_no_sooner_than_a_minute_later() 
 
 
 def test_what_the_bus_refused_is_told_when_it_comes_again() -> None:
-    stage, recent = Stage(), Recent()
+    stage, recent = Stage(), RecentPods()
     stage.faults.on("before", "bus.publish", StoreError("no"))
     with pytest.raises(StoreError):
         heard(stage, recent, text(record()))
@@ -289,12 +289,12 @@ def test_what_the_bus_refused_is_told_when_it_comes_again() -> None:
 
 def test_a_delivery_without_pods_that_wait_publishes_nothing() -> None:
     stage = Stage()
-    assert heard(stage, Recent(), text(of_kubelet())) == 0
+    assert heard(stage, RecentPods(), text(of_kubelet())) == 0
     assert stage.bus.events == []
 
 
 def test_what_is_remembered_is_bounded() -> None:
-    recent = Recent(lasts_s=60, most=10)
+    recent = RecentPods(lasts_s=60, most=10)
     recent.note([(str(number),) for number in range(30)], 0.0)
     recent.forget(1.0)
     assert ("19",) not in recent

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from shiplap.errors import InvalidMessage
-from shiplap.flows.interrupt.notices import Kind, Notice, read
+from shiplap.flows.interrupt.notices import Notice, NoticeKind, read_notice
 
 ID = "i-0123456789abcdef0"
 
@@ -46,31 +46,33 @@ def health(**changes: Any) -> str:
 @pytest.mark.parametrize(
     ("detail_type", "kind"),
     [
-        ("EC2 Spot Instance Interruption Warning", Kind.SPOT),
-        ("EC2 Instance Rebalance Recommendation", Kind.REBALANCE),
-        ("EC2 Capacity Reservation Instance Interruption Warning", Kind.CAPACITY_RESERVATION),
+        ("EC2 Spot Instance Interruption Warning", NoticeKind.SPOT),
+        ("EC2 Instance Rebalance Recommendation", NoticeKind.REBALANCE),
+        ("EC2 Capacity Reservation Instance Interruption Warning", NoticeKind.CAPACITY_RESERVATION),
     ],
 )
-def test_warnings_are_about_one_instance(detail_type: str, kind: Kind) -> None:
+def test_warnings_are_about_one_instance(detail_type: str, kind: NoticeKind) -> None:
     body = event(detail_type, {"instance-id": ID, "instance-action": "terminate"})
-    assert read(body, "q") == Notice(kind, (ID,), 1_700_000_000.0)
+    assert read_notice(body, "q") == Notice(kind, (ID,), 1_700_000_000.0)
 
 
 @pytest.mark.parametrize(
     ("state", "kind"),
     [
-        ("stopping", Kind.STOPPED),
-        ("Stopped", Kind.STOPPED),
-        ("shutting-down", Kind.TERMINATED),
-        ("terminated", Kind.TERMINATED),
+        ("stopping", NoticeKind.STOPPED),
+        ("Stopped", NoticeKind.STOPPED),
+        ("shutting-down", NoticeKind.TERMINATED),
+        ("terminated", NoticeKind.TERMINATED),
     ],
 )
-def test_states_that_end_an_instance(state: str, kind: Kind) -> None:
-    assert read(state_change(state), "q") == Notice(kind, (ID,), 1_700_000_000.0)
+def test_states_that_end_an_instance(state: str, kind: NoticeKind) -> None:
+    assert read_notice(state_change(state), "q") == Notice(kind, (ID,), 1_700_000_000.0)
 
 
 def test_a_scheduled_change_is_about_all_its_instances() -> None:
-    assert read(health(), "q") == Notice(Kind.SCHEDULED_CHANGE, ("i-00000000000000001", ID), 1_700_000_000.0)
+    assert read_notice(health(), "q") == Notice(
+        NoticeKind.SCHEDULED_CHANGE, ("i-00000000000000001", ID), 1_700_000_000.0
+    )
 
 
 @pytest.mark.parametrize(
@@ -78,13 +80,13 @@ def test_a_scheduled_change_is_about_all_its_instances() -> None:
     [("Wed, 27 Jan 2021 06:02:51 GMT", 1_611_727_371.0), ("", 0.0), ("soon", 0.0), ("2021-01-27T06:02:51Z", 0.0)],
 )
 def test_a_scheduled_change_may_say_when(written: str, due_at: float) -> None:
-    assert read(health(startTime=written), "q").due_at == due_at
+    assert read_notice(health(startTime=written), "q").due_at == due_at
 
 
 def test_a_change_that_is_closed_again_is_called_off() -> None:
     begins = "Tue, 14 Nov 2023 22:13:20 GMT"
     body = health(statusCode="closed", startTime=begins, affectedEntities=[{"entityValue": ID}])
-    assert read(body, "q") == Notice(Kind.CHANGE_CALLED_OFF, (ID,), 1_700_000_000.0, 1_700_000_000.0)
+    assert read_notice(body, "q") == Notice(NoticeKind.CHANGE_CALLED_OFF, (ID,), 1_700_000_000.0, 1_700_000_000.0)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +103,7 @@ def test_a_change_that_is_closed_again_is_called_off() -> None:
     ],
 )
 def test_what_says_nothing_that_matters_is_about_no_instance(body: str) -> None:
-    assert read(body, "q").instance_ids == ()
+    assert read_notice(body, "q").instance_ids == ()
 
 
 @pytest.mark.parametrize(
@@ -121,7 +123,7 @@ def test_what_says_nothing_that_matters_is_about_no_instance(body: str) -> None:
 )
 def test_a_malformed_event_is_refused_with_its_queue_and_a_reason(body: str, reason: str) -> None:
     with pytest.raises(InvalidMessage) as refused:
-        read(body, "shiplap-interruption")
+        read_notice(body, "shiplap-interruption")
     assert str(refused.value).startswith("shiplap-interruption: ")
     assert reason in str(refused.value)
 
@@ -133,7 +135,7 @@ def test_an_event_nested_ten_thousand_levels_deep_is_refused(inside: bool) -> No
         f'{{"source":"aws.ec2","detail-type":"{REBALANCE}","detail":{{"instance-id":{nested}}}}}' if inside else nested
     )
     with pytest.raises(InvalidMessage):
-        read(body, "shiplap-interruption")
+        read_notice(body, "shiplap-interruption")
 
 
 REBALANCE = "EC2 Instance Rebalance Recommendation"

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from shiplap.flows.planning.futile_launches import likeness
-from shiplap.flows.planning.unproven_pods import Bound, bound_of, marked, note_kinds, running_kinds, windows, within
+from shiplap.flows.planning.futile_launches import pod_kind
+from shiplap.flows.planning.unproven_pods import (
+    UnprovenPodLimit,
+    mark_unproven,
+    record_kinds,
+    running_kinds,
+    unproven_pod_limit,
+    windows,
+    within_limit,
+)
 from shiplap.kubernetes.objects import ObjectMeta, OwnerReference, Pod, PodSpec, PodStatus
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, PodReference
 from shiplap.ports import DecisionState
@@ -26,13 +34,13 @@ def pod(name: str, kind: str = "a", *, node: str = "", phase: str = "Running", o
 
 
 def claim(name: str, *kinds: str, state: ClaimState = ClaimState.INITIALIZED, **fields: object) -> NodeClaim:
-    unproven = tuple(likeness(pod("any", kind)) for kind in kinds)
+    unproven = tuple(pod_kind(pod("any", kind)) for kind in kinds)
     facts = {"node_name": f"node-{name}", "created_at": NOW - 10, **fields}
     return NodeClaim(cluster="demo", name=name, node_pool="p", node_class="d", state=state, unproven=unproven, **facts)
 
 
 def left(claims: list[NodeClaim], *pods: Pod, state: DecisionState = NOTHING) -> int:
-    return bound_of(35, ClusterView(pods=pods), claims, state, NOW).allowed(NOW)
+    return unproven_pod_limit(35, ClusterView(pods=pods), claims, state, NOW).allowed(NOW)
 
 
 @pytest.mark.parametrize(("most", "hour"), [(35, 60), (1, 2), (7, 12), (36, 62)])
@@ -64,7 +72,7 @@ def test_a_kind_is_proven_by_any_node_of_ours_that_runs_it_or_by_memory() -> Non
     claims = [claim("x", "a"), claim("y")]
     assert left(claims, pod("elsewhere", node="node-y")) == 35
     assert left(claims, pod("elsewhere", node="somebody-elses")) == 34
-    assert left(claims, state=DecisionState(0, proven={likeness(pod("any")): 1.0})) == 35
+    assert left(claims, state=DecisionState(0, proven={pod_kind(pod("any")): 1.0})) == 35
 
 
 @pytest.mark.parametrize(
@@ -89,24 +97,24 @@ def planned(name: str, *pods: Pod) -> NodeClaim:
 def test_one_pod_of_a_proven_kind_frees_its_claim() -> None:
     a, b = pod("one", "a"), pod("two", "b")
     claims = [planned("both", a, b), planned("new", b), planned("empty")]
-    found = marked(claims, ClusterView(pods=(a, b)), {likeness(a)})
-    assert [item.unproven for item in found] == [(), (likeness(b),), ()]
+    found = mark_unproven(claims, ClusterView(pods=(a, b)), {pod_kind(a)})
+    assert [item.unproven for item in found] == [(), (pod_kind(b),), ()]
 
 
 def test_kinds_take_turns_and_those_that_had_nodes_come_last() -> None:
     claims = [claim(f"a-{number}", "a") for number in range(5)] + [claim("b", "b"), claim("free")]
-    bound = Bound(windows(3), tried={likeness(pod("any", "a")): 1})
-    kept, told = within(claims, bound, NOW)
+    bound = UnprovenPodLimit(windows(3), tried={pod_kind(pod("any", "a")): 1})
+    kept, told = within_limit(claims, bound, NOW)
     assert [item.name for item in kept] == ["a-0", "a-1", "b", "free"]
     assert told == ()
-    nothing = Bound(windows(3), launched_at=(NOW - 1,) * 3)
-    assert [item.name for item in within(claims, nothing, NOW)[0]] == ["free"]
+    nothing = UnprovenPodLimit(windows(3), launched_at=(NOW - 1,) * 3)
+    assert [item.name for item in within_limit(claims, nothing, NOW)[0]] == ["free"]
 
 
 def test_the_reason_names_the_window_that_is_full_for_longest() -> None:
     old, recent = (NOW - 600,) * 30, (NOW - 100,) * 30
-    short = Bound(windows(35), launched_at=(NOW - 100,) * 35).reason(NOW)
-    both = Bound(windows(30), launched_at=(*old, *recent)).reason(NOW)
+    short = UnprovenPodLimit(windows(35), launched_at=(NOW - 100,) * 35).reason(NOW)
+    both = UnprovenPodLimit(windows(30), launched_at=(*old, *recent)).reason(NOW)
     assert short.startswith("35 nodes were launched within 5 minutes ")
     assert both.startswith("60 nodes were launched within 60 minutes ")
     assert both.endswith("1970-01-12T14:36:40Z")
@@ -116,9 +124,9 @@ def test_no_more_kinds_are_remembered_than_a_decision_can_read() -> None:
     stage = Stage()
     view = ClusterView(pods=tuple(pod(f"p{number}", f"k{number}", node="node-x") for number in range(130)))
     known = DecisionState(0, proven={f"known-{number}": stage.clock.now() for number in range(995)})
-    note_kinds(stage.name, [claim("x")], view, known, stage.context)
+    record_kinds(stage.name, [claim("x")], view, known, stage.context)
     assert len(stage.state.read(stage.name, stage.clock.now()).proven) == 5
-    note_kinds(stage.name, [claim("x")], view, DecisionState(0), stage.context)
+    record_kinds(stage.name, [claim("x")], view, DecisionState(0), stage.context)
     assert 100 <= len(stage.state.read(stage.name, stage.clock.now()).proven) <= 105
 
 
@@ -132,5 +140,5 @@ def test_a_node_that_leaves_without_having_run_a_pod_is_noted_before_its_claim_i
         claim("old", "a", state=ClaimState.DRAINING, created_at=at - 3600),
     ]
     view = ClusterView(pods=(pod("b", "b", node="node-ran"),))
-    note_kinds(stage.name, claims, view, DecisionState(0), stage.context)
+    record_kinds(stage.name, claims, view, DecisionState(0), stage.context)
     assert stage.state.read(stage.name, stage.clock.now()).futile == {"leaves": at}

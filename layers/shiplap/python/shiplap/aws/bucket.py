@@ -94,7 +94,7 @@ class BucketStatus:
 
 
 class BucketDryRuns:
-    """A RehearsalStore: `rehearsals/<cluster>.json`."""
+    """A DryRunStore: `rehearsals/<cluster>.json`."""
 
     def __init__(self, client: S3Client, bucket: str) -> None:
         self._client = client

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from shiplap.aws.ec2_errors import aws_errors
-from shiplap.ports import Ailment
+from shiplap.ports import InstanceProblem
 
 if TYPE_CHECKING:
     from types_boto3_ec2 import EC2Client
@@ -49,13 +49,13 @@ class Ec2Health:
         self._clock = clock
         self._arn = ""
 
-    def ailing(self) -> tuple[Ailment, ...]:
+    def ailing(self) -> tuple[InstanceProblem, ...]:
         """Running instances with failed checks or events to come, sorted; three calls and a call per further page.
 
         Raises:
             AwsThrottled, AwsError: EC2 refused.
         """
-        found: set[Ailment] = set()
+        found: set[InstanceProblem] = set()
         for wanted in _FILTERS:
             pages = self._ec2.get_paginator("describe_instance_status").paginate(
                 Filters=[wanted], PaginationConfig={"PageSize": _PAGE}
@@ -82,15 +82,17 @@ class Ec2Health:
         return frozenset(item["awayFrom"] for item in shifts if item["appliedStatus"] == "APPLIED")
 
 
-def _ailments(status: InstanceStatusTypeDef) -> Iterator[Ailment]:
+def _ailments(status: InstanceStatusTypeDef) -> Iterator[InstanceProblem]:
     instance_id = status["InstanceId"]
     for kind, summary in (("instance", status.get("InstanceStatus")), ("system", status.get("SystemStatus"))):
         if summary is not None and summary.get("Status") == "impaired":
-            yield Ailment(instance_id, kind, _impaired_since(summary))
+            yield InstanceProblem(instance_id, kind, _impaired_since(summary))
     for event in status.get("Events", ()):
         if event.get("Code") in _EVENTS and not event.get("Description", "").startswith(_OVER):
             not_before = event.get("NotBefore")
-            yield Ailment(instance_id, "event", due_at=not_before.timestamp() if not_before is not None else 0.0)
+            yield InstanceProblem(
+                instance_id, "event", due_at=not_before.timestamp() if not_before is not None else 0.0
+            )
 
 
 def _impaired_since(summary: InstanceStatusSummaryTypeDef) -> float:

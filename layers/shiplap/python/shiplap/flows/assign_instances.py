@@ -50,7 +50,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
         return self.join_timeouts.get(pool, self.join_timeout_s)
 
 
-def settle(
+def assign_instances(
     claims: Sequence[NodeClaim],
     instances: Sequence[Instance],
     types: dict[str, InstanceType],
@@ -93,15 +93,15 @@ def settle(
         context.meter.count("NodesLaunched")
         _LOG.info("launched", extra={**facts(claim), "instance_type": claim.instance_type, "zone": claim.zone})
     if launched:
-        context.tell(*(claim_events.of_claim(claim_events.LAUNCHED, claim, now) for claim in launched))
+        context.publish(*(claim_events.of_claim(claim_events.LAUNCHED, claim, now) for claim in launched))
     for claim in launched if len(launched) <= MOST_TIMERS else ():
-        context.remind(claim.cluster, claim.name, "join", attempt.patience_s(claim.node_pool))
+        context.set_timer(claim.cluster, claim.name, "join", attempt.patience_s(claim.node_pool))
     if failure:
         _mourn(others, types, context)
     return launched, others
 
 
-def give_up(
+def fail_claims(
     claims: Sequence[NodeClaim], reason: str, types: dict[str, InstanceType], context: FlowContext
 ) -> tuple[NodeClaim, ...]:
     """Write down that claims failed, and tell.
@@ -137,7 +137,7 @@ def _mourn(failed: Sequence[NodeClaim], types: dict[str, InstanceType], context:
         release_leases(claim, types, context)
         _LOG.warning("claim failed: %s", claim.failure, extra=facts(claim))
     now = context.clock.now()
-    context.tell(*(claim_events.of_claim(claim_events.FAILED, claim, now, reason=claim.failure) for claim in failed))
+    context.publish(*(claim_events.of_claim(claim_events.FAILED, claim, now, reason=claim.failure) for claim in failed))
 
 
 def _changes(claim: NodeClaim, instance: Instance, instance_type: InstanceType | None) -> dict[str, Any]:

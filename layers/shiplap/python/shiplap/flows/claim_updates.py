@@ -80,17 +80,17 @@ def release_pilot(claim: NodeClaim, context: FlowContext) -> None:
         context.capacity.release_pilot(claim.ami, claim.instance_type, claim.kubelet_hash, pilot_holder(claim))
 
 
-def fail(claim: NodeClaim, reason: str, context: FlowContext) -> NodeClaim:
+def fail_claim(claim: NodeClaim, reason: str, context: FlowContext) -> NodeClaim:
     """Write down that a claim failed, and tell. Raises ConditionFailed, StoreError."""
     now = context.clock.now()
     claim = context.state.advance(claim, ClaimState.FAILED, failure=reason, changed_at=now)
     context.meter.count("ClaimsFailed")
     _LOG.warning("claim failed: %s", reason, extra=facts(claim))
-    context.tell(claim_events.of_claim(claim_events.FAILED, claim, now, reason=reason))
+    context.publish(claim_events.of_claim(claim_events.FAILED, claim, now, reason=reason))
     return claim
 
 
-class Holders:
+class InstanceOwners:
     """Which claims of a cluster have, or may still get, which instances."""
 
     def __init__(self, claims: Iterable[NodeClaim]) -> None:
@@ -104,7 +104,7 @@ class Holders:
         """The claim that has an instance, unless it has ended."""
         return self._holders.get(instance.id)
 
-    def is_stranger(self, instance: Instance) -> bool:
+    def is_unattributed(self, instance: Instance) -> bool:
         """Whether nothing but its cluster says that the instance is ours: neither its install nor any claim."""
         return not instance.install and not self._known & {instance.claim, instance.launch}
 
@@ -114,7 +114,7 @@ class Holders:
         A claim that waits may get any instance of its launch. EC2 shows what was ended for minutes more, when its claim
         has long been Gone. A stranger may be another install's, from before instances said whose they are.
         """
-        if instance.state == "shutting-down" or self.is_stranger(instance):
+        if instance.state == "shutting-down" or self.is_unattributed(instance):
             return False
         awaited = bool({instance.claim, instance.launch} & (self._waiting - {""}))
         return self.of(instance) is None and not awaited and instance.launched_at + GRACE_S < now

@@ -15,12 +15,12 @@ from shiplap.ports import (
     Clock,
     ClusterApi,
     Compute,
+    DryRunStore,
     EventBus,
     FlightRecorder,
     HealthSource,
     JoinLog,
     Meter,
-    RehearsalStore,
     SnapshotStore,
     StateStore,
     StatusStore,
@@ -34,7 +34,7 @@ class FlowContext(msgspec.Struct, frozen=True, kw_only=True):
     """The ports of one cluster's flows.
 
     `source` refreshes the catalogue, `health` tells of sick instances and zones, `status` holds what the last
-    inspection of EC2NodeClasses found, `rehearsals` what EC2 said to launches that were tried out, `joins` how nodes
+    inspection of EC2NodeClasses found, `dry_runs` what EC2 said to launches that were tried out, `joins` how nodes
     have joined, `snapshots` the pods of large clusters; None where a function may not ask.
     """
 
@@ -52,10 +52,10 @@ class FlowContext(msgspec.Struct, frozen=True, kw_only=True):
     health: HealthSource | None = None
     joins: JoinLog | None = None
     status: StatusStore | None = None
-    rehearsals: RehearsalStore | None = None
+    dry_runs: DryRunStore | None = None
     snapshots: SnapshotStore | None = None
 
-    def tell(self, *events: BusEvent) -> None:
+    def publish(self, *events: BusEvent) -> None:
         """Publish, but go on when the bus refuses: events inform others, and the sweep makes up for a lost hint."""
         try:
             self.bus.publish(events)
@@ -63,7 +63,7 @@ class FlowContext(msgspec.Struct, frozen=True, kw_only=True):
             self.meter.count("EventsNotPublished", len(events))
             _LOG.warning("events not published: %s", error, extra={"events": [event.detail_type for event in events]})
 
-    def remind(self, cluster: str, claim: str, step: str, delay_s: float) -> None:
+    def set_timer(self, cluster: str, claim: str, step: str, delay_s: float) -> None:
         """Set a timer, but go on when that fails: the sweep finds overdue claims."""
         try:
             self.timers.remind(cluster, claim, step, max(0, int(delay_s)))

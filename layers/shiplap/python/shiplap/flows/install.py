@@ -228,7 +228,7 @@ class Install:
             "health": lambda: self._health(cluster),
             "joins": self._joins,
             "status": self._status,
-            "rehearsals": self._rehearsals,
+            "dry_runs": self._dry_runs,
             "snapshots": self._snapshots,
         }
         ports: dict[str, Any] = {port: Lazy(make) for port, make in made.items()}
@@ -283,7 +283,7 @@ class Install:
 
         return BucketStatus(client("s3"), self._names.bucket)
 
-    def _rehearsals(self) -> object:
+    def _dry_runs(self) -> object:
         from shiplap.aws.bucket import BucketDryRuns  # noqa: PLC0415
 
         return BucketDryRuns(client("s3"), self._names.bucket)

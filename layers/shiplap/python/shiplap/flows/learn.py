@@ -53,7 +53,7 @@ def learn(context: FlowContext, claim: NodeClaim, node: Node) -> dict[str, int]:
     return short
 
 
-def learn_from_crowd(context: FlowContext, joined: Sequence[tuple[NodeClaim, Node]]) -> frozenset[str]:
+def learn_from_joined(context: FlowContext, joined: Sequence[tuple[NodeClaim, Node]]) -> frozenset[str]:
     """The same for nodes that a decision finds before they are registered, which may be hundreds at a time.
 
     Of nodes alike only those teach that have least of something: it is all that later plans look at, and each of them

@@ -13,13 +13,13 @@ FULL_SWEEP_S = 300.0
 """So often a cluster at rest is swept all the same, in seconds: instances without a claim are only found by EC2."""
 
 
-def answers(context: FlowContext) -> bool:
+def check_answers(context: FlowContext) -> bool:
     """True. Raises ClusterError where the API server does not answer the smallest list."""
     context.cluster.pending_pods(most=1)
     return True
 
 
-class AtRest:
+class IdleClusters:
     """Clusters that had neither claims nor commands at some epoch. Both are only added together with a step of it, so
     they have none as long as it stands: a request instead of nine. What others put into the table is found after
     FULL_SWEEP_S.
@@ -41,7 +41,7 @@ class AtRest:
         return True
 
 
-def needs_sweep(settings: ClusterSettings, context: FlowContext, at_rest: AtRest) -> bool:
+def needs_sweep(settings: ClusterSettings, context: FlowContext, at_rest: IdleClusters) -> bool:
     """Whether pods wait, nodes are there or on their way, or are wanted without pods.
 
     Raises:
@@ -55,10 +55,10 @@ def needs_sweep(settings: ClusterSettings, context: FlowContext, at_rest: AtRest
     return bool(waiting) or wants_nodes_anyway(settings.manifests) or not at_rest.holds(settings.name, context)
 
 
-def needs_disruption(settings: ClusterSettings, context: FlowContext, at_rest: AtRest) -> bool:
+def needs_disruption(settings: ClusterSettings, context: FlowContext, at_rest: IdleClusters) -> bool:
     """Whether there are nodes of ours, or commands under way. A cluster without is not asked.
 
     Raises:
         ClusterError, StoreError: the cluster or the state cannot be read.
     """
-    return not at_rest.holds(settings.name, context) and answers(context)
+    return not at_rest.holds(settings.name, context) and check_answers(context)

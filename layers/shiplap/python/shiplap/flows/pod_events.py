@@ -24,7 +24,7 @@ _LONGEST_MESSAGE = 1024
 """Characters; the API server refuses longer messages of events."""
 
 
-def tell_unschedulable(cluster: str, pods: tuple[Unschedulable, ...], context: FlowContext) -> None:
+def publish_unschedulable(cluster: str, pods: tuple[Unschedulable, ...], context: FlowContext) -> None:
     """Publish one event per pod; where there are too many, the next ones have their turn a minute later.
 
     An event that stands already is not repeated. Failing to tell is counted and logged, never an error.
@@ -40,7 +40,7 @@ def tell_unschedulable(cluster: str, pods: tuple[Unschedulable, ...], context: F
             return  # the API server refuses or is out of reach: the others would fare no better
 
 
-def tell_pods(claim: NodeClaim, message: str, context: FlowContext) -> None:
+def publish_for_pods(claim: NodeClaim, message: str, context: FlowContext) -> None:
     """Publish why no node came of a claim, on the first of its pods. Failing to tell is counted and logged."""
     now = context.clock.now()
     for pod in claim.pods[:_PODS_OF_A_CLAIM]:

@@ -49,14 +49,14 @@ class Due(NamedTuple):
     asked: bool = True
 
 
-class Look(msgspec.Struct, frozen=True):
+class ProbeResult(msgspec.Struct, frozen=True):
     """What a look showed: whether there is work, and whether the cluster answered in time."""
 
     work: bool
     answers: bool = True
 
 
-Looks = Callable[[Due], bool]
+Probe = Callable[[Due], bool]
 """Whether there is work; raises what `Turns` bears. It runs in a thread of its own and changes nothing."""
 
 
@@ -69,7 +69,7 @@ class Turns(NamedTuple):
 
     clock: Clock
     deadline: float
-    look: Looks | None = None
+    look: Probe | None = None
     least_s: float = LEAST_TURN_S
     begins_until: float = inf
 
@@ -102,11 +102,11 @@ class Turns(NamedTuple):
 class _Waiting:
     """Clusters still to be served, by what looks have shown of them so far."""
 
-    def __init__(self, due: Sequence[Due], look: Looks | None) -> None:
+    def __init__(self, due: Sequence[Due], look: Probe | None) -> None:
         self._ready: list[Due] = []
         self._last: list[Due] = []
         self._looked_at: dict[str, Due] = {}
-        self._seen: Queue[tuple[str, Look]] = Queue()
+        self._seen: Queue[tuple[str, ProbeResult]] = Queue()
         needless = look is None or (len(due) == 1 and due[0].asked)
         for item in due:
             if needless or look is None:
@@ -168,14 +168,14 @@ class _Waiting:
         return noted
 
 
-def _look(item: Due, look: Looks, seen: Queue[tuple[str, Look]]) -> None:
+def _look(item: Due, look: Probe, seen: Queue[tuple[str, ProbeResult]]) -> None:
     """The body of a looking thread. Whatever a look meets, serving the cluster meets it too, and says so."""
     try:
         with time_limit(LOOK_S):
-            found = Look(look(item))
+            found = ProbeResult(look(item))
     except (ClusterUnreachable, TooManyRequests) as error:
         _LOG.warning("is served last: %s", error, extra={"cluster": item.cluster.name})
-        found = Look(work=True, answers=False)
+        found = ProbeResult(work=True, answers=False)
     except Exception:  # noqa: BLE001 - see above; a thread has no caller
-        found = Look(work=True)
+        found = ProbeResult(work=True)
     seen.put((item.cluster.name, found))

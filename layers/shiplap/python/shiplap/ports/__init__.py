@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from shiplap.ports.cluster import ClusterApi, KnownPods, WatchEvent
 from shiplap.ports.compute import (
-    Ailment,
     Compute,
     FleetOverride,
     FleetRequest,
     FleetResult,
     HealthSource,
     Instance,
+    InstanceProblem,
     OfferingFailure,
 )
 from shiplap.ports.signals import (
@@ -57,11 +57,11 @@ from shiplap.ports.stores import (
     CapacityStore,
     CatalogSource,
     CatalogStore,
+    DryRunStore,
     FlightRecorder,
     FlightRecords,
     KnownCapacity,
     MemoryStore,
-    RehearsalStore,
     SnapshotStore,
     StatusStore,
 )
@@ -79,7 +79,6 @@ __all__ = [
     "PILOT_LEASE_S",
     "PROVEN_FOR_S",
     "REFUSED_FOR_S",
-    "Ailment",
     "BusEvent",
     "CapacityStore",
     "CatalogSource",
@@ -89,6 +88,7 @@ __all__ = [
     "Compute",
     "DeadLetters",
     "DecisionState",
+    "DryRunStore",
     "EventBus",
     "FleetOverride",
     "FleetRequest",
@@ -97,6 +97,7 @@ __all__ = [
     "FlightRecords",
     "HealthSource",
     "Instance",
+    "InstanceProblem",
     "JoinLog",
     "KnownCapacity",
     "KnownPods",
@@ -105,7 +106,6 @@ __all__ = [
     "Move",
     "OfferingFailure",
     "Refusals",
-    "RehearsalStore",
     "SnapshotStore",
     "StateStore",
     "StatusStore",

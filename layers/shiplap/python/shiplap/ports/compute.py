@@ -167,7 +167,7 @@ class Compute(Protocol):
         """Answer what can be answered; the rest is in its `problems`. Raises AwsThrottled, AwsError."""
         ...
 
-    def rehearse(self, request: FleetRequest) -> NodeClassProblem | None:
+    def dry_run(self, request: FleetRequest) -> NodeClassProblem | None:
         """Why EC2 would not allow what is requested, None when it would; nothing is launched.
 
         Raises NodeClassNotReady, AwsThrottled, AwsError.
@@ -185,7 +185,7 @@ class Compute(Protocol):
         """Instances tagged as ours for this cluster that are not terminated; none of another install."""
         ...
 
-    def neighbours(self, cluster: str) -> dict[str, int]:
+    def other_installs(self, cluster: str) -> dict[str, int]:
         """How many instances other installs have in this cluster, by install, as `instances` saw it last."""
         ...
 
@@ -224,7 +224,7 @@ class Compute(Protocol):
         ...
 
 
-class Ailment(msgspec.Struct, frozen=True, order=True):
+class InstanceProblem(msgspec.Struct, frozen=True, order=True):
     """What EC2 says is wrong with an instance, or planned for it. `kind`: instance, system or event.
 
     `since` and, of an event, `due_at` in epoch seconds, 0 when it is not told.
@@ -239,7 +239,7 @@ class Ailment(msgspec.Struct, frozen=True, order=True):
 class HealthSource(Protocol):
     """What AWS says about instances and zones only when it is asked: no event tells of it."""
 
-    def ailing(self) -> tuple[Ailment, ...]:
+    def ailing(self) -> tuple[InstanceProblem, ...]:
         """Running instances of the account with failed status checks or scheduled events, sorted; ours and others'.
 
         Raises AwsThrottled, AwsError.

@@ -80,7 +80,7 @@ class StatusStore(Protocol):
         ...
 
 
-class RehearsalStore(Protocol):
+class DryRunStore(Protocol):
     """What EC2 said to launches that were only tried out, by cluster, in the bucket."""
 
     def load(self, cluster: str) -> DryRuns:

@@ -142,7 +142,7 @@ class Ec2Compute:
         """
         return self._node_classes.inspect(node_class)
 
-    def rehearse(self, request: FleetRequest) -> NodeClassProblem | None:
+    def dry_run(self, request: FleetRequest) -> NodeClassProblem | None:
         """Why EC2 would not launch what is requested: dry runs, and the launch template is made.
 
         Raises:
@@ -257,7 +257,7 @@ class Ec2Compute:
         ours = (instance for instance in found if not self._is_foreign(instance))
         return tuple(sorted(ours, key=lambda instance: (instance.launched_at, instance.id)))
 
-    def neighbours(self, cluster: str) -> dict[str, int]:
+    def other_installs(self, cluster: str) -> dict[str, int]:
         """How many instances of the cluster other installs have, by their names, as `instances` saw it last."""
         return self._neighbours.get(cluster, {})
 

@@ -57,10 +57,10 @@ def _pool(pool: NodePool, known: dict[str, NodeClassStatus]) -> PoolStatus:
 
 def _tried(settings: ClusterSettings, context: FlowContext) -> DryRuns:
     """What EC2 said to launches that were tried out. Not knowing it is held against no EC2NodeClass."""
-    if context.rehearsals is None or not settings.dry_run:
+    if context.dry_runs is None or not settings.dry_run:
         return DryRuns()
     try:
-        return context.rehearsals.load(settings.name)
+        return context.dry_runs.load(settings.name)
     except StoreError as error:
         _LOG.warning("rehearsals not read: %s", error, extra={"cluster": settings.name})
         return DryRuns()

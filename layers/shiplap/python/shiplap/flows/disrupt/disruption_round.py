@@ -34,12 +34,12 @@ from shiplap.flows import claim_events, cluster_metrics
 from shiplap.flows.claim_updates import DRAIN, facts, grace_ends_at
 from shiplap.flows.context import FlowContext
 from shiplap.flows.disrupt.renew_hashes import renew_hashes
-from shiplap.flows.disrupt.second_look import objections, still_hold
+from shiplap.flows.disrupt.second_look import objections, still_valid
 from shiplap.flows.lifecycle.drain import cordon, is_cordoned, uncordon
-from shiplap.flows.planning.commitment import Origin, records_of, spec_hashes, with_token
-from shiplap.flows.planning.decision_inputs import glance_at, sight_of, supply_of
+from shiplap.flows.planning.commitment import ClaimOrigin, records_of, spec_hashes, with_token
+from shiplap.flows.planning.decision_inputs import priced_snapshot, read_inputs, read_supply
 from shiplap.flows.planning.fleet_offerings import launches
-from shiplap.flows.planning.futile_launches import holding, note_refusals
+from shiplap.flows.planning.futile_launches import record_refusals, without_held_pods
 from shiplap.kubernetes.names import claim_name
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import MemoryStore
@@ -53,7 +53,7 @@ _LOG = logging.getLogger(__name__)
 Decide = Callable[[DisruptionSnapshot], Decision]
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
+class DisruptionReport(msgspec.Struct, frozen=True, kw_only=True):
     """What one invocation did, by the names of commands; `proposed` counts what awaits a second look."""
 
     begun: tuple[str, ...] = ()
@@ -65,7 +65,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 def disrupt(
     settings: ClusterSettings, context: FlowContext, memory: MemoryStore, *, decision_of: Decide = decide
-) -> Report:
+) -> DisruptionReport:
     """Look at one cluster's nodes.
 
     Args:
@@ -98,19 +98,19 @@ class _Minute:
         self._given_up: set[str] = set()
         self._ended: dict[CommandState, list[str]] = {CommandState.DONE: [], CommandState.UNDONE: []}
 
-    def run(self) -> Report:
+    def run(self) -> DisruptionReport:
         cluster_metrics.measure_nodes(self._settings.name, self._claims.values(), self._context)
         if self._settings.paused:
             self._context.meter.count("InvocationsPaused")
             _LOG.info("paused", extra={"cluster": self._settings.name})
-            return Report()
+            return DisruptionReport()
         self._release(self._advance(self._commands))
         in_service = any(claim.state is ClaimState.INITIALIZED for claim in self._claims.values())
         if self._settings.disruption.enabled and in_service:
             decision, begun, proposed = self._decide()
         else:
             decision, begun, proposed = Decision(), [], 0
-        report = Report(
+        report = DisruptionReport(
             begun=tuple(begun),
             done=tuple(self._ended[CommandState.DONE]),
             undone=tuple(self._ended[CommandState.UNDONE]),
@@ -192,7 +192,7 @@ class _Minute:
             self._take_pods_again(claim)
         self._claims[claim.name] = self._context.state.advance(claim, to, **changes)
         if to is ClaimState.DRAINING:
-            self._context.remind(claim.cluster, claim.name, DRAIN, 0)
+            self._context.set_timer(claim.cluster, claim.name, DRAIN, 0)
 
     def _keep_pods_off(self, command: DisruptionCommand) -> None:
         for name in command.targets:
@@ -224,18 +224,22 @@ class _Minute:
         remembered = self._memory.load(self._settings.name)
         # An answer remembered from before would take nodes for drifted that were just made of a newer one.
         fresh = any(item.reason is Reason.DRIFTED for item in remembered.proposed)
-        glance = glance_at(self._settings, self._context)
-        sight = sight_of(self._settings, glance, supply_of(self._settings, self._context, fresh=fresh), self._context)
-        now = glance.at
+        inputs = read_inputs(self._settings, self._context)
+        priced = priced_snapshot(
+            self._settings, inputs, read_supply(self._settings, self._context, fresh=fresh), self._context
+        )
+        now = inputs.at
         # After the epoch was read: whatever is begun from now on moves it.
         busy = _busy(self._context.state.commands(self._settings.name))
         claims = self._context.state.claims(self._settings.name)
-        claims = renew_hashes(claims, self._settings.manifests.node_pools, sight.snapshot.catalogs, self._context)
-        refused = note_refusals(self._settings.name, claims, glance.view, glance.state, self._context)
-        histories = observe_nodes(remembered.histories, glance.view, claims, now)
+        claims = renew_hashes(claims, self._settings.manifests.node_pools, priced.snapshot.catalogs, self._context)
+        refused = record_refusals(self._settings.name, claims, inputs.view, inputs.state, self._context)
+        histories = observe_nodes(remembered.histories, inputs.view, claims, now)
         histories = with_undone(histories, self._given_up, now)
         snapshot = DisruptionSnapshot(
-            scheduling=replace(sight.snapshot, claims=claims, view=holding(glance.view, claims, refused, now)),
+            scheduling=replace(
+                priced.snapshot, claims=claims, view=without_held_pods(inputs.view, claims, refused, now)
+            ),
             pod_disruption_budgets=self._context.cluster.disruption_budgets(),
             histories=histories,
             busy=busy,
@@ -243,8 +247,8 @@ class _Minute:
         )
         decision = self._decision_of(snapshot)
         ready, waiting = confirmed(remembered.proposed, decision.commands, now)
-        ready = still_hold(self._settings.name, ready, glance.view.pods, self._context)
-        begun = self._begin(ready, sight.snapshot, claims)
+        ready = still_valid(self._settings.name, ready, inputs.view.pods, self._context)
+        begun = self._begin(ready, priced.snapshot, claims)
         if begun:
             self._record(snapshot, decision, begun)
         receiving = {place.name for proposal in ready for place in proposal.placements} if begun else set()
@@ -272,7 +276,7 @@ class _Minute:
             commands.append(self._command(name, proposal, named, by_node, now))
         hint = f"{self._settings.name}/{epoch}/disruption"
         # Nobody owns them, so that the next sweep launches them.
-        origin = Origin(
+        origin = ClaimOrigin(
             cluster=self._settings.name,
             owner="",
             at=now,
@@ -294,7 +298,9 @@ class _Minute:
             _LOG.info("begun: %s", command.detail, extra=_about(command))
         if planned:
             pods = [pod for claim in planned for pod in claim.pods]
-            self._context.tell(claim_events.pods_pending(self._settings.name, pods, "Disruption", now, event_id=hint))
+            self._context.publish(
+                claim_events.pods_pending(self._settings.name, pods, "Disruption", now, event_id=hint)
+            )
         # At once: until a node is closed, kube-scheduler puts pods on it.
         self._claims = {claim.name: claim for claim in (*claims, *records)}
         self._advance(commands)

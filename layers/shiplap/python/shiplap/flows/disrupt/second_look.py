@@ -23,7 +23,7 @@ from shiplap.settings import ClusterSettings
 _LOG = logging.getLogger(__name__)
 
 
-def still_hold(
+def still_valid(
     cluster: str, proposals: Sequence[DisruptionProposal], seen: Iterable[Pod], context: FlowContext
 ) -> tuple[DisruptionProposal, ...]:
     """The proposals whose nodes hold no pod that the decision did not see just so.

@@ -14,7 +14,7 @@ from shiplap.errors import ConditionFailed, UnknownCluster
 from shiplap.flows import claim_events
 from shiplap.flows.claim_updates import CORDON, DRAIN, ENDED, facts, grace_ends_at, pool_of
 from shiplap.flows.context import FlowContext
-from shiplap.flows.interrupt.notices import Kind, Notice
+from shiplap.flows.interrupt.notices import Notice, NoticeKind
 from shiplap.flows.messages import rfc3339
 from shiplap.kubernetes import labels
 from shiplap.manifests import shiplap_annotations
@@ -42,9 +42,9 @@ _RUNNING = frozenset(
         ClaimState.DRAINING,
     }
 )
-_PRESSING = (Kind.SPOT, Kind.CAPACITY_RESERVATION, Kind.IMPAIRED, Kind.UNHEALTHY)
-_TAKEN_BACK = (Kind.SPOT, Kind.CAPACITY_RESERVATION, Kind.REBALANCE)
-_OVER = (Kind.STOPPED, Kind.TERMINATED)
+_PRESSING = (NoticeKind.SPOT, NoticeKind.CAPACITY_RESERVATION, NoticeKind.IMPAIRED, NoticeKind.UNHEALTHY)
+_TAKEN_BACK = (NoticeKind.SPOT, NoticeKind.CAPACITY_RESERVATION, NoticeKind.REBALANCE)
+_OVER = (NoticeKind.STOPPED, NoticeKind.TERMINATED)
 
 
 def interrupt(
@@ -77,10 +77,10 @@ def interrupt(
             meter.count("UnknownClusters")
             _LOG.warning("dropped: %s", error, extra=facts(claim))
             continue
-        answer(claim.name, notice, cluster, context_of(cluster))
+        handle_notice(claim.name, notice, cluster, context_of(cluster))
 
 
-def answer(name: str, notice: Notice, settings: ClusterSettings, context: FlowContext) -> None:
+def handle_notice(name: str, notice: Notice, settings: ClusterSettings, context: FlowContext) -> None:
     """Do about one claim what a notice calls for, by one conditional write, or nothing when it is done already.
 
     Raises:
@@ -101,14 +101,14 @@ def answer(name: str, notice: Notice, settings: ClusterSettings, context: FlowCo
 
 def _act(claim: NodeClaim, notice: Notice, settings: ClusterSettings, context: FlowContext) -> None:
     if notice.kind in _OVER and claim.state is ClaimState.TERMINATING:
-        context.remind(claim.cluster, claim.name, "terminate", 0)
+        context.set_timer(claim.cluster, claim.name, "terminate", 0)
     elif claim.state not in _RUNNING:
         _LOG.info("%s of a claim that is %s", notice.kind, claim.state, extra=facts(claim))
-    elif notice.kind is Kind.REBALANCE:
+    elif notice.kind is NoticeKind.REBALANCE:
         _heed(claim, notice, settings, context)
     elif notice.kind in _OVER:
         _end(claim, notice, context)
-    elif notice.kind is Kind.CHANGE_CALLED_OFF:
+    elif notice.kind is NoticeKind.CHANGE_CALLED_OFF:
         _call_off(claim, notice, context)
     elif notice.due_at > context.clock.now() + PRESSING_S:
         _note(claim, notice, context)
@@ -123,14 +123,14 @@ def _end(claim: NodeClaim, notice: Notice, context: FlowContext) -> None:
     once, and the same be launched in vain.
     """
     if claim.state is ClaimState.LAUNCHED:
-        context.remind(claim.cluster, claim.name, ENDED, 0)
+        context.set_timer(claim.cluster, claim.name, ENDED, 0)
         return
     now = context.clock.now()
     claim = context.state.advance(claim, ClaimState.TERMINATING, failure=notice.kind, changed_at=now)
     context.meter.count("NodesInterrupted")
     _tell(claim, notice, context)
     _ask_for_replacement(claim, notice, context)
-    context.remind(claim.cluster, claim.name, "terminate", 0)
+    context.set_timer(claim.cluster, claim.name, "terminate", 0)
 
 
 def _heed(claim: NodeClaim, notice: Notice, settings: ClusterSettings, context: FlowContext) -> None:
@@ -145,7 +145,7 @@ def _heed(claim: NodeClaim, notice: Notice, settings: ClusterSettings, context: 
             _rest(claim, notice, context)
             claim = context.state.advance(claim, claim.state, cordoned=notice.kind)
             _tell(claim, notice, context)
-        context.remind(claim.cluster, claim.name, CORDON, 0)
+        context.set_timer(claim.cluster, claim.name, CORDON, 0)
     else:
         _tell(claim, notice, context)
 
@@ -193,7 +193,7 @@ def _drain(claim: NodeClaim, notice: Notice, deadline_at: float, context: FlowCo
         _tell(claim, notice, context)
     # Said again when a notice comes again: whoever was here before may have died before it was said.
     _ask_for_replacement(claim, notice, context)
-    context.remind(claim.cluster, claim.name, DRAIN, 0)
+    context.set_timer(claim.cluster, claim.name, DRAIN, 0)
 
 
 def _deadline(claim: NodeClaim, notice: Notice, settings: ClusterSettings, now: float) -> float:
@@ -208,14 +208,16 @@ def _deadline(claim: NodeClaim, notice: Notice, settings: ClusterSettings, now: 
     deadlines = [] if grace is None else [grace]
     if notice.kind in _PRESSING:
         deadlines.append((notice.time or now) + WARNING_S)
-    elif notice.kind is Kind.BLOCK_ENDING:
+    elif notice.kind is NoticeKind.BLOCK_ENDING:
         deadlines.append(notice.time)
     return min(deadlines, default=0.0)
 
 
 def _ask_for_replacement(claim: NodeClaim, notice: Notice, context: FlowContext) -> None:
     hint = f"{claim.cluster}/{claim.name}/{notice.kind}/pods"
-    context.tell(claim_events.pods_pending(claim.cluster, claim.pods, notice.kind, context.clock.now(), event_id=hint))
+    context.publish(
+        claim_events.pods_pending(claim.cluster, claim.pods, notice.kind, context.clock.now(), event_id=hint)
+    )
 
 
 def _tell(claim: NodeClaim, notice: Notice, context: FlowContext) -> None:
@@ -223,4 +225,4 @@ def _tell(claim: NodeClaim, notice: Notice, context: FlowContext) -> None:
     deadline = rfc3339(claim.deadline_at) if claim.state is ClaimState.DRAINING and claim.deadline_at else ""
     # A claim may be interrupted in more ways than one.
     said = {"id": f"{claim.cluster}/{claim.name}/{notice.kind}", "kind": str(notice.kind), "deadline": deadline}
-    context.tell(claim_events.of_claim(claim_events.INTERRUPTED, claim, context.clock.now(), **said))
+    context.publish(claim_events.of_claim(claim_events.INTERRUPTED, claim, context.clock.now(), **said))

@@ -16,7 +16,7 @@ from shiplap.errors import InvalidMessage
 from shiplap.kubernetes.timestamps import epoch
 
 
-class Kind(StrEnum):
+class NoticeKind(StrEnum):
     """What happens to an instance. Stopped and terminated have happened, the others leave it some time.
 
     Nobody sends word of an impaired instance, of an unhealthy or incomplete node, or in time of a capacity block that
@@ -44,7 +44,7 @@ class Notice(msgspec.Struct, frozen=True):
     `due_at` is when a scheduled change begins, or was to begin, as far as it is told.
     """
 
-    kind: Kind
+    kind: NoticeKind
     instance_ids: tuple[str, ...] = ()
     time: float = 0.0
     due_at: float = 0.0
@@ -57,10 +57,10 @@ _RESERVATION = ("aws.ec2", "EC2 Capacity Reservation Instance Interruption Warni
 _HEALTH = ("aws.health", "AWS Health Event")
 
 _STATES = {
-    "stopping": Kind.STOPPED,
-    "stopped": Kind.STOPPED,
-    "shutting-down": Kind.TERMINATED,
-    "terminated": Kind.TERMINATED,
+    "stopping": NoticeKind.STOPPED,
+    "stopped": NoticeKind.STOPPED,
+    "shutting-down": NoticeKind.TERMINATED,
+    "terminated": NoticeKind.TERMINATED,
 }
 
 
@@ -98,7 +98,7 @@ _state = msgspec.json.Decoder(_StateDetail)
 _health = msgspec.json.Decoder(_HealthDetail)
 
 
-def read(body: str | bytes, source: str) -> Notice:
+def read_notice(body: str | bytes, source: str) -> Notice:
     """Read one message of the queue `interruption`.
 
     Args:
@@ -118,13 +118,13 @@ def read(body: str | bytes, source: str) -> Notice:
     return Notice(kind, instance_ids, time, due_at)
 
 
-_Content = tuple[Kind, tuple[str, ...], float]
+_Content = tuple[NoticeKind, tuple[str, ...], float]
 """What happens to which instances, and when if that is not at once: epoch seconds, else 0."""
 
-_NOTHING: _Content = (Kind.OTHER, (), 0.0)
+_NOTHING: _Content = (NoticeKind.OTHER, (), 0.0)
 
 
-def _about(kind: Kind) -> Callable[[msgspec.Raw], _Content]:
+def _about(kind: NoticeKind) -> Callable[[msgspec.Raw], _Content]:
     return lambda detail: (kind, (_checked(_instance.decode(detail).instance_id),), 0.0)
 
 
@@ -142,7 +142,7 @@ def _health_event(detail: msgspec.Raw) -> _Content:
         return _NOTHING
     entities = {entity.entity_value for entity in event.affected_entities}
     instances = tuple(sorted(entity for entity in entities if entity.startswith("i-")))
-    kind = Kind.CHANGE_CALLED_OFF if event.status_code == "closed" else Kind.SCHEDULED_CHANGE
+    kind = NoticeKind.CHANGE_CALLED_OFF if event.status_code == "closed" else NoticeKind.SCHEDULED_CHANGE
     return kind, instances, _moment(event.start_time)
 
 
@@ -161,9 +161,9 @@ def _checked(instance_id: str) -> str:
 
 
 _KINDS: dict[tuple[str, str], Callable[[msgspec.Raw], _Content]] = {
-    _SPOT: _about(Kind.SPOT),
-    _RESERVATION: _about(Kind.CAPACITY_RESERVATION),
-    _REBALANCE: _about(Kind.REBALANCE),
+    _SPOT: _about(NoticeKind.SPOT),
+    _RESERVATION: _about(NoticeKind.CAPACITY_RESERVATION),
+    _REBALANCE: _about(NoticeKind.REBALANCE),
     _STATE: _state_change,
     _HEALTH: _health_event,
 }

@@ -22,7 +22,7 @@ from shiplap.errors import ClusterError
 from shiplap.flows.claim_updates import DRAIN, facts
 from shiplap.flows.context import FlowContext
 from shiplap.flows.lifecycle.endings import give_up, has_vanished
-from shiplap.flows.lifecycle.registration import change, is_ready
+from shiplap.flows.lifecycle.registration import is_ready, update_node
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node, Pod, Taint
 from shiplap.kubernetes.storage_objects import PersistentVolumeClaim, VolumeAttachment, attached_volumes, has_claims
@@ -235,7 +235,7 @@ def _set_timer(claim: NodeClaim, left: Sequence[Pod], drains: Drains, context: F
     elif now < claim.changed_at + HEAD_START_S:
         urgent.append(HEAD_START_S)
     if urgent:
-        context.remind(claim.cluster, claim.name, DRAIN, max(1.0, min(urgent)))
+        context.set_timer(claim.cluster, claim.name, DRAIN, max(1.0, min(urgent)))
 
 
 def is_cordoned(node: Node) -> bool:
@@ -246,19 +246,19 @@ def is_cordoned(node: Node) -> bool:
 def cordon(node: Node, context: FlowContext) -> None:
     """Keep new pods off the node; once. Raises ClusterError."""
     if not is_cordoned(node):
-        change(node, {}, {}, _with_disrupted, context)
+        update_node(node, {}, {}, _with_disrupted, context)
 
 
 def uncordon(node: Node, context: FlowContext) -> None:
     """Take back what keeps new pods off the node; once. Raises ClusterError."""
     if is_cordoned(node):
-        change(node, {}, {}, _without_disrupted, context)
+        update_node(node, {}, {}, _without_disrupted, context)
 
 
 def release_from_balancers(node: Node, context: FlowContext) -> None:
     """Keep new pods off the node and have load balancers let go of it; once. Raises ClusterError."""
     if not is_cordoned(node) or labels.EXCLUDE_BALANCERS not in node.metadata.labels:
-        change(node, _RELEASED, {}, _with_disrupted, context)
+        update_node(node, _RELEASED, {}, _with_disrupted, context)
 
 
 def _with_disrupted(node: Node) -> list[Taint]:

@@ -13,14 +13,14 @@ from msgspec.structs import replace
 
 from shiplap.errors import ClusterGone, ConditionFailed
 from shiplap.flows import claim_events
-from shiplap.flows.claim_updates import GRACE_S, Holders, facts, fail, release_pilot
+from shiplap.flows.claim_updates import GRACE_S, InstanceOwners, facts, fail_claim, release_pilot
 from shiplap.flows.context import FlowContext
-from shiplap.flows.interrupt.notices import Kind
+from shiplap.flows.interrupt.notices import NoticeKind
 from shiplap.flows.learn import instance_of
 from shiplap.flows.lifecycle.adoption import adopt
-from shiplap.flows.lifecycle.joining import note_failed
+from shiplap.flows.lifecycle.joining import record_failed_join
 from shiplap.flows.lifecycle.registration import is_ready
-from shiplap.flows.pod_events import tell_pods
+from shiplap.flows.pod_events import publish_for_pods
 from shiplap.instances.readiness.launch_deaths import node_class_scope, with_advice
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node
@@ -32,7 +32,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def give_up(claim: NodeClaim, reason: str, context: FlowContext) -> NodeClaim:
-    """Have a claim and its instance ended: the claim is Terminating, and `finish` does the rest.
+    """Have a claim and its instance ended: the claim is Terminating, and `terminate_claims` does the rest.
 
     From then on no function can register the node, so that what is ended was never in service.
     """
@@ -42,7 +42,7 @@ def give_up(claim: NodeClaim, reason: str, context: FlowContext) -> NodeClaim:
     return claim
 
 
-def finish(claims: Sequence[NodeClaim], context: FlowContext) -> tuple[NodeClaim, ...]:
+def terminate_claims(claims: Sequence[NodeClaim], context: FlowContext) -> tuple[NodeClaim, ...]:
     """End the instances of Terminating claims, all by one request, then the claims.
 
     Returns:
@@ -71,7 +71,7 @@ def finish(claims: Sequence[NodeClaim], context: FlowContext) -> tuple[NodeClaim
 
 def never_joined(claim: NodeClaim) -> bool:
     """Whether a Terminating claim's instance ended by itself before it became a node."""
-    return not claim.node_name and claim.failure in (Kind.STOPPED, Kind.TERMINATED)
+    return not claim.node_name and claim.failure in (NoticeKind.STOPPED, NoticeKind.TERMINATED)
 
 
 def why_ended(claim: NodeClaim, context: FlowContext) -> OfferingFailure | None:
@@ -93,7 +93,7 @@ def _finish(claim: NodeClaim, context: FlowContext) -> NodeClaim:
     claim = context.state.advance(claim, ClaimState.GONE, changed_at=now)
     context.meter.count("NodesTerminated")
     _LOG.info("terminated", extra=facts(claim))
-    context.tell(claim_events.of_claim(claim_events.TERMINATED, claim, now, reason=claim.failure))
+    context.publish(claim_events.of_claim(claim_events.TERMINATED, claim, now, reason=claim.failure))
     _replan(claim, context)
     return claim
 
@@ -102,26 +102,28 @@ def _fail(claim: NodeClaim, failure: OfferingFailure | None, context: FlowContex
     reason = f"its instance {claim.instance_id} ended before it joined"
     if failure is not None:
         reason = with_advice(failure.code, f"{reason}: {failure.message}")
-    claim = fail(claim, reason, context)
-    tell_pods(claim, reason, context)
+    claim = fail_claim(claim, reason, context)
+    publish_for_pods(claim, reason, context)
     _replan(claim, context)
     context.meter.count("InstancesVanished")
     return claim
 
 
-def take_back(claim: NodeClaim, failure: OfferingFailure, settings: ClusterSettings, context: FlowContext) -> NodeClaim:
+def give_up_ended(
+    claim: NodeClaim, failure: OfferingFailure, settings: ClusterSettings, context: FlowContext
+) -> NodeClaim:
     """Give up a Launched claim whose instance ended before it joined.
 
     What is learned of it comes first: pods that are planned again must meet it.
     """
     _learn(claim, failure, settings, context)
-    return give_up(claim, Kind.TERMINATED, context)
+    return give_up(claim, NoticeKind.TERMINATED, context)
 
 
 def _learn(claim: NodeClaim, failure: OfferingFailure, settings: ClusterSettings, context: FlowContext) -> None:
     """Leave alone what would end alike: the EC2NodeClass, the offering or the quota; else count it as a failed join."""
     if failure.kind == "transient":
-        note_failed(claim, context)
+        record_failed_join(claim, context)
         return
     if failure.kind == "configuration":
         classes = (item for item in settings.manifests.node_classes if item.metadata.name == claim.node_class)
@@ -144,11 +146,11 @@ def write_off(claim: NodeClaim, context: FlowContext) -> NodeClaim:
     now = context.clock.now()
     reason = f"instance {claim.instance_id} is gone"
     if claim.state is ClaimState.LAUNCHED:
-        claim = fail(claim, reason, context)
+        claim = fail_claim(claim, reason, context)
         _replan(claim, context)
     else:
         claim = context.state.advance(claim, ClaimState.GONE, failure=reason, changed_at=now)
-        context.tell(claim_events.of_claim(claim_events.TERMINATED, claim, now, reason=reason))
+        context.publish(claim_events.of_claim(claim_events.TERMINATED, claim, now, reason=reason))
     context.meter.count("InstancesVanished")
     return claim
 
@@ -156,7 +158,7 @@ def write_off(claim: NodeClaim, context: FlowContext) -> NodeClaim:
 def _replan(claim: NodeClaim, context: FlowContext) -> None:
     release_pilot(claim, context)
     hint = f"{claim.cluster}/{claim.name}/ended"
-    context.tell(
+    context.publish(
         claim_events.pods_pending(claim.cluster, claim.pods, claim.failure, context.clock.now(), event_id=hint)
     )
 
@@ -178,10 +180,10 @@ class Inventory:
         return self._context.compute.instances(self._cluster)
 
     @cached_property
-    def holders(self) -> Holders:
+    def holders(self) -> InstanceOwners:
         """Who has them. Raises StoreError, AwsError."""
         _ = self.instances
-        return Holders(self._context.state.claims(self._cluster))
+        return InstanceOwners(self._context.state.claims(self._cluster))
 
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
@@ -200,7 +202,7 @@ class Inventory:
         return None
 
 
-def clear_away(settings: ClusterSettings, name: str, inventory: Inventory, context: FlowContext) -> bool:
+def terminate_garbage(settings: ClusterSettings, name: str, inventory: Inventory, context: FlowContext) -> bool:
     """End instances tagged with the name of a claim, or a launch, that no claim has or will ever take.
 
     The sweep took the first look; this is the second one. An instance whose Node was opened to pods is given a claim,
@@ -230,7 +232,7 @@ def clear_away(settings: ClusterSettings, name: str, inventory: Inventory, conte
     return bool(garbage)
 
 
-def clear_nodes(cluster: str, claim: NodeClaim, inventory: Inventory, context: FlowContext) -> bool:
+def delete_orphaned_node(cluster: str, claim: NodeClaim, inventory: Inventory, context: FlowContext) -> bool:
     """Remove the Node of a claim that has ended, once its instance is gone and its kubelet silent.
 
     The cloud's own controller does that as well, where there is one. Only a Node whose instance the claim had is

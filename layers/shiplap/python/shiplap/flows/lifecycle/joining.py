@@ -13,8 +13,8 @@ from functools import partial
 from shiplap.errors import StoreError
 from shiplap.flows.claim_updates import facts
 from shiplap.flows.context import FlowContext
-from shiplap.flows.interrupt.interrupt import answer
-from shiplap.flows.interrupt.notices import Kind, Notice
+from shiplap.flows.interrupt.interrupt import handle_notice
+from shiplap.flows.interrupt.notices import Notice, NoticeKind
 from shiplap.flows.lifecycle.registration import not_initialized
 from shiplap.instances.readiness.joins import LONGEST_INITIALIZE_S, SHORTEST_DEADLINE_S, deadline_s
 from shiplap.kubernetes.objects import Node
@@ -25,7 +25,7 @@ from shiplap.settings import ClusterSettings
 _LOG = logging.getLogger(__name__)
 
 
-class Notes:
+class JoinRecorder:
     """How the nodes of one invocation joined, written together at its end.
 
     All nodes of a NodePool are noted in one item: were each written for itself, those that join together would wait for
@@ -68,7 +68,7 @@ def _initialized(cluster: str, pool: str, seconds: Sequence[float], now: float, 
     joins.initialized(cluster, pool, seconds, now)
 
 
-def note_failed(claim: NodeClaim, context: FlowContext) -> None:
+def record_failed_join(claim: NodeClaim, context: FlowContext) -> None:
     """The instance of a Launched claim has not become a node in time."""
     now, launched_at = context.clock.now(), claim.changed_at
     context.meter.count("NodesNotJoined")
@@ -98,7 +98,7 @@ def give_up_incomplete(claim: NodeClaim, node: Node, settings: ClusterSettings, 
     _LOG.warning("not initialized within %.0f s: %s", waited_s, missing, extra=facts(claim))
     now, since = context.clock.now(), claim.changed_at
     _note(lambda joins: joins.failed(claim.cluster, claim.ami, claim.instance_type, since, now), facts(claim), context)
-    answer(claim.name, Notice(Kind.INCOMPLETE, (claim.instance_id,)), settings, context)
+    handle_notice(claim.name, Notice(NoticeKind.INCOMPLETE, (claim.instance_id,)), settings, context)
 
 
 def _note(write: Callable[[JoinLog], None], about: Mapping[str, str], context: FlowContext) -> None:

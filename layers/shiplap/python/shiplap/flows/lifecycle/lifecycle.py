@@ -21,22 +21,22 @@ from shiplap.errors import (
     ShiplapError,
     StoreThrottled,
 )
-from shiplap.flows.claim_updates import ENDED, GARBAGE, Holders
+from shiplap.flows.claim_updates import ENDED, GARBAGE, InstanceOwners
 from shiplap.flows.context import FlowContext
 from shiplap.flows.learn import has_reported, instance_of
 from shiplap.flows.lifecycle.drain import Drains, cordon, drain
 from shiplap.flows.lifecycle.endings import (
     Inventory,
-    clear_away,
-    clear_nodes,
-    finish,
+    delete_orphaned_node,
     give_up,
+    give_up_ended,
     has_vanished,
-    take_back,
+    terminate_claims,
+    terminate_garbage,
     why_ended,
     write_off,
 )
-from shiplap.flows.lifecycle.joining import Notes, give_up_incomplete, note_failed
+from shiplap.flows.lifecycle.joining import JoinRecorder, give_up_incomplete, record_failed_join
 from shiplap.flows.lifecycle.pod_placement import Steering
 from shiplap.flows.lifecycle.registration import initialize, is_ready, register
 from shiplap.flows.messages import NodeSeen, Timer
@@ -58,16 +58,16 @@ _NOT_OF_ONE_CLAIM = (ClusterUnreachable, ClusterDenied, StoreThrottled, AwsThrot
 """Errors that every further visit would meet, too."""
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """Claims by what became of them, each sorted by name; `strangers` counts nodes that are not ours."""
+class LifecycleReport(msgspec.Struct, frozen=True, kw_only=True):
+    """Claims by what became of them, each sorted by name; `foreign_nodes` counts nodes that are not ours."""
 
     registered: tuple[str, ...] = ()
     initialized: tuple[str, ...] = ()
     ended: tuple[str, ...] = ()
-    strangers: int = 0
+    foreign_nodes: int = 0
 
 
-def attend(settings: ClusterSettings, hints: Sequence[NodeSeen | Timer], context: FlowContext) -> Report:
+def visit_claims(settings: ClusterSettings, hints: Sequence[NodeSeen | Timer], context: FlowContext) -> LifecycleReport:
     """Take every claim the hints point at as far as the cluster allows. One that fails does not hold up the others.
 
     Raises:
@@ -77,7 +77,7 @@ def attend(settings: ClusterSettings, hints: Sequence[NodeSeen | Timer], context
     if settings.paused:  # the first sweep after the pause reminds of all that is due by then
         context.meter.count("InvocationsPaused")
         _LOG.info("paused", extra={"cluster": settings.name, "hints": len(hints)})
-        return Report()
+        return LifecycleReport()
     told_ended = {hint.claim for hint in hints if isinstance(hint, Timer) and hint.step == ENDED}
     rounds = _Rounds(settings, told_ended, context)
     visits: dict[str, bool] = {}
@@ -101,11 +101,11 @@ def attend(settings: ClusterSettings, hints: Sequence[NodeSeen | Timer], context
         rounds.notes.write()
     if failures:
         raise failures[0]
-    return Report(
+    return LifecycleReport(
         registered=tuple(rounds.registered),
         initialized=tuple(rounds.initialized),
         ended=tuple(rounds.ended),
-        strangers=strangers,
+        foreign_nodes=strangers,
     )
 
 
@@ -132,7 +132,7 @@ class _Rounds:
         self.registered: list[str] = []
         self.initialized: list[str] = []
         self.ended: list[str] = []
-        self.notes = Notes(settings.name, context)
+        self.notes = JoinRecorder(settings.name, context)
         self.cluster = settings.name
         self._settings = settings
         self._context = context
@@ -165,16 +165,16 @@ class _Rounds:
         instance = self._context.compute.instance(self.cluster, instance_id)
         if instance is None or instance.claim:
             return "" if instance is None else instance.claim
-        holder = Holders(self._context.state.claims(self.cluster)).of(instance)
+        holder = InstanceOwners(self._context.state.claims(self.cluster)).of(instance)
         return "" if holder is None else holder.name
 
     def clear(self, name: str) -> None:
         """End what carries the tag of a claim, or of a launch, and has no right to."""
-        if clear_away(self._settings, name, self._inventory, self._context):
+        if terminate_garbage(self._settings, name, self._inventory, self._context):
             self.ended.append(name)
         claim = self._context.state.claim(self.cluster, name)
         if claim is not None:
-            clear_nodes(self.cluster, claim, self._inventory, self._context)
+            delete_orphaned_node(self.cluster, claim, self._inventory, self._context)
 
     def visit(self, name: str, *, seen: bool) -> None:
         """The next steps of one claim; `seen` when its node was, so that it is worth looking again soon."""
@@ -209,7 +209,7 @@ class _Rounds:
 
     def _finish(self, claims: Sequence[NodeClaim]) -> list[ShiplapError]:
         try:
-            for claim in finish(claims, self._context):
+            for claim in terminate_claims(claims, self._context):
                 self._ended(claim)
         except _NOT_OF_ONE_CLAIM:
             raise
@@ -283,11 +283,11 @@ class _Rounds:
         """A Launched claim whose Node has not joined, or not reported what it has: wait, or give up."""
         now = self._context.clock.now()
         if (failure := why_ended(claim, self._context)) is not None:
-            self._terminating.append(take_back(claim, failure, self._settings, self._context))
+            self._terminating.append(give_up_ended(claim, failure, self._settings, self._context))
         elif has_vanished(claim, self._context):
             self._ended(write_off(claim, self._context))
         elif now >= claim.deadline_at:
-            note_failed(claim, self._context)
+            record_failed_join(claim, self._context)
             reason = f"did not join within {now - claim.changed_at:.0f} s"
             self._terminating.append(give_up(claim, reason, self._context))
         else:
@@ -300,7 +300,7 @@ class _Rounds:
             self._ended(write_off(claim, self._context))
         elif not claim.deadline_at:
             self._context.state.advance(claim, claim.state, deadline_at=now + NODE_GRACE_S)
-            self._context.remind(self.cluster, claim.name, "node gone", NODE_GRACE_S)
+            self._context.set_timer(self.cluster, claim.name, "node gone", NODE_GRACE_S)
         elif now >= claim.deadline_at:
             self._terminating.append(give_up(claim, f"its Node {claim.node_name} is gone", self._context))
 
@@ -310,7 +310,7 @@ class _Rounds:
     def _again(self, claim: NodeClaim, *, seen: bool) -> None:
         """Look again soon after a node was seen. A timer is not answered with a timer: the sweep sends the next."""
         if seen:
-            self._context.remind(self.cluster, claim.name, "join", LOOK_AGAIN_S)
+            self._context.set_timer(self.cluster, claim.name, "join", LOOK_AGAIN_S)
 
 
 def _is_marked(node: Node) -> bool:

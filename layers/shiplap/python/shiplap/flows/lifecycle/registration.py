@@ -50,18 +50,18 @@ def register(claim: NodeClaim, node: Node, context: FlowContext) -> tuple[NodeCl
     node = open_to_pods(claim, node, context)
     context.meter.count("NodesRegistered")
     _LOG.info("registered", extra=facts(claim))
-    context.tell(claim_events.of_claim(claim_events.REGISTERED, claim, now, missed=claim.missed))
+    context.publish(claim_events.of_claim(claim_events.REGISTERED, claim, now, missed=claim.missed))
     if short:
-        tell_missed(claim, short, context)
+        publish_missed(claim, short, context)
     return claim, node
 
 
-def tell_missed(claim: NodeClaim, short: dict[str, int], context: FlowContext) -> None:
+def publish_missed(claim: NodeClaim, short: dict[str, int], context: FlowContext) -> None:
     """Tell that a node is smaller than planned, and have its pods planned again at once."""
     now = context.clock.now()
     context.meter.count("NodeClaimsMissed")
     hint = f"{claim.cluster}/{claim.name}/missed"
-    context.tell(
+    context.publish(
         claim_events.of_claim(claim_events.MISSED, claim, now, short=format_resources(short)),
         claim_events.pods_pending(claim.cluster, claim.pods, claim_events.MISSED, now, event_id=hint),
     )
@@ -70,15 +70,15 @@ def tell_missed(claim: NodeClaim, short: dict[str, int], context: FlowContext) -
 def open_to_pods(claim: NodeClaim, node: Node, context: FlowContext) -> Node:
     """Give the node its claim's labels, annotations and taints, and take the unregistered taint away; once.
 
-    Returns the node as it is then. Raises as `change` does.
+    Returns the node as it is then. Raises as `update_node` does.
     """
     if is_registered(node):
         return node
     added = {**_labels(claim), labels.REGISTERED: "true"}
-    return change(node, added, claim.annotations, lambda current: _taints(claim, current), context)
+    return update_node(node, added, claim.annotations, lambda current: _taints(claim, current), context)
 
 
-def change(
+def update_node(
     node: Node,
     added: Mapping[str, str | None],
     annotations: Mapping[str, str],
@@ -169,7 +169,7 @@ def initialize(claim: NodeClaim, node: Node, context: FlowContext) -> NodeClaim 
     if any("/" in resource for resource in node.status.allocatable):  # now device plugins have reported too
         short = learn(context, claim, node)
     if node.metadata.labels.get(labels.INITIALIZED) != "true":
-        change(node, {labels.INITIALIZED: "true"}, {}, lambda current: current.spec.taints, context)
+        update_node(node, {labels.INITIALIZED: "true"}, {}, lambda current: current.spec.taints, context)
     now = context.clock.now()
     registered_at = claim.changed_at
     claim = context.state.advance(claim, ClaimState.INITIALIZED, missed=known_miss or bool(short), changed_at=now)
@@ -177,9 +177,9 @@ def initialize(claim: NodeClaim, node: Node, context: FlowContext) -> NodeClaim 
     context.meter.count("EventToReady", now - (claim.first_event_at or claim.created_at), "Seconds")
     context.meter.count("NodesInitialized")
     _LOG.info("initialized", extra=facts(claim))
-    context.tell(claim_events.of_claim(claim_events.INITIALIZED, claim, now))
+    context.publish(claim_events.of_claim(claim_events.INITIALIZED, claim, now))
     if short and not known_miss:
-        tell_missed(claim, short, context)
+        publish_missed(claim, short, context)
     return claim
 
 

@@ -16,7 +16,7 @@ _TOKEN_LENGTH = 32
 """Characters of a launch token; EC2 takes up to 64 in ASCII."""
 
 
-class Origin(msgspec.Struct, frozen=True, kw_only=True):
+class ClaimOrigin(msgspec.Struct, frozen=True, kw_only=True):
     """Who decided, when and why. Times are epoch seconds.
 
     `owner` is the invocation that may launch the claims for `lease_s` from `at` on; then anybody may. `first_event_at`
@@ -33,7 +33,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     spec_hashes: Mapping[str, str] = {}
 
 
-def records_of(planned: Iterable[PlannedClaim], origin: Origin) -> list[NodeClaim]:
+def records_of(planned: Iterable[PlannedClaim], origin: ClaimOrigin) -> list[NodeClaim]:
     """Planned claims as they are committed, but for their tokens."""
     return [
         NodeClaim(
@@ -70,7 +70,7 @@ def spec_hashes(snapshot: Snapshot) -> dict[str, str]:
     return {catalog.node_class: catalog.spec_hash for catalog in snapshot.catalogs if catalog.spec_hash}
 
 
-def _marks_of(node_class: str, origin: Origin) -> dict[str, str]:
+def _marks_of(node_class: str, origin: ClaimOrigin) -> dict[str, str]:
     known = origin.spec_hashes.get(node_class)
     return {NODE_CLASS_HASH: known, NODE_CLASS_HASH_VERSION: HASH_VERSION} if known else {}
 

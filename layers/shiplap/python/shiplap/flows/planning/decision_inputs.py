@@ -21,8 +21,8 @@ import msgspec
 from shiplap.errors import AwsError, AwsThrottled, ClusterError, InvalidInput, ResourceVersionGone, StoreError
 from shiplap.flows.catalog.refresh import refresh, stored
 from shiplap.flows.context import FlowContext
-from shiplap.flows.learn import has_reported, instance_of, learn_from_crowd
-from shiplap.flows.planning.offering_market import Market, resting_in_group, resting_offerings
+from shiplap.flows.learn import has_reported, instance_of, learn_from_joined
+from shiplap.flows.planning.offering_market import OfferingMarket, unavailable_in_group, unavailable_offerings
 from shiplap.instances.capacity.capacity_setting import cluster_setting
 from shiplap.instances.catalog.ami_families import first_hashes, spec_hash
 from shiplap.instances.catalog.ec2_catalog import Catalog
@@ -59,7 +59,7 @@ _OWN_S = 30.0
 """For how long what was caught up before is gone on from, in seconds."""
 
 
-class StandingPods:
+class BoundPods:
     """What one invocation knows of a cluster's bound pods: loaded once, caught up at each look (`ports.KnownPods`)."""
 
     def __init__(self, cluster: str, context: FlowContext) -> None:
@@ -151,7 +151,7 @@ class NodeClassSupply(msgspec.Struct, frozen=True):
     not_ready: str = ""
 
 
-class Supply(msgspec.Struct, frozen=True):
+class LaunchSupply(msgspec.Struct, frozen=True):
     """What can be bought, looked up once per invocation; NodeClasses by name, `shifted` zones by id."""
 
     catalog: Catalog
@@ -165,13 +165,13 @@ class Supply(msgspec.Struct, frozen=True):
         known = (supply.resolved for supply in self.node_classes.values())
         return tuple(sorted({ami.id for resolved in known if resolved is not None for ami in resolved.amis}))
 
-    def without(self, node_class: str, reason: str) -> Supply:
+    def without(self, node_class: str, reason: str) -> LaunchSupply:
         """The same with one NodeClass that cannot be launched from after all."""
         changed = msgspec.structs.replace(self.node_classes[node_class], not_ready=reason)
         return msgspec.structs.replace(self, node_classes={**self.node_classes, node_class: changed})
 
 
-class Glance(msgspec.Struct, frozen=True):
+class DecisionInputs(msgspec.Struct, frozen=True):
     """The state and the cluster as they were at `at`, epoch seconds; `missed_pods` by uid."""
 
     at: float
@@ -190,7 +190,7 @@ class Glance(msgspec.Struct, frozen=True):
         return bool(self.view.unbound) or not leaving.isdisjoint(self.view.by_node)
 
 
-class Sight:
+class PricedSnapshot:
     """One look at everything: the snapshot to decide on, and what it sells to each claim, reckoned once per pool."""
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -213,7 +213,7 @@ class Sight:
         return sold if pool is None else as_seen_by(pool, sold, accepted)
 
 
-def supply_of(settings: ClusterSettings, context: FlowContext, *, fresh: bool = False) -> Supply:
+def read_supply(settings: ClusterSettings, context: FlowContext, *, fresh: bool = False) -> LaunchSupply:
     """Load the catalogue and answer the selectors of every EC2NodeClass that a NodePool uses.
 
     Warm functions remember answers for minutes, each since another moment. What one of them decides because of a newer
@@ -230,7 +230,7 @@ def supply_of(settings: ClusterSettings, context: FlowContext, *, fresh: bool = 
         name = node_class.metadata.name
         if name in used:
             node_classes[name] = _resolve(settings.name, node_class, inspected, context, fresh=fresh)
-    return Supply(_catalog(context), node_classes, _shifted(settings, context), _joins(settings.name, context))
+    return LaunchSupply(_catalog(context), node_classes, _shifted(settings, context), _joins(settings.name, context))
 
 
 def _joins(cluster: str, context: FlowContext) -> JoinHistory:
@@ -298,12 +298,12 @@ def _catalog(context: FlowContext) -> Catalog:
     return known if known is not None else refresh(context.source, context.catalog, context.meter)
 
 
-def glance_at(
+def read_inputs(
     settings: ClusterSettings,
     context: FlowContext,
     known: KnownPods | None = None,
     before: tuple[float, DecisionState] | None = None,
-) -> Glance:
+) -> DecisionInputs:
     """Read the state, then the cluster, and learn from nodes that have joined.
 
     `known` may know bound pods from a look before; without it, the cluster's compact snapshot is asked. `before` is the
@@ -320,11 +320,11 @@ def glance_at(
     view = context.cluster.view(
         leaving,
         workloads=bool(settings.pod_topology_spread.constraints()),
-        known=StandingPods(settings.name, context) if known is None else known,
+        known=BoundPods(settings.name, context) if known is None else known,
     )
     view = _with_what_few_need(view, leaving, settings.manifests, context.cluster)
     reported = {pod.uid for claim in state.claims if claim.missed for pod in claim.pods if pod.uid}
-    return Glance(now, state, view, state.missed_pods | reported | _learn_from_joined(state, view, context))
+    return DecisionInputs(now, state, view, state.missed_pods | reported | _learn_from_joined(state, view, context))
 
 
 def read_state(settings: ClusterSettings, context: FlowContext) -> tuple[float, DecisionState]:
@@ -346,28 +346,30 @@ def _with_what_few_need(view: ClusterView, leaving: set[str], manifests: Manifes
     return msgspec.structs.replace(view, scalables=cluster.scalables(sorted(names))) if names else view
 
 
-def sight_of(settings: ClusterSettings, glance: Glance, supply: Supply, context: FlowContext) -> Sight:
-    """The snapshot to decide on: what was glanced at, and what can be bought for it now. Raises StoreError."""
-    return Sight(snapshot_of(settings, glance, supply, context.capacity, context.meter))
+def priced_snapshot(
+    settings: ClusterSettings, inputs: DecisionInputs, supply: LaunchSupply, context: FlowContext
+) -> PricedSnapshot:
+    """The snapshot to decide on: what was read, and what can be bought for it now. Raises StoreError."""
+    return PricedSnapshot(snapshot_of(settings, inputs, supply, context.capacity, context.meter))
 
 
 def snapshot_of(
-    settings: ClusterSettings, glance: Glance, supply: Supply, capacity: KnownCapacity, meter: Meter
+    settings: ClusterSettings, inputs: DecisionInputs, supply: LaunchSupply, capacity: KnownCapacity, meter: Meter
 ) -> Snapshot:
-    """As `sight_of`, with a view that was not read through a FlowContext; of the capacity it only reads."""
-    leased = capacity.pilots(supply.amis, glance.at)
-    catalogs = _catalogs(settings, supply, glance, capacity, meter)
+    """As `priced_snapshot`, with a view that was not read through a FlowContext; of the capacity it only reads."""
+    leased = capacity.pilots(supply.amis, inputs.at)
+    catalogs = _catalogs(settings, supply, inputs, capacity, meter)
     sold = {catalog.node_class: catalog.instance_types for catalog in catalogs}
     return Snapshot(
         cluster=settings.name,
         install=settings.install,
-        now=glance.at,
-        view=glance.view,
-        claims=glance.state.claims,
+        now=inputs.at,
+        view=inputs.view,
+        claims=inputs.state.claims,
         manifests=_without_user_data(settings.manifests),
         catalogs=catalogs,
-        missed_pods=glance.missed_pods,
-        piloted=leased | exploring(glance.state.claims, sold),
+        missed_pods=inputs.missed_pods,
+        piloted=leased | exploring(inputs.state.claims, sold),
         settings=SchedulingSettings(
             preference_policy=settings.preference_policy,
             min_values_policy=settings.min_values_policy,
@@ -376,7 +378,7 @@ def snapshot_of(
             default_spread=settings.pod_topology_spread.constraints(),
             claim_rules=settings.claim_rules,
         ),
-        epoch=glance.state.epoch,
+        epoch=inputs.state.epoch,
     )
 
 
@@ -416,7 +418,7 @@ def _learn_from_joined(state: DecisionState, view: ClusterView, context: FlowCon
     Returns the uids of pods whose node turned out too small.
     """
     joined = joined_nodes(state.claims, view)
-    return learn_from_crowd(context, [(claim, node) for claim, node in joined if has_reported(node)])
+    return learn_from_joined(context, [(claim, node) for claim, node in joined if has_reported(node)])
 
 
 def _ends_at_once(cluster: str, node_class: EC2NodeClass, resting: Iterable[UnavailableOffering]) -> str:
@@ -431,24 +433,24 @@ def _ends_at_once(cluster: str, node_class: EC2NodeClass, resting: Iterable[Unav
 
 
 def _catalogs(
-    settings: ClusterSettings, supply: Supply, glance: Glance, capacity: KnownCapacity, meter: Meter
+    settings: ClusterSettings, supply: LaunchSupply, inputs: DecisionInputs, capacity: KnownCapacity, meter: Meter
 ) -> tuple[NodeClassCatalog, ...]:
     learned = capacity.learned(supply.amis)
-    unavailable = resting_offerings(glance.state.unavailable, supply.catalog)
-    market = Market(glance.state)
-    joining = ((claim.ami, claim.instance_type) for claim in glance.state.claims if claim.state is ClaimState.LAUNCHED)
-    barred = blocked_launches(supply.joins, joining, glance.at)
+    unavailable = unavailable_offerings(inputs.state.unavailable, supply.catalog)
+    market = OfferingMarket(inputs.state)
+    joining = ((claim.ami, claim.instance_type) for claim in inputs.state.claims if claim.state is ClaimState.LAUNCHED)
+    barred = blocked_launches(supply.joins, joining, inputs.at)
     if barred != BlockedLaunches():
         meter.count("TypesBarred", len(barred.amis) + len(barred.types))
         _LOG.warning("not launched, nodes do not join: %s", barred, extra={"cluster": settings.name})
-    setting = cluster_setting(settings, glance.view.daemon_sets)
+    setting = cluster_setting(settings, inputs.view.daemon_sets)
     catalogs = []
     for name, item in sorted(supply.node_classes.items()):
-        problem = item.not_ready or _ends_at_once(settings.name, item.node_class, glance.state.unavailable)
+        problem = item.not_ready or _ends_at_once(settings.name, item.node_class, inputs.state.unavailable)
         if item.resolved is None or problem:
             catalogs.append(NodeClassCatalog(name, not_ready=problem))
             continue
-        worth_asking = market.open(item.resolved, glance.at)
+        worth_asking = market.open(item.resolved, inputs.at)
         # What is sold in a zone does not change with its free addresses: nodes there would seem to have drifted.
         sold_in = msgspec.structs.replace(worth_asking, subnets=item.resolved.subnets)
         full = {net.zone for net in item.resolved.subnets} - {net.zone for net in worth_asking.subnets}
@@ -460,7 +462,7 @@ def _catalogs(
                 resolved=sold_in,
                 learned=learned,
                 unavailable=unavailable
-                | resting_in_group(item.resolved.group, glance.state.unavailable, supply.catalog),
+                | unavailable_in_group(item.resolved.group, inputs.state.unavailable, supply.catalog),
             )
         except InvalidInput as error:
             meter.count("NodeClassNotReady")

@@ -60,14 +60,14 @@ MOST_NAMES = 8
 
 _SEEN = frozenset({ClaimState.INITIALIZED, ClaimState.DISRUPTING, ClaimState.DRAINING, ClaimState.TERMINATING})
 
-Likeness = str
+PodKind = str
 """A digest of all that pods have in common that one thing may keep off all nodes: their namespace, and what they ask of
 a node."""
 
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 
 
-class Verdicts(msgspec.Struct, frozen=True):
+class NodeVerdicts(msgspec.Struct, frozen=True):
     """What nodes have shown.
 
     `futile` and `unjudged` are complete and have taken none of their pods, of which one waits, the first for at least
@@ -76,10 +76,10 @@ class Verdicts(msgspec.Struct, frozen=True):
 
     futile: tuple[NodeClaim, ...]
     unjudged: tuple[NodeClaim, ...]
-    taken_at: Mapping[Likeness, float]
+    taken_at: Mapping[PodKind, float]
 
 
-class Held(msgspec.Struct, frozen=True):
+class HeldBackPods(msgspec.Struct, frozen=True):
     """The view without the pods that no node is to be launched for now.
 
     `told` is what the users of some of them hear; the others wait for a node that is there or on its way. `paused` are
@@ -100,21 +100,21 @@ class _Refusal(msgspec.Struct, frozen=True):
     launched_at: float
 
 
-def verdicts(claims: Iterable[NodeClaim], view: ClusterView, now: float) -> Verdicts:
+def judge_nodes(claims: Iterable[NodeClaim], view: ClusterView, now: float) -> NodeVerdicts:
     """Judge the nodes of claims by the pods that are on them; claims sorted by name.
 
     A node whose room other pods have taken is not in vain, and neither is one that turned out too small.
     """
     pending = {pod.metadata.uid for pod in view.unbound if _waits(pod)} - {""}
     futile, unjudged = [], []
-    taken_at: dict[Likeness, float] = {}
+    taken_at: dict[PodKind, float] = {}
     for claim in sorted(claims, key=lambda item: item.name):
         if claim.state not in _SEEN or claim.missed or not claim.node_name:
             continue
         wanted, here = _uids(claim), view.by_node.get(claim.node_name, ())
         own = [pod for pod in here if pod.metadata.uid in wanted]
         for pod in own if pending else ():
-            like = likeness(pod)
+            like = pod_kind(pod)
             taken_at[like] = max(taken_at.get(like, 0.0), claim.created_at)
         if own or not wanted & pending or _is_taken(here, wanted):
             continue
@@ -122,10 +122,10 @@ def verdicts(claims: Iterable[NodeClaim], view: ClusterView, now: float) -> Verd
             unjudged.append(claim)
         else:
             futile.append(claim)
-    return Verdicts(tuple(futile), tuple(unjudged), taken_at)
+    return NodeVerdicts(tuple(futile), tuple(unjudged), taken_at)
 
 
-def note_refusals(
+def record_refusals(
     cluster: str, claims: Iterable[NodeClaim], view: ClusterView, state: DecisionState, context: FlowContext
 ) -> Mapping[str, Refusals]:
     """Write down which pods still wait although a node of theirs is complete; what is known then, by uid.
@@ -142,7 +142,7 @@ def note_refusals(
     """
     now = context.clock.now()
     claims = tuple(claims)
-    new = [claim for claim in verdicts(claims, view, now).futile if claim.name not in state.futile]
+    new = [claim for claim in judge_nodes(claims, view, now).futile if claim.name not in state.futile]
     young = [claim for claim in new if claim.created_at + FUTILE_FOR_S > now]
     if young:
         context.state.mark_futile(cluster, {claim.name: claim.created_at for claim in young[:MOST_MARKS]})
@@ -185,7 +185,7 @@ def refused(
     before = _by_likeness(noted, pending)
     found = {}
     for uid in sorted(new):
-        like = likeness(pending[uid])
+        like = pod_kind(pending[uid])
         found[uid] = _with(known.get(uid, Refusals()), new[uid], before.get(like), like, now)
     return found
 
@@ -196,7 +196,7 @@ def hold_back(
     known: Mapping[str, Refusals],
     gone: Mapping[str, float],
     now: float,
-) -> Held:
+) -> HeldBackPods:
     """The view without the pods that no node is to be launched for now.
 
     Args:
@@ -208,12 +208,12 @@ def hold_back(
     """
     pending = {pod.metadata.uid: pod for pod in view.unbound if _waits(pod) and pod.metadata.uid}
     if not pending:
-        return Held(view)
-    seen = verdicts(claims, view, now)
+        return HeldBackPods(view)
+    seen = judge_nodes(claims, view, now)
     noted = {uid: item for uid, item in {**known, **refused(claims, view, known, now)}.items() if uid in pending}
     departed = {uid: item for uid, item in _departed(known, view, now).items() if item.number >= FREE}
     if not noted and not departed and not seen.unjudged:
-        return Held(view)
+        return HeldBackPods(view)
     on_the_way = [*seen.unjudged, *(claim for claim in claims if claim.state in IN_FLIGHT)]
     expected = {uid for claim in on_the_way for uid in _uids(claim)}
     replaced = {item.like for item in departed.values()}
@@ -222,9 +222,9 @@ def hold_back(
         for like, item in _by_likeness({**departed, **noted}, pending).items()
         if seen.taken_at.get(like, -1.0) < item.launched_at
     }
-    alike: dict[Likeness, list[Pod]] = {}
+    alike: dict[PodKind, list[Pod]] = {}
     for uid in sorted(pending):
-        if kept_off and (like := likeness(pending[uid])) in kept_off:
+        if kept_off and (like := pod_kind(pending[uid])) in kept_off:
             alike.setdefault(like, []).append(pending[uid])
     held = dict.fromkeys(_without_room(seen.unjudged, pending, view))
     reasons: dict[str, str] = {}
@@ -279,7 +279,9 @@ def allowance(launched_at: Iterable[float], now: float) -> int:
     return max(0, min(most - sum(at > now - window for at in times) for window, most in MOST_IN_WINDOW.items()))
 
 
-def holding(view: ClusterView, claims: Sequence[NodeClaim], known: Mapping[str, Refusals], now: float) -> ClusterView:
+def without_held_pods(
+    view: ClusterView, claims: Sequence[NodeClaim], known: Mapping[str, Refusals], now: float
+) -> ClusterView:
     """The view without pods that keep no node: none is launched for them now, or they have waited on one in vain."""
     held = hold_back(view, claims, known, {}, now)
     out = held.paused | {uid for uid, item in known.items() if now - item.at >= IN_VAIN_S}
@@ -300,7 +302,7 @@ def may_be_held(view: ClusterView, known: Mapping[str, Refusals], gone: Mapping[
     )
 
 
-def likeness(pod: Pod) -> Likeness:
+def pod_kind(pod: Pod) -> PodKind:
     """What a pod shares with those that the same thing would keep off nodes."""
     spec = pod.spec
     asked = (spec.scheduler_name or "default-scheduler", spec.node_selector, spec.affinity, spec.tolerations)
@@ -319,12 +321,12 @@ def _departed(known: Mapping[str, Refusals], view: ClusterView, now: float) -> d
     return {uid: young[uid] for uid in young.keys() - {pod.metadata.uid for pod in view.pods}} if young else {}
 
 
-def _by_likeness(noted: Mapping[str, Refusals], pending: Mapping[str, Pod]) -> dict[Likeness, _Refusal]:
+def _by_likeness(noted: Mapping[str, Refusals], pending: Mapping[str, Pod]) -> dict[PodKind, _Refusal]:
     """What is noted of single pods, put together for all that are alike."""
-    found: dict[Likeness, _Refusal] = {}
+    found: dict[PodKind, _Refusal] = {}
     for uid in sorted(noted):
         item = noted[uid]
-        like = likeness(pending[uid]) if uid in pending else item.like
+        like = pod_kind(pending[uid]) if uid in pending else item.like
         before = found.get(like, _Refusal((), 0.0, 0, 0.0))
         newest = item if item.at >= before.at else before
         found[like] = _Refusal(
@@ -336,7 +338,7 @@ def _by_likeness(noted: Mapping[str, Refusals], pending: Mapping[str, Pod]) -> d
     return found
 
 
-def _with(item: Refusals, claims: Sequence[NodeClaim], before: _Refusal | None, like: Likeness, now: float) -> Refusals:
+def _with(item: Refusals, claims: Sequence[NodeClaim], before: _Refusal | None, like: PodKind, now: float) -> Refusals:
     """With more claims, the oldest first. Those launched together, for whichever pods of a likeness, are one try."""
     number = before.number if before is not None else 0
     launched_at = before.launched_at if before is not None else -1.0
@@ -352,9 +354,11 @@ def _is_taken(on_node: Iterable[Pod], wanted: Collection[str]) -> bool:
     return any(pod.metadata.uid not in wanted and comes_back(pod) for pod in on_node)
 
 
-def _without(view: ClusterView, out: Collection[str], reasons: Mapping[str, str], paused: frozenset[str]) -> Held:
+def _without(
+    view: ClusterView, out: Collection[str], reasons: Mapping[str, str], paused: frozenset[str]
+) -> HeldBackPods:
     if not out:
-        return Held(view)
+        return HeldBackPods(view)
     aside = [pod for pod in view.pods if pod.metadata.uid in out and _waits(pod)]
     uids = {pod.metadata.uid for pod in aside}
     told = tuple(
@@ -365,7 +369,9 @@ def _without(view: ClusterView, out: Collection[str], reasons: Mapping[str, str]
         for pod in sorted(aside, key=lambda item: item.key)
         if pod.metadata.uid in reasons
     )
-    return Held(replace(view, pods=tuple(pod for pod in view.pods if pod.metadata.uid not in uids)), told, paused)
+    return HeldBackPods(
+        replace(view, pods=tuple(pod for pod in view.pods if pod.metadata.uid not in uids)), told, paused
+    )
 
 
 def _reason_of_pod(item: Refusals, until: float) -> str:

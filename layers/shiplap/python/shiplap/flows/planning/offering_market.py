@@ -28,7 +28,7 @@ _NOT_JOINED = frozenset({ClaimState.PLANNED, ClaimState.LAUNCHING, ClaimState.LA
 _CAPACITY_TYPES = (labels.ON_DEMAND, labels.SPOT)
 
 
-def resting_offerings(resting: Iterable[UnavailableOffering], catalog: Catalog) -> frozenset[Offering]:
+def unavailable_offerings(resting: Iterable[UnavailableOffering], catalog: Catalog) -> frozenset[Offering]:
     """Every offering that rests: by itself, with the quota of its type, or with all of its capacity type."""
     scopes = {item.scope for item in resting}
     wide = {scope for scope in scopes if ANY in scope}
@@ -44,7 +44,7 @@ def resting_offerings(resting: Iterable[UnavailableOffering], catalog: Catalog) 
     return frozenset(scopes | rests)
 
 
-def resting_in_group(group: str, resting: Iterable[UnavailableOffering], catalog: Catalog) -> frozenset[Offering]:
+def unavailable_in_group(group: str, resting: Iterable[UnavailableOffering], catalog: Catalog) -> frozenset[Offering]:
     """Every offering that rests for launches into a placement group, beside those that rest for all."""
     scopes = {item.scope for item in resting if item.scope[0].startswith(f"{group}/")}
     if not group or not scopes:
@@ -68,7 +68,7 @@ def _wider(instance_type: str, capacity_type: str) -> tuple[Offering, Offering]:
     return (quota_of(instance_type), ANY, capacity_type), (ANY, ANY, capacity_type)
 
 
-class Market:
+class OfferingMarket:
     """One round's knowledge. `state` is what was read at its beginning."""
 
     def __init__(self, state: DecisionState) -> None:
@@ -87,14 +87,14 @@ class Market:
         """Leave alone what has just failed."""
         self._resting |= {failure.scope for failure in failures}
 
-    def rests(self, instance_type: str, zone: str, capacity_type: str, group: str = "") -> bool:
+    def is_unavailable(self, instance_type: str, zone: str, capacity_type: str, group: str = "") -> bool:
         """Whether an offering is not to be asked for, in a placement group if it is for one."""
         own = (instance_type, zone, capacity_type)
         for_group = _in_group(group, own) if group else ()
         scopes = (own, *for_group, *_wider(instance_type, capacity_type))
         return not self._resting.isdisjoint(scopes)
 
-    def leaves_alone(self, cluster: str, node_class: EC2NodeClass) -> bool:
+    def is_node_class_unavailable(self, cluster: str, node_class: EC2NodeClass) -> bool:
         """Whether nothing is to be launched from an EC2NodeClass, as it is written now, because its instances ended."""
         return (node_class_scope(cluster, node_class), ANY, ANY) in self._resting
 
@@ -173,4 +173,4 @@ class Market:
             for offering in types[name].offerings
             if offering.available
         }
-        return {offering for offering in sold if not self.rests(*offering)}
+        return {offering for offering in sold if not self.is_unavailable(*offering)}

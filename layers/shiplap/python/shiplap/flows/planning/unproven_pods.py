@@ -3,7 +3,7 @@
 `refusals` learns from nodes in vain. So what is launched first for a new kind of pods is as much as they need, and each
 further kind begins anew. A cluster for which that is too much says how many such nodes it risks within five minutes;
 within an hour it is more, in proportion. All kinds count together, and those launched for pods that have gone meanwhile
-count, too. Pods are of one kind when they are alike (`refusals.likeness`). A node that runs one of them proves the
+count, too. Pods are of one kind when they are alike (`refusals.pod_kind`). A node that runs one of them proves the
 kind, and what is proven is not bounded. Proof is remembered, so that a cluster may scale to zero in between.
 """
 
@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from shiplap.flows.context import FlowContext
-from shiplap.flows.planning.futile_launches import MOST_IN_WINDOW, MOST_MARKS, Likeness, likeness
+from shiplap.flows.planning.futile_launches import MOST_IN_WINDOW, MOST_MARKS, PodKind, pod_kind
 from shiplap.kubernetes.objects import Pod
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.nodeclaim import LEAVING, ClaimState, NodeClaim
@@ -37,7 +37,7 @@ MOST_KINDS = 1000
 """Kinds remembered of a cluster: each decision reads them."""
 
 
-class Bound(msgspec.Struct, frozen=True):
+class UnprovenPodLimit(msgspec.Struct, frozen=True):
     """At most so many nodes for kinds without proof: by window, in seconds, as `refusals.MOST_IN_WINDOW`.
 
     `launched_at`: when nodes of the last hour were launched that count, sorted. `tried`: how many of those that are
@@ -46,8 +46,8 @@ class Bound(msgspec.Struct, frozen=True):
 
     most: Mapping[float, int]
     launched_at: tuple[float, ...] = ()
-    tried: Mapping[Likeness, int] = {}
-    proven: Set[Likeness] = frozenset()
+    tried: Mapping[PodKind, int] = {}
+    proven: Set[PodKind] = frozenset()
 
     def allowed(self, now: float) -> int:
         """How many nodes more may be launched now."""
@@ -78,7 +78,9 @@ def windows(most: int) -> dict[float, int]:
     return {window: -(-most * number // widest) for window, number in MOST_IN_WINDOW.items()}
 
 
-def bound_of(most: int, view: ClusterView, claims: Sequence[NodeClaim], state: DecisionState, now: float) -> Bound:
+def unproven_pod_limit(
+    most: int, view: ClusterView, claims: Sequence[NodeClaim], state: DecisionState, now: float
+) -> UnprovenPodLimit:
     """What is left of a cluster's bound.
 
     Args:
@@ -91,32 +93,34 @@ def bound_of(most: int, view: ClusterView, claims: Sequence[NodeClaim], state: D
     proven = running_kinds(view, claims) | state.proven.keys()
     names = {claim.name for claim in claims}
     launched_at = [at for name, at in state.futile.items() if name not in names]
-    tried: Counter[Likeness] = Counter()
+    tried: Counter[PodKind] = Counter()
     for claim in claims:
         if claim.created_at + FUTILE_FOR_S > now and _counts(claim, view, proven):
             launched_at.append(claim.created_at)
             tried.update(claim.unproven)
-    return Bound(windows(most), tuple(sorted(launched_at)), tried, proven)
+    return UnprovenPodLimit(windows(most), tuple(sorted(launched_at)), tried, proven)
 
 
-def running_kinds(view: ClusterView, claims: Iterable[NodeClaim]) -> frozenset[Likeness]:
+def running_kinds(view: ClusterView, claims: Iterable[NodeClaim]) -> frozenset[PodKind]:
     """The kinds of all pods on nodes of claims, but for those that belong to their node."""
     nodes = sorted({claim.node_name for claim in claims if claim.node_name})
-    return frozenset(likeness(pod) for name in nodes for pod in view.by_node.get(name, ()) if _has_run(pod))
+    return frozenset(pod_kind(pod) for name in nodes for pod in view.by_node.get(name, ()) if _has_run(pod))
 
 
-def marked(planned: Iterable[NodeClaim], view: ClusterView, proven: Set[Likeness]) -> list[NodeClaim]:
+def mark_unproven(planned: Iterable[NodeClaim], view: ClusterView, proven: Set[PodKind]) -> list[NodeClaim]:
     """Planned claims; those all of whose pods are of kinds without proof say so."""
     kinds = {(pod.metadata.namespace or "default", pod.metadata.name): pod for pod in view.pods}
     found = []
     for claim in planned:
         pods = (kinds.get((item.namespace, item.name)) for item in claim.pods)
-        own = {likeness(pod) for pod in pods if pod is not None}
+        own = {pod_kind(pod) for pod in pods if pod is not None}
         found.append(replace(claim, unproven=tuple(sorted(own))) if own.isdisjoint(proven) else claim)
     return found
 
 
-def within(planned: Sequence[NodeClaim], bound: Bound, now: float) -> tuple[list[NodeClaim], tuple[Unschedulable, ...]]:
+def within_limit(
+    planned: Sequence[NodeClaim], bound: UnprovenPodLimit, now: float
+) -> tuple[list[NodeClaim], tuple[Unschedulable, ...]]:
     """The claims that may be launched now, in their order, and what users of the other claims' pods are told.
 
     The kinds take turns, those with the fewest nodes first: one node of a kind is enough to prove it.
@@ -137,23 +141,23 @@ def within(planned: Sequence[NodeClaim], bound: Bound, now: float) -> tuple[list
     return kept, tuple(Unschedulable(pod, why) for place in sorted(late) for pod in planned[place].pods)
 
 
-def has_room_for(view: ClusterView, claims: Iterable[NodeClaim], bound: Bound, now: float) -> bool:
+def has_room_for(view: ClusterView, claims: Iterable[NodeClaim], bound: UnprovenPodLimit, now: float) -> bool:
     """Whether a plan could lead to a launch: the bound has room, a pod of a proven kind waits, or a node leaves.
 
     Args:
         view: the cluster.
         claims: those in flight or leaving.
-        bound: see `bound_of`.
+        bound: see `unproven_pod_limit`.
         now: epoch seconds.
     """
     if bound.allowed(now) or any(claim.state in LEAVING for claim in claims):
         return True
     if any(node.metadata.deletion_timestamp for node in view.nodes):
         return True
-    return any(likeness(pod) in bound.proven for pod in view.unbound)
+    return any(pod_kind(pod) in bound.proven for pod in view.unbound)
 
 
-def note_kinds(
+def record_kinds(
     cluster: str, claims: Sequence[NodeClaim], view: ClusterView, state: DecisionState, context: FlowContext
 ) -> None:
     """Write down which kinds of pods run, and which nodes leave that never ran any: claims are forgotten when Gone.
@@ -178,7 +182,7 @@ def note_kinds(
         context.state.mark_futile(cluster, leaving)
 
 
-def _counts(claim: NodeClaim, view: ClusterView, proven: Set[Likeness]) -> bool:
+def _counts(claim: NodeClaim, view: ClusterView, proven: Set[PodKind]) -> bool:
     """Whether it is a node for pods without proof that nothing runs on, or may become one."""
     if not claim.unproven or not proven.isdisjoint(claim.unproven):
         return False

@@ -25,7 +25,7 @@ _MOST_PER_TYPE = 8
 """Of how many nodes of a type EC2 is asked for the AMI: one that runs ours is enough, and the newest most likely do."""
 
 
-def learn_from_strangers(
+def learn_from_foreign_nodes(
     cluster: str, nodes: Sequence[Node], catalogs: Sequence[NodeClassCatalog], context: FlowContext
 ) -> bool:
     """Store what nodes of types that nobody has verified report, one node per AMI, type and settings.

@@ -16,12 +16,12 @@ from functools import partial
 import msgspec
 
 from shiplap.errors import AwsError, AwsThrottled, AwsUnavailable, ConditionFailed, StoreError
-from shiplap.flows.assign_instances import Attempt, give_up, settle
+from shiplap.flows.assign_instances import Attempt, assign_instances, fail_claims
 from shiplap.flows.claim_updates import GRACE_S, facts, pilot_holder
 from shiplap.flows.context import FlowContext
 from shiplap.flows.planning.decision_inputs import NodeClassSupply
 from shiplap.flows.planning.fleet_offerings import FleetOptions, alike, fleet_options, has_min_values
-from shiplap.flows.planning.offering_market import Market
+from shiplap.flows.planning.offering_market import OfferingMarket
 from shiplap.instances.catalog.resolved_nodeclass import ResolvedNodeClass
 from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.kubernetes import labels
@@ -62,7 +62,7 @@ _MOST_LEASES = 15
 """Estimates one claim explores at most: each costs a conditional write before the launch and one after it."""
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class LaunchOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """What became of claims that were to be launched; those in none of the lists were taken over by another function.
 
     launched: an instance runs. failed: none does, the pods must be planned again. pending: the outcome is unknown or
@@ -82,11 +82,11 @@ def launch(
     supply: NodeClassSupply,
     types: dict[str, InstanceType],
     attempt: Attempt,
-    market: Market,
+    market: OfferingMarket,
     context: FlowContext,
     *,
     held: Collection[str] = (),
-) -> Outcome:
+) -> LaunchOutcome:
     """Launch an instance for each of some Planned or Launching claims of one token, and write down what became of them.
 
     Args:
@@ -107,7 +107,7 @@ def launch(
     except ConditionFailed as error:  # somebody else advanced one of them: they are theirs
         context.meter.count("ClaimsLost", len(claims))
         _LOG.info("claims were taken over: %s", error, extra=facts(claims[0]))
-        return Outcome()
+        return LaunchOutcome()
 
 
 def _launch(
@@ -115,17 +115,17 @@ def _launch(
     supply: NodeClassSupply,
     types: dict[str, InstanceType],
     attempt: Attempt,
-    market: Market,
+    market: OfferingMarket,
     context: FlowContext,
     held: Collection[str],
-) -> Outcome:
+) -> LaunchOutcome:
     if supply.resolved is None or supply.not_ready:
         return _cannot(claims, f"node class {claims[0].node_class}: {supply.not_ready}", types, context)
-    if claims[0].state is ClaimState.PLANNED and market.leaves_alone(claims[0].cluster, supply.node_class):
+    if claims[0].state is ClaimState.PLANNED and market.is_node_class_unavailable(claims[0].cluster, supply.node_class):
         return _cannot(claims, f"node class {claims[0].node_class}: its last instances ended at once", types, context)
     resolved = market.open(supply.resolved)
     zones = [subnet.zone for subnet in resolved.subnets]
-    rests = partial(market.rests, group=supply.resolved.group)
+    rests = partial(market.is_unavailable, group=supply.resolved.group)
     options = fleet_options(alike(claims), _with_leases(claims[0], types, context), zones, rests)
     if not options.overrides:
         return _cannot(claims, "no offering of the launch list is available", types, context)
@@ -160,12 +160,12 @@ def _ask(
     request: FleetRequest,
     types: dict[str, InstanceType],
     attempt: Attempt,
-    market: Market,
+    market: OfferingMarket,
     context: FlowContext,
     held: Collection[str],
     *,
     tried: bool,
-) -> Outcome:
+) -> LaunchOutcome:
     """Send the request and write down the answer; `tried` when it may have been sent before."""
     try:
         result = context.compute.launch(request)
@@ -186,19 +186,19 @@ def _within_reservation(
     resolved: ResolvedNodeClass,
     types: dict[str, InstanceType],
     context: FlowContext,
-) -> tuple[Sequence[NodeClaim], Outcome]:
+) -> tuple[Sequence[NodeClaim], LaunchOutcome]:
     """The claims for which there is room in the capacity reservation, counted across all functions; the others fail.
 
     `resolved` as EC2 described it: what launches in flight take is known to the store.
     """
     chosen = options.overrides[0].reservation
     if options.capacity_type != labels.RESERVED or claims[0].state is ClaimState.LAUNCHING:
-        return claims, Outcome()
+        return claims, LaunchOutcome()
     held = next((item for item in resolved.capacity_reservations if item.id == chosen), None)
     available = held.available if held is not None else 0
     granted = context.state.take_reserved(chosen, claims[0].token, len(claims), available, context.clock.now())
     if granted == len(claims):
-        return claims, Outcome()
+        return claims, LaunchOutcome()
     return claims[:granted], _fail(claims[granted:], f"capacity reservation {chosen} is used up", types, context)
 
 
@@ -247,10 +247,10 @@ def _finish(
     result: FleetResult,
     types: dict[str, InstanceType],
     attempt: Attempt,
-    market: Market,
+    market: OfferingMarket,
     context: FlowContext,
     held: Collection[str],
-) -> Outcome:
+) -> LaunchOutcome:
     """Give the instances to the claims, then remember which offerings failed.
 
     In this order: should this function die in between, a repetition still asks for the same and gets the same answer.
@@ -259,18 +259,18 @@ def _finish(
     if not result.instances and not failures:  # EC2 gave neither: do not ask for the same again at once
         failures = tuple(_unexplained(request, override) for override in request.overrides)
     free = [instance for instance in result.instances if instance.id not in held]
-    launched, failed = settle(request.claims, free, types, attempt, context, failure=_summary(failures))
+    launched, failed = assign_instances(request.claims, free, types, attempt, context, failure=_summary(failures))
     _remember(failures, launched, market, context)
     if launched:
-        return Outcome(launched=launched, failed=failed)
+        return LaunchOutcome(launched=launched, failed=failed)
     throttled = all(failure.kind in _LATER for failure in failures)
     misconfigured = [failure for failure in failures if failure.kind == "configuration"]
     broken = f"{misconfigured[0].code}: {misconfigured[0].message}" if misconfigured else ""
-    return Outcome(failed=failed, broken=broken, throttled=throttled)
+    return LaunchOutcome(failed=failed, broken=broken, throttled=throttled)
 
 
 def _remember(
-    failures: Sequence[OfferingFailure], launched: Sequence[NodeClaim], market: Market, context: FlowContext
+    failures: Sequence[OfferingFailure], launched: Sequence[NodeClaim], market: OfferingMarket, context: FlowContext
 ) -> None:
     """Let this round and the whole account know what failed, and what gives again."""
     if failures:
@@ -316,10 +316,12 @@ def _summary(failures: Sequence[OfferingFailure]) -> str:
     return f"{', '.join(codes)} on {len(failures)} offerings"
 
 
-def _cannot(claims: Sequence[NodeClaim], reason: str, types: dict[str, InstanceType], context: FlowContext) -> Outcome:
+def _cannot(
+    claims: Sequence[NodeClaim], reason: str, types: dict[str, InstanceType], context: FlowContext
+) -> LaunchOutcome:
     """Nothing can be asked for."""
     if _just_tried(claims, context.clock.now()):
-        return Outcome(pending=tuple(claims))
+        return LaunchOutcome(pending=tuple(claims))
     return _fail(claims, reason, types, context)
 
 
@@ -330,12 +332,12 @@ def _just_tried(claims: Sequence[NodeClaim], now: float) -> bool:
 
 def _fail(
     claims: Sequence[NodeClaim], reason: str, types: dict[str, InstanceType], context: FlowContext, *, broken: str = ""
-) -> Outcome:
+) -> LaunchOutcome:
     """No instance exists for these claims and none will; their pods are free to be planned again."""
-    return Outcome(failed=give_up(claims, reason, types, context), broken=broken)
+    return LaunchOutcome(failed=fail_claims(claims, reason, types, context), broken=broken)
 
 
-def _later(claims: Sequence[NodeClaim], error: AwsError, context: FlowContext, *, throttled: bool) -> Outcome:
+def _later(claims: Sequence[NodeClaim], error: AwsError, context: FlowContext, *, throttled: bool) -> LaunchOutcome:
     """Leave the claims Launching and without an owner, so that the next invocation resumes them at once."""
     now = context.clock.now()
     changes = {"deadline_at": now, "changed_at": now}
@@ -344,4 +346,4 @@ def _later(claims: Sequence[NodeClaim], error: AwsError, context: FlowContext, *
     claims = context.state.advance_all([Move(claim, ClaimState.LAUNCHING, changes) for claim in claims])
     context.meter.count("LaunchesThrottled" if throttled else "LaunchOutcomesUnknown")
     _LOG.warning("launch left for later: %s", error, extra={**facts(claims[0]), "code": error.code})
-    return Outcome(pending=claims, throttled=throttled)
+    return LaunchOutcome(pending=claims, throttled=throttled)

@@ -14,15 +14,21 @@ from msgspec.structs import replace
 
 from shiplap.errors import AwsThrottled, NodeClassNotReady, ShiplapError
 from shiplap.flows.context import FlowContext
-from shiplap.flows.planning.commitment import Origin, records_of, with_token
-from shiplap.flows.planning.decision_inputs import Glance, Sight, Supply, sight_of, supply_of
+from shiplap.flows.planning.commitment import ClaimOrigin, records_of, with_token
+from shiplap.flows.planning.decision_inputs import (
+    DecisionInputs,
+    LaunchSupply,
+    PricedSnapshot,
+    priced_snapshot,
+    read_supply,
+)
 from shiplap.flows.planning.fleet_offerings import fleet_options
 from shiplap.instances.readiness.dry_runs import DryRun, dry_run, untried_dry_run
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.names import label_value_of
 from shiplap.kubernetes.objects import Container, ObjectMeta, Pod, PodSpec, ResourceRequirements, Toleration
 from shiplap.manifests.custom_resources import EC2NodeClass, NodePool
-from shiplap.ports import DecisionState, FleetRequest, RehearsalStore
+from shiplap.ports import DecisionState, DryRunStore, FleetRequest
 from shiplap.scheduling.model.snapshot import ClusterView, SchedulingSettings
 from shiplap.scheduling.planner import plan
 from shiplap.settings import ClusterSettings
@@ -33,7 +39,7 @@ ALLOWANCE_S = 15.0
 """No EC2NodeClass is tried out with less time than this left, in seconds."""
 
 
-def rehearse(settings: ClusterSettings, context: FlowContext, *, deadline: float) -> None:
+def dry_run_launches(settings: ClusterSettings, context: FlowContext, *, deadline: float) -> None:
     """Try out EC2NodeClasses that are new, have changed, or were last tried long ago; tell when something forbids.
 
     Whatever goes wrong here keeps no pod waiting: it is tried again by the next sweep.
@@ -43,16 +49,16 @@ def rehearse(settings: ClusterSettings, context: FlowContext, *, deadline: float
         context: the ports; without rehearsals nothing is done.
         deadline: epoch seconds at which this invocation ends at the latest.
     """
-    if context.rehearsals is None or settings.paused or not settings.dry_run:
+    if context.dry_runs is None or settings.paused or not settings.dry_run:
         return
     try:
-        _rehearse(settings, context, context.rehearsals, deadline)
+        _rehearse(settings, context, context.dry_runs, deadline)
     except ShiplapError as error:
         context.meter.count("RehearsalsIncomplete")
         _LOG.info("launches not tried out: %s", error, extra={"cluster": settings.name})
 
 
-def _rehearse(settings: ClusterSettings, context: FlowContext, store: RehearsalStore, deadline: float) -> None:
+def _rehearse(settings: ClusterSettings, context: FlowContext, store: DryRunStore, deadline: float) -> None:
     pools = settings.manifests.node_pools
     used = {pool.spec.template.spec.node_class_ref.name for pool in pools}
     classes = [item for item in settings.manifests.node_classes if item.metadata.name in used]
@@ -61,11 +67,11 @@ def _rehearse(settings: ClusterSettings, context: FlowContext, store: RehearsalS
     if not due:
         return
     # A refusal of before must not keep its EC2NodeClass from being tried again.
-    supply = supply_of(settings, replace(context, status=None))
-    sight = _first_pods(settings, due, supply, context)
+    supply = read_supply(settings, replace(context, status=None))
+    priced = _first_pods(settings, due, supply, context)
     fresh = []
     try:
-        for node_class, request in _requests(settings, due, supply, sight, context):
+        for node_class, request in _requests(settings, due, supply, priced, context):
             if context.clock.now() + ALLOWANCE_S > deadline:
                 break
             fresh.append(_try(node_class, request, context))
@@ -79,7 +85,7 @@ def _try(node_class: EC2NodeClass, request: FleetRequest | None, context: FlowCo
     if request is None:
         return untried_dry_run(node_class, now)
     try:
-        problem = context.compute.rehearse(request)
+        problem = context.compute.dry_run(request)
     except AwsThrottled:
         raise
     except NodeClassNotReady:  # the inspection finds it, too, and says more
@@ -91,29 +97,35 @@ def _try(node_class: EC2NodeClass, request: FleetRequest | None, context: FlowCo
     return dry_run(node_class, now, problem)
 
 
-def _first_pods(settings: ClusterSettings, due: Iterable[EC2NodeClass], supply: Supply, context: FlowContext) -> Sight:
+def _first_pods(
+    settings: ClusterSettings, due: Iterable[EC2NodeClass], supply: LaunchSupply, context: FlowContext
+) -> PricedSnapshot:
     """A cluster without nodes, in which one pod waits for each NodePool whose EC2NodeClass is due."""
     pods = tuple(_pod(pool) for item in due for pool in _pools_of(settings, item))
-    glance = Glance(context.clock.now(), DecisionState(0), ClusterView(pods=pods), frozenset())
+    inputs = DecisionInputs(context.clock.now(), DecisionState(0), ClusterView(pods=pods), frozenset())
     bare = replace(settings, manifests=replace(settings.manifests, capacity_buffers=()))
-    sight = sight_of(bare, glance, supply, context)
+    priced = priced_snapshot(bare, inputs, supply, context)
     plain = SchedulingSettings(min_values_policy="BestEffort")
-    return Sight(replace(sight.snapshot, settings=plain, piloted=frozenset()))
+    return PricedSnapshot(replace(priced.snapshot, settings=plain, piloted=frozenset()))
 
 
 def _requests(
-    settings: ClusterSettings, due: Iterable[EC2NodeClass], supply: Supply, sight: Sight, context: FlowContext
+    settings: ClusterSettings,
+    due: Iterable[EC2NodeClass],
+    supply: LaunchSupply,
+    priced: PricedSnapshot,
+    context: FlowContext,
 ) -> Iterator[tuple[EC2NodeClass, FleetRequest | None]]:
     """What would be asked for, for the foremost NodePool of each EC2NodeClass that would launch anything; else None."""
-    origin = Origin(cluster=settings.name, owner="rehearsal", at=context.clock.now(), lease_s=0.0)
-    claims = {claim.node_pool: claim for claim in reversed(records_of(plan(sight.snapshot).node_claims, origin))}
+    origin = ClaimOrigin(cluster=settings.name, owner="rehearsal", at=context.clock.now(), lease_s=0.0)
+    claims = {claim.node_pool: claim for claim in reversed(records_of(plan(priced.snapshot).node_claims, origin))}
     for node_class in due:
         item = supply.node_classes[node_class.metadata.name]
         found = [claims[pool.metadata.name] for pool in _pools_of(settings, node_class) if pool.metadata.name in claims]
         request = None
         if found and item.resolved is not None:
             (claim,) = with_token(found[:1], 0, settings.install)
-            options = fleet_options(claim, sight.types_for(claim), [net.zone for net in item.resolved.subnets])
+            options = fleet_options(claim, priced.types_for(claim), [net.zone for net in item.resolved.subnets])
             if options.overrides:
                 request = FleetRequest(
                     claims=(claim,),

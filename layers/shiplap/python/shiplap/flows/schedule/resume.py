@@ -13,12 +13,12 @@ from collections.abc import Collection, Iterable, Sequence
 import msgspec
 
 from shiplap.errors import ConditionFailed
-from shiplap.flows.assign_instances import Attempt, give_up, settle
+from shiplap.flows.assign_instances import Attempt, assign_instances, fail_claims
 from shiplap.flows.claim_updates import GRACE_S, facts
 from shiplap.flows.context import FlowContext
 from shiplap.flows.planning.decision_inputs import NodeClassSupply
-from shiplap.flows.planning.offering_market import Market
-from shiplap.flows.schedule.launch import Outcome, launch
+from shiplap.flows.planning.offering_market import OfferingMarket
+from shiplap.flows.schedule.launch import LaunchOutcome, launch
 from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 
@@ -49,9 +49,9 @@ def resume(
     supply: NodeClassSupply | None,
     types: dict[str, InstanceType],
     attempt: Attempt,
-    market: Market,
+    market: OfferingMarket,
     context: FlowContext,
-) -> Outcome:
+) -> LaunchOutcome:
     """Bring orphans of one launch to their end: adopt the instances there are, launch the others.
 
     Raises:
@@ -66,7 +66,7 @@ def resume(
         return _resume(claims, supply, types, attempt, market, context)
     except ConditionFailed as error:
         _LOG.info("claims were taken over: %s", error, extra=facts(claims[0]))
-        return Outcome()
+        return LaunchOutcome()
 
 
 def _resume(
@@ -74,9 +74,9 @@ def _resume(
     supply: NodeClassSupply | None,
     types: dict[str, InstanceType],
     attempt: Attempt,
-    market: Market,
+    market: OfferingMarket,
     context: FlowContext,
-) -> Outcome:
+) -> LaunchOutcome:
     cluster, token = claims[0].cluster, claims[0].token
     found = context.compute.launched(cluster, token)
     # After describing: a claim that has an instance by now must not have it given to another.
@@ -87,19 +87,19 @@ def _resume(
     alive = [instance for instance in free if instance.state in _ALIVE]
     launched: tuple[NodeClaim, ...] = ()
     if alive:
-        launched, claims = settle(claims, alive, types, attempt, context)
+        launched, claims = assign_instances(claims, alive, types, attempt, context)
         held |= {claim.instance_id for claim in launched}
     if not claims:
-        return Outcome(launched=launched)
+        return LaunchOutcome(launched=launched)
     ending = [instance for instance in free if instance.state not in _ALIVE]
     if len(ending) >= len(claims):
         reason = f"its instance {ending[0].id} is {ending[0].state}"
-        return Outcome(launched=launched, failed=give_up(claims, reason, types, context))
+        return LaunchOutcome(launched=launched, failed=fail_claims(claims, reason, types, context))
     if answered_at := claims[0].answered_at:
         if context.clock.now() < answered_at + GRACE_S:
-            return Outcome(launched=launched, pending=tuple(claims))
+            return LaunchOutcome(launched=launched, pending=tuple(claims))
         reason = f"an earlier answer to its launch gave it no instance that was to be seen for {GRACE_S:g} s"
-        return Outcome(launched=launched, failed=give_up(claims, reason, types, context))
+        return LaunchOutcome(launched=launched, failed=fail_claims(claims, reason, types, context))
     outcome = _launch(claims, supply, types, attempt, market, context, held=held)
     return msgspec.structs.replace(outcome, launched=(*launched, *outcome.launched))
 
@@ -116,18 +116,18 @@ def _launch(
     supply: NodeClassSupply | None,
     types: dict[str, InstanceType],
     attempt: Attempt,
-    market: Market,
+    market: OfferingMarket,
     context: FlowContext,
     *,
     held: Collection[str],
-) -> Outcome:
+) -> LaunchOutcome:
     """Launch, unless it is too late for that."""
     now = context.clock.now()
     overdue = now > claims[0].created_at + LAUNCH_TIMEOUT_S
     tried = any(claim.state is ClaimState.LAUNCHING and now < claim.changed_at + GRACE_S for claim in claims)
     if overdue and tried:
-        return Outcome(pending=tuple(claims))  # the last attempt's instances may not be described yet
+        return LaunchOutcome(pending=tuple(claims))  # the last attempt's instances may not be described yet
     if overdue or supply is None:
         reason = f"not launched within {LAUNCH_TIMEOUT_S:g} s" if overdue else "its node class is gone"
-        return Outcome(failed=give_up(claims, reason, types, context))
+        return LaunchOutcome(failed=fail_claims(claims, reason, types, context))
     return launch(claims, supply, types, attempt, market, context, held=held)

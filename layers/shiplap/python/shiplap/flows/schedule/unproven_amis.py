@@ -22,7 +22,7 @@ _UNJOINED = frozenset({ClaimState.PLANNED, ClaimState.LAUNCHING, ClaimState.LAUN
 TypesFor = Callable[[NodeClaim], Mapping[str, InstanceType]]
 
 
-def room(joins: JoinHistory, sold: Iterable[InstanceType], most: int) -> dict[str, int]:
+def limits_of_amis(joins: JoinHistory, sold: Iterable[InstanceType], most: int) -> dict[str, int]:
     """Nodes that may be on their way at once, for each AMI without proof.
 
     Args:
@@ -45,14 +45,14 @@ def is_full(sold: Iterable[InstanceType], claims: Iterable[NodeClaim], limits: M
     Args:
         sold: all that can be launched.
         claims: all in flight; those that have no AMI yet may take any.
-        limits: of AMIs, see `room`.
+        limits: of AMIs, see `limits_of_amis`.
     """
     under_way = Counter(claim.ami for claim in claims if claim.state in _UNJOINED and claim.ami)
     amis = {item.ami for item in sold}
     return bool(amis) and all(ami in limits and under_way[ami] >= limits[ami] for ami in amis)
 
 
-def within(
+def within_limits(
     groups: Sequence[Sequence[NodeClaim]], claims: Iterable[NodeClaim], limits: Mapping[str, int], types_for: TypesFor
 ) -> list[Sequence[NodeClaim]]:
     """Of each group of claims as many as may be launched now; groups of which none may are left out.
@@ -60,7 +60,7 @@ def within(
     Args:
         groups: those that would be launched, by launch; none is empty.
         claims: all in flight.
-        limits: of AMIs, see `room`.
+        limits: of AMIs, see `limits_of_amis`.
         types_for: what is sold to a claim, by name.
     """
     if not limits:

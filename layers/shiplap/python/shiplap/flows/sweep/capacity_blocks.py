@@ -11,8 +11,8 @@ from collections.abc import Iterable
 
 from shiplap.errors import AwsError
 from shiplap.flows.context import FlowContext
-from shiplap.flows.interrupt.interrupt import answer
-from shiplap.flows.interrupt.notices import Kind, Notice
+from shiplap.flows.interrupt.interrupt import handle_notice
+from shiplap.flows.interrupt.notices import Notice, NoticeKind
 from shiplap.instances.catalog.resolved_nodeclass import CapacityReservation
 from shiplap.kubernetes import labels
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
@@ -23,7 +23,7 @@ _LOG = logging.getLogger(__name__)
 _IN_USE = frozenset({ClaimState.LAUNCHED, ClaimState.REGISTERED, ClaimState.INITIALIZED, ClaimState.DISRUPTING})
 
 
-def leave_ending_blocks(settings: ClusterSettings, claims: Iterable[NodeClaim], context: FlowContext) -> None:
+def replace_in_ending_blocks(settings: ClusterSettings, claims: Iterable[NodeClaim], context: FlowContext) -> None:
     """Have nodes in blocks that are about to end replaced; each by the same conditional write as an interruption.
 
     EC2 is asked only while some claim is in a capacity block.
@@ -49,8 +49,11 @@ def leave_ending_blocks(settings: ClusterSettings, claims: Iterable[NodeClaim], 
         held = ending.get(claim.labels.get(labels.RESERVATION_ID, ""))
         if held is not None:
             context.meter.count("CapacityBlocksLeft")
-            answer(
-                claim.name, Notice(Kind.BLOCK_ENDING, (claim.instance_id,), held.instances_end_at), settings, context
+            handle_notice(
+                claim.name,
+                Notice(NoticeKind.BLOCK_ENDING, (claim.instance_id,), held.instances_end_at),
+                settings,
+                context,
             )
 
 

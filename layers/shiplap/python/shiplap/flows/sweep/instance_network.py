@@ -23,7 +23,7 @@ MOST_WRITES = 50
 _IN_SERVICE = frozenset({ClaimState.REGISTERED, ClaimState.INITIALIZED})
 
 
-def correct(
+def correct_network(
     claims: Mapping[str, NodeClaim], instances: Iterable[Instance], context: FlowContext
 ) -> dict[str, NodeClaim]:
     """Write what instances in service are in to their claims, where those say otherwise; those claims, by name.

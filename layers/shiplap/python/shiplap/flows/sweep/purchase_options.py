@@ -15,7 +15,7 @@ from shiplap.errors import ConditionFailed, ObjectConflict, ObjectNotFound
 from shiplap.flows.assign_instances import offering_of
 from shiplap.flows.claim_updates import GRACE_S, facts, pool_of
 from shiplap.flows.context import FlowContext
-from shiplap.flows.lifecycle.registration import change, is_registered
+from shiplap.flows.lifecycle.registration import is_registered, update_node
 from shiplap.instances.catalog.type_catalog import InstanceType, Offering
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node
@@ -34,7 +34,7 @@ TypesFor = Callable[[NodeClaim], Mapping[str, InstanceType]]
 """What a claim's EC2NodeClass sells as its NodePool sees it, by name."""
 
 
-def follow_purchases(
+def update_purchase_options(
     settings: ClusterSettings,
     claims: Iterable[NodeClaim],
     instances: Sequence[Instance],
@@ -138,6 +138,6 @@ def _follow(claim: NodeClaim, node: Node, context: FlowContext) -> None:
     if not wrong or not is_registered(node):
         return
     try:
-        change(node, wrong, {}, lambda current: current.spec.taints, context)
+        update_node(node, wrong, {}, lambda current: current.spec.taints, context)
     except (ObjectNotFound, ObjectConflict) as error:  # gone, or the next sweep's
         _LOG.info("node not relabelled: %s", error, extra=facts(claim))

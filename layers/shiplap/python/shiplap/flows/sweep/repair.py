@@ -24,13 +24,13 @@ from shiplap.disruption.commands import Reason
 from shiplap.errors import AwsError
 from shiplap.flows.claim_updates import facts, pool_of
 from shiplap.flows.context import FlowContext
-from shiplap.flows.interrupt.interrupt import PRESSING_S, WARNING_S, answer
-from shiplap.flows.interrupt.notices import Kind, Notice
+from shiplap.flows.interrupt.interrupt import PRESSING_S, WARNING_S, handle_notice
+from shiplap.flows.interrupt.notices import Notice, NoticeKind
 from shiplap.kubernetes.objects import Node
 from shiplap.kubernetes.timestamps import epoch
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.nodeclaim import LEAVING, ClaimState, NodeClaim
-from shiplap.ports import Ailment
+from shiplap.ports import InstanceProblem
 from shiplap.settings import ClusterSettings
 
 _LOG = logging.getLogger(__name__)
@@ -38,8 +38,8 @@ _LOG = logging.getLogger(__name__)
 _NOT_LEAVING = frozenset({ClaimState.LAUNCHED, ClaimState.REGISTERED, ClaimState.INITIALIZED, ClaimState.DISRUPTING})
 
 
-def leave_in_turn(
-    settings: ClusterSettings, claims: Sequence[NodeClaim], ailments: Iterable[Ailment], context: FlowContext
+def replace_before_changes(
+    settings: ClusterSettings, claims: Sequence[NodeClaim], ailments: Iterable[InstanceProblem], context: FlowContext
 ) -> None:
     """Have nodes with a scheduled change replaced, each by the same conditional write as an interruption.
 
@@ -75,7 +75,7 @@ def leave_in_turn(
                 _LOG.info("a scheduled change waits for the budgets of its pool", extra=facts(claim))
                 continue
             left[claim.node_pool] -= 1
-        answer(claim.name, Notice(Kind.SCHEDULED_CHANGE, (claim.instance_id,)), settings, context)
+        handle_notice(claim.name, Notice(NoticeKind.SCHEDULED_CHANGE, (claim.instance_id,)), settings, context)
 
 
 def _room(pool: NodePool, claims: Iterable[NodeClaim], now: float) -> int:
@@ -111,25 +111,25 @@ MOST_AT_ONCE = 10
 
 _IN_SERVICE = frozenset({ClaimState.REGISTERED, ClaimState.INITIALIZED, ClaimState.DISRUPTING})
 _ALIVE = _IN_SERVICE | {ClaimState.LAUNCHED}
-_REPAIRS = frozenset({Kind.IMPAIRED, Kind.UNHEALTHY})
+_REPAIRS = frozenset({NoticeKind.IMPAIRED, NoticeKind.UNHEALTHY})
 
 
-class Sick(msgspec.Struct, frozen=True):
+class SickNode(msgspec.Struct, frozen=True):
     """A claim whose node should be replaced, and why."""
 
     claim: NodeClaim
-    kind: Kind
+    kind: NoticeKind
     reason: str
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class RepairDecision(msgspec.Struct, frozen=True):
     """Sick nodes by what is done about them, each sorted by the name of the claim."""
 
-    repaired: tuple[Sick, ...] = ()
-    blocked: tuple[Sick, ...] = ()
+    repaired: tuple[SickNode, ...] = ()
+    blocked: tuple[SickNode, ...] = ()
 
 
-def heal(
+def repair_nodes(
     settings: ClusterSettings, claims: Sequence[NodeClaim], nodes: Mapping[str, Node], context: FlowContext
 ) -> None:
     """Have sick nodes replaced; each by the same conditional write as an interruption.
@@ -146,21 +146,21 @@ def heal(
     if not any(claim.state in _ALIVE | LEAVING for claim in claims):
         return
     ailments = _ailments(settings.name, context)
-    leave_in_turn(settings, claims, ailments, context)
+    replace_before_changes(settings, claims, ailments, context)
     if not settings.node_repair:
         return
     now = context.clock.now()
-    verdict = judge(claims, sick_among(claims, nodes, ailments, now))
+    verdict = choose_repairs(claims, sick_among(claims, nodes, ailments, now))
     for sick in verdict.repaired:
         context.meter.count("NodesRepaired")
         _LOG.warning("replacing a sick node: %s", sick.reason, extra=facts(sick.claim))
-        answer(sick.claim.name, Notice(sick.kind, (sick.claim.instance_id,)), settings, context)
+        handle_notice(sick.claim.name, Notice(sick.kind, (sick.claim.instance_id,)), settings, context)
     for sick in verdict.blocked:
         context.meter.count("RepairsBlocked")
         _LOG.warning("sick node left alone, too many are: %s", sick.reason, extra=facts(sick.claim))
 
 
-def _ailments(cluster: str, context: FlowContext) -> tuple[Ailment, ...]:
+def _ailments(cluster: str, context: FlowContext) -> tuple[InstanceProblem, ...]:
     if context.health is None:
         return ()
     try:
@@ -172,8 +172,8 @@ def _ailments(cluster: str, context: FlowContext) -> tuple[Ailment, ...]:
 
 
 def sick_among(
-    claims: Iterable[NodeClaim], nodes: Mapping[str, Node], ailments: Iterable[Ailment], now: float
-) -> list[Sick]:
+    claims: Iterable[NodeClaim], nodes: Mapping[str, Node], ailments: Iterable[InstanceProblem], now: float
+) -> list[SickNode]:
     """Claims in service, or leaving at leisure, whose instance or Node has been bad for too long; by name.
 
     `nodes` by instance id, `now` in epoch seconds.
@@ -190,9 +190,9 @@ def sick_among(
             continue
         node = nodes.get(claim.instance_id)
         if claim.instance_id in failing:
-            found.append(Sick(claim, Kind.IMPAIRED, failing[claim.instance_id]))
+            found.append(SickNode(claim, NoticeKind.IMPAIRED, failing[claim.instance_id]))
         elif node is not None and (reason := bad_condition(node, now)):
-            found.append(Sick(claim, Kind.UNHEALTHY, reason))
+            found.append(SickNode(claim, NoticeKind.UNHEALTHY, reason))
     return found
 
 
@@ -208,7 +208,7 @@ def bad_condition(node: Node, now: float) -> str:
     return ""
 
 
-def judge(claims: Iterable[NodeClaim], sick: Sequence[Sick]) -> Verdict:
+def choose_repairs(claims: Iterable[NodeClaim], sick: Sequence[SickNode]) -> RepairDecision:
     """Which sick nodes are replaced now.
 
     Of a NodePool none is while more of its nodes are sick, those in repair included, than SICK_FRACTION of it; of a
@@ -225,11 +225,11 @@ def judge(claims: Iterable[NodeClaim], sick: Sequence[Sick]) -> Verdict:
             unwell[claim.node_pool] = unwell.get(claim.node_pool, 0) + in_repair
     for item in sick:
         unwell[item.claim.node_pool] += 1
-    repaired: list[Sick] = []
-    blocked: list[Sick] = []
+    repaired: list[SickNode] = []
+    blocked: list[SickNode] = []
     for item in sick:
         pool = item.claim.node_pool
         allowed = unwell[pool] <= ceil(SICK_FRACTION * total[pool]) and under_way < MOST_AT_ONCE
         under_way += allowed
         (repaired if allowed else blocked).append(item)
-    return Verdict(tuple(repaired), tuple(blocked))
+    return RepairDecision(tuple(repaired), tuple(blocked))

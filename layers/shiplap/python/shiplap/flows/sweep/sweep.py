@@ -7,18 +7,18 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from shiplap.errors import AwsError
 from shiplap.flows.assign_instances import name_instances
-from shiplap.flows.claim_updates import CORDON, DRAIN, GARBAGE, GRACE_S, Holders, explores, renew_pilot
+from shiplap.flows.claim_updates import CORDON, DRAIN, GARBAGE, GRACE_S, InstanceOwners, explores, renew_pilot
 from shiplap.flows.context import FlowContext
 from shiplap.flows.learn import instance_of
 from shiplap.flows.lifecycle.drain import is_cordoned
 from shiplap.flows.lifecycle.pod_placement import NONE, withdraw
-from shiplap.flows.planning.decision_inputs import Glance
-from shiplap.flows.planning.futile_launches import note_refusals
-from shiplap.flows.planning.unproven_pods import note_kinds
-from shiplap.flows.sweep.capacity_blocks import leave_ending_blocks
-from shiplap.flows.sweep.instance_network import correct
-from shiplap.flows.sweep.purchase_options import TypesFor, follow_purchases
-from shiplap.flows.sweep.repair import heal
+from shiplap.flows.planning.decision_inputs import DecisionInputs
+from shiplap.flows.planning.futile_launches import record_refusals
+from shiplap.flows.planning.unproven_pods import record_kinds
+from shiplap.flows.sweep.capacity_blocks import replace_in_ending_blocks
+from shiplap.flows.sweep.instance_network import correct_network
+from shiplap.flows.sweep.purchase_options import TypesFor, update_purchase_options
+from shiplap.flows.sweep.repair import repair_nodes
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node
 from shiplap.kubernetes.timestamps import epoch
@@ -44,7 +44,7 @@ def sweep(
     context: FlowContext,
     *,
     types_for: TypesFor | None = None,
-    glance: Glance | None = None,
+    inputs: DecisionInputs | None = None,
 ) -> Mapping[str, Refusals]:
     """Set a timer for every claim that the lifecycle function should look at and may not have been told of; then have
     nodes replaced that are sick, or in a capacity block about to end.
@@ -54,7 +54,7 @@ def sweep(
         nodes: its Nodes.
         context: the ports.
         types_for: what is sold to a claim, asked for only where it matters; None when the cluster is gone.
-        glance: what was seen of the cluster; None when it is gone.
+        inputs: what was seen of the cluster; None when it is gone.
 
     Returns:
         Pods that do not run on nodes of theirs, as is known then. Of claims nothing: the lifecycle function looks again
@@ -76,7 +76,7 @@ def sweep(
             reasons[claim.name] = reason
         if claim.state is ClaimState.LAUNCHED and explores(claim):
             renew_pilot(claim, context)
-    holders = Holders(claims.values())
+    holders = InstanceOwners(claims.values())
     for instance in instances:
         if instance.tagged and holders.is_garbage(instance, now):
             context.meter.count("InstancesWithoutClaim")
@@ -87,28 +87,28 @@ def sweep(
     for name in _without_instance(joined, alive, now) - claims.keys():
         reasons.setdefault(name, GARBAGE)
     for name in _in_turn(sorted(reasons), now):
-        context.remind(cluster, name, reasons[name], 0)
+        context.set_timer(cluster, name, reasons[name], 0)
     held = (holders.of(instance) for instance in instances if not instance.claim)
     name_instances([claim for claim in held if claim is not None], context)
-    claims |= correct(claims, instances, context)
+    claims |= correct_network(claims, instances, context)
     _sweep_templates(cluster, context)
-    leave_ending_blocks(settings, claims.values(), context)
-    heal(settings, tuple(claims.values()), joined, context)
+    replace_in_ending_blocks(settings, claims.values(), context)
+    repair_nodes(settings, tuple(claims.values()), joined, context)
     if types_for is not None:
-        follow_purchases(settings, claims.values(), instances, joined, types_for, context)
-    if glance is None:
+        update_purchase_options(settings, claims.values(), instances, joined, types_for, context)
+    if inputs is None:
         return {}
     if settings.placement != NONE:
-        withdraw(claims.values(), glance.view, context)
+        withdraw(claims.values(), inputs.view, context)
     if settings.unproven_pod_nodes:
-        note_kinds(cluster, tuple(claims.values()), glance.view, glance.state, context)
-    return note_refusals(cluster, claims.values(), glance.view, glance.state, context)
+        record_kinds(cluster, tuple(claims.values()), inputs.view, inputs.state, context)
+    return record_refusals(cluster, claims.values(), inputs.view, inputs.state, context)
 
 
-def _tell_of_others(cluster: str, holders: Holders, instances: Iterable[Instance], context: FlowContext) -> None:
+def _tell_of_others(cluster: str, holders: InstanceOwners, instances: Iterable[Instance], context: FlowContext) -> None:
     """Say that another install launches nodes in this cluster: both give nodes to the same pods, and neither knows."""
-    others = context.compute.neighbours(cluster)
-    strangers = sum(holders.is_stranger(instance) for instance in instances)
+    others = context.compute.other_installs(cluster)
+    strangers = sum(holders.is_unattributed(instance) for instance in instances)
     if not others and not strangers:
         return
     context.meter.count("InstancesOfOtherInstalls", sum(others.values()) + strangers)

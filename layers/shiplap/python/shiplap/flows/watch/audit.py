@@ -55,7 +55,7 @@ class Delivery(msgspec.Struct, frozen=True):
     lines: tuple[msgspec.Raw, ...] = ()
 
 
-class Waiting(msgspec.Struct, frozen=True):
+class UnscheduledPod(msgspec.Struct, frozen=True):
     """A pod that could not be scheduled. `at` in epoch seconds, 0 when unknown; `record` is the audit record's id."""
 
     pod: PodReference
@@ -63,7 +63,7 @@ class Waiting(msgspec.Struct, frozen=True):
     record: str
 
 
-class Recent:
+class RecentPods:
     """Pods told about lately: kube-scheduler tries again and again, and each try is a record.
 
     What is told is forgotten after `lasts_s` seconds: by then the sweep has seen the pod.
@@ -136,7 +136,7 @@ _record = msgspec.json.Decoder(_Record)
 _pod = msgspec.json.Decoder(Pod)
 
 
-def delivered(event: Mapping[str, Any]) -> Delivery:
+def read_delivery(event: Mapping[str, Any]) -> Delivery:
     """Unpack what CloudWatch Logs hands to a function: `{"awslogs": {"data": base64 of gzip of JSON}}`.
 
     Raises:
@@ -159,7 +159,7 @@ def delivered(event: Mapping[str, Any]) -> Delivery:
     return Delivery(group[1], batch.log_events)
 
 
-def audit(delivery: Delivery, rules: Sequence[ClaimRule], context: FlowContext, recent: Recent) -> int:
+def audit(delivery: Delivery, rules: Sequence[ClaimRule], context: FlowContext, recent: RecentPods) -> int:
     """Tell the bus which pods of a delivery wait for a node and are ours by the cluster's rules, in one event.
 
     A line that cannot be read costs one line in the log and nothing else.
@@ -172,11 +172,11 @@ def audit(delivery: Delivery, rules: Sequence[ClaimRule], context: FlowContext, 
     """
     now = context.clock.now()
     recent.forget(now)
-    found: dict[tuple[str, ...], Waiting] = {}
+    found: dict[tuple[str, ...], UnscheduledPod] = {}
     unreadable = 0
     for line in delivery.lines:
         try:
-            waiting = waiting_in(line, rules)
+            waiting = unscheduled_pod_in(line, rules)
         except InvalidMessage as error:
             unreadable += 1
             _LOG.warning("unreadable audit record: %s", error, extra={"cluster": delivery.cluster})
@@ -199,7 +199,7 @@ def audit(delivery: Delivery, rules: Sequence[ClaimRule], context: FlowContext, 
     return len(pods)
 
 
-def waiting_in(line: msgspec.Raw, rules: Sequence[ClaimRule] = ()) -> Waiting | None:
+def unscheduled_pod_in(line: msgspec.Raw, rules: Sequence[ClaimRule] = ()) -> UnscheduledPod | None:
     """The pod that a line of the log says could not be scheduled; None when it speaks of something else.
 
     The pod itself decides, as the API server answered with it. A record that was too large has lost it: the API server
@@ -226,7 +226,7 @@ def waiting_in(line: msgspec.Raw, rules: Sequence[ClaimRule] = ()) -> Waiting | 
         at = epoch(record.stage_timestamp) if record.stage_timestamp else logged.timestamp / 1000
     except (msgspec.DecodeError, UnicodeError, ValueError, RecursionError) as error:
         raise InvalidMessage(SOURCE, str(error), document=record.audit_id) from error
-    return None if pod is None else Waiting(pod, at, record.audit_id)
+    return None if pod is None else UnscheduledPod(pod, at, record.audit_id)
 
 
 def _is_of_a_pods_status(record: _Record) -> bool:
@@ -255,11 +255,11 @@ def _answered(record: _Record, rules: Sequence[ClaimRule]) -> PodReference | Non
     return PodReference(pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)
 
 
-def _cut(logged: _Line, error: Exception) -> Waiting | None:
+def _cut(logged: _Line, error: Exception) -> UnscheduledPod | None:
     found = _CUT.search(logged.message[:_HEAD])
     if found is None:
         raise InvalidMessage(SOURCE, str(error)) from error
-    return Waiting(PodReference(found["namespace"], found["name"], ""), logged.timestamp / 1000, found["id"])
+    return UnscheduledPod(PodReference(found["namespace"], found["name"], ""), logged.timestamp / 1000, found["id"])
 
 
 def _key(cluster: str, pod: PodReference) -> tuple[str, ...]:

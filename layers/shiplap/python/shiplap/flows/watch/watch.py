@@ -181,7 +181,7 @@ def _tell(
         retired=keeper.retired if keeper is not None else None,
     ):
         hints = hints_of(cluster, batch, context.clock.now())
-        context.tell(*hints)
+        context.publish(*hints)
         told += len(hints)
         _LOG.info(
             "seen",
