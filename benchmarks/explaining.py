@@ -95,7 +95,7 @@ def main() -> None:
     decided = plan(out)
     left_out, placed = decided.unschedulable[0].pod, decided.node_claims[0].pods[0]
     for kind, pod in (("left out", left_out), ("placed", placed)):
-        seconds = best_s(lambda pod=pod: account_of(out, decided, f"{pod.namespace}/{pod.name}"), 1)  # type: ignore[misc]
+        seconds = best_s(lambda pod=pod: account_of(out, decided, pod.key), 1)  # type: ignore[misc]
         table.add_row(f"explain pod, one that is {kind}", "", "", f"{seconds:.3f}", "")
     Console(width=120).print(table)
 

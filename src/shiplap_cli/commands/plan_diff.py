@@ -13,7 +13,6 @@ from rich.text import Text
 
 from shiplap.errors import InvalidInput
 from shiplap.instances.offerings.node_prices import Price, total_price
-from shiplap.manifests.nodeclaim import PodReference
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.planner import plan as decide
 from shiplap_cli.inputs.decision_sources import Reading, read_all
@@ -57,8 +56,8 @@ def compare(
 
 def difference(sides: Sequence[Side], plans: Sequence[Plan]) -> Difference:
     """What changes from the first to the second."""
-    left = [{_name(entry.pod): entry.message for entry in made.unschedulable} for made in plans]
-    pools = [{_name(pod): claim.node_pool for claim in made.node_claims for pod in claim.pods} for made in plans]
+    left = [{entry.pod.key: entry.message for entry in made.unschedulable} for made in plans]
+    pools = [{pod.key: claim.node_pool for claim in made.node_claims for pod in claim.pods} for made in plans]
     return Difference(
         old=sides[0],
         new=sides[1],
@@ -169,7 +168,3 @@ def _money(change: float, before: float = 0.0) -> str:
         return "="
     share = f" ({change / before:+.1%})" if before else ""
     return f"{change:+.4f}{share}"
-
-
-def _name(pod: PodReference) -> str:
-    return f"{pod.namespace}/{pod.name}"

@@ -207,19 +207,15 @@ def _deeds(decided: Plan | Decision, money: Money | None) -> set[str]:
         deeds = {_command(command, money) for command in decided.commands}
         return deeds | {f"{entry.node} stays: {entry.reason}" for entry in decided.blocked}
     deeds = {_launch(claim, money) for claim in decided.node_claims}
-    deeds |= {f"{pod.namespace}/{pod.name} on {place.name}" for place in decided.existing_nodes for pod in place.pods}
-    deeds |= {
-        f"{entry.pod.namespace}/{entry.pod.name} has no place: {entry.message}" for entry in decided.unschedulable
-    }
-    return deeds | {
-        f"{entry.pod.namespace}/{entry.pod.name} is left alone: {entry.message}" for entry in decided.ignored
-    }
+    deeds |= {f"{pod.key} on {place.name}" for place in decided.existing_nodes for pod in place.pods}
+    deeds |= {f"{entry.pod.key} has no place: {entry.message}" for entry in decided.unschedulable}
+    return deeds | {f"{entry.pod.key} is left alone: {entry.message}" for entry in decided.ignored}
 
 
 def _launch(claim: PlannedClaim, money: Money | None) -> str:
     price = money.of_launch(claim) if money is not None else Price(claim.launch.price)
     launch, tier = claim.launch, f" tier {claim.tier}" if claim.tier else ""
-    pods = summary([f"{pod.namespace}/{pod.name}" for pod in claim.pods])
+    pods = summary([pod.key for pod in claim.pods])
     return (
         f"launch {launch.instance_type} {launch.capacity_type} in {launch.zone} of pool {claim.node_pool}{tier} "
         f"at {dollars(price)}/h for {pods or 'no pod'}"

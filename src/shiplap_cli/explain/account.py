@@ -103,14 +103,14 @@ def account_of(snapshot: Snapshot, decided: Plan, name: str) -> PodAccount:
     pod = next((pod for pod in snapshot.view.pods if pod.key == key), None)
     if pod is None:
         raise InvalidInput("pod", _unknown(key, [pod.key for pod in snapshot.view.pods]))
-    ignored = next((entry for entry in decided.ignored if _key(entry.pod) == key), None)
+    ignored = next((entry for entry in decided.ignored if entry.pod.key == key), None)
     if ignored is not None:
         return PodAccount(key, "ignored", ignored.message)
     world, packing = solve(snapshot)
     item = next((item for item in world.classes if any(member.key == key for member in item.members)), None)
     if item is None:
         return PodAccount(key, "running", _standing(pod))
-    left = next((entry for entry in decided.unschedulable if _key(entry.pod) == key), None)
+    left = next((entry for entry in decided.unschedulable if entry.pod.key == key), None)
     home = _home(world, decided, key)
     explainer = Explainer(world, packing)
     return PodAccount(
@@ -175,11 +175,11 @@ def _toleration(entry: Toleration) -> str:
 
 def _home(world: CompiledSnapshot, decided: Plan, key: str) -> Home | None:
     for claim in decided.node_claims:
-        if any(_key(pod) == key for pod in claim.pods):
+        if any(pod.key == key for pod in claim.pods):
             account = ClaimAccounts(world).of(claim)
             return Home(claim.name, "claim", _others(claim.pods, key), claim.launch, account)
     for node in decided.existing_nodes:
-        if any(_key(pod) == key for pod in node.pods):
+        if any(pod.key == key for pod in node.pods):
             room = next((room for room in world.nodes.rooms if room.name == node.name), None)
             kind = "claim in flight" if room is not None and room.lane is not None else "node"
             return Home(node.name, kind, _others(node.pods, key))
@@ -187,11 +187,11 @@ def _home(world: CompiledSnapshot, decided: Plan, key: str) -> Home | None:
 
 
 def _others(pods: Iterable[PodReference], key: str) -> tuple[str, ...]:
-    return tuple(_key(pod) for pod in pods if _key(pod) != key)
+    return tuple(pod.key for pod in pods if pod.key != key)
 
 
 def _lanes(explainer: Explainer, item: PodClass, decided: Plan, key: str) -> tuple[LaneAccount, ...]:
-    used = next(((c.node_pool, c.tier) for c in decided.node_claims if any(_key(pod) == key for pod in c.pods)), None)
+    used = next(((c.node_pool, c.tier) for c in decided.node_claims if any(pod.key == key for pod in c.pods)), None)
     result = []
     for verdict in explainer.verdicts(item):
         lane = verdict.lane
@@ -279,7 +279,3 @@ def _left_aside(node: Node) -> str:
     if node.spec.unschedulable:
         return "is cordoned"
     return "is not ready, or on its way out"
-
-
-def _key(pod: PodReference) -> str:
-    return f"{pod.namespace}/{pod.name}"

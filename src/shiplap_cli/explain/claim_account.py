@@ -70,7 +70,7 @@ class ClaimAccounts:
         own = [entry for entry in lane.template.values() if entry.key in _NARROWED]
         asked = [
             entry
-            for item in dict.fromkeys(self._class_of[key] for key in map(_key, pods) if key in self._class_of)
+            for item in dict.fromkeys(self._class_of[key] for key in (pod.key for pod in pods) if key in self._class_of)
             for entry in (item.terms[0].values() if len(item.terms) == 1 else ())
             if entry.key in _NARROWED
         ]
@@ -80,7 +80,7 @@ class ClaimAccounts:
     def _load(self, pods: Iterable[PodReference]) -> Ints:
         load = np.zeros(len(self._world.axis), np.int64)
         for pod in pods:
-            item = self._class_of.get(_key(pod))
+            item = self._class_of.get(pod.key)
             if item is not None:
                 load += self._world.axis.vector(item.requests)
         return load
@@ -161,7 +161,3 @@ def _cheaper(lane: Lane, claim: PlannedClaim, rows: Ints, suits: Bools, price: F
 def _of_types(lane: Lane, names: Iterable[str]) -> Bools:
     known = set(names)
     return np.array([lane.table.names[place] in known for place in lane.table.row_type.tolist()], np.bool_)
-
-
-def _key(pod: PodReference) -> str:
-    return f"{pod.namespace}/{pod.name}"

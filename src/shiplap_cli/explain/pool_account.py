@@ -114,7 +114,7 @@ def _left(budget: Budget) -> dict[str, str]:
 def _away(snapshot: Snapshot, decided: Plan, name: str) -> list[Away]:
     found = []
     for entry in decided.unschedulable[:_EXAMPLES]:
-        key = f"{entry.pod.namespace}/{entry.pod.name}"
+        key = entry.pod.key
         account = account_of(snapshot, decided, key)
         change = next((" and ".join(item.changes) for item in account.changes if f"pool {name}" in item.place), "")
         found += [

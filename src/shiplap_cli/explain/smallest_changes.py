@@ -27,7 +27,6 @@ from shiplap.kubernetes.quantity import CPU, MEMORY, format_amount, parse_amount
 from shiplap.kubernetes.requirements import Requirements
 from shiplap.kubernetes.taints import untolerated
 from shiplap.manifests.custom_resources import NodeOverlay, NodeOverlaySpec, NodePool, RequirementSpec
-from shiplap.manifests.nodeclaim import PodReference
 from shiplap.manifests.shiplap_annotations import PROBE_UNMEASURED_TYPES
 from shiplap.scheduling.explain.nearest import Miss, amount, dollars, nearest_node, unmet_labels
 from shiplap.scheduling.explain.refusal_words import conflicting
@@ -255,13 +254,13 @@ class _Weakening:
 def _place(decided: Plan, world: CompiledSnapshot, key: str) -> str:
     tables = {lane.pool.metadata.name: lane.table for lane in world.lanes}
     for claim in decided.node_claims:
-        if any(_key(entry) == key for entry in claim.pods):
+        if any(entry.key == key for entry in claim.pods):
             launch = claim.launch
             what = f"{launch.instance_type} {launch.capacity_type} in {launch.zone}"
             price = dollars(tables.get(claim.node_pool), launch.instance_type, launch.price)
             return f"{what} of pool {claim.node_pool}, {price}"
     for node in decided.existing_nodes:
-        if any(_key(entry) == key for entry in node.pods):
+        if any(entry.key == key for entry in node.pods):
             return f"node {node.name}"
     return ""
 
@@ -575,10 +574,6 @@ def _with_spec(snapshot: Snapshot, key: str, change: Callable[[PodSpec], PodSpec
         return replace(pod, spec=change(pod.spec)) if pod.key == key else pod
 
     return replace(snapshot, view=replace(snapshot.view, pods=tuple(map(changed, snapshot.view.pods))))
-
-
-def _key(pod: PodReference) -> str:
-    return f"{pod.namespace}/{pod.name}"
 
 
 def _stable(label: str) -> str:

@@ -20,7 +20,6 @@ from shiplap.scheduling.model.scheduling_record import Record, written_at
 from shiplap_cli.history.history_entries import (
     Entry,
     command_entry,
-    key_of,
     lesson,
     moment_of,
     named,
@@ -71,7 +70,7 @@ class Teller:
     def pod(self, name: str) -> Story:
         """The decisions that spoke of a pod, and the stories of the claims that were launched for it."""
         key = name if "/" in name else f"default/{name}"
-        claims = [claim for claim in self._claims.values() if key in map(key_of, claim.pods)]
+        claims = [claim for claim in self._claims.values() if key in {pod.key for pod in claim.pods}]
         entries = [entry for claim in claims for entry in self._of_claim(claim)]
         told = {entry.record for entry in entries if entry.record}
         for record_id, found in self._recent():
@@ -186,14 +185,14 @@ class Teller:
             return
         decided, at = found.record.plan, moment_of(found.outline.at)
         for claim in decided.node_claims:
-            if key in map(key_of, claim.pods):
+            if key in {pod.key for pod in claim.pods}:
                 yield Entry(at, f"planned onto a new node, claim {claim.name}", tuple(claim.reasons), record_id)
         for place in decided.existing_nodes:
-            if key in map(key_of, place.pods):
+            if key in {pod.key for pod in place.pods}:
                 yield Entry(at, f"planned onto {place.name}, which was there", (), record_id)
         for words, entries in (("left out", decided.unschedulable), ("left alone", decided.ignored)):
             for entry in entries:
-                if key_of(entry.pod) == key:
+                if entry.pod.key == key:
                     yield Entry(at, words, (entry.message,), record_id)
 
     def _recent(self) -> Iterator[tuple[str, Recorded]]:

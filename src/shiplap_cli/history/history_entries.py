@@ -13,7 +13,7 @@ from shiplap.disruption.record import DisruptionRecord, Recorded
 from shiplap.instances.catalog.type_catalog import LearnedCapacity, Observation
 from shiplap.kubernetes.quantity import format_amount, format_resources
 from shiplap.kubernetes.timestamps import rfc3339
-from shiplap.manifests.nodeclaim import LEAVING, ClaimState, NodeClaim, PodReference
+from shiplap.manifests.nodeclaim import LEAVING, ClaimState, NodeClaim
 from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim
 from shiplap.scheduling.model.scheduling_record import Record
 from shiplap.scheduling.packing.compiled_snapshot import compile_snapshot
@@ -32,7 +32,7 @@ class Entry(msgspec.Struct, frozen=True, rename="camel"):
 def reasons_of(claim: NodeClaim, found: PlannedClaim | Recorded | None) -> Iterator[str]:
     """The alternatives that were weighed, from the record where there is one."""
     if claim.pods:
-        yield f"for {', '.join(key_of(pod) for pod in claim.pods[:5])}" + (
+        yield f"for {', '.join(pod.key for pod in claim.pods[:5])}" + (
             f" and {len(claim.pods) - 5} more" if len(claim.pods) > 5 else ""
         )
     if claim.requests:
@@ -141,11 +141,6 @@ def of_pool(name: str, record_id: str, found: Recorded) -> Iterator[Entry]:
 def named(claims: Sequence[NodeClaim]) -> str:
     """Claims with their states."""
     return ", ".join(f"{claim.name} ({claim.state})" for claim in claims)
-
-
-def key_of(pod: PodReference) -> str:
-    """`namespace/name`."""
-    return f"{pod.namespace}/{pod.name}"
 
 
 def moment_of(at: float) -> str:

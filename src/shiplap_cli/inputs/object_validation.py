@@ -16,10 +16,10 @@ import msgspec
 from shiplap.errors import InvalidInput
 from shiplap.kubernetes.objects import ContainerStatus, Event, NodeSelectorTerm, ObjectMeta, PodSpec, PodStatus
 from shiplap.kubernetes.quantity import parse_quantity, parse_resources
+from shiplap.kubernetes.reading import without_nulls
 from shiplap.kubernetes.requirements import requirement
 from shiplap.kubernetes.timestamps import epoch
 from shiplap.manifests.files.documents import Document
-from shiplap.manifests.nulls import without_nulls
 
 Problems = Iterator[tuple[str, str]]
 _INT32 = 2**31

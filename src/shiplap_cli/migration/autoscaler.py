@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from shiplap.errors import InvalidInput
+from shiplap.kubernetes.quantity import NVIDIA_GPU
 from shiplap.manifests.durations import go_seconds
 from shiplap.manifests.files.documents import Document, read_text
 from shiplap_cli.migration.migration_findings import Finding, Match
@@ -260,7 +261,7 @@ _WITHOUT = {
     "new-pod-scale-up-delay": "pods that wait are batched for a second",
     "cores-total": "limits are those of each NodePool: share it out as spec.limits.cpu",
     "memory-total": "limits are those of each NodePool: share it out as spec.limits.memory",
-    "gpu-total": "limits are those of each NodePool: share it out as spec.limits[nvidia.com/gpu]",
+    "gpu-total": f"limits are those of each NodePool: share it out as spec.limits[{NVIDIA_GPU}]",
     "max-total-unready-percentage": "repair stops by itself when too many nodes of a pool are sick",
     "ok-total-unready-count": "repair stops by itself when too many nodes of a pool are sick",
     "max-drain-parallelism": "the budgets bound how many nodes leave at a time",

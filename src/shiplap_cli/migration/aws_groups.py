@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from shiplap.errors import InvalidInput
+from shiplap.kubernetes.reading import without_nulls
 from shiplap.manifests.files.documents import Document
-from shiplap.manifests.nulls import without_nulls
 
 T = TypeVar("T")
 

@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from shiplap.kubernetes import labels
-from shiplap.kubernetes.names import label_value_of
-from shiplap.kubernetes.objects import Node, Pod
+from shiplap.kubernetes.names import label_value_of, namespaced_name
+from shiplap.kubernetes.objects import TERMINAL_PHASES, Node, Pod
 from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget
 from shiplap.manifests.files.documents import Document
 from shiplap_cli.migration.migration_findings import Finding, Match
@@ -41,7 +41,7 @@ def findings_of(
         local: `namespace/name` of pods with data on their node, see `with_local_storage`.
         renamed: new names of NodePools that pods may select by label.
     """
-    alive = [pod for pod in pods if pod.status.phase not in ("Succeeded", "Failed")]
+    alive = [pod for pod in pods if pod.status.phase not in TERMINAL_PHASES]
     found = list(_selecting(alive, renamed))
     if from_autoscaler:
         found += _protected_pods(alive, budgets, local)
@@ -122,7 +122,7 @@ def with_local_storage(documents: Iterable[Document]) -> frozenset[str]:
         volumes = spec.get("volumes") if document.data.get("kind") == "Pod" and isinstance(spec, dict) else None
         if any(map(_keeps_data, volumes if isinstance(volumes, list) else ())):
             metadata = document.data.get("metadata") or {}
-            found.add(f"{metadata.get('namespace') or 'default'}/{metadata.get('name', '')}")
+            found.add(namespaced_name(metadata.get("namespace") or "", metadata.get("name", "")))
     return frozenset(found)
 
 
@@ -134,7 +134,7 @@ def _keeps_data(volume: Any) -> bool:
 
 
 def _named(pods: Sequence[Pod]) -> str:
-    return _list("pod", sorted(f"{pod.metadata.namespace or 'default'}/{pod.metadata.name}" for pod in pods))
+    return _list("pod", sorted(pod.key for pod in pods))
 
 
 def _list(noun: str, names: Sequence[str]) -> str:

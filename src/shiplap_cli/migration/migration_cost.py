@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from shiplap.kubernetes import labels
-from shiplap.kubernetes.objects import Pod, PodCondition, PodStatus
+from shiplap.kubernetes.objects import TERMINAL_PHASES, Pod, PodCondition, PodStatus
 from shiplap.scheduling.model.planned_pods import comes_back
 from shiplap.scheduling.planner import plan
 from shiplap_cli.inputs.decision_sources import read
@@ -44,14 +44,14 @@ def try_out(manifests: Path, state: Sequence[Path], region: str) -> Trial:
         present_hourly=round(totals.now.hourly, 6),
         present_estimated=totals.now.estimated,
         unpriced_nodes=totals.unpriced,
-        left_out=tuple((f"{e.pod.namespace}/{e.pod.name}", e.message) for e in decided.unschedulable),
+        left_out=tuple((e.pod.key, e.message) for e in decided.unschedulable),
         region=reading.region,
         notes=reading.notes,
     )
 
 
 def _needs_a_node(pod: Pod) -> bool:
-    return pod.status.phase not in ("Succeeded", "Failed") and comes_back(pod)
+    return pod.status.phase not in TERMINAL_PHASES and comes_back(pod)
 
 
 def _homeless(pod: Pod) -> Pod:

@@ -47,7 +47,7 @@ def plan_document(decided: Plan, solve_s: float, money: Money) -> dict[str, Any]
         "nodeClaims": [claim_document(claim, money) for claim in decided.node_claims],
         "existingNodes": [{"name": place.name, "pods": _names(place.pods)} for place in decided.existing_nodes],
         "unschedulable": [_left_out(entry) for entry in decided.unschedulable],
-        "ignored": [{"pod": _name(entry.pod), "message": entry.message} for entry in decided.ignored],
+        "ignored": [{"pod": entry.pod.key, "message": entry.message} for entry in decided.ignored],
         "cost": {"hourly": decided.hourly, "estimated": money.of_launches(decided.node_claims).estimated},
         "stats": {"pods": decided.stats.pods, "classes": decided.stats.classes, "solveSeconds": round(solve_s, 6)},
         **{key: msgspec.to_builtins(entries) for key, entries in extra.items() if entries},
@@ -80,7 +80,7 @@ def launch_document(launch: LaunchChoice, price: Price) -> dict[str, Any]:
 
 
 def _left_out(entry: Unschedulable) -> dict[str, Any]:
-    result: dict[str, Any] = {"pod": _name(entry.pod), "message": entry.message}
+    result: dict[str, Any] = {"pod": entry.pod.key, "message": entry.message}
     if entry.nearest is not None and entry.nearest.resource:
         nearest = entry.nearest
         result["nearest"] = {
@@ -92,12 +92,8 @@ def _left_out(entry: Unschedulable) -> dict[str, Any]:
     return result
 
 
-def _name(pod: PodReference) -> str:
-    return f"{pod.namespace}/{pod.name}"
-
-
 def _names(pods: Sequence[PodReference]) -> list[str]:
-    return [_name(pod) for pod in pods]
+    return [pod.key for pod in pods]
 
 
 def disruption_document(decided: Decision, money: Money) -> dict[str, Any]:

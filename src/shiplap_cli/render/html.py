@@ -23,10 +23,11 @@ from shiplap.drawing.palette import colour_numbers
 from shiplap.drawing.picture import ClusterPicture, NodePictureState
 from shiplap.instances.offerings.node_prices import NodePrices
 from shiplap.kubernetes import labels
+from shiplap.kubernetes.objects import TERMINAL_PHASES
 from shiplap.kubernetes.pod_requests import pod_requests
 from shiplap.kubernetes.quantity import PODS, add_resources
 from shiplap.kubernetes.timestamps import rfc3339
-from shiplap.scheduling.model.planned_pods import TERMINAL, owner_kind
+from shiplap.scheduling.model.planned_pods import owner_kind
 from shiplap.scheduling.model.scheduling_plan import Placement, Plan, PlannedClaim
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap_cli.money import Money
@@ -117,14 +118,12 @@ def after_commands(snapshot: Snapshot, decision: Decision, prices: NodePrices) -
 def _bound(snapshot: Snapshot, plan: Plan) -> float | None:
     """What our nodes cost at least for the pods that are on them or get a place; daemons are no such pods."""
     ours = {node.metadata.name for node in snapshot.view.nodes if labels.NODE_POOL in node.metadata.labels}
-    placed = {f"{ref.namespace}/{ref.name}" for claim in plan.node_claims for ref in claim.pods}
-    placed |= {
-        f"{ref.namespace}/{ref.name}" for place in plan.existing_nodes if place.name in ours for ref in place.pods
-    }
+    placed = {ref.key for claim in plan.node_claims for ref in claim.pods}
+    placed |= {ref.key for place in plan.existing_nodes if place.name in ours for ref in place.pods}
     counted = [
         pod_requests(pod) | {PODS: 1}
         for pod in snapshot.view.pods
-        if pod.status.phase not in TERMINAL
+        if pod.status.phase not in TERMINAL_PHASES
         and (pod.spec.node_name in ours or pod.key in placed)
         and owner_kind(pod) not in ("DaemonSet", "Node")
     ]

@@ -9,6 +9,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from shiplap.instances.offerings.node_prices import UNKNOWN_PRICE, Price
+from shiplap.kubernetes.names import namespaced_name
 from shiplap.kubernetes.quantity import format_amount, format_resources
 from shiplap.manifests.nodeclaim import PodReference
 from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim, Unschedulable
@@ -53,7 +54,7 @@ def plan_page(
         for buffer in decided.buffers:
             missing = f"{buffer.missing}: {buffer.reason}" if buffer.reason else str(buffer.missing)
             counts = (str(buffer.replicas), str(buffer.existing), str(buffer.new))
-            table.add_row(f"{buffer.namespace}/{buffer.name}", *counts, Text(missing))
+            table.add_row(namespaced_name(buffer.namespace, buffer.name), *counts, Text(missing))
         parts += [table, Text()]
     if rejected_overlays:
         why = "applied nowhere, for they conflict with others of equal weight"
@@ -135,7 +136,7 @@ def _messages(title: str, entries: Sequence[Unschedulable], style: str) -> list[
     """Entries with equal messages together, the message below them."""
     by_message: dict[str, list[str]] = {}
     for entry in entries:
-        by_message.setdefault(entry.message, []).append(_name(entry.pod))
+        by_message.setdefault(entry.message, []).append(entry.pod.key)
     if not by_message:
         return []
     table = Table.grid(Column(), Column(overflow="fold"), padding=(0, 1))
@@ -229,12 +230,8 @@ def _pods(number: int) -> str:
     return f"{number} pod{'' if number == 1 else 's'}"
 
 
-def _name(pod: PodReference) -> str:
-    return f"{pod.namespace}/{pod.name}"
-
-
 def _names(pods: Sequence[PodReference]) -> list[str]:
-    return [_name(pod) for pod in pods]
+    return [pod.key for pod in pods]
 
 
 def summary(names: Sequence[str], most: int = 5) -> str:

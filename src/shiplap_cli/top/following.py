@@ -12,7 +12,7 @@ from shiplap.disruption.record import Headline
 from shiplap.drawing.capture import picture_of_cluster
 from shiplap.drawing.picture import ClusterPicture, NodePicture
 from shiplap.instances.offerings.node_prices import NodePrices
-from shiplap.kubernetes.objects import Node, Pod
+from shiplap.kubernetes.objects import TERMINAL_PHASES, Node, Pod
 from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.scheduling.model.claim_nodes import pair
 from shiplap_cli.inputs.follow import Changed, Listed, Seen, Trouble
@@ -21,7 +21,6 @@ from shiplap_cli.top.claims import Claimed
 from shiplap_cli.top.decisions import Decided
 from shiplap_cli.top.moves import moves
 
-_OVER = ("Succeeded", "Failed")
 _KEPT = 200
 """Decisions that are kept; older ones are forgotten."""
 
@@ -146,7 +145,7 @@ class Following:
             self._stale.add(item.metadata.name)
             return
         self._drop(item)
-        if item.status.phase in _OVER:
+        if item.status.phase in TERMINAL_PHASES:
             return
         self._pods[item.metadata.uid] = item
         if item.spec.node_name:

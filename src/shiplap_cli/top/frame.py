@@ -281,7 +281,7 @@ def _foot(view: View, width: int) -> Text:
 
 def _waiting(pod: PendingPicture) -> Text:
     line = Text(f"{age(pod.age_s):>5} ", "yellow")
-    line.append(f"{plain(pod.namespace)}/{plain(pod.name)}")
+    line.append(plain(pod.key))
     line.append(f"  {pod.millicores / 1000:g} CPU {gib(pod.memory_bytes)}  {plain(pod.reason)}", "dim")
     return line
 

@@ -34,8 +34,8 @@ def happened(before: ClusterPicture, after: ClusterPicture) -> list[Happening]:
         for name in sorted(old.keys() | new.keys())
         for text, kind in _of_node(old.get(name), new.get(name))
     ]
-    waited = {f"{pod.namespace}/{pod.name}" for pod in before.pending}
-    waits = {f"{pod.namespace}/{pod.name}" for pod in after.pending}
+    waited = {pod.key for pod in before.pending}
+    waits = {pod.key for pod in after.pending}
     if fresh := sorted(waits - waited):
         lines.append(Happening(at, f"{_pods(fresh)} waiting for a node", "waiting"))
     placed = {pod.key for node in after.nodes for pod in node.pods if not pod.fresh} if waited - waits else set()

@@ -9,13 +9,13 @@ import msgspec
 
 from shiplap.errors import ClusterError, ObjectConflict, TooManyRequests
 from shiplap.kubernetes.labels import NOT_READY_TAINT, UNREACHABLE_TAINT
-from shiplap.kubernetes.objects import LabelSelector
+from shiplap.kubernetes.names import namespaced_name
+from shiplap.kubernetes.objects import TERMINAL_PHASES, LabelSelector
 from shiplap.kubernetes.selectors import matches
 
 Object = dict[str, Any]
 
 _PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
-_FINISHED = ("Succeeded", "Failed")
 
 
 def defaulted(pod: Object, now: str) -> Object:
@@ -56,7 +56,7 @@ def bound(pod: Object, node: str, now: str) -> Object:
     Raises:
         ObjectConflict: it is bound already, being deleted, or held by scheduling gates.
     """
-    key = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+    key = namespaced_name(pod["metadata"]["namespace"], pod["metadata"]["name"])
     if pod["spec"].get("nodeName"):
         raise ObjectConflict(f"pod {key} is already assigned to node {pod['spec']['nodeName']!r}", status=409)
     if pod["metadata"].get("deletionTimestamp"):
@@ -79,7 +79,7 @@ def nominated_too_late(before: Object, after: Object) -> bool:
 
 def deletion_grace_s(pod: Object) -> int:
     """Seconds a deleted pod is given: none unless it has reached a node and still runs."""
-    if not pod["spec"].get("nodeName") or pod["status"].get("phase") in _FINISHED:
+    if not pod["spec"].get("nodeName") or pod["status"].get("phase") in TERMINAL_PHASES:
         return 0
     return int(pod["spec"].get("terminationGracePeriodSeconds", 30))
 
@@ -105,7 +105,9 @@ def check_eviction(pod: Object, pods: list[Object], budgets: list[Object]) -> No
             status=500,
         )
     budget = selecting[0]
-    covered = [other for other in pods if _selects(budget, other) and other["status"].get("phase") not in _FINISHED]
+    covered = [
+        other for other in pods if _selects(budget, other) and other["status"].get("phase") not in TERMINAL_PHASES
+    ]
     healthy = sum(_is_healthy(other) for other in covered)
     desired = _desired_healthy(budget["spec"], len(covered))
     if not _is_healthy(pod):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from shiplap.errors import ResourceVersionGone
+from shiplap.kubernetes.names import namespaced_name
 from shiplap.kubernetes.objects import DaemonSet, Node, Pod
 from shiplap_lab.api_server.changelog import Change
 from shiplap_lab.api_server.server import ApiServer
@@ -48,7 +49,7 @@ class Informer:
         self._versions[plural] = version
         for change in changes:
             metadata = change.object["metadata"]
-            key = metadata["name"] if plural == "nodes" else f"{metadata['namespace']}/{metadata['name']}"
+            key = metadata["name"] if plural == "nodes" else namespaced_name(metadata["namespace"], metadata["name"])
             stale.pop(key, None)
             self._keep(plural, store, key, change)
         for key in stale:

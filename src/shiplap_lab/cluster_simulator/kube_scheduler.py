@@ -16,7 +16,7 @@ from contextlib import closing
 from heapq import heapify, heappop, heappush
 
 from shiplap.errors import ObjectConflict, ObjectNotFound
-from shiplap.kubernetes.objects import Pod
+from shiplap.kubernetes.objects import TERMINAL_PHASES, Pod
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap_lab.api_server.server import ApiServer
 from shiplap_lab.api_server.stored_pods import condition
@@ -25,7 +25,6 @@ from shiplap_lab.cluster_simulator.scheduler_filters import NodeState, PodNeeds,
 from shiplap_lab.cluster_simulator.scheduler_scores import Rankings, best
 
 NAME = "default-scheduler"
-_FINISHED = ("Succeeded", "Failed")
 
 
 class Scheduler:
@@ -105,7 +104,7 @@ class Scheduler:
             known = self._take_out(key, before)
             if after is None:
                 self._tried.pop(before.metadata.uid, None)
-        if isinstance(after, Pod) and after.status.phase not in _FINISHED:
+        if isinstance(after, Pod) and after.status.phase not in TERMINAL_PHASES:
             self._put_in(key, after, known)
 
     def _take_out(self, key: str, pod: Pod) -> PodNeeds | None:

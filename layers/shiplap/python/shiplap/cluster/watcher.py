@@ -17,7 +17,7 @@ import msgspec
 
 from shiplap.errors import ClusterDenied, ClusterUnreachable, ResourceVersionGone, TooManyRequests
 from shiplap.kubernetes import labels
-from shiplap.kubernetes.objects import Node, Pod
+from shiplap.kubernetes.objects import TERMINAL_PHASES, Node, Pod
 from shiplap.ports import Clock, ClusterApi, WatchEvent
 
 KINDS = ("nodes", "pods")
@@ -280,7 +280,7 @@ def is_unschedulable(pod: Pod) -> bool:
     """
     if pod.spec.node_name or pod.status.nominated_node_name or pod.metadata.deletion_timestamp:
         return False
-    if pod.status.phase in ("Succeeded", "Failed"):
+    if pod.status.phase in TERMINAL_PHASES:
         return False
     if any(owner.kind in ("DaemonSet", "Node") for owner in pod.metadata.owner_references):
         return False

@@ -22,13 +22,13 @@ from shiplap.disruption.disruption_snapshot import DisruptionSnapshot, NodeHisto
 from shiplap.disruption.protection import PdbLimits, protected_by
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.names import label_value_of
-from shiplap.kubernetes.objects import Node, Pod
+from shiplap.kubernetes.objects import TERMINAL_PHASES, Node, Pod
 from shiplap.kubernetes.timestamps import epoch
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.durations import seconds_or_never
 from shiplap.manifests.nodeclaim import LEAVING, ClaimState, NodeClaim
 from shiplap.scheduling.model.claim_nodes import pair
-from shiplap.scheduling.model.planned_pods import TERMINAL, comes_back, do_not_disrupt
+from shiplap.scheduling.model.planned_pods import comes_back, do_not_disrupt
 from shiplap.scheduling.model.snapshot import ClusterView
 
 _DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
@@ -154,7 +154,7 @@ def find_candidates(
 
 def is_reschedulable(pod: Pod) -> bool:
     """Whether a pod would need room elsewhere if its node went."""
-    return pod.status.phase not in TERMINAL and comes_back(pod)
+    return pod.status.phase not in TERMINAL_PHASES and comes_back(pod)
 
 
 def reschedulable_pods(view: ClusterView) -> Mapping[str, tuple[Pod, ...]]:
@@ -290,7 +290,7 @@ def objection(reason: Reason, node: Node, pods: Sequence[Pod], now: float, *, ha
     if node.metadata.annotations.get(labels.DO_NOT_DISRUPT) == "true":
         return f"node {name} has the annotation {labels.DO_NOT_DISRUPT}=true"
     for pod in sorted(pods, key=lambda item: item.key):
-        if pod.status.phase in TERMINAL or pod.metadata.deletion_timestamp:
+        if pod.status.phase in TERMINAL_PHASES or pod.metadata.deletion_timestamp:
             continue
         if do_not_disrupt(pod, now) and not (has_deadline and reason in _OVERDUE):
             return f"pod {pod.key} on node {name} has the annotation {labels.DO_NOT_DISRUPT}"

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from shiplap.kubernetes import labels
-from shiplap.kubernetes.objects import Pod
+from shiplap.kubernetes.objects import TERMINAL_PHASES, Pod
 from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget, disruptions_allowed, is_ready, pods_by_budget
-from shiplap.scheduling.model.planned_pods import TERMINAL, do_not_disrupt, goes_with_its_node
+from shiplap.scheduling.model.planned_pods import do_not_disrupt, goes_with_its_node
 
 
 class PdbLimits(msgspec.Struct, frozen=True, eq=False):
@@ -28,7 +28,9 @@ def pdb_limits_of(budgets: Sequence[PodDisruptionBudget], pods: Sequence[Pod]) -
     exhausted: dict[str, str] = {}
     for budget in sorted(budgets, key=lambda item: item.key):
         try:
-            covered = [pod for pod in pods_by_budget((budget,), pods)[budget.key] if pod.status.phase not in TERMINAL]
+            covered = [
+                pod for pod in pods_by_budget((budget,), pods)[budget.key] if pod.status.phase not in TERMINAL_PHASES
+            ]
             if disruptions_allowed(budget, covered) < 1:
                 exhausted[budget.key] = ""
         except ValueError as error:
@@ -41,7 +43,7 @@ def pdb_limits_of(budgets: Sequence[PodDisruptionBudget], pods: Sequence[Pod]) -
 
 def protected_by(pod: Pod, guards: PdbLimits, now: float) -> str:
     """What forbids to evict this pod now, or nothing. Finished and terminating pods are protected by nothing."""
-    if pod.status.phase in TERMINAL or pod.metadata.deletion_timestamp:
+    if pod.status.phase in TERMINAL_PHASES or pod.metadata.deletion_timestamp:
         return ""
     if do_not_disrupt(pod, now):
         value = pod.metadata.annotations[labels.DO_NOT_DISRUPT]

@@ -110,7 +110,7 @@ class Simulator:
         for entry in (*decided.unschedulable, *decided.ignored):
             node = came_from.get((entry.pod.namespace or "default", entry.pod.name))
             if node is not None:
-                stuck.setdefault(node, f"pod {entry.pod.namespace}/{entry.pod.name}: {entry.message}")
+                stuck.setdefault(node, f"pod {entry.pod.key}: {entry.message}")
         serves = tuple(
             frozenset(came_from[pod.namespace or "default", pod.name] for pod in claim.pods)
             for claim in decided.node_claims

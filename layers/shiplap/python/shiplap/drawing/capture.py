@@ -9,7 +9,7 @@ import msgspec
 from shiplap.drawing.picture import Amounts, ClusterPicture, NodePicture, NodePictureState, PendingPicture, PodPicture
 from shiplap.instances.offerings.node_prices import NodePrices, capacity_type_of
 from shiplap.kubernetes import labels
-from shiplap.kubernetes.objects import Node, Pod
+from shiplap.kubernetes.objects import TERMINAL_PHASES, Node, Pod
 from shiplap.kubernetes.pod_requests import pod_requests
 from shiplap.kubernetes.quantity import CPU, MEMORY, PODS, parse_amount
 from shiplap.kubernetes.timestamps import epoch
@@ -18,7 +18,6 @@ from shiplap.scheduling.model.claim_nodes import leaving, pair
 from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim
 from shiplap.scheduling.model.snapshot import Snapshot
 
-_OVER = ("Succeeded", "Failed")
 _NO_PRICES = NodePrices()
 
 
@@ -50,7 +49,7 @@ def picture_of_cluster(
     on_node: dict[str, list[Pod]] = {}
     pending: dict[str, Pod] = {}
     for pod in pods:
-        if pod.status.phase in _OVER:
+        if pod.status.phase in TERMINAL_PHASES:
             continue
         if pod.spec.node_name:
             on_node.setdefault(pod.spec.node_name, []).append(pod)
@@ -86,16 +85,16 @@ def picture_after_plan(snapshot: Snapshot, plan: Plan, prices: NodePrices) -> Cl
     pods = _by_reference(snapshot.view.pods)
     placed: dict[str, list[PodPicture]] = {}
     for place in plan.existing_nodes:
-        placed[place.name] = [_pod(pods[key], fresh=True) for ref in place.pods if (key := _key(ref)) in pods]
+        placed[place.name] = [_pod(pods[key], fresh=True) for ref in place.pods if (key := ref.key) in pods]
     nodes = [_filled(node, placed.get(node.name, ())) for node in before.nodes]
     nodes += [_planned(claim, pods, prices) for claim in plan.node_claims]
-    found = {f"{entry.pod.namespace}/{entry.pod.name}": entry.message for entry in (*plan.unschedulable, *plan.ignored)}
-    settled = {_key(ref) for place in plan.existing_nodes for ref in place.pods}
-    settled |= {_key(ref) for claim in plan.node_claims for ref in claim.pods}
+    found = {entry.pod.key: entry.message for entry in (*plan.unschedulable, *plan.ignored)}
+    settled = {ref.key for place in plan.existing_nodes for ref in place.pods}
+    settled |= {ref.key for claim in plan.node_claims for ref in claim.pods}
     pending = tuple(
-        msgspec.structs.replace(pod, reason=found.get(f"{pod.namespace}/{pod.name}", pod.reason))
+        msgspec.structs.replace(pod, reason=found.get(pod.key, pod.reason))
         for pod in before.pending
-        if f"{pod.namespace}/{pod.name}" not in settled
+        if pod.key not in settled
     )
     return msgspec.structs.replace(before, nodes=tuple(sorted(nodes, key=lambda node: node.name)), pending=pending)
 
@@ -198,7 +197,7 @@ def _state(node: Node, claim: NodeClaim | None, going: frozenset[str]) -> tuple[
 
 def _planned(claim: PlannedClaim, pods: Mapping[str, Pod], prices: NodePrices) -> NodePicture:
     launch = claim.launch
-    drawn = [_pod(pods[key], fresh=True) for ref in claim.pods if (key := _key(ref)) in pods]
+    drawn = [_pod(pods[key], fresh=True) for ref in claim.pods if (key := ref.key) in pods]
     requested = picture_amounts(claim.requests)
     return NodePicture(
         name=claim.name,
@@ -256,12 +255,8 @@ def _amount(node: Node, resource: str) -> int:
 
 
 def _find(pods: Mapping[str, Pod], wanted: PodReference) -> Pod | None:
-    return pods.get(wanted.uid) or pods.get(_key(wanted))
-
-
-def _key(pod: PodReference) -> str:
-    return f"{pod.namespace or 'default'}/{pod.name}"
+    return pods.get(wanted.uid) or pods.get(wanted.key)
 
 
 def _by_reference(pods: Iterable[Pod]) -> dict[str, Pod]:
-    return {pod.key: pod for pod in pods if pod.status.phase not in _OVER}
+    return {pod.key: pod for pod in pods if pod.status.phase not in TERMINAL_PHASES}

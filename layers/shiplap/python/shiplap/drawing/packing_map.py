@@ -204,7 +204,7 @@ def pending_table(picture: ClusterPicture) -> str:
     rows = []
     for reason, places in list(reasons.items())[:_GROUPS]:
         pods = [picture.pending[place] for place in places]
-        names = ", ".join(markup.short(f"{pod.namespace}/{pod.name}", 80) for pod in pods[:_NAMED])
+        names = ", ".join(markup.short(pod.key, 80) for pod in pods[:_NAMED])
         names += f" and {len(pods) - _NAMED:,} more" if len(pods) > _NAMED else ""
         asks = (
             f"{markup.cores(sum(p.millicores for p in pods))} CPU, {markup.memory(sum(p.memory_bytes for p in pods))}"

@@ -9,6 +9,8 @@ from enum import StrEnum
 
 import msgspec
 
+from shiplap.kubernetes.names import namespaced_name
+
 
 class NodePictureState(StrEnum):
     """`Planned` would be launched; `Starting` is in flight: launched or about to be, and no Node takes pods yet."""
@@ -45,7 +47,7 @@ class PodPicture(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def key(self) -> str:
         """`namespace/name`."""
-        return f"{self.namespace}/{self.name}"
+        return namespaced_name(self.namespace, self.name)
 
 
 class NodePicture(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -84,6 +86,11 @@ class PendingPicture(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     memory_bytes: int = 0
     age_s: float = 0.0
     reason: str = ""
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`."""
+        return namespaced_name(self.namespace, self.name)
 
 
 class ClusterPicture(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -30,6 +30,11 @@ def claim_name(pool: str, suffix: str) -> str:
     return f"{stem}-{suffix}"
 
 
+def namespaced_name(namespace: str, name: str) -> str:
+    """`namespace/name`, as plans, events and people name an object; an empty namespace is `default`."""
+    return f"{namespace or 'default'}/{name}"
+
+
 def name_of_label(value: str, names: Iterable[str]) -> str:
     """Which of these names the value of a label stands for; the value itself if none."""
     if len(value) < LABEL_VALUE_MAX:

@@ -12,19 +12,21 @@ from typing import Any
 
 import msgspec
 
+from shiplap.kubernetes.names import namespaced_name
 
-class _Object(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
+
+class ApiObject(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
     """Base: camelCase on the wire, absent fields fall back to the zero value of the API."""
 
 
-class OwnerReference(_Object, frozen=True):
+class OwnerReference(ApiObject, frozen=True):
     kind: str = ""
     name: str = ""
     uid: str = ""
     controller: bool = False
 
 
-class ObjectMeta(_Object, frozen=True):
+class ObjectMeta(ApiObject, frozen=True):
     name: str = ""
     namespace: str = ""
     uid: str = ""
@@ -38,45 +40,45 @@ class ObjectMeta(_Object, frozen=True):
     owner_references: tuple[OwnerReference, ...] = ()
 
 
-class LabelSelectorRequirement(_Object, frozen=True):
+class LabelSelectorRequirement(ApiObject, frozen=True):
     key: str
     operator: str
     values: tuple[str, ...] = ()
 
 
-class LabelSelector(_Object, frozen=True):
+class LabelSelector(ApiObject, frozen=True):
     match_labels: dict[str, str] = {}
     match_expressions: tuple[LabelSelectorRequirement, ...] = ()
 
 
-class NodeSelectorRequirement(_Object, frozen=True):
+class NodeSelectorRequirement(ApiObject, frozen=True):
     key: str
     operator: str
     values: tuple[str, ...] = ()
 
 
-class NodeSelectorTerm(_Object, frozen=True):
+class NodeSelectorTerm(ApiObject, frozen=True):
     match_expressions: tuple[NodeSelectorRequirement, ...] = ()
     match_fields: tuple[NodeSelectorRequirement, ...] = ()
 
 
-class NodeSelector(_Object, frozen=True):
+class NodeSelector(ApiObject, frozen=True):
     node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
 
 
-class PreferredSchedulingTerm(_Object, frozen=True):
+class PreferredSchedulingTerm(ApiObject, frozen=True):
     weight: int
     preference: NodeSelectorTerm
 
 
-class NodeAffinity(_Object, frozen=True):
+class NodeAffinity(ApiObject, frozen=True):
     required: NodeSelector | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
     preferred: tuple[PreferredSchedulingTerm, ...] = msgspec.field(
         default=(), name="preferredDuringSchedulingIgnoredDuringExecution"
     )
 
 
-class PodAffinityTerm(_Object, frozen=True):
+class PodAffinityTerm(ApiObject, frozen=True):
     topology_key: str
     label_selector: LabelSelector | None = None
     namespaces: tuple[str, ...] = ()
@@ -85,12 +87,12 @@ class PodAffinityTerm(_Object, frozen=True):
     mismatch_label_keys: tuple[str, ...] = ()
 
 
-class WeightedPodAffinityTerm(_Object, frozen=True):
+class WeightedPodAffinityTerm(ApiObject, frozen=True):
     weight: int
     pod_affinity_term: PodAffinityTerm
 
 
-class PodAffinity(_Object, frozen=True):
+class PodAffinity(ApiObject, frozen=True):
     """Serves as podAffinity and as podAntiAffinity: their shapes are the same."""
 
     required: tuple[PodAffinityTerm, ...] = msgspec.field(
@@ -101,26 +103,26 @@ class PodAffinity(_Object, frozen=True):
     )
 
 
-class Affinity(_Object, frozen=True):
+class Affinity(ApiObject, frozen=True):
     node_affinity: NodeAffinity | None = None
     pod_affinity: PodAffinity | None = None
     pod_anti_affinity: PodAffinity | None = None
 
 
-class Toleration(_Object, frozen=True):
+class Toleration(ApiObject, frozen=True):
     key: str = ""
     operator: str = "Equal"
     value: str = ""
     effect: str = ""
 
 
-class Taint(_Object, frozen=True):
+class Taint(ApiObject, frozen=True):
     key: str
     effect: str
     value: str = ""
 
 
-class TopologySpreadConstraint(_Object, frozen=True):
+class TopologySpreadConstraint(ApiObject, frozen=True):
     max_skew: int
     topology_key: str
     when_unsatisfiable: str
@@ -131,19 +133,19 @@ class TopologySpreadConstraint(_Object, frozen=True):
     match_label_keys: tuple[str, ...] = ()
 
 
-class ResourceRequirements(_Object, frozen=True):
+class ResourceRequirements(ApiObject, frozen=True):
     requests: dict[str, str | int | float] = {}
     limits: dict[str, str | int | float] = {}
 
 
-class ContainerPort(_Object, frozen=True):
+class ContainerPort(ApiObject, frozen=True):
     container_port: int = 0
     host_port: int = 0
     host_ip: str = msgspec.field(default="", name="hostIP")
     protocol: str = "TCP"
 
 
-class Container(_Object, frozen=True):
+class Container(ApiObject, frozen=True):
     """`restart_policy` is `Always` on a sidecar among the init containers."""
 
     name: str = ""
@@ -152,25 +154,25 @@ class Container(_Object, frozen=True):
     restart_policy: str = ""
 
 
-class PersistentVolumeClaimVolume(_Object, frozen=True):
+class PersistentVolumeClaimVolume(ApiObject, frozen=True):
     claim_name: str
 
 
-class EphemeralVolume(_Object, frozen=True):
+class EphemeralVolume(ApiObject, frozen=True):
     volume_claim_template: dict[str, Any] = {}
 
 
-class Volume(_Object, frozen=True):
+class Volume(ApiObject, frozen=True):
     name: str = ""
     persistent_volume_claim: PersistentVolumeClaimVolume | None = None
     ephemeral: EphemeralVolume | None = None
 
 
-class PodSchedulingGate(_Object, frozen=True):
+class PodSchedulingGate(ApiObject, frozen=True):
     name: str = ""
 
 
-class PodSpec(_Object, frozen=True):
+class PodSpec(ApiObject, frozen=True):
     node_name: str = ""
     node_selector: dict[str, str] = {}
     affinity: Affinity | None = None
@@ -192,7 +194,7 @@ class PodSpec(_Object, frozen=True):
     termination_grace_period_seconds: int | None = None
 
 
-class PodCondition(_Object, frozen=True):
+class PodCondition(ApiObject, frozen=True):
     type: str = ""
     status: str = ""
     reason: str = ""
@@ -200,13 +202,17 @@ class PodCondition(_Object, frozen=True):
     last_transition_time: str | None = ""
 
 
-class ContainerStatus(_Object, frozen=True):
+class ContainerStatus(ApiObject, frozen=True):
     name: str = ""
     allocated_resources: dict[str, str | int | float] = {}
     resources: ResourceRequirements | None = None
 
 
-class PodStatus(_Object, frozen=True):
+TERMINAL_PHASES = ("Succeeded", "Failed")
+"""Phases of pods that have ended: they hold nothing of their node."""
+
+
+class PodStatus(ApiObject, frozen=True):
     phase: str = ""
     nominated_node_name: str = ""
     start_time: str = ""
@@ -217,7 +223,7 @@ class PodStatus(_Object, frozen=True):
     allocated_resources: dict[str, str | int | float] = {}
 
 
-class Pod(_Object, frozen=True):
+class Pod(ApiObject, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
@@ -225,22 +231,22 @@ class Pod(_Object, frozen=True):
     @property
     def key(self) -> str:
         """`namespace/name`, as plans and events name a pod."""
-        return f"{self.metadata.namespace or 'default'}/{self.metadata.name}"
+        return namespaced_name(self.metadata.namespace, self.metadata.name)
 
 
-class NodeSpec(_Object, frozen=True):
+class NodeSpec(ApiObject, frozen=True):
     provider_id: str = msgspec.field(default="", name="providerID")
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False
 
 
-class NodeSystemInfo(_Object, frozen=True):
+class NodeSystemInfo(ApiObject, frozen=True):
     kubelet_version: str = ""
     os_image: str = ""
     architecture: str = ""
 
 
-class NodeCondition(_Object, frozen=True):
+class NodeCondition(ApiObject, frozen=True):
     type: str = ""
     status: str = ""
     reason: str = ""
@@ -248,20 +254,20 @@ class NodeCondition(_Object, frozen=True):
     last_transition_time: str | None = ""
 
 
-class NodeStatus(_Object, frozen=True):
+class NodeStatus(ApiObject, frozen=True):
     capacity: dict[str, str | int | float] = {}
     allocatable: dict[str, str | int | float] = {}
     conditions: tuple[NodeCondition, ...] = ()
     node_info: NodeSystemInfo = NodeSystemInfo()
 
 
-class Node(_Object, frozen=True):
+class Node(ApiObject, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
 
 
-class PodTemplateSpec(_Object, frozen=True):
+class PodTemplateSpec(ApiObject, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: PodSpec = PodSpec()
 
@@ -270,7 +276,7 @@ CNI_VARIABLES = frozenset({"ENABLE_PREFIX_DELEGATION", "AWS_VPC_K8S_CNI_CUSTOM_N
 """Environment variables whose values are kept: how the VPC CNI gives out addresses."""
 
 
-class EnvVar(_Object, frozen=True):
+class EnvVar(ApiObject, frozen=True):
     """An environment variable. Other values than the CNI's may be secrets and are dropped as they are decoded."""
 
     name: str = ""
@@ -296,16 +302,16 @@ class DaemonTemplateSpec(PodTemplateSpec, frozen=True):
     spec: DaemonPodSpec = DaemonPodSpec()
 
 
-class DaemonSetSpec(_Object, frozen=True):
+class DaemonSetSpec(ApiObject, frozen=True):
     template: DaemonTemplateSpec = DaemonTemplateSpec()
 
 
-class DaemonSet(_Object, frozen=True):
+class DaemonSet(ApiObject, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: DaemonSetSpec = DaemonSetSpec()
 
 
-class ObjectReference(_Object, frozen=True):
+class ObjectReference(ApiObject, frozen=True):
     kind: str = ""
     namespace: str = ""
     name: str = ""
@@ -313,11 +319,11 @@ class ObjectReference(_Object, frozen=True):
     api_version: str = ""
 
 
-class EventSource(_Object, frozen=True):
+class EventSource(ApiObject, frozen=True):
     component: str = ""
 
 
-class Event(_Object, frozen=True):
+class Event(ApiObject, frozen=True):
     """A core/v1 Event; only those of Cluster Autoscaler are read, and Shiplap's own are written."""
 
     metadata: ObjectMeta = ObjectMeta()

@@ -5,28 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import ceil
 
-import msgspec
-
-from shiplap.kubernetes.objects import LabelSelector, ObjectMeta, Pod
+from shiplap.kubernetes.names import namespaced_name
+from shiplap.kubernetes.objects import ApiObject, LabelSelector, ObjectMeta, Pod
 from shiplap.kubernetes.selectors import matches
 
 
-class _Fields(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Base: camelCase on the wire, as `kubernetes.objects`."""
-
-
-class PodDisruptionBudgetSpec(_Fields, frozen=True):
+class PodDisruptionBudgetSpec(ApiObject, frozen=True):
     selector: LabelSelector | None = None
     min_available: int | str | None = None
     max_unavailable: int | str | None = None
     unhealthy_pod_eviction_policy: str = "IfHealthyBudget"
 
 
-class PodDisruptionBudgetStatus(_Fields, frozen=True):
+class PodDisruptionBudgetStatus(ApiObject, frozen=True):
     disruptions_allowed: int = 0
 
 
-class PodDisruptionBudget(_Fields, frozen=True):
+class PodDisruptionBudget(ApiObject, frozen=True):
     """`status` is None where the controller has not written one, as in a manifest from a file."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -36,7 +31,7 @@ class PodDisruptionBudget(_Fields, frozen=True):
     @property
     def key(self) -> str:
         """`namespace/name`."""
-        return f"{self.metadata.namespace or 'default'}/{self.metadata.name}"
+        return namespaced_name(self.metadata.namespace, self.metadata.name)
 
     def selects(self, pod: Pod) -> bool:
         """Whether the budget covers a pod. Raises ValueError for a selector with an unknown operator."""

@@ -19,6 +19,11 @@ HUGE_PAGES = "hugepages-"
 PODS = "pods"
 EPHEMERAL_STORAGE = "ephemeral-storage"
 
+NVIDIA_GPU, AMD_GPU, GAUDI = "nvidia.com/gpu", "amd.com/gpu", "habana.ai/gaudi"
+NEURON, NEURON_CORE = "aws.amazon.com/neuron", "aws.amazon.com/neuroncore"
+ACCELERATORS = (NVIDIA_GPU, AMD_GPU, GAUDI, NEURON, NEURON_CORE)
+"""Extended resources of accelerators, as their device plugins call them."""
+
 LARGEST = 2**57
 """No amount counts as more: 128 PiB is beyond any node, and dozens of them still add up within 64 bits."""
 

@@ -173,17 +173,22 @@ class Reader(Generic[T]):
 def _content(body: bytes | msgspec.Raw) -> dict[str, Any]:
     """The object without nulls; empty when it is no object or cannot be decoded at all."""
     try:
-        content = _without_nulls(msgspec.json.decode(body))
+        content = without_nulls(msgspec.json.decode(body), in_lists=True)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return {}
     return content if isinstance(content, dict) else {}
 
 
-def _without_nulls(value: Any) -> Any:
+def without_nulls(value: Any, *, in_lists: bool = False) -> Any:
+    """The value without null fields, which count as absent; AWS's SDKs print them in some languages, too.
+
+    `in_lists` drops null entries of lists as well. An API object loses such an entry, so that the rest of it can be
+    read. A manifest keeps it, so that it is refused.
+    """
     if isinstance(value, dict):
-        return {key: _without_nulls(entry) for key, entry in value.items() if entry is not None}
+        return {key: without_nulls(entry, in_lists=in_lists) for key, entry in value.items() if entry is not None}
     if isinstance(value, list):
-        return [_without_nulls(entry) for entry in value if entry is not None]
+        return [without_nulls(entry, in_lists=in_lists) for entry in value if entry is not None or not in_lists]
     return value
 
 

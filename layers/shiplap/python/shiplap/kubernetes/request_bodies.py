@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from shiplap.kubernetes.objects import Event, Pod, Taint
+from shiplap.kubernetes.objects import TERMINAL_PHASES, Event, Pod, Taint
 
-_NOT_FINISHED = "status.phase!=Succeeded,status.phase!=Failed"
+_NOT_FINISHED = ",".join(f"status.phase!={phase}" for phase in TERMINAL_PHASES)
 
 PENDING_PODS = f"spec.nodeName=,{_NOT_FINISHED}"
 """Field selector of pods that wait for a node; finished pods hold no resources and are left out."""

@@ -8,10 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any
 
-import msgspec
-
 from shiplap.kubernetes import labels
-from shiplap.kubernetes.objects import Node, NodeSelector, ObjectMeta, Pod, Volume
+from shiplap.kubernetes.objects import ApiObject, Node, NodeSelector, ObjectMeta, Pod, Volume
 
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
 """Annotation of a claim whose binding is done; without it a claim that names its volume is still being bound."""
@@ -20,36 +18,32 @@ DEFAULT_CLASS = ("storageclass.kubernetes.io/is-default-class", "storageclass.be
 """Annotations that make a StorageClass the default, the second an older spelling."""
 
 
-class _Object(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
-    """Base: camelCase on the wire, absent fields fall back to the zero value of the API."""
-
-
-class PersistentVolumeClaimSpec(_Object, frozen=True):
+class PersistentVolumeClaimSpec(ApiObject, frozen=True):
     """`storage_class_name` is None when the default class is wanted, and empty when none is."""
 
     volume_name: str = ""
     storage_class_name: str | None = None
 
 
-class PersistentVolumeClaimStatus(_Object, frozen=True):
+class PersistentVolumeClaimStatus(ApiObject, frozen=True):
     phase: str = ""
 
 
-class PersistentVolumeClaim(_Object, frozen=True):
+class PersistentVolumeClaim(ApiObject, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
     status: PersistentVolumeClaimStatus = PersistentVolumeClaimStatus()
 
 
-class CSIVolumeSource(_Object, frozen=True):
+class CSIVolumeSource(ApiObject, frozen=True):
     driver: str
 
 
-class VolumeNodeAffinity(_Object, frozen=True):
+class VolumeNodeAffinity(ApiObject, frozen=True):
     required: NodeSelector | None = None
 
 
-class PersistentVolumeSpec(_Object, frozen=True):
+class PersistentVolumeSpec(ApiObject, frozen=True):
     """At most one source is set; sources that neither pin a volume to a node nor are attached are left out."""
 
     csi: CSIVolumeSource | None = None
@@ -59,62 +53,62 @@ class PersistentVolumeSpec(_Object, frozen=True):
     node_affinity: VolumeNodeAffinity | None = None
 
 
-class PersistentVolume(_Object, frozen=True):
+class PersistentVolume(ApiObject, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: PersistentVolumeSpec = PersistentVolumeSpec()
 
 
-class TopologySelectorLabelRequirement(_Object, frozen=True):
+class TopologySelectorLabelRequirement(ApiObject, frozen=True):
     key: str
     values: tuple[str, ...] = ()
 
 
-class TopologySelectorTerm(_Object, frozen=True):
+class TopologySelectorTerm(ApiObject, frozen=True):
     match_label_expressions: tuple[TopologySelectorLabelRequirement, ...] = ()
 
 
-class StorageClass(_Object, frozen=True):
+class StorageClass(ApiObject, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     provisioner: str = ""
     volume_binding_mode: str = "Immediate"
     allowed_topologies: tuple[TopologySelectorTerm, ...] = ()
 
 
-class VolumeNodeResources(_Object, frozen=True):
+class VolumeNodeResources(ApiObject, frozen=True):
     """`count` is how many volumes of a driver fit a node; None when the driver sets no limit."""
 
     count: int | None = None
 
 
-class CSINodeDriver(_Object, frozen=True):
+class CSINodeDriver(ApiObject, frozen=True):
     name: str
     allocatable: VolumeNodeResources | None = None
 
 
-class CSINodeSpec(_Object, frozen=True):
+class CSINodeSpec(ApiObject, frozen=True):
     """`drivers` is null on the wire while none has registered."""
 
     drivers: tuple[CSINodeDriver, ...] | None = None
 
 
-class CSINode(_Object, frozen=True):
+class CSINode(ApiObject, frozen=True):
     """What the CSI drivers on a node have registered; it has the node's name."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: CSINodeSpec = CSINodeSpec()
 
 
-class VolumeAttachmentSource(_Object, frozen=True):
+class VolumeAttachmentSource(ApiObject, frozen=True):
     persistent_volume_name: str = ""
 
 
-class VolumeAttachmentSpec(_Object, frozen=True):
+class VolumeAttachmentSpec(ApiObject, frozen=True):
     attacher: str = ""
     node_name: str = ""
     source: VolumeAttachmentSource = VolumeAttachmentSource()
 
 
-class VolumeAttachment(_Object, frozen=True):
+class VolumeAttachment(ApiObject, frozen=True):
     """A volume that is attached to a node, or on its way there or off it."""
 
     metadata: ObjectMeta = ObjectMeta()

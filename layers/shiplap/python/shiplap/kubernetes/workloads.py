@@ -10,17 +10,13 @@ from collections.abc import Iterable
 
 import msgspec
 
-from shiplap.kubernetes.objects import LabelSelector, Pod, PodTemplateSpec
+from shiplap.kubernetes.objects import ApiObject, LabelSelector, Pod, PodTemplateSpec
 
 NAMESPACE_NAME = "kubernetes.io/metadata.name"
 """The label every namespace carries: its name."""
 
 
-class _Object(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
-    """Base: camelCase on the wire, absent fields fall back to the zero value of the API."""
-
-
-class ObjectIdentity(_Object, frozen=True):
+class ObjectIdentity(ApiObject, frozen=True):
     """What is kept of an object's metadata: annotations may hold whole manifests, secrets of users among them."""
 
     name: str = ""
@@ -29,51 +25,51 @@ class ObjectIdentity(_Object, frozen=True):
 
 
 class LabelledIdentity(ObjectIdentity, frozen=True):
-    labels: dict[str, str] = {}
+    labels: dict[str, str] = {}  # noqa: RUF012 - msgspec copies it
 
 
-class Namespace(_Object, frozen=True):
+class Namespace(ApiObject, frozen=True):
     metadata: LabelledIdentity = LabelledIdentity()
 
 
-class ServiceSpec(_Object, frozen=True):
+class ServiceSpec(ApiObject, frozen=True):
     """`selector` is empty for a Service whose endpoints somebody else keeps, or that is only a name (null then)."""
 
     selector: dict[str, str] | None = None
 
 
-class Service(_Object, frozen=True):
+class Service(ApiObject, frozen=True):
     metadata: ObjectIdentity = ObjectIdentity()
     spec: ServiceSpec = ServiceSpec()
 
 
-class ControllerSpec(_Object, frozen=True):
+class ControllerSpec(ApiObject, frozen=True):
     selector: LabelSelector | None = None
 
 
-class ReplicaSet(_Object, frozen=True):
+class ReplicaSet(ApiObject, frozen=True):
     metadata: ObjectIdentity = ObjectIdentity()
     spec: ControllerSpec = ControllerSpec()
 
 
-class StatefulSet(_Object, frozen=True):
+class StatefulSet(ApiObject, frozen=True):
     metadata: ObjectIdentity = ObjectIdentity()
     spec: ControllerSpec = ControllerSpec()
 
 
-class ReplicationController(_Object, frozen=True):
+class ReplicationController(ApiObject, frozen=True):
     """Selects by plain labels, as a Service does."""
 
     metadata: ObjectIdentity = ObjectIdentity()
     spec: ServiceSpec = ServiceSpec()
 
 
-class ScalableSpec(_Object, frozen=True):
+class ScalableSpec(ApiObject, frozen=True):
     replicas: int | None = None
     template: PodTemplateSpec = PodTemplateSpec()
 
 
-class Scalable(_Object, frozen=True):
+class Scalable(ApiObject, frozen=True):
     """A Deployment, StatefulSet or ReplicaSet, as far as its number and its pods go; absent replicas are 1."""
 
     kind: str = ""

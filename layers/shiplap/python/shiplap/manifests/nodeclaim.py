@@ -10,6 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from shiplap.errors import ConditionFailed
+from shiplap.kubernetes.names import namespaced_name
 from shiplap.kubernetes.objects import Taint
 from shiplap.manifests.custom_resources import RequirementSpec
 
@@ -76,6 +77,11 @@ class PodReference(msgspec.Struct, frozen=True, order=True):
     namespace: str
     name: str
     uid: str = ""
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`, as `Pod.key`."""
+        return namespaced_name(self.namespace, self.name)
 
 
 class NodeClaim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from shiplap.kubernetes.quantity import parse_quantity
+from shiplap.kubernetes.reading import without_nulls
 from shiplap.manifests.custom_resources import (
     BlockDevice,
     EC2NodeClass,
@@ -18,7 +19,6 @@ from shiplap.manifests.custom_resources import (
     NodePool,
 )
 from shiplap.manifests.durations import seconds_or_never
-from shiplap.manifests.nulls import without_nulls
 
 POOL_HASH = "karpenter.sh/nodepool-hash"
 POOL_HASH_VERSION = "karpenter.sh/nodepool-hash-version"

@@ -14,19 +14,11 @@ import msgspec
 from shiplap.instances.capacity.described_capacity import ENCLAVES, FABRIC_ADAPTERS
 from shiplap.instances.catalog.type_catalog import InstanceType, Offering
 from shiplap.kubernetes import labels
-from shiplap.kubernetes.quantity import PODS
+from shiplap.kubernetes.quantity import ACCELERATORS, PODS
 from shiplap.kubernetes.requirements import Requirements
 from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.ports import COMMIT_BYTES, COMMIT_GROUP, FleetOverride
 from shiplap.scheduling.supply.existing_nodes import still_fits
-
-_EXOTIC_RESOURCES = (
-    "nvidia.com/gpu",
-    "amd.com/gpu",
-    "habana.ai/gaudi",
-    "aws.amazon.com/neuron",
-    "aws.amazon.com/neuroncore",
-)
 
 _ATTACHED = (FABRIC_ADAPTERS, ENCLAVES)
 """Resources for which an instance is launched differently."""
@@ -195,7 +187,7 @@ def _without_exotic(candidates: list[_Candidate]) -> list[_Candidate]:
 def _exotic(instance_type: InstanceType) -> bool:
     """Bare metal and accelerators: more than a claim needs that other types satisfy too."""
     return "metal" in instance_type.name.partition(".")[2] or any(
-        instance_type.capacity.get(resource, 0) > 0 for resource in _EXOTIC_RESOURCES
+        instance_type.capacity.get(resource, 0) > 0 for resource in ACCELERATORS
     )
 
 

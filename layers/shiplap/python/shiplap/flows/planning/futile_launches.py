@@ -21,12 +21,12 @@ from msgspec.structs import replace
 
 from shiplap.flows.context import FlowContext
 from shiplap.kubernetes import labels
-from shiplap.kubernetes.objects import Pod
+from shiplap.kubernetes.objects import TERMINAL_PHASES, Pod
 from shiplap.kubernetes.taints import untolerated
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.nodeclaim import IN_FLIGHT, ClaimState, NodeClaim, PodReference
 from shiplap.ports import FUTILE_FOR_S, DecisionState, Refusals
-from shiplap.scheduling.model.planned_pods import TERMINAL, comes_back
+from shiplap.scheduling.model.planned_pods import comes_back
 from shiplap.scheduling.model.scheduling_plan import Unschedulable
 from shiplap.scheduling.model.snapshot import ClusterView
 
@@ -396,4 +396,4 @@ def _uids(claim: NodeClaim) -> set[str]:
 
 
 def _waits(pod: Pod) -> bool:
-    return not pod.spec.node_name and not pod.metadata.deletion_timestamp and pod.status.phase not in TERMINAL
+    return not pod.spec.node_name and not pod.metadata.deletion_timestamp and pod.status.phase not in TERMINAL_PHASES

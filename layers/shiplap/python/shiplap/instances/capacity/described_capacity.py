@@ -19,7 +19,18 @@ from math import ceil, floor
 
 from shiplap.instances.catalog.ami_families import AmiFamily
 from shiplap.instances.catalog.ec2_catalog import Ec2InstanceType
-from shiplap.kubernetes.quantity import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, parse_amount
+from shiplap.kubernetes.quantity import (
+    AMD_GPU,
+    CPU,
+    EPHEMERAL_STORAGE,
+    GAUDI,
+    MEMORY,
+    NEURON,
+    NEURON_CORE,
+    NVIDIA_GPU,
+    PODS,
+    parse_amount,
+)
 from shiplap.manifests.custom_resources import BlockDevice, BlockDeviceMapping, EC2NodeClassSpec
 
 BRANCH_INTERFACES = "vpc.amazonaws.com/pod-eni"
@@ -72,7 +83,7 @@ FIXED_OVERHEAD = 128 * MIB
 FABRIC_ADAPTERS = "vpc.amazonaws.com/efa"
 ENCLAVES = "eks.amazonaws.com/nitro-sandbox"
 """Asked for by pods that start Nitro enclaves; no type is said to have any but by a NodeOverlay."""
-_GPU_RESOURCES = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu", "habana": "habana.ai/gaudi"}
+_GPU_RESOURCES = {"nvidia": NVIDIA_GPU, "amd": AMD_GPU, "habana": GAUDI}
 _ARM_CONTIGUOUS_MEMORY_MIB = 64
 _DEFAULT_VOLUME = "20Gi"
 
@@ -132,11 +143,9 @@ def device_resources(kind: Ec2InstanceType, spec: EC2NodeClassSpec) -> dict[str,
                 amounts[resource] = amounts.get(resource, 0) + gpu.count
     if kind.neuron_info is not None and kind.neuron_info.neuron_devices:
         neuron = kind.neuron_info.neuron_devices
-        amounts["aws.amazon.com/neuron"] = sum(device.count for device in neuron)
+        amounts[NEURON] = sum(device.count for device in neuron)
         # The first device speaks for all: mixed Neuron devices do not exist.
-        amounts["aws.amazon.com/neuroncore"] = neuron[0].count * (
-            neuron[0].core_info.count if neuron[0].core_info else 0
-        )
+        amounts[NEURON_CORE] = neuron[0].count * (neuron[0].core_info.count if neuron[0].core_info else 0)
     amounts[FABRIC_ADAPTERS] = _fabric_adapters(kind, spec)
     return {resource: amount for resource, amount in amounts.items() if amount}
 

@@ -144,10 +144,10 @@ def _located(document: Document, problem: Problem) -> InvalidInput:
 
 
 def _duplicates(found: Sequence[tuple[Document, Manifest]]) -> Iterator[tuple[Document, Problem]]:
-    first: dict[tuple[str, str], Document] = {}
+    first: dict[tuple[str, str, str], Document] = {}
     for document, manifest in found:
         namespace = manifest.metadata.namespace if isinstance(manifest, CapacityBuffer | PodTemplate) else ""
-        earlier = first.setdefault((manifest.kind, f"{namespace}/{manifest.metadata.name}"), document)
+        earlier = first.setdefault((manifest.kind, namespace, manifest.metadata.name), document)
         if earlier is not document:
             reason = f"there is already one of this name, in {earlier.source}:{earlier.line_of(())}"
             yield document, (("metadata", "name"), reason)

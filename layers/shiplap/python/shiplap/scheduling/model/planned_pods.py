@@ -7,7 +7,8 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 from shiplap.kubernetes import labels
-from shiplap.kubernetes.objects import Event, Pod
+from shiplap.kubernetes.names import namespaced_name
+from shiplap.kubernetes.objects import TERMINAL_PHASES, Event, Pod
 from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget, never_evicted
 from shiplap.kubernetes.taints import DISRUPTED, untolerated
 from shiplap.kubernetes.timestamps import epoch
@@ -16,7 +17,6 @@ from shiplap.manifests.durations import go_seconds
 from shiplap.scheduling.model.snapshot import ClusterView
 
 _AUTOSCALER = "cluster-autoscaler"
-TERMINAL = ("Succeeded", "Failed")
 _NODE_BOUND_OWNERS = {"DaemonSet": "belongs to a DaemonSet", "Node": "is a static pod"}
 
 
@@ -63,7 +63,7 @@ def sort(
     result = Sorted()
     for pod in pods:
         status = pod.status
-        if status.phase in TERMINAL:
+        if status.phase in TERMINAL_PHASES:
             continue
         node = pod.spec.node_name
         nominated = status.nominated_node_name
@@ -119,7 +119,7 @@ def running(view: ClusterView) -> dict[str, list[Pod]]:
     """The unfinished pods of each node that has any: a question to ask of pods."""
     found = {}
     for node, on_node in view.by_node.items():
-        if some := [pod for pod in on_node if pod.status.phase not in TERMINAL]:
+        if some := [pod for pod in on_node if pod.status.phase not in TERMINAL_PHASES]:
             found[node] = some
     return found
 
@@ -134,7 +134,7 @@ def held_back(events: Sequence[Event], now: float, hold_s: float) -> frozenset[s
             continue
         said_at = event.last_timestamp or event.event_time or event.metadata.creation_timestamp
         if said_at and now - epoch(said_at) < hold_s:
-            held.add(f"{event.involved_object.namespace or 'default'}/{event.involved_object.name}")
+            held.add(namespaced_name(event.involved_object.namespace, event.involved_object.name))
     return frozenset(held)
 
 

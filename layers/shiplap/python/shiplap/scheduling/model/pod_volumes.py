@@ -14,6 +14,7 @@ from functools import reduce
 import msgspec
 
 from shiplap.kubernetes import labels
+from shiplap.kubernetes.names import namespaced_name
 from shiplap.kubernetes.objects import Node, NodeSelectorTerm, Pod, Volume
 from shiplap.kubernetes.requirements import Requirement, Requirements, contradiction, requirement
 from shiplap.kubernetes.storage_objects import (
@@ -121,7 +122,7 @@ class Storage:
 
     def __init__(self, view: ClusterView) -> None:
         self._claims = {
-            _key(item.metadata.namespace, item.metadata.name): item for item in view.persistent_volume_claims
+            namespaced_name(item.metadata.namespace, item.metadata.name): item for item in view.persistent_volume_claims
         }
         self._volumes = {item.metadata.name: item for item in view.persistent_volumes}
         self._classes = {item.metadata.name: item for item in view.storage_classes}
@@ -259,15 +260,11 @@ def _claimed(pod: Pod) -> Iterator[Volume]:
     return (volume for volume in pod.spec.volumes if is_claim(volume))
 
 
-def _key(namespace: str, name: str) -> str:
-    return f"{namespace or 'default'}/{name}"
-
-
 def _claim_key(pod: Pod, volume: Volume) -> str:
     """The claim of a volume; one made for the pod is named after pod and volume."""
     named = volume.persistent_volume_claim
     name = named.claim_name if named is not None else f"{pod.metadata.name}-{volume.name}"
-    return _key(pod.metadata.namespace, name)
+    return namespaced_name(pod.metadata.namespace, name)
 
 
 def _made_for(claim: PersistentVolumeClaim, pod: Pod) -> bool:

@@ -200,7 +200,7 @@ def _net(claim: NodeClaim, lane: Lane, types: Sequence[int]) -> Ints:
 
 
 def _promised(claim: NodeClaim) -> frozenset[str]:
-    return frozenset(pod.uid or f"{pod.namespace}/{pod.name}" for pod in claim.pods)
+    return frozenset(pod.uid or pod.key for pod in claim.pods)
 
 
 _OLDER_SPELLINGS: dict[str, tuple[str, ...]] = {}

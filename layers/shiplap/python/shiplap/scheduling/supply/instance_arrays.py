@@ -13,6 +13,7 @@ import numpy as np
 
 from shiplap.instances.catalog.type_catalog import InstanceType, Offering, pilot_key
 from shiplap.kubernetes import labels
+from shiplap.kubernetes.quantity import ACCELERATORS
 from shiplap.kubernetes.requirements import Requirement, Requirements
 from shiplap.manifests.price_annotations import MICROS
 from shiplap.scheduling.model.pod_volumes import ATTACHED
@@ -21,14 +22,6 @@ from shiplap.scheduling.supply.limits import HOURLY, SPOT_VCPUS
 
 _RESERVATION_KEYS = (labels.RESERVATION_ID, labels.RESERVATION_TYPE, labels.RESERVATION_INTERRUPTIBLE)
 _OFFERING_KEYS = frozenset({labels.ZONE, labels.ZONE_ID, labels.CAPACITY_TYPE, *_RESERVATION_KEYS})
-
-_ACCELERATORS = (
-    "nvidia.com/gpu",
-    "amd.com/gpu",
-    "aws.amazon.com/neuron",
-    "aws.amazon.com/neuroncore",
-    "habana.ai/gaudi",
-)
 
 _ALWAYS_PRESENT = frozenset({labels.ARCH, labels.OS, labels.REGION, labels.NODE_POOL, labels.HOSTNAME})
 """Labels every node has; a type that does not mention one may have any value of it."""
@@ -312,7 +305,7 @@ class TypeTable:
 
 def is_exotic(item: InstanceType) -> bool:
     """Bare metal and accelerators: not launched while something plain would do, as Karpenter's launch filter has it."""
-    return ".metal" in item.name or any(item.capacity.get(resource) for resource in _ACCELERATORS)
+    return ".metal" in item.name or any(item.capacity.get(resource) for resource in ACCELERATORS)
 
 
 def _allows(wanted: Requirements, key: str, value: str | None) -> bool:
