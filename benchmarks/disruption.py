@@ -100,14 +100,14 @@ def lower_bound(cluster: LivingCluster) -> float:
     snapshot = cluster.snapshot()
     pods = tuple(replace(pod, spec=replace(pod.spec, node_name="")) for pod in snapshot.view.pods)
     world = compile_snapshot(replace(snapshot, view=replace(snapshot.view, pods=pods, nodes=()), claims=()))
-    lane = world.lanes[0]
-    offered = lane.table.offered(lane.template, lane.given)
-    price = np.where(offered.suits, offered.price, np.inf)[lane.table.row_type]
+    template = world.templates[0]
+    offered = template.table.offered(template.requirements, template.given)
+    price = np.where(offered.suits, offered.price, np.inf)[template.table.row_type]
     kinds = len(world.classes)
     parcel = BinPackingProblem(
         sizes=world.axis.matrix([item.requests for item in world.classes]),
         counts=np.array([len(item.members) for item in world.classes]),
-        net=lane.net,
+        net=template.net,
         price=price,
         suits=np.ones((kinds, len(price)), np.bool_),
         caps=np.zeros(0, np.int64),

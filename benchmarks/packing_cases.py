@@ -61,9 +61,9 @@ class Case:
 
     def parcel(self) -> BinPackingProblem:
         """All pods as if zones and spreading did not matter, at most one anti-affine pod per node."""
-        lane = compile_snapshot(self.snapshot()).lanes[0]
+        lane = compile_snapshot(self.snapshot()).templates[0]
         table = lane.table
-        offered = table.offered(lane.template, lane.given)
+        offered = table.offered(lane.requirements, lane.given)
         price = np.where(offered.suits, offered.price, np.inf)[table.row_type]
         counts = Counter((pod.cpu_m, pod.memory_mi, pod.kind == "x") for pod in self.drawn)
         keys = sorted(counts)

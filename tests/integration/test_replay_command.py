@@ -16,7 +16,7 @@ from shiplap.aws.bucket import BucketRecorder
 from shiplap.disruption import record as disruptions
 from shiplap.disruption.decide import decide
 from shiplap.disruption.record import DisruptionRecord
-from shiplap.scheduling.model.scheduling_record import Record, encode
+from shiplap.scheduling.model.scheduling_record import SchedulingRecord, encode
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.planner import plan
 from shiplap_cli.inputs.decision_sources import read
@@ -87,7 +87,7 @@ def snapshot(sources: Sources) -> Snapshot:
 @pytest.fixture
 def record(snapshot: Snapshot, tmp_path: Path) -> Path:
     file = tmp_path / "record"
-    file.write_bytes(encode(Record(snapshot, plan(snapshot))))
+    file.write_bytes(encode(SchedulingRecord(snapshot, plan(snapshot))))
     return file
 
 

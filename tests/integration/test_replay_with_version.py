@@ -14,7 +14,7 @@ import pytest
 
 import shiplap
 from shiplap import __version__
-from shiplap.scheduling.model.scheduling_record import Record, encode
+from shiplap.scheduling.model.scheduling_record import SchedulingRecord, encode
 from shiplap.scheduling.planner import plan
 from shiplap_cli.inputs.decision_sources import read
 from shiplap_cli.main import run
@@ -54,7 +54,7 @@ def record(tmp_path: Path) -> Path:
     )
     snapshot = read(sources).snapshot
     path = tmp_path / "record.bin"
-    path.write_bytes(encode(Record(snapshot, plan(snapshot))))
+    path.write_bytes(encode(SchedulingRecord(snapshot, plan(snapshot))))
     return path
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec import inspect
 
 from shiplap.instances.capacity.kubelet_settings import kubelet_hash
-from shiplap.manifests.custom_resources import EC2NodeClass, EC2NodeClassSpec, NodeClaimTemplate, NodePool
+from shiplap.manifests.custom_resources import EC2NodeClass, EC2NodeClassSpec, NodePool, NodePoolTemplate
 from shiplap.manifests.previous_hashes import first_node_class_hashes, first_pool_hashes
 from shiplap.manifests.template_hash import node_class_hash, pool_hash
 
@@ -113,7 +113,7 @@ def written_out(shape: inspect.StructType, document: Document, draw: st.DrawFn) 
     return found
 
 
-TEMPLATE = inspect.type_info(NodeClaimTemplate)
+TEMPLATE = inspect.type_info(NodePoolTemplate)
 CLASS = inspect.type_info(EC2NodeClassSpec)
 assert isinstance(TEMPLATE, inspect.StructType)
 assert isinstance(CLASS, inspect.StructType)

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from shiplap.scheduling.model.scheduling_record import Record, decode, encode
+from shiplap.scheduling.model.scheduling_record import SchedulingRecord, decode, encode
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.planner import plan
 from shiplap_cli.money import Money
@@ -97,8 +97,8 @@ def test_no_order_matters_to_topology(snapshot: Snapshot, seed: int) -> None:
 @given(worlds())
 def test_a_record_is_the_same_whatever_the_order_of_its_sets_and_dicts(snapshot: Snapshot) -> None:
     decided = plan(snapshot)
-    recorded = encode(Record(snapshot, decided))
-    assert decode(recorded) == Record(snapshot, decided)
+    recorded = encode(SchedulingRecord(snapshot, decided))
+    assert decode(recorded) == SchedulingRecord(snapshot, decided)
     assert encode(decode(recorded)) == recorded
     assert written(decode(recorded).snapshot) == msgspec.json.encode(decided)
 

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from shiplap.kubernetes.objects import ObjectMeta
 from shiplap.manifests.custom_resources import (
-    NodeClaimTemplate,
     NodeClaimTemplateSpec,
     NodeClassReference,
     NodePool,
     NodePoolSpec,
+    NodePoolTemplate,
     RequirementSpec,
 )
 from shiplap.manifests.tiers import expand
@@ -31,7 +31,7 @@ def ordered(draw: st.DrawFn, key: str) -> RequirementSpec:
 
 def tiers_of(*requirements: RequirementSpec):  # type: ignore[no-untyped-def]
     claim = NodeClaimTemplateSpec(node_class_ref=NodeClassReference(name="n"), requirements=requirements)
-    return expand(NodePool(ObjectMeta(name="p"), NodePoolSpec(NodeClaimTemplate(claim))), KNOWN.__getitem__)
+    return expand(NodePool(ObjectMeta(name="p"), NodePoolSpec(NodePoolTemplate(claim))), KNOWN.__getitem__)
 
 
 @LAWS

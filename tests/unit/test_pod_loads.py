@@ -19,7 +19,7 @@ from shiplap.kubernetes.objects import (
 from shiplap.kubernetes.pod_requests import pod_requests
 from shiplap.kubernetes.quantity import add_resources
 from shiplap.scheduling.model.snapshot import ClusterView
-from shiplap.scheduling.supply.node_loads import NO_LOAD, Kinds, loads
+from shiplap.scheduling.supply.node_loads import NO_LOAD, PodLoads, loads
 
 
 def pod(name: str, node: str = "n", *, cpu: str = "100m", owner: str = "", phase: str = "", port: int = 0) -> Pod:
@@ -51,7 +51,7 @@ def test_a_node_with_a_pod_that_cannot_be_read_is_left_to_who_looks_at_it() -> N
     pods = (pod("a", cpu="much"), pod("b", "m"))
     assert set(ClusterView(pods=pods).of_pods(loads)) == {"m"}
     with pytest.raises(ValueError, match="cpu"):
-        Kinds().load(pods)
+        PodLoads().load(pods)
 
 
 @given(st.lists(st.tuples(st.sampled_from(["100m", "1", "250m"]), st.sampled_from(["", "n", "m"])), max_size=12))

@@ -18,7 +18,7 @@ from rich.text import Text
 from shiplap.errors import ClusterError, InvalidInput
 from shiplap.instances.offerings.node_prices import UNKNOWN_PRICE
 from shiplap.scheduling.model.scheduling_plan import Plan
-from shiplap.scheduling.model.scheduling_record import Record
+from shiplap.scheduling.model.scheduling_record import SchedulingRecord
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.packing.compiled_snapshot import compile_snapshot
 from shiplap.scheduling.planner import plan
@@ -302,7 +302,7 @@ def _decision(record: str, sources: Sources, where: Where) -> _Decision:
     if sources.cluster_state or sources.manifests or sources.context or sources.kubeconfig:
         raise InvalidInput("--record", "is a decision by itself; give it, or a cluster and manifests")
     _, found = open_record(record, lambda: find(bucket="", stack=where.stack or STACK, dev=where.dev))
-    if isinstance(found.record, Record):
+    if isinstance(found.record, SchedulingRecord):
         return _Decision(found.record.snapshot, found.record.plan)
     unlike = "is a decision to disrupt nodes" if found.outline.kind == "disrupt" else found.problem
     raise InvalidInput(record, f"{unlike}; `shiplap replay {record}` shows what it holds")

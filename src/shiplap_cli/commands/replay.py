@@ -22,7 +22,7 @@ from shiplap.instances.offerings.node_prices import Price
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.custom_resources import Manifests
 from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim
-from shiplap.scheduling.model.scheduling_record import Record, encode
+from shiplap.scheduling.model.scheduling_record import SchedulingRecord, encode
 from shiplap.scheduling.model.snapshot import NodeClassCatalog, Snapshot
 from shiplap_cli.installs.find_install import STACK, Bucket, Dev, Install, Stack, find
 from shiplap_cli.installs.other_version import Elsewhere, decided_by
@@ -123,8 +123,8 @@ def _decided_here(document: bytes) -> Elsewhere:
     return Elsewhere(__version__, decided_again(made))
 
 
-def _encoded(record: Record | DisruptionRecord) -> bytes:
-    return encode(record) if isinstance(record, Record) else encode_disruption(record)
+def _encoded(record: SchedulingRecord | DisruptionRecord) -> bytes:
+    return encode(record) if isinstance(record, SchedulingRecord) else encode_disruption(record)
 
 
 def _compared(found: Recorded, document: bytes, written: bytes) -> tuple[_Change, tuple[float, float]]:
@@ -161,7 +161,7 @@ def _spent(outline: Outline) -> float:
     return sum(claim.price for claim in outline.claims)
 
 
-def _with(record: Record | DisruptionRecord, paths: list[Path]) -> Record | DisruptionRecord:
+def _with(record: SchedulingRecord | DisruptionRecord, paths: list[Path]) -> SchedulingRecord | DisruptionRecord:
     """What was looked at then, with other manifests.
 
     Raises:
@@ -172,7 +172,7 @@ def _with(record: Record | DisruptionRecord, paths: list[Path]) -> Record | Disr
     written = load_manifests(paths)
     if not written.node_pools:
         raise InvalidInput("--with", "there is no NodePool among the manifests")
-    if isinstance(record, Record):
+    if isinstance(record, SchedulingRecord):
         return replace(record, snapshot=_under(record.snapshot, written))
     looked_at = record.snapshot
     return replace(record, snapshot=replace(looked_at, scheduling=_under(looked_at.scheduling, written)))
@@ -189,11 +189,11 @@ def _under(snapshot: Snapshot, written: Manifests) -> Snapshot:
     return replace(snapshot, manifests=written, catalogs=(*snapshot.catalogs, *added))
 
 
-def _money(record: Record | DisruptionRecord | None) -> Money | None:
+def _money(record: SchedulingRecord | DisruptionRecord | None) -> Money | None:
     """The prices that were looked at, where this version can read them."""
     if record is None:
         return None
-    return Money(record.snapshot if isinstance(record, Record) else record.snapshot.scheduling)
+    return Money(record.snapshot if isinstance(record, SchedulingRecord) else record.snapshot.scheduling)
 
 
 def _difference(recorded: Plan | Decision, again: Plan | Decision, money: Money | None) -> _Change:

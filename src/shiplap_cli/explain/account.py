@@ -21,7 +21,7 @@ from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.packing.compiled_snapshot import CompiledSnapshot
 from shiplap.scheduling.packing.pack import Packing
 from shiplap.scheduling.planner import solve
-from shiplap.scheduling.supply.existing_nodes import Room, label_of, meets
+from shiplap.scheduling.supply.existing_nodes import ExistingNode, label_of, meets
 from shiplap_cli.explain.claim_account import ClaimAccount, ClaimAccounts
 from shiplap_cli.explain.smallest_changes import Proposal, proposals
 
@@ -180,8 +180,8 @@ def _home(world: CompiledSnapshot, decided: Plan, key: str) -> Home | None:
             return Home(claim.name, "claim", _others(claim.pods, key), claim.launch, account)
     for node in decided.existing_nodes:
         if any(pod.key == key for pod in node.pods):
-            room = next((room for room in world.nodes.rooms if room.name == node.name), None)
-            kind = "claim in flight" if room is not None and room.lane is not None else "node"
+            room = next((room for room in world.nodes.all if room.name == node.name), None)
+            kind = "claim in flight" if room is not None and room.template is not None else "node"
             return Home(node.name, kind, _others(node.pods, key))
     return None
 
@@ -194,7 +194,7 @@ def _lanes(explainer: Explainer, item: PodClass, decided: Plan, key: str) -> tup
     used = next(((c.node_pool, c.tier) for c in decided.node_claims if any(pod.key == key for pod in c.pods)), None)
     result = []
     for verdict in explainer.verdicts(item):
-        lane = verdict.lane
+        lane = verdict.template
         pool, tier = lane.pool.metadata.name, lane.tier.index
         if (pool, tier) == used:
             result.append(LaneAccount(lane.name, pool, tier, "used"))
@@ -216,9 +216,9 @@ def nodes_account(
     requests = world.axis.vector(item.requests)
     names: dict[str, list[str]] = {}
     short: dict[str, list[dict[str, int]]] = {}
-    fits = packing.nodes.fits(item, soft=True) if packing.nodes.rooms else np.zeros(0, np.bool_)
-    takes = packing.nodes.count(item, fits, requests) if packing.nodes.rooms else fits
-    for place, room in enumerate(packing.nodes.rooms):
+    fits = packing.nodes.fits(item, soft=True) if packing.nodes.all else np.zeros(0, np.bool_)
+    takes = packing.nodes.count(item, fits, requests) if packing.nodes.all else fits
+    for place, room in enumerate(packing.nodes.all):
         lacking = np.where(requests > 0, requests - packing.nodes.free[place], 0)
         verdict = _verdict_of_room(room, item, fits=bool(fits[place]))
         if room.name == home:
@@ -230,7 +230,7 @@ def nodes_account(
         elif not verdict and not takes[place]:
             verdict = "a host port it needs is taken" if item.ports else "too many volumes"
         names.setdefault(verdict or _otherwise(item), []).append(room.name)
-    known = {room.name for room in packing.nodes.rooms}
+    known = {room.name for room in packing.nodes.all}
     for node in sorted(nodes, key=lambda node: node.metadata.name):
         if node.metadata.name not in known:
             names.setdefault(_left_aside(node), []).append(node.metadata.name)
@@ -241,7 +241,7 @@ def nodes_account(
     )
 
 
-def _verdict_of_room(room: Room, item: PodClass, *, fits: bool) -> str:
+def _verdict_of_room(room: ExistingNode, item: PodClass, *, fits: bool) -> str:
     """Which taint or label keeps a class off a node; empty when none does."""
     if fits:
         return ""

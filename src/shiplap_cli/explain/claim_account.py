@@ -15,7 +15,7 @@ from shiplap.scheduling.model.resources import Bools, Floats, Ints
 from shiplap.scheduling.model.scheduling_plan import PlannedClaim
 from shiplap.scheduling.packing.compiled_snapshot import CompiledSnapshot
 from shiplap.scheduling.supply.instance_arrays import TypeTable
-from shiplap.scheduling.supply.templates import Lane
+from shiplap.scheduling.supply.templates import NodeClaimTemplate
 
 _NARROWED = frozenset({labels.INSTANCE_TYPE, labels.ZONE, labels.CAPACITY_TYPE})
 """Labels that a claim's list and offerings were narrowed to: what it may be follows from its pods and its pool."""
@@ -38,8 +38,8 @@ class ClaimAccounts:
 
     def __init__(self, world: CompiledSnapshot) -> None:
         self._world = world
-        self._lanes = {(lane.pool.metadata.name, lane.tier.index): lane for lane in world.lanes}
-        self._tables = {lane.pool.metadata.name: lane.table for lane in world.lanes}
+        self._lanes = {(lane.pool.metadata.name, lane.tier.index): lane for lane in world.templates}
+        self._tables = {lane.pool.metadata.name: lane.table for lane in world.templates}
         self._class_of = {pod.key: item for item in (*world.classes, *world.virtual) for pod in item.members}
 
     def of(self, claim: PlannedClaim) -> ClaimAccount:
@@ -64,10 +64,10 @@ class ClaimAccounts:
             cheaper=_cheaper(lane, claim, rows, suits, offered.price[places], load),
         )
 
-    def _wanted(self, lane: Lane, claim: PlannedClaim) -> Requirements:
+    def _wanted(self, lane: NodeClaimTemplate, claim: PlannedClaim) -> Requirements:
         """What pool and pods ask of the node, without what the list was narrowed to afterwards."""
         pods = (*claim.pods, *claim.virtual_pods)
-        own = [entry for entry in lane.template.values() if entry.key in _NARROWED]
+        own = [entry for entry in lane.requirements.values() if entry.key in _NARROWED]
         asked = [
             entry
             for item in dict.fromkeys(self._class_of[key] for key in (pod.key for pod in pods) if key in self._class_of)
@@ -98,7 +98,7 @@ def _of_static(claim: PlannedClaim, table: TypeTable | None) -> ClaimAccount:
     )
 
 
-def _why_pool(lane: Lane, claim: PlannedClaim) -> str:
+def _why_pool(lane: NodeClaimTemplate, claim: PlannedClaim) -> str:
     pool = lane.pool.metadata.name
     weight = f", weight {lane.pool.spec.weight}" if lane.pool.spec.weight else ""
     tier = f", tier {lane.tier.index} ({lane.tier.text})" if lane.tier.text else ""
@@ -109,7 +109,7 @@ def _why_pool(lane: Lane, claim: PlannedClaim) -> str:
     return f"pool {pool}{weight}{tier}: {before}"
 
 
-def _why_types(lane: Lane, claim: PlannedClaim, suits: Bools, holds: Bools, buyable: Bools) -> str:
+def _why_types(lane: NodeClaimTemplate, claim: PlannedClaim, suits: Bools, holds: Bools, buyable: Bools) -> str:
     total, listed = len(lane.table.names), len(claim.instance_types)
     fits = int((suits & holds).sum())
     sold = int((suits & holds & buyable).sum())
@@ -121,7 +121,7 @@ def _why_types(lane: Lane, claim: PlannedClaim, suits: Bools, holds: Bools, buya
     return f"{text} ({some(claim.instance_types)})"
 
 
-def _why_price(lane: Lane, claim: PlannedClaim, wanted: Requirements) -> str:
+def _why_price(lane: NodeClaimTemplate, claim: PlannedClaim, wanted: Requirements) -> str:
     table, launch = lane.table, claim.launch
     places = [table.index[name] for name in claim.instance_types]
     prices: Floats = np.where(table.cells(wanted), table.prices, np.inf)[places]
@@ -137,7 +137,9 @@ def _why_price(lane: Lane, claim: PlannedClaim, wanted: Requirements) -> str:
     return text
 
 
-def _cheaper(lane: Lane, claim: PlannedClaim, rows: Ints, suits: Bools, price: Floats, load: Ints) -> tuple[str, ...]:
+def _cheaper(
+    lane: NodeClaimTemplate, claim: PlannedClaim, rows: Ints, suits: Bools, price: Floats, load: Ints
+) -> tuple[str, ...]:
     """Types that would cost less but are not on the list, nearest in price first, with what they are short of."""
     table = lane.table
     found = []
@@ -158,6 +160,6 @@ def _cheaper(lane: Lane, claim: PlannedClaim, rows: Ints, suits: Bools, price: F
     return tuple(found)
 
 
-def _of_types(lane: Lane, names: Iterable[str]) -> Bools:
+def _of_types(lane: NodeClaimTemplate, names: Iterable[str]) -> Bools:
     known = set(names)
     return np.array([lane.table.names[place] in known for place in lane.table.row_type.tolist()], np.bool_)

@@ -18,7 +18,7 @@ from shiplap.kubernetes.quantity import format_amount
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.packing.compiled_snapshot import compile_snapshot
-from shiplap.scheduling.supply.limits import HOURLY, NODES, Budget
+from shiplap.scheduling.supply.limits import HOURLY, NODES, PoolLimits
 from shiplap_cli.explain.account import account_of
 from shiplap_cli.money import Money, dollars
 
@@ -81,7 +81,7 @@ def account_of_pool(snapshot: Snapshot, decided: Plan, name: str) -> PoolAccount
     node_class = pool.spec.template.spec.node_class_ref.name
     money = Money(snapshot)
     own = [node for node in snapshot.view.nodes if node.metadata.labels.get(labels.NODE_POOL) == label_value_of(name)]
-    lanes = [lane for lane in compile_snapshot(snapshot).lanes if lane.pool.metadata.name == name]
+    lanes = [lane for lane in compile_snapshot(snapshot).templates if lane.pool.metadata.name == name]
     claims = [claim for claim in decided.node_claims if claim.node_pool == name]
     passed = {reason for claim in decided.node_claims for reason in claim.reasons if f"pool {name}" in reason}
     return PoolAccount(
@@ -92,7 +92,7 @@ def account_of_pool(snapshot: Snapshot, decided: Plan, name: str) -> PoolAccount
         nodes=len(own),
         hourly=money.of_nodes(own).hourly,
         estimated=money.of_nodes(own).estimated,
-        left=_left(lanes[0].budget) if lanes else {},
+        left=_left(lanes[0].limits) if lanes else {},
         tiers=tuple(TierAccount(lane.tier.index, len(set(lane.table.row_type)), lane.blocked) for lane in lanes),
         launches=dict(sorted(Counter(claim.launch.instance_type for claim in claims).items())),
         launched_hourly=money.of_launches(claims).hourly,
@@ -102,13 +102,13 @@ def account_of_pool(snapshot: Snapshot, decided: Plan, name: str) -> PoolAccount
     )
 
 
-def _left(budget: Budget) -> dict[str, str]:
+def _left(budget: PoolLimits) -> dict[str, str]:
     """What the limits leave, as quantities; dollars as such."""
     left = {name: int(budget.left[budget.axis.names.index(name)]) for name in budget.resources()}
     shown = {
         name: f"{amount / 1e6:.4f}" if name == HOURLY else format_amount(name, amount) for name, amount in left.items()
     }
-    return {**shown, NODES: str(budget.nodes_left)} if NODES in budget.limits else shown
+    return {**shown, NODES: str(budget.nodes_left)} if NODES in budget.amounts else shown
 
 
 def _away(snapshot: Snapshot, decided: Plan, name: str) -> list[Away]:

@@ -30,15 +30,15 @@ from shiplap.manifests.custom_resources import NodeOverlay, NodeOverlaySpec, Nod
 from shiplap.manifests.shiplap_annotations import PROBE_UNMEASURED_TYPES
 from shiplap.scheduling.explain.nearest import Miss, amount, dollars, nearest_node, unmet_labels
 from shiplap.scheduling.explain.refusal_words import conflicting
-from shiplap.scheduling.explain.unschedulable import Explainer, Verdict
+from shiplap.scheduling.explain.unschedulable import Explainer, TemplateVerdict
 from shiplap.scheduling.model.pod_classes import PodClass
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.packing.compiled_snapshot import CompiledSnapshot
 from shiplap.scheduling.packing.pack import Packing
 from shiplap.scheduling.planner import solve, write
-from shiplap.scheduling.supply.open_claims import Kind
-from shiplap.scheduling.supply.templates import Lane
+from shiplap.scheduling.supply.open_claims import RefusalKind
+from shiplap.scheduling.supply.templates import NodeClaimTemplate
 
 _STEPS = 6
 """Obstacles removed on the way to one lane; a lane farther off is no suggestion."""
@@ -139,7 +139,7 @@ def proposals(
     asker = _Asker(key, first.item.requests, frozenset(pod.key for pods in packing.unplaced.values() for pod in pods))
     verdicts = [verdict for verdict in Explainer(world, packing).verdicts(first.item) if verdict.kind]
     verdicts.sort(key=lambda verdict: verdict.miss.rank if verdict.miss is not None else (9, 0, 0.0, ""))
-    found = [_toward(first, asker, verdict.lane.name) for verdict in verdicts[:_LANES]]
+    found = [_toward(first, asker, verdict.template.name) for verdict in verdicts[:_LANES]]
     node = nearest_node(first.item, packing.nodes)
     if node is not None and node.short:
         step = _shrink(snapshot, asker, first.item, node)
@@ -158,7 +158,7 @@ def _toward(first: _Outcome, asker: _Asker, lane: str) -> Proposal | None:
     steps: list[_Step] = []
     while outcome is not None and outcome.left_out and len(steps) < _STEPS:
         verdicts = Explainer(outcome.world, outcome.packing).verdicts(outcome.item)
-        verdict = next((verdict for verdict in verdicts if verdict.lane.name == lane), None)
+        verdict = next((verdict for verdict in verdicts if verdict.template.name == lane), None)
         step = _step(outcome.snapshot, asker, outcome.item, verdict) if verdict is not None else None
         if step is None:
             return None
@@ -252,7 +252,7 @@ class _Weakening:
 
 
 def _place(decided: Plan, world: CompiledSnapshot, key: str) -> str:
-    tables = {lane.pool.metadata.name: lane.table for lane in world.lanes}
+    tables = {lane.pool.metadata.name: lane.table for lane in world.templates}
     for claim in decided.node_claims:
         if any(entry.key == key for entry in claim.pods):
             launch = claim.launch
@@ -265,41 +265,43 @@ def _place(decided: Plan, world: CompiledSnapshot, key: str) -> str:
     return ""
 
 
-def _step(snapshot: Snapshot, asker: _Asker, item: PodClass, verdict: Verdict) -> _Step | None:
+def _step(snapshot: Snapshot, asker: _Asker, item: PodClass, verdict: TemplateVerdict) -> _Step | None:
     """The change that removes what a lane names; None when it is not for a pod or a NodePool to change."""
-    lane, want = verdict.lane, verdict.want
+    lane, want = verdict.template, verdict.attempt
     if want is None:
         return None
     match verdict.kind:
         case "topology":
             step = _loosen(snapshot, asker.key)
-        case Kind.TAINT:
+        case RefusalKind.TAINT:
             step = _tolerate(snapshot, asker.key, lane, item)
-        case Kind.REQUIREMENTS:
+        case RefusalKind.REQUIREMENTS:
             step = _without_labels(snapshot, asker.key, want.term, conflicting(lane, want))
-        case Kind.MIN_VALUES:
+        case RefusalKind.MIN_VALUES:
             step = _whole("minValues", "minValues as BestEffort", _ONE_RULE, _best_effort, snapshot)
-        case Kind.BLOCKED:
+        case RefusalKind.BLOCKED:
             step = None
         case _:
             step = _nearer(snapshot, asker, item, verdict, want.term)
     return step
 
 
-def _nearer(snapshot: Snapshot, asker: _Asker, item: PodClass, verdict: Verdict, term: Requirements) -> _Step | None:
+def _nearer(
+    snapshot: Snapshot, asker: _Asker, item: PodClass, verdict: TemplateVerdict, term: Requirements
+) -> _Step | None:
     """The change that makes up for what the nearest type lacks."""
-    lane, miss = verdict.lane, verdict.miss
+    lane, miss = verdict.template, verdict.miss
     if miss is not None and miss.sold_out:
         return _available(snapshot, lane.pool.spec.template.spec.node_class_ref.name, miss)
     if miss is not None and miss.short:
         return _raise(snapshot, lane, miss) if miss.of_limit else _shrink(snapshot, asker, item, miss)
-    asked = unmet_labels(lane, lane.template.and_(term.values()))
+    asked = unmet_labels(lane, lane.requirements.and_(term.values()))
     # A type that would do is not sold in the zone or as the capacity type that the pod asks for.
     asked = asked or [label for label in (labels.ZONE, labels.ZONE_ID, labels.CAPACITY_TYPE) if label in term]
     return _without_labels(snapshot, asker.key, term, [label for label in asked if label in term])
 
 
-def _tolerate(snapshot: Snapshot, key: str, lane: Lane, item: PodClass) -> _Step:
+def _tolerate(snapshot: Snapshot, key: str, lane: NodeClaimTemplate, item: PodClass) -> _Step:
     taints = [
         taint
         for taint in lane.pool.spec.template.spec.taints
@@ -369,7 +371,7 @@ def _exactly(resource: str, value: int) -> str:
     return format_amount(resource, value)
 
 
-def _raise(snapshot: Snapshot, lane: Lane, miss: Miss) -> _Step | None:
+def _raise(snapshot: Snapshot, lane: NodeClaimTemplate, miss: Miss) -> _Step | None:
     """The NodePool with limits that are just high enough; None if they are not limits of its spec."""
     pool = lane.pool.metadata.name
     known = next(p for p in snapshot.manifests.node_pools if p.metadata.name == pool)
@@ -416,10 +418,10 @@ def _exactly_above(resource: str, value: int) -> str:
     return _exactly(resource, -(-value // _MEBI) * _MEBI if _is_bytes(resource) else value)
 
 
-def _measuring(snapshot: Snapshot, item: PodClass, verdicts: Sequence[Verdict]) -> Iterator[_Step]:
+def _measuring(snapshot: Snapshot, item: PodClass, verdicts: Sequence[TemplateVerdict]) -> Iterator[_Step]:
     """What lets a pod have a type that nobody has run: one node that finds out, or an overlay that says its memory."""
     for verdict in verdicts:
-        lane, miss = verdict.lane, verdict.miss
+        lane, miss = verdict.template, verdict.miss
         if miss is None or set(miss.short) != {MEMORY} or miss.of_limit or item.missed:
             continue
         place = lane.table.index.get(miss.nearest.instance_type)

@@ -16,7 +16,7 @@ from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import CapacityStore, FlightRecords, StateStore
 from shiplap.scheduling.model.scheduling_plan import PlannedClaim
-from shiplap.scheduling.model.scheduling_record import Record, written_at
+from shiplap.scheduling.model.scheduling_record import SchedulingRecord, written_at
 from shiplap_cli.history.history_entries import (
     Entry,
     command_entry,
@@ -181,7 +181,7 @@ class Teller:
                 yield from of_node(claim.node_name, record_id, found.record.decision, found)
 
     def _of_pod(self, key: str, record_id: str, found: Recorded) -> Iterator[Entry]:
-        if not isinstance(found.record, Record):
+        if not isinstance(found.record, SchedulingRecord):
             return
         decided, at = found.record.plan, moment_of(found.outline.at)
         for claim in decided.node_claims:

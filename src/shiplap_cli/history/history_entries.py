@@ -15,7 +15,7 @@ from shiplap.kubernetes.quantity import format_amount, format_resources
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.nodeclaim import LEAVING, ClaimState, NodeClaim
 from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim
-from shiplap.scheduling.model.scheduling_record import Record
+from shiplap.scheduling.model.scheduling_record import SchedulingRecord
 from shiplap.scheduling.packing.compiled_snapshot import compile_snapshot
 from shiplap_cli.explain.claim_account import ClaimAccounts
 
@@ -41,7 +41,7 @@ def reasons_of(claim: NodeClaim, found: PlannedClaim | Recorded | None) -> Itera
     if not isinstance(found, Recorded):
         yield "its decision is not among the records that are kept"
         return
-    if isinstance(found.record, Record):
+    if isinstance(found.record, SchedulingRecord):
         planned = next((item for item in found.record.plan.node_claims if item.name == claim.name), None)
         if planned is not None:
             account = ClaimAccounts(compile_snapshot(found.record.snapshot)).of(planned)
@@ -125,7 +125,7 @@ def of_pool(name: str, record_id: str, found: Recorded) -> Iterator[Entry]:
         pods = sum(claim.pods for claim in mine)
         what = f"launched {launched} for {pods} pods at ${hourly:.4f}/h"
         yield Entry(moment_of(found.outline.at), what, (), record_id)
-    decided: Plan | None = found.record.plan if isinstance(found.record, Record) else None
+    decided: Plan | None = found.record.plan if isinstance(found.record, SchedulingRecord) else None
     if decided is not None:
         passed = {
             reason

@@ -15,11 +15,11 @@ from shiplap.manifests.custom_resources import (
     Budget,
     Disruption,
     EC2NodeClassSpec,
-    NodeClaimTemplate,
     NodeClaimTemplateSpec,
     NodeClassReference,
     NodePool,
     NodePoolSpec,
+    NodePoolTemplate,
     RequirementSpec,
     TemplateMetadata,
 )
@@ -110,7 +110,7 @@ def _pool(
     return NodePool(
         ObjectMeta(name=name, annotations=dict(_annotations(group, notes))),
         NodePoolSpec(
-            NodeClaimTemplate(spec, TemplateMetadata(labels=_labels(group, notes))),
+            NodePoolTemplate(spec, TemplateMetadata(labels=_labels(group, notes))),
             disruption=_disruption(group, autoscaler, notes),
             limits={"nodes": str(most)},
             weight=weight,

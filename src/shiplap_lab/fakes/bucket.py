@@ -15,7 +15,7 @@ from shiplap.instances.readiness.dry_runs import DryRuns
 from shiplap.instances.readiness.nodeclass_status import InstallStatus
 from shiplap.scheduling.model import scheduling_record as records
 from shiplap.scheduling.model.scheduling_plan import Plan
-from shiplap.scheduling.model.scheduling_record import Record
+from shiplap.scheduling.model.scheduling_record import SchedulingRecord
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap_lab.fakes.faults import Faults
 
@@ -116,7 +116,7 @@ class TwinRecorder:
         self.records: dict[str, bytes] = {}
 
     def record(self, snapshot: Snapshot, plan: Plan) -> str:
-        record = Record(snapshot, plan)
+        record = SchedulingRecord(snapshot, plan)
         document = records.encode(record)
         return self._keep(records.record_id(record, document), document)
 
@@ -135,7 +135,7 @@ class TwinRecorder:
             raise StoreError(f"no decision is recorded under {record_id!r}")
         return self.records[record_id]
 
-    def replay(self, record_id: str) -> Record:
+    def replay(self, record_id: str) -> SchedulingRecord:
         """A decision recorded before. Raises StoreError when there is none of this id."""
         return records.decode(self.document(record_id), record_id)
 

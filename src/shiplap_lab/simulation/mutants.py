@@ -23,7 +23,7 @@ from shiplap.flows.sweep import sweep
 from shiplap.instances.capacity.learned_capacity import with_observation
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import FleetRequest
-from shiplap.scheduling.supply.limits import Budget
+from shiplap.scheduling.supply.limits import PoolLimits
 from shiplap_lab.fakes.capacity_table import TwinCapacity
 from shiplap_lab.fakes.compute import TwinCompute
 from shiplap_lab.virtual_time.watched import WatchedCompute, WatchedState
@@ -222,7 +222,7 @@ def _adopts_nothing() -> list[Patch]:
 
 def _charges_nothing() -> list[Patch]:
     """Nothing that runs or is launched is taken off the limits of its NodePool."""
-    return [(Budget, "charge", lambda *_: None)]
+    return [(PoolLimits, "charge", lambda *_: None)]
 
 
 def _ignores_budgets() -> list[Patch]:

@@ -14,7 +14,7 @@ from shiplap.scheduling.packing.compiled_snapshot import compile_snapshot
 from shiplap.scheduling.search.columns import totals_bound
 from shiplap.scheduling.search.effort import Effort
 from shiplap.scheduling.search.problem import ReducedProblem
-from shiplap.scheduling.supply.templates import Lane
+from shiplap.scheduling.supply.templates import NodeClaimTemplate
 
 _RESOURCES = (CPU, MEMORY, PODS)
 
@@ -31,7 +31,12 @@ def offers_of(snapshot: Snapshot) -> Offers | None:
 
     None if nothing is sold, or something for nothing, as instances of a capacity reservation are: that bounds nothing.
     """
-    rows = [row for lane in compile_snapshot(snapshot, _RESOURCES).lanes if not lane.blocked for row in _rows(lane)]
+    rows = [
+        row
+        for template in compile_snapshot(snapshot, _RESOURCES).templates
+        if not template.blocked
+        for row in _rows(template)
+    ]
     if not rows or any(row[-1] <= 0 for row in rows):
         return None
     return Offers(np.array([row[:-1] for row in rows]), np.array([row[-1] for row in rows]))
@@ -66,13 +71,13 @@ def hourly_bound(offers: Offers, requested: Mapping[str, int]) -> float | None:
     return totals_bound(problem, Effort.of(5))[0]
 
 
-def _rows(lane: Lane) -> list[list[float]]:
-    """What each node that a lane may launch has for pods, and its price."""
-    offered = lane.table.offered(lane.template, lane.allow_undefined)
-    columns = [lane.table.axis.names.index(name) for name in _RESOURCES]
+def _rows(template: NodeClaimTemplate) -> list[list[float]]:
+    """What each node that a template may launch has for pods, and its price."""
+    offered = template.table.offered(template.requirements, template.allow_undefined)
+    columns = [template.table.axis.names.index(name) for name in _RESOURCES]
     found = []
-    for row, kind in enumerate(lane.table.row_type.tolist()):
+    for row, kind in enumerate(template.table.row_type.tolist()):
         price = float(offered.price[kind])
         if offered.suits[kind] and np.isfinite(price):
-            found.append([*lane.net[row, columns].astype(float).tolist(), price])
+            found.append([*template.net[row, columns].astype(float).tolist(), price])
     return found

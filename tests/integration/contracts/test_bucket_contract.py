@@ -47,11 +47,11 @@ from shiplap.manifests.custom_resources import (
     EC2NodeClass,
     EC2NodeClassSpec,
     Manifests,
-    NodeClaimTemplate,
     NodeClaimTemplateSpec,
     NodeClassReference,
     NodePool,
     NodePoolSpec,
+    NodePoolTemplate,
     RequirementSpec,
 )
 from shiplap.manifests.nodeclaim import NodeClaim, PodReference
@@ -66,7 +66,7 @@ from shiplap.scheduling.model.scheduling_plan import (
     PlanStats,
     Unschedulable,
 )
-from shiplap.scheduling.model.scheduling_record import Record
+from shiplap.scheduling.model.scheduling_record import SchedulingRecord
 from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, Snapshot
 from shiplap_lab.fakes.bucket import TwinCatalog, TwinRecorder
 from tests.integration.contracts.in_process_aws import aws_in_process, make_client
@@ -130,7 +130,7 @@ SNAPSHOT = Snapshot(
             NodePool(
                 ObjectMeta(name="default"),
                 NodePoolSpec(
-                    NodeClaimTemplate(
+                    NodePoolTemplate(
                         NodeClaimTemplateSpec(
                             NodeClassReference("default"), (RequirementSpec("arch", "In", ("arm64",), 1),)
                         )
@@ -229,7 +229,7 @@ def test_the_newest_catalogue_is_loaded(catalog_store: CatalogStore) -> None:
 def test_a_decision_is_replayed_exactly(recorder: TwinRecorder | BucketRecorder) -> None:
     record_id = recorder.record(SNAPSHOT, PLAN)
     assert record_id.startswith("blue/2023-11-14/221320-41-")
-    assert recorder.replay(record_id) == Record(SNAPSHOT, PLAN)
+    assert recorder.replay(record_id) == SchedulingRecord(SNAPSHOT, PLAN)
 
 
 def test_one_decision_is_one_record_and_others_are_others(recorder: TwinRecorder | BucketRecorder) -> None:
@@ -291,8 +291,8 @@ def test_an_unknown_record_is_a_store_error(recorder: TwinRecorder | BucketRecor
 
 
 def test_a_record_survives_json_too() -> None:
-    document = msgspec.json.encode(Record(SNAPSHOT, PLAN))
-    assert msgspec.json.decode(document, type=Record) == Record(SNAPSHOT, PLAN)
+    document = msgspec.json.encode(SchedulingRecord(SNAPSHOT, PLAN))
+    assert msgspec.json.decode(document, type=SchedulingRecord) == SchedulingRecord(SNAPSHOT, PLAN)
 
 
 def test_what_is_no_record_is_refused_by_name() -> None:

@@ -15,7 +15,7 @@ from shiplap.disruption import record as disruptions
 from shiplap.disruption.commands import Decision
 from shiplap.disruption.disruption_snapshot import DisruptionSnapshot
 from shiplap.disruption.record import DisruptionRecord
-from shiplap.scheduling.model.scheduling_record import Record, encode
+from shiplap.scheduling.model.scheduling_record import SchedulingRecord, encode
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.planner import plan
 from shiplap_cli.inputs.decision_sources import snapshot_of
@@ -155,7 +155,7 @@ def test_a_flight_record_gives_the_same_account(files: Path, capsys: pytest.Capt
         now="2026-01-31T12:00:00Z",
     )
     snapshot = snapshot_of(sources)
-    (files / "record").write_bytes(encode(Record(snapshot, plan(snapshot))))
+    (files / "record").write_bytes(encode(SchedulingRecord(snapshot, plan(snapshot))))
     assert run(["explain", "pod", "web/huge", "--record", str(files / "record"), "-o", "json"]) == 1
     assert json.loads(capsys.readouterr().out) == expected
 

@@ -13,7 +13,7 @@ from shiplap.disruption.record import DisruptionRecord, Headline, headline
 from shiplap.manifests.nodeclaim import PodReference
 from shiplap.scheduling.model import scheduling_record as records
 from shiplap.scheduling.model.scheduling_plan import LaunchChoice, Placement, Plan, PlannedClaim, Unschedulable
-from shiplap.scheduling.model.scheduling_record import Record
+from shiplap.scheduling.model.scheduling_record import SchedulingRecord
 from shiplap.scheduling.model.snapshot import Snapshot
 
 NOW = 1_700_000_000.0
@@ -41,8 +41,8 @@ def pod(number: int) -> PodReference:
 
 
 def scheduled(plan: Plan) -> Headline:
-    document = records.encode(Record(SNAPSHOT, plan))
-    return headline(document, records.record_id(Record(SNAPSHOT, plan), document))
+    document = records.encode(SchedulingRecord(SNAPSHOT, plan))
+    return headline(document, records.record_id(SchedulingRecord(SNAPSHOT, plan), document))
 
 
 def disrupted(*commands: DisruptionProposal) -> Headline:

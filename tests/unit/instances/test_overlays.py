@@ -11,13 +11,13 @@ from shiplap.instances.catalog.overlays import adjusted, apply, without_conflict
 from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.kubernetes.objects import ObjectMeta
 from shiplap.manifests.custom_resources import (
-    NodeClaimTemplate,
     NodeClaimTemplateSpec,
     NodeClassReference,
     NodeOverlay,
     NodeOverlaySpec,
     NodePool,
     NodePoolSpec,
+    NodePoolTemplate,
     RequirementSpec,
     TemplateMetadata,
 )
@@ -25,7 +25,7 @@ from tests.unit.instances.given_instances import GIB, MIB, known, resolved, seen
 
 
 def pool(name: str = "default", **labels: str) -> NodePool:
-    template = NodeClaimTemplate(NodeClaimTemplateSpec(NodeClassReference("default")), TemplateMetadata(labels=labels))
+    template = NodePoolTemplate(NodeClaimTemplateSpec(NodeClassReference("default")), TemplateMetadata(labels=labels))
     return NodePool(ObjectMeta(name=name), NodePoolSpec(template))
 
 

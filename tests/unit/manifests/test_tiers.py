@@ -7,11 +7,11 @@ import pytest
 from shiplap.kubernetes.objects import ObjectMeta
 from shiplap.kubernetes.requirements import Requirement, Requirements
 from shiplap.manifests.custom_resources import (
-    NodeClaimTemplate,
     NodeClaimTemplateSpec,
     NodeClassReference,
     NodePool,
     NodePoolSpec,
+    NodePoolTemplate,
     RequirementSpec,
 )
 from shiplap.manifests.tiers import Tier, expand, problem_of, tier_order
@@ -28,7 +28,7 @@ KNOWN = {
 
 def pool(*requirements: RequirementSpec, name: str = "default", weight: int = 0) -> NodePool:
     claim = NodeClaimTemplateSpec(node_class_ref=NodeClassReference(name="default"), requirements=requirements)
-    return NodePool(ObjectMeta(name=name), NodePoolSpec(NodeClaimTemplate(claim), weight=weight))
+    return NodePool(ObjectMeta(name=name), NodePoolSpec(NodePoolTemplate(claim), weight=weight))
 
 
 def in_(key: str, *values: str, min_values: int | None = None) -> RequirementSpec:

@@ -19,7 +19,7 @@ from shiplap.instances.readiness.dry_runs import DryRuns
 from shiplap.instances.readiness.nodeclass_status import InstallStatus
 from shiplap.scheduling.model import scheduling_record as records
 from shiplap.scheduling.model.scheduling_plan import Plan
-from shiplap.scheduling.model.scheduling_record import Record
+from shiplap.scheduling.model.scheduling_record import SchedulingRecord
 from shiplap.scheduling.model.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ class BucketRecorder:
         self._bucket = bucket
 
     def record(self, snapshot: Snapshot, plan: Plan) -> str:
-        record = Record(snapshot, plan)
+        record = SchedulingRecord(snapshot, plan)
         document = records.encode(record)
         return self._keep(records.record_id(record, document), document)
 
@@ -225,7 +225,7 @@ class BucketRecorder:
         """Raises StoreError when there is none of this id."""
         return _read(self._client, self._bucket, RECORDS_PREFIX + record_id)
 
-    def replay(self, record_id: str) -> Record:
+    def replay(self, record_id: str) -> SchedulingRecord:
         """A decision recorded before. Raises StoreError when there is none of this id, InvalidInput if unreadable."""
         return records.decode(self.document(record_id), record_id)
 

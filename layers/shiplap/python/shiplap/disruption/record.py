@@ -22,7 +22,7 @@ from shiplap.disruption.decide import decide
 from shiplap.disruption.disruption_snapshot import DisruptionSnapshot
 from shiplap.errors import InvalidInput
 from shiplap.scheduling.model import scheduling_record as scheduling
-from shiplap.scheduling.model.scheduling_record import Record, written_at
+from shiplap.scheduling.model.scheduling_record import SchedulingRecord, written_at
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.planner import plan
 
@@ -187,7 +187,7 @@ class Recorded(msgspec.Struct, frozen=True):
     outline: Outline
     version: str
     written: bytes
-    record: Record | DisruptionRecord | None
+    record: SchedulingRecord | DisruptionRecord | None
     problem: str = ""
 
     @property
@@ -208,7 +208,7 @@ class _Parts(msgspec.Struct, frozen=True):
 
 _PARTS = msgspec.msgpack.Decoder(_Parts)
 _DECODER = msgspec.msgpack.Decoder(DisruptionRecord)
-_SCHEDULING = msgspec.msgpack.Decoder(Record)
+_SCHEDULING = msgspec.msgpack.Decoder(SchedulingRecord)
 
 
 def encode(record: DisruptionRecord) -> bytes:
@@ -255,9 +255,9 @@ def outline_with(document: bytes, written: bytes) -> Outline:
     return _outline(loose, of_disruption=of_disruption)
 
 
-def decided_again(record: Record | DisruptionRecord) -> bytes:
+def decided_again(record: SchedulingRecord | DisruptionRecord) -> bytes:
     """The decision made anew from what was looked at, encoded as in a record: equal bytes are an equal decision."""
-    made = plan(record.snapshot) if isinstance(record, Record) else decide(record.snapshot)
+    made = plan(record.snapshot) if isinstance(record, SchedulingRecord) else decide(record.snapshot)
     return msgspec.msgpack.encode(made, order="deterministic")
 
 

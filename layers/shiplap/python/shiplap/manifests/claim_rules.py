@@ -26,7 +26,7 @@ class _Expression(_Part, frozen=True):
     values: tuple[str, ...] = ()
 
 
-class PodSelector(_Part, frozen=True):
+class ClaimSelector(_Part, frozen=True):
     """A Kubernetes label selector; one without any condition is refused, since it would claim everything."""
 
     match_labels: dict[str, str] = {}
@@ -46,7 +46,7 @@ class ClaimRule(_Part, frozen=True):
     """
 
     namespaces: tuple[str, ...] = ()
-    pod_selector: PodSelector | None = None
+    pod_selector: ClaimSelector | None = None
     tolerates: str = ""
 
     def claims(self, pod: Pod) -> bool:
@@ -73,7 +73,7 @@ class ClaimRule(_Part, frozen=True):
             yield from (((("podSelector", *where)), reason) for where, reason in _selector_problems(self.pod_selector))
 
 
-def _selector_problems(selector: PodSelector) -> Iterator[tuple[tuple[str | int, ...], str]]:
+def _selector_problems(selector: ClaimSelector) -> Iterator[tuple[tuple[str | int, ...], str]]:
     if not (selector.match_labels or selector.match_expressions):
         yield (), "is empty; give matchLabels or matchExpressions"
     for place, expression in enumerate(selector.match_expressions):

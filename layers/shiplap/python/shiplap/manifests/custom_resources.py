@@ -46,7 +46,7 @@ class NodeClaimTemplateSpec(_Spec, frozen=True):
     termination_grace_period: str | None = None
 
 
-class NodeClaimTemplate(_Spec, frozen=True):
+class NodePoolTemplate(_Spec, frozen=True):
     spec: NodeClaimTemplateSpec
     metadata: TemplateMetadata = TemplateMetadata()
 
@@ -65,7 +65,7 @@ class Disruption(_Spec, frozen=True):
 
 
 class NodePoolSpec(_Spec, frozen=True):
-    template: NodeClaimTemplate
+    template: NodePoolTemplate
     disruption: Disruption = Disruption()
     limits: dict[str, str | int | float] = {}
     weight: int = 0

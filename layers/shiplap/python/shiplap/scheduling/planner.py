@@ -135,10 +135,10 @@ def _run(
     best_effort = snapshot.settings.min_values_policy == "BestEffort"
     strict = snapshot.settings.reserved_policy == "Strict"
     packer = Packer(
-        compiled.lanes,
+        compiled.templates,
         compiled.nodes,
         compiled.axis,
-        compiled.ground,
+        compiled.base_counts,
         best_effort=best_effort,
         strictly_reserved=strict,
         last=[item for item in compiled.virtual if not item.problem],
@@ -188,7 +188,7 @@ def write(snapshot: Snapshot, compiled: CompiledSnapshot, packing: Packing) -> P
         existing_nodes=tuple(
             Placement(room.name, tuple(sorted(map(pod_reference, real))))
             for room, pods in sorted(
-                zip(packing.nodes.rooms, packing.nodes.placed, strict=True), key=lambda pair: pair[0].name
+                zip(packing.nodes.all, packing.nodes.placed, strict=True), key=lambda pair: pair[0].name
             )
             if (real := [pod for pod in pods if id(pod) not in unreal])
         ),
@@ -208,5 +208,5 @@ def _buffers(compiled: CompiledSnapshot, planned: list[PlannedClaim], packing: P
     from shiplap.scheduling.packing.buffers import states_of  # noqa: PLC0415 - few installs have buffers
 
     problems = {id(pod): item.problem for item in compiled.virtual if item.problem for pod in item.members}
-    on_nodes = zip((room.name for room in packing.nodes.rooms), packing.nodes.placed, strict=True)
+    on_nodes = zip((room.name for room in packing.nodes.all), packing.nodes.placed, strict=True)
     return states_of(compiled.buffers, planned, on_nodes, problems)

@@ -33,10 +33,10 @@ from shiplap.scheduling.packing.compiled_snapshot import (
 from shiplap.scheduling.packing.pack import Packing
 from shiplap.scheduling.planner import pack, write
 from shiplap.scheduling.supply.charges import charge_claim, charge_node
-from shiplap.scheduling.supply.existing_nodes import NodeTable
+from shiplap.scheduling.supply.existing_nodes import ExistingNodes
 from shiplap.scheduling.supply.node_loads import loads
-from shiplap.scheduling.supply.templates import Lane
-from shiplap.scheduling.topology.topology_counts import NO_GROUND, ground_of
+from shiplap.scheduling.supply.templates import NodeClaimTemplate
+from shiplap.scheduling.topology.topology_counts import NO_BASE_COUNTS, base_counts_of
 
 
 class Removals:
@@ -59,11 +59,11 @@ class Removals:
         resources = {item for name in candidates if name in known for item in known[name].moving}
         self._base = self._with_coming(compile_snapshot(snapshot, resources))
         self._keeping = anti_affine_pods(snapshot.view, self._base.pods)
-        self._rooms: NodeTable = self._base.nodes
+        self._rooms: ExistingNodes = self._base.nodes
         self._closed: frozenset[str] = frozenset()
-        self._limited = any(len(lane.budget.columns) or lane.counted for lane in self._base.lanes) or any(
-            "nodes" in lane.pool.spec.limits for lane in self._base.lanes
-        )
+        self._limited = any(
+            len(template.limits.columns) or template.counted for template in self._base.templates
+        ) or any("nodes" in template.pool.spec.limits for template in self._base.templates)
 
     def plan_without(
         self, removed: Collection[str], moving: Collection[str] | None = None, *, improve_s: float = 0.0
@@ -84,7 +84,7 @@ class Removals:
 
     def can_follow(self, packing: Packing) -> bool:
         """Whether the next question can be asked as if this answer had come true: see `follow`."""
-        if self._limited or packing.ledger.terms.all:
+        if self._limited or packing.counts.terms.all:
             return False
         return not any(has_claims(pod) or classes.host_ports(pod.spec) for pod in _pods_of(packing))
 
@@ -93,8 +93,8 @@ class Removals:
 
         Only room is followed, so no topology constraint, limit, host port or volume may depend on what was placed.
         """
-        names = {room.name: place for place, room in enumerate(self._rooms.rooms)}
-        places = [names[room.name] for room in packing.nodes.rooms]
+        names = {room.name: place for place, room in enumerate(self._rooms.all)}
+        places = [names[room.name] for room in packing.nodes.all]
         after = self._rooms.part(np.arange(len(names)))
         after.free[places] = packing.nodes.free
         self._rooms = after
@@ -107,32 +107,34 @@ class Removals:
         terms = bound_pod_terms(self._keeping, snapshot)
         pod_classes = classes.group(moved, snapshot.missed_pods, None, terms)
         away = removed | self._closed
-        staying = [place for place, room in enumerate(self._rooms.rooms) if room.name not in away]
+        staying = [place for place, room in enumerate(self._rooms.all) if room.name not in away]
         rooms = self._rooms.part(np.array(staying, np.int64))
-        ground = NO_GROUND
+        base_counts = NO_BASE_COUNTS
         if terms.all:
-            others = unavailable_nodes(snapshot.view.nodes, rooms.rooms, self._gone | away)
-            ground = ground_of(terms, rooms.rooms, others, counted_pods(sorted_pods))
-        lanes = self._lanes(removed) if self._limited else base.lanes
-        return CompiledSnapshot(base.axis, lanes, rooms, pod_classes, sorted_pods, ground, base.taken)
+            others = unavailable_nodes(snapshot.view.nodes, rooms.all, self._gone | away)
+            base_counts = base_counts_of(terms, rooms.all, others, counted_pods(sorted_pods))
+        templates = self._templates(removed) if self._limited else base.templates
+        return CompiledSnapshot(base.axis, templates, rooms, pod_classes, sorted_pods, base_counts, base.taken)
 
-    def _lanes(self, removed: frozenset[str]) -> tuple[Lane, ...]:
-        """The lanes with what removed nodes take of limits given back: they are expected to be replaced.
+    def _templates(self, removed: frozenset[str]) -> tuple[NodeClaimTemplate, ...]:
+        """The templates with what removed nodes take of limits given back: they are expected to be replaced.
 
         Closed ones go by commands of their own and take it until they are gone.
         """
-        return self._charged(self._base.lanes, removed, -1)
+        return self._charged(self._base.templates, removed, -1)
 
-    def _charged(self, lanes: Sequence[Lane], names: Collection[str], sign: int) -> tuple[Lane, ...]:
-        """The lanes with these nodes on their limits (1) or off them (-1); what leaves anyway counts for none."""
-        budgets = {lane.pool.metadata.name: lane.budget.copy() for lane in lanes}
-        tables = {lane.pool.metadata.name: lane.table for lane in lanes}
+    def _charged(
+        self, templates: Sequence[NodeClaimTemplate], names: Collection[str], sign: int
+    ) -> tuple[NodeClaimTemplate, ...]:
+        """The templates with these nodes on their limits (1) or off them (-1); what leaves anyway counts for none."""
+        pool_limits = {template.pool.metadata.name: template.limits.copy() for template in templates}
+        tables = {template.pool.metadata.name: template.table for template in templates}
         for name in sorted(set(names) - self._gone):
             marks, claim = self._nodes[name].metadata.labels, self._paired.get(name)
-            pool = name_of_label(marks.get(labels.NODE_POOL, ""), budgets) or (claim.node_pool if claim else "")
-            if pool in budgets:
-                charge_node(budgets[pool], self._nodes[name], claim, tables[pool], sign)
-        return tuple(replace(lane, budget=budgets[lane.pool.metadata.name]) for lane in lanes)
+            pool = name_of_label(marks.get(labels.NODE_POOL, ""), pool_limits) or (claim.node_pool if claim else "")
+            if pool in pool_limits:
+                charge_node(pool_limits[pool], self._nodes[name], claim, tables[pool], sign)
+        return tuple(replace(template, limits=pool_limits[template.pool.metadata.name]) for template in templates)
 
     def _compiled_anew(self, removed: frozenset[str], moved: Iterable[Pod]) -> CompiledSnapshot:
         """The snapshot compiled with the nodes marked as being deleted, without the pods that do not move."""
@@ -153,7 +155,7 @@ class Removals:
         )
         compiled = self._with_coming(compiled)
         return (
-            replace(compiled, lanes=self._charged(compiled.lanes, self._closed - removed, 1))
+            replace(compiled, templates=self._charged(compiled.templates, self._closed - removed, 1))
             if self._limited
             else compiled
         )
@@ -162,13 +164,16 @@ class Removals:
         """The compiled snapshot with the claims that are coming counted against the limits of its pools."""
         if not self._coming:
             return compiled
-        budgets = {lane.pool.metadata.name: lane.budget.copy() for lane in compiled.lanes}
-        tables = {lane.pool.metadata.name: lane.table for lane in compiled.lanes}
+        pool_limits = {template.pool.metadata.name: template.limits.copy() for template in compiled.templates}
+        tables = {template.pool.metadata.name: template.table for template in compiled.templates}
         for claim in self._coming:
-            if claim.node_pool in budgets:
-                charge_claim(budgets[claim.node_pool], claim, tables[claim.node_pool])
+            if claim.node_pool in pool_limits:
+                charge_claim(pool_limits[claim.node_pool], claim, tables[claim.node_pool])
         return replace(
-            compiled, lanes=tuple(replace(lane, budget=budgets[lane.pool.metadata.name]) for lane in compiled.lanes)
+            compiled,
+            templates=tuple(
+                replace(template, limits=pool_limits[template.pool.metadata.name]) for template in compiled.templates
+            ),
         )
 
 

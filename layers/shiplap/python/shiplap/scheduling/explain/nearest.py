@@ -1,7 +1,7 @@
-"""How far a lane is from holding a pod, in numbers: which type comes closest and what it lacks.
+"""How far a template is from holding a pod, in numbers: which type comes closest and what it lacks.
 
-A miss compares a lane with a pod after everything else has been decided, so the numbers are those a person can act on:
-so much memory less, so much of a limit more, this offering available again.
+A miss compares a template with a pod after everything else has been decided, so the numbers are those a person can act
+on: so much memory less, so much of a limit more, this offering available again.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from shiplap.manifests.price_annotations import MICROS, price_rules
 from shiplap.scheduling.model.pod_classes import PodClass
 from shiplap.scheduling.model.resources import Bools, Ints
 from shiplap.scheduling.model.scheduling_plan import NearestMiss
-from shiplap.scheduling.supply.existing_nodes import NodeTable
+from shiplap.scheduling.supply.existing_nodes import ExistingNodes
 from shiplap.scheduling.supply.instance_arrays import TypeTable
 from shiplap.scheduling.supply.limits import HOURLY, SPOT_VCPUS
-from shiplap.scheduling.supply.open_claims import Refusal, Want
-from shiplap.scheduling.supply.templates import Lane
+from shiplap.scheduling.supply.open_claims import PlacementAttempt, Refusal
+from shiplap.scheduling.supply.templates import NodeClaimTemplate
 
 _MEBI = 2**20
 SHRINKS = 0.5
 """A pod that would have to shrink by more than this share is farther away than one that lacks a toleration."""
 
 _NODES_LAST = 99
-"""Where much runs short, a lane is named before a node: nodes are launched, not enlarged."""
+"""Where much runs short, a template is named before a node: nodes are launched, not enlarged."""
 
 CLOSE, ONE_RULE, FAR, NEVER = range(4)
 """Ranks: something runs short; one rule is in the way; much runs short; no type has it at all."""
 
 
 class Miss(msgspec.Struct, frozen=True):
-    """How far one lane is from holding a pod; `rank` sorts the nearest first.
+    """How far one template is from holding a pod; `rank` sorts the nearest first.
 
     `short` are the resources that are missing, canonical; with `of_limit` what the limits would have to grow by.
     `sold_out` is the type with each zone and capacity type it would be bought in, were it available.
@@ -53,47 +53,49 @@ class Miss(msgspec.Struct, frozen=True):
 
 def resource_miss(refusal: Refusal, rows: Ints) -> Miss:
     """Of `rows`, which may be bought, the one with the fewest short resources, then the least share missing."""
-    lane, want = refusal.lane, refusal.want
-    absent = np.flatnonzero((want.requests > 0) & (lane.table.allocatable[rows] <= 0).all(axis=0))
+    template, attempt = refusal.template, refusal.attempt
+    absent = np.flatnonzero((attempt.requests > 0) & (template.table.allocatable[rows] <= 0).all(axis=0))
     if len(absent):
         return _absent(refusal, int(absent[0]))
-    short = want.requests - lane.net[rows]
+    short = attempt.requests - template.net[rows]
     lacking = short > 0
-    relative = np.where(lacking, short / np.maximum(want.requests, 1), 0.0)
+    relative = np.where(lacking, short / np.maximum(attempt.requests, 1), 0.0)
     best = int(np.lexsort((rows, relative.sum(axis=1), lacking.sum(axis=1)))[0])
     row = int(rows[best])
-    item = lane.table.types[lane.table.row_type[row]]
+    item = template.table.types[template.table.row_type[row]]
     columns = np.flatnonzero(lacking[best]).tolist()
-    parts = [_shortage(lane, want, row, column, int(short[best][column]), item) for column in columns]
+    parts = [_shortage(template, attempt, row, column, int(short[best][column]), item) for column in columns]
     worst = int(np.argmax(np.where(lacking[best], relative[best], -1.0)))
-    resource = lane.table.axis.names[worst]
+    resource = template.table.axis.names[worst]
     level = FAR if float(relative[best][worst]) > SHRINKS else CLOSE
     return Miss(
         (level, len(columns), float(relative[best].sum()), item.name),
-        f"{item.name} in {lane.name}: {'; '.join(parts)}",
-        NearestMiss(item.name, lane.pool.metadata.name, resource, int(short[best][worst])),
-        {lane.table.axis.names[column]: int(short[best][column]) for column in columns},
+        f"{item.name} in {template.name}: {'; '.join(parts)}",
+        NearestMiss(item.name, template.pool.metadata.name, resource, int(short[best][worst])),
+        {template.table.axis.names[column]: int(short[best][column]) for column in columns},
     )
 
 
 def _absent(refusal: Refusal, column: int) -> Miss:
     """A resource that no suitable type has: no type is nearer than another, but some may have it under other labels."""
-    lane, want = refusal.lane, refusal.want
-    resource, needed = lane.table.axis.names[column], int(want.requests[column])
-    owners = [name for name, has in zip(lane.table.names, lane.table.capacity[:, column] > 0, strict=True) if has]
+    template, attempt = refusal.template, refusal.attempt
+    resource, needed = template.table.axis.names[column], int(attempt.requests[column])
+    owners = [
+        name for name, has in zip(template.table.names, template.table.capacity[:, column] > 0, strict=True) if has
+    ]
     elsewhere = f"; {some(owners)} would have it" if owners else ""
     return Miss(
         (NEVER, 1, 1.0, resource),
-        f"{lane.name}: no type that suits the pod has {resource} ({amount(resource, needed)} needed){elsewhere}",
-        NearestMiss("", lane.pool.metadata.name, resource, needed),
+        f"{template.name}: no type that suits the pod has {resource} ({amount(resource, needed)} needed){elsewhere}",
+        NearestMiss("", template.pool.metadata.name, resource, needed),
         {resource: needed},
     )
 
 
 def offering_miss(refusal: Refusal, requirements: Requirements, rows: Ints) -> Miss:
     """Of `rows`, which would hold the pod, one whose offerings are sold out, or else are not sold as asked."""
-    lane = refusal.lane
-    table = lane.table
+    template = refusal.template
+    table = template.table
     places = table.row_type[rows]
     asked = table.cells(requirements)[0]
     sold = (table.sold[places] & asked).any(axis=(1, 2))
@@ -103,7 +105,7 @@ def offering_miss(refusal: Refusal, requirements: Requirements, rows: Ints) -> M
         level = CLOSE
         cells = np.argwhere(table.sold[place] & asked).tolist()
         sold_out = frozenset((name, table.zones[zone], table.capacity_types[kind]) for zone, kind in cells)
-        dear = above_ceiling(lane, [place])
+        dear = above_ceiling(template, [place])
         words = f"none of its offerings is available now ({_offers(table, table.sold[place] & asked)})"
         words += f"; {dear}" if dear else ""
     else:
@@ -111,20 +113,20 @@ def offering_miss(refusal: Refusal, requirements: Requirements, rows: Ints) -> M
         words = f"it is not sold {_asked(table, asked)}; it is {_offers(table, table.sold[place]) or 'not sold at all'}"
     return Miss(
         (level, 0, 0.0, name),
-        f"{name} in {lane.name}: would hold the pod, but {words}",
-        NearestMiss(name, lane.pool.metadata.name),
+        f"{name} in {template.name}: would hold the pod, but {words}",
+        NearestMiss(name, template.pool.metadata.name),
         sold_out=sold_out,
     )
 
 
-def above_ceiling(lane: Lane, places: Iterable[int]) -> str:
-    """Of types [places in the lane's catalogue] the offering that exceeds the pool's price ceilings by the least share.
+def above_ceiling(template: NodeClaimTemplate, places: Iterable[int]) -> str:
+    """Of types [indexes in the catalogue] the offering that exceeds the pool's price ceilings by the least share.
 
     Empty if none exceeds them.
     """
-    rules = price_rules(lane.pool)
+    rules = price_rules(template.pool)
     found = []
-    for item in (lane.table.types[place] for place in places):
+    for item in (template.table.types[place] for place in places):
         for price in {offering.price for offering in item.offerings}:
             vcpus = max(item.capacity.get(CPU, 0) / 1000, 0.001)
             for each, most, unit, name in (
@@ -157,20 +159,20 @@ def _asked(table: TypeTable, asked: Bools) -> str:
 
 def limit_miss(refusal: Refusal, rows: Ints) -> Miss | None:
     """Of `rows` that hold the pod the type that is over the limits by the least share; None if none holds it."""
-    lane, want = refusal.lane, refusal.want
-    rows = rows[(lane.net[rows] >= want.requests).all(axis=1)]
+    template, attempt = refusal.template, refusal.attempt
+    rows = rows[(template.net[rows] >= attempt.requests).all(axis=1)]
     if not len(rows):
         return None
-    capacity = lane.table.capacity[lane.table.row_type[rows]]
+    capacity = template.table.capacity[template.table.row_type[rows]]
     over = np.maximum(capacity - np.maximum(refusal.left, 0), 0)
     relative = (over / np.maximum(capacity, 1)).sum(axis=1)
     best = int(np.lexsort((rows, relative))[0])
     column = int(np.argmax(over[best] / np.maximum(capacity[best], 1)))
-    resource = lane.table.axis.names[column]
-    name = lane.table.names[lane.table.row_type[rows[best]]]
+    resource = template.table.axis.names[column]
+    name = template.table.names[template.table.row_type[rows[best]]]
     left = amount(resource, max(int(refusal.left[column]), 0))
     text = (
-        f"{name} in {lane.name}: {resource} limit short by {amount(resource, int(over[best][column]))}: "
+        f"{name} in {template.name}: {resource} limit short by {amount(resource, int(over[best][column]))}: "
         f"{amount(resource, int(capacity[best][column]))} needed, {left} left"
     )
     # What is over a limit already has to come back as well before anything fits.
@@ -178,19 +180,19 @@ def limit_miss(refusal: Refusal, rows: Ints) -> Miss | None:
     return Miss(
         (CLOSE, 0, float(relative[best]), name),
         text,
-        NearestMiss(name, lane.pool.metadata.name, resource, int(over[best][column])),
+        NearestMiss(name, template.pool.metadata.name, resource, int(over[best][column])),
         {
-            lane.table.axis.names[place]: int(missing[place])
-            for place in lane.budget.columns.tolist()
+            template.table.axis.names[place]: int(missing[place])
+            for place in template.limits.columns.tolist()
             if over[best][place] > 0
         },
         of_limit=True,
     )
 
 
-def nearest_node(item: PodClass, nodes: NodeTable) -> Miss | None:
+def nearest_node(item: PodClass, nodes: ExistingNodes) -> Miss | None:
     """Of the nodes whose labels and taints suit a class, the one that lacks least; None when no node suits."""
-    suited = np.flatnonzero(nodes.fits(item, soft=True)) if nodes.rooms else np.zeros(0, np.int64)
+    suited = np.flatnonzero(nodes.fits(item, soft=True)) if nodes.all else np.zeros(0, np.int64)
     if not len(suited):
         return None
     requests = nodes.axis.vector(item.requests)
@@ -198,8 +200,8 @@ def nearest_node(item: PodClass, nodes: NodeTable) -> Miss | None:
     lacking = short > 0
     relative = np.where(lacking, short / np.maximum(requests, 1), 0.0)
     best = int(np.lexsort((suited, relative.sum(axis=1), lacking.sum(axis=1)))[0])
-    room = nodes.rooms[int(suited[best])]
-    head = f"of {len(nodes.rooms)} nodes {len(suited)} suit its constraints, none has room: {room.name}"
+    room = nodes.all[int(suited[best])]
+    head = f"of {len(nodes.all)} nodes {len(suited)} suit its constraints, none has room: {room.name}"
     kind, pool = room.labels.get(labels.INSTANCE_TYPE, ""), room.labels.get(labels.NODE_POOL, "")
     if not lacking[best].any():
         text = f"{head} has the resources, but not {_beside_resources(item)}"
@@ -211,7 +213,7 @@ def nearest_node(item: PodClass, nodes: NodeTable) -> Miss | None:
         f"{head} is nearest, {resource} short by {amount(resource, missing)}: "
         f"{amount(resource, int(requests[column]))} needed, {amount(resource, free)} free"
     )
-    # One that would take the pod with a little more room is nearer than a lane whose labels keep the pod off.
+    # One that would take the pod with a little more room is nearer than a template whose labels keep the pod off.
     level = (FAR, _NODES_LAST) if float(relative[best][column]) > SHRINKS else (ONE_RULE, 0)
     return Miss(
         (*level, float(relative[best].sum()), room.name),
@@ -229,22 +231,24 @@ def _beside_resources(item: PodClass) -> str:
     return " or ".join(parts) or "with what is certain about it"
 
 
-def _shortage(lane: Lane, want: Want, row: int, column: int, short: int, item: InstanceType) -> str:
+def _shortage(
+    template: NodeClaimTemplate, attempt: PlacementAttempt, row: int, column: int, short: int, item: InstanceType
+) -> str:
     """`memory short by 6846Mi: 246400Mi needed (pod 245760Mi + daemonsets 640Mi), 239554Mi allocatable, …`."""
-    resource = lane.table.axis.names[column]
-    pod = int(want.requests[column])
-    daemons = int(lane.daemons.overhead[lane.table.row_type[row]][column])
-    allocatable = int(lane.table.allocatable[row][column])
+    resource = template.table.axis.names[column]
+    pod = int(attempt.requests[column])
+    daemons = int(template.daemons.overhead[template.table.row_type[row]][column])
+    allocatable = int(template.table.allocatable[row][column])
     needed = f"{amount(resource, pod + daemons)} needed"
     if daemons:
         needed += f" (pod {amount(resource, pod)} + daemonsets {amount(resource, daemons)})"
-    source = origin(item, resource, careful=not item.verified and not bool(lane.table.row_estimate[row]))
+    source = origin(item, resource, careful=not item.verified and not bool(template.table.row_estimate[row]))
     source = f", {source}" if source else ""
     text = (
         f"{resource} short by {amount(resource, short)}: {needed}, {amount(resource, allocatable)} allocatable{source}"
     )
-    estimates = lane.table.row_estimate & (lane.table.row_type == lane.table.row_type[row])
-    if not want.item.missed and (lane.net[estimates] >= want.requests).all(axis=1).any():
+    estimates = template.table.row_estimate & (template.table.row_type == template.table.row_type[row])
+    if not attempt.pod_class.missed and (template.net[estimates] >= attempt.requests).all(axis=1).any():
         text += "; it may fit, which the first node of this type will tell"
     return text
 
@@ -289,23 +293,23 @@ def amount(resource: str, value: int) -> str:
     return format_amount(resource, value)
 
 
-def unmet(lane: Lane, requirements: Requirements) -> str:
-    """Which labels leave no type of a lane's catalogue, with what its types have instead; empty when none does."""
-    table = lane.table
-    keys = unmet_labels(lane, requirements)
-    number = {key: int(_suits(lane, requirements, key).sum()) for key in keys}
+def unmet(template: NodeClaimTemplate, requirements: Requirements) -> str:
+    """Which labels leave no type of a template's catalogue, with what its types have instead; empty when none does."""
+    table = template.table
+    keys = unmet_labels(template, requirements)
+    number = {key: int(_suits(template, requirements, key).sum()) for key in keys}
     if any(not many for many in number.values()):
         return "; ".join(f"no type has {requirements[key]}{_instead(table, key)}" for key in keys)
     parts = [f"{number[key]} of {len(table.names)} types have {requirements[key]}" for key in keys]
     return f"{', '.join(parts)}, none has all" if parts else ""
 
 
-def unmet_labels(lane: Lane, requirements: Requirements) -> list[str]:
+def unmet_labels(template: NodeClaimTemplate, requirements: Requirements) -> list[str]:
     """The labels, those of offerings aside, that leave no type: each alone if there are such, else the rarest three."""
     left = {}
     for key in sorted(requirements):
         if key not in (labels.ZONE, labels.ZONE_ID, labels.CAPACITY_TYPE):
-            suits = _suits(lane, requirements, key)
+            suits = _suits(template, requirements, key)
             if not suits.all():
                 left[key] = suits
     impossible = [key for key, suits in left.items() if not suits.any()]
@@ -314,8 +318,8 @@ def unmet_labels(lane: Lane, requirements: Requirements) -> list[str]:
     return sorted(left, key=lambda key: (int(left[key].sum()), key))[:3]
 
 
-def _suits(lane: Lane, requirements: Requirements, key: str) -> Bools:
-    return lane.table.offered(Requirements((requirements[key],)), lane.given).suits
+def _suits(template: NodeClaimTemplate, requirements: Requirements, key: str) -> Bools:
+    return template.table.offered(Requirements((requirements[key],)), template.given).suits
 
 
 def _instead(table: TypeTable, key: str) -> str:

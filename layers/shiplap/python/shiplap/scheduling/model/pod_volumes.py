@@ -114,7 +114,7 @@ class UnusableVolume(ValueError):
     """A pod's volumes cannot be used as they are, and no node would change that; the text says why."""
 
 
-class Storage:
+class PodVolumes:
     """The storage objects of a view by name, and which claims several of its pods use.
 
     Thousands of volumes say one of a few things, so alternatives are read and combined once per distinct source.

@@ -14,23 +14,23 @@ from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import Snapshot
 
 
-class Record(msgspec.Struct, frozen=True):
+class SchedulingRecord(msgspec.Struct, frozen=True):
     """What was looked at and what was concluded."""
 
     snapshot: Snapshot
     plan: Plan
 
 
-class _Written(Record, frozen=True):
+class _Written(SchedulingRecord, frozen=True):
     """As it is stored: `version` is Shiplap's own, of who decided."""
 
     version: str = ""
 
 
-_DECODER = msgspec.msgpack.Decoder(Record)
+_DECODER = msgspec.msgpack.Decoder(SchedulingRecord)
 
 
-def encode(record: Record) -> bytes:
+def encode(record: SchedulingRecord) -> bytes:
     """MessagePack, zlib-compressed; equal records give equal bytes."""
     return packed(_Written(record.snapshot, record.plan, __version__))
 
@@ -40,7 +40,7 @@ def packed(written: msgspec.Struct) -> bytes:
     return zlib.compress(msgspec.msgpack.encode(written, order="deterministic"), level=3)
 
 
-def decode(document: bytes, source: str = "record") -> Record:
+def decode(document: bytes, source: str = "record") -> SchedulingRecord:
     """The inverse of `encode`. Raises InvalidInput, which names `source`."""
     try:
         return _DECODER.decode(zlib.decompress(document))
@@ -48,7 +48,7 @@ def decode(document: bytes, source: str = "record") -> Record:
         raise InvalidInput(source, f"not a recorded decision: {error}") from error
 
 
-def record_id(record: Record, document: bytes) -> str:
+def record_id(record: SchedulingRecord, document: bytes) -> str:
     """`<cluster>/<date>/<time>-<epoch>-<digest>` in UTC, from the record alone: the same decision has the same id."""
     return id_of(record.snapshot, document)
 

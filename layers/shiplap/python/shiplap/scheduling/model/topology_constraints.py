@@ -106,7 +106,7 @@ class DefaultSpread:
 _OPERATORS = frozenset({"In", "NotIn", "Exists", "DoesNotExist"})
 
 
-class Crowd(msgspec.Struct, frozen=True):
+class PodSelector(msgspec.Struct, frozen=True):
     """Pods that `selector` selects in `namespaces` (None: in all) and in those that `namespace_selector` selects."""
 
     namespaces: frozenset[str] | None
@@ -124,7 +124,7 @@ class Term(msgspec.Struct, frozen=True):
     """Pods that belong to all of these crowds, counted per value of the node label `key`."""
 
     key: str
-    crowds: tuple[Crowd, ...]
+    crowds: tuple[PodSelector, ...]
 
     def reaches(self, namespace: str, labels: Mapping[str, str]) -> bool:
         """Whether pods of a namespace that has these labels can be counted at all."""
@@ -311,7 +311,7 @@ class Terms:
         key = labels.NORMALIZED.get(item.topology_key, item.topology_key)
         selector = _with_label_keys(item.label_selector, pod.metadata.labels, item.match_label_keys, ())
         namespace = pod.metadata.namespace or "default"
-        number = self._number(Term(key, (Crowd(frozenset((namespace,)), None, selector),)))
+        number = self._number(Term(key, (PodSelector(frozenset((namespace,)), None, selector),)))
         return Spread(
             number,
             key,
@@ -326,13 +326,13 @@ class Terms:
 
     def _together(self, pod: Pod, items: Sequence[PodAffinityTerm]) -> tuple[int, ...]:
         """Required affinity: kube-scheduler counts only pods that all terms select, per label of each term."""
-        crowds: list[Crowd] = []
+        crowds: list[PodSelector] = []
         for crowd in (self._crowd(pod, item) for item in items):
             if crowd not in crowds:
                 crowds.append(crowd)
         return tuple(dict.fromkeys(self._number(Term(_key(item), tuple(crowds))) for item in items))
 
-    def _crowd(self, pod: Pod, item: PodAffinityTerm) -> Crowd:
+    def _crowd(self, pod: Pod, item: PodAffinityTerm) -> PodSelector:
         selector = _with_label_keys(
             item.label_selector, pod.metadata.labels, item.match_label_keys, item.mismatch_label_keys
         )
@@ -343,7 +343,7 @@ class Terms:
         elif by_label is not None and (_is_empty(by_label) or not self._decidable(by_label)):
             # Staying away from pods of more namespaces than asked is safe; affinity has been refused before.
             namespaces, by_label = None, None
-        return Crowd(namespaces, by_label, selector)
+        return PodSelector(namespaces, by_label, selector)
 
     def _number(self, term: Term) -> int:
         for crowd in term.crowds:

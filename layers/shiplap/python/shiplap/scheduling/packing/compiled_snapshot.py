@@ -16,19 +16,19 @@ from shiplap.scheduling.model import planned_pods as pods
 from shiplap.scheduling.model import pod_classes as classes
 from shiplap.scheduling.model.claim_nodes import leaving, pair
 from shiplap.scheduling.model.pod_classes import PodClass
-from shiplap.scheduling.model.pod_volumes import ATTACHED, Storage, UnusableVolume, VolumeNeeds
+from shiplap.scheduling.model.pod_volumes import ATTACHED, PodVolumes, UnusableVolume, VolumeNeeds
 from shiplap.scheduling.model.resources import Axis
 from shiplap.scheduling.model.snapshot import ClusterView, Snapshot
 from shiplap.scheduling.model.topology_constraints import DefaultSpread, Terms, keeps_away
-from shiplap.scheduling.supply.charges import budgets_of
+from shiplap.scheduling.supply.charges import limits_of_pools
 from shiplap.scheduling.supply.daemons import Daemon, daemons_of
-from shiplap.scheduling.supply.existing_nodes import NodeTable, Room, rooms_of
+from shiplap.scheduling.supply.existing_nodes import ExistingNode, ExistingNodes, list_existing_nodes
 from shiplap.scheduling.supply.limits import NODES, of_rules
-from shiplap.scheduling.supply.node_loads import Load, loads
+from shiplap.scheduling.supply.node_loads import NodeLoad, loads
 from shiplap.scheduling.supply.pool_catalogs import catalogues_of
 from shiplap.scheduling.supply.reservations import units_left
-from shiplap.scheduling.supply.templates import Lane, lanes_of, usable
-from shiplap.scheduling.topology.topology_counts import NO_GROUND, Ground, ground_of
+from shiplap.scheduling.supply.templates import NodeClaimTemplate, templates_of, usable
+from shiplap.scheduling.topology.topology_counts import NO_BASE_COUNTS, BaseCounts, base_counts_of
 
 if TYPE_CHECKING:
     from shiplap.scheduling.packing.buffers import Buffer
@@ -42,11 +42,11 @@ class CompiledSnapshot(msgspec.Struct, frozen=True, eq=False):
     """
 
     axis: Axis
-    lanes: tuple[Lane, ...]
-    nodes: NodeTable
+    templates: tuple[NodeClaimTemplate, ...]
+    nodes: ExistingNodes
     classes: list[PodClass]
     pods: pods.Sorted
-    ground: Ground
+    base_counts: BaseCounts
     taken: frozenset[str]
     static: StaticPlan | None = None
     buffers: tuple[Buffer, ...] = ()
@@ -75,7 +75,7 @@ def compile_snapshot(snapshot: Snapshot, resources: Collection[str] = ()) -> Com
         now=snapshot.now,
         rules=settings.claim_rules,
     )
-    storage = Storage(view) if any(map(has_claims, sorted_pods.pending)) else None
+    storage = PodVolumes(view) if any(map(has_claims, sorted_pods.pending)) else None
     needs = _volume_needs(storage, sorted_pods) if storage is not None else None
     terms = bound_pod_terms(anti_affine_pods(view, sorted_pods), snapshot)
     pod_classes = classes.group(sorted_pods.pending, snapshot.missed_pods, needs, terms)
@@ -97,27 +97,27 @@ def compile_snapshot(snapshot: Snapshot, resources: Collection[str] = ()) -> Com
     if storage is not None:
         for table in {id(table): table for table in tables.values()}.values():
             table.bound_attachments(storage.by_type)
-    budgets = budgets_of(pools, axis, tables, view.nodes, paired, waiting)
+    budgets = limits_of_pools(pools, axis, tables, view.nodes, paired, waiting)
     static, units = None, units_left(tables.values(), snapshot.claims, snapshot.now)
     if any(pool.spec.replicas is not None for pool in snapshot.manifests.node_pools):
         from shiplap.scheduling.packing.static_pools import StaticPoolInputs, plan_static  # noqa: PLC0415 - few installs have static pools
 
         static = plan_static(snapshot, daemons, StaticPoolInputs(view.nodes, gone, paired, waiting, sorted_pods.bound))
         units |= static.units
-    lanes = lanes_of(pools, catalogues, daemons, budgets, units)
-    rooms = rooms_of(view.nodes, paired, waiting, pods_by_node(sorted_pods), snapshot.now, lanes)
+    templates = templates_of(pools, catalogues, daemons, budgets, units)
+    rooms = list_existing_nodes(view.nodes, paired, waiting, pods_by_node(sorted_pods), snapshot.now, templates)
     if storage is not None:
         for room in rooms:
             room.attachments = storage.attached(room.name, room.pods, room.labels.get(labels.INSTANCE_TYPE, ""))
     return CompiledSnapshot(
         axis,
-        lanes,
-        NodeTable(rooms, daemons, axis, _node_loads(view, sorted_pods)),
+        templates,
+        ExistingNodes(rooms, daemons, axis, _node_loads(view, sorted_pods)),
         pod_classes,
         sorted_pods,
-        ground_of(terms, rooms, unavailable_nodes(view.nodes, rooms, gone), counted_pods(sorted_pods))
+        base_counts_of(terms, rooms, unavailable_nodes(view.nodes, rooms, gone), counted_pods(sorted_pods))
         if terms.all
-        else NO_GROUND,
+        else NO_BASE_COUNTS,
         frozenset(claim.name for claim in snapshot.claims)
         | {node.metadata.labels.get(labels.NODE_CLAIM, "") for node in view.nodes},
         static,
@@ -141,7 +141,7 @@ def _with_anti_affinity(by_node: Mapping[str, Sequence[Pod]]) -> list[Pod]:
     ]
 
 
-def _node_loads(view: ClusterView, sorted_pods: pods.Sorted) -> Mapping[str, Load]:
+def _node_loads(view: ClusterView, sorted_pods: pods.Sorted) -> Mapping[str, NodeLoad]:
     """What the pods on nodes take, unless kube-scheduler has promised nodes to others, or they cannot be read."""
     known = view.of_pods(loads)
     promised = sorted_pods.nominated
@@ -170,18 +170,23 @@ def counted_pods(sorted_pods: pods.Sorted) -> dict[str, list[Pod]]:
     }
 
 
-def unavailable_nodes(nodes: Iterable[Node], rooms: Iterable[Room], gone: frozenset[str]) -> list[tuple[Room, bool]]:
+def unavailable_nodes(
+    nodes: Iterable[Node], rooms: Iterable[ExistingNode], gone: frozenset[str]
+) -> list[tuple[ExistingNode, bool]]:
     """Nodes that take no new pods, by name, and whether they are leaving; the pods on them count all the same."""
     usable_names = {room.name for room in rooms}
     others = [node for node in nodes if node.metadata.name not in usable_names]
     others.sort(key=lambda node: node.metadata.name)
     return [
-        (Room(node.metadata.name, False, node.metadata.labels, node.spec.taints, {}), node.metadata.name in gone)
+        (
+            ExistingNode(node.metadata.name, False, node.metadata.labels, node.spec.taints, {}),
+            node.metadata.name in gone,
+        )
         for node in others
     ]
 
 
-def _volume_needs(storage: Storage, sorted_pods: pods.Sorted) -> dict[str, VolumeNeeds]:
+def _volume_needs(storage: PodVolumes, sorted_pods: pods.Sorted) -> dict[str, VolumeNeeds]:
     """What the volumes of pending pods ask for, by `namespace/name`; pods that cannot use theirs become ignored."""
     needs = {}
     pending = []
@@ -197,7 +202,7 @@ def _volume_needs(storage: Storage, sorted_pods: pods.Sorted) -> dict[str, Volum
     return needs
 
 
-def _request_attachments(pod_classes: Iterable[PodClass], storage: Storage) -> None:
+def _request_attachments(pod_classes: Iterable[PodClass], storage: PodVolumes) -> None:
     """Let volumes count like a resource where it is known how many a new node will take.
 
     Claims that several pods share are left out: how many a node needs of them is not known before it is filled.

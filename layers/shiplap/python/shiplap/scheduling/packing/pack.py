@@ -1,7 +1,8 @@
 """First-fit-decreasing over classes of pods, placing all pods of a class at once.
 
-Order of targets: nodes that exist or are in flight, claims opened by this decision, then a new claim in the first lane
-that can hold the pod. Counts are closed-form per node and claim, so the cost does not grow with the number of pods.
+Order of targets: nodes that exist or are in flight, claims opened by this decision, then a new claim in the first
+template that can hold the pod. Counts are closed-form per node and claim, so the cost does not grow with the number of
+pods.
 
 How often one decision tries in vain to place pods of a class: counted, so that no pod can keep a decision busy.
 
@@ -26,17 +27,17 @@ from shiplap.scheduling.packing.bulk.bulk_stage import BulkStage
 from shiplap.scheduling.packing.bulk.size_classes import Waiting
 from shiplap.scheduling.packing.planned_claims import launch_prices
 from shiplap.scheduling.search.effort import Effort
-from shiplap.scheduling.supply.claim_groups import Group
-from shiplap.scheduling.supply.existing_nodes import NodeTable
-from shiplap.scheduling.supply.open_claims import Kind, OpenClaim, OpenClaims, Refusal, Want
+from shiplap.scheduling.supply.claim_groups import ClaimGroup
+from shiplap.scheduling.supply.existing_nodes import ExistingNodes
+from shiplap.scheduling.supply.open_claims import OpenClaim, OpenClaims, PlacementAttempt, Refusal, RefusalKind
 from shiplap.scheduling.supply.openings import Openings, estimates
-from shiplap.scheduling.supply.placement_attempts import Wants
-from shiplap.scheduling.supply.templates import Lane
+from shiplap.scheduling.supply.placement_attempts import PlacementAttempts
+from shiplap.scheduling.supply.templates import NodeClaimTemplate
 from shiplap.scheduling.topology.domain_combinations import Choice
-from shiplap.scheduling.topology.domains import Bounds, Domains
-from shiplap.scheduling.topology.even_spread import Levels
+from shiplap.scheduling.topology.domains import Domains, HostnameBounds
+from shiplap.scheduling.topology.even_spread import EvenSpread
 from shiplap.scheduling.topology.followers import after_company
-from shiplap.scheduling.topology.topology_counts import Ground, Ledger
+from shiplap.scheduling.topology.topology_counts import BaseCounts, TopologyCounts
 
 MOST_PREFERRING, MOST_REQUIRING = 128, 512
 """Vain attempts of one class with preferences held to, and with required constraints alone."""
@@ -79,21 +80,21 @@ class AttemptBudget:
 class Packing(msgspec.Struct, frozen=True):
     """The outcome: claims with their loads [claims, resources], filled nodes, and pods that fit nowhere by class.
 
-    `openings` still knows what is left of limits and estimates, `wants` how it numbers constraints, `ledger` which
-    pods are counted where, and `attempts` how often it tried in vain. `waits`: some pods are left because this packing
-    gave away the last instances of their reservations, and would be placed elsewhere once its claims are there.
+    `openings` still knows what is left of limits and estimates, `attempts` how it numbers constraints, `counts` which
+    pods are counted where, and `attempt_budget` how often it tried in vain. `waits`: some pods are left because this
+    packing gave away the last instances of their reservations, and would be placed elsewhere once its claims are there.
     `floor` is what the claims would surely have cost without the cost search, in USD per hour; infinite when it changed
     nothing.
     """
 
     claims: list[OpenClaim]
     used: Ints
-    nodes: NodeTable
+    nodes: ExistingNodes
     unplaced: dict[int, list[Pod]]
     openings: Openings
-    wants: Wants
-    ledger: Ledger
-    attempts: AttemptBudget
+    attempts: PlacementAttempts
+    counts: TopologyCounts
+    attempt_budget: AttemptBudget
     waits: bool = False
     floor: float = np.inf
 
@@ -112,10 +113,10 @@ class Packer:
 
     def __init__(
         self,
-        lanes: Sequence[Lane],
-        nodes: NodeTable,
+        templates: Sequence[NodeClaimTemplate],
+        nodes: ExistingNodes,
         axis: Axis,
-        ground: Ground,
+        base_counts: BaseCounts,
         *,
         best_effort: bool,
         strictly_reserved: bool = False,
@@ -127,19 +128,19 @@ class Packer:
         """
         self._last = last
         self._by_priority = True
-        self._attempts = AttemptBudget(0)
+        self._attempt_budget = AttemptBudget(0)
         self._strictly_reserved = strictly_reserved
         self._waits = False
         self._floor = np.inf
         self.nodes = nodes.copy()
         self.axis = axis
         self.open = OpenClaims(len(axis))
-        self.openings = Openings(lanes, self.open, best_effort=best_effort)
-        self._best_level = min((lane.level for lane in lanes), default=None)
-        self._wants = Wants(lanes, nodes, axis)
-        self._ledger = Ledger(ground, self.open)
-        self._domains = Domains(self._ledger, self.openings, self._wants, self.nodes)
-        self._levels = Levels(self._ledger, self.openings, self._wants, self._domains, self.nodes)
+        self.openings = Openings(templates, self.open, best_effort=best_effort)
+        self._best_level = min((template.level for template in templates), default=None)
+        self._attempts = PlacementAttempts(templates, nodes, axis)
+        self._counts = TopologyCounts(base_counts, self.open)
+        self._domains = Domains(self._counts, self.openings, self._attempts, self.nodes)
+        self._levels = EvenSpread(self._counts, self.openings, self._attempts, self._domains, self.nodes)
 
     def run(self, classes: Iterable[PodClass], *, bulk: Effort | None = None) -> Packing:
         """Place the members of each class, in this order; pods promised a claim in flight come first.
@@ -149,7 +150,7 @@ class Packer:
         """
         classes = list(classes)
         self._by_priority = bulk is None
-        self._attempts = AttemptBudget(len(classes) + len(self._last))
+        self._attempt_budget = AttemptBudget(len(classes) + len(self._last))
         kept = self._place_promised(classes)
         waiting: Waiting = [(item, [pod for pod in item.members if id(pod) not in kept]) for item in classes]
         if bulk is not None:
@@ -164,9 +165,9 @@ class Packer:
             self.nodes,
             unplaced,
             self.openings,
-            self._wants,
-            self._ledger,
             self._attempts,
+            self._counts,
+            self._attempt_budget,
             self._waits,
             self._floor,
         )
@@ -183,128 +184,138 @@ class Packer:
         return waiting
 
     def _in_bulk(self, waiting: Waiting, effort: Effort) -> Waiting:
-        existing = _NodeFiller(self.nodes, self._fill_nodes, self._domains) if self.nodes.rooms else None
-        bulk = BulkStage(self.axis, self.openings, self._wants, self._ledger, effort, existing)
+        existing = _NodeFiller(self.nodes, self._fill_nodes, self._domains) if self.nodes.all else None
+        bulk = BulkStage(self.axis, self.openings, self._attempts, self._counts, effort, existing)
         left = bulk.run(waiting)
         self._floor = bulk.floor
         return left
 
     def _place(self, item: PodClass, pods: list[Pod]) -> list[Pod]:
         previous_level = -1
-        wants = self._wants.of(item)
-        for want in wants:
-            preferring = want.level < wants[-1].level
-            if not self._attempts.left(item, preferring=preferring):
+        attempts = self._attempts.of(item)
+        for attempt in attempts:
+            preferring = attempt.level < attempts[-1].level
+            if not self._attempt_budget.left(item, preferring=preferring):
                 continue
             before = len(pods)
             if item.topological:
-                if not self._domains.dead_end(want):
-                    pods = self._place_by_domain(want, pods, preferring=preferring)
+                if not self._domains.dead_end(attempt):
+                    pods = self._place_by_domain(attempt, pods, preferring=preferring)
             else:
-                if want.level != previous_level:  # nodes are asked for all terms at once
-                    pods = self._fill_nodes(want, pods)
-                    previous_level = want.level
+                if attempt.level != previous_level:  # nodes are asked for all terms at once
+                    pods = self._fill_nodes(attempt, pods)
+                    previous_level = attempt.level
                 if pods:
-                    pods = self._fill_claims(want, pods)
+                    pods = self._fill_claims(attempt, pods)
                 if pods:
-                    pods = self._open_claims(want, pods)
+                    pods = self._open_claims(attempt, pods)
                 if len(pods) == before:
-                    self._attempts.failed(item, preferring=preferring)
+                    self._attempt_budget.failed(item, preferring=preferring)
             if not pods:
                 break
         return pods
 
-    def _place_by_domain(self, want: Want, pods: list[Pod], *, preferring: bool) -> list[Pod]:
+    def _place_by_domain(self, attempt: PlacementAttempt, pods: list[Pod], *, preferring: bool) -> list[Pod]:
         """Place pods that topology constraints bind or count, a few at a time: each placement changes the counts."""
-        pods = self._place_evenly(want, pods)
+        pods = self._place_evenly(attempt, pods)
         while pods:
-            number = self._next_by_domain(want, pods, preferring=preferring)
+            number = self._next_by_domain(attempt, pods, preferring=preferring)
             if not number:
                 break
             pods = pods[number:]
         return pods
 
-    def _place_evenly(self, want: Want, pods: list[Pod]) -> list[Pod]:
+    def _place_evenly(self, attempt: PlacementAttempt, pods: list[Pod]) -> list[Pod]:
         """Place as many spread pods evenly over their domains as is certain to end well; returns the others."""
         left: list[Pod] = []
         done = 0
-        for choice, share in self._levels.quotas(want, len(pods)):
-            bounds = self._domains.bounds(want)
-            some = self._fill_nodes(want, pods[done : done + share], bounds, choice.rooms)
-            if some and choice.want is not None:
-                some = self._fill_claims(choice.want, some, bounds)
-            if some and choice.want is not None:
-                some = self._open_claims(choice.want, some, bounds)
+        for choice, share in self._levels.quotas(attempt, len(pods)):
+            bounds = self._domains.bounds(attempt)
+            some = self._fill_nodes(attempt, pods[done : done + share], bounds, choice.nodes)
+            if some and choice.attempt is not None:
+                some = self._fill_claims(choice.attempt, some, bounds)
+            if some and choice.attempt is not None:
+                some = self._open_claims(choice.attempt, some, bounds)
             left += some
             done += share
         return [*left, *pods[done:]]
 
-    def _next_by_domain(self, want: Want, pods: list[Pod], *, preferring: bool) -> int:
+    def _next_by_domain(self, attempt: PlacementAttempt, pods: list[Pod], *, preferring: bool) -> int:
         """Place the first of these pods where the constraints allow it now; returns how many were placed.
 
         Room that exists anywhere goes before new claims. But where several labels have to be kept in balance at once,
         the best combination goes first: filling one label's domains could close the other's.
         """
-        item, bounds = want.item, self._domains.bounds(want)
-        choices = self._domains.choices(want)
-        takes = self._nodes_that_take(want, bounds)
-        balances = len({spread.key for spread in want.constraints.spreads} - {labels.HOSTNAME}) > 1
+        item, bounds = attempt.pod_class, self._domains.bounds(attempt)
+        choices = self._domains.choices(attempt)
+        takes = self._nodes_that_take(attempt, bounds)
+        balances = len({spread.key for spread in attempt.constraints.spreads} - {labels.HOSTNAME}) > 1
 
         def nodes(choice: Choice, some: list[Pod]) -> list[Pod]:
-            return self._fill_nodes(want, some, bounds, choice.rooms) if (choice.rooms & takes).any() else some
+            return self._fill_nodes(attempt, some, bounds, choice.nodes) if (choice.nodes & takes).any() else some
 
         def claims(choice: Choice, some: list[Pod]) -> list[Pod]:
-            return self._fill_claims(choice.want, some, bounds, choice.claims) if choice.want is not None else some
+            return (
+                self._fill_claims(choice.attempt, some, bounds, choice.claims) if choice.attempt is not None else some
+            )
 
         def new(choice: Choice, some: list[Pod]) -> list[Pod]:
-            return self._open_claims(choice.want, some, bounds) if choice.want is not None else some
+            return self._open_claims(choice.attempt, some, bounds) if choice.attempt is not None else some
 
         fills = (nodes, claims, new) if takes.any() else (claims, new)
         by_choice = balances or any(choice.drawn for choice in islice(choices, 1))
-        attempts = (
+        tries = (
             ((fill, choice) for choice in choices for fill in fills)
             if by_choice
             else ((fill, choice) for fill in fills for choice in choices)
         )
-        for fill, choice in attempts:
+        for fill, choice in tries:
             some = pods[: choice.most]
             placed = len(some) - len(fill(choice, some))
             if placed:
                 return placed
-            self._attempts.failed(item, preferring=preferring)
-            if not self._attempts.left(item, preferring=preferring):
+            self._attempt_budget.failed(item, preferring=preferring)
+            if not self._attempt_budget.left(item, preferring=preferring):
                 break
         return 0
 
-    def _nodes_that_take(self, want: Want, bounds: Bounds) -> Bools:
+    def _nodes_that_take(self, attempt: PlacementAttempt, bounds: HostnameBounds) -> Bools:
         """Which rooms [rooms] take a pod of a class, whatever their domain."""
-        if not self.nodes.rooms:
+        if not self.nodes.all:
             return np.zeros(0, np.bool_)
-        fits = self.nodes.fits(want.item, soft=want.soft, preferred=want.preferred)
-        takes: Bools = np.minimum(self.nodes.count(want.item, fits, want.requests), bounds.rooms) > 0
+        fits = self.nodes.fits(attempt.pod_class, soft=attempt.soft, preferred=attempt.preferred)
+        takes: Bools = np.minimum(self.nodes.count(attempt.pod_class, fits, attempt.requests), bounds.nodes) > 0
         return takes
 
     def _fill_nodes(
-        self, want: Want, pods: list[Pod], bounds: Bounds | None = None, inside: Bools | None = None
+        self,
+        attempt: PlacementAttempt,
+        pods: list[Pod],
+        bounds: HostnameBounds | None = None,
+        inside: Bools | None = None,
     ) -> list[Pod]:
-        if not self.nodes.rooms:
+        if not self.nodes.all:
             return pods
-        fits = self.nodes.fits(want.item, soft=want.soft, preferred=want.preferred)
-        many = self.nodes.count(want.item, fits if inside is None else fits & inside, want.requests)
+        fits = self.nodes.fits(attempt.pod_class, soft=attempt.soft, preferred=attempt.preferred)
+        many = self.nodes.count(attempt.pod_class, fits if inside is None else fits & inside, attempt.requests)
         if bounds is not None:
-            many = _bounded(many, bounds.rooms, len(pods), single=bounds.single)
+            many = _bounded(many, bounds.nodes, len(pods), single=bounds.single)
         taken = _first_fit(many, len(pods))
         for place in np.flatnonzero(taken).tolist():
             number = int(taken[place])
-            self.nodes.place(want.item, place, pods[:number], want.requests)
-            self._ledger.record(want.item, place, number, claim=False)
+            self.nodes.place(attempt.pod_class, place, pods[:number], attempt.requests)
+            self._counts.record(attempt.pod_class, place, number, claim=False)
             pods = pods[number:]
         return pods
 
     def _fill_claims(
-        self, want: Want, pods: list[Pod], bounds: Bounds | None = None, inside: Bools | None = None
+        self,
+        attempt: PlacementAttempt,
+        pods: list[Pod],
+        bounds: HostnameBounds | None = None,
+        inside: Bools | None = None,
     ) -> list[Pod]:
-        roomy = self.open.within_reach(want.requests)
+        roomy = self.open.within_reach(attempt.requests)
         if bounds is not None:
             roomy = roomy[bounds.claims[roomy] > 0]
         if inside is not None:
@@ -314,93 +325,95 @@ class Packer:
         groups = self.open.group_of
         candidates = groups[roomy]
         many = np.zeros(len(self.open), np.int64)
-        targets: dict[int, Group] = {}
+        targets: dict[int, ClaimGroup] = {}
         for number in np.unique(candidates).tolist():
-            target = self.openings.merge(self.open.groups.all[number], want)
+            target = self.openings.merge(self.open.groups.all[number], attempt)
             if target is None:
                 continue
             targets[number] = target
             members = roomy[candidates == number]
             used = self.open.used[members]
-            many[members] = target.room(used, want.requests)
-            if many[members].any() and self._better_opens(target.lane, want):
+            many[members] = target.room(used, attempt.requests)
+            if many[members].any() and self._better_opens(target.template, attempt):
                 many[members] = np.minimum(
-                    many[members], _room_on_launch_row(self.open.groups.all[number], target, used, want.requests)
+                    many[members], _room_on_launch_row(self.open.groups.all[number], target, used, attempt.requests)
                 )
-        if want.item.ports:
+        if attempt.pod_class.ports:
             for place in np.flatnonzero(many).tolist():
-                many[place] = 0 if ports_collide(want.item.ports, self.open.claims[place].ports) else 1
+                many[place] = 0 if ports_collide(attempt.pod_class.ports, self.open.claims[place].ports) else 1
         if bounds is not None:
             many = _bounded(many, bounds.claims, len(pods), single=bounds.single)
         taken = _first_fit(many, len(pods))
         for place in np.flatnonzero(taken).tolist():
             number = int(taken[place])
-            self.open.add(place, targets[int(groups[place])], want, pods[:number])
-            self._ledger.record(want.item, place, number, claim=True)
+            self.open.add(place, targets[int(groups[place])], attempt, pods[:number])
+            self._counts.record(attempt.pod_class, place, number, claim=True)
             pods = pods[number:]
         return pods
 
-    def _better_opens(self, lane: Lane, want: Want) -> bool:
-        """Whether a lane of a better level could open a claim."""
-        if lane.level == self._best_level:
+    def _better_opens(self, template: NodeClaimTemplate, attempt: PlacementAttempt) -> bool:
+        """Whether a template of a better level could open a claim."""
+        if template.level == self._best_level:
             return False
-        level = self.openings.best_level(want)
-        return level is not None and lane.level > level
+        level = self.openings.best_level(attempt)
+        return level is not None and template.level > level
 
-    def _open_claims(self, want: Want, pods: list[Pod], bounds: Bounds | None = None) -> list[Pod]:
+    def _open_claims(
+        self, attempt: PlacementAttempt, pods: list[Pod], bounds: HostnameBounds | None = None
+    ) -> list[Pod]:
         if bounds is not None and not bounds.new:
             return pods
         skipped: list[Refusal] = []
-        lanes, place = self.openings.lanes, 0
-        while pods and place < len(lanes):
-            lane = lanes[place]
-            budget = self.openings.budgets[lane.pool.metadata.name]
-            entry = self.openings.entry(lane, want)
-            if isinstance(entry, Kind):
-                entry = self.openings.make_way(lane, want, entry)
-            if isinstance(entry, Kind):
-                skipped.append(Refusal(lane, entry, want, budget.left.copy()))
-                if entry is Kind.RESERVED and self._strictly_reserved:
+        templates, place = self.openings.templates, 0
+        while pods and place < len(templates):
+            template = templates[place]
+            limits = self.openings.pool_limits[template.pool.metadata.name]
+            entry = self.openings.entry(template, attempt)
+            if isinstance(entry, RefusalKind):
+                entry = self.openings.make_way(template, attempt, entry)
+            if isinstance(entry, RefusalKind):
+                skipped.append(Refusal(template, entry, attempt, limits.left.copy()))
+                if entry is RefusalKind.RESERVED and self._strictly_reserved:
                     self._waits = True
                     break
                 place += 1
                 continue
-            pods = self._open(lane, entry, want, pods, tuple(skipped), bounds)
+            pods = self._open(template, entry, attempt, pods, tuple(skipped), bounds)
             if bounds is not None and bounds.single:
                 break
-            if lane.steady:  # which makes room for spot again
+            if template.steady:  # which makes room for spot again
                 place, skipped = 0, []
         return pods
 
     def _open(
         self,
-        lane: Lane,
-        group: Group,
-        want: Want,
+        template: NodeClaimTemplate,
+        group: ClaimGroup,
+        attempt: PlacementAttempt,
         pods: list[Pod],
         skipped: tuple[Refusal, ...],
-        bounds: Bounds | None,
+        bounds: HostnameBounds | None,
     ) -> list[Pod]:
         """Open as many claims as can be told to be alike; at least one."""
-        budget = self.openings.budgets[lane.pool.metadata.name]
+        limits = self.openings.pool_limits[template.pool.metadata.name]
         empty = np.zeros((1, len(self.axis)), np.int64)
-        each = 1 if want.item.ports else int(group.room(empty, want.requests)[0])
-        holding = group.rows[group.holding(want.requests)]
-        charge = lane.table.capacity[lane.table.row_type[holding]].max(axis=0)
+        each = 1 if attempt.pod_class.ports else int(group.room(empty, attempt.requests)[0])
+        holding = group.rows[group.holding(attempt.requests)]
+        charge = template.table.capacity[template.table.row_type[holding]].max(axis=0)
         # A claim that relies on estimates is one of a kind: the next may not.
         if bounds is not None:
             each = min(each, bounds.new)
         alone = bounds is not None and bounds.single
-        most = min(max(budget.openable(charge), 1), self.openings.openable(lane, group))
+        most = min(max(limits.openable(charge), 1), self.openings.openable(template, group))
         claims = 1 if estimates(group) or alone else min(-(-len(pods) // each), most)
         for _ in range(claims):
             place = self.open.open(group, charge, skipped)
             self.openings.take_estimates(group, place)
-            self.open.add(place, group, want, pods[:each])
-            self._ledger.record(want.item, place, len(pods[:each]), claim=True)
+            self.open.add(place, group, attempt, pods[:each])
+            self._counts.record(attempt.pod_class, place, len(pods[:each]), claim=True)
             pods = pods[each:]
-        budget.charge(charge, claims)
-        self.openings.opened(lane, group, claims, holding)
+        limits.charge(charge, claims)
+        self.openings.opened(template, group, claims, holding)
         return pods
 
     def _place_promised(self, classes: Sequence[PodClass]) -> set[int]:
@@ -409,12 +422,12 @@ class Packer:
         Otherwise a newcomer could take their room, and they would be launched for a second time.
         """
         kept: set[int] = set()
-        tokens = frozenset().union(*(room.promised for room in self.nodes.rooms))
+        tokens = frozenset().union(*(room.promised for room in self.nodes.all))
         if not tokens:
             return kept
         waiting = _promised_pods(classes, tokens)
         suits: dict[int, tuple[Bools, Ints]] = {}
-        for place, room in enumerate(self.nodes.rooms):
+        for place, room in enumerate(self.nodes.all):
             promised = [waiting[token] for token in sorted(room.promised) if token in waiting]
             for item, some in _grouped_by_class(promised):
                 if item.index not in suits:
@@ -426,7 +439,7 @@ class Packer:
                 staying = left[: self.nodes.takes(item, place, requests, len(left))]
                 if staying:
                     self.nodes.place(item, place, staying, requests)
-                    self._ledger.record(item, place, len(staying), claim=False)
+                    self._counts.record(item, place, len(staying), claim=False)
                     kept.update(map(id, staying))
         return kept
 
@@ -456,28 +469,28 @@ class _NodeFiller:
 
     def __init__(
         self,
-        nodes: NodeTable,
-        fill: Callable[[Want, list[Pod], Bounds | None, Bools | None], list[Pod]],
+        nodes: ExistingNodes,
+        fill: Callable[[PlacementAttempt, list[Pod], HostnameBounds | None, Bools | None], list[Pod]],
         domains: Domains,
     ) -> None:
         self._nodes = nodes
         self._fill = fill
         self._domains = domains
 
-    def might_take(self, want: Want, least: Ints) -> bool:
+    def might_take(self, attempt: PlacementAttempt, least: Ints) -> bool:
         """Whether some node suits that has room for `least` [resources]."""
         roomy = (self._nodes.free >= least)[:, least > 0].all(axis=1)
-        return bool(roomy.any()) and bool((self._nodes.fits(want.item, soft=want.soft) & roomy).any())
+        return bool(roomy.any()) and bool((self._nodes.fits(attempt.pod_class, soft=attempt.soft) & roomy).any())
 
-    def fill(self, want: Want, pods: list[Pod], inside: Bools | None) -> int:
+    def fill(self, attempt: PlacementAttempt, pods: list[Pod], inside: Bools | None) -> int:
         """Put pods on nodes, those `inside` [rooms] if given; returns how many of them, the first ones."""
-        roomy = (self._nodes.free >= want.requests)[:, want.requests > 0].all(axis=1)
+        roomy = (self._nodes.free >= attempt.requests)[:, attempt.requests > 0].all(axis=1)
         if inside is not None:
             roomy &= inside
         if not roomy.any():
             return 0
-        bounds = self._domains.bounds(want) if want.item.topological else None
-        return len(pods) - len(self._fill(want, pods, bounds, roomy))
+        bounds = self._domains.bounds(attempt) if attempt.pod_class.topological else None
+        return len(pods) - len(self._fill(attempt, pods, bounds, roomy))
 
 
 def _first_fit(many: Ints, number: int) -> Ints:
@@ -499,12 +512,12 @@ def _bounded(many: Ints, bound: Ints, number: int, *, single: bool) -> Ints:
     return many
 
 
-def _room_on_launch_row(group: Group, target: Group, used: Ints, requests: Ints) -> Ints:
+def _room_on_launch_row(group: ClaimGroup, target: ClaimGroup, used: Ints, requests: Ints) -> Ints:
     """How many pods each claim takes without leaving the row it would launch now."""
     first = group.cheapest(used)
     rows = group.rows[np.maximum(first, 0)]
     kept = (first >= 0) & np.isin(rows, target.rows)
-    free = group.lane.net[rows] - used
+    free = group.template.net[rows] - used
     wanted = requests > 0
     many = np.where((free >= 0).all(axis=1), (free[:, wanted] // requests[wanted]).min(axis=1), 0)
     return np.where(kept, np.maximum(many, 0), 0)

@@ -19,7 +19,7 @@ from shiplap.manifests.template_hash import marks_of
 from shiplap.scheduling.model.pod_volumes import ATTACHED
 from shiplap.scheduling.model.resources import Floats, Ints
 from shiplap.scheduling.model.scheduling_plan import LaunchChoice, PlannedClaim
-from shiplap.scheduling.supply.claim_groups import Group
+from shiplap.scheduling.supply.claim_groups import ClaimGroup
 from shiplap.scheduling.supply.instance_arrays import TypeTable
 from shiplap.scheduling.supply.open_claims import OpenClaim
 
@@ -53,11 +53,11 @@ def _sorted_names(pods: Iterable[Pod]) -> list[PodName]:
     return named
 
 
-def launch_prices(group: Group, used: Ints) -> Floats:
+def launch_prices(group: ClaimGroup, used: Ints) -> Floats:
     """USD per hour of claims of a group with these loads [claims, resources]; exotic types only if none else holds."""
     if group.minimums:
         return group.price[group.cheapest(used)]
-    exotic = group.lane.table.exotic[group.lane.table.row_type[group.rows]]
+    exotic = group.template.table.exotic[group.template.table.row_type[group.rows]]
     prices = np.full(len(used), np.inf)
     for some in (~exotic, exotic):
         holds = (group.net[some][None, :, :] >= used[:, None, :]).all(axis=2)
@@ -106,24 +106,24 @@ class ClaimWriter:
         if loaded is None:
             return None
         form, requests = loaded
-        lane, template = claim.group.lane, claim.group.lane.pool.spec.template
+        template, node_template = claim.group.template, claim.group.template.pool.spec.template
         pods = _sorted_names(pod for item, some in claim.pods if item.index not in self._virtual for pod in some)
         virtual = (
             _sorted_names(pod for item, some in claim.pods if item.index in self._virtual for pod in some)
             if self._virtual
             else []
         )
-        annotations = {**template.metadata.annotations, **self._marks_of(lane.pool)}
+        annotations = {**node_template.metadata.annotations, **self._marks_of(template.pool)}
         if claim.relaxed:
             annotations[labels.MIN_VALUES_RELAXED] = "true"
         return PlannedClaim(
-            name=self._name(lane.pool.metadata.name, pods or virtual),
-            node_pool=lane.pool.metadata.name,
-            node_class=template.spec.node_class_ref.name,
-            tier=lane.tier.index,
+            name=self._name(template.pool.metadata.name, pods or virtual),
+            node_pool=template.pool.metadata.name,
+            node_class=node_template.spec.node_class_ref.name,
+            tier=template.tier.index,
             requirements=form.requirements,
-            taints=template.spec.taints,
-            startup_taints=template.spec.startup_taints,
+            taints=node_template.spec.taints,
+            startup_taints=node_template.spec.startup_taints,
             labels=form.labels,
             annotations=annotations,
             instance_types=form.types.names,
@@ -154,16 +154,16 @@ class ClaimWriter:
         self._taken.add(name)
         return name
 
-    def _loaded(self, group: Group, used: Ints) -> tuple[_ClaimForm, dict[str, int]] | None:
+    def _loaded(self, group: ClaimGroup, used: Ints) -> tuple[_ClaimForm, dict[str, int]] | None:
         """The form and the requests, daemons included, of a claim; many claims have the same load."""
         key = (group.index, used.tobytes())
         if key not in self._alike:
             form = self._form(group, used)
-            amounts = group.lane.table.axis.amounts(used + form.daemons) if form is not None else {}
+            amounts = group.template.table.axis.amounts(used + form.daemons) if form is not None else {}
             self._alike[key] = None if form is None else (form, _kubelet_resources(amounts))
         return self._alike[key]
 
-    def _form(self, group: Group, used: Ints) -> _ClaimForm | None:
+    def _form(self, group: ClaimGroup, used: Ints) -> _ClaimForm | None:
         holds = group.holding(used)
         key = (group.index, holds.tobytes())
         if key not in self._forms:
@@ -171,15 +171,15 @@ class ClaimWriter:
             self._forms[key] = None if types is None else self._fill_in(group, types)
         return self._forms[key]
 
-    def _fill_in(self, group: Group, types: TypeList) -> _ClaimForm:
+    def _fill_in(self, group: ClaimGroup, types: TypeList) -> _ClaimForm:
         requirements = _narrowed(group, types)
         return _ClaimForm(
             types=types,
             requirements=_requirement_specs(requirements, group),
             labels=_labels(requirements, group),
             launch=_launch_choice(group, types),
-            daemons=group.lane.daemons.overhead[group.lane.table.row_type[types.rows]].min(axis=0),
-            allocatable=self._smallest_allocatable(group.lane.table, types),
+            daemons=group.template.daemons.overhead[group.template.table.row_type[types.rows]].min(axis=0),
+            allocatable=self._smallest_allocatable(group.template.table, types),
         )
 
     def _smallest_allocatable(self, table: TypeTable, types: TypeList) -> dict[str, int]:
@@ -216,12 +216,12 @@ def _kubelet_resources(amounts: Mapping[str, int]) -> dict[str, int]:
     return {name: amount for name, amount in amounts.items() if not name.startswith(ATTACHED)}
 
 
-def _choose_types(group: Group, columns: Ints, most: int) -> TypeList | None:
+def _choose_types(group: ClaimGroup, columns: Ints, most: int) -> TypeList | None:
     """Cheapest first, at most `most` types; types that minValues needs go before cheaper ones it does not.
 
     Exotic types are left out while there are plain ones, unless minValues asks for variety.
     """
-    table = group.lane.table
+    table = group.template.table
     place_of: list[int] = table.row_type[group.rows].tolist()
     guess: list[bool] = table.row_estimate[group.rows].tolist()
     best: dict[int, int] = {}
@@ -248,7 +248,7 @@ def _choose_types(group: Group, columns: Ints, most: int) -> TypeList | None:
     return TypeList(group.rows[chosen], names, estimated)
 
 
-def _needed_for_minimums(group: Group, columns: Sequence[int]) -> list[int]:
+def _needed_for_minimums(group: ClaimGroup, columns: Sequence[int]) -> list[int]:
     """The cheapest types that together keep every minValues; greedy, by price."""
     needed: list[int] = []
     for key, least in group.minimums.items():
@@ -264,9 +264,9 @@ def _needed_for_minimums(group: Group, columns: Sequence[int]) -> list[int]:
     return needed
 
 
-def _narrowed(group: Group, types: TypeList) -> Requirements:
+def _narrowed(group: ClaimGroup, types: TypeList) -> Requirements:
     """The claim's requirements with type, zone and capacity type reduced to what can be bought now."""
-    table = group.lane.table
+    table = group.template.table
     places = table.row_type[types.rows]
     buyable = np.isfinite(table.prices[places]) & table.cells(group.requirements)
     zones = [zone for zone, has in zip(table.zones, buyable.any(axis=(0, 2)), strict=True) if has]
@@ -280,7 +280,7 @@ def _narrowed(group: Group, types: TypeList) -> Requirements:
     )
 
 
-def _requirement_specs(requirements: Requirements, group: Group) -> tuple[RequirementSpec, ...]:
+def _requirement_specs(requirements: Requirements, group: ClaimGroup) -> tuple[RequirementSpec, ...]:
     return tuple(
         RequirementSpec(key, operator, values, group.minimums.get(key))
         for name in sorted(requirements)
@@ -289,19 +289,19 @@ def _requirement_specs(requirements: Requirements, group: Group) -> tuple[Requir
     )
 
 
-def _labels(requirements: Requirements, group: Group) -> dict[str, str]:
+def _labels(requirements: Requirements, group: ClaimGroup) -> dict[str, str]:
     """Labels the node is certain to carry: the pool's, one per custom key, and well-known keys left with one value."""
     result = {}
     for key in sorted(requirements):
         entry = requirements[key]
         if key in _MARKS or key == labels.HOSTNAME:
             continue
-        if key in group.lane.allow_undefined and key not in group.lane.given:
+        if key in group.template.allow_undefined and key not in group.template.given:
             if not entry.complement and len(entry.values) == 1:
                 result[key] = next(iter(entry.values))
             continue
         # A label that only a pod mentions (NotIn, DoesNotExist) is met by its absence.
-        value = any_value(entry) if key in group.lane.template else None
+        value = any_value(entry) if key in group.template.requirements else None
         if value is not None:
             result[key] = value
     return result
@@ -320,9 +320,9 @@ def any_value(entry: Requirement) -> str | None:
     return str(number) if entry.has(str(number)) else None
 
 
-def _launch_choice(group: Group, types: TypeList) -> LaunchChoice:
+def _launch_choice(group: ClaimGroup, types: TypeList) -> LaunchChoice:
     """The cheapest available offering of the cheapest type; ties go to spot, then to the zone first by name."""
-    table = group.lane.table
+    table = group.template.table
     place = int(table.row_type[types.rows[0]])
     prices = np.where(table.cells(group.requirements)[0], table.prices[place], np.inf)
     kind, zone = divmod(int(np.argmin(prices.T)), len(table.zones))

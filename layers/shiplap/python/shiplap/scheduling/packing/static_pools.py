@@ -27,14 +27,14 @@ from shiplap.scheduling.model.resources import PLENTY, Axis, Ints
 from shiplap.scheduling.model.scheduling_plan import StaticPool
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.model.topology_constraints import UNCONSTRAINED
-from shiplap.scheduling.supply.charges import budgets_of
+from shiplap.scheduling.supply.charges import limits_of_pools
 from shiplap.scheduling.supply.daemons import Daemon
 from shiplap.scheduling.supply.limits import NODES, of_rules
-from shiplap.scheduling.supply.open_claims import Kind, OpenClaim, OpenClaims, Want
+from shiplap.scheduling.supply.open_claims import OpenClaim, OpenClaims, PlacementAttempt, RefusalKind
 from shiplap.scheduling.supply.openings import Openings
 from shiplap.scheduling.supply.pool_catalogs import catalogues_of
 from shiplap.scheduling.supply.reservations import units_left
-from shiplap.scheduling.supply.templates import Lane, lanes_of
+from shiplap.scheduling.supply.templates import NodeClaimTemplate, templates_of
 
 _STAYING_OWNERS = ("DaemonSet", "Node")
 
@@ -75,10 +75,10 @@ def plan_static(snapshot: Snapshot, daemons: Sequence[Daemon], present: StaticPo
     axis = Axis(names)
     catalogues = catalogues_of(snapshot, pools, axis)
     tables = {name: catalogue.table for name, catalogue in catalogues.items()}
-    budgets = budgets_of(pools, axis, tables, present.nodes, present.paired, present.waiting)
+    pool_limits = limits_of_pools(pools, axis, tables, present.nodes, present.paired, present.waiting)
     units = units_left(tables.values(), snapshot.claims, snapshot.now)
-    lanes = lanes_of(pools, catalogues, daemons, budgets, units)
-    opener = _StaticClaimOpener(lanes, axis, strict=snapshot.settings.reserved_policy == "Strict")
+    templates = templates_of(pools, catalogues, daemons, pool_limits, units)
+    opener = _StaticClaimOpener(templates, axis, strict=snapshot.settings.reserved_policy == "Strict")
     results = tuple(_plan_pool(pool, opener, present, snapshot.now) for pool in pools)
     opener.openings.reservations.settle()
     return StaticPlan(opener.open.claims, opener.open.used, results, opener.openings.reservations.left)
@@ -132,38 +132,38 @@ def _removal_order(
 class _StaticClaimOpener:
     """Opens claims that hold nothing but daemons."""
 
-    def __init__(self, lanes: Sequence[Lane], axis: Axis, *, strict: bool) -> None:
+    def __init__(self, templates: Sequence[NodeClaimTemplate], axis: Axis, *, strict: bool) -> None:
         self.open = OpenClaims(len(axis))
-        self.openings = Openings(lanes, self.open, best_effort=False)
+        self.openings = Openings(templates, self.open, best_effort=False)
         self._strict = strict
         nothing = Requirements()
         anything = (Toleration(operator="Exists"),)
-        self._want = Want(
+        self._attempt = PlacementAttempt(
             PodClass({}, (nothing,), anything), nothing, True, np.zeros(len(axis), np.int64), 0, UNCONSTRAINED
         )
 
     def launch(self, pool: str, number: int) -> tuple[int, str]:
         """Open up to so many claims of a pool; how many there are now, and why no more."""
-        lanes = [lane for lane in self.openings.lanes if lane.tier.pool == pool]
+        templates = [template for template in self.openings.templates if template.tier.pool == pool]
         opened = place = 0
-        reason = "" if lanes else "no tier of it can be met"
-        while opened < number and place < len(lanes):
-            lane = lanes[place]
-            entry = self.openings.entry(lane, self._want)
-            if isinstance(entry, Kind):
-                entry = self.openings.make_way(lane, self._want, entry)
-            if isinstance(entry, Kind):
-                reason = reason or lane.blocked or f"{lane.name}: {entry.value}"
-                if entry is Kind.RESERVED and self._strict:
+        reason = "" if templates else "no tier of it can be met"
+        while opened < number and place < len(templates):
+            template = templates[place]
+            entry = self.openings.entry(template, self._attempt)
+            if isinstance(entry, RefusalKind):
+                entry = self.openings.make_way(template, self._attempt, entry)
+            if isinstance(entry, RefusalKind):
+                reason = reason or template.blocked or f"{template.name}: {entry.value}"
+                if entry is RefusalKind.RESERVED and self._strict:
                     break
                 place += 1
                 continue
-            charge = lane.table.capacity[lane.table.row_type[entry.rows]].max(axis=0)
+            charge = template.table.capacity[template.table.row_type[entry.rows]].max(axis=0)
             claim = self.open.open(entry, charge, ())
             self.openings.take_estimates(entry, claim)
-            self.openings.budgets[pool].charge(charge)
-            self.openings.opened(lane, entry, 1, entry.rows)
+            self.openings.pool_limits[pool].charge(charge)
+            self.openings.opened(template, entry, 1, entry.rows)
             opened += 1
-            if lane.steady:
+            if template.steady:
                 place = 0
         return opened, reason

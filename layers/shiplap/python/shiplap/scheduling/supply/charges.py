@@ -15,18 +15,18 @@ from shiplap.manifests.nodeclaim import GOING_FOR_GOOD, NodeClaim
 from shiplap.manifests.price_annotations import MICROS, price_rules
 from shiplap.scheduling.model.resources import Axis, Ints
 from shiplap.scheduling.supply.instance_arrays import TypeTable
-from shiplap.scheduling.supply.limits import HOURLY, SPOT_VCPUS, Budget
+from shiplap.scheduling.supply.limits import HOURLY, SPOT_VCPUS, PoolLimits
 from shiplap.scheduling.supply.templates import may_be_spot
 
 
-def budgets_of(
+def limits_of_pools(
     pools: Iterable[NodePool],
     axis: Axis,
     tables: Mapping[str, TypeTable],
     nodes: Sequence[Node],
     paired: Mapping[str, NodeClaim],
     waiting: Sequence[NodeClaim],
-) -> dict[str, Budget]:
+) -> dict[str, PoolLimits]:
     """What each pool may still launch, by name.
 
     Args:
@@ -41,10 +41,10 @@ def budgets_of(
     Raises:
         ValueError: a quantity or an annotation is malformed.
     """
-    budgets = {}
+    pool_limits = {}
     for pool in pools:
         rules = price_rules(pool)
-        budgets[pool.metadata.name] = Budget(
+        pool_limits[pool.metadata.name] = PoolLimits(
             pool.spec.limits,
             axis,
             hourly_micros=rules.max_hourly_micros,
@@ -55,33 +55,33 @@ def budgets_of(
         claim = paired.get(node.metadata.name)
         if node.metadata.deletion_timestamp or (claim is not None and claim.state in GOING_FOR_GOOD):
             continue
-        name = name_of_label(node.metadata.labels.get(labels.NODE_POOL, ""), budgets)
+        name = name_of_label(node.metadata.labels.get(labels.NODE_POOL, ""), pool_limits)
         name = name or (claim.node_pool if claim is not None else "")
-        if name in budgets:
-            charge_node(budgets[name], node, claim, tables[name])
+        if name in pool_limits:
+            charge_node(pool_limits[name], node, claim, tables[name])
     for claim in waiting:
-        if claim.node_pool in budgets and claim.state not in GOING_FOR_GOOD:
-            charge_claim(budgets[claim.node_pool], claim, tables[claim.node_pool])
-    return budgets
+        if claim.node_pool in pool_limits and claim.state not in GOING_FOR_GOOD:
+            charge_claim(pool_limits[claim.node_pool], claim, tables[claim.node_pool])
+    return pool_limits
 
 
-def charge_claim(budget: Budget, claim: NodeClaim, table: TypeTable) -> None:
+def charge_claim(limits: PoolLimits, claim: NodeClaim, table: TypeTable) -> None:
     """Take a claim that has no node yet off its pool's limits."""
     sizes = table.capacity[_places(claim, table), 0].tolist()
     vcpus = min(sizes, default=claim.allocatable.get(CPU, 0))
-    budget.charge(_charge_of_claim(claim, table))
-    budget.count(1, steady=_is_steady(claim), vcpus=vcpus)
+    limits.charge(_charge_of_claim(claim, table))
+    limits.count(1, steady=_is_steady(claim), vcpus=vcpus)
 
 
-def charge_node(budget: Budget, node: Node, claim: NodeClaim | None, table: TypeTable, nodes: int = 1) -> None:
+def charge_node(limits: PoolLimits, node: Node, claim: NodeClaim | None, table: TypeTable, nodes: int = 1) -> None:
     """Take a node off its pool's limits, or give it back with `nodes` -1."""
     charge = _charge_of_node(node, claim, table)
     kind = node.metadata.labels.get(labels.CAPACITY_TYPE) or (claim.capacity_type if claim else "")
     steady = kind not in ("", labels.SPOT)
     if SPOT_VCPUS in table.axis.names:
         charge[table.axis.names.index(SPOT_VCPUS)] = 0 if steady else charge[0]
-    budget.charge(charge, nodes)
-    budget.count(nodes, steady=steady, vcpus=int(charge[0]))
+    limits.charge(charge, nodes)
+    limits.count(nodes, steady=steady, vcpus=int(charge[0]))
 
 
 def _charge_of_node(node: Node, claim: NodeClaim | None, table: TypeTable) -> Ints:

@@ -1,6 +1,6 @@
 """Groups: open claims that differ only in how full they are, and what each kind may still become.
 
-A claim keeps every instance type that can still hold it. Which types those are follows from its group (a lane, the
+A claim keeps every instance type that can still hold it. Which types those are follows from its group (a template, the
 requirements accumulated so far, the rows allowed to it) and its load, so only the load is kept per claim.
 """
 
@@ -14,13 +14,13 @@ import numpy as np
 from shiplap.kubernetes.requirements import Requirements
 from shiplap.scheduling.model.resources import PLENTY, Bools, Floats, Ints, pareto_front
 from shiplap.scheduling.supply.instance_arrays import Offered
-from shiplap.scheduling.supply.templates import Lane
+from shiplap.scheduling.supply.templates import NodeClaimTemplate
 
 _CHUNK = 1 << 22
 """Elements of the largest intermediate array; keeps peak memory at some tens of megabytes."""
 
 
-class Group(msgspec.Struct, eq=False):
+class ClaimGroup(msgspec.Struct, eq=False):
     """`rows` are the catalogue rows a claim of this group may use, cheapest first, then by name; arrays follow them.
 
     `minimums` maps a label to the number of distinct values the list of types must keep (minValues);
@@ -28,7 +28,7 @@ class Group(msgspec.Struct, eq=False):
     """
 
     index: int
-    lane: Lane
+    template: NodeClaimTemplate
     requirements: Requirements
     allowed: Bools
     offered: Offered
@@ -93,7 +93,7 @@ class Group(msgspec.Struct, eq=False):
         return known
 
     def _compile_values(self, key: str) -> Bools:
-        table = self.lane.table
+        table = self.template.table
         allowed = self.requirements.get(key)
         found: dict[str, list[int]] = {}
         for column, place in enumerate(table.row_type[self.rows].tolist()):
@@ -120,22 +120,24 @@ class Group(msgspec.Struct, eq=False):
         return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
 
-def group_of(index: int, lane: Lane, requirements: Requirements, allowed: Bools, minimums: Mapping[str, int]) -> Group:
-    """The group of claims of a lane that have accumulated `requirements` and may use the rows `allowed` [rows]."""
-    table = lane.table
-    offered = table.offered(requirements, lane.given)
+def make_group(
+    index: int, template: NodeClaimTemplate, requirements: Requirements, allowed: Bools, minimums: Mapping[str, int]
+) -> ClaimGroup:
+    """The group of claims of a template that have accumulated `requirements` and may use the rows `allowed` [rows]."""
+    table = template.table
+    offered = table.offered(requirements, template.given)
     buys = (offered.suits & np.isfinite(offered.price))[table.row_type]
-    rows = np.flatnonzero(allowed & buys & (lane.net >= 0).all(axis=1))
+    rows = np.flatnonzero(allowed & buys & (template.net >= 0).all(axis=1))
     price = offered.price[table.row_type[rows]]
     rows = rows[np.argsort(price, kind="stable")]
-    return Group(
+    return ClaimGroup(
         index,
-        lane,
+        template,
         requirements,
         allowed,
         offered,
         rows,
-        lane.net[rows],
+        template.net[rows],
         offered.price[table.row_type[rows]],
         minimums,
         minimums != minimums_of(requirements),
@@ -147,21 +149,25 @@ def minimums_of(requirements: Requirements) -> dict[str, int]:
     return {key: entry.min_values for key, entry in requirements.items() if entry.min_values}
 
 
-class Groups:
+class ClaimGroups:
     """All groups of a decision; equal ones are one object."""
 
     def __init__(self) -> None:
-        self.all: list[Group] = []
-        self._known: dict[tuple[int, Requirements, bytes, tuple[tuple[str, int], ...]], Group] = {}
+        self.all: list[ClaimGroup] = []
+        self._known: dict[tuple[int, Requirements, bytes, tuple[tuple[str, int], ...]], ClaimGroup] = {}
 
     def get(
-        self, lane: Lane, requirements: Requirements, allowed: Bools, minimums: Mapping[str, int] | None = None
-    ) -> Group:
+        self,
+        template: NodeClaimTemplate,
+        requirements: Requirements,
+        allowed: Bools,
+        minimums: Mapping[str, int] | None = None,
+    ) -> ClaimGroup:
         """The group with these properties; `minimums` replaces those of the requirements."""
         least = minimums_of(requirements) if minimums is None else minimums
-        key = (lane.index, requirements, allowed.tobytes(), tuple(sorted(least.items())))
+        key = (template.index, requirements, allowed.tobytes(), tuple(sorted(least.items())))
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = group_of(len(self.all), lane, requirements, allowed, least)
+            known = self._known[key] = make_group(len(self.all), template, requirements, allowed, least)
             self.all.append(known)
         return known

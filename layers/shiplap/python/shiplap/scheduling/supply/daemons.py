@@ -50,16 +50,16 @@ def daemons_of(view: ClusterView) -> tuple[Daemon, ...]:
     newest = view.of_pods(_newest) if view.daemon_sets else {}
     result = []
     for item in view.daemon_sets:
-        template = item.spec.template
+        requirements = item.spec.template
         owner = (item.metadata.namespace or "default", item.metadata.name)
-        pattern = newest.get(owner) or Pod(metadata=item.metadata, spec=template.spec)
+        pattern = newest.get(owner) or Pod(metadata=item.metadata, spec=requirements.spec)
         try:
-            terms = node_terms(template.spec, strict=False)
+            terms = node_terms(requirements.spec, strict=False)
             requests = pod_requests(pattern)
         except (InvalidPod, ValueError):
             continue
         if not pattern.spec.resource_claims:
-            result.append(Daemon(owner, requests, terms, template.spec.tolerations, host_ports(pattern.spec)))
+            result.append(Daemon(owner, requests, terms, requirements.spec.tolerations, host_ports(pattern.spec)))
     return tuple(sorted(result, key=lambda daemon: daemon.owner))
 
 
@@ -86,7 +86,7 @@ def daemon_owner(pod: Pod) -> OwnerName | None:
 
 def load_of(
     daemons: Sequence[Daemon],
-    template: Requirements,
+    requirements: Requirements,
     taints: Sequence[Taint],
     given: frozenset[str],
     table: TypeTable,
@@ -98,7 +98,7 @@ def load_of(
     for daemon in daemons:
         if untolerated(taints, daemon.tolerations, ignore_preferences=True) is not None:
             continue
-        runs = _types_that_run(daemon, template, given, table, allow_undefined)
+        runs = _types_that_run(daemon, requirements, given, table, allow_undefined)
         overhead[runs] += table.axis.vector(daemon.requests)
         if daemon.ports:
             for place in np.flatnonzero(runs).tolist():
@@ -119,12 +119,12 @@ def expected_on_node(
 
 
 def _types_that_run(
-    daemon: Daemon, template: Requirements, given: frozenset[str], table: TypeTable, allow_undefined: frozenset[str]
+    daemon: Daemon, requirements: Requirements, given: frozenset[str], table: TypeTable, allow_undefined: frozenset[str]
 ) -> Bools:
     runs = np.zeros(len(table.types), np.bool_)
     for term in daemon.terms:
-        if template.compatible(term, allow_undefined):
-            runs |= table.offered(template.and_(term.values()), given).suits
+        if requirements.compatible(term, allow_undefined):
+            runs |= table.offered(requirements.and_(term.values()), given).suits
     return runs
 
 

@@ -25,18 +25,18 @@ from shiplap.scheduling.model.pod_classes import HostPort, PodClass, ports_colli
 from shiplap.scheduling.model.pod_volumes import ATTACHED, Attachments
 from shiplap.scheduling.model.resources import PLENTY, Axis, Bools, Ints
 from shiplap.scheduling.supply.daemons import Daemon, expected_on_node
-from shiplap.scheduling.supply.node_loads import NO_LOAD, Kinds, Load
+from shiplap.scheduling.supply.node_loads import NO_LOAD, NodeLoad, PodLoads
 from shiplap.scheduling.supply.reservations import held_by
-from shiplap.scheduling.supply.templates import Lane
+from shiplap.scheduling.supply.templates import NodeClaimTemplate
 
 STARTING_S = 900.0
 """How long a foreign node that is not Ready counts as one that is about to be."""
 
 
-class Room(msgspec.Struct, eq=False):
+class ExistingNode(msgspec.Struct, eq=False):
     """One node to fill. `labels` are certain; `possible` holds what an unlaunched claim has not decided yet, as do the
-    labels of the instance types (places in the lane's catalogue) it may become. `net` [resources] is what is left for
-    pods next to daemons where that follows from the types, not from a Node.
+    labels of the instance types (places in the template's catalogue) it may become. `net` [resources] is what is left
+    for pods next to daemons where that follows from the types, not from a Node.
 
     `attachments` are the volumes on it where their number is limited: on nodes whose CSI drivers have registered.
     `promised` are the pods (uid, or namespace/name) an in-flight claim was planned for.
@@ -48,7 +48,7 @@ class Room(msgspec.Struct, eq=False):
     taints: tuple[Taint, ...]
     allocatable: dict[str, int]
     possible: Requirements = msgspec.field(default_factory=Requirements)
-    lane: Lane | None = None
+    template: NodeClaimTemplate | None = None
     types: tuple[int, ...] = ()
     net: Ints | None = None
     pods: list[Pod] = msgspec.field(default_factory=list)
@@ -57,14 +57,14 @@ class Room(msgspec.Struct, eq=False):
     attachments: Attachments | None = None
 
 
-def rooms_of(
+def list_existing_nodes(
     nodes: Sequence[Node],
     paired: Mapping[str, NodeClaim],
     waiting: Sequence[NodeClaim],
     pods: Mapping[str, Sequence[Pod]],
     now: float,
-    lanes: Sequence[Lane],
-) -> list[Room]:
+    templates: Sequence[NodeClaimTemplate],
+) -> list[ExistingNode]:
     """Usable nodes, finished ones first, then by name; claims without a Node come last.
 
     Args:
@@ -73,10 +73,10 @@ def rooms_of(
         waiting: claims without a node.
         pods: by node name, those that use it.
         now: epoch seconds.
-        lanes: of all NodePools; a claim in flight is reckoned as its lane would open it now.
+        templates: of all NodePools; a claim in flight is reckoned as its template would open it now.
     """
-    known = {(lane.tier.pool, lane.tier.index, lane.reserved): lane for lane in reversed(lanes)}
-    of_pool = {label_value_of(lane.tier.pool): lane for lane in lanes}
+    known = {(template.tier.pool, template.tier.index, template.reserved): template for template in reversed(templates)}
+    of_pool = {label_value_of(template.tier.pool): template for template in templates}
     rooms = []
     for node in nodes:
         claim = paired.get(node.metadata.name)
@@ -92,10 +92,13 @@ def rooms_of(
     ]
 
 
-def _room_of_node(node: Node, claim: NodeClaim | None, lane: Lane | None, now: float) -> Room | None:
+def _room_of_node(
+    node: Node, claim: NodeClaim | None, template: NodeClaimTemplate | None, now: float
+) -> ExistingNode | None:
     """A Node as room, or None when pods cannot or should not go there.
 
-    `lane` is one of its NodePool's: it knows the startup taints and what the type yields when the claim is not known.
+    `template` is one of its NodePool's: it knows the startup taints and what the type yields when the claim is not
+    known.
     """
     meta, spec = node.metadata, node.spec
     if spec.unschedulable or meta.deletion_timestamp or (claim is not None and claim.state in LEAVING):
@@ -112,13 +115,13 @@ def _room_of_node(node: Node, claim: NodeClaim | None, lane: Lane | None, now: f
         expected: dict[str, int] = {}
         if claim is not None:
             startup, expected = claim.startup_taints, claim.allocatable
-        elif lane is not None:
-            startup = lane.pool.spec.template.spec.startup_taints
-            place = lane.table.index.get(meta.labels.get(labels.INSTANCE_TYPE, ""))
-            expected = lane.table.types[place].careful_allocatable if place is not None else {}
+        elif template is not None:
+            startup = template.pool.spec.template.spec.startup_taints
+            place = template.table.index.get(meta.labels.get(labels.INSTANCE_TYPE, ""))
+            expected = template.table.types[place].careful_allocatable if place is not None else {}
         taints = tuple(taint for taint in taints if taint not in startup and not is_ephemeral(taint))
         allocatable |= {name: amount for name, amount in expected.items() if not allocatable.get(name)}
-    room = Room(meta.name, initialized, meta.labels, taints, allocatable)
+    room = ExistingNode(meta.name, initialized, meta.labels, taints, allocatable)
     if claim is not None and claim.state not in (ClaimState.INITIALIZED, ClaimState.DISRUPTING):
         room.promised = _promised(claim)
         room.estimated = bool(claim.relies_on_estimate) and not node.status.allocatable
@@ -130,7 +133,7 @@ def _starting(node: Node, now: float) -> bool:
     return born is not None and born != "" and now - epoch(born) < STARTING_S
 
 
-def _room_of_claim(claim: NodeClaim, lane: Lane | None) -> Room:
+def _room_of_claim(claim: NodeClaim, template: NodeClaimTemplate | None) -> ExistingNode:
     certain = {
         **claim.labels,
         labels.NODE_POOL: label_value_of(claim.node_pool),
@@ -143,25 +146,25 @@ def _room_of_claim(claim: NodeClaim, lane: Lane | None) -> Room:
     }
     certain |= {key: value for key, value in launched.items() if value}
     possible = Requirements.of(claim.requirements).and_(Requirements.of_labels(certain).values())
-    types = _may_become(claim, lane) if lane is not None else ()
-    return Room(
+    types = _may_become(claim, template) if template is not None else ()
+    return ExistingNode(
         claim.name,
         False,
         certain,
         claim.taints,
         dict(claim.allocatable),
         possible=possible,
-        lane=lane,
+        template=template,
         types=types,
-        net=_net(claim, lane, types) if lane is not None and types else None,
+        net=_net(claim, template, types) if template is not None and types else None,
         promised=_promised(claim),
         estimated=bool(claim.relies_on_estimate),
     )
 
 
-def _may_become(claim: NodeClaim, lane: Lane) -> tuple[int, ...]:
+def _may_become(claim: NodeClaim, template: NodeClaimTemplate) -> tuple[int, ...]:
     """Places of the types a claim may still be launched as: one that was found too small meanwhile is not asked for."""
-    table = lane.table
+    table = template.table
     if claim.instance_type:
         return (table.index[claim.instance_type],) if claim.instance_type in table.index else ()
     listed = [table.index[name] for name in claim.instance_types if name in table.index]
@@ -185,14 +188,14 @@ def counted_on(instance_type: InstanceType, claim: NodeClaim) -> dict[str, int]:
     return instance_type.careful_allocatable
 
 
-def _net(claim: NodeClaim, lane: Lane, types: Sequence[int]) -> Ints:
+def _net(claim: NodeClaim, template: NodeClaimTemplate, types: Sequence[int]) -> Ints:
     """What is left for pods [resources] whichever of the types is launched: by the figures counted on, less daemons."""
-    table = lane.table
+    table = template.table
     if claim.instance_type and claim.allocatable:
         counted = table.axis.vector(claim.allocatable)[None, :]
     else:
         counted = table.axis.matrix([counted_on(table.types[place], claim) for place in types])
-    net: Ints = (counted - lane.daemons.overhead[list(types)]).min(axis=0)
+    net: Ints = (counted - template.daemons.overhead[list(types)]).min(axis=0)
     attached = [column for column, name in enumerate(table.axis.names) if name.startswith(ATTACHED)]
     if attached:
         net[attached] = table.allocatable[np.isin(table.row_type, types)][:, attached].min(axis=0)
@@ -211,12 +214,14 @@ _Known = str | frozenset[Requirement | None] | None
 """A label: its value, the alternatives it may still become, or undefined."""
 
 
-class NodeTable:
+class ExistingNodes:
     """Rooms as arrays: `free` [nodes, resources] shrinks as pods are placed; placements are remembered per node."""
 
-    def __init__(self, rooms: Sequence[Room], daemons: Sequence[Daemon], axis: Axis, loads: Mapping[str, Load]) -> None:
+    def __init__(
+        self, rooms: Sequence[ExistingNode], daemons: Sequence[Daemon], axis: Axis, loads: Mapping[str, NodeLoad]
+    ) -> None:
         """`loads` say what the pods of rooms take, by name; of a room that is not among them its pods are looked at."""
-        self.rooms = tuple(rooms)
+        self.all = tuple(rooms)
         self.axis = axis
         self._values: dict[str, tuple[list[_Known], Ints]] = {}
         self._taint_sets = sorted({room.taints for room in rooms}, key=repr)
@@ -230,9 +235,9 @@ class NodeTable:
         self.placed: list[list[Pod]] = [[] for _ in rooms]
         self._last_fits: tuple[PodClass, bool, Requirements | None, Bools] | None = None
 
-    def copy(self) -> NodeTable:
+    def copy(self) -> ExistingNodes:
         """The same rooms with independent room left and no further placements shared."""
-        twin = NodeTable.__new__(NodeTable)
+        twin = ExistingNodes.__new__(ExistingNodes)
         twin.__dict__.update(self.__dict__)
         twin.free = self.free.copy()
         twin.placed = [list(pods) for pods in self.placed]
@@ -240,12 +245,12 @@ class NodeTable:
         twin._attachments = [known and known.copy() for known in self._attachments]
         return twin
 
-    def part(self, places: Ints) -> NodeTable:
+    def part(self, places: Ints) -> ExistingNodes:
         """Some of these rooms in the same order, those at `places` [n], with what is placed now forgotten."""
-        twin = NodeTable.__new__(NodeTable)
+        twin = ExistingNodes.__new__(ExistingNodes)
         twin.__dict__.update(self.__dict__)
         some = places.tolist()
-        twin.rooms = tuple(self.rooms[place] for place in some)
+        twin.all = tuple(self.all[place] for place in some)
         twin.free = self.free[places]
         twin.placed = [[] for _ in some]
         twin._values = {key: (known, place[places]) for key, (known, place) in self._values.items()}
@@ -257,16 +262,16 @@ class NodeTable:
         twin._last_fits = None
         return twin
 
-    def _initial_room(self, daemons: Sequence[Daemon], loads: Mapping[str, Load]) -> Ints:
+    def _initial_room(self, daemons: Sequence[Daemon], loads: Mapping[str, NodeLoad]) -> Ints:
         """Allocatable minus what bound pods take and what daemons that are not there yet will take."""
-        kinds = Kinds()
-        free = self.axis.matrix([room.allocatable for room in self.rooms])
+        kinds = PodLoads()
+        free = self.axis.matrix([room.allocatable for room in self.all])
         runs = [
             self._fits_labels(daemon.terms, _may_meet) & self._tolerated(daemon.tolerations, soft=True)
             for daemon in daemons
         ]
         taken = []
-        for place, room in enumerate(self.rooms):
+        for place, room in enumerate(self.all):
             load = (loads.get(room.name) or kinds.load(room.pods)) if room.pods else NO_LOAD
             taken.append(load.requests)
             self._ports[place] |= load.ports
@@ -277,7 +282,7 @@ class NodeTable:
                 free[place] -= expected_on_node(daemons, here, load.daemons, self.axis)
         attached = [column for column, name in enumerate(self.axis.names) if name.startswith(ATTACHED)]
         if attached:  # nodes that are there count the volumes themselves
-            there = np.flatnonzero([room.net is None for room in self.rooms])
+            there = np.flatnonzero([room.net is None for room in self.all])
             free[np.ix_(there, attached)] = PLENTY
         free -= self.axis.matrix(taken)
         return free
@@ -310,7 +315,7 @@ class NodeTable:
         """How many pods of a class each node [nodes] still takes."""
         wanted = requests > 0
         if not wanted.any():
-            many = np.full(len(self.rooms), PLENTY, np.int64)
+            many = np.full(len(self.all), PLENTY, np.int64)
         else:
             many = (self.free[:, wanted] // requests[wanted]).min(axis=1)
         many = np.where(mask, np.maximum(many, 0), 0)
@@ -349,9 +354,9 @@ class NodeTable:
         return np.array(verdicts, np.bool_)[self._taints_of]
 
     def _fits_labels(self, terms: Iterable[Requirements], verdict: Callable[[_Known, Requirement], bool]) -> Bools:
-        mask = np.zeros(len(self.rooms), np.bool_)
+        mask = np.zeros(len(self.all), np.bool_)
         for term in terms:
-            fits = np.ones(len(self.rooms), np.bool_)
+            fits = np.ones(len(self.all), np.bool_)
             for entry in term.values():
                 distinct, place = self._distinct(entry.key)
                 fits &= np.array([verdict(known, entry) for known in distinct], np.bool_)[place]
@@ -363,12 +368,12 @@ class NodeTable:
         known = self._values.get(key)
         if known is None:
             numbers: dict[_Known, int] = {}
-            place = [numbers.setdefault(label_of(room, key), len(numbers)) for room in self.rooms]
+            place = [numbers.setdefault(label_of(room, key), len(numbers)) for room in self.all]
             known = self._values[key] = (list(numbers), np.array(place, np.int64))
         return known
 
 
-def label_of(room: Room, key: str) -> _Known:
+def label_of(room: ExistingNode, key: str) -> _Known:
     """What a room's label is or, on a claim not launched yet, what it may become."""
     value = room.labels.get(key)
     if value is not None:
@@ -380,8 +385,8 @@ def label_of(room: Room, key: str) -> _Known:
         return room.name
     if key in room.possible:
         return frozenset((room.possible[key],))
-    if room.lane is not None and room.types:
-        return frozenset(room.lane.table.label(place, key) for place in room.types)
+    if room.template is not None and room.types:
+        return frozenset(room.template.table.label(place, key) for place in room.types)
     return None
 
 

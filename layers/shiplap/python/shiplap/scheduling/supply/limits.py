@@ -33,7 +33,7 @@ def of_rules(rules: PriceRules) -> Iterator[str]:
         yield SPOT_VCPUS
 
 
-class Budget:
+class PoolLimits:
     """What a NodePool may still launch: `left` [resources] and `nodes_left`; `PLENTY` where there is no limit.
 
     `spot_bound` is the least share of nodes, in hundredths of a per cent, that must not be spot; None without a rule.
@@ -62,14 +62,14 @@ class Budget:
         self.nodes = 0
         self.steady = 0
         self.axis = axis
-        self.limits = amounts
+        self.amounts = amounts
         self.left: Ints = axis.vector(amounts, PLENTY)
         self.nodes_left: int = amounts.get(NODES, PLENTY)
         self.columns: Ints = np.flatnonzero(self.left < PLENTY)
 
-    def copy(self) -> Budget:
+    def copy(self) -> PoolLimits:
         """An independent budget in the same state."""
-        twin = Budget.__new__(Budget)
+        twin = PoolLimits.__new__(PoolLimits)
         twin.__dict__.update(self.__dict__)
         twin.left = self.left.copy()
         return twin

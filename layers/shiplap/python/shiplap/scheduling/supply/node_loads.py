@@ -14,7 +14,7 @@ from shiplap.scheduling.model.snapshot import ClusterView
 from shiplap.scheduling.supply.daemons import daemon_owner
 
 
-class Load(msgspec.Struct, frozen=True, eq=False):
+class NodeLoad(msgspec.Struct, frozen=True, eq=False):
     """What the pods of one node take together.
 
     `daemons` holds the requests of each pod of a DaemonSet; `moving` names the resources that the pods which would have
@@ -27,16 +27,16 @@ class Load(msgspec.Struct, frozen=True, eq=False):
     moving: frozenset[str]
 
 
-NO_LOAD = Load({}, (), frozenset(), frozenset())
+NO_LOAD = NodeLoad({}, (), frozenset(), frozenset())
 
 
-class Kinds:
+class PodLoads:
     """What pods take, computed once per distinct pod."""
 
     def __init__(self) -> None:
         self._known: dict[bytes, tuple[dict[str, int], frozenset[HostPort]]] = {}
 
-    def load(self, pods: Iterable[Pod]) -> Load:
+    def load(self, pods: Iterable[Pod]) -> NodeLoad:
         """Of pods on one node. Raises ValueError when a quantity is malformed."""
         requests: dict[str, int] = {}
         daemons: list[Mapping[str, int]] = []
@@ -52,7 +52,7 @@ class Kinds:
                 daemons.append(wanted)
             elif comes_back(pod):
                 moving.update(wanted)
-        return Load(requests, tuple(daemons), frozenset(ports), frozenset(moving))
+        return NodeLoad(requests, tuple(daemons), frozenset(ports), frozenset(moving))
 
     def _of(self, pod: Pod) -> tuple[dict[str, int], frozenset[HostPort]]:
         status = pod.status
@@ -65,12 +65,12 @@ class Kinds:
         return known
 
 
-def loads(view: ClusterView) -> Mapping[str, Load]:
+def loads(view: ClusterView) -> Mapping[str, NodeLoad]:
     """Of each node by what is bound to it, by name, as a question to ask of pods.
 
     Nodes with a pod that cannot be read are left out.
     """
-    kinds, found = Kinds(), {}
+    kinds, found = PodLoads(), {}
     for node, on_node in view.of_pods(running).items():
         try:
             found[node] = kinds.load(on_node)

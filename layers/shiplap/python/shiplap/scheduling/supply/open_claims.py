@@ -13,12 +13,12 @@ from shiplap.kubernetes.requirements import Requirements
 from shiplap.scheduling.model.pod_classes import HostPort, PodClass
 from shiplap.scheduling.model.resources import Bools, Ints
 from shiplap.scheduling.model.topology_constraints import Constraints
-from shiplap.scheduling.supply.claim_groups import Group, Groups
-from shiplap.scheduling.supply.templates import Lane
+from shiplap.scheduling.supply.claim_groups import ClaimGroup, ClaimGroups
+from shiplap.scheduling.supply.templates import NodeClaimTemplate
 
 
-class Kind(StrEnum):
-    """Why a lane was passed over."""
+class RefusalKind(StrEnum):
+    """Why a template was passed over."""
 
     BLOCKED = "blocked"
     TAINT = "taint"
@@ -32,15 +32,15 @@ class Kind(StrEnum):
 
 
 class Refusal(msgspec.Struct, frozen=True, eq=False):
-    """A lane could not open a claim for a class; `left` [resources] is what its limits left then."""
+    """A template could not open a claim for a class; `left` [resources] is what its limits left then."""
 
-    lane: Lane
-    kind: Kind
-    want: Want
+    template: NodeClaimTemplate
+    kind: RefusalKind
+    attempt: PlacementAttempt
     left: Ints
 
 
-class Want(msgspec.Struct, frozen=True, eq=False):
+class PlacementAttempt(msgspec.Struct, frozen=True, eq=False):
     """A class in one attempt to place it: a node-affinity term, and what is still held to of its preferences.
 
     `term` is one of the class's, joined with the node preference `preferred` if one is held to. `constraints` are the
@@ -49,7 +49,7 @@ class Want(msgspec.Struct, frozen=True, eq=False):
     that classes of different size share answers.
     """
 
-    item: PodClass
+    pod_class: PodClass
     term: Requirements
     soft: bool
     requests: Ints
@@ -62,12 +62,12 @@ class Want(msgspec.Struct, frozen=True, eq=False):
 class OpenClaim(msgspec.Struct, eq=False):
     """The parts of a claim that are not arrays; `relaxations` are the attempts that gave up preferences."""
 
-    group: Group
+    group: ClaimGroup
     pods: list[tuple[PodClass, Sequence[Pod]]] = msgspec.field(default_factory=list)
     ports: set[HostPort] = msgspec.field(default_factory=set)
     skipped: tuple[Refusal, ...] = ()
     relaxed: bool = False
-    relaxations: list[Want] = []
+    relaxations: list[PlacementAttempt] = []
 
 
 class OpenClaims:
@@ -77,7 +77,7 @@ class OpenClaims:
     """
 
     def __init__(self, columns: int) -> None:
-        self.groups = Groups()
+        self.groups = ClaimGroups()
         self.claims: list[OpenClaim] = []
         self.changes = 0
         self._used: Ints = np.zeros((64, columns), np.int64)
@@ -114,13 +114,13 @@ class OpenClaims:
             self._reach = np.concatenate([self._reach, np.array(fresh, np.int64)])
         return np.flatnonzero((self.used + requests <= self._reach[self.group_of]).all(axis=1))
 
-    def install(self, group: Group, charge: Ints, load: Ints, skipped: tuple[Refusal, ...]) -> OpenClaim:
+    def install(self, group: ClaimGroup, charge: Ints, load: Ints, skipped: tuple[Refusal, ...]) -> OpenClaim:
         """Open a claim with a load [resources] decided elsewhere; its pods and their ports are the caller's to add."""
         place = self.open(group, charge, skipped)
         self._used[place] = load
         return self.claims[place]
 
-    def open(self, group: Group, charge: Ints, skipped: tuple[Refusal, ...]) -> int:
+    def open(self, group: ClaimGroup, charge: Ints, skipped: tuple[Refusal, ...]) -> int:
         """Open an empty claim and return its place."""
         place = len(self.claims)
         if place == len(self._used):
@@ -133,19 +133,19 @@ class OpenClaims:
         self.changes += 1
         return place
 
-    def add(self, place: int, group: Group, want: Want, pods: list[Pod]) -> None:
+    def add(self, place: int, group: ClaimGroup, attempt: PlacementAttempt, pods: list[Pod]) -> None:
         """Put pods of a class on a claim, which comes into `group` by it."""
         claim = self.claims[place]
         claim.group = group
-        claim.pods.append((want.item, pods))
-        if want.level:
-            claim.relaxations.append(want)
-        claim.ports |= want.item.ports
+        claim.pods.append((attempt.pod_class, pods))
+        if attempt.level:
+            claim.relaxations.append(attempt)
+        claim.ports |= attempt.pod_class.ports
         self._group_of[place] = group.index
-        self._used[place] += want.requests * len(pods)
+        self._used[place] += attempt.requests * len(pods)
         self.changes += 1
 
-    def regroup(self, place: int, group: Group) -> None:
+    def regroup(self, place: int, group: ClaimGroup) -> None:
         """Let a claim be of another group, which holds its load."""
         self.claims[place].group = group
         self._group_of[place] = group.index
@@ -155,6 +155,6 @@ class OpenClaims:
         """Let a claim use only these rows [rows] of its catalogue from now on."""
         claim = self.claims[place]
         group = claim.group
-        claim.group = self.groups.get(group.lane, group.requirements, allowed, group.minimums)
+        claim.group = self.groups.get(group.template, group.requirements, allowed, group.minimums)
         self._group_of[place] = claim.group.index
         self.changes += 1

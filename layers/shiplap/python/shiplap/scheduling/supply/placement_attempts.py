@@ -16,9 +16,9 @@ from shiplap.scheduling.model.pod_classes import PodClass
 from shiplap.scheduling.model.preferences import Level, levels
 from shiplap.scheduling.model.resources import Axis, Ints
 from shiplap.scheduling.model.topology_constraints import Constraints
-from shiplap.scheduling.supply.existing_nodes import NodeTable
-from shiplap.scheduling.supply.open_claims import Want
-from shiplap.scheduling.supply.templates import Lane
+from shiplap.scheduling.supply.existing_nodes import ExistingNodes
+from shiplap.scheduling.supply.open_claims import PlacementAttempt
+from shiplap.scheduling.supply.templates import NodeClaimTemplate
 
 
 class _Step(msgspec.Struct, frozen=True, eq=False):
@@ -32,28 +32,30 @@ class _Step(msgspec.Struct, frozen=True, eq=False):
     preferred: Requirements | None
 
 
-class Wants:
+class PlacementAttempts:
     """Makes the attempts to place a class, numbering their constraints."""
 
-    def __init__(self, lanes: Sequence[Lane], nodes: NodeTable, axis: Axis) -> None:
+    def __init__(self, templates: Sequence[NodeClaimTemplate], nodes: ExistingNodes, axis: Axis) -> None:
         self._axis = axis
         self._numbers: dict[object, int] = {}
         self._steps: dict[object, tuple[_Step, ...]] = {}
         self._pinned: dict[tuple[int, tuple[Requirement, ...]], tuple[Requirements, int] | None] = {}
         self._soft_possible = nodes.has_preferences or any(
-            taint.effect == "PreferNoSchedule" for lane in lanes for taint in lane.pool.spec.template.spec.taints
+            taint.effect == "PreferNoSchedule"
+            for template in templates
+            for taint in template.pool.spec.template.spec.taints
         )
 
-    def of(self, item: PodClass) -> list[Want]:
+    def of(self, item: PodClass) -> list[PlacementAttempt]:
         """All attempts in turn."""
         requests = self._axis.vector(item.requests)
-        return [_want(item, step, requests) for step in self._steps_of(item)]
+        return [_attempt(item, step, requests) for step in self._steps_of(item)]
 
-    def relaxed(self, item: PodClass) -> list[Want]:
+    def relaxed(self, item: PodClass) -> list[PlacementAttempt]:
         """The attempts that hold to nothing but what is required."""
         requests = self._axis.vector(item.requests)
         steps = self._steps_of(item)
-        return [_want(item, step, requests) for step in steps if step.level == steps[-1].level]
+        return [_attempt(item, step, requests) for step in steps if step.level == steps[-1].level]
 
     def _steps_of(self, item: PodClass) -> tuple[_Step, ...]:
         key = (
@@ -97,20 +99,22 @@ class Wants:
         key = (term, item.tolerations, item.ports, item.missed, soft)
         return self._numbers.setdefault(key, len(self._numbers))
 
-    def pinned(self, want: Want, pins: Iterable[Requirement]) -> Want | None:
+    def pinned(self, attempt: PlacementAttempt, pins: Iterable[Requirement]) -> PlacementAttempt | None:
         """The attempt with labels pinned to one value each, or None when the class excludes one of them."""
         pins = tuple(pins)
         if not pins:
-            return want
-        key = (want.constraint, pins)
+            return attempt
+        key = (attempt.constraint, pins)
         if key not in self._pinned:
             self._pinned[key] = None
-            if want.term.compatible({pin.key: pin for pin in pins}, [pin.key for pin in pins]):
-                term = want.term.and_(pins)
-                self._pinned[key] = (term, self._number(want.item, term, soft=want.soft))
+            if attempt.term.compatible({pin.key: pin for pin in pins}, [pin.key for pin in pins]):
+                term = attempt.term.and_(pins)
+                self._pinned[key] = (term, self._number(attempt.pod_class, term, soft=attempt.soft))
         known = self._pinned[key]
-        return msgspec.structs.replace(want, term=known[0], constraint=known[1]) if known is not None else None
+        return msgspec.structs.replace(attempt, term=known[0], constraint=known[1]) if known is not None else None
 
 
-def _want(item: PodClass, step: _Step, requests: Ints) -> Want:
-    return Want(item, step.term, step.soft, requests, step.constraint, step.constraints, step.level, step.preferred)
+def _attempt(item: PodClass, step: _Step, requests: Ints) -> PlacementAttempt:
+    return PlacementAttempt(
+        item, step.term, step.soft, requests, step.constraint, step.constraints, step.level, step.preferred
+    )

@@ -13,10 +13,10 @@ from shiplap.manifests.price_annotations import PriceRules, price_rules
 from shiplap.scheduling.model.resources import Axis
 from shiplap.scheduling.model.snapshot import NodeClassCatalog, Snapshot
 from shiplap.scheduling.supply.instance_arrays import TypeTable
-from shiplap.scheduling.supply.templates import Catalogue, usable
+from shiplap.scheduling.supply.templates import PoolCatalog, usable
 
 
-def catalogues_of(snapshot: Snapshot, pools: Sequence[NodePool], axis: Axis) -> dict[str, Catalogue]:
+def catalogues_of(snapshot: Snapshot, pools: Sequence[NodePool], axis: Axis) -> dict[str, PoolCatalog]:
     """The catalogue of each pool by name. Pools of one EC2NodeClass share it unless something sets them apart.
 
     Raises:
@@ -24,7 +24,7 @@ def catalogues_of(snapshot: Snapshot, pools: Sequence[NodePool], axis: Axis) -> 
     """
     by_class = {catalog.node_class: catalog for catalog in snapshot.catalogs}
     accepted = accepted_overlays(snapshot)
-    shared: dict[str, Catalogue] = {}
+    shared: dict[str, PoolCatalog] = {}
     result = {}
     for pool in pools:
         name = pool.spec.template.spec.node_class_ref.name
@@ -38,10 +38,10 @@ def catalogues_of(snapshot: Snapshot, pools: Sequence[NodePool], axis: Axis) -> 
                 table.charge_prices(Requirements.of(pool.spec.template.spec.requirements))
             if rules.min_on_demand_vcpus:
                 table.charge_spot()
-            result[pool.metadata.name] = Catalogue(table, not_ready)
+            result[pool.metadata.name] = PoolCatalog(table, not_ready)
             continue
         if name not in shared:
-            shared[name] = Catalogue(_table(catalog.instance_types, snapshot, axis), not_ready)
+            shared[name] = PoolCatalog(_table(catalog.instance_types, snapshot, axis), not_ready)
         result[pool.metadata.name] = shared[name]
     return result
 

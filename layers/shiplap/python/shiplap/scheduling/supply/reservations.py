@@ -1,8 +1,8 @@
 """Instances left in capacity reservations: no more claims are given to a reservation than it has room for.
 
-A claim of a reserved lane takes one instance of one reservation when it is opened, of the largest instances first, so
-that it can be filled. When all pods are placed it moves to the cheapest reservation that still holds it, and then may
-also use others of the same instance types, each of which sets an instance aside for it until it is launched.
+A claim of a reserved template takes one instance of one reservation when it is opened, of the largest instances first,
+so that it can be filled. When all pods are placed it moves to the cheapest reservation that still holds it, and then
+may also use others of the same instance types, each of which sets an instance aside for it until it is launched.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from shiplap.kubernetes import labels
 from shiplap.kubernetes.requirements import Requirement, Requirements
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.scheduling.model.resources import Ints
-from shiplap.scheduling.supply.claim_groups import Group
+from shiplap.scheduling.supply.claim_groups import ClaimGroup
 from shiplap.scheduling.supply.instance_arrays import TypeTable
 from shiplap.scheduling.supply.open_claims import OpenClaims
-from shiplap.scheduling.supply.templates import Lane
+from shiplap.scheduling.supply.templates import NodeClaimTemplate
 
 SHOWN_AFTER_S = 120.0
 """How long after a claim was launched its instance may be missing from what EC2 says a reservation has left."""
@@ -61,17 +61,17 @@ def held_by(claim: NodeClaim) -> tuple[str, ...]:
 class Reservations:
     """The instances left while one packing goes on."""
 
-    def __init__(self, lanes: Iterable[Lane], open_claims: OpenClaims) -> None:
+    def __init__(self, templates: Iterable[NodeClaimTemplate], open_claims: OpenClaims) -> None:
         self._open = open_claims
-        self._before: Mapping[str, int] = next((lane.units for lane in lanes if lane.reserved), {})
+        self._before: Mapping[str, int] = next((template.units for template in templates if template.reserved), {})
         self.left = dict(self._before)
         self._pins: dict[tuple[int, str], tuple[Requirement, ...]] = {}
 
-    def pins(self, lane: Lane, reservation: str) -> tuple[Requirement, ...]:
+    def pins(self, template: NodeClaimTemplate, reservation: str) -> tuple[Requirement, ...]:
         """What narrows a claim down to one reservation."""
-        key = (id(lane.table), reservation)
+        key = (id(template.table), reservation)
         if key not in self._pins:
-            marks = lane.table.marks[lane.table.reservations.index(reservation)]
+            marks = template.table.marks[template.table.reservations.index(reservation)]
             self._pins[key] = tuple(Requirement(name, False, frozenset((marks[name],))) for name in sorted(marks))
         return self._pins[key]
 
@@ -79,18 +79,18 @@ class Reservations:
         """Whether a reservation had instances left that claims of this plan have been given."""
         return self._before.get(reservation, 0) > 0 and self.left.get(reservation, 0) < 1
 
-    def openable(self, group: Group) -> int:
+    def openable(self, group: ClaimGroup) -> int:
         """How many more claims may be launched as this group is."""
         return min((self.left.get(reservation, 0) for reservation in _pinned(group)), default=0)
 
-    def take(self, group: Group, number: int) -> None:
+    def take(self, group: ClaimGroup, number: int) -> None:
         """Give instances to claims of this group."""
         for reservation in _pinned(group):
             self.left[reservation] -= number
 
     def settle(self) -> None:
         """Move every reserved claim to the cheapest reservation that holds it, then give it what else it may use."""
-        reserved = [place for place, claim in enumerate(self._open.claims) if claim.group.lane.reserved]
+        reserved = [place for place, claim in enumerate(self._open.claims) if claim.group.template.reserved]
         for place in reserved:
             self._move(place)
         for place in reserved:
@@ -102,9 +102,9 @@ class Reservations:
         used = self._open.used[place]
         best = (_cheapest(group, used), now)
         chosen = group
-        for reservation in group.lane.reservations:
+        for reservation in group.template.reservations:
             if reservation != now and self.left.get(reservation, 0) > 0:
-                other = self._instead(place, group, self.pins(group.lane, reservation))
+                other = self._instead(place, group, self.pins(group.template, reservation))
                 if other is not None and (_cheapest(other, used), reservation) < best:
                     best, chosen = (_cheapest(other, used), reservation), other
         if chosen is not group:
@@ -114,18 +114,18 @@ class Reservations:
 
     def _widen(self, place: int) -> None:
         group = self._open.claims[place].group
-        table = group.lane.table
+        table = group.template.table
         (now,) = _pinned(group)
-        own = self.pins(group.lane, now)
+        own = self.pins(group.template, now)
         types = _types(table, now)
         others = [
             reservation
-            for reservation in group.lane.reservations
+            for reservation in group.template.reservations
             if reservation != now
             and self.left.get(reservation, 0) > 0
-            and self.pins(group.lane, reservation)[1:] == own[1:]
+            and self.pins(group.template, reservation)[1:] == own[1:]
             and set(_types(table, reservation).tolist()) <= set(types.tolist())
-            and self._instead(place, group, self.pins(group.lane, reservation)) is not None
+            and self._instead(place, group, self.pins(group.template, reservation)) is not None
         ]
         if others:
             wider = (Requirement(labels.RESERVATION_ID, False, frozenset((now, *others))), *own[1:])
@@ -133,7 +133,7 @@ class Reservations:
                 self.left[reservation] -= 1
             self._open.regroup(place, self._group(group, wider))
 
-    def _instead(self, place: int, group: Group, pins: tuple[Requirement, ...]) -> Group | None:
+    def _instead(self, place: int, group: ClaimGroup, pins: tuple[Requirement, ...]) -> ClaimGroup | None:
         """The claim's group if it used another reservation; None where its pods or its load do not allow it."""
         asked = (term for item, _ in self._open.claims[place].pods for term in item.terms)
         if any(key in term for term in asked for key in (labels.RESERVATION_ID, *_ALIKE)):
@@ -141,21 +141,25 @@ class Reservations:
         other = self._group(group, pins)
         return other if other.holding(self._open.used[place]).any() else None
 
-    def _group(self, group: Group, pins: tuple[Requirement, ...]) -> Group:
+    def _group(self, group: ClaimGroup, pins: tuple[Requirement, ...]) -> ClaimGroup:
         """The group without the reservation it has, with another."""
         rest = Requirements(
             entry for key, entry in group.requirements.items() if key not in (labels.RESERVATION_ID, *_ALIKE)
         )
-        own = (group.lane.template[key] for key in (labels.RESERVATION_ID, *_ALIKE) if key in group.lane.template)
+        own = (
+            group.template.requirements[key]
+            for key in (labels.RESERVATION_ID, *_ALIKE)
+            if key in group.template.requirements
+        )
         requirements = rest.and_((*own, *pins))
-        return self._open.groups.get(group.lane, requirements, group.allowed, group.minimums)
+        return self._open.groups.get(group.template, requirements, group.allowed, group.minimums)
 
 
-def _cheapest(group: Group, used: Ints) -> float:
+def _cheapest(group: ClaimGroup, used: Ints) -> float:
     return float(np.min(group.price[group.holding(used)]))
 
 
-def _pinned(group: Group) -> list[str]:
+def _pinned(group: ClaimGroup) -> list[str]:
     return sorted(group.requirements[labels.RESERVATION_ID].values)
 
 

@@ -1,4 +1,4 @@
-"""Lanes: the tiers of all NodePools in the order they are tried, each with its catalogue compiled."""
+"""Templates: the tiers of all NodePools in the order they are tried, each with its catalogue compiled."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from shiplap.manifests.tiers import Tier, expand
 from shiplap.scheduling.model.resources import Ints
 from shiplap.scheduling.supply.daemons import Daemon, DaemonLoad, load_of
 from shiplap.scheduling.supply.instance_arrays import TypeTable
-from shiplap.scheduling.supply.limits import Budget
+from shiplap.scheduling.supply.limits import PoolLimits
 
 RESERVED_ONLY = Requirement(labels.CAPACITY_TYPE, False, frozenset((labels.RESERVED,)))
 NOT_RESERVED = Requirement(labels.CAPACITY_TYPE, True, frozenset((labels.RESERVED,)))
@@ -26,28 +26,28 @@ NO_UNITS: Mapping[str, int] = {}
 FILTERED_OUT = "nodepool requirements filtered out all available instance types"
 
 
-class Lane(msgspec.Struct, frozen=True, eq=False):
+class NodeClaimTemplate(msgspec.Struct, frozen=True, eq=False):
     """One tier of one NodePool.
 
-    `template` holds the requirements of its nodes, `given` the labels the pool itself puts on them. `net` [rows,
-    resources] is allocatable minus daemons; `level` orders lanes by preference, equal for pools of equal weight.
-    `blocked` says why nothing can be launched here at all. A tier that may use capacity reservations is two lanes, the
-    first of which is `reserved`: its claims are launched into one of `reservations`, largest instances first, and
-    `units` is what all reservations have left. With a share of spot a tier is two lanes as well: the second, `steady`,
-    is for when another node of spot would be one too many.
+    `requirements` are those of its nodes, `given` the labels the pool itself puts on them. `net` [rows, resources] is
+    allocatable minus daemons; `level` orders templates by preference, equal for pools of equal weight. `blocked` says
+    why nothing can be launched here at all. A tier that may use capacity reservations is two templates, the first of
+    which is `reserved`: its claims are launched into one of `reservations`, largest instances first, and `units` is
+    what all reservations have left. With a share of spot a tier is two templates as well: the second, `steady`, is for
+    when another node of spot would be one too many.
     """
 
     index: int
     pool: NodePool
     tier: Tier
     level: tuple[int, int]
-    template: Requirements
+    requirements: Requirements
     given: frozenset[str]
     allow_undefined: frozenset[str]
     table: TypeTable
     daemons: DaemonLoad
     net: Ints
-    budget: Budget
+    limits: PoolLimits
     blocked: str = ""
     reserved: bool = False
     reservations: tuple[str, ...] = ()
@@ -56,7 +56,7 @@ class Lane(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def name(self) -> str:
-        """How reasons call this lane."""
+        """How reasons call this template."""
         pool = self.pool.metadata.name
         notes = [self.tier.text, "reserved" if self.reserved else "", "not spot" if self.steady else ""]
         text = ", ".join(filter(None, notes))
@@ -64,24 +64,24 @@ class Lane(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def label_keys(self) -> frozenset[str]:
-        """The labels that nodes of this lane may have."""
-        return self.given | frozenset(self.template) | self.allow_undefined
+        """The labels that nodes of this template may have."""
+        return self.given | frozenset(self.requirements) | self.allow_undefined
 
     @property
     def counted(self) -> bool:
-        """Whether claims of this lane are opened one by one, by a count that every other claim can change."""
-        return self.reserved or self.budget.shares
+        """Whether claims of this template are opened one by one, by a count that every other claim can change."""
+        return self.reserved or self.limits.shares
 
     def values_of(self, key: str) -> list[str]:
-        """The values of a label that nodes of this lane may have, by name, as far as they are known beforehand."""
-        known = self.template.get(key)
+        """The values of a label that nodes of this template may have, by name, as far as they are known beforehand."""
+        known = self.requirements.get(key)
         values = self.table.values_of(key)
         if known is not None and not known.complement and (not values or key in self.given):
             values = known.values
         return sorted(value for value in values if known is None or known.has(value))
 
 
-class Catalogue(msgspec.Struct, frozen=True, eq=False):
+class PoolCatalog(msgspec.Struct, frozen=True, eq=False):
     """What a NodePool can launch; `not_ready` says why it cannot."""
 
     table: TypeTable
@@ -103,50 +103,54 @@ def wants_nodes_anyway(manifests: Manifests) -> bool:
     return static or bool(manifests.capacity_buffers)
 
 
-def lanes_of(
+def templates_of(
     pools: Sequence[NodePool],
-    catalogues: Mapping[str, Catalogue],
+    catalogues: Mapping[str, PoolCatalog],
     daemons: Sequence[Daemon],
-    budgets: Mapping[str, Budget],
+    pool_limits: Mapping[str, PoolLimits],
     units: Mapping[str, int] = NO_UNITS,
-) -> tuple[Lane, ...]:
-    """The lanes of these pools, in the order given.
+) -> tuple[NodeClaimTemplate, ...]:
+    """The templates of these pools, in the order given.
 
     The other arguments are keyed by pool name, but for `units`: how many instances each capacity reservation has left.
     """
-    lanes: list[Lane] = []
+    templates: list[NodeClaimTemplate] = []
     for pool in pools:
         name = pool.metadata.name
         for tier in expand(pool, catalogues[name].table.values_of):
-            whole = _lane(len(lanes), pool, tier, catalogues[name], daemons, budgets[name])
-            lanes += [replace(lane, index=len(lanes) + place) for place, lane in enumerate(_parts(whole, units))]
-    return tuple(lanes)
+            whole = _template(len(templates), pool, tier, catalogues[name], daemons, pool_limits[name])
+            templates += [
+                replace(template, index=len(templates) + place) for place, template in enumerate(_parts(whole, units))
+            ]
+    return tuple(templates)
 
 
-def _parts(lane: Lane, units: Mapping[str, int]) -> list[Lane]:
-    """The lanes of one tier: reserved capacity first, then as written, then without spot if its share is bounded."""
-    if lane.blocked:
-        return [lane]
+def _parts(template: NodeClaimTemplate, units: Mapping[str, int]) -> list[NodeClaimTemplate]:
+    """The templates of one tier: reserved capacity, then as written, then without spot if its share is bounded."""
+    if template.blocked:
+        return [template]
     parts = []
-    reserved = lane.template.and_((RESERVED_ONLY,))
-    usable_ids = _reservations(lane, reserved)
+    reserved = template.requirements.and_((RESERVED_ONLY,))
+    usable_ids = _reservations(template, reserved)
     if any(usable_ids):
         # Variety among types serves where capacity has to be found; a reservation holds it.
         free = Requirements(replace(entry, min_values=None) for entry in reserved.values())
-        table = lane.table.steady()
-        parts.append(replace(lane, template=free, table=table, reserved=True, reservations=usable_ids, units=units))
-        open_market = lane.template.and_((NOT_RESERVED,))
-        if _nothing_left(open_market, lane.given, lane.table):
+        table = template.table.steady()
+        parts.append(
+            replace(template, requirements=free, table=table, reserved=True, reservations=usable_ids, units=units)
+        )
+        open_market = template.requirements.and_((NOT_RESERVED,))
+        if _nothing_left(open_market, template.given, template.table):
             return parts
-        lane = replace(lane, template=open_market)
-    if not lane.budget.shares:
-        return [*parts, lane]
-    if not may_be_spot(lane.template):
-        return [*parts, replace(lane, table=lane.table.steady())]
-    parts.append(lane)
-    steady = lane.template.and_((NOT_SPOT,))
-    if not _nothing_left(steady, lane.given, lane.table):
-        parts.append(replace(lane, template=steady, table=lane.table.steady(), steady=True))
+        template = replace(template, requirements=open_market)
+    if not template.limits.shares:
+        return [*parts, template]
+    if not may_be_spot(template.requirements):
+        return [*parts, replace(template, table=template.table.steady())]
+    parts.append(template)
+    steady = template.requirements.and_((NOT_SPOT,))
+    if not _nothing_left(steady, template.given, template.table):
+        parts.append(replace(template, requirements=steady, table=template.table.steady(), steady=True))
     return parts
 
 
@@ -156,12 +160,12 @@ def may_be_spot(requirements: Requirements) -> bool:
     return entry is None or entry.has(labels.SPOT)
 
 
-def _reservations(lane: Lane, reserved: Requirements) -> tuple[str, ...]:
-    """The reservations that a lane may use, those of the largest instances first, then by id."""
-    table = lane.table
+def _reservations(template: NodeClaimTemplate, reserved: Requirements) -> tuple[str, ...]:
+    """The reservations that a template may use, those of the largest instances first, then by id."""
+    table = template.table
     if not any(table.reservations) or not reserved[labels.CAPACITY_TYPE].has(labels.RESERVED):
         return ()
-    suits = table.offered(reserved, lane.given).suits
+    suits = table.offered(reserved, template.given).suits
     buyable = np.isfinite(table.prices) & table.cells(reserved) & suits[:, None, None]
     found = []
     for column, reservation in enumerate(table.reservations):
@@ -172,9 +176,9 @@ def _reservations(lane: Lane, reserved: Requirements) -> tuple[str, ...]:
     return tuple(reservation for _, reservation in sorted(found))
 
 
-def _lane(
-    index: int, pool: NodePool, tier: Tier, catalogue: Catalogue, daemons: Sequence[Daemon], budget: Budget
-) -> Lane:
+def _template(
+    index: int, pool: NodePool, tier: Tier, catalogue: PoolCatalog, daemons: Sequence[Daemon], limits: PoolLimits
+) -> NodeClaimTemplate:
     table = catalogue.table
     template_spec = pool.spec.template
     given = {
@@ -184,27 +188,27 @@ def _lane(
     }
     # The marks of a finished node count while simulating, so that daemons which select them are reckoned with.
     marks = {labels.REGISTERED: "true", labels.INITIALIZED: "true"}
-    template = tier.requirements.and_(Requirements.of_labels({**given, **marks}).values())
+    requirements = tier.requirements.and_(Requirements.of_labels({**given, **marks}).values())
     allow_undefined = labels.WELL_KNOWN | table.label_keys
-    load = load_of(daemons, template, template_spec.spec.taints, frozenset(given), table, allow_undefined)
-    return Lane(
+    load = load_of(daemons, requirements, template_spec.spec.taints, frozenset(given), table, allow_undefined)
+    return NodeClaimTemplate(
         index,
         pool,
         tier,
         (-pool.spec.weight, tier.index),
-        template,
+        requirements,
         frozenset(given),
         allow_undefined,
         table,
         load,
         table.allocatable - load.overhead[table.row_type],
-        budget,
-        blocked=catalogue.not_ready or _nothing_left(template, frozenset(given), table),
+        limits,
+        blocked=catalogue.not_ready or _nothing_left(requirements, frozenset(given), table),
     )
 
 
-def _nothing_left(template: Requirements, given: frozenset[str], table: TypeTable) -> str:
-    offered = table.offered(template, given)
+def _nothing_left(requirements: Requirements, given: frozenset[str], table: TypeTable) -> str:
+    offered = table.offered(requirements, given)
     if bool((offered.suits & np.isfinite(offered.price)).any()):
         return ""
     return FILTERED_OUT

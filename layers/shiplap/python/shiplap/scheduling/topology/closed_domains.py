@@ -10,7 +10,7 @@ from shiplap.kubernetes.labels import HOSTNAME
 from shiplap.scheduling.model.pod_classes import PodClass
 from shiplap.scheduling.model.resources import PLENTY, Ints
 from shiplap.scheduling.model.topology_constraints import Spread
-from shiplap.scheduling.topology.topology_counts import Ledger
+from shiplap.scheduling.topology.topology_counts import TopologyCounts
 
 _MOST = 6
 """Domains named per constraint; the others are counted."""
@@ -19,113 +19,113 @@ _MOST_CONSTRAINTS = 20
 """Constraints that a text tells of; the others are counted."""
 
 
-def binds(item: PodClass, ledger: Ledger) -> bool:
+def binds(item: PodClass, counts: TopologyCounts) -> bool:
     """Whether any topology constraint can keep pods of this class out of a domain; others are merely counted."""
     demands = item.constraints
-    return bool(demands.spreads or demands.affinity or demands.anti or item.selected & ledger.terms.anti)
+    return bool(demands.spreads or demands.affinity or demands.anti or item.selected & counts.terms.anti)
 
 
-def keys(item: PodClass, ledger: Ledger) -> frozenset[str]:
+def keys(item: PodClass, counts: TopologyCounts) -> frozenset[str]:
     """The labels, hostname aside, whose domains a class is bound by."""
-    demands, terms = item.constraints, ledger.terms
+    demands, terms = item.constraints, counts.terms
     own = terms.keys(frozenset({*demands.affinity, *demands.anti}))
     return (own | terms.keys(item.selected & terms.anti) | {spread.key for spread in demands.spreads}) - {HOSTNAME}
 
 
-def left_open(item: PodClass, key: str, values: Iterable[str], ledger: Ledger) -> list[str]:
+def left_open(item: PodClass, key: str, values: Iterable[str], counts: TopologyCounts) -> list[str]:
     """The values of a label, by name, whose counts let one more pod of a class in, were a node launched there."""
-    demands, terms = item.constraints, ledger.terms
+    demands, terms = item.constraints, counts.terms
     ordered = sorted(values)
     if not ordered:
         return []
-    codes = np.array([ledger.code(key, value) for value in ordered], np.int64)
+    codes = np.array([counts.code(key, value) for value in ordered], np.int64)
     free = np.ones(len(codes), np.bool_)
     for term in terms.over(key, demands.anti):
-        free &= ledger.totals(term, key)[codes] == 0
+        free &= counts.totals(term, key)[codes] == 0
     for term in terms.over(key, item.selected) & terms.anti:
-        free &= ledger.totals(term, key, keeping=True)[codes] == 0
+        free &= counts.totals(term, key, keeping=True)[codes] == 0
     for term in terms.over(key, demands.affinity):
-        if term not in item.selected or ledger.begun(*item.series(term)):
-            free &= ledger.totals(term, key)[codes] > 0
+        if term not in item.selected or counts.begun(*item.series(term)):
+            free &= counts.totals(term, key)[codes] > 0
     for spread in demands.spreads:
         if spread.key == key:
-            counts, present = ledger.spread(item, spread)
-            here = counts[codes]
+            per_domain, present = counts.spread(item, spread)
+            here = per_domain[codes]
             enough = present.sum() + ~present[codes] >= spread.min_domains
-            lowest = np.where(enough, np.minimum(here, min(counts[present].tolist(), default=PLENTY)), 0)
+            lowest = np.where(enough, np.minimum(here, min(per_domain[present].tolist(), default=PLENTY)), 0)
             free &= here + (spread.term in item.selected) - lowest <= spread.max_skew
     return [value for value, is_free in zip(ordered, free.tolist(), strict=True) if is_free]
 
 
-def unsatisfied(item: PodClass, ledger: Ledger) -> str:
+def unsatisfied(item: PodClass, counts: TopologyCounts) -> str:
     """The constraints of a class, the first ones with how their domains stand now."""
-    demands, terms = item.constraints, ledger.terms
-    parts = [_spread(item, spread, ledger) for spread in demands.spreads]
+    demands, terms = item.constraints, counts.terms
+    parts = [_spread(item, spread, counts) for spread in demands.spreads]
     closing = [(term, _company) for term in demands.affinity] + [(term, _kept_off) for term in demands.anti]
     others = (item.selected & terms.anti).difference(demands.anti)
     closing += [(term, _kept_off_by_others) for term in sorted(others)]
     told = max(_MOST_CONSTRAINTS - len(parts), 1)
-    parts += [words(item, term, ledger) for term, words in closing[:told]]
+    parts += [words(item, term, counts) for term, words in closing[:told]]
     if len(closing) > told:
         parts.append(f"{len(closing) - told} more constraints")
     return f"unsatisfiable topology constraint: no domain is left by {'; '.join(parts)}"
 
 
-def _kept_off(_item: PodClass, term: int, ledger: Ledger) -> str:
-    key = ledger.terms.all[term].key
-    return f"pod anti-affinity over {key} (such pods are in {_places(ledger, term, key) or 'no domain'})"
+def _kept_off(_item: PodClass, term: int, counts: TopologyCounts) -> str:
+    key = counts.terms.all[term].key
+    return f"pod anti-affinity over {key} (such pods are in {_places(counts, term, key) or 'no domain'})"
 
 
-def _kept_off_by_others(_item: PodClass, term: int, ledger: Ledger) -> str:
-    key = ledger.terms.all[term].key
-    keepers = _places(ledger, term, key, keeping=True)
+def _kept_off_by_others(_item: PodClass, term: int, counts: TopologyCounts) -> str:
+    key = counts.terms.all[term].key
+    keepers = _places(counts, term, key, keeping=True)
     return f"anti-affinity of other pods over {key} (they are in {keepers or 'no domain'})"
 
 
-def _company(item: PodClass, term: int, ledger: Ledger) -> str:
+def _company(item: PodClass, term: int, counts: TopologyCounts) -> str:
     """Where the pods are that a class has to join, and that it may not start without them."""
-    where = _places(ledger, term, ledger.terms.all[term].key)
-    begun = ledger.begun(*item.series(term))
+    where = _places(counts, term, counts.terms.all[term].key)
+    begun = counts.begun(*item.series(term))
     if not where and not begun:
-        return f"pod affinity over {ledger.terms.all[term].key} (there is no such pod)"
+        return f"pod affinity over {counts.terms.all[term].key} (there is no such pod)"
     words = f"such pods are in {where}" if where else "such pods are only on nodes without this label"
     if term in item.selected and begun:
         words += "; kube-scheduler starts no second group elsewhere"
-    return f"pod affinity over {ledger.terms.all[term].key} ({words})"
+    return f"pod affinity over {counts.terms.all[term].key} ({words})"
 
 
-def _spread(item: PodClass, spread: Spread, ledger: Ledger) -> str:
+def _spread(item: PodClass, spread: Spread, counts: TopologyCounts) -> str:
     head = f"topology spread over {spread.key} (maxSkew {spread.max_skew}"
     if spread.key == HOSTNAME:
         return f"{head}, so at most {spread.max_skew} such pods per node)"
-    counts, present = ledger.spread(item, spread)
-    values = ledger.values(spread.key)
+    per_domain, present = counts.spread(item, spread)
+    values = counts.values(spread.key)
     here = np.flatnonzero(present).tolist()
     if not here:
         return f"{head}; no node or pool has a domain of it)"
     enough = len(here) >= spread.min_domains
-    lowest = min((int(counts[code]) for code in here), default=0) if enough else 0
-    listed = _listed((values[code], int(counts[code])) for code in here)
+    lowest = min((int(per_domain[code]) for code in here), default=0) if enough else 0
+    listed = _listed((values[code], int(per_domain[code])) for code in here)
     fewer = "" if enough else f", {len(here)} domains of at least {spread.min_domains} wanted"
     return f"{head}{fewer}; counted now: {listed}; a domain may hold {lowest + spread.max_skew})"
 
 
-def _places(ledger: Ledger, term: int, key: str, *, keeping: bool = False) -> str:
+def _places(counts: TopologyCounts, term: int, key: str, *, keeping: bool = False) -> str:
     """Where the pods of a term are: `a 2, b 1`; for the hostname only how many nodes."""
     if key == HOSTNAME:
-        nodes = _nodes(ledger, term, keeping=keeping)
+        nodes = _nodes(counts, term, keeping=keeping)
         return f"{nodes} node{'' if nodes == 1 else 's'}" if nodes else ""
-    totals = ledger.totals(term, key, keeping=keeping)
-    values = ledger.values(key)
+    totals = counts.totals(term, key, keeping=keeping)
+    values = counts.values(key)
     return _listed((values[code], int(totals[code])) for code in np.flatnonzero(totals).tolist())
 
 
-def _nodes(ledger: Ledger, term: int, *, keeping: bool) -> int:
-    on_places: Ints = (ledger.keeping if keeping else ledger.counted)[term]
-    return int((on_places > 0).sum() + (ledger.on_claims(term, keeping=keeping) > 0).sum())
+def _nodes(counts: TopologyCounts, term: int, *, keeping: bool) -> int:
+    on_places: Ints = (counts.keeping if keeping else counts.counted)[term]
+    return int((on_places > 0).sum() + (counts.on_claims(term, keeping=keeping) > 0).sum())
 
 
-def _listed(counts: Iterable[tuple[str, int]]) -> str:
-    ordered = sorted(counts)
+def _listed(per_domain: Iterable[tuple[str, int]]) -> str:
+    ordered = sorted(per_domain)
     shown = ", ".join(f"{value} {number}" for value, number in ordered[:_MOST])
     return shown if len(ordered) <= _MOST else f"{shown} and {len(ordered) - _MOST} more"

@@ -8,7 +8,7 @@ from heapq import heapify, heappop, heappush
 import msgspec
 
 from shiplap.scheduling.model.resources import Bools
-from shiplap.scheduling.supply.open_claims import Want
+from shiplap.scheduling.supply.open_claims import PlacementAttempt
 
 
 class Option(msgspec.Struct, frozen=True, order=True):
@@ -27,7 +27,7 @@ class Option(msgspec.Struct, frozen=True, order=True):
 
 
 class Choice(msgspec.Struct, frozen=True, eq=False):
-    """One combination of domains. `rooms` [rooms] are in it; `want` is pinned to it, None if its pods exclude it.
+    """One combination of domains. `rooms` [rooms] are in it; `attempt` is pinned to it, None if its pods exclude it.
 
     Claims other than `claims` [claims], None for all, are in another one.
 
@@ -35,8 +35,8 @@ class Choice(msgspec.Struct, frozen=True, eq=False):
     begun should go there rather than elsewhere.
     """
 
-    want: Want | None
-    rooms: Bools
+    attempt: PlacementAttempt | None
+    nodes: Bools
     most: int
     drawn: bool = False
     claims: Bools | None = None

@@ -20,15 +20,15 @@ from shiplap.kubernetes.requirements import Requirement
 from shiplap.scheduling.model.pod_classes import PodClass
 from shiplap.scheduling.model.resources import PLENTY, Ints
 from shiplap.scheduling.model.topology_constraints import Constraints, Spread
-from shiplap.scheduling.supply.existing_nodes import NodeTable
-from shiplap.scheduling.supply.open_claims import Kind, Want
+from shiplap.scheduling.supply.existing_nodes import ExistingNodes
+from shiplap.scheduling.supply.open_claims import PlacementAttempt, RefusalKind
 from shiplap.scheduling.supply.openings import Openings
-from shiplap.scheduling.supply.placement_attempts import Wants
-from shiplap.scheduling.supply.templates import Lane
+from shiplap.scheduling.supply.placement_attempts import PlacementAttempts
+from shiplap.scheduling.supply.templates import NodeClaimTemplate
 from shiplap.scheduling.topology.domain_combinations import Choice, Choices, Option, best_first, weight
 from shiplap.scheduling.topology.followers import Entry, Pulls, pulls_of, starts
-from shiplap.scheduling.topology.reachable_domains import Reach
-from shiplap.scheduling.topology.topology_counts import ABSENT, OPEN, Ledger
+from shiplap.scheduling.topology.reachable_domains import ReachableDomains
+from shiplap.scheduling.topology.topology_counts import ABSENT, OPEN, TopologyCounts
 
 _MOST_SORTED = 200
 """Combinations of domains up to which they are all compared, with which can least be had otherwise."""
@@ -40,13 +40,13 @@ _MOST_TRIED = 64
 """Of more combinations, how many are tried before the pods are taken not to fit: those with the lowest counts."""
 
 
-class Bounds(msgspec.Struct, frozen=True, eq=False):
+class HostnameBounds(msgspec.Struct, frozen=True, eq=False):
     """How many pods of a class each room [rooms], each claim [claims] and a new claim may take.
 
     `single`: all of them have to go to one node, because they follow each other.
     """
 
-    rooms: Ints
+    nodes: Ints
     claims: Ints
     new: int
     single: bool = False
@@ -66,14 +66,18 @@ _NOTHING = _Demand()
 class Domains:
     """Answers for one packing."""
 
-    def __init__(self, ledger: Ledger, openings: Openings, wants: Wants, nodes: NodeTable) -> None:
-        self._ledger = ledger
+    def __init__(
+        self, counts: TopologyCounts, openings: Openings, attempts: PlacementAttempts, nodes: ExistingNodes
+    ) -> None:
+        self._counts = counts
         self._openings = openings
-        self._wants = wants
+        self._attempts = attempts
         self._nodes = nodes
-        self._labels = ledger.ground.label_keys().union(*(lane.label_keys for lane in openings.lanes), (HOSTNAME,))
+        self._labels = counts.base.label_keys().union(
+            *(template.label_keys for template in openings.templates), (HOSTNAME,)
+        )
         self._known_options: dict[object, list[Option]] = {}
-        self._reach = Reach(openings, wants)
+        self._reach = ReachableDomains(openings, attempts)
         self._codes: dict[tuple[int, str], Ints] = {}
         self._dead_ends: dict[int, str] = {}
         self._last_demands: tuple[Constraints, PodClass, tuple[list[str], dict[str, _Demand]]] | None = None
@@ -81,56 +85,58 @@ class Domains:
         self._pulls: Pulls = {}
         self._strengths: dict[int, int] = {}
         self._reaches: dict[tuple[int, str], frozenset[str]] = {}
-        self._terms = ledger.terms
+        self._terms = counts.terms
         self._known_ways: dict[tuple[int, tuple[str, ...], tuple[int, ...]], dict[tuple[str, str], int]] = {}
 
-    def choices(self, want: Want) -> Choices:
+    def choices(self, attempt: PlacementAttempt) -> Choices:
         """The combinations of domains that the next pods of a class may go to, best first."""
-        keys = self._keys(want)
-        options = [self._options(want, key) for key in keys]
+        keys = self._keys(attempt)
+        options = [self._options(attempt, key) for key in keys]
         if not all(options):
-            return Choices(iter(()), lambda chosen: self._choice(want, keys, chosen, ()))
-        binding = [self._binds(want, key) for key in keys]
-        return Choices(self._ranked(want, keys, options), lambda chosen: self._choice(want, keys, chosen, binding))
+            return Choices(iter(()), lambda chosen: self._choice(attempt, keys, chosen, ()))
+        binding = [self._binds(attempt, key) for key in keys]
+        return Choices(
+            self._ranked(attempt, keys, options), lambda chosen: self._choice(attempt, keys, chosen, binding)
+        )
 
-    def dead_end(self, want: Want) -> bool:
+    def dead_end(self, attempt: PlacementAttempt) -> bool:
         """Whether the constraints over one label leave no domain within reach, whatever those over others allow."""
-        if not self._possible_at_all(want):
+        if not self._possible_at_all(attempt):
             return True
         self._forget_if_changed()
-        last = self._dead_ends.get(want.item.index)
+        last = self._dead_ends.get(attempt.pod_class.index)
         # What a class gives up first is seldom what leaves it nothing.
-        if last is not None and last in self._demands(want)[1] and self._leaves_nothing(want, last):
+        if last is not None and last in self._demands(attempt)[1] and self._leaves_nothing(attempt, last):
             return True
-        key = next((key for key in self._keys(want) if self._leaves_nothing(want, key)), None)
+        key = next((key for key in self._keys(attempt) if self._leaves_nothing(attempt, key)), None)
         if key is not None:
-            self._dead_ends[want.item.index] = key
+            self._dead_ends[attempt.pod_class.index] = key
         return key is not None
 
-    def _leaves_nothing(self, want: Want, key: str) -> bool:
-        options = self._options(want, key)
-        if not options or not self._binds(want, key):
+    def _leaves_nothing(self, attempt: PlacementAttempt, key: str) -> bool:
+        options = self._options(attempt, key)
+        if not options or not self._binds(attempt, key):
             return not options
-        if any(self._reach.may_launch(want, _pin(key, option)) for option in options):
+        if any(self._reach.may_launch(attempt, _pin(key, option)) for option in options):
             return False
-        return self._suited(want, key).isdisjoint(option.code for option in options)
+        return self._suited(attempt, key).isdisjoint(option.code for option in options)
 
-    def _suited(self, want: Want, key: str) -> set[int]:
+    def _suited(self, attempt: PlacementAttempt, key: str) -> set[int]:
         """The domains with a node that suits an attempt, whatever room it has."""
-        rooms = self._ledger.ground.rooms
+        rooms = self._counts.base.existing
         if not rooms:
             return set()
-        fits = self._nodes.fits(want.item, soft=want.soft, preferred=want.preferred)
-        return set(self._ledger.place_codes(key)[:rooms][fits].tolist())
+        fits = self._nodes.fits(attempt.pod_class, soft=attempt.soft, preferred=attempt.preferred)
+        return set(self._counts.place_codes(key)[:rooms][fits].tolist())
 
     def _ranked(
-        self, want: Want, keys: Sequence[str], options: Sequence[Sequence[Option]]
+        self, attempt: PlacementAttempt, keys: Sequence[str], options: Sequence[Sequence[Option]]
     ) -> Iterator[Sequence[Option]]:
         """Combinations of one option per label: the lowest counts first, then what can least be had otherwise."""
         if prod(map(len, options)) > _MOST_SORTED:
-            possible = self._possible(want, keys, options)
+            possible = self._possible(attempt, keys, options)
             return islice(best_first(possible), _MOST_TRIED) if all(possible) else iter(())
-        ways = self._ways(want, keys) if len(keys) > 1 else {}
+        ways = self._ways(attempt, keys) if len(keys) > 1 else {}
 
         def rank(chosen: Sequence[Option]) -> tuple[tuple[int, int, int], int, Sequence[Option]]:
             ways_left = sum(ways.get((key, option.value), 0) for key, option in zip(keys, chosen, strict=True))
@@ -138,53 +144,60 @@ class Domains:
 
         return iter(sorted(product(*options), key=rank))
 
-    def _possible(self, want: Want, keys: Sequence[str], options: Sequence[Sequence[Option]]) -> list[list[Option]]:
+    def _possible(
+        self, attempt: PlacementAttempt, keys: Sequence[str], options: Sequence[Sequence[Option]]
+    ) -> list[list[Option]]:
         """The options in which a node suits a class, or may be launched, as far as each label alone tells."""
         possible = []
         for key, some in zip(keys, options, strict=True):
-            suited = self._suited(want, key)
-            reached = [option.code in suited or self._reach.may_launch(want, _pin(key, option)) for option in some]
+            suited = self._suited(attempt, key)
+            reached = [option.code in suited or self._reach.may_launch(attempt, _pin(key, option)) for option in some]
             possible.append([option for option, may in zip(some, reached, strict=True) if may])
             if not possible[-1]:
                 break
         return possible
 
-    def _choice(self, want: Want, keys: Sequence[str], chosen: Sequence[Option], binding: Sequence[bool]) -> Choice:
-        rooms = self._ledger.ground.rooms
+    def _choice(
+        self, attempt: PlacementAttempt, keys: Sequence[str], chosen: Sequence[Option], binding: Sequence[bool]
+    ) -> Choice:
+        rooms = self._counts.base.existing
         inside = np.ones(rooms, np.bool_)
         claims = np.ones(len(self._openings.open), np.bool_)
         for key, option, binds in zip(keys, chosen, binding, strict=True):
             if binds:
-                inside &= self._ledger.place_codes(key)[:rooms] == option.code
-            codes = self._ledger.claim_codes(key)
+                inside &= self._counts.place_codes(key)[:rooms] == option.code
+            codes = self._counts.claim_codes(key)
             claims &= (codes == option.code) | (codes == OPEN)
         pins = map(_pin, keys, chosen)
         most = min((option.most for option in chosen), default=PLENTY)
-        return Choice(self._wants.pinned(want, pins), inside, most, any(option.pull for option in chosen), claims)
+        return Choice(self._attempts.pinned(attempt, pins), inside, most, any(option.pull for option in chosen), claims)
 
-    def _ways(self, want: Want, keys: Sequence[str]) -> dict[tuple[str, str], int]:
+    def _ways(self, attempt: PlacementAttempt, keys: Sequence[str]) -> dict[tuple[str, str], int]:
         """Per label and value, with how many values of the other labels a new node could have it.
 
         Of combinations with equal counts the one whose domains can least be had otherwise goes first: those that are
         left then fit together.
         """
-        values = [sorted(self._ledger.values(key)) for key in keys]
-        identity = (want.constraint, tuple(keys), tuple(map(len, values)))
+        values = [sorted(self._counts.values(key)) for key in keys]
+        identity = (attempt.constraint, tuple(keys), tuple(map(len, values)))
         known = self._known_ways.get(identity)
         if known is None:
             known = self._known_ways[identity] = {}
             for combination in product(*values) if prod(map(len, values)) <= _MOST_SORTED else ():
                 labelled = list(zip(keys, combination, strict=True))
-                pinned = self._wants.pinned(
-                    want, [Requirement(key, False, frozenset((value,))) for key, value in labelled]
+                pinned = self._attempts.pinned(
+                    attempt, [Requirement(key, False, frozenset((value,))) for key, value in labelled]
                 )
                 if pinned is not None and self._can_start(pinned):
                     for entry in labelled:
                         known[entry] = known.get(entry, 0) + 1
         return known
 
-    def _can_start(self, want: Want) -> bool:
-        return any(not isinstance(self._openings.start(lane, want), Kind) for lane in self._openings.lanes)
+    def _can_start(self, attempt: PlacementAttempt) -> bool:
+        return any(
+            not isinstance(self._openings.start(template, attempt), RefusalKind)
+            for template in self._openings.templates
+        )
 
     def draw_together(self, waiting: Sequence[Entry]) -> None:
         """Note which domains attract the classes of one series as long as none of its pods has a place."""
@@ -192,7 +205,7 @@ class Domains:
         self._strengths.clear()
         self._known_options.clear()
         opened = {term for item, _ in waiting for term in item.constraints.affinity if starts(item)}
-        self._pulls = pulls_of(waiting, {term for term in opened if not self._ledger.begun(term)}, self._domains_of)
+        self._pulls = pulls_of(waiting, {term for term in opened if not self._counts.begun(term)}, self._domains_of)
 
     @property
     def drawn(self) -> Iterable[int]:
@@ -226,28 +239,28 @@ class Domains:
         if key == HOSTNAME:
             return
         found: set[str] = set()
-        for want in self._wants.relaxed(item)[:_MOST_TERMS]:
-            if self._nodes.rooms:
-                fits = self._nodes.fits(item, soft=want.soft)
-                codes = self._ledger.place_codes(key)[: len(fits)][self._nodes.count(item, fits, want.requests) > 0]
-                yield from (self._ledger.values(key)[code] for code in codes[codes >= 0].tolist())
-            for lane in self._openings.lanes:
-                for value in lane.values_of(key):
+        for attempt in self._attempts.relaxed(item)[:_MOST_TERMS]:
+            if self._nodes.all:
+                fits = self._nodes.fits(item, soft=attempt.soft)
+                codes = self._counts.place_codes(key)[: len(fits)][self._nodes.count(item, fits, attempt.requests) > 0]
+                yield from (self._counts.values(key)[code] for code in codes[codes >= 0].tolist())
+            for template in self._openings.templates:
+                for value in template.values_of(key):
                     if value in found:
                         continue
-                    pinned = self._wants.pinned(want, (Requirement(key, False, frozenset((value,))),))
-                    if pinned is not None and not isinstance(self._openings.entry(lane, pinned), Kind):
+                    pinned = self._attempts.pinned(attempt, (Requirement(key, False, frozenset((value,))),))
+                    if pinned is not None and not isinstance(self._openings.entry(template, pinned), RefusalKind):
                         found.add(value)
                         yield value
 
-    def bounds(self, want: Want) -> Bounds:
+    def bounds(self, attempt: PlacementAttempt) -> HostnameBounds:
         """What constraints on the hostname leave of each node and claim."""
-        item, ledger = want.item, self._ledger
-        rooms = np.full(ledger.ground.rooms, PLENTY, np.int64)
+        item, counts = attempt.pod_class, self._counts
+        rooms = np.full(counts.base.existing, PLENTY, np.int64)
         claims = np.full(len(self._openings.open), PLENTY, np.int64)
         new, single = PLENTY, False
 
-        for spread in want.constraints.spreads:
+        for spread in attempt.constraints.spreads:
             if spread.key == HOSTNAME:
                 # A new node is always possible in principle, so that the lowest count is 0.
                 own = spread.term in item.selected
@@ -255,7 +268,7 @@ class Domains:
                 rooms = np.minimum(rooms, _room_under(on_rooms, spread.max_skew, own=own))
                 claims = np.minimum(claims, _room_under(on_claims, spread.max_skew, own=own))
                 new = min(new, spread.max_skew if own else PLENTY)
-        avoided = [(term, False) for term in self._of_key(want.constraints.anti, HOSTNAME)]
+        avoided = [(term, False) for term in self._of_key(attempt.constraints.anti, HOSTNAME)]
         avoided += [(term, True) for term in self._of_key(item.selected & self._terms.anti, HOSTNAME)]
         for term, keeping in avoided:
             most = 1 if term in item.selected and not keeping else PLENTY
@@ -263,45 +276,47 @@ class Domains:
             rooms = np.where(on_rooms == 0, np.minimum(rooms, most), 0)
             claims = np.where(on_claims == 0, np.minimum(claims, most), 0)
             new = min(new, most)
-        for term in self._of_key(want.constraints.affinity, HOSTNAME):
+        for term in self._of_key(attempt.constraints.affinity, HOSTNAME):
             on_rooms, on_claims = self._on_hosts(term)
-            if term in item.selected and not ledger.begun(*item.series(term)):
+            if term in item.selected and not counts.begun(*item.series(term)):
                 single = True
                 continue
             rooms, claims, new = np.where(on_rooms > 0, rooms, 0), np.where(on_claims > 0, claims, 0), 0
-        return Bounds(rooms, claims, new, single)
+        return HostnameBounds(rooms, claims, new, single)
 
     def _on_hosts(self, term: int, *, keeping: bool = False) -> tuple[Ints, Ints]:
         """Per room [rooms] and per claim [claims], the pods a term counts or that keep away from them."""
-        known = self._ledger.keeping if keeping else self._ledger.counted
-        return known[term][: self._ledger.ground.rooms], self._ledger.on_claims(term, keeping=keeping)
+        known = self._counts.keeping if keeping else self._counts.counted
+        return known[term][: self._counts.base.existing], self._counts.on_claims(term, keeping=keeping)
 
-    def _keys(self, want: Want) -> list[str]:
+    def _keys(self, attempt: PlacementAttempt) -> list[str]:
         """The labels, hostname aside, whose domains matter to an attempt, by name."""
-        return self._demands(want)[0]
+        return self._demands(attempt)[0]
 
-    def _demands(self, want: Want) -> tuple[list[str], dict[str, _Demand]]:
+    def _demands(self, attempt: PlacementAttempt) -> tuple[list[str], dict[str, _Demand]]:
         """The labels whose domains matter to an attempt and what it demands over each; the last answer is remembered.
 
         Of labels that no node can have only those matter that the attempt cannot do without.
         """
         last = self._last_demands
-        if last is not None and last[0] is want.constraints and last[1] is want.item:
+        if last is not None and last[0] is attempt.constraints and last[1] is attempt.pod_class:
             return last[2]
-        constraints = want.constraints
+        constraints = attempt.constraints
         spreads: dict[str, list[Spread]] = {}
         for spread in constraints.spreads:
             spreads.setdefault(spread.key, []).append(spread)
         affinity, anti = self._by_key(constraints.affinity), self._by_key(constraints.anti)
         matter = (
-            affinity.keys() | spreads.keys() | ((anti.keys() | self._terms.keys(want.item.selected)) & self._labels)
+            affinity.keys()
+            | spreads.keys()
+            | ((anti.keys() | self._terms.keys(attempt.pod_class.selected)) & self._labels)
         )
         keys = sorted(matter - {HOSTNAME})
         demands = {
             key: _Demand(tuple(spreads.get(key, ())), tuple(affinity.get(key, ())), tuple(anti.get(key, ())))
             for key in keys
         }
-        self._last_demands = (want.constraints, want.item, (keys, demands))
+        self._last_demands = (attempt.constraints, attempt.pod_class, (keys, demands))
         return keys, demands
 
     def _by_key(self, numbers: Iterable[int]) -> dict[str, list[int]]:
@@ -310,10 +325,10 @@ class Domains:
             found.setdefault(self._terms.all[number].key, []).append(number)
         return found
 
-    def _possible_at_all(self, want: Want) -> bool:
+    def _possible_at_all(self, attempt: PlacementAttempt) -> bool:
         """Whether nodes can have all the labels that an attempt cannot do without."""
         terms, labels = self._terms.all, self._labels
-        constraints = want.constraints
+        constraints = attempt.constraints
         return all(spread.key in labels for spread in reversed(constraints.spreads)) and all(
             terms[term].key in labels for term in reversed(constraints.affinity)
         )
@@ -321,57 +336,59 @@ class Domains:
     def _of_key(self, numbers: Sequence[int] | frozenset[int] | set[int], key: str) -> list[int]:
         return sorted(self._terms.over(key, numbers))
 
-    def _binds(self, want: Want, key: str) -> bool:
+    def _binds(self, attempt: PlacementAttempt, key: str) -> bool:
         """Whether pods of this class may be kept out of a domain; others are only counted."""
-        return self._demands(want)[1][key] != _NOTHING or key in self._terms.keys(want.item.selected & self._terms.anti)
+        return self._demands(attempt)[1][key] != _NOTHING or key in self._terms.keys(
+            attempt.pod_class.selected & self._terms.anti
+        )
 
-    def _options(self, want: Want, key: str) -> list[Option]:
+    def _options(self, attempt: PlacementAttempt, key: str) -> list[Option]:
         """The domains of a label that the counts leave open, remembered until a pod is placed or a limit changes."""
         self._forget_if_changed()
-        demand = self._demands(want)[1][key]
-        identity = (want.item.index, key, demand)
+        demand = self._demands(attempt)[1][key]
+        identity = (attempt.pod_class.index, key, demand)
         known = self._known_options.get(identity)
         if known is None:
-            known = self._known_options[identity] = self._open_options(want, key, demand)
+            known = self._known_options[identity] = self._open_options(attempt, key, demand)
         return known
 
     def _forget_if_changed(self) -> None:
-        version = (self._ledger.version, self._openings.open.changes)
+        version = (self._counts.version, self._openings.open.changes)
         if version != self._options_version:
             self._known_options.clear()
             self._reach.forget()
             self._options_version = version
 
-    def _open_options(self, want: Want, key: str, demand: _Demand) -> list[Option]:
-        item, ledger, spreads = want.item, self._ledger, demand.spreads
-        launchable = self.launchable(want, key)
-        standing = (ledger.place_codes(key), ledger.claim_codes(key))  # which may number further values
-        usable = np.zeros(len(ledger.values(key)), np.bool_)
+    def _open_options(self, attempt: PlacementAttempt, key: str, demand: _Demand) -> list[Option]:
+        item, counts, spreads = attempt.pod_class, self._counts, demand.spreads
+        launchable = self.launchable(attempt, key)
+        standing = (counts.place_codes(key), counts.claim_codes(key))  # which may number further values
+        usable = np.zeros(len(counts.values(key)), np.bool_)
         usable[launchable] = True
         for codes in standing:
             usable[codes[codes >= 0]] = True
         most = np.where(usable, PLENTY, 0)
         order = np.zeros(len(most), np.int64)
         for spread in spreads:
-            counts, present = ledger.spread(item, spread)
+            per_domain, present = counts.spread(item, spread)
             present[launchable] = True
             enough = int(present.sum()) >= max(spread.min_domains, 1)
-            lowest = min(counts[present].tolist(), default=0) if enough else 0
-            room = _room_under(counts - lowest, spread.max_skew, own=spread.term in item.selected)
+            lowest = min(per_domain[present].tolist(), default=0) if enough else 0
+            room = _room_under(per_domain - lowest, spread.max_skew, own=spread.term in item.selected)
             most = np.minimum(most, np.where(present, room, 0))
-            order += counts
+            order += per_domain
         for term in demand.anti:
             own = 1 if term in item.selected else PLENTY
-            most = np.minimum(most, np.where(ledger.totals(term, key) == 0, own, 0))
+            most = np.minimum(most, np.where(counts.totals(term, key) == 0, own, 0))
         for term in self._of_key(item.selected & self._terms.anti, key):
-            most = np.minimum(most, np.where(ledger.totals(term, key, keeping=True) == 0, PLENTY, 0))
+            most = np.minimum(most, np.where(counts.totals(term, key, keeping=True) == 0, PLENTY, 0))
         for term in demand.affinity:
-            if term not in item.selected or ledger.begun(*item.series(term)):
-                most = np.where(ledger.totals(term, key, certain=True) > 0, most, 0)
+            if term not in item.selected or counts.begun(*item.series(term)):
+                most = np.where(counts.totals(term, key, certain=True) > 0, most, 0)
         if not spreads:
             for term in self._of_key(item.selected, key):
-                order += ledger.totals(term, key, certain=True)
-        values, pull = ledger.values(key), self._pull_of(want, key)
+                order += counts.totals(term, key, certain=True)
+        values, pull = counts.values(key), self._pull_of(attempt, key)
         options = [
             # The first pod of a series settles where others find it; one is enough.
             Option(False, -pull[value], int(order[code]), value, code, 1 if pull[value] else int(most[code]))
@@ -382,33 +399,33 @@ class Domains:
             options.append(Option(True, 0, 0, "", ABSENT, PLENTY))
         return sorted(options)
 
-    def _pull_of(self, want: Want, key: str) -> Counter[str]:
+    def _pull_of(self, attempt: PlacementAttempt, key: str) -> Counter[str]:
         """How strongly each value of a label attracts a class; not at all once the series has begun."""
         pull = Counter[str]()
-        for term in sorted(want.item.selected & self._pulls.keys()):
-            if self._terms.all[term].key == key and not self._ledger.begun(term):
+        for term in sorted(attempt.pod_class.selected & self._pulls.keys()):
+            if self._terms.all[term].key == key and not self._counts.begun(term):
                 pull.update(self._pulls[term])
         return pull
 
-    def launchable(self, want: Want, key: str) -> list[int]:
+    def launchable(self, attempt: PlacementAttempt, key: str) -> list[int]:
         """Domains in which a node for this class could be launched now.
 
         A domain that no pool can reach must not hold down a spread: nothing would ever raise its count.
         """
         self._forget_if_changed()
         found: set[int] = set()
-        for lane in self._openings.lanes:
-            codes = self._codes_of(lane, key)
+        for template in self._openings.templates:
+            codes = self._codes_of(template, key)
             if len(codes):
-                found.update(codes[self._reach.opening(want.item, lane, key)].tolist())
+                found.update(codes[self._reach.opening(attempt.pod_class, template, key)].tolist())
         return sorted(found)
 
-    def _codes_of(self, lane: Lane, key: str) -> Ints:
-        """The domains [values] of the values of a label that nodes of a lane may have."""
-        known = self._codes.get((lane.index, key))
+    def _codes_of(self, template: NodeClaimTemplate, key: str) -> Ints:
+        """The domains [values] of the values of a label that nodes of a template may have."""
+        known = self._codes.get((template.index, key))
         if known is None:
-            codes = [self._ledger.code(key, value) for value in self._reach.values_of(lane, key)]
-            known = self._codes[lane.index, key] = np.array(codes, np.int64)
+            codes = [self._counts.code(key, value) for value in self._reach.values_of(template, key)]
+            known = self._codes[template.index, key] = np.array(codes, np.int64)
         return known
 
 

@@ -12,131 +12,141 @@ import numpy as np
 from shiplap.kubernetes.requirements import Requirement
 from shiplap.scheduling.model.pod_classes import PodClass
 from shiplap.scheduling.model.resources import Bools
-from shiplap.scheduling.supply.claim_groups import Group
-from shiplap.scheduling.supply.open_claims import Kind, Want
+from shiplap.scheduling.supply.claim_groups import ClaimGroup
+from shiplap.scheduling.supply.open_claims import PlacementAttempt, RefusalKind
 from shiplap.scheduling.supply.openings import Openings
-from shiplap.scheduling.supply.placement_attempts import Wants
-from shiplap.scheduling.supply.templates import Lane
+from shiplap.scheduling.supply.placement_attempts import PlacementAttempts
+from shiplap.scheduling.supply.templates import NodeClaimTemplate
 
 
-class Reach:
+class ReachableDomains:
     """Answers for one packing."""
 
-    def __init__(self, openings: Openings, wants: Wants) -> None:
+    def __init__(self, openings: Openings, attempts: PlacementAttempts) -> None:
         self._openings = openings
-        self._wants = wants
+        self._attempts = attempts
         self._values: dict[tuple[int, str], list[str]] = {}
         self._opening: dict[tuple[int, int, str], Bools] = {}
         self._labelled: dict[tuple[int, str], Bools] = {}
         self._suiting_values: dict[tuple[int, int, str], Bools] = {}
-        self._entries: dict[tuple[int, int], list[tuple[Want, Group | Kind]]] = {}
+        self._entries: dict[tuple[int, int], list[tuple[PlacementAttempt, ClaimGroup | RefusalKind]]] = {}
         self._launching: dict[tuple[int, Requirement], bool] = {}
-        self._suiting: dict[int, list[Lane]] = {}
+        self._suiting: dict[int, list[NodeClaimTemplate]] = {}
 
     def forget(self) -> None:
         """Claims or limits have changed."""
         self._opening.clear()
         self._entries.clear()
 
-    def may_launch(self, want: Want, pin: Requirement) -> bool:
-        """Whether taints and requirements let some lane's nodes have a label as pinned and take pods of a class."""
-        key = (want.constraint, pin)
+    def may_launch(self, attempt: PlacementAttempt, pin: Requirement) -> bool:
+        """Whether taints and requirements let some template's nodes have a label as pinned and take pods of a class."""
+        key = (attempt.constraint, pin)
         known = self._launching.get(key)
         if known is None:
-            known = self._launching[key] = self._may_launch(want, pin)
+            known = self._launching[key] = self._may_launch(attempt, pin)
         return known
 
-    def _may_launch(self, want: Want, pin: Requirement) -> bool:
-        lanes = self._suiting.get(want.constraint)
-        if lanes is None:
+    def _may_launch(self, attempt: PlacementAttempt, pin: Requirement) -> bool:
+        templates = self._suiting.get(attempt.constraint)
+        if templates is None:
             suits = self._openings.suits
-            lanes = self._suiting[want.constraint] = [lane for lane in self._openings.lanes if suits(lane, want)]
-        return any(_suits(lane, want, pin) for lane in lanes)
+            templates = self._suiting[attempt.constraint] = [
+                template for template in self._openings.templates if suits(template, attempt)
+            ]
+        return any(_suits(template, attempt, pin) for template in templates)
 
-    def opening(self, item: PodClass, lane: Lane, key: str) -> Bools:
-        """With which values [values] of a label a claim could be opened in a lane for what a class requires."""
-        identity = (item.index, lane.index, key)
+    def opening(self, item: PodClass, template: NodeClaimTemplate, key: str) -> Bools:
+        """With which values [values] of a label a claim could be opened in a template for what a class requires."""
+        identity = (item.index, template.index, key)
         known = self._opening.get(identity)
         if known is None:
-            known = np.zeros(len(self.values_of(lane, key)), np.bool_)
-            for want, entry in self._entries_of(item, lane):
-                known |= self._opens(want, entry, lane, key)
+            known = np.zeros(len(self.values_of(template, key)), np.bool_)
+            for attempt, entry in self._entries_of(item, template):
+                known |= self._opens(attempt, entry, template, key)
             self._opening[identity] = known
         return known
 
-    def values_of(self, lane: Lane, key: str) -> list[str]:
-        """The values of a label, by name, that nodes of a lane may have."""
-        known = self._values.get((lane.index, key))
+    def values_of(self, template: NodeClaimTemplate, key: str) -> list[str]:
+        """The values of a label, by name, that nodes of a template may have."""
+        known = self._values.get((template.index, key))
         if known is None:
-            known = self._values[lane.index, key] = lane.values_of(key)
+            known = self._values[template.index, key] = template.values_of(key)
         return known
 
-    def _opens(self, want: Want, entry: Group | Kind, lane: Lane, key: str) -> Bools:
+    def _opens(
+        self, attempt: PlacementAttempt, entry: ClaimGroup | RefusalKind, template: NodeClaimTemplate, key: str
+    ) -> Bools:
         """The answer of one attempt; read off the rows of its `entry`, as far as a pin does no more than leave some."""
-        table = lane.table
-        if isinstance(entry, Kind) or entry.minimums or not (table.tells_types(key) or table.tells_columns(key)):
+        table = template.table
+        if isinstance(entry, RefusalKind) or entry.minimums or not (table.tells_types(key) or table.tells_columns(key)):
             return np.array(
-                [self._opens_pinned(want, lane, key, value) for value in self.values_of(lane, key)], np.bool_
+                [self._opens_pinned(attempt, template, key, value) for value in self.values_of(template, key)], np.bool_
             )
-        types = table.row_type[entry.rows[entry.holding(want.requests)]]
+        types = table.row_type[entry.rows[entry.holding(attempt.requests)]]
         if table.tells_types(key):
-            left = self._labels_of(lane, key)[:, types].any(axis=1)
+            left = self._labels_of(template, key)[:, types].any(axis=1)
         else:
             bought = table.bought(entry.requirements, types, key)
-            left = np.array([value in bought for value in self.values_of(lane, key)], np.bool_)
-        opens: Bools = left & self._suits(want, lane, key)
+            left = np.array([value in bought for value in self.values_of(template, key)], np.bool_)
+        opens: Bools = left & self._suits(attempt, template, key)
         return opens
 
-    def _opens_pinned(self, want: Want, lane: Lane, key: str, value: str) -> bool:
-        pinned = self._wants.pinned(want, (_pin(key, value),))
-        return pinned is not None and self._openings.opens(lane, pinned)
+    def _opens_pinned(self, attempt: PlacementAttempt, template: NodeClaimTemplate, key: str, value: str) -> bool:
+        pinned = self._attempts.pinned(attempt, (_pin(key, value),))
+        return pinned is not None and self._openings.opens(template, pinned)
 
-    def _labels_of(self, lane: Lane, key: str) -> Bools:
+    def _labels_of(self, template: NodeClaimTemplate, key: str) -> Bools:
         """Which types may have which value of a label [values, types]."""
-        known = self._labelled.get((lane.index, key))
+        known = self._labelled.get((template.index, key))
         if known is None:
-            masks = [lane.table.with_label(_pin(key, value), lane.given) for value in self.values_of(lane, key)]
-            shape = (len(masks), len(lane.table.types))
-            known = self._labelled[lane.index, key] = np.array(masks, np.bool_).reshape(shape)
+            masks = [
+                template.table.with_label(_pin(key, value), template.given) for value in self.values_of(template, key)
+            ]
+            shape = (len(masks), len(template.table.types))
+            known = self._labelled[template.index, key] = np.array(masks, np.bool_).reshape(shape)
         return known
 
-    def _suits(self, want: Want, lane: Lane, key: str) -> Bools:
-        """Which values [values] of a label an attempt and a lane that suits it leave."""
-        identity = (want.constraint if key in want.term else -1, lane.index, key)
+    def _suits(self, attempt: PlacementAttempt, template: NodeClaimTemplate, key: str) -> Bools:
+        """Which values [values] of a label an attempt and a template that suits it leave."""
+        identity = (attempt.constraint if key in attempt.term else -1, template.index, key)
         known = self._suiting_values.get(identity)
         if known is None:
-            suits = [_suits(lane, want, _pin(key, value)) for value in self.values_of(lane, key)]
+            suits = [_suits(template, attempt, _pin(key, value)) for value in self.values_of(template, key)]
             known = self._suiting_values[identity] = np.array(suits, np.bool_)
         return known
 
-    def _entries_of(self, item: PodClass, lane: Lane) -> list[tuple[Want, Group | Kind]]:
+    def _entries_of(
+        self, item: PodClass, template: NodeClaimTemplate
+    ) -> list[tuple[PlacementAttempt, ClaimGroup | RefusalKind]]:
         """The attempts that hold to what a class requires and open a claim whatever its labels, with its group.
 
         A pin narrows what a claim may become, so it opens nothing that is closed without it; but where counts decide
         what a claim may be bought as, it may choose what is still open.
         """
-        known = self._entries.get((item.index, lane.index))
+        known = self._entries.get((item.index, template.index))
         if known is None:
-            known = self._entries[item.index, lane.index] = list(self._asked(item, lane))
+            known = self._entries[item.index, template.index] = list(self._asked(item, template))
         return known
 
-    def _asked(self, item: PodClass, lane: Lane) -> Iterable[tuple[Want, Group | Kind]]:
-        for want in self._wants.relaxed(item):
-            if lane.counted:
-                yield want, Kind.SPOT_SHARE
-            elif self._openings.opens(lane, want):
-                yield want, self._openings.entry(lane, want)
+    def _asked(
+        self, item: PodClass, template: NodeClaimTemplate
+    ) -> Iterable[tuple[PlacementAttempt, ClaimGroup | RefusalKind]]:
+        for attempt in self._attempts.relaxed(item):
+            if template.counted:
+                yield attempt, RefusalKind.SPOT_SHARE
+            elif self._openings.opens(template, attempt):
+                yield attempt, self._openings.entry(template, attempt)
 
 
 def _pin(key: str, value: str) -> Requirement:
     return Requirement(key, False, frozenset((value,)))
 
 
-def _suits(lane: Lane, want: Want, pin: Requirement) -> bool:
-    """Whether a lane that suits an attempt does so with a label pinned: nothing but this label can differ."""
-    wanted = want.term.get(pin.key)
+def _suits(template: NodeClaimTemplate, attempt: PlacementAttempt, pin: Requirement) -> bool:
+    """Whether a template that suits an attempt does so with a label pinned: nothing but this label can differ."""
+    wanted = attempt.term.get(pin.key)
     if wanted is None:
-        return lane.template.compatible({pin.key: pin}, lane.allow_undefined)
-    if not want.term.compatible({pin.key: pin}):
+        return template.requirements.compatible({pin.key: pin}, template.allow_undefined)
+    if not attempt.term.compatible({pin.key: pin}):
         return False
-    return lane.template.compatible({pin.key: wanted.intersection(pin)}, lane.allow_undefined)
+    return template.requirements.compatible({pin.key: wanted.intersection(pin)}, template.allow_undefined)

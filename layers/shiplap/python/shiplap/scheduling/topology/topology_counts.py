@@ -1,4 +1,4 @@
-"""The ledger: which topology terms count how many pods on which node or claim, and the domain each of them is in.
+"""The counts: which topology terms count how many pods on which node or claim, and the domain each of them is in.
 
 Places are the rooms of the NodeTable in their order, then bystanders: nodes that take no new pods but whose pods count.
 Claims opened by this decision follow the numbering of OpenClaims.
@@ -19,15 +19,15 @@ from shiplap.kubernetes.taints import untolerated
 from shiplap.scheduling.model.pod_classes import PodClass
 from shiplap.scheduling.model.resources import Bools, Ints
 from shiplap.scheduling.model.topology_constraints import Spread, Terms, keeps_away
-from shiplap.scheduling.supply.claim_groups import Group
-from shiplap.scheduling.supply.existing_nodes import Room, label_of, meets
+from shiplap.scheduling.supply.claim_groups import ClaimGroup
+from shiplap.scheduling.supply.existing_nodes import ExistingNode, label_of, meets
 from shiplap.scheduling.supply.open_claims import OpenClaims
 
 ABSENT, OPEN = -1, -2
 """Codes of a place without the label, and of one whose value is not decided yet."""
 
 
-class Ground(msgspec.Struct, frozen=True, eq=False):
+class BaseCounts(msgspec.Struct, frozen=True, eq=False):
     """What stands before anything is placed.
 
     `places` are `rooms` rooms and then bystanders; `counted` and `keeping` [terms, places] are the pods a term selects
@@ -35,30 +35,30 @@ class Ground(msgspec.Struct, frozen=True, eq=False):
     """
 
     terms: Terms
-    places: tuple[Room, ...]
-    rooms: int
+    nodes: tuple[ExistingNode, ...]
+    existing: int
     leaving: Bools
     counted: Ints
     keeping: Ints
 
     def label_keys(self) -> frozenset[str]:
         """All labels that a place has or may still get."""
-        names = {key for place in self.places for key in (*place.labels, *place.possible)}
+        names = {key for place in self.nodes for key in (*place.labels, *place.possible)}
         return frozenset(labels.NORMALIZED.get(key, key) for key in names)
 
 
 _NOTHING: Ints = np.zeros((0, 0), np.int64)
-NO_GROUND = Ground(Terms(), (), 0, np.zeros(0, np.bool_), _NOTHING, _NOTHING)
+NO_BASE_COUNTS = BaseCounts(Terms(), (), 0, np.zeros(0, np.bool_), _NOTHING, _NOTHING)
 """Where no pod has topology constraints, nothing is counted."""
 
 
-def ground_of(
+def base_counts_of(
     terms: Terms,
-    rooms: Sequence[Room],
-    bystanders: Sequence[tuple[Room, bool]],
+    rooms: Sequence[ExistingNode],
+    bystanders: Sequence[tuple[ExistingNode, bool]],
     standing: Mapping[str, Sequence[Pod]],
-) -> Ground:
-    """The ground for `rooms`; `bystanders` say whether they are leaving, `standing` are pods that count, by node."""
+) -> BaseCounts:
+    """The base counts for `rooms`; `bystanders` say whether they are leaving, `standing` the pods that count."""
     places = (*rooms, *(room for room, _ in bystanders))
     counted = np.zeros((len(terms.all), len(places)), np.int64)
     keeping = np.zeros_like(counted)
@@ -70,17 +70,17 @@ def ground_of(
                 for term in terms.constraints_of(pod, standing=True).anti:
                     keeping[term, place] += 1
     leaving = np.array([False] * len(rooms) + [gone for _, gone in bystanders], np.bool_)
-    return Ground(terms, places, len(rooms), leaving, counted, keeping)
+    return BaseCounts(terms, places, len(rooms), leaving, counted, keeping)
 
 
-class Ledger:
+class TopologyCounts:
     """The counts of one packing; they grow as pods are placed, and `version` with them."""
 
-    def __init__(self, ground: Ground, open_claims: OpenClaims) -> None:
-        self.ground = ground
-        self.terms = ground.terms
-        self.counted = ground.counted.copy()
-        self.keeping = ground.keeping.copy()
+    def __init__(self, base: BaseCounts, open_claims: OpenClaims) -> None:
+        self.base = base
+        self.terms = base.terms
+        self.counted = base.counted.copy()
+        self.keeping = base.keeping.copy()
         self._open = open_claims
         self.version = 0
         self._claims_counted: Ints = np.zeros((len(self.terms.all), 64), np.int64)
@@ -155,7 +155,7 @@ class Ledger:
             found = self._claim_codes[key] = (self._open.changes, codes)
         return found[1]
 
-    def _code_of(self, group: Group, key: str) -> int:
+    def _code_of(self, group: ClaimGroup, key: str) -> int:
         entry = group.requirements.get(key)
         if entry is None or entry.complement:
             return OPEN
@@ -163,7 +163,7 @@ class Ledger:
             return self.code(key, next(iter(entry.values)))
         return OPEN if entry.values else ABSENT
 
-    def _of_groups(self, ask: Callable[[Group], int], known: dict[int, int]) -> Ints:
+    def _of_groups(self, ask: Callable[[ClaimGroup], int], known: dict[int, int]) -> Ints:
         """What is asked of the group of each claim [claims]; far more groups are known than claims are in."""
         used, of_claims = np.unique(self._open.group_of, return_inverse=True)
         numbers = used.tolist()
@@ -224,7 +224,7 @@ class Ledger:
         counts = self._sum(places, np.where(suited, self.counted[spread.term], 0), key)
         counts = counts + self._sum(claims, np.where(claims_suited, self.on_claims(spread.term), 0), key)
         present = np.zeros(len(self.values(key)), np.bool_)
-        present[places[suited & ~self.ground.leaving & (places >= 0)]] = True
+        present[places[suited & ~self.base.leaving & (places >= 0)]] = True
         present[claims[claims_suited & (claims >= 0)]] = True
         return counts, present
 
@@ -241,7 +241,7 @@ class Ledger:
             return known
         codes: list[int] = []
         undecided: list[tuple[int, list[int]]] = []
-        for place, room in enumerate(self.ground.places):
+        for place, room in enumerate(self.base.nodes):
             label = label_of(room, key)
             if label is None:
                 codes.append(ABSENT)
@@ -271,7 +271,7 @@ class Ledger:
                     not spread.honor_taints
                     or untolerated(room.taints, item.tolerations, ignore_preferences=True) is None
                 )
-                for room in self.ground.places
+                for room in self.base.nodes
             ]
             known = self._suited[identity] = np.array(verdicts, np.bool_)
         return known
@@ -280,12 +280,12 @@ class Ledger:
         """Which claims [claims] a spread constraint looks at."""
         known = self._group_suited.setdefault(_filter(item, spread), {})
 
-        def suits(group: Group) -> int:
-            lane = group.lane
+        def suits(group: ClaimGroup) -> int:
+            template = group.template
             fits = not spread.honor_affinity or any(
-                group.requirements.compatible(term, lane.allow_undefined) for term in item.own_terms
+                group.requirements.compatible(term, template.allow_undefined) for term in item.own_terms
             )
-            taints = lane.pool.spec.template.spec.taints
+            taints = template.pool.spec.template.spec.taints
             return fits and (
                 not spread.honor_taints or untolerated(taints, item.tolerations, ignore_preferences=True) is None
             )
@@ -300,5 +300,5 @@ def _filter(item: PodClass, spread: Spread) -> tuple[tuple[Requirements, ...] | 
     )
 
 
-def _place_meets(room: Room, term: Requirements) -> bool:
+def _place_meets(room: ExistingNode, term: Requirements) -> bool:
     return all(meets(label_of(room, key), entry) for key, entry in term.items())

@@ -15,20 +15,21 @@ import numpy as np
 from shiplap.scheduling.model.resources import Bools, Ints
 from shiplap.scheduling.model.topology_constraints import Spread
 from shiplap.scheduling.packing.bulk.size_classes import SizeClass
-from shiplap.scheduling.supply.templates import Lane
-from shiplap.scheduling.topology.topology_counts import Ledger
+from shiplap.scheduling.supply.templates import NodeClaimTemplate
+from shiplap.scheduling.topology.topology_counts import TopologyCounts
 
 
 class TierDemand(msgspec.Struct, eq=False):
-    """The part of a shape that one lane takes.
+    """The part of a shape that one template takes.
 
-    `places` and `counts` [places] are classes and their pods. `domains` are the values of `key` that a node of the lane
-    can have and all of the pods fit in; `weight` is what one pod asks for on average, as a share of everything.
-    `reachable` are the domains in which a node for such pods can be launched by any lane. `quotas` is the outcome.
+    `places` and `counts` [places] are classes and their pods. `domains` are the values of `key` that a node of the
+    template can have and all of the pods fit in; `weight` is what one pod asks for on average, as a share of
+    everything. `reachable` are the domains in which a node for such pods can be launched by any template. `quotas` is
+    the outcome.
     """
 
     shape: SizeClass
-    lane: Lane
+    template: NodeClaimTemplate
     key: str
     places: Ints
     counts: Ints
@@ -51,10 +52,10 @@ class TierDemand(msgspec.Struct, eq=False):
 class Allotment:
     """Decides for all units of one key; `units` come in placing order."""
 
-    def __init__(self, key: str, units: Sequence[TierDemand], ledger: Ledger) -> None:
+    def __init__(self, key: str, units: Sequence[TierDemand], topology_counts: TopologyCounts) -> None:
         self._key = key
         self._units = units
-        self._ledger = ledger
+        self._topology_counts = topology_counts
         self._standing: dict[tuple[int, bool], dict[str, int]] = {}
         self._certain: dict[int, dict[str, int]] = {}
         self._added: dict[tuple[int, bool], dict[str, int]] = {}
@@ -81,7 +82,7 @@ class Allotment:
             order = 4
         elif shape.affinity:
             order = 0
-        elif shape.anti or shape.selected & self._ledger.terms.anti:
+        elif shape.anti or shape.selected & self._topology_counts.terms.anti:
             order = 1
         else:
             order = 2 if shape.spreads else 3
@@ -110,7 +111,7 @@ class Allotment:
         """Quotas of pods that no spread counts."""
         loads = [self._load.get(value, 0.0) for value in allowed]
         spreads = unit.shape.spreads
-        if spreads and not any(self._ledger.terms.all[term].key == self._key for term in unit.shape.selected):
+        if spreads and not any(self._topology_counts.terms.all[term].key == self._key for term in unit.shape.selected):
             # They keep every balance wherever it allows them, and together they need fewer nodes.
             counts = [sum(self._count(spread.term, value) for spread in spreads) for value in allowed]
             best = min(range(len(allowed)), key=lambda place: (counts[place], -loads[place], allowed[place]))
@@ -122,15 +123,17 @@ class Allotment:
 
     def _closed(self, unit: TierDemand, value: str) -> bool:
         """Whether anti-affinity, of these pods or of others, keeps them out of a domain."""
-        avoided = unit.shape.selected & self._ledger.terms.anti
+        avoided = unit.shape.selected & self._topology_counts.terms.anti
         return any(self._count(term, value) for term in unit.shape.anti) or any(
-            self._count(term, value, keeping=True) for term in avoided if self._ledger.terms.all[term].key == self._key
+            self._count(term, value, keeping=True)
+            for term in avoided
+            if self._topology_counts.terms.all[term].key == self._key
         )
 
     def _begun(self, term: int) -> bool:
         """Whether pods that a term counts are anywhere, so that no pod may be the first of them."""
         given = self._added.get((term, False), {})
-        return any(given.values()) or self._ledger.begun(term)
+        return any(given.values()) or self._topology_counts.begun(term)
 
     def _company(self, term: int, value: str) -> int:
         """The pods that a term counts and that are certain to be in a domain."""
@@ -148,10 +151,10 @@ class Allotment:
         return known.get(value, 0) + self._added[key].get(value, 0)
 
     def _stand(self, term: int, *, keeping: bool = False, certain: bool = False) -> dict[str, int]:
-        if not self._ledger.ground.places:
+        if not self._topology_counts.base.nodes:
             return {}
-        totals = self._ledger.totals(term, self._key, keeping=keeping, certain=certain).tolist()
-        return dict(zip(self._ledger.values(self._key), totals, strict=True))
+        totals = self._topology_counts.totals(term, self._key, keeping=keeping, certain=certain).tolist()
+        return dict(zip(self._topology_counts.values(self._key), totals, strict=True))
 
     def _record(self, unit: TierDemand, sign: int) -> None:
         for keys, keeping in ((unit.shape.selected, False), (unit.shape.anti, True)):
@@ -178,9 +181,9 @@ class Allotment:
             return False
         counts: dict[str, int] = {}
         domains = set(unit.reachable)
-        if self._ledger.ground.places:
-            standing, present = self._ledger.spread(unit.shape.want.item, spread)
-            values = self._ledger.values(self._key)
+        if self._topology_counts.base.nodes:
+            standing, present = self._topology_counts.spread(unit.shape.attempt.pod_class, spread)
+            values = self._topology_counts.values(self._key)
             counts = dict(zip(values, standing.tolist(), strict=True))
             domains |= {value for value, has in zip(values, present.tolist(), strict=True) if has}
         added = self._added.get((spread.term, False), {})
@@ -190,11 +193,11 @@ class Allotment:
 
     def _comparable(self, unit: TierDemand, spread: Spread, settled: Sequence[TierDemand]) -> bool:
         """Whether the constraint looks at every node that its pods were allotted to, or at none in a domain."""
-        mine = unit.shape.want.item
+        mine = unit.shape.attempt.pod_class
         narrow = spread.honor_affinity and any(set(term) - {self._key} for term in mine.own_terms)
         if not narrow and not spread.honor_taints:
             return True
-        others = [other.shape.want.item for other in settled if spread.term in other.shape.selected]
+        others = [other.shape.attempt.pod_class for other in settled if spread.term in other.shape.selected]
         return all(
             (not narrow or other.own_terms == mine.own_terms)
             and (not spread.honor_taints or other.tolerations == mine.tolerations)

@@ -14,10 +14,10 @@ from shiplap.scheduling.model.topology_constraints import Constraints
 from shiplap.scheduling.packing.bulk.size_classes import Waiting
 from shiplap.scheduling.packing.bulk.tier_problems import TierProblem, UnclaimedPods
 from shiplap.scheduling.search.bin_packing import BinPackingProblem, Filling
-from shiplap.scheduling.supply.claim_groups import Group
-from shiplap.scheduling.supply.open_claims import Want
+from shiplap.scheduling.supply.claim_groups import ClaimGroup
+from shiplap.scheduling.supply.open_claims import PlacementAttempt
 from shiplap.scheduling.supply.openings import Openings
-from shiplap.scheduling.topology.topology_counts import Ledger
+from shiplap.scheduling.topology.topology_counts import TopologyCounts
 
 
 class PreparedFilling(msgspec.Struct, frozen=True, eq=False):
@@ -30,7 +30,7 @@ class PreparedFilling(msgspec.Struct, frozen=True, eq=False):
 
     lot: TierProblem
     filling: Filling
-    groups: Sequence[Group | None]
+    groups: Sequence[ClaimGroup | None]
     edges: Ints
     used: Ints
     held: Bools
@@ -40,9 +40,9 @@ class PreparedFilling(msgspec.Struct, frozen=True, eq=False):
 class ClaimBuilder:
     """Turns the lots of one stage into claims, one after the other."""
 
-    def __init__(self, openings: Openings, ledger: Ledger, waiting: Waiting) -> None:
+    def __init__(self, openings: Openings, topology_counts: TopologyCounts, waiting: Waiting) -> None:
         self._openings = openings
-        self._ledger = ledger
+        self._topology_counts = topology_counts
         self._waiting = waiting
         self._given = [0] * len(waiting)
         self._on_claim: dict[int, list[int]] = {}
@@ -56,25 +56,25 @@ class ClaimBuilder:
         self._given[place] += number
 
     def fill_open_claims(self, lot: TierProblem, stock: UnclaimedPods) -> BinPackingProblem:
-        """Put pods into room that claims of other lanes pay for anyway; returns what is left of the parcel.
+        """Put pods into room that claims of other templates pay for anyway; returns what is left of the parcel.
 
         Only pods that come after those the claim was opened for, which is what they would find in placing order, and
         that no rule on nodes looks at.
         """
-        open_claims, lane = self._openings.open, lot.lane
-        claims = [at for at, claim in enumerate(open_claims.claims) if claim.group.lane is not lane]
+        open_claims, template = self._openings.open, lot.template
+        claims = [at for at, claim in enumerate(open_claims.claims) if claim.group.template is not template]
         if not claims:
             return lot.parcel
         rows = [_launch_row(open_claims.claims[at].group, open_claims.used[at]) for at in claims]
-        nets = [open_claims.claims[at].group.lane.net[row] for at, row in zip(claims, rows, strict=True)]
+        nets = [open_claims.claims[at].group.template.net[row] for at, row in zip(claims, rows, strict=True)]
         free = np.array(nets, np.int64) - open_claims.used[claims]
         left = lot.parcel.counts.copy()
         ruled = lot.parcel.capped.any(axis=0) | lot.parcel.owners.any(axis=0) | lot.parcel.clash.any(axis=0)
         for item in np.flatnonzero(~ruled).tolist():
-            size, want = lot.parcel.sizes[item], lot.wants[item]
+            size, attempt = lot.parcel.sizes[item], lot.attempts[item]
             for spot in np.flatnonzero((free >= size).all(axis=1)).tolist():
                 claim = open_claims.claims[claims[spot]]
-                target = self._openings.merge(claim.group, want)
+                target = self._openings.merge(claim.group, attempt)
                 if target is None or rows[spot] not in target.rows:
                     continue
                 if claim.pods[0][0].index > self._waiting[stock.place(item)][0].index:
@@ -83,7 +83,7 @@ class ClaimBuilder:
                 free[spot] -= number * size
                 left[item] -= number
                 for item_class, pods in self._hand_out(stock, item, number, claims[spot]):
-                    own = msgspec.structs.replace(want, item=item_class, requests=size)
+                    own = msgspec.structs.replace(attempt, pod_class=item_class, requests=size)
                     open_claims.add(claims[spot], target, own, pods)
                 if not left[item]:
                     break
@@ -96,26 +96,26 @@ class ClaimBuilder:
         return PreparedFilling(lot, filling, groups, edges, *_loads(lot, filling, groups))
 
     def affordable(self, prepared: Sequence[PreparedFilling]) -> bool:
-        """Whether the limits of their pool allow all nodes of these fillings of one lane."""
+        """Whether the limits of their pool allow all nodes of these fillings of one template."""
         if not prepared:
             return True
-        budget = self._openings.budgets[prepared[0].lot.lane.pool.metadata.name]
-        if sum(int(one.held.sum()) for one in prepared) > budget.nodes_left:
+        limits = self._openings.pool_limits[prepared[0].lot.template.pool.metadata.name]
+        if sum(int(one.held.sum()) for one in prepared) > limits.nodes_left:
             return False
         spent = np.sum([one.charges[one.held].sum(axis=0) for one in prepared], axis=0)
-        return bool((spent <= budget.left)[budget.columns].all())
+        return bool((spent <= limits.left)[limits.columns].all())
 
     def with_smaller_types(self, prepared: PreparedFilling) -> PreparedFilling:
         """The same nodes without types larger than what each would launch, where that matters to the limits."""
-        lane, columns = prepared.lot.lane, prepared.lot.lane.budget.columns
+        template, columns = prepared.lot.template, prepared.lot.template.limits.columns
         groups = list(prepared.groups)
         for group, members in _by_group(prepared.groups):
             some = members[prepared.held[members]]
-            launched = lane.table.row_type[group.rows[group.cheapest(prepared.used[some])]]
+            launched = template.table.row_type[group.rows[group.cheapest(prepared.used[some])]]
             for place in np.unique(launched).tolist():
-                small = (lane.table.capacity[:, columns] <= lane.table.capacity[place, columns]).all(axis=1)
-                allowed = group.allowed & small[lane.table.row_type]
-                less = self._openings.open.groups.get(lane, group.requirements, allowed, group.minimums)
+                small = (template.table.capacity[:, columns] <= template.table.capacity[place, columns]).all(axis=1)
+                allowed = group.allowed & small[template.table.row_type]
+                less = self._openings.open.groups.get(template, group.requirements, allowed, group.minimums)
                 for node in some[launched == place].tolist():
                     groups[node] = less
         loads = _loads(prepared.lot, prepared.filling, groups)
@@ -123,21 +123,21 @@ class ClaimBuilder:
 
     def settle(self, prepared: PreparedFilling, stock: UnclaimedPods) -> None:
         """Open a claim for every node that all its pods can share and that the limits allow."""
-        budget = self._openings.budgets[prepared.lot.lane.pool.metadata.name]
+        limits = self._openings.pool_limits[prepared.lot.template.pool.metadata.name]
         held, charges = prepared.held, prepared.charges
-        within = held & (np.cumsum(held) <= budget.nodes_left)
-        if len(budget.columns):
-            spent = np.cumsum(np.where(held[:, None], charges, 0), axis=0)[:, budget.columns]
-            within &= (spent <= budget.left[budget.columns]).all(axis=1)
+        within = held & (np.cumsum(held) <= limits.nodes_left)
+        if len(limits.columns):
+            spent = np.cumsum(np.where(held[:, None], charges, 0), axis=0)[:, limits.columns]
+            within &= (spent <= limits.left[limits.columns]).all(axis=1)
         # What is opened later is smaller: it may not overtake a node that the limits refuse.
         kept = np.flatnonzero(within & (np.cumsum(held & ~within) == 0))
         if len(kept):
-            budget.charge(charges[kept].sum(axis=0))
-            budget.nodes_left -= len(kept) - 1
+            limits.charge(charges[kept].sum(axis=0))
+            limits.nodes_left -= len(kept) - 1
             self._open(prepared, stock, kept)
 
     def finish(self) -> list[tuple[PodClass, list[Pod]]]:
-        """Tell the ledger what stands where; returns the pods that no claim holds."""
+        """Tell the counts what stands where; returns the pods that no claim holds."""
         alike: dict[tuple[frozenset[int], Constraints], tuple[PodClass, list[int]]] = {}
         for place, pairs in self._on_claim.items():
             item = self._waiting[place][0]
@@ -145,30 +145,32 @@ class ClaimBuilder:
                 alike.setdefault((item.selected, item.constraints), (item, []))[1].extend(pairs)
         for item, pairs in alike.values():
             flat = np.array(pairs, np.int64).reshape(-1, 2)
-            self._ledger.record_claims(item, flat[:, 0], flat[:, 1])
+            self._topology_counts.record_claims(item, flat[:, 0], flat[:, 1])
         return [
             (item, pods[given:])
             for (item, pods), given in zip(self._waiting, self._given, strict=True)
             if given < len(pods)
         ]
 
-    def _groups(self, lot: TierProblem, filling: Filling, edges: Ints) -> list[Group | None]:
+    def _groups(self, lot: TierProblem, filling: Filling, edges: Ints) -> list[ClaimGroup | None]:
         """The group each node comes into with all its pods; None when they do not agree."""
         constraints: dict[int, int] = {}
-        numbers = np.array([constraints.setdefault(want.constraint, len(constraints)) for want in lot.wants], np.int64)
+        numbers = np.array(
+            [constraints.setdefault(attempt.constraint, len(constraints)) for attempt in lot.attempts], np.int64
+        )
         if len(constraints) == 1:
             return [lot.groups[0]] * (len(edges) - 1)
         entry = numbers[filling.item]
-        known: dict[tuple[int, ...], Group | None] = {}
-        wants = dict(zip(numbers.tolist(), lot.wants, strict=True))
+        known: dict[tuple[int, ...], ClaimGroup | None] = {}
+        attempts = dict(zip(numbers.tolist(), lot.attempts, strict=True))
         starts = dict(zip(numbers.tolist(), lot.groups, strict=True))
         result = []
         for start, stop in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
             key = tuple(sorted(set(entry[start:stop].tolist())))
             if key not in known:
-                group: Group | None = starts[key[0]]
+                group: ClaimGroup | None = starts[key[0]]
                 for number in key[1:]:
-                    group = self._openings.merge(group, wants[number]) if group is not None else None
+                    group = self._openings.merge(group, attempts[number]) if group is not None else None
                 known[key] = group
             result.append(known[key])
         return result
@@ -182,8 +184,10 @@ class ClaimBuilder:
             if group is None:
                 continue
             skipped = prepared.lot.refusals.get(stock.place(items[entries[0]]), ())
-            wants = [prepared.lot.wants[items[entry]] for entry in entries] if group.lane.table.explores else ()
-            group, charge = self._widened(group, prepared.charges[node], prepared.used[node], wants)
+            attempts = (
+                [prepared.lot.attempts[items[entry]] for entry in entries] if group.template.table.explores else ()
+            )
+            group, charge = self._widened(group, prepared.charges[node], prepared.used[node], attempts)
             opened = self._openings.open.install(group, charge, prepared.used[node], skipped)
             self._openings.take_estimates(group, claim)
             for entry in entries:
@@ -192,21 +196,23 @@ class ClaimBuilder:
                     if item.ports:
                         opened.ports |= item.ports
 
-    def _widened(self, group: Group, charge: Ints, used: Ints, wants: Sequence[Want]) -> tuple[Group, Ints]:
+    def _widened(
+        self, group: ClaimGroup, charge: Ints, used: Ints, attempts: Sequence[PlacementAttempt]
+    ) -> tuple[ClaimGroup, Ints]:
         """The group with the estimates that no claim relies on yet, so that somebody finds out, and its charge."""
-        lane = group.lane
-        hopeful = lane.table.row_estimate
-        for want in wants:
-            hopeful = hopeful & self._openings.allowed_rows(lane, want)
-        if not wants or not hopeful.any():
+        template = group.template
+        hopeful = template.table.row_estimate
+        for attempt in attempts:
+            hopeful = hopeful & self._openings.allowed_rows(template, attempt)
+        if not attempts or not hopeful.any():
             return group, charge
-        wider = self._openings.open.groups.get(lane, group.requirements, group.allowed | hopeful, group.minimums)
-        budget = self._openings.budgets[lane.pool.metadata.name]
-        larger = lane.table.capacity[lane.table.row_type[wider.rows[wider.holding(used)]]].max(axis=0)
+        wider = self._openings.open.groups.get(template, group.requirements, group.allowed | hopeful, group.minimums)
+        limits = self._openings.pool_limits[template.pool.metadata.name]
+        larger = template.table.capacity[template.table.row_type[wider.rows[wider.holding(used)]]].max(axis=0)
         extra = np.maximum(larger - charge, 0)
-        if (extra > budget.left)[budget.columns].any():
+        if (extra > limits.left)[limits.columns].any():
             return group, charge
-        budget.left[budget.columns] -= extra[budget.columns]
+        limits.left[limits.columns] -= extra[limits.columns]
         return wider, np.maximum(larger, charge)
 
     def _hand_out(
@@ -221,21 +227,21 @@ class ClaimBuilder:
             yield pod_class, pods[start : start + some]
 
 
-def _by_group(groups: Sequence[Group | None]) -> list[tuple[Group, Ints]]:
+def _by_group(groups: Sequence[ClaimGroup | None]) -> list[tuple[ClaimGroup, Ints]]:
     """The different groups of nodes, each with the nodes in it."""
-    found: dict[int, tuple[Group, list[int]]] = {}
+    found: dict[int, tuple[ClaimGroup, list[int]]] = {}
     for node, group in enumerate(groups):
         if group is not None:
             found.setdefault(group.index, (group, []))[1].append(node)
     return [(group, np.array(members, np.int64)) for group, members in found.values()]
 
 
-def _launch_row(group: Group, used: Ints) -> int:
+def _launch_row(group: ClaimGroup, used: Ints) -> int:
     """The row a claim would launch now."""
     return int(group.rows[group.cheapest(used[None, :])[0]])
 
 
-def _loads(lot: TierProblem, filling: Filling, groups: Sequence[Group | None]) -> tuple[Ints, Bools, Ints]:
+def _loads(lot: TierProblem, filling: Filling, groups: Sequence[ClaimGroup | None]) -> tuple[Ints, Bools, Ints]:
     """`used`, `held` and `charges` of these nodes."""
     sizes = lot.parcel.sizes
     used = np.zeros((len(groups), sizes.shape[1]), np.int64)
@@ -247,8 +253,8 @@ def _loads(lot: TierProblem, filling: Filling, groups: Sequence[Group | None]) -
         for column in range(used.shape[1]):
             holds &= group.net[None, :, column] >= used[some, None, column]
         held[some] = holds.any(axis=1)
-        for column in lot.lane.budget.columns.tolist():
-            capacity = lot.lane.table.capacity[lot.lane.table.row_type[group.rows], column]
+        for column in lot.template.limits.columns.tolist():
+            capacity = lot.template.table.capacity[lot.template.table.row_type[group.rows], column]
             largest = np.argsort(-capacity, kind="stable")
             charges[some, column] = capacity[largest][holds[:, largest].argmax(axis=1)]
     return used, held, charges

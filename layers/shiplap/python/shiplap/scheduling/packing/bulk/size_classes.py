@@ -12,8 +12,8 @@ from shiplap.kubernetes.objects import Pod
 from shiplap.scheduling.model.pod_classes import PodClass
 from shiplap.scheduling.model.preferences import NO_PREFERENCES
 from shiplap.scheduling.model.topology_constraints import Spread, Terms
-from shiplap.scheduling.supply.open_claims import Want
-from shiplap.scheduling.supply.placement_attempts import Wants
+from shiplap.scheduling.supply.open_claims import PlacementAttempt
+from shiplap.scheduling.supply.placement_attempts import PlacementAttempts
 from shiplap.scheduling.topology.followers import starts
 
 Waiting = Sequence[tuple[PodClass, list[Pod]]]
@@ -30,12 +30,12 @@ class NodeRule(msgspec.Struct, frozen=True, order=True):
 class SizeClass(msgspec.Struct, eq=False):
     """Classes alike but for their size, by their places in the waiting list, in placing order.
 
-    `want` is the first attempt of the first of them. `key` is the one label other than the hostname whose domain has to
-    be settled for them, empty when there is none; `spreads`, `affinity` and `anti` are their constraints over it.
+    `attempt` is the first attempt of the first of them. `key` is the one label other than the hostname whose domain has
+    to be settled for them, empty when there is none; `spreads`, `affinity` and `anti` are their constraints over it.
     `owns` are the rules they bring to a node.
     """
 
-    want: Want
+    attempt: PlacementAttempt
     key: str
     spreads: tuple[Spread, ...]
     affinity: tuple[int, ...]
@@ -46,7 +46,7 @@ class SizeClass(msgspec.Struct, eq=False):
     @property
     def selected(self) -> frozenset[int]:
         """The terms that count these pods."""
-        return self.want.item.selected
+        return self.attempt.pod_class.selected
 
     def binds(self, terms: Terms) -> bool:
         """Whether a domain of `key` may be closed to these pods; otherwise they are merely counted there."""
@@ -54,7 +54,7 @@ class SizeClass(msgspec.Struct, eq=False):
         return bool(self.spreads or self.affinity or self.anti or next(avoided, None) is not None)
 
 
-def size_classes_of(waiting: Waiting, wants: Wants, terms: Terms) -> list[SizeClass]:
+def size_classes_of(waiting: Waiting, attempts: PlacementAttempts, terms: Terms) -> list[SizeClass]:
     """The shapes the bulk stage understands, by their first class; other classes belong to none.
 
     A series of pods that require their own kind is understood if it is one shape: where there are others, it depends on
@@ -80,12 +80,14 @@ def size_classes_of(waiting: Waiting, wants: Wants, terms: Terms) -> list[SizeCl
         else:
             identity = _identity(item)
             if identity not in known:
-                known[identity] = _size_class(item, wants, terms)
+                known[identity] = _size_class(item, attempts, terms)
             shape = quick[same] = known[identity]
         if shape is not None:
             shape.places.append(place)
     understood = [shape for shape in known.values() if shape is not None]
-    series = {term: len(shape.places) for shape in understood if starts(shape.want.item) for term in shape.affinity}
+    series = {
+        term: len(shape.places) for shape in understood if starts(shape.attempt.pod_class) for term in shape.affinity
+    }
     series |= {
         term: 0 for item, _ in waiting if starts(item) for term in item.constraints.affinity if term not in series
     }
@@ -109,7 +111,7 @@ def _identity(item: PodClass) -> object:
     )
 
 
-def _size_class(item: PodClass, wants: Wants, terms: Terms) -> SizeClass | None:
+def _size_class(item: PodClass, attempts: PlacementAttempts, terms: Terms) -> SizeClass | None:
     """None: pods with preferences, that follow others on one node, or that bind several labels at once."""
     if item.preferences != NO_PREFERENCES:
         return None
@@ -122,7 +124,7 @@ def _size_class(item: PodClass, wants: Wants, terms: Terms) -> SizeClass | None:
     owns = {NodeRule(spread.term, spread.max_skew) for spread in demands.spreads if spread.key == HOSTNAME}
     owns |= {NodeRule(term, int(term in item.selected)) for term in demands.anti if terms.all[term].key == HOSTNAME}
     return SizeClass(
-        wants.of(item)[0],
+        attempts.of(item)[0],
         next(iter(keys), ""),
         tuple(spread for spread in demands.spreads if spread.key != HOSTNAME),
         demands.affinity,

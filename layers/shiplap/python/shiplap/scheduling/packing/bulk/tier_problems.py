@@ -1,4 +1,4 @@
-"""Lots: parcels made of what was allotted to one lane and domain, and how to find the pods of their items again."""
+"""Lots: parcels made of what was allotted to one template and domain, and how to find the pods of their items again."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from shiplap.scheduling.model.pod_classes import ports_collide
 from shiplap.scheduling.model.resources import Bools, Ints
 from shiplap.scheduling.packing.bulk.size_classes import NodeRule, SizeClass
 from shiplap.scheduling.search.bin_packing import BinPackingProblem
-from shiplap.scheduling.supply.claim_groups import Group
-from shiplap.scheduling.supply.open_claims import Refusal, Want
+from shiplap.scheduling.supply.claim_groups import ClaimGroup
+from shiplap.scheduling.supply.open_claims import PlacementAttempt, Refusal
 from shiplap.scheduling.supply.openings import Openings
-from shiplap.scheduling.supply.templates import Lane
+from shiplap.scheduling.supply.templates import NodeClaimTemplate
 
 _MOST_MERGES = 64
 """Constraints per lot up to which it is worked out beforehand which of them can share a node."""
 
 
 class ProblemPart(msgspec.Struct, frozen=True, eq=False):
-    """Pods of one shape in one lot: `want` is pinned to the domain, `start` the group of a node for them alone.
+    """Pods of one shape in one lot: `attempt` is pinned to the domain, `start` the group of a node for them alone.
 
     `counts` [classes] pods of the classes at `places` [classes] in the waiting list.
     """
 
     shape: SizeClass
-    want: Want
-    start: Group
+    attempt: PlacementAttempt
+    start: ClaimGroup
     places: Ints
     counts: Ints
 
@@ -36,15 +36,15 @@ class ProblemPart(msgspec.Struct, frozen=True, eq=False):
 class TierProblem(msgspec.Struct, frozen=True, eq=False):
     """A parcel and where its items come from.
 
-    `wants` [items] and `groups` [items] say what each item asks of a node and which group a node for it alone is in.
+    `attempts` [items] and `groups` [items] say what each item asks of a node and which group a node for it alone is in.
     Item `i` consists of `counts` pods of the classes at `places` in the waiting list, from `starts[i]` to
     `starts[i + 1]`. `refusals` are by place. `domain_matters`: which domain it is in matters to other lots.
     """
 
-    lane: Lane
+    template: NodeClaimTemplate
     parcel: BinPackingProblem
-    wants: list[Want]
-    groups: list[Group]
+    attempts: list[PlacementAttempt]
+    groups: list[ClaimGroup]
     starts: Ints
     places: Ints
     counts: Ints
@@ -81,8 +81,8 @@ class _ConstraintClasses:
 
     def __init__(self, parts: Sequence[ProblemPart]) -> None:
         self.rules: list[NodeRule] = sorted({rule for part in parts for rule in part.shape.owns})
-        self.wants: list[Want] = []
-        self.groups: list[Group] = []
+        self.attempts: list[PlacementAttempt] = []
+        self.groups: list[ClaimGroup] = []
         self.of: list[int] = []
         by_rule = {rule: place for place, rule in enumerate(self.rules)}
         by_term: dict[int, list[int]] = {}
@@ -92,10 +92,10 @@ class _ConstraintClasses:
         numbers: dict[tuple[int, tuple[NodeRule, ...], frozenset[int]], int] = {}
         for part in parts:
             counting = part.shape.selected & ruled
-            number = numbers.setdefault((part.want.constraint, part.shape.owns, counting), len(numbers))
+            number = numbers.setdefault((part.attempt.constraint, part.shape.owns, counting), len(numbers))
             self.of.append(number)
-            if number == len(self.wants):
-                self.wants.append(part.want)
+            if number == len(self.attempts):
+                self.attempts.append(part.attempt)
                 self.groups.append(part.start)
         self.owners: Bools = np.zeros((len(numbers), len(self.rules)), np.bool_)
         self.capped: Bools = np.zeros((len(numbers), len(self.rules)), np.bool_)
@@ -105,21 +105,23 @@ class _ConstraintClasses:
 
     def clash(self, openings: Openings) -> Bools:
         """Which sorts [sorts, sorts] can never share a node: by their host ports, or because nothing is both."""
-        clash = np.zeros((len(self.wants), len(self.wants)), np.bool_)
-        with_ports = [number for number, want in enumerate(self.wants) if want.item.ports]
+        clash = np.zeros((len(self.attempts), len(self.attempts)), np.bool_)
+        with_ports = [number for number, attempt in enumerate(self.attempts) if attempt.pod_class.ports]
         for left in with_ports:
             for right in with_ports:
-                clash[left, right] = ports_collide(self.wants[left].item.ports, self.wants[right].item.ports)
+                clash[left, right] = ports_collide(
+                    self.attempts[left].pod_class.ports, self.attempts[right].pod_class.ports
+                )
         distinct: dict[int, list[int]] = {}
-        for number, want in enumerate(self.wants):
-            distinct.setdefault(want.constraint, []).append(number)
+        for number, attempt in enumerate(self.attempts):
+            distinct.setdefault(attempt.constraint, []).append(number)
         if len(distinct) > _MOST_MERGES:
             return clash
         for mine in distinct.values():
             for others in distinct.values():
                 if mine is others:
                     continue
-                merged = openings.merge(self.groups[mine[0]], self.wants[others[0]])
+                merged = openings.merge(self.groups[mine[0]], self.attempts[others[0]])
                 if merged is None or not len(merged.rows):
                     clash[np.ix_(mine, others)] = clash[np.ix_(others, mine)] = True
         return clash
@@ -146,16 +148,16 @@ def tier_problem_of(
     starts = np.flatnonzero(np.r_[True, (np.diff(sort_of) != 0) | (np.diff(size_of) != 0)])
     item_sort = sort_of[starts]
     clash = sorts.clash(openings)
-    lane = parts[0].start.lane
-    suits = np.zeros((len(sorts.groups), len(lane.net)), np.bool_)
-    price = np.full(len(lane.net), np.inf)
+    template = parts[0].start.template
+    suits = np.zeros((len(sorts.groups), len(template.net)), np.bool_)
+    price = np.full(len(template.net), np.inf)
     for line, group in enumerate(sorts.groups):
         suits[line, group.rows] = True
         price[group.rows] = np.minimum(price[group.rows], group.price)
     parcel = BinPackingProblem(
         sizes=sizes[places[starts]],
         counts=np.add.reduceat(counts, starts),
-        net=lane.net,
+        net=template.net,
         price=price,
         suits=suits[item_sort],
         caps=np.array([rule.most for rule in sorts.rules], np.int64),
@@ -166,9 +168,9 @@ def tier_problem_of(
         else np.zeros((len(item_sort), len(item_sort)), np.bool_),
     )
     return TierProblem(
-        lane=lane,
+        template=template,
         parcel=parcel,
-        wants=[sorts.wants[number] for number in item_sort.tolist()],
+        attempts=[sorts.attempts[number] for number in item_sort.tolist()],
         groups=[sorts.groups[number] for number in item_sort.tolist()],
         starts=np.r_[starts, len(places)],
         places=places,
