@@ -33,7 +33,7 @@ Patch = tuple[Any, str, Any]
 
 def _acknowledges_first() -> list[Patch]:
     """Messages are done with although their flow did not come to its end, and nothing else looks."""
-    return [(batch, "_is_done", _serves_whatever(batch._is_done)), (schedule, "sweep", lambda *_, **__: {})]
+    return [(batch, "_completes", _serves_whatever(batch._completes)), (schedule, "sweep", lambda *_, **__: {})]
 
 
 def _serves_whatever(serve: Callable[..., bool]) -> Callable[..., bool]:
@@ -115,7 +115,7 @@ def _garbage_too_soon() -> list[Patch]:
 
 def _never_gives_up() -> list[Patch]:
     """A node that does not join is waited for without end."""
-    return [(lifecycle._Rounds, "_await", lambda *_, **__: None)]
+    return [(lifecycle._Visits, "_wait_for_node", lambda *_, **__: None)]
 
 
 def _forgets_the_vanished() -> list[Patch]:
@@ -125,7 +125,7 @@ def _forgets_the_vanished() -> list[Patch]:
         (lifecycle, "has_vanished", never),
         (drain, "has_vanished", never),
         (sweep, "_overdue", lambda *_: ""),
-        (lifecycle._Rounds, "_without_node", lambda *_: None),
+        (lifecycle._Visits, "_without_node", lambda *_: None),
     ]
 
 

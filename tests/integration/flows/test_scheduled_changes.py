@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from shiplap.flows.interrupt.interrupt import PRESSING_S
+from shiplap.flows.interrupt.interrupt import URGENT_S
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.nodeclaim import ClaimState
 from shiplap.ports import InstanceProblem
@@ -75,7 +75,7 @@ def test_budgets_count_as_for_drift(budgets: Sequence[dict[str, object]], gone: 
     assert stage.meter.counts.get("ScheduledChangesWaiting", 0) == 4 - gone
 
 
-@pytest.mark.parametrize("in_s", [None, PRESSING_S - 60, -60.0])
+@pytest.mark.parametrize("in_s", [None, URGENT_S - 60, -60.0])
 def test_what_is_near_or_of_an_unknown_time_does_not_wait(in_s: float | None) -> None:
     stage = serving(4, pools=allowing({"nodes": "0"}))
     announced(stage, in_s)
@@ -85,7 +85,7 @@ def test_what_is_near_or_of_an_unknown_time_does_not_wait(in_s: float | None) ->
 def test_what_waited_too_long_leaves_whatever_budgets_say() -> None:
     stage = serving(4, pools=allowing({"nodes": "0"}))
     announced(stage)
-    stage.clock.advance(WEEK_S - PRESSING_S - 60)
+    stage.clock.advance(WEEK_S - URGENT_S - 60)
     stage.sweep()
     assert leaving(stage) == 0
     stage.clock.advance(120)
@@ -115,7 +115,7 @@ def test_nodes_whose_change_is_called_off_stay(told_s: float | None, stay: bool)
     ids = [claim.instance_id for claim in stage.claims()]
     for _ in range(2):
         stage.interrupt(scheduled_change(stage, *ids, in_s=told_s, status="closed"))
-    stage.clock.advance(WEEK_S - PRESSING_S + 60)
+    stage.clock.advance(WEEK_S - URGENT_S + 60)
     stage.sweep()
     assert leaving(stage) == (0 if stay else 4)
     assert stage.meter.counts.get("ScheduledChangesCalledOff", 0) == (4 if stay else 0)

@@ -295,7 +295,7 @@ def test_a_delivery_without_pods_that_wait_publishes_nothing() -> None:
 
 def test_what_is_remembered_is_bounded() -> None:
     recent = RecentPods(lasts_s=60, most=10)
-    recent.note([(str(number),) for number in range(30)], 0.0)
+    recent.add([(str(number),) for number in range(30)], 0.0)
     recent.forget(1.0)
     assert ("19",) not in recent
     assert ("20",) in recent

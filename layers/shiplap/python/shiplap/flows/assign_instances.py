@@ -80,7 +80,7 @@ def assign_instances(
     instances = sorted(instances, key=lambda instance: instance.id)[: len(claims)]
     moves = []
     for claim, instance in zip(claims, instances, strict=False):
-        changes = _changes(claim, instance, types.get(instance.instance_type))
+        changes = _launch_changes(claim, instance, types.get(instance.instance_type))
         times = {"changed_at": now, "deadline_at": now + attempt.patience_s(claim.node_pool)}
         moves.append(Move(claim, ClaimState.LAUNCHED, {**times, **changes}))
     for claim in claims[len(instances) :]:
@@ -97,7 +97,7 @@ def assign_instances(
     for claim in launched if len(launched) <= MOST_TIMERS else ():
         context.set_timer(claim.cluster, claim.name, "join", attempt.patience_s(claim.node_pool))
     if failure:
-        _mourn(others, types, context)
+        _report_failed(others, types, context)
     return launched, others
 
 
@@ -111,7 +111,7 @@ def fail_claims(
     """
     ending = {"failure": reason, "changed_at": context.clock.now()}
     failed = context.state.advance_all([Move(claim, ClaimState.FAILED, ending) for claim in claims])
-    _mourn(failed, types, context)
+    _report_failed(failed, types, context)
     return failed
 
 
@@ -129,7 +129,7 @@ def name_instances(claims: Sequence[NodeClaim], context: FlowContext) -> None:
             return
 
 
-def _mourn(failed: Sequence[NodeClaim], types: dict[str, InstanceType], context: FlowContext) -> None:
+def _report_failed(failed: Sequence[NodeClaim], types: dict[str, InstanceType], context: FlowContext) -> None:
     if not failed:
         return
     context.meter.count("ClaimsFailed", len(failed))
@@ -140,7 +140,7 @@ def _mourn(failed: Sequence[NodeClaim], types: dict[str, InstanceType], context:
     context.publish(*(claim_events.of_claim(claim_events.FAILED, claim, now, reason=claim.failure) for claim in failed))
 
 
-def _changes(claim: NodeClaim, instance: Instance, instance_type: InstanceType | None) -> dict[str, Any]:
+def _launch_changes(claim: NodeClaim, instance: Instance, instance_type: InstanceType | None) -> dict[str, Any]:
     """What a launch settles about a claim."""
     changes: dict[str, Any] = {
         "instance_id": instance.id,
@@ -159,7 +159,7 @@ def _changes(claim: NodeClaim, instance: Instance, instance_type: InstanceType |
         bought = offering_of(instance, instance_type)
         reserved = bought.reservation_labels if bought is not None else {}
         # Of several reservations that it might have been launched into, the node is in one.
-        changes["labels"] = {**_labels(instance, instance_type), **claim.labels, **reserved}
+        changes["labels"] = {**_settled_labels(instance, instance_type), **claim.labels, **reserved}
     return changes
 
 
@@ -171,7 +171,7 @@ def release_leases(claim: NodeClaim, types: dict[str, InstanceType], context: Fl
             context.capacity.release_pilot(item.ami, item.name, item.kubelet_hash, pilot_holder(claim))
 
 
-def _labels(instance: Instance, instance_type: InstanceType) -> dict[str, str]:
+def _settled_labels(instance: Instance, instance_type: InstanceType) -> dict[str, str]:
     """What the launch settled: every label the type has one value of, and where and how it was bought."""
     settled = {
         item.key: next(iter(item.values))

@@ -59,14 +59,14 @@ def run(
     def serve(cluster: ClusterSettings, until: float) -> None:
         own = hints[cluster.name]
         facts = {"cluster": cluster.name, "messages": len(own)}
-        if not _is_done(lambda: flow(cluster, [hint for _, hint in own], until), facts, meter):
+        if not _completes(lambda: flow(cluster, [hint for _, hint in own], until), facts, meter):
             failed.extend(message_id for message_id, _ in own)
 
     for item in turns.take([_due(settings.cluster(name), hints[name]) for name in sorted(hints)], serve):
         meter.count("TurnsMissed")
-        if not _handed_on(item, hand_on):
+        if not _hands_on(item, hand_on):
             failed += [message_id for message_id, _ in hints[item.cluster.name]]
-    return _answer(dict.fromkeys(failed))
+    return _batch_response(dict.fromkeys(failed))
 
 
 def _by_cluster(
@@ -93,7 +93,7 @@ def _due(cluster: ClusterSettings, hints: Sequence[tuple[str, Hint]]) -> Due:
     return Due(cluster, since, asked=any(hint.cluster for _, hint in hints))
 
 
-def _handed_on(item: Due, hand_on: Callable[[ClusterSettings, float], None] | None) -> bool:
+def _hands_on(item: Due, hand_on: Callable[[ClusterSettings, float], None] | None) -> bool:
     facts = {"cluster": item.cluster.name}
     if hand_on is None:
         _LOG.warning("its turn did not come: its messages are delivered again", extra=facts)
@@ -128,12 +128,12 @@ def serve_all(
             flow(cluster)
             return ""
 
-        if not _is_done(act, {"cluster": cluster.name}, meter):
+        if not _completes(act, {"cluster": cluster.name}, meter):
             failed.append(cluster.name)
 
     for item in turns.take([Due(cluster, asked=False) for cluster in clusters], serve):
         meter.count("TurnsMissed")
-        if not _handed_on(item, hand_on):
+        if not _hands_on(item, hand_on):
             failed.append(item.cluster.name)
     if failed:
         raise ClustersNotServed(failed)
@@ -155,9 +155,9 @@ def run_each(
             flow(content)
             return ""
 
-        if not _is_done(act, {"message_id": message_id}, meter):
+        if not _completes(act, {"message_id": message_id}, meter):
             failed.append(message_id)
-    return _answer(failed)
+    return _batch_response(failed)
 
 
 def _read_all(
@@ -174,18 +174,18 @@ def _read_all(
         try:
             content = read(body, str(record.get("eventSourceARN", "")).rpartition(":")[2] or "queue")
         except InvalidMessage as error:
-            if not _bury(body, error, dead_letters, meter):
+            if not _send_to_dead_letters(body, error, dead_letters, meter):
                 failed.append(message_id)
         else:
             messages.append((message_id, content))
     return messages, failed
 
 
-def _answer(failed: Iterable[str]) -> dict[str, list[dict[str, str]]]:
+def _batch_response(failed: Iterable[str]) -> dict[str, list[dict[str, str]]]:
     return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in failed]}
 
 
-def _bury(body: str, error: InvalidMessage, dead_letters: DeadLetters, meter: Meter) -> bool:
+def _send_to_dead_letters(body: str, error: InvalidMessage, dead_letters: DeadLetters, meter: Meter) -> bool:
     meter.count("MalformedMessages")
     _LOG.error("malformed message: %s", error)
     try:
@@ -196,7 +196,7 @@ def _bury(body: str, error: InvalidMessage, dead_letters: DeadLetters, meter: Me
     return True
 
 
-def _is_done(act: Callable[[], str], facts: Mapping[str, Any], meter: Meter) -> bool:
+def _completes(act: Callable[[], str], facts: Mapping[str, Any], meter: Meter) -> bool:
     """Whether a flow came to its end; it returns what is left to do."""
     try:
         unfinished = act()

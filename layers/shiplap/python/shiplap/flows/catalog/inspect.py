@@ -38,8 +38,8 @@ _NEARLY_FULL_BYTES = LIMIT_BYTES * 9 // 10
 
 def inspect(settings: ClusterSettings, catalog: Catalog, context: FlowContext) -> ClusterStatus:
     """The status of a cluster's EC2NodeClasses and NodePools now."""
-    tried = _tried(settings, context)
-    classes = tuple(_status(settings, item, catalog, tried, context) for item in settings.manifests.node_classes)
+    dry_runs = _read_dry_runs(settings, context)
+    classes = tuple(_status(settings, item, catalog, dry_runs, context) for item in settings.manifests.node_classes)
     known = {status.name: status for status in classes}
     pools = tuple(_pool(item, known) for item in settings.manifests.node_pools)
     return ClusterStatus(settings.name, settings.region, context.clock.now(), classes, pools)
@@ -55,8 +55,8 @@ def _pool(pool: NodePool, known: dict[str, NodeClassStatus]) -> PoolStatus:
     return PoolStatus(pool.metadata.name, name, ready, pool.spec.weight, reason, pool.spec.limits)
 
 
-def _tried(settings: ClusterSettings, context: FlowContext) -> DryRuns:
-    """What EC2 said to launches that were tried out. Not knowing it is held against no EC2NodeClass."""
+def _read_dry_runs(settings: ClusterSettings, context: FlowContext) -> DryRuns:
+    """EC2's answers to dry runs. If they cannot be read, no EC2NodeClass is held back for it."""
     if context.dry_runs is None or not settings.dry_run:
         return DryRuns()
     try:
@@ -67,7 +67,7 @@ def _tried(settings: ClusterSettings, context: FlowContext) -> DryRuns:
 
 
 def _status(
-    settings: ClusterSettings, node_class: EC2NodeClass, catalog: Catalog, tried: DryRuns, context: FlowContext
+    settings: ClusterSettings, node_class: EC2NodeClass, catalog: Catalog, dry_runs: DryRuns, context: FlowContext
 ) -> NodeClassStatus:
     name, manifest = node_class.metadata.name, manifest_digest(node_class)
     try:
@@ -82,7 +82,7 @@ def _status(
         types, problems = _types(settings, node_class, found, catalog)
     if not problems:
         size, problems = _user_data(settings, node_class, found, types)
-    if not problems and (forbidden := tried.problem(node_class)):
+    if not problems and (forbidden := dry_runs.problem(node_class)):
         problems = [forbidden]
     if problems:
         context.meter.count("NodeClassNotReady")

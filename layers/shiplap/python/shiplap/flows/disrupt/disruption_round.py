@@ -77,10 +77,10 @@ def disrupt(
     Raises:
         ClusterError, StoreError, AwsError: nothing is half done that the next minute does not finish.
     """
-    return _Minute(settings, context, memory, decision_of).run()
+    return _Round(settings, context, memory, decision_of).run()
 
 
-class _Minute:
+class _Round:
     def __init__(
         self, settings: ClusterSettings, context: FlowContext, memory: MemoryStore, decision_of: Decide
     ) -> None:
@@ -104,7 +104,7 @@ class _Minute:
             self._context.meter.count("InvocationsPaused")
             _LOG.info("paused", extra={"cluster": self._settings.name})
             return DisruptionReport()
-        self._release(self._advance(self._commands))
+        self._remove_leftover_taints(self._advance(self._commands))
         in_service = any(claim.state is ClaimState.INITIALIZED for claim in self._claims.values())
         if self._settings.disruption.enabled and in_service:
             decision, begun, proposed = self._decide()
@@ -145,7 +145,7 @@ class _Minute:
                 after = self._step(command)
             except (ConditionFailed, ClusterError) as error:  # others' turn, or the next minute's
                 self._context.meter.count("CommandStepsFailed")
-                _LOG.warning("command takes no step: %s", error, extra=_about(command))
+                _LOG.warning("command takes no step: %s", error, extra=_facts(command))
                 left.append(command)
                 continue
             if after.state in self._ended:
@@ -157,19 +157,19 @@ class _Minute:
 
     def _step(self, command: DisruptionCommand) -> DisruptionCommand:
         now = self._context.clock.now()
-        step = self._looked_at_again(command, next_step(command, self._claims, now), now)
+        step = self._second_look(command, next_step(command, self._claims, now), now)
         for name, to in step.moves:
             self._move(self._claims[name], to, command, now)
         if step.to is not CommandState.UNDONE:
-            self._keep_pods_off(command)
+            self._cordon_targets(command)
         if step.to is command.state:
             return command
         less = fields_without(command, step.spared, self._claims) if step.spared else {}
         after = self._context.state.advance_command(command, step.to, changed_at=now, failure=step.why, **less)
-        self._tell(after, step)
+        self._log_step(after, step)
         return after
 
-    def _looked_at_again(self, command: DisruptionCommand, step: CommandStep, now: float) -> CommandStep:
+    def _second_look(self, command: DisruptionCommand, step: CommandStep, now: float) -> CommandStep:
         """A step that begins to remove nodes waits until they are closed, and is taken if nothing speaks against it.
 
         Where something else takes the taint away again and again, nodes are emptied as they are: that closes them.
@@ -189,18 +189,18 @@ class _Minute:
             deadline_at = grace_ends_at(claim, self._settings, now) or 0.0
             changes |= {"failure": str(command.reason), "deadline_at": deadline_at}
         elif to is ClaimState.INITIALIZED:
-            self._take_pods_again(claim)
+            self._uncordon(claim)
         self._claims[claim.name] = self._context.state.advance(claim, to, **changes)
         if to is ClaimState.DRAINING:
             self._context.set_timer(claim.cluster, claim.name, DRAIN, 0)
 
-    def _keep_pods_off(self, command: DisruptionCommand) -> None:
+    def _cordon_targets(self, command: DisruptionCommand) -> None:
         for name in command.targets:
             claim = self._claims.get(name)
             if claim is not None and claim.state is ClaimState.DISRUPTING and claim.node_name in self._nodes:
                 cordon(self._nodes[claim.node_name], self._context)
 
-    def _take_pods_again(self, claim: NodeClaim) -> None:
+    def _uncordon(self, claim: NodeClaim) -> None:
         try:
             node = self._context.cluster.node(claim.node_name)
             if may_be_of(node, claim):
@@ -208,7 +208,7 @@ class _Minute:
         except ObjectNotFound:
             _LOG.info("node is gone", extra=facts(claim))
 
-    def _release(self, under_way: Sequence[DisruptionCommand]) -> None:
+    def _remove_leftover_taints(self, under_way: Sequence[DisruptionCommand]) -> None:
         """Nodes in service that still carry the taint of a command that is over: whoever undid it died too early."""
         busy = _busy(under_way)
         for claim in self._claims.values():
@@ -267,7 +267,7 @@ class _Minute:
         commands = []
         planned: list[PlannedClaim] = []
         for proposal in proposals:
-            name = _name_of(proposal, epoch)
+            name = _command_name(proposal, epoch)
             named = [
                 replace(item, name=claim_name(item.node_pool, f"{name}-{number}"))
                 for number, item in enumerate(proposal.replacements)
@@ -295,7 +295,7 @@ class _Minute:
             return []
         for command in commands:
             self._context.meter.count("CommandsBegun")
-            _LOG.info("begun: %s", command.detail, extra=_about(command))
+            _LOG.info("begun: %s", command.detail, extra=_facts(command))
         if planned:
             pods = [pod for claim in planned for pod in claim.pods]
             self._context.publish(
@@ -340,24 +340,24 @@ class _Minute:
             detail=proposal.detail,
         )
 
-    def _tell(self, command: DisruptionCommand, step: CommandStep) -> None:
+    def _log_step(self, command: DisruptionCommand, step: CommandStep) -> None:
         self._context.meter.count(f"Commands{command.state}")
         if command.state is CommandState.DONE:
             self._context.meter.count("SavingsHourly", command.savings_hourly, "None")
         level = logging.WARNING if command.state is CommandState.UNDONE else logging.INFO
-        _LOG.log(level, "command is %s %s", command.state, step.why, extra=_about(command))
+        _LOG.log(level, "command is %s %s", command.state, step.why, extra=_facts(command))
 
 
 def _busy(commands: Sequence[DisruptionCommand]) -> frozenset[str]:
     return frozenset().union(*(command.busy for command in commands))
 
 
-def _name_of(proposal: DisruptionProposal, epoch: int) -> str:
+def _command_name(proposal: DisruptionProposal, epoch: int) -> str:
     identity = f"{epoch}/{proposal.reason}/{'/'.join(proposal.nodes)}"
     return hashlib.sha256(identity.encode()).hexdigest()[:10]
 
 
-def _about(command: DisruptionCommand) -> dict[str, object]:
+def _facts(command: DisruptionCommand) -> dict[str, object]:
     return {
         "cluster": command.cluster,
         "command": command.name,

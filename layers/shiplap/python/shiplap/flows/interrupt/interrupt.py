@@ -1,8 +1,7 @@
 """The interrupt flow: AWS takes an instance away, so its node is replaced and then emptied.
 
-All that is decided here is that a claim leaves, and by when. That is one conditional write, after which planning
-treats the pods of its node as pending. The lifecycle function, reminded at once, empties the node and ends the
-instance.
+This flow decides only that a claim leaves, and by when, in one conditional write. From then on planning treats the pods
+of its node as pending. The lifecycle function gets a timer at once, empties the node and ends the instance.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ _LOG = logging.getLogger(__name__)
 WARNING_S = 120.0
 """How long before the interruption EC2 warns, in seconds."""
 
-PRESSING_S = 12 * 3600.0
-"""A scheduled change so near, in seconds, or of an unknown time, empties its nodes whatever budgets say."""
+URGENT_S = 12 * 3600.0
+"""A scheduled change nearer than this, in seconds, or of an unknown time, drains its nodes whatever budgets say."""
 
 _TRIES = 5
-"""Others move a claim as well, when its node registers for example; each time it is read anew."""
+"""Other functions advance a claim too, for example when its node registers; each try reads it again."""
 
 _RUNNING = frozenset(
     {
@@ -42,9 +41,9 @@ _RUNNING = frozenset(
         ClaimState.DRAINING,
     }
 )
-_PRESSING = (NoticeKind.SPOT, NoticeKind.CAPACITY_RESERVATION, NoticeKind.IMPAIRED, NoticeKind.UNHEALTHY)
-_TAKEN_BACK = (NoticeKind.SPOT, NoticeKind.CAPACITY_RESERVATION, NoticeKind.REBALANCE)
-_OVER = (NoticeKind.STOPPED, NoticeKind.TERMINATED)
+_URGENT = (NoticeKind.SPOT, NoticeKind.CAPACITY_RESERVATION, NoticeKind.IMPAIRED, NoticeKind.UNHEALTHY)
+_RECLAIMED = (NoticeKind.SPOT, NoticeKind.CAPACITY_RESERVATION, NoticeKind.REBALANCE)
+_ENDED = (NoticeKind.STOPPED, NoticeKind.TERMINATED)
 
 
 def interrupt(
@@ -54,7 +53,7 @@ def interrupt(
     context_of: Callable[[ClusterSettings], FlowContext],
     meter: Meter,
 ) -> None:
-    """Take note of what happens to instances; those that are not ours are none of our business.
+    """Handle a notice of AWS about instances; those that no claim has are ignored.
 
     Args:
         notice: what AWS says.
@@ -81,7 +80,7 @@ def interrupt(
 
 
 def handle_notice(name: str, notice: Notice, settings: ClusterSettings, context: FlowContext) -> None:
-    """Do about one claim what a notice calls for, by one conditional write, or nothing when it is done already.
+    """Apply a notice to one claim by one conditional write; nothing is written if it was applied before.
 
     Raises:
         StoreError: nothing is lost: the same notice may be handled again.
@@ -91,7 +90,7 @@ def handle_notice(name: str, notice: Notice, settings: ClusterSettings, context:
         if claim is None:
             return
         try:
-            _act(claim, notice, settings, context)
+            _respond(claim, notice, settings, context)
         except ConditionFailed:
             if attempt == _TRIES - 1:
                 raise
@@ -99,25 +98,25 @@ def handle_notice(name: str, notice: Notice, settings: ClusterSettings, context:
             return
 
 
-def _act(claim: NodeClaim, notice: Notice, settings: ClusterSettings, context: FlowContext) -> None:
-    if notice.kind in _OVER and claim.state is ClaimState.TERMINATING:
+def _respond(claim: NodeClaim, notice: Notice, settings: ClusterSettings, context: FlowContext) -> None:
+    if notice.kind in _ENDED and claim.state is ClaimState.TERMINATING:
         context.set_timer(claim.cluster, claim.name, "terminate", 0)
     elif claim.state not in _RUNNING:
         _LOG.info("%s of a claim that is %s", notice.kind, claim.state, extra=facts(claim))
     elif notice.kind is NoticeKind.REBALANCE:
-        _heed(claim, notice, settings, context)
-    elif notice.kind in _OVER:
-        _end(claim, notice, context)
+        _follow_rebalance_policy(claim, notice, settings, context)
+    elif notice.kind in _ENDED:
+        _terminate(claim, notice, context)
     elif notice.kind is NoticeKind.CHANGE_CALLED_OFF:
-        _call_off(claim, notice, context)
-    elif notice.due_at > context.clock.now() + PRESSING_S:
-        _note(claim, notice, context)
+        _cancel_change(claim, notice, context)
+    elif notice.due_at > context.clock.now() + URGENT_S:
+        _schedule_change(claim, notice, context)
     else:
         _drain(claim, notice, _deadline(claim, notice, settings, context.clock.now()), context)
 
 
-def _end(claim: NodeClaim, notice: Notice, context: FlowContext) -> None:
-    """The instance has stopped or gone: there is nothing to empty.
+def _terminate(claim: NodeClaim, notice: Notice, context: FlowContext) -> None:
+    """The instance has stopped or ended: there is nothing to drain.
 
     One that never became a node stays Launched until `lifecycle` knows why: else its pods would be planned again at
     once, and the same be launched in vain.
@@ -128,13 +127,13 @@ def _end(claim: NodeClaim, notice: Notice, context: FlowContext) -> None:
     now = context.clock.now()
     claim = context.state.advance(claim, ClaimState.TERMINATING, failure=notice.kind, changed_at=now)
     context.meter.count("NodesInterrupted")
-    _tell(claim, notice, context)
+    _publish_interruption(claim, notice, context)
     _ask_for_replacement(claim, notice, context)
     context.set_timer(claim.cluster, claim.name, "terminate", 0)
 
 
-def _heed(claim: NodeClaim, notice: Notice, settings: ClusterSettings, context: FlowContext) -> None:
-    """A recommendation is followed as far as the claim's NodePool says; without a word from it, not at all."""
+def _follow_rebalance_policy(claim: NodeClaim, notice: Notice, settings: ClusterSettings, context: FlowContext) -> None:
+    """Replace, cordon or only report, as the annotation of the claim's NodePool says; without one, only report."""
     context.meter.count("RebalanceRecommendations")
     pool = pool_of(claim, settings)
     policy = pool.metadata.annotations.get(shiplap_annotations.REBALANCE) if pool is not None else None
@@ -142,33 +141,33 @@ def _heed(claim: NodeClaim, notice: Notice, settings: ClusterSettings, context: 
         _drain(claim, notice, _deadline(claim, notice, settings, context.clock.now()), context)
     elif policy == shiplap_annotations.CORDON and claim.state is not ClaimState.DRAINING:
         if not claim.cordoned:
-            _rest(claim, notice, context)
+            _mark_unavailable(claim, notice, context)
             claim = context.state.advance(claim, claim.state, cordoned=notice.kind)
-            _tell(claim, notice, context)
+            _publish_interruption(claim, notice, context)
         context.set_timer(claim.cluster, claim.name, CORDON, 0)
     else:
-        _tell(claim, notice, context)
+        _publish_interruption(claim, notice, context)
 
 
-def _note(claim: NodeClaim, notice: Notice, context: FlowContext) -> None:
-    """There is time: the sweep has such nodes leave in turn, as the budgets of their NodePool allow."""
+def _schedule_change(claim: NodeClaim, notice: Notice, context: FlowContext) -> None:
+    """Store when the change is due. The sweep replaces such nodes in turn, as the budgets of their NodePool allow."""
     if claim.state is not ClaimState.DRAINING and claim.change_at != notice.due_at:
         claim = context.state.advance(claim, claim.state, change_at=notice.due_at)
         context.meter.count("ScheduledChanges")
-        _tell(claim, notice, context)
+        _publish_interruption(claim, notice, context)
 
 
-def _call_off(claim: NodeClaim, notice: Notice, context: FlowContext) -> None:
-    """The change that was noted will not come, or is over; a node that leaves already goes on, its pods are moving."""
+def _cancel_change(claim: NodeClaim, notice: Notice, context: FlowContext) -> None:
+    """Forget a scheduled change that was cancelled or is over. A node that already drains goes on draining."""
     if claim.change_at and notice.due_at in (0.0, claim.change_at):  # else another change was meant
         claim = context.state.advance(claim, claim.state, change_at=0.0)
         context.meter.count("ScheduledChangesCalledOff")
-        _tell(claim, notice, context)
+        _publish_interruption(claim, notice, context)
 
 
-def _rest(claim: NodeClaim, notice: Notice, context: FlowContext) -> None:
-    """What AWS takes back, or soon may, is not asked for again at once."""
-    if claim.capacity_type in (labels.SPOT, labels.RESERVED) and notice.kind in _TAKEN_BACK:
+def _mark_unavailable(claim: NodeClaim, notice: Notice, context: FlowContext) -> None:
+    """Keep launches off an offering that AWS takes back, or soon may."""
+    if claim.capacity_type in (labels.SPOT, labels.RESERVED) and notice.kind in _RECLAIMED:
         reservation = claim.labels.get(labels.RESERVATION_ID, "")
         lost = OfferingFailure(
             claim.instance_type, claim.zone, claim.capacity_type, notice.kind, reservation=reservation
@@ -177,11 +176,11 @@ def _rest(claim: NodeClaim, notice: Notice, context: FlowContext) -> None:
 
 
 def _drain(claim: NodeClaim, notice: Notice, deadline_at: float, context: FlowContext) -> None:
-    """Have the node emptied by the deadline (epoch seconds, 0 for none); an earlier deadline replaces a later one."""
+    """Have the node drained by the deadline (epoch seconds, 0 for none); an earlier deadline replaces a later one."""
     now = context.clock.now()
     known = claim.state is ClaimState.DRAINING
     if not known:
-        _rest(claim, notice, context)
+        _mark_unavailable(claim, notice, context)
         claim = context.state.advance(
             claim, ClaimState.DRAINING, failure=notice.kind, changed_at=now, deadline_at=deadline_at
         )
@@ -190,8 +189,8 @@ def _drain(claim: NodeClaim, notice: Notice, deadline_at: float, context: FlowCo
         claim = context.state.advance(claim, ClaimState.DRAINING, failure=notice.kind, deadline_at=deadline_at)
         known = False
     if not known:
-        _tell(claim, notice, context)
-    # Said again when a notice comes again: whoever was here before may have died before it was said.
+        _publish_interruption(claim, notice, context)
+    # Repeated with a repeated notice: the invocation that wrote the claim may have died before it published.
     _ask_for_replacement(claim, notice, context)
     context.set_timer(claim.cluster, claim.name, DRAIN, 0)
 
@@ -206,7 +205,7 @@ def _deadline(claim: NodeClaim, notice: Notice, settings: ClusterSettings, now: 
     """
     grace = grace_ends_at(claim, settings, now)
     deadlines = [] if grace is None else [grace]
-    if notice.kind in _PRESSING:
+    if notice.kind in _URGENT:
         deadlines.append((notice.time or now) + WARNING_S)
     elif notice.kind is NoticeKind.BLOCK_ENDING:
         deadlines.append(notice.time)
@@ -220,9 +219,9 @@ def _ask_for_replacement(claim: NodeClaim, notice: Notice, context: FlowContext)
     )
 
 
-def _tell(claim: NodeClaim, notice: Notice, context: FlowContext) -> None:
+def _publish_interruption(claim: NodeClaim, notice: Notice, context: FlowContext) -> None:
     _LOG.warning("interrupted: %s", notice.kind, extra=facts(claim))
     deadline = rfc3339(claim.deadline_at) if claim.state is ClaimState.DRAINING and claim.deadline_at else ""
     # A claim may be interrupted in more ways than one.
-    said = {"id": f"{claim.cluster}/{claim.name}/{notice.kind}", "kind": str(notice.kind), "deadline": deadline}
-    context.publish(claim_events.of_claim(claim_events.INTERRUPTED, claim, context.clock.now(), **said))
+    about = {"id": f"{claim.cluster}/{claim.name}/{notice.kind}", "kind": str(notice.kind), "deadline": deadline}
+    context.publish(claim_events.of_claim(claim_events.INTERRUPTED, claim, context.clock.now(), **about))

@@ -51,18 +51,22 @@ def terminate_claims(claims: Sequence[NodeClaim], context: FlowContext) -> tuple
     Raises:
         StoreError, AwsError: what is left is done when the claims are visited again.
     """
-    found = {claim.name: why_ended(claim, context) for claim in claims if never_joined(claim)}
-    ready = [claim for claim in claims if claim.name not in found or _is_explained(claim, found[claim.name], context)]
+    ended_because = {claim.name: why_ended(claim, context) for claim in claims if never_joined(claim)}
+    ready = [
+        claim
+        for claim in claims
+        if claim.name not in ended_because or _is_explained(claim, ended_because[claim.name], context)
+    ]
     if not ready:
         return ()
     context.compute.terminate(claims[0].cluster, *(claim.instance_id for claim in ready))
     ended = []
     for claim in ready:
         try:
-            if claim.name in found:
-                ended.append(_fail(claim, found[claim.name], context))
+            if claim.name in ended_because:
+                ended.append(_mark_failed(claim, ended_because[claim.name], context))
             else:
-                ended.append(_finish(claim, context))
+                ended.append(_mark_gone(claim, context))
         except ConditionFailed as error:  # another invocation is at it; what is left to do, it does
             context.meter.count("ClaimsLost")
             _LOG.info("claim was advanced meanwhile: %s", error, extra=facts(claim))
@@ -88,23 +92,23 @@ def _is_explained(claim: NodeClaim, failure: OfferingFailure | None, context: Fl
     return failure is not None or context.clock.now() >= claim.changed_at + GRACE_S
 
 
-def _finish(claim: NodeClaim, context: FlowContext) -> NodeClaim:
+def _mark_gone(claim: NodeClaim, context: FlowContext) -> NodeClaim:
     now = context.clock.now()
     claim = context.state.advance(claim, ClaimState.GONE, changed_at=now)
     context.meter.count("NodesTerminated")
     _LOG.info("terminated", extra=facts(claim))
     context.publish(claim_events.of_claim(claim_events.TERMINATED, claim, now, reason=claim.failure))
-    _replan(claim, context)
+    _publish_pods_pending(claim, context)
     return claim
 
 
-def _fail(claim: NodeClaim, failure: OfferingFailure | None, context: FlowContext) -> NodeClaim:
+def _mark_failed(claim: NodeClaim, failure: OfferingFailure | None, context: FlowContext) -> NodeClaim:
     reason = f"its instance {claim.instance_id} ended before it joined"
     if failure is not None:
         reason = with_advice(failure.code, f"{reason}: {failure.message}")
     claim = fail_claim(claim, reason, context)
     publish_for_pods(claim, reason, context)
-    _replan(claim, context)
+    _publish_pods_pending(claim, context)
     context.meter.count("InstancesVanished")
     return claim
 
@@ -116,11 +120,13 @@ def give_up_ended(
 
     What is learned of it comes first: pods that are planned again must meet it.
     """
-    _learn(claim, failure, settings, context)
+    _remember_failure(claim, failure, settings, context)
     return give_up(claim, NoticeKind.TERMINATED, context)
 
 
-def _learn(claim: NodeClaim, failure: OfferingFailure, settings: ClusterSettings, context: FlowContext) -> None:
+def _remember_failure(
+    claim: NodeClaim, failure: OfferingFailure, settings: ClusterSettings, context: FlowContext
+) -> None:
     """Leave alone what would end alike: the EC2NodeClass, the offering or the quota; else count it as a failed join."""
     if failure.kind == "transient":
         record_failed_join(claim, context)
@@ -147,7 +153,7 @@ def write_off(claim: NodeClaim, context: FlowContext) -> NodeClaim:
     reason = f"instance {claim.instance_id} is gone"
     if claim.state is ClaimState.LAUNCHED:
         claim = fail_claim(claim, reason, context)
-        _replan(claim, context)
+        _publish_pods_pending(claim, context)
     else:
         claim = context.state.advance(claim, ClaimState.GONE, failure=reason, changed_at=now)
         context.publish(claim_events.of_claim(claim_events.TERMINATED, claim, now, reason=reason))
@@ -155,7 +161,7 @@ def write_off(claim: NodeClaim, context: FlowContext) -> NodeClaim:
     return claim
 
 
-def _replan(claim: NodeClaim, context: FlowContext) -> None:
+def _publish_pods_pending(claim: NodeClaim, context: FlowContext) -> None:
     release_pilot(claim, context)
     hint = f"{claim.cluster}/{claim.name}/ended"
     context.publish(

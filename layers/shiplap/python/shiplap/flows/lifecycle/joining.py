@@ -49,13 +49,13 @@ class JoinRecorder:
     def write(self) -> None:
         """What was noted, once."""
         for (pool, ami, instance_type), times in sorted(self._joined.items()):
-            self._note(partial(_joined, self._cluster, pool, ami, instance_type, times, self._context.clock.now()))
+            self._record(partial(_joined, self._cluster, pool, ami, instance_type, times, self._context.clock.now()))
         for pool, times in sorted(self._initialized.items()):
-            self._note(partial(_initialized, self._cluster, pool, times, self._context.clock.now()))
+            self._record(partial(_initialized, self._cluster, pool, times, self._context.clock.now()))
         self._joined, self._initialized = {}, {}
 
-    def _note(self, write: Callable[[JoinLog], None]) -> None:
-        _note(write, {"cluster": self._cluster}, self._context)
+    def _record(self, write: Callable[[JoinLog], None]) -> None:
+        _record(write, {"cluster": self._cluster}, self._context)
 
 
 def _joined(
@@ -72,7 +72,7 @@ def record_failed_join(claim: NodeClaim, context: FlowContext) -> None:
     """The instance of a Launched claim has not become a node in time."""
     now, launched_at = context.clock.now(), claim.changed_at
     context.meter.count("NodesNotJoined")
-    _note(
+    _record(
         lambda joins: joins.failed(claim.cluster, claim.ami, claim.instance_type, launched_at, now),
         facts(claim),
         context,
@@ -97,11 +97,13 @@ def give_up_incomplete(claim: NodeClaim, node: Node, settings: ClusterSettings, 
     missing = not_initialized(claim, node)
     _LOG.warning("not initialized within %.0f s: %s", waited_s, missing, extra=facts(claim))
     now, since = context.clock.now(), claim.changed_at
-    _note(lambda joins: joins.failed(claim.cluster, claim.ami, claim.instance_type, since, now), facts(claim), context)
+    _record(
+        lambda joins: joins.failed(claim.cluster, claim.ami, claim.instance_type, since, now), facts(claim), context
+    )
     handle_notice(claim.name, Notice(NoticeKind.INCOMPLETE, (claim.instance_id,)), settings, context)
 
 
-def _note(write: Callable[[JoinLog], None], about: Mapping[str, str], context: FlowContext) -> None:
+def _record(write: Callable[[JoinLog], None], about: Mapping[str, str], context: FlowContext) -> None:
     if context.joins is None:
         return
     try:

@@ -78,8 +78,8 @@ def visit_claims(settings: ClusterSettings, hints: Sequence[NodeSeen | Timer], c
         context.meter.count("InvocationsPaused")
         _LOG.info("paused", extra={"cluster": settings.name, "hints": len(hints)})
         return LifecycleReport()
-    told_ended = {hint.claim for hint in hints if isinstance(hint, Timer) and hint.step == ENDED}
-    rounds = _Rounds(settings, told_ended, context)
+    reported_ended = {hint.claim for hint in hints if isinstance(hint, Timer) and hint.step == ENDED}
+    visiting = _Visits(settings, reported_ended, context)
     visits: dict[str, bool] = {}
     garbage: set[str] = set()
     strangers = 0
@@ -88,55 +88,55 @@ def visit_claims(settings: ClusterSettings, hints: Sequence[NodeSeen | Timer], c
             visits.setdefault(hint.claim, False)
             if hint.step == GARBAGE:
                 garbage.add(hint.claim)
-        elif name := rounds.claim_of(hint):
+        elif name := visiting.claim_of(hint):
             visits[name] = True
         else:
             strangers += 1
     if strangers:
         context.meter.count("NodesNotOurs", strangers)
     try:
-        failures = _visit_all(rounds, visits, garbage)
-        failures += rounds.finish()
+        failures = _visit_all(visiting, visits, garbage)
+        failures += visiting.finish()
     finally:
-        rounds.notes.write()
+        visiting.joins.write()
     if failures:
         raise failures[0]
     return LifecycleReport(
-        registered=tuple(rounds.registered),
-        initialized=tuple(rounds.initialized),
-        ended=tuple(rounds.ended),
+        registered=tuple(visiting.registered),
+        initialized=tuple(visiting.initialized),
+        ended=tuple(visiting.ended),
         foreign_nodes=strangers,
     )
 
 
-def _visit_all(rounds: _Rounds, visits: Mapping[str, bool], garbage: Collection[str]) -> list[ShiplapError]:
+def _visit_all(visiting: _Visits, visits: Mapping[str, bool], garbage: Collection[str]) -> list[ShiplapError]:
     """What went wrong with single claims. Raises what would go wrong with all of them."""
     failures: list[ShiplapError] = []
     for name in sorted(visits, key=lambda name: (not visits[name], name)):  # nodes that joined are not kept waiting
         try:
             if name in garbage:
-                rounds.clear(name)
-            rounds.visit(name, seen=visits[name])
+                visiting.clear(name)
+            visiting.visit(name, seen=visits[name])
         except _NOT_OF_ONE_CLAIM:
             raise
         except ShiplapError as error:
-            _LOG.warning("claim not attended: %s", error, extra={"cluster": rounds.cluster, "claim": name})
+            _LOG.warning("claim not attended: %s", error, extra={"cluster": visiting.cluster, "claim": name})
             failures.append(error)
     return failures
 
 
-class _Rounds:
+class _Visits:
     """One invocation's visits to claims, sharing what has been listed already."""
 
-    def __init__(self, settings: ClusterSettings, told_ended: Collection[str], context: FlowContext) -> None:
+    def __init__(self, settings: ClusterSettings, reported_ended: Collection[str], context: FlowContext) -> None:
         self.registered: list[str] = []
         self.initialized: list[str] = []
         self.ended: list[str] = []
-        self.notes = JoinRecorder(settings.name, context)
+        self.joins = JoinRecorder(settings.name, context)
         self.cluster = settings.name
         self._settings = settings
         self._context = context
-        self._told_ended = told_ended
+        self._reported_ended = reported_ended
         self._terminating: list[NodeClaim] = []
         self._nodes: dict[str, Node] = {}
         self._listed = False
@@ -152,7 +152,7 @@ class _Rounds:
         except ObjectNotFound:
             pass  # the claim can be found by the hint's own providerID
         else:
-            instance_id, marked = instance_of(node.spec.provider_id), _is_marked(node)
+            instance_id, marked = instance_of(node.spec.provider_id), _is_of_a_node_pool(node)
             self._nodes[instance_id] = node
         if not instance_id:
             return ""
@@ -189,9 +189,9 @@ class _Rounds:
                 if empty is not None:
                     self._terminating.append(empty)
             elif claim.state in (ClaimState.PLANNED, ClaimState.LAUNCHING):
-                self._again(claim, seen=seen)  # its launch is not written down yet, which schedule sees to
+                self._look_again_soon(claim, seen=seen)  # its launch is not written down yet, which schedule sees to
             else:
-                self._attend(claim, seen=seen)
+                self._advance(claim, seen=seen)
         except ConditionFailed as error:  # another invocation is at it; what is left to do, it does
             self._context.meter.count("ClaimsLost")
             _LOG.info("claim was advanced meanwhile: %s", error, extra={"cluster": self.cluster, "claim": name})
@@ -219,16 +219,16 @@ class _Rounds:
             return [error]
         return []
 
-    def _attend(self, claim: NodeClaim, *, seen: bool) -> None:
+    def _advance(self, claim: NodeClaim, *, seen: bool) -> None:
         node = self._node_of(claim)
         if claim.state is ClaimState.LAUNCHED:
             if node is None or not has_reported(node) or self._has_ended(claim):
-                self._await(claim, seen=seen and node is not None)
+                self._wait_for_node(claim, seen=seen and node is not None)
                 return
             self._steering.nominate(claim, node)
             launched_at = claim.changed_at
             claim, node = register(claim, node, self._context)
-            self.notes.joined(claim, claim.changed_at - launched_at)
+            self.joins.joined(claim, claim.changed_at - launched_at)
             self.registered.append(claim.name)
         if node is None:
             self._without_node(claim)
@@ -242,15 +242,15 @@ class _Rounds:
             if complete is None:
                 give_up_incomplete(claim, node, self._settings, self._context)
             else:
-                self.notes.initialized(complete, complete.changed_at - claim.changed_at)
+                self.joins.initialized(complete, complete.changed_at - claim.changed_at)
                 self.initialized.append(claim.name)
-                self._steering.bind(complete, lambda: self._named(complete))
+                self._steering.bind(complete, lambda: self._node_by_name(complete))
         elif not is_ready(node) and has_vanished(claim, self._context):
             self._ended(write_off(claim, self._context))
 
     def _has_ended(self, claim: NodeClaim) -> bool:
         """Whether the instance of a claim has ended of which AWS said so: its node must not be opened to pods."""
-        return claim.name in self._told_ended and why_ended(claim, self._context) is not None
+        return claim.name in self._reported_ended and why_ended(claim, self._context) is not None
 
     def _node_of(self, claim: NodeClaim) -> Node | None:
         """The claim's Node, freshly read: by the name it registered with, or else by its providerID."""
@@ -264,14 +264,14 @@ class _Rounds:
         if known is not None:
             return known
         if claim.node_name:  # read for itself even after a list: one that could not be read is not gone
-            return self._named(claim)
+            return self._node_by_name(claim)
         if self._listed:
             return None
         self._listed = True
         self._nodes |= {instance_of(node.spec.provider_id): node for node in self._context.cluster.nodes()}
         return self._nodes.get(claim.instance_id)
 
-    def _named(self, claim: NodeClaim) -> Node | None:
+    def _node_by_name(self, claim: NodeClaim) -> Node | None:
         """The Node that has the claim's name, freshly read, if it is the claim's: addresses are used again."""
         try:
             node = self._context.cluster.node(claim.node_name)
@@ -279,7 +279,7 @@ class _Rounds:
             return None
         return node if instance_of(node.spec.provider_id) == claim.instance_id else None
 
-    def _await(self, claim: NodeClaim, *, seen: bool) -> None:
+    def _wait_for_node(self, claim: NodeClaim, *, seen: bool) -> None:
         """A Launched claim whose Node has not joined, or not reported what it has: wait, or give up."""
         now = self._context.clock.now()
         if (failure := why_ended(claim, self._context)) is not None:
@@ -291,7 +291,7 @@ class _Rounds:
             reason = f"did not join within {now - claim.changed_at:.0f} s"
             self._terminating.append(give_up(claim, reason, self._context))
         else:
-            self._again(claim, seen=seen)
+            self._look_again_soon(claim, seen=seen)
 
     def _without_node(self, claim: NodeClaim) -> None:
         """The Node of a claim in service is gone: so is its instance, or it soon will be."""
@@ -307,13 +307,13 @@ class _Rounds:
     def _ended(self, claim: NodeClaim) -> None:
         self.ended.append(claim.name)
 
-    def _again(self, claim: NodeClaim, *, seen: bool) -> None:
+    def _look_again_soon(self, claim: NodeClaim, *, seen: bool) -> None:
         """Look again soon after a node was seen. A timer is not answered with a timer: the sweep sends the next."""
         if seen:
             self._context.set_timer(self.cluster, claim.name, "join", LOOK_AGAIN_S)
 
 
-def _is_marked(node: Node) -> bool:
+def _is_of_a_node_pool(node: Node) -> bool:
     """Whether the node says that it was launched for a NodePool."""
     tainted = any(taint.key == labels.UNREGISTERED_TAINT for taint in node.spec.taints)
     return tainted or labels.NODE_POOL in node.metadata.labels

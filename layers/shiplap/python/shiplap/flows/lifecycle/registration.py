@@ -74,8 +74,8 @@ def open_to_pods(claim: NodeClaim, node: Node, context: FlowContext) -> Node:
     """
     if is_registered(node):
         return node
-    added = {**_labels(claim), labels.REGISTERED: "true"}
-    return update_node(node, added, claim.annotations, lambda current: _taints(claim, current), context)
+    added = {**_node_labels(claim), labels.REGISTERED: "true"}
+    return update_node(node, added, claim.annotations, lambda current: _node_taints(claim, current), context)
 
 
 def update_node(
@@ -108,11 +108,11 @@ def update_node(
         try:
             return write(node)
         except ObjectConflict:
-            node = _as_it_is(node, context)
+            node = _read_again(node, context)
     return write(node)
 
 
-def _as_it_is(node: Node, context: FlowContext) -> Node:
+def _read_again(node: Node, context: FlowContext) -> Node:
     """The node, read again. Names come from addresses: another node may have this one's by now."""
     found = context.cluster.node(node.metadata.name)
     if found.metadata.uid != node.metadata.uid:
@@ -126,7 +126,7 @@ def is_registered(node: Node) -> bool:
     return node.metadata.labels.get(labels.REGISTERED) == "true" and not tainted
 
 
-def _labels(claim: NodeClaim) -> dict[str, str]:
+def _node_labels(claim: NodeClaim) -> dict[str, str]:
     """The claim's labels and what the launch settled; the claim's own win."""
     settled = {
         labels.NODE_POOL: label_value_of(claim.node_pool),
@@ -139,7 +139,7 @@ def _labels(claim: NodeClaim) -> dict[str, str]:
     return {**{key: value for key, value in settled.items() if value}, **claim.labels}
 
 
-def _taints(claim: NodeClaim, node: Node) -> list[Taint]:
+def _node_taints(claim: NodeClaim, node: Node) -> list[Taint]:
     """The node's taints without the unregistered one, and the claim's that it lacks."""
     kept = [taint for taint in node.spec.taints if taint.key != labels.UNREGISTERED_TAINT]
     if node.metadata.labels.get(labels.DO_NOT_SYNC_TAINTS) == "true":

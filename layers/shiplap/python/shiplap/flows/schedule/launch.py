@@ -120,15 +120,17 @@ def _launch(
     held: Collection[str],
 ) -> LaunchOutcome:
     if supply.resolved is None or supply.not_ready:
-        return _cannot(claims, f"node class {claims[0].node_class}: {supply.not_ready}", types, context)
+        return _fail_unless_just_tried(claims, f"node class {claims[0].node_class}: {supply.not_ready}", types, context)
     if claims[0].state is ClaimState.PLANNED and market.is_node_class_unavailable(claims[0].cluster, supply.node_class):
-        return _cannot(claims, f"node class {claims[0].node_class}: its last instances ended at once", types, context)
+        return _fail_unless_just_tried(
+            claims, f"node class {claims[0].node_class}: its last instances ended at once", types, context
+        )
     resolved = market.open(supply.resolved)
     zones = [subnet.zone for subnet in resolved.subnets]
     rests = partial(market.is_unavailable, group=supply.resolved.group)
     options = fleet_options(alike(claims), _with_leases(claims[0], types, context), zones, rests)
     if not options.overrides:
-        return _cannot(claims, "no offering of the launch list is available", types, context)
+        return _fail_unless_just_tried(claims, "no offering of the launch list is available", types, context)
     claims, refused = _within_reservation(claims, options, supply.resolved, types, context)
     if not claims:
         return refused
@@ -138,7 +140,7 @@ def _launch(
     lease = {"owner": attempt.owner, "deadline_at": now + LEASE_S, "changed_at": now, "together": count}
     claims = context.state.advance_all([Move(claim, ClaimState.LAUNCHING, lease) for claim in claims])
     addresses = market.reserve(options.overrides, resolved, len(claims))
-    with _advice(context):
+    with _best_effort(context):
         context.state.reserve_addresses(claims[0].token, addresses, now)
     request = FleetRequest(
         claims=tuple(claims),
@@ -170,14 +172,14 @@ def _ask(
     try:
         result = context.compute.launch(request)
     except AwsThrottled as error:
-        return _later(request.claims, error, context, throttled=True)
+        return _leave_pending(request.claims, error, context, throttled=True)
     except AwsUnavailable as error:
-        return _later(request.claims, error, context, throttled=False)
+        return _leave_pending(request.claims, error, context, throttled=False)
     except AwsError as error:
         if error.code in _OUTCOME_UNKNOWN or tried:  # the refusal says nothing about the attempt before
-            return _later(request.claims, error, context, throttled=False)
-        return _fail(request.claims, str(error), types, context, broken=str(error))
-    return _finish(request, result, types, attempt, market, context, held)
+            return _leave_pending(request.claims, error, context, throttled=False)
+        return _failed(request.claims, str(error), types, context, broken=str(error))
+    return _assign(request, result, types, attempt, market, context, held)
 
 
 def _within_reservation(
@@ -199,7 +201,7 @@ def _within_reservation(
     granted = context.state.take_reserved(chosen, claims[0].token, len(claims), available, context.clock.now())
     if granted == len(claims):
         return claims, LaunchOutcome()
-    return claims[:granted], _fail(claims[granted:], f"capacity reservation {chosen} is used up", types, context)
+    return claims[:granted], _failed(claims[granted:], f"capacity reservation {chosen} is used up", types, context)
 
 
 def _with_leases(claim: NodeClaim, types: dict[str, InstanceType], context: FlowContext) -> dict[str, InstanceType]:
@@ -242,7 +244,7 @@ def _cheapest(types: Sequence[InstanceType], most: int) -> list[InstanceType]:
     return sorted(types, key=price)[:most]
 
 
-def _finish(
+def _assign(
     request: FleetRequest,
     result: FleetResult,
     types: dict[str, InstanceType],
@@ -260,7 +262,7 @@ def _finish(
         failures = tuple(_unexplained(request, override) for override in request.overrides)
     free = [instance for instance in result.instances if instance.id not in held]
     launched, failed = assign_instances(request.claims, free, types, attempt, context, failure=_summary(failures))
-    _remember(failures, launched, market, context)
+    _remember_failures(failures, launched, market, context)
     if launched:
         return LaunchOutcome(launched=launched, failed=failed)
     throttled = all(failure.kind in _LATER for failure in failures)
@@ -269,7 +271,7 @@ def _finish(
     return LaunchOutcome(failed=failed, broken=broken, throttled=throttled)
 
 
-def _remember(
+def _remember_failures(
     failures: Sequence[OfferingFailure], launched: Sequence[NodeClaim], market: OfferingMarket, context: FlowContext
 ) -> None:
     """Let this round and the whole account know what failed, and what gives again."""
@@ -279,7 +281,7 @@ def _remember(
             context.meter.count(CAUSES[kind], number)
     blamed = [failure for failure in failures if failure.kind not in _BLAMELESS]
     market.learn(blamed)
-    with _advice(context):
+    with _best_effort(context):
         if blamed:
             context.state.mark_unavailable(blamed, context.clock.now())
         for offering in market.proven(launched):
@@ -287,7 +289,7 @@ def _remember(
 
 
 @contextmanager
-def _advice(context: FlowContext) -> Iterator[None]:
+def _best_effort(context: FlowContext) -> Iterator[None]:
     """What others had better know, but nobody depends on: a store that refuses it does not stop a launch."""
     try:
         yield
@@ -316,13 +318,13 @@ def _summary(failures: Sequence[OfferingFailure]) -> str:
     return f"{', '.join(codes)} on {len(failures)} offerings"
 
 
-def _cannot(
+def _fail_unless_just_tried(
     claims: Sequence[NodeClaim], reason: str, types: dict[str, InstanceType], context: FlowContext
 ) -> LaunchOutcome:
     """Nothing can be asked for."""
     if _just_tried(claims, context.clock.now()):
         return LaunchOutcome(pending=tuple(claims))
-    return _fail(claims, reason, types, context)
+    return _failed(claims, reason, types, context)
 
 
 def _just_tried(claims: Sequence[NodeClaim], now: float) -> bool:
@@ -330,14 +332,16 @@ def _just_tried(claims: Sequence[NodeClaim], now: float) -> bool:
     return any(claim.state is ClaimState.LAUNCHING and now < claim.changed_at + GRACE_S for claim in claims)
 
 
-def _fail(
+def _failed(
     claims: Sequence[NodeClaim], reason: str, types: dict[str, InstanceType], context: FlowContext, *, broken: str = ""
 ) -> LaunchOutcome:
     """No instance exists for these claims and none will; their pods are free to be planned again."""
     return LaunchOutcome(failed=fail_claims(claims, reason, types, context), broken=broken)
 
 
-def _later(claims: Sequence[NodeClaim], error: AwsError, context: FlowContext, *, throttled: bool) -> LaunchOutcome:
+def _leave_pending(
+    claims: Sequence[NodeClaim], error: AwsError, context: FlowContext, *, throttled: bool
+) -> LaunchOutcome:
     """Leave the claims Launching and without an owner, so that the next invocation resumes them at once."""
     now = context.clock.now()
     changes = {"deadline_at": now, "changed_at": now}

@@ -52,13 +52,13 @@ def dry_run_launches(settings: ClusterSettings, context: FlowContext, *, deadlin
     if context.dry_runs is None or settings.paused or not settings.dry_run:
         return
     try:
-        _rehearse(settings, context, context.dry_runs, deadline)
+        _dry_run_due(settings, context, context.dry_runs, deadline)
     except ShiplapError as error:
         context.meter.count("RehearsalsIncomplete")
         _LOG.info("launches not tried out: %s", error, extra={"cluster": settings.name})
 
 
-def _rehearse(settings: ClusterSettings, context: FlowContext, store: DryRunStore, deadline: float) -> None:
+def _dry_run_due(settings: ClusterSettings, context: FlowContext, store: DryRunStore, deadline: float) -> None:
     pools = settings.manifests.node_pools
     used = {pool.spec.template.spec.node_class_ref.name for pool in pools}
     classes = [item for item in settings.manifests.node_classes if item.metadata.name in used]
@@ -74,13 +74,13 @@ def _rehearse(settings: ClusterSettings, context: FlowContext, store: DryRunStor
         for node_class, request in _requests(settings, due, supply, priced, context):
             if context.clock.now() + ALLOWANCE_S > deadline:
                 break
-            fresh.append(_try(node_class, request, context))
+            fresh.append(_dry_run(node_class, request, context))
     finally:  # what was answered before EC2 asked to slow down is known
         if fresh:
             store.save(settings.name, known.with_news(fresh, classes))
 
 
-def _try(node_class: EC2NodeClass, request: FleetRequest | None, context: FlowContext) -> DryRun:
+def _dry_run(node_class: EC2NodeClass, request: FleetRequest | None, context: FlowContext) -> DryRun:
     now = context.clock.now()
     if request is None:
         return untried_dry_run(node_class, now)

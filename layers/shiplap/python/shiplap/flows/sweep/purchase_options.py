@@ -26,7 +26,7 @@ from shiplap.settings import ClusterSettings
 
 _LOG = logging.getLogger(__name__)
 
-_MARKS = (labels.RESERVATION_ID, labels.RESERVATION_TYPE, labels.RESERVATION_INTERRUPTIBLE)
+_RESERVATION_LABELS = (labels.RESERVATION_ID, labels.RESERVATION_TYPE, labels.RESERVATION_INTERRUPTIBLE)
 _CHANGEABLE = frozenset({labels.ON_DEMAND, labels.RESERVED})
 _IN_USE = frozenset({ClaimState.LAUNCHED, ClaimState.REGISTERED, ClaimState.INITIALIZED, ClaimState.DISRUPTING})
 
@@ -63,12 +63,12 @@ def update_purchase_options(
         instance = by_id.get(claim.instance_id)
         known = claim
         if instance is not None and _differs(claim, instance, now):
-            known = _rewrite(claim, instance, settings, types_for, context)
+            known = _update_claim(claim, instance, settings, types_for, context)
         if instance is not None and instance.partition not in ("", known.labels.get(labels.PARTITION)):
-            known = _partitioned(known, instance, context)
+            known = _with_partition(known, instance, context)
         node = joined.get(claim.instance_id)
         if node is not None:
-            _follow(known, node, context)
+            _relabel_node(known, node, context)
 
 
 def _differs(claim: NodeClaim, instance: Instance, now: float) -> bool:
@@ -80,7 +80,7 @@ def _differs(claim: NodeClaim, instance: Instance, now: float) -> bool:
     return claim.capacity_type != instance.capacity_type or moved
 
 
-def _rewrite(
+def _update_claim(
     claim: NodeClaim, instance: Instance, settings: ClusterSettings, types_for: TypesFor, context: FlowContext
 ) -> NodeClaim:
     """The claim as it is then; unchanged when another function moved it, or when its pool wants nothing reserved."""
@@ -88,10 +88,10 @@ def _rewrite(
     reserved = instance.capacity_type == labels.RESERVED
     if reserved and (offering is None or not _may_be_reserved(claim, settings)):
         return claim
-    marks = {key: value for key, value in claim.labels.items() if key not in _MARKS}
+    marks = {key: value for key, value in claim.labels.items() if key not in _RESERVATION_LABELS}
     changes = {
         "capacity_type": instance.capacity_type,
-        "labels": {**marks, labels.CAPACITY_TYPE: instance.capacity_type, **_marks_of(offering)},
+        "labels": {**marks, labels.CAPACITY_TYPE: instance.capacity_type, **_reservation_labels(offering)},
         "hourly": offering.price if offering is not None else 0.0,
     }
     try:
@@ -104,7 +104,7 @@ def _rewrite(
     return changed
 
 
-def _partitioned(claim: NodeClaim, instance: Instance, context: FlowContext) -> NodeClaim:
+def _with_partition(claim: NodeClaim, instance: Instance, context: FlowContext) -> NodeClaim:
     """The claim with the partition of its placement group that EC2 chose for its instance."""
     try:
         return context.state.advance(claim, claim.state, labels={**claim.labels, labels.PARTITION: instance.partition})
@@ -122,16 +122,19 @@ def _may_be_reserved(claim: NodeClaim, settings: ClusterSettings) -> bool:
     return entry is None or entry.has(labels.RESERVED)
 
 
-def _marks_of(offering: Offering | None) -> dict[str, str]:
+def _reservation_labels(offering: Offering | None) -> dict[str, str]:
     return offering.reservation_labels if offering is not None else {}
 
 
-def _follow(claim: NodeClaim, node: Node, context: FlowContext) -> None:
+def _relabel_node(claim: NodeClaim, node: Node, context: FlowContext) -> None:
     """Give a registered Node its claim's capacity type, reservation and partition; before that, registration does."""
     held = node.metadata.labels
     wanted: dict[str, str | None] = {}
     if claim.capacity_type in _CHANGEABLE and held.get(labels.CAPACITY_TYPE) in _CHANGEABLE:
-        wanted = {labels.CAPACITY_TYPE: claim.capacity_type, **{key: claim.labels.get(key) for key in _MARKS}}
+        wanted = {
+            labels.CAPACITY_TYPE: claim.capacity_type,
+            **{key: claim.labels.get(key) for key in _RESERVATION_LABELS},
+        }
     if labels.PARTITION in claim.labels:
         wanted[labels.PARTITION] = claim.labels[labels.PARTITION]
     wrong = {key: value for key, value in wanted.items() if held.get(key) != value}

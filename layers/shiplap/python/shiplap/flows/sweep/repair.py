@@ -24,7 +24,7 @@ from shiplap.disruption.commands import Reason
 from shiplap.errors import AwsError
 from shiplap.flows.claim_updates import facts, pool_of
 from shiplap.flows.context import FlowContext
-from shiplap.flows.interrupt.interrupt import PRESSING_S, WARNING_S, handle_notice
+from shiplap.flows.interrupt.interrupt import URGENT_S, WARNING_S, handle_notice
 from shiplap.flows.interrupt.notices import Notice, NoticeKind
 from shiplap.kubernetes.objects import Node
 from shiplap.kubernetes.timestamps import epoch
@@ -67,7 +67,7 @@ def replace_before_changes(
     left: dict[str, int] = {}
     for due_at, claim in sorted(due, key=lambda item: (item[0], item[1].name)):
         pool = pool_of(claim, settings)
-        if due_at > now + PRESSING_S and pool is not None:
+        if due_at > now + URGENT_S and pool is not None:
             if claim.node_pool not in left:
                 left[claim.node_pool] = _room(pool, claims, now)
             if left[claim.node_pool] < 1:

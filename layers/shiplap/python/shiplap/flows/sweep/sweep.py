@@ -1,9 +1,9 @@
-"""Finds what nobody will be reminded of any more: claims whose messages were lost, instances nobody has a claim to."""
+"""The sweep: a fixed list of chores that makes up for lost messages and for changes that AWS sends no event of."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from shiplap.errors import AwsError
 from shiplap.flows.assign_instances import name_instances
@@ -23,7 +23,7 @@ from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node
 from shiplap.kubernetes.timestamps import epoch
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
-from shiplap.ports import Instance, Refusals
+from shiplap.ports import Refusals
 from shiplap.settings import ClusterSettings
 
 _LOG = logging.getLogger(__name__)
@@ -38,6 +38,27 @@ _RUNNING = _REGISTERING | {ClaimState.INITIALIZED, ClaimState.DISRUPTING}
 _LEAVING_STEPS = {ClaimState.DRAINING: DRAIN, ClaimState.TERMINATING: "terminate"}
 
 
+class _SweptCluster:
+    """A cluster as one sweep reads it. `claims` by name are kept current by the chores that write them."""
+
+    def __init__(
+        self,
+        settings: ClusterSettings,
+        nodes: Iterable[Node],
+        context: FlowContext,
+        types_for: TypesFor | None,
+        inputs: DecisionInputs | None,
+    ) -> None:
+        self.settings, self.name, self.context = settings, settings.name, context
+        self.types_for, self.inputs = types_for, inputs
+        self.now = context.clock.now()
+        self.instances = context.compute.instances(self.name)  # before the claims: a claim exists before its instance
+        self.claims = {claim.name: claim for claim in context.state.claims(self.name)}
+        self.nodes = {instance_of(node.spec.provider_id): node for node in nodes}
+        self.owners = InstanceOwners(self.claims.values())
+        self.refusals: Mapping[str, Refusals] = {}
+
+
 def sweep(
     settings: ClusterSettings,
     nodes: Iterable[Node],
@@ -46,74 +67,65 @@ def sweep(
     types_for: TypesFor | None = None,
     inputs: DecisionInputs | None = None,
 ) -> Mapping[str, Refusals]:
-    """Set a timer for every claim that the lifecycle function should look at and may not have been told of; then have
-    nodes replaced that are sick, or in a capacity block about to end.
+    """Do all of `CHORES` for a cluster, in their order.
 
     Args:
         settings: the cluster.
         nodes: its Nodes.
         context: the ports.
-        types_for: what is sold to a claim, asked for only where it matters; None when the cluster is gone.
-        inputs: what was seen of the cluster; None when it is gone.
+        types_for: the instance types sold to a claim, asked for only where they matter; None when the cluster is gone.
+        inputs: what a decision reads of the cluster; None when it is gone.
 
     Returns:
-        Pods that do not run on nodes of theirs, as is known then. Of claims nothing: the lifecycle function looks again
-        itself; what is decided here is only where.
+        Pods that do not run on nodes of theirs, as is known then. Of claims nothing: the lifecycle function reads them
+        again; the sweep only decides which ones it reads.
 
     Raises:
-        StoreError, AwsError: claims or instances cannot be listed.
+        StoreError, AwsError, ClusterError: a chore failed; the rest are done by the next sweep.
     """
-    now = context.clock.now()
-    cluster = settings.name
-    instances = context.compute.instances(cluster)  # before the claims: a claim always exists before its instance
-    claims = {claim.name: claim for claim in context.state.claims(cluster)}
-    joined = {instance_of(node.spec.provider_id): node for node in nodes}
-    alive = {instance.id for instance in instances}
+    cluster = _SweptCluster(settings, nodes, context, types_for, inputs)
+    for chore in CHORES:
+        chore(cluster)
+    return cluster.refusals
+
+
+def renew_pilot_leases(cluster: _SweptCluster) -> None:
+    """Keep the leases of pilots whose nodes have not joined yet."""
+    for claim in cluster.claims.values():
+        if claim.state is ClaimState.LAUNCHED and explores(claim):
+            renew_pilot(claim, cluster.context)
+
+
+def report_other_installs(cluster: _SweptCluster) -> None:
+    """Report other installs that launch nodes in this cluster: both give nodes to the same pods, and neither knows."""
+    others = cluster.context.compute.other_installs(cluster.name)
+    unattributed = sum(cluster.owners.is_unattributed(instance) for instance in cluster.instances)
+    if not others and not unattributed:
+        return
+    cluster.context.meter.count("InstancesOfOtherInstalls", sum(others.values()) + unattributed)
+    about = {"cluster": cluster.name, "installs": others, "without_install": unattributed}
+    _LOG.warning("instances of this cluster that are not ours are left alone", extra=about)
+
+
+def set_lost_timers(cluster: _SweptCluster) -> None:
+    """Set a timer for every claim that the lifecycle function should look at and may not have been told of."""
+    context, now = cluster.context, cluster.now
+    alive = {instance.id for instance in cluster.instances}
     reasons: dict[str, str] = {}
-    for claim in claims.values():
-        reason = _reason(claim, joined, alive, now)
+    for claim in cluster.claims.values():
+        reason = _reason(claim, cluster.nodes, alive, now)
         if reason:
             reasons[claim.name] = reason
-        if claim.state is ClaimState.LAUNCHED and explores(claim):
-            renew_pilot(claim, context)
-    holders = InstanceOwners(claims.values())
-    for instance in instances:
-        if instance.tagged and holders.is_garbage(instance, now):
+    for instance in cluster.instances:
+        if instance.tagged and cluster.owners.is_garbage(instance, now):
             context.meter.count("InstancesWithoutClaim")
-            about = {"cluster": cluster, "claim": instance.tagged, "instance_id": instance.id}
+            about = {"cluster": cluster.name, "claim": instance.tagged, "instance_id": instance.id}
             _LOG.warning("instance without a claim", extra=about)
             reasons[instance.tagged] = GARBAGE
-    _tell_of_others(cluster, holders, instances, context)
-    for name in _without_instance(joined, alive, now) - claims.keys():
+    for name in _without_instance(cluster.nodes, alive, now) - cluster.claims.keys():
         reasons.setdefault(name, GARBAGE)
     for name in _in_turn(sorted(reasons), now):
-        context.set_timer(cluster, name, reasons[name], 0)
-    held = (holders.of(instance) for instance in instances if not instance.claim)
-    name_instances([claim for claim in held if claim is not None], context)
-    claims |= correct_network(claims, instances, context)
-    _sweep_templates(cluster, context)
-    replace_in_ending_blocks(settings, claims.values(), context)
-    repair_nodes(settings, tuple(claims.values()), joined, context)
-    if types_for is not None:
-        update_purchase_options(settings, claims.values(), instances, joined, types_for, context)
-    if inputs is None:
-        return {}
-    if settings.placement != NONE:
-        withdraw(claims.values(), inputs.view, context)
-    if settings.unproven_pod_nodes:
-        record_kinds(cluster, tuple(claims.values()), inputs.view, inputs.state, context)
-    return record_refusals(cluster, claims.values(), inputs.view, inputs.state, context)
-
-
-def _tell_of_others(cluster: str, holders: InstanceOwners, instances: Iterable[Instance], context: FlowContext) -> None:
-    """Say that another install launches nodes in this cluster: both give nodes to the same pods, and neither knows."""
-    others = context.compute.other_installs(cluster)
-    strangers = sum(holders.is_unattributed(instance) for instance in instances)
-    if not others and not strangers:
-        return
-    context.meter.count("InstancesOfOtherInstalls", sum(others.values()) + strangers)
-    about = {"cluster": cluster, "installs": others, "without_install": strangers}
-    _LOG.warning("instances of this cluster that are not ours are left alone", extra=about)
+        context.set_timer(cluster.name, name, reasons[name], 0)
 
 
 def _in_turn(names: Sequence[str], now: float) -> Sequence[str]:
@@ -140,17 +152,6 @@ def _is_silent(node: Node, now: float) -> bool:
     return ready.status != "True" and since + GRACE_S < now
 
 
-def _sweep_templates(cluster: str, context: FlowContext) -> None:
-    try:
-        deleted = context.compute.sweep_templates(cluster)
-    except AwsError as error:  # there are thousands to spare, and there will be another sweep
-        context.meter.count("LaunchTemplatesNotSwept")
-        _LOG.warning("launch templates not swept: %s", error, extra={"cluster": cluster, "code": error.code})
-        return
-    if deleted:
-        context.meter.count("LaunchTemplatesDeleted", deleted)
-
-
 def _reason(claim: NodeClaim, joined: Mapping[str, Node], alive: set[str], now: float) -> str:
     node = joined.get(claim.instance_id)
     if claim.state in _LEAVING_STEPS:
@@ -173,3 +174,87 @@ def _overdue(claim: NodeClaim, alive: set[str], now: float) -> str:
     if claim.state is ClaimState.LAUNCHED and claim.deadline_at <= now:
         return "join"
     return ""
+
+
+def name_untagged_instances(cluster: _SweptCluster) -> None:
+    """Tag instances that were launched together with the names of their claims."""
+    owners = (cluster.owners.of(instance) for instance in cluster.instances if not instance.claim)
+    name_instances([claim for claim in owners if claim is not None], cluster.context)
+
+
+def correct_networks(cluster: _SweptCluster) -> None:
+    """Write to claims which subnet and security groups their instances are in."""
+    cluster.claims |= correct_network(cluster.claims, cluster.instances, cluster.context)
+
+
+def delete_launch_templates(cluster: _SweptCluster) -> None:
+    """Delete launch templates that nothing uses any more; one that cannot be deleted is left for another sweep."""
+    context = cluster.context
+    try:
+        deleted = context.compute.sweep_templates(cluster.name)
+    except AwsError as error:  # there are thousands to spare
+        context.meter.count("LaunchTemplatesNotSwept")
+        _LOG.warning("launch templates not swept: %s", error, extra={"cluster": cluster.name, "code": error.code})
+        return
+    if deleted:
+        context.meter.count("LaunchTemplatesDeleted", deleted)
+
+
+def leave_capacity_blocks(cluster: _SweptCluster) -> None:
+    """Replace nodes in capacity blocks that are about to end."""
+    replace_in_ending_blocks(cluster.settings, cluster.claims.values(), cluster.context)
+
+
+def repair(cluster: _SweptCluster) -> None:
+    """Replace nodes that are sick, or whose instances AWS will change."""
+    repair_nodes(cluster.settings, tuple(cluster.claims.values()), cluster.nodes, cluster.context)
+
+
+def follow_purchases(cluster: _SweptCluster) -> None:
+    """Write to claims and Nodes what their instances are paid as."""
+    if cluster.types_for is not None:
+        update_purchase_options(
+            cluster.settings,
+            cluster.claims.values(),
+            cluster.instances,
+            cluster.nodes,
+            cluster.types_for,
+            cluster.context,
+        )
+
+
+def withdraw_nominations(cluster: _SweptCluster) -> None:
+    """Take back nominations of pods that came to nothing."""
+    if cluster.inputs is not None and cluster.settings.placement != NONE:
+        withdraw(cluster.claims.values(), cluster.inputs.view, cluster.context)
+
+
+def record_proven_pods(cluster: _SweptCluster) -> None:
+    """Write down which kinds of pods nodes have run."""
+    if cluster.inputs is not None and cluster.settings.unproven_pod_nodes:
+        claims, inputs = tuple(cluster.claims.values()), cluster.inputs
+        record_kinds(cluster.name, claims, inputs.view, inputs.state, cluster.context)
+
+
+def record_pods_refused(cluster: _SweptCluster) -> None:
+    """Write down which pods wait although nodes of theirs are complete."""
+    if cluster.inputs is not None:
+        claims, inputs = cluster.claims.values(), cluster.inputs
+        cluster.refusals = record_refusals(cluster.name, claims, inputs.view, inputs.state, cluster.context)
+
+
+CHORES: tuple[Callable[[_SweptCluster], None], ...] = (
+    renew_pilot_leases,
+    report_other_installs,
+    set_lost_timers,
+    name_untagged_instances,
+    correct_networks,
+    delete_launch_templates,
+    leave_capacity_blocks,
+    repair,
+    follow_purchases,
+    withdraw_nominations,
+    record_proven_pods,
+    record_pods_refused,
+)
+"""What a sweep does, in this order. Timers come before what may fail for one kind of objects."""

@@ -83,7 +83,7 @@ class RecentPods:
         kept = [(key, at) for key, at in self._told.items() if now - at < self._lasts_s]
         self._told = dict(kept[-self._most :])
 
-    def note(self, keys: Iterable[tuple[str, ...]], now: float) -> None:
+    def add(self, keys: Iterable[tuple[str, ...]], now: float) -> None:
         """Remember what was told; only after it was."""
         for key in keys:
             self._told.pop(key, None)
@@ -193,7 +193,7 @@ def audit(delivery: Delivery, rules: Sequence[ClaimRule], context: FlowContext, 
     event_id = f"{delivery.cluster}/audit/{first.record}"
     hint = claim_events.pods_pending(delivery.cluster, pods, UNSCHEDULABLE, now, event_id=event_id, source="audit")
     context.bus.publish([hint])
-    recent.note(news, now)
+    recent.add(news, now)
     late_s = round(now - first.at, 3) if first.at else None
     _LOG.info("heard", extra={"cluster": delivery.cluster, "event_id": event_id, "pods": len(pods), "late_s": late_s})
     return len(pods)
@@ -218,11 +218,11 @@ def unscheduled_pod_in(line: msgspec.Raw, rules: Sequence[ClaimRule] = ()) -> Un
     except msgspec.ValidationError as error:
         raise InvalidMessage(SOURCE, f"not an audit record: {error}") from error
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        return _cut(logged, error)
+        return _of_truncated(logged, error)
     if not _is_of_a_pods_status(record):
         return None
     try:
-        pod = _answered(record, rules)
+        pod = _pod_written(record, rules)
         at = epoch(record.stage_timestamp) if record.stage_timestamp else logged.timestamp / 1000
     except (msgspec.DecodeError, UnicodeError, ValueError, RecursionError) as error:
         raise InvalidMessage(SOURCE, str(error), document=record.audit_id) from error
@@ -243,7 +243,7 @@ def _is_of_a_pods_status(record: _Record) -> bool:
     )
 
 
-def _answered(record: _Record, rules: Sequence[ClaimRule]) -> PodReference | None:
+def _pod_written(record: _Record, rules: Sequence[ClaimRule]) -> PodReference | None:
     about = record.object_ref
     if bytes(record.response_object) == b"null":
         if about is None or not about.name or record.user.username != SCHEDULER:
@@ -255,7 +255,7 @@ def _answered(record: _Record, rules: Sequence[ClaimRule]) -> PodReference | Non
     return PodReference(pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)
 
 
-def _cut(logged: _Line, error: Exception) -> UnscheduledPod | None:
+def _of_truncated(logged: _Line, error: Exception) -> UnscheduledPod | None:
     found = _CUT.search(logged.message[:_HEAD])
     if found is None:
         raise InvalidMessage(SOURCE, str(error)) from error

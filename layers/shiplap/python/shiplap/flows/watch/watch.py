@@ -94,14 +94,14 @@ class _Watch:
                 self.told += self._watch()
                 break
             except ShiplapError as error:
-                self._note(error)
+                self._report_given_up(error)
             except Exception as error:  # noqa: BLE001 - a thread has no caller; a bug is logged with its traceback
                 _LOG.exception("a watch broke down", extra={"cluster": self.cluster})
-                self._note(error)
+                self._report_given_up(error)
             self._pause(min(_AGAIN_AFTER_S, max(0.0, self._deadline - now)))
         self.established.set()
 
-    def _note(self, error: Exception) -> None:
+    def _report_given_up(self, error: Exception) -> None:
         self.given_up = True
         self.established.set()
         self._context.meter.count("WatchesGivenUp")
@@ -150,14 +150,14 @@ def watch(
         keeper = SnapshotKeeper(cluster, context.cluster, context.snapshots, clock=context.clock, room=room)
         Thread(target=keeper.run, args=(deadline, pause, stop), name="keep-snapshot", daemon=True).start()
     try:
-        return _tell(cluster, context, deadline, pause, keeper, established or Event())
+        return _publish_hints(cluster, context, deadline, pause, keeper, established or Event())
     finally:
         stop.set()
         for name, number in sorted(keeper.problems.items()) if keeper is not None else ():
             context.meter.count(name, number)
 
 
-def _tell(
+def _publish_hints(
     cluster: str,
     context: FlowContext,
     deadline: float,
