@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 import boto3
 
 from shiplap_lab.dev import dev_scenario, running
-from shiplap_lab.dev.local_region import LocalStage
-from shiplap_lab.emulated_aws.event_source import EventSource, taken_over
+from shiplap_lab.dev.local_region import LocalRegion
+from shiplap_lab.emulated_aws.event_source import EventSourcePoller, take_over_mapping
 
 CLUSTER = "load"
 SPREAD_S = 10.0
@@ -82,14 +82,16 @@ def run(events: int, tell: Any) -> Load:
         (path / "scenario.yaml").write_text(SCENARIO)
         (path / "manifests").mkdir()
         (path / "manifests" / "nodes.yaml").write_text(MANIFESTS)
-        with LocalStage(dev_scenario.load(path), path, tell) as stage:
+        with LocalRegion(dev_scenario.load(path), path, tell) as stage:
             return _sent(events, stage, tell)
 
 
-def _sent(events: int, stage: LocalStage, tell: Any) -> Load:
+def _sent(events: int, stage: LocalRegion, tell: Any) -> Load:
     clients, outputs = _deployed()
-    mapped = taken_over(clients("lambda"), outputs["ProvisioningQueueUrl"], f"{outputs['ScheduleFunction']}:live")
-    with EventSource(clients("sqs"), clients("lambda"), mapped) as source:
+    mapped = take_over_mapping(
+        clients("lambda"), outputs["ProvisioningQueueUrl"], f"{outputs['ScheduleFunction']}:live"
+    )
+    with EventSourcePoller(clients("sqs"), clients("lambda"), mapped) as source:
         began = time.monotonic()
         for start in range(0, events, _AT_ONCE):
             names = [f"pod-{number}" for number in range(start, min(start + _AT_ONCE, events))]
@@ -133,7 +135,7 @@ def event_of(body: str) -> str:
 
 
 def _deployed() -> tuple[Any, Mapping[str, str]]:
-    environment = running.find().environment
+    environment = running.find_session().environment
     known: dict[str, Any] = {}
 
     def client(service: str) -> Any:
@@ -152,7 +154,7 @@ def _deployed() -> tuple[Any, Mapping[str, str]]:
     return client, {item["OutputKey"]: item["OutputValue"] for item in stack["Outputs"]}
 
 
-def _publish(names: list[str], stage: LocalStage, bus: Any, name: str) -> None:
+def _publish(names: list[str], stage: LocalRegion, bus: Any, name: str) -> None:
     for pod in names:
         stage.apply(CLUSTER, _pod(pod))
     entries = [

@@ -289,8 +289,8 @@ class Aws:
         BucketCatalog(s3, BUCKET, REGION).save(embedded.load(REGION))
         self.client("events").create_event_bus(Name=BUS)
         self.queue = self.client("sqs").create_queue(QueueName="lifecycle")["QueueUrl"]
-        seed.images(control, seed.released("al2023@latest", VERSION))
-        seed.network(self.client("ec2"), CLUSTER, ZONES)
+        seed.register_images(control, seed.release_images("al2023@latest", VERSION))
+        seed.create_network(self.client("ec2"), CLUSTER, ZONES)
         self._put([_claim_item(claim) for claim in claims])
         self._kept = {(item["cluster"]["S"], item["item"]["S"]) for item in self._items()}
 

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from rich.console import Console
 from rich.table import Table
 
-from shiplap_lab.simulation.campaign import run
-from shiplap_lab.simulation.run import Outcome
+from shiplap_lab.simulation.campaign import run_seed
+from shiplap_lab.simulation.run import RunOutcome
 from shiplap_lab.virtual_time.scenario import Play, load
 
 _SEEDS = 8
@@ -25,9 +25,9 @@ def _sized(play: Play, share: float) -> Play:
     return replace(play, scenario=replace(play.scenario, waves=waves))
 
 
-def _timed(play: Play, seed: int, hours: float | None = None) -> tuple[Outcome, float]:
+def _timed(play: Play, seed: int, hours: float | None = None) -> tuple[RunOutcome, float]:
     start = time.process_time()
-    outcome = run(play, seed, hours=hours)
+    outcome = run_seed(play, seed, hours=hours)
     return outcome, time.process_time() - start
 
 

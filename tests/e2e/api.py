@@ -18,7 +18,7 @@ import urllib3
 from shiplap.cluster.transport import error_of
 from shiplap.errors import ClusterUnreachable, ObjectConflict, ObjectNotFound
 from shiplap_lab.api_server.api_resources import PLURALS, RESOURCES, Resource
-from shiplap_lab.api_server.server import EVERYTHING, ObjectList, Selection
+from shiplap_lab.api_server.server import EVERYTHING, ListOptions, ObjectList
 from tests.e2e.control_plane import ADMINISTRATOR, ControlPlane
 
 Object = dict[str, Any]
@@ -91,7 +91,7 @@ class RealApi:
         return self._ask("GET", self._path_of(plural, name, namespace))
 
     def list(
-        self, plural: str, selection: Selection = EVERYTHING, *, limit: int = 0, continue_token: str = ""
+        self, plural: str, selection: ListOptions = EVERYTHING, *, limit: int = 0, continue_token: str = ""
     ) -> ObjectList:
         """One page, or everything when no limit is given."""
         query = {

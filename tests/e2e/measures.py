@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from shiplap.manifests.nodeclaim import NodeClaim
-from shiplap_lab.emulated_aws.event_source import EventSource
+from shiplap_lab.emulated_aws.event_source import EventSourcePoller
 
 FIGURES = Path(__file__).parents[2] / "build" / "e2e.json"
 
@@ -59,7 +59,7 @@ def seconds(text: str) -> float:
 
 
 def moments(
-    audit_log: Path, source: EventSource, claims: Iterable[NodeClaim], launched_at: Mapping[str, float]
+    audit_log: Path, source: EventSourcePoller, claims: Iterable[NodeClaim], launched_at: Mapping[str, float]
 ) -> dict[str, Moments]:
     """The moments of each pod that was launched for, by uid.
 
@@ -100,9 +100,9 @@ def _written(audit_log: Path) -> tuple[dict[str, float], dict[str, float]]:
     return created, judged
 
 
-def _heard(source: EventSource) -> dict[str, float]:
+def _heard(source: EventSourcePoller) -> dict[str, float]:
     """When the function was first invoked with each event, by the event's id."""
-    invoked_at = {name: handed.invoked_at for handed in reversed(source.handed) for name in handed.messages}
+    invoked_at = {name: handed.invoked_at for handed in reversed(source.answered) for name in handed.messages}
     found: dict[str, float] = {}
     for name, body in list(source.bodies.items()):
         event = (json.loads(body).get("detail") or {}).get("id", "")

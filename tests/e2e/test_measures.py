@@ -10,10 +10,10 @@ from unittest.mock import Mock
 import pytest
 
 from shiplap.manifests.nodeclaim import NodeClaim, PodReference
-from shiplap_lab.emulated_aws.event_source import EventSource, Handed, Mapped
+from shiplap_lab.emulated_aws.event_source import AnsweredInvocation, EventSourceMapping, EventSourcePoller
 from tests.e2e import measures
 
-MAPPED = Mapped("https://sqs/q", "arn:aws:sqs:r:1:q", "f:live", batch_size=10, window_s=1.0, most_at_once=0)
+MAPPED = EventSourceMapping("https://sqs/q", "arn:aws:sqs:r:1:q", "f:live", batch_size=10, window_s=1.0, most_at_once=0)
 
 
 def at(second: float) -> str:
@@ -26,12 +26,12 @@ def written(second: float, verb: str, uid: str, subresource: str = "", user: str
     return json.dumps({**event, "responseObject": {"metadata": {"uid": uid}}})
 
 
-def source_of(*messages: tuple[str, float, str]) -> EventSource:
+def source_of(*messages: tuple[str, float, str]) -> EventSourcePoller:
     """Messages by id, when they were handed over, and the event they are."""
-    source = EventSource(None, Mock(), MAPPED)
+    source = EventSourcePoller(None, Mock(), MAPPED)
     for name, invoked, event in messages:
         source.bodies[name] = json.dumps({"detail": {"id": event}})
-        source.handed.append(Handed((name,), invoked, invoked + 1))
+        source.answered.append(AnsweredInvocation((name,), invoked, invoked + 1))
     source.bodies["sweep"] = json.dumps({"kind": "sweep", "cluster": "c"})
     return source
 

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from shiplap.kubernetes.objects import Pod
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.planner import plan
-from shiplap_lab.cluster_simulator.scheduler_filters import NodeState, PodNeeds, refusals
+from shiplap_lab.cluster_simulator.scheduler_filters import NodeInfo, PodInfo, refusals
 from tests.e2e import programs
 from tests.e2e.api import api_of
 from tests.e2e.arbiter import Arbiter, Extender, Key, described
@@ -95,13 +95,13 @@ def test_the_simulated_scheduler_finds_the_same_nodes(arbiter: Arbiter, snapshot
 def passing(snapshot: Snapshot) -> dict[Key, frozenset[str]]:
     """The nodes that pass the filters of the simulated scheduler."""
     nodes = [node for node in snapshot.view.nodes if not node.metadata.deletion_timestamp]
-    states = {node.metadata.name: NodeState.of(node) for node in nodes}
+    states = {node.metadata.name: NodeInfo.of(node) for node in nodes}
     waiting = {}
     for pod in snapshot.view.pods:
         if pod.spec.node_name in states:
-            states[pod.spec.node_name].add(PodNeeds.of(pod))
+            states[pod.spec.node_name].add(PodInfo.of(pod))
         elif not pod.spec.node_name:
-            waiting[pod.metadata.namespace, pod.metadata.name] = PodNeeds.of(pod)
+            waiting[pod.metadata.namespace, pod.metadata.name] = PodInfo.of(pod)
     return {
         key: frozenset(name for name, state in states.items() if not refusals(needs, state))
         for key, needs in waiting.items()

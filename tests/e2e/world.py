@@ -19,11 +19,11 @@ from shiplap.aws.dynamodb.state_table import DynamoState
 from shiplap.instances.capacity.described_capacity import nominal_memory
 from shiplap.instances.catalog.ec2_catalog import Ec2InstanceType
 from shiplap.manifests.nodeclaim import NodeClaim
-from shiplap_lab.api_server.server import Selection
+from shiplap_lab.api_server.server import ListOptions
 from shiplap_lab.catalogue import embedded
 from shiplap_lab.cluster_simulator.machines import CatalogHardware
 from shiplap_lab.emulated_aws.emulator import ACCOUNT, AwsEmulator
-from shiplap_lab.emulated_aws.event_source import EventSource, taken_over
+from shiplap_lab.emulated_aws.event_source import EventSourcePoller, take_over_mapping
 from shiplap_lab.emulated_ec2 import seed
 from shiplap_lab.emulated_ec2.control import EmulatedImage, EmulatedInstance
 from shiplap_lab.emulated_ec2.ec2_server import Ec2Emulator
@@ -115,9 +115,9 @@ class World:
         }
         self.sources = {}
         for function, url in queues.items():
-            mapped = taken_over(self._lambda, url, f"{self.deployed.functions[function]}:live")
+            mapped = take_over_mapping(self._lambda, url, f"{self.deployed.functions[function]}:live")
             mapped = msgspec.structs.replace(mapped, most_at_once=_AT_ONCE)
-            self.sources[function] = EventSource(self._sqs, self._lambda, mapped)
+            self.sources[function] = EventSourcePoller(self._sqs, self._lambda, mapped)
             self._running.enter_context(self.sources[function])
         self._running.callback(lambda: [source.stop() for source in self.sources.values()])  # together
 
@@ -134,7 +134,7 @@ class World:
         return self.api.token_of("shiplap", "shiplap")
 
     def _seed(self) -> None:
-        seed.images(self.ec2.control, seed.released("al2023@latest", self._minor))
+        seed.register_images(self.ec2.control, seed.release_images("al2023@latest", self._minor))
         self.release_image("2026-01-01T00:00:00Z")
         client = boto3.client(
             "ec2",
@@ -143,7 +143,7 @@ class World:
             aws_access_key_id="local",
             aws_secret_access_key="local",
         )
-        seed.network(client, "shared", ZONES)
+        seed.create_network(client, "shared", ZONES)
         client.close()
 
     def _written(self, token: str) -> Path:
@@ -220,7 +220,7 @@ class World:
 
     def pods(self, app: str = "") -> list[dict[str, Any]]:
         """Pods of the namespace `default` that are not ending, of one `app` or all."""
-        chosen = Selection("default", label_selector=f"app={app}" if app else "")
+        chosen = ListOptions("default", label_selector=f"app={app}" if app else "")
         found = self.api.list("pods", chosen).items
         return [pod for pod in found if not pod["metadata"].get("deletionTimestamp")]
 

@@ -24,7 +24,7 @@ from shiplap_lab.api_server.server import ApiServer
 from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
 from shiplap_lab.dev import running
 from shiplap_lab.emulated_aws import cdk
-from shiplap_lab.emulated_aws.emulator import AwsEmulator, Deployed
+from shiplap_lab.emulated_aws.emulator import AwsEmulator, DeployedStack
 from shiplap_lab.emulated_ec2 import seed
 from shiplap_lab.emulated_ec2.ec2_server import Ec2Emulator
 from shiplap_lab.emulated_ec2.regional_prices import Prices
@@ -72,7 +72,7 @@ class World:
     """The deployed stack with the cluster and the EC2 that its functions see."""
 
     def __init__(
-        self, aws: AwsEmulator, deployed: Deployed, ec2: Ec2Emulator, cluster: ApiServer, cluster_url: str
+        self, aws: AwsEmulator, deployed: DeployedStack, ec2: Ec2Emulator, cluster: ApiServer, cluster_url: str
     ) -> None:
         self.aws = aws
         self.cluster_url = cluster_url
@@ -124,11 +124,11 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         ec2 = running.enter_context(Ec2Emulator(region=REGION, prices=Prices(PRICES)))
         aws = running.enter_context(AwsEmulator(REGION, folder=tmp_path_factory.mktemp("state")))
         deployed = aws.deploy(written(folder, api.endpoint), dict.fromkeys(("EC2", "SSM", "PRICING"), ec2.url))
-        seed.images(ec2.control, seed.released("al2023@latest", VERSION))
+        seed.register_images(ec2.control, seed.release_images("al2023@latest", VERSION))
         network = boto3.client(
             "ec2", endpoint_url=ec2.url, region_name=REGION, aws_access_key_id="local", aws_secret_access_key="local"
         )
-        seed.network(network, "demo", (f"{REGION}a", f"{REGION}b"))
+        seed.create_network(network, "demo", (f"{REGION}a", f"{REGION}b"))
         network.close()
         yield World(aws, deployed, ec2, cluster, api.endpoint)
 
@@ -271,8 +271,8 @@ def test_live_commands_read_the_install_as_it_is_deployed(
 
     of_dev = world.aws.environment() | {f"AWS_ENDPOINT_URL_{name}": world.ec2.url for name in ("EC2", "SSM")}
     (tmp_path / "run").mkdir()
-    running.announce(tmp_path / "run", of_dev, world.deployed.bucket, {"demo": world.cluster_url})
-    monkeypatch.setattr(running, "find", functools.partial(running.find, tmp_path))
+    running.announce_session(tmp_path / "run", of_dev, world.deployed.bucket, {"demo": world.cluster_url})
+    monkeypatch.setattr(running, "find", functools.partial(running.find_session, tmp_path))
     assert says("plan", "--dev")["nodeClaims"] == []
     assert says("disrupt", "--dev", code=1)["commands"] == []
 

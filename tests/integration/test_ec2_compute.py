@@ -421,15 +421,15 @@ def test_answers_are_kept_for_a_minute(ground: Ground) -> None:
 def test_a_fresh_answer_believes_nothing_of_before(ground: Ground) -> None:
     before = ground.compute.resolve(ground.node_class()).amis
     newer = [
-        seed.Image(
+        seed.PublishedImage(
             msgspec.structs.replace(
                 item.image, image_id=f"ami-f{item.image.image_id[5:]}", creation_date="2026-06-01T00:00:00Z"
             ),
             item.parameters,
         )
-        for item in seed.released("al2023@latest", VERSION)
+        for item in seed.release_images("al2023@latest", VERSION)
     ]
-    seed.images(ground.control, newer)
+    seed.register_images(ground.control, newer)
     assert ground.compute.resolve(ground.node_class()).amis == before
     after = ground.compute.resolve(ground.node_class(), fresh=True).amis
     assert {ami.id for ami in after} == {item.image.image_id for item in newer}
@@ -463,7 +463,7 @@ def test_an_alias_gives_one_image_per_variant(ground: Ground) -> None:
 
 
 def test_one_bottlerocket_image_serves_standard_and_neuron(ground: Ground) -> None:
-    seed.images(ground.control, seed.released("bottlerocket@1.32.0", VERSION))
+    seed.register_images(ground.control, seed.release_images("bottlerocket@1.32.0", VERSION))
     resolved = ground.compute.resolve(
         ground.node_class(ami_selector_terms=(AmiSelectorTerm(alias="bottlerocket@v1.32.0"),))
     )
@@ -473,8 +473,8 @@ def test_one_bottlerocket_image_serves_standard_and_neuron(ground: Ground) -> No
 
 
 def test_a_parameter_that_does_not_exist_leaves_the_other_images(ground: Ground) -> None:
-    released = seed.released("al2023@v20260101", VERSION)
-    seed.images(ground.control, released[:2])
+    released = seed.release_images("al2023@v20260101", VERSION)
+    seed.register_images(ground.control, released[:2])
     resolved = ground.compute.resolve(
         ground.node_class(ami_selector_terms=(AmiSelectorTerm(alias="al2023@v20260101"),))
     )

@@ -10,7 +10,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from shiplap.errors import AwsError
-from shiplap_lab.emulated_ec2.allocation import Candidate, Pool, order
+from shiplap_lab.emulated_ec2.allocation import CapacityPool, FleetCandidate, order
 from shiplap_lab.emulated_ec2.control import EmulatedImage
 from tests.integration.contracts.emulated_ec2 import START, ZONES, Region, emulated_region
 
@@ -300,8 +300,8 @@ def test_control_refuses_what_it_does_not_know(ground: Ground) -> None:
         ground.control._request("POST", "/clock", b"{}")
 
 
-def candidate(name: str, price: float, priority: float = 0, available: int | None = None) -> Candidate:
-    return Candidate(Pool(name, "z", "spot"), price, available, priority, "subnet", "ami", {}, {}, {})
+def candidate(name: str, price: float, priority: float = 0, available: int | None = None) -> FleetCandidate:
+    return FleetCandidate(CapacityPool(name, "z", "spot"), price, available, priority, "subnet", "ami", {}, {}, {})
 
 
 @pytest.mark.parametrize(

@@ -179,7 +179,7 @@ def announce(tmp_path: Path) -> Announce:
     def announced(name: str, process: int) -> Path:
         folder = tmp_path / name
         folder.mkdir()
-        running.announce(folder, {"AWS_REGION": "eu-west-1"}, f"bucket-of-{name}")
+        running.announce_session(folder, {"AWS_REGION": "eu-west-1"}, f"bucket-of-{name}")
         note = msgspec.json.decode((folder / "running.json").read_bytes())
         (folder / "running.json").write_bytes(msgspec.json.encode(note | {"process": process}))
         return tmp_path
@@ -190,20 +190,20 @@ def announce(tmp_path: Path) -> Announce:
 def test_a_running_dev_is_found_by_the_note_it_leaves(announce: Announce) -> None:
     announce("run-1", 2**22 + 1)  # above Linux's largest process id
     folder = announce("run-2", os.getpid())
-    found = running.find(folder)
+    found = running.find_session(folder)
     assert (found.bucket, found.environment) == ("bucket-of-run-2", {"AWS_REGION": "eu-west-1"})
 
 
 def test_no_dev_runs(tmp_path: Path, announce: Announce) -> None:
     with pytest.raises(InvalidInput, match="no `shiplap dev` runs"):
-        running.find(tmp_path)
+        running.find_session(tmp_path)
     with pytest.raises(InvalidInput):
-        running.find(announce("run-1", 2**22 + 1))
+        running.find_session(announce("run-1", 2**22 + 1))
 
 
 def test_dev_is_asked_instead_of_an_account(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
     install.holds(cluster("blue", READY))
-    note = running.Running(1, {"AWS_EC2_METADATA_DISABLED": "true"}, BUCKET)
+    note = running.DevSession(1, {"AWS_EC2_METADATA_DISABLED": "true"}, BUCKET)
     monkeypatch.setattr(running, "find", lambda: note)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "")
     assert "blue" in install.says("--dev")

@@ -169,11 +169,11 @@ def test_the_cluster_of_shiplap_dev(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster.http.access = None
-    monkeypatch.setattr(running, "find", functools.partial(running.find, tmp_path))
+    monkeypatch.setattr(running, "find", functools.partial(running.find_session, tmp_path))
     assert run(["top", "--dev", "--once"]) == 2
     assert "no `shiplap dev` runs" in capsys.readouterr().err
     (tmp_path / "run").mkdir()
-    running.announce(tmp_path / "run", {}, "bucket", {"demo": cluster.http.endpoint})
+    running.announce_session(tmp_path / "run", {}, "bucket", {"demo": cluster.http.endpoint})
     monkeypatch.setattr(find_install, "find", lambda **_: INSTALL)
     monkeypatch.setattr(DynamoState, "claims", lambda _, name: [CLAIM] if name == "demo" else [])
     with aws_in_process():

@@ -162,10 +162,10 @@ class Story:
 
     def _setting(self) -> None:
         ec2 = self.recording.client("ec2")
-        seed.images(self.ec2.control, seed.released("al2023@latest", VERSION))
-        (image, *_) = seed.released("al2023@latest", VERSION)
+        seed.register_images(self.ec2.control, seed.release_images("al2023@latest", VERSION))
+        (image, *_) = seed.release_images("al2023@latest", VERSION)
         self.ec2.control.parameters({"/images/golden": image.image.image_id})
-        seed.network(ec2, CLUSTER, ZONES)
+        seed.create_network(ec2, CLUSTER, ZONES)
         self.server.create("namespaces", {"metadata": {"name": "default", "labels": {"kind": "apps"}}})
         self.cluster.step(self.clock.now())
 
@@ -226,7 +226,7 @@ class Story:
 
     def _a_drift(self) -> None:
         image = EmulatedImage("ami-0fedcba9876543210", "golden-2", "x86_64", "2026-02-01T00:00:00Z")
-        seed.images(self.ec2.control, [seed.Image(image, ("/images/golden",))])
+        seed.register_images(self.ec2.control, [seed.PublishedImage(image, ("/images/golden",))])
         self.clock.advance(600)
         for _ in range(4):
             self.clock.advance(61)

@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 from shiplap.errors import ClusterError, ObjectConflict, ObjectNotFound
 from shiplap.kubernetes.request_bodies import BOUND_PODS, PENDING_PODS
 from shiplap_lab.fakes.clock import TwinClock
-from shiplap_lab.fakes.cluster import ApiServer, Selection
+from shiplap_lab.fakes.cluster import ApiServer, ListOptions
 
 NAMES = st.sampled_from(("a", "b", "c"))
 SELECTIONS = (
-    Selection(),
-    Selection(namespace="other"),
-    Selection(label_selector="app=web"),
-    Selection(field_selector=PENDING_PODS),
-    Selection(field_selector=BOUND_PODS),
+    ListOptions(),
+    ListOptions(namespace="other"),
+    ListOptions(label_selector="app=web"),
+    ListOptions(field_selector=PENDING_PODS),
+    ListOptions(field_selector=BOUND_PODS),
 )
 STEPS = st.one_of(
     st.tuples(st.just("create"), NAMES, st.sampled_from(("default", "other"))),
@@ -46,7 +46,7 @@ def play(server: ApiServer, action: str, name: str, value: str) -> None:
 
 @settings(derandomize=True, deadline=None, max_examples=300)
 @given(before=st.lists(STEPS, max_size=12), after=st.lists(STEPS, max_size=20), selection=st.sampled_from(SELECTIONS))
-def test_list_and_watch_add_up(before: list[tuple], after: list[tuple], selection: Selection) -> None:
+def test_list_and_watch_add_up(before: list[tuple], after: list[tuple], selection: ListOptions) -> None:
     server = ApiServer(TwinClock())
 
     def run(steps: list[tuple]) -> None:

@@ -26,7 +26,7 @@ from shiplap_cli.render.moments import moments
 from shiplap_cli.render.page import page
 from shiplap_cli.render.status_page import CatalogueShown, ClusterShown, StatusShown
 from shiplap_cli.render.totals import Difference, Launches, LeftOut, Side, Sum, Totals
-from shiplap_lab.simulation.recording import Frame, Happening, Sample, Timeline
+from shiplap_lab.simulation.recording import Frame, Sample, Timeline, TimelineEvent
 from tests.browser import Browser, running
 from tests.pictures import HOSTILE, cluster
 
@@ -56,7 +56,7 @@ def over_time() -> str:
         frames.append(Frame(60.0 * step, picture))
         spent = (picture.hourly, picture.list_hourly, picture.hourly * 0.9)
         samples.append(Sample(60.0 * step, max(200 - 8 * step, 0), by_pool, *spent))
-    events = tuple(Happening(60.0 * step, ("launched", "joined")[step % 2], f"i-{step}") for step in range(30))
+    events = tuple(TimelineEvent(60.0 * step, ("launched", "joined")[step % 2], f"i-{step}") for step in range(30))
     timeline = Timeline(1800.0, tuple(samples), events, tuple(frames))
     return page("Simulation", "seed 1", charts(timeline) + moments(timeline.frames, timeline.ends_s))
 

@@ -9,7 +9,7 @@ import sys
 import pytest
 from msgspec.structs import replace
 
-from shiplap_lab.simulation.campaign import run
+from shiplap_lab.simulation.campaign import run_seed
 from shiplap_lab.virtual_time.scenario import FaultKind, Play, load
 
 
@@ -22,7 +22,7 @@ def mixed(placement: str, *, kinds: tuple[FaultKind, ...] = ()) -> Play:
 
 @pytest.mark.parametrize("seed", range(25))
 def test_every_promise_is_kept_whatever_goes_wrong(seed: int) -> None:
-    outcome = run(load("mixed"), seed)
+    outcome = run_seed(load("mixed"), seed)
     assert outcome.violations == ()
     assert outcome.settled_at >= 0
     assert outcome.launched
@@ -59,7 +59,7 @@ def test_seeds_that_broke_a_promise_once_keep_them_all(placement: str, seed: int
     588: an estimate became more careful after siblings reported, so a claim in flight no longer held all its pods, and
     one of them was planned again. That is no decision on stale data.
     """
-    outcome = run(mixed(placement), seed)
+    outcome = run_seed(mixed(placement), seed)
     assert outcome.violations == ()
     assert outcome.settled_at >= 0
 
@@ -67,14 +67,14 @@ def test_seeds_that_broke_a_promise_once_keep_them_all(placement: str, seed: int
 @pytest.mark.parametrize("seed", [2, 6, 10, 12, 14, 15, 36])
 def test_old_news_and_quotas_cost_no_pod_more_nodes_than_other_faults_do(seed: int) -> None:
     """A node that was to go stayed open for a minute: pods that came then took the place of those that had to leave."""
-    outcome = run(mixed("none", kinds=load("lagging").scenario.chaos_kinds), seed)
+    outcome = run_seed(mixed("none", kinds=load("lagging").scenario.chaos_kinds), seed)
     assert outcome.violations == ()
     assert outcome.settled_at >= 0
 
 
 @pytest.mark.parametrize(("name", "seed"), [("mixed", 69), ("upgrade", 10), ("upgrade", 32)])
 def test_instances_that_end_slowly_hold_no_budget_and_break_none(name: str, seed: int) -> None:
-    outcome = run(mixed("none") if name == "mixed" else load(name), seed)
+    outcome = run_seed(mixed("none") if name == "mixed" else load(name), seed)
     assert outcome.violations == ()
     assert outcome.settled_at >= 0
 
@@ -82,27 +82,27 @@ def test_instances_that_end_slowly_hold_no_budget_and_break_none(name: str, seed
 @pytest.mark.parametrize("seed", [2, 12, 14, 15])
 def test_every_promise_is_kept_when_strays_quotas_and_a_late_index_come_on_top(seed: int) -> None:
     kinds = (*load("mixed").scenario.chaos_kinds, "stray", "quota", "index-lag")
-    outcome = run(mixed("none", kinds=kinds), seed)
+    outcome = run_seed(mixed("none", kinds=kinds), seed)
     assert outcome.violations == ()
     assert outcome.settled_at >= 0
 
 
 def test_a_draining_node_that_waits_for_its_users_is_no_unrest() -> None:
     """A pod that must not be disrupted came to it before it was cordoned."""
-    outcome = run(mixed("none"), 25)
+    outcome = run_seed(mixed("none"), 25)
     assert outcome.violations == ()
     assert outcome.settled_at >= 0
 
 
 def test_the_same_seed_is_the_same_run_and_another_is_not() -> None:
     play = load("mixed")
-    assert run(play, 3).trace == run(play, 3).trace
-    assert run(play, 3).trace != run(play, 4).trace
+    assert run_seed(play, 3).trace == run_seed(play, 3).trace
+    assert run_seed(play, 3).trace != run_seed(play, 4).trace
 
 
 def test_the_same_seed_is_the_same_run_in_another_process() -> None:
-    code = "from shiplap_lab.simulation.campaign import run; from shiplap_lab.virtual_time.scenario import load; "
-    code += "print(run(load('mixed'), 5).trace)"
+    code = "from shiplap_lab.simulation.campaign import run_seed; from shiplap_lab.virtual_time.scenario import load; "
+    code += "print(run_seed(load('mixed'), 5).trace)"
     environment = {**os.environ, "PYTHONHASHSEED": "77", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     told = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)  # noqa: S603
-    assert told.stdout.strip() == run(load("mixed"), 5).trace
+    assert told.stdout.strip() == run_seed(load("mixed"), 5).trace

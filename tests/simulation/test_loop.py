@@ -8,14 +8,14 @@ from collections.abc import Callable
 import pytest
 
 from shiplap_lab.fakes.clock import TwinClock
-from shiplap_lab.virtual_time.event_loop import Loop
+from shiplap_lab.virtual_time.event_loop import EventLoop
 
 
 class Told:
     """Acts that say when they get anywhere, in seconds since the start."""
 
     def __init__(self) -> None:
-        self.loop = Loop(TwinClock())
+        self.loop = EventLoop(TwinClock())
         self.lines: list[tuple[str, float]] = []
         self._start = self.loop.now()
 

@@ -1,4 +1,4 @@
-"""What a witness tells of, and what it does not: each promise that counts something, at its bound and one beyond."""
+"""What a checker tells of, and what it does not: each promise that counts something, at its bound and one beyond."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shiplap.kubernetes.objects import ObjectMeta, Pod
 from shiplap.kubernetes.quantity import CPU
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, PodReference
 from shiplap.ports import Instance
-from shiplap_lab.virtual_time.invariants import Promises
+from shiplap_lab.virtual_time.invariants import InvariantChecker
 from shiplap_lab.virtual_time.scenario import load
 
 POD = PodReference("default", "web-1", "uid-1")
@@ -22,13 +22,13 @@ WAY = (ClaimState.PLANNED, ClaimState.LAUNCHING, ClaimState.LAUNCHED, ClaimState
 
 
 class Play:
-    """What happens before the eyes of a witness of the pools `flex` (24 CPUs, two nodes disrupted at once) and `spot`
+    """What happens before the eyes of a checker of the pools `flex` (24 CPUs, two nodes disrupted at once) and `spot`
     (half of its nodes at once)."""
 
     def __init__(self, *, steered: bool = True) -> None:
         self.now = 0.0
         self.on_node: dict[str, list[str]] = {}
-        self.witness = Promises(
+        self.checker = InvariantChecker(
             load("mixed").manifests,
             now=lambda: self.now,
             price=lambda _: 0.1,
@@ -37,14 +37,14 @@ class Play:
             steered=steered,
             found=lambda: None,
         )
-        self.witness.pods_of = self._pods_of
+        self.checker.pods_of = self._pods_of
 
     def _pods_of(self, claim: NodeClaim) -> Sequence[Pod]:
         return [Pod(metadata=ObjectMeta(name=uid, uid=uid)) for uid in self.on_node.get(claim.name, ())]
 
     @property
     def told(self) -> list[str]:
-        return [item.promise for item in self.witness.violations]
+        return [item.promise for item in self.checker.violations]
 
     def node(
         self,
@@ -63,16 +63,16 @@ class Play:
         for state in WAY[: WAY.index(until) + 1]:
             if state is ClaimState.LAUNCHED:
                 at = Instance(f"i-{name}", size, "eu-west-1a", "on-demand", "ami-1", "running", launched_at=self.now)
-                self.witness.instances[at.id] = at
+                self.checker.instances[at.id] = at
                 claim = replace(claim, instance_id=at.id, instance_type=size, hourly=0.1)
             named = f"node-{name}" if state in (ClaimState.REGISTERED, ClaimState.INITIALIZED) else ""
             claim = replace(claim, state=state, node_name=named)
-            self.witness.claim_written(claim)
+            self.checker.claim_written(claim)
         return claim
 
     def leave(self, claim: NodeClaim, failure: str) -> NodeClaim:
         gone = replace(claim, state=ClaimState.DRAINING, failure=failure)
-        self.witness.claim_written(gone)
+        self.checker.claim_written(gone)
         return gone
 
     def command(self, name: str, targets: Sequence[str], replacements: Sequence[str] = ()) -> DisruptionCommand:
@@ -86,7 +86,7 @@ class Play:
             replacements=tuple(replacements),
             created_at=self.now,
         )
-        self.witness.command_written(command)
+        self.checker.command_written(command)
         return command
 
 
@@ -159,7 +159,7 @@ def test_a_pod_is_moved_by_one_command_unless_it_was_given_up(first: CommandStat
     play.node("a")
     begun = play.command("first", ["a"], ["b"])
     play.node("b", pods=(POD,), owner="")
-    play.witness.command_written(replace(begun, state=first))
+    play.checker.command_written(replace(begun, state=first))
     play.command("second", ["a"], ["c"])
     play.node("c", pods=(POD,), owner="")
     assert play.told == told
@@ -188,7 +188,7 @@ def test_a_node_whose_instance_is_being_ended_uses_up_no_budget() -> None:
     play = Play()
     claims = [play.node(name) for name in ("a", "b", "c", "d")]
     for claim in claims[:2]:
-        play.witness.claim_written(replace(play.leave(claim, "SpotInterruption"), state=ClaimState.TERMINATING))
+        play.checker.claim_written(replace(play.leave(claim, "SpotInterruption"), state=ClaimState.TERMINATING))
     play.now = 60.0
     play.command("first", ["c", "d"])
     assert play.told == []
@@ -200,6 +200,6 @@ def test_nodes_that_were_there_no_more_are_no_share_of_a_budget() -> None:
         play.node(name, pool="spot")
     play.command("first", ["a", "b"])
     assert play.told == []
-    play.witness.was_in_service = lambda claim, _: claim.name != "c"
+    play.checker.was_in_service = lambda claim, _: claim.name != "c"
     play.command("second", ["b"])
     assert play.told == ["disruption budgets are kept"]

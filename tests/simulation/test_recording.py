@@ -13,25 +13,25 @@ from shiplap.drawing.picture import NodePictureState
 from shiplap_cli.main import run as command
 from shiplap_cli.render.html_simulation import simulation_report
 from shiplap_lab.simulation import recording
-from shiplap_lab.simulation.campaign import run
-from shiplap_lab.simulation.chaos import draw
-from shiplap_lab.simulation.recording import Timeline, merged, recorded
-from shiplap_lab.simulation.run import Outcome
+from shiplap_lab.simulation.campaign import run_seed
+from shiplap_lab.simulation.chaos import draw_faults
+from shiplap_lab.simulation.recording import Timeline, merged, run_with_timeline
+from shiplap_lab.simulation.run import RunOutcome
 from shiplap_lab.virtual_time.invariants import Violation
 from shiplap_lab.virtual_time.scenario import load
 
 
 @pytest.fixture(scope="module")
-def storm() -> tuple[Outcome, Timeline]:
+def storm() -> tuple[RunOutcome, Timeline]:
     play = load("spot-storm")
-    return recorded(play, 7, draw(play.scenario, 7))
+    return run_with_timeline(play, 7, draw_faults(play.scenario, 7))
 
 
-def test_watching_changes_nothing(storm: tuple[Outcome, Timeline]) -> None:
-    assert storm[0] == run(load("spot-storm"), 7)
+def test_watching_changes_nothing(storm: tuple[RunOutcome, Timeline]) -> None:
+    assert storm[0] == run_seed(load("spot-storm"), 7)
 
 
-def test_the_numbers_are_those_of_the_run(storm: tuple[Outcome, Timeline]) -> None:
+def test_the_numbers_are_those_of_the_run(storm: tuple[RunOutcome, Timeline]) -> None:
     outcome, timeline = storm
     samples = timeline.samples
     assert max(sum(sample.nodes.values()) for sample in samples) == outcome.most_nodes
@@ -45,14 +45,14 @@ def test_the_numbers_are_those_of_the_run(storm: tuple[Outcome, Timeline]) -> No
     assert [event.at_s for event in timeline.happenings] == sorted(event.at_s for event in timeline.happenings)
 
 
-def test_no_moment_at_rest_is_cheaper_than_the_bound(storm: tuple[Outcome, Timeline]) -> None:
+def test_no_moment_at_rest_is_cheaper_than_the_bound(storm: tuple[RunOutcome, Timeline]) -> None:
     _, timeline = storm
     at_rest = [sample for sample in timeline.samples if not sample.pending and sample.bound_hourly]
     assert at_rest
     assert all(sample.bound_hourly is not None and sample.bound_hourly <= sample.hourly for sample in at_rest)
 
 
-def test_frames_show_nodes_pods_and_what_waits(storm: tuple[Outcome, Timeline]) -> None:
+def test_frames_show_nodes_pods_and_what_waits(storm: tuple[RunOutcome, Timeline]) -> None:
     outcome, timeline = storm
     last = timeline.frames[-1].picture
     assert len(last.nodes) == outcome.launched - outcome.ended
@@ -66,7 +66,7 @@ def test_frames_show_nodes_pods_and_what_waits(storm: tuple[Outcome, Timeline]) 
 def test_long_runs_make_records_of_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recording, "_MOST_SAMPLES", 20)
     monkeypatch.setattr(recording, "_MOST_FRAMES", 8)
-    _, timeline = recorded(load("flash-crowd"), 1, (), hours=1.0)
+    _, timeline = run_with_timeline(load("flash-crowd"), 1, (), hours=1.0)
     assert 10 <= len(timeline.samples) <= 21
     assert 4 <= len(timeline.frames) <= 9
     gaps = [other.at_s - one.at_s for one, other in pairwise(timeline.samples[:-1])]
@@ -75,7 +75,7 @@ def test_long_runs_make_records_of_bounded_size(monkeypatch: pytest.MonkeyPatch)
 
 def test_two_clusters_are_one_picture_with_their_names() -> None:
     play = load("two-clusters")
-    _, timeline = recorded(play, 3, ())
+    _, timeline = run_with_timeline(play, 3, ())
     names = play.scenario.clusters
     pools = {pool for frame in timeline.frames for pool in frame.picture.pools if pool}
     assert {pool.split("/")[0] for pool in pools} == set(names)
@@ -84,7 +84,7 @@ def test_two_clusters_are_one_picture_with_their_names() -> None:
     assert len(both.nodes) == 2 * len(timeline.frames[-1].picture.nodes)
 
 
-def test_a_broken_promise_stands_first_on_the_page(storm: tuple[Outcome, Timeline]) -> None:
+def test_a_broken_promise_stands_first_on_the_page(storm: tuple[RunOutcome, Timeline]) -> None:
     outcome, timeline = storm
     seen = Violation("nothing misses twice", "claim <x> misses", 61.0)
     broken = replace(outcome, violations=(seen,), settled_at=-1.0)

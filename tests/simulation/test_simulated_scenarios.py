@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from shiplap.errors import InvalidInput, InvalidManifests
 from shiplap_cli.main import run as shiplap
-from shiplap_lab.simulation.campaign import first_failure, run, shrunk
-from shiplap_lab.simulation.chaos import beats
+from shiplap_lab.simulation.campaign import first_failure, run_seed, with_fewest_faults
+from shiplap_lab.simulation.chaos import waves_of_rhythms
 from shiplap_lab.simulation.mutants import MUTANTS, planted
 from shiplap_lab.simulation.run import Simulation
 from shiplap_lab.virtual_time.scenario import FOLDER, Fault, Play, Rhythm, load, names
@@ -33,7 +33,7 @@ QUICK = (
 
 @pytest.mark.parametrize("name", QUICK)
 def test_a_bundled_scenario_keeps_every_promise(name: str) -> None:
-    outcome = run(load(name), 0)
+    outcome = run_seed(load(name), 0)
     assert outcome.violations == ()
     assert outcome.settled_at >= 0
     assert outcome.spent == pytest.approx(outcome.ledger + outcome.unclaimed, abs=1e-5)  # each is rounded
@@ -45,7 +45,7 @@ def test_all_bundled_scenarios_can_be_read(name: str) -> None:
 
 
 def test_an_outage_keeps_pods_waiting_and_no_longer() -> None:
-    outcome = run(load("broken-ami"), 0)
+    outcome = run_seed(load("broken-ami"), 0)
     assert outcome.longest_pending > 20 * 60
     assert outcome.launched <= 12  # a few tries of a few nodes each, not one after the other for twenty minutes
 
@@ -53,20 +53,20 @@ def test_an_outage_keeps_pods_waiting_and_no_longer() -> None:
 def test_a_planted_defect_is_found_and_shrunk_to_what_it_takes() -> None:
     play = load("mixed")
     with planted("books a wrong price"):
-        outcome = run(play, 1)
+        outcome = run_seed(play, 1)
         assert outcome.violations[0].promise == "money spent equals the ledger"
-        assert shrunk(play, outcome).faults == ()
-    assert run(play, 1).violations == ()
+        assert with_fewest_faults(play, outcome).faults == ()
+    assert run_seed(play, 1).violations == ()
 
 
 def test_shrinking_keeps_the_fault_that_matters() -> None:
     play = load("mixed")
     faults = (Fault("lose", 0, 1, "*", 0.5), Fault("never-join", 0, 300, "*", 1.0), Fault("delay", 2, 1, "*", 5))
-    outcome = run(play, 1, faults=faults)
+    outcome = run_seed(play, 1, faults=faults)
     with planted("never gives up"):
-        outcome = run(play, 1, faults=faults)
+        outcome = run_seed(play, 1, faults=faults)
         assert outcome.violations
-        assert [fault.kind for fault in shrunk(play, outcome).faults] == ["never-join"]
+        assert [fault.kind for fault in with_fewest_faults(play, outcome).faults] == ["never-join"]
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_the_campaign_finds_planted_defects(mutant: str) -> None:
 def test_planted_defects_are_mistakes_and_no_crashes(mutant: str) -> None:
     """One that no longer fits what it is planted in breaks down at once, and would seem to be found."""
     with planted(mutant):
-        outcome = run(load(MUTANTS[mutant].scenarios[0]), 0)
+        outcome = run_seed(load(MUTANTS[mutant].scenarios[0]), 0)
     assert "no flow breaks down" not in [item.promise for item in outcome.violations]
 
 
@@ -161,7 +161,7 @@ def test_a_play_is_made_of_what_the_file_says() -> None:
 
 
 def test_instances_that_no_claim_remembers_are_ended() -> None:
-    outcome = run(load("strays"), 2, faults=(Fault("stray", 3, 0, "*", 2),))
+    outcome = run_seed(load("strays"), 2, faults=(Fault("stray", 3, 0, "*", 2),))
     assert outcome.violations == ()
     strays = [fact["instance"] for fact in map(msgspec.json.decode, outcome.lines) if fact["what"] == "stray"]
     ended = {fact["instance"] for fact in map(msgspec.json.decode, outcome.lines) if fact["what"] == "instance ended"}
@@ -176,7 +176,7 @@ def test_two_installs_for_one_cluster_both_launch_and_only_their_own_ends() -> N
     simulation = Simulation(play, 1, (), play.scenario.hours)
     outcome = simulation.play()
     assert outcome.violations == ()
-    first, second = simulation.witnesses
+    first, second = simulation.checkers
     assert first.instances
     assert second.instances
     assert not first.instances.keys() & second.instances.keys()
@@ -186,7 +186,7 @@ def test_two_installs_for_one_cluster_both_launch_and_only_their_own_ends() -> N
 
 
 def test_functions_die_together_when_the_alias_is_moved_and_the_other_version_goes_on() -> None:
-    outcome = run(load("upgrade"), 1)
+    outcome = run_seed(load("upgrade"), 1)
     assert outcome.violations == ()
     told = [msgspec.json.decode(line) for line in outcome.lines]
     died = [fact["t"] for fact in told if fact["what"] == "died"]
@@ -198,7 +198,7 @@ def test_functions_die_together_when_the_alias_is_moved_and_the_other_version_go
 
 def test_a_used_up_quota_sends_pods_to_the_other_capacity_type() -> None:
     def types(faults: tuple[Fault, ...]) -> set[str]:
-        outcome = run(load("lagging"), 1, faults=faults)
+        outcome = run_seed(load("lagging"), 1, faults=faults)
         facts = [msgspec.json.decode(line) for line in outcome.lines]
         return {fact["type"].partition(".")[0] for fact in facts if fact["what"] == "launched" and fact["t"] < 300}
 
@@ -207,7 +207,7 @@ def test_a_used_up_quota_sends_pods_to_the_other_capacity_type() -> None:
 
 
 def test_an_index_that_lags_delays_nothing_for_good() -> None:
-    outcome = run(load("lagging"), 1, faults=(Fault("index-lag", 0, 20, "*", 120),))
+    outcome = run_seed(load("lagging"), 1, faults=(Fault("index-lag", 0, 20, "*", 120),))
     assert outcome.violations == ()
     assert outcome.settled_at >= 0
 
@@ -215,18 +215,20 @@ def test_an_index_that_lags_delays_nothing_for_good() -> None:
 def test_pods_that_wait_longer_than_a_scenario_allows_are_told_of() -> None:
     play = load("broken-ami")
     impatient = replace(play, scenario=replace(play.scenario, patience_minutes=5))
-    outcome = run(impatient, 0)
+    outcome = run_seed(impatient, 0)
     assert outcome.violations[0].promise == "no pod waits longer than stated"
 
 
 def test_a_rhythm_follows_the_day_and_rests_at_weekends() -> None:
     rhythm = Rhythm("web", low=10, high=110, weekend=0.5, step_minutes=60)
     scenario = replace(load("month").scenario, rhythms=(rhythm,))
-    replicas = {wave.at / 60: wave.replicas for wave in beats(scenario, 1, 168)}
+    replicas = {wave.at / 60: wave.replicas for wave in waves_of_rhythms(scenario, 1, 168)}
     assert replicas[13.0] == 110
     assert replicas[5 * 24 + 13.0] == 60
     assert min(replicas.values()) == 10
-    assert list(beats(scenario, 1, 24)) == [wave for wave in beats(scenario, 1, 168) if wave.at < 24 * 60]
+    assert list(waves_of_rhythms(scenario, 1, 24)) == [
+        wave for wave in waves_of_rhythms(scenario, 1, 168) if wave.at < 24 * 60
+    ]
 
 
 def test_two_sets_of_manifests_are_played_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -243,7 +245,7 @@ def test_two_sets_of_manifests_are_played_side_by_side(tmp_path: Path, capsys: p
     assert own["hours"] == other["hours"] > 0
     assert other["dollars"] > own["dollars"] > own["boundDollars"] > 0
     assert own["podHoursPending"] > 0
-    assert own["trace"] == run(load("strays"), 1).trace
+    assert own["trace"] == run_seed(load("strays"), 1).trace
     page = tmp_path / "both.html"
     assert shiplap(["simulate", "strays", "--seed", "1", "--compare", str(dear), "--html", str(page)]) == 0
     assert "dollars" in capsys.readouterr().out

@@ -26,7 +26,7 @@ from shiplap.instances.readiness.joins import AmiJoins, PoolJoins
 from shiplap.instances.readiness.nodeclass_status import InstallStatus
 from shiplap.manifests.custom_resources import RequirementSpec
 from shiplap.manifests.nodeclaim import NodeClaim
-from shiplap_lab.virtual_time.versions import NEW_FIELDS, as_before, sent_before
+from shiplap_lab.virtual_time.versions import NEW_FIELDS, as_previous_version, message_of_previous_version
 
 STORED: dict[type[msgspec.Struct], set[str]] = {
     NodeClaim: {"cluster", "name", "node_pool", "node_class"},
@@ -83,7 +83,7 @@ def test_what_is_new_has_a_default_and_is_lost_in_the_hands_of_the_version_befor
     for kind, names in NEW_FIELDS.items():
         assert not STORED[kind] & set(names)
     claim = NodeClaim(cluster="demo", name="a", node_pool="p", node_class="c", token="t", cordoned="why", subnet="s")
-    assert as_before(claim) == msgspec.structs.replace(claim, cordoned="", subnet="")
+    assert as_previous_version(claim) == msgspec.structs.replace(claim, cordoned="", subnet="")
     command = DisruptionCommand(
         cluster="demo",
         name="x",
@@ -93,7 +93,7 @@ def test_what_is_new_has_a_default_and_is_lost_in_the_hands_of_the_version_befor
         nodes=("n",),
         detail="words",
     )
-    assert as_before(command) == msgspec.structs.replace(command, detail="")
+    assert as_previous_version(command) == msgspec.structs.replace(command, detail="")
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_what_is_new_has_a_default_and_is_lost_in_the_hands_of_the_version_befor
     ids=["sweep", "timer", "node", "pods"],
 )
 def test_messages_of_another_version_are_read(body: dict[str, Any]) -> None:
-    known, other = json.dumps(body), sent_before(json.dumps(body))
+    known, other = json.dumps(body), message_of_previous_version(json.dumps(body))
     assert other != known
     assert type(decode(other, "queue")) is type(decode(known, "queue"))
     assert decode(other, "queue").cluster == "demo"
@@ -126,4 +126,4 @@ def test_messages_of_another_version_are_read(body: dict[str, Any]) -> None:
 def test_every_event_that_is_sent_can_be_read_by_the_version_before() -> None:
     sent = claim_events.pods_pending("demo", (), "why", 0.0, event_id="x")
     body = json.dumps({"detail-type": sent.detail_type, "source": sent.source, "detail": sent.detail})
-    assert decode(sent_before(body), "queue") == messages.PodsPending("demo")
+    assert decode(message_of_previous_version(body), "queue") == messages.PodsPending("demo")

@@ -14,8 +14,8 @@ from rich.live import Live
 from shiplap_cli.output import Format, Output, emit
 from shiplap_lab.dev import dev_report, dev_scenario, screen
 from shiplap_lab.dev.ending import ended_by_signals
-from shiplap_lab.dev.local_region import LocalStage
-from shiplap_lab.dev.observation import Observation
+from shiplap_lab.dev.local_region import LocalRegion
+from shiplap_lab.dev.observation import RegionObservation
 from shiplap_lab.dev.player import play
 
 
@@ -43,7 +43,7 @@ def dev(
     return 0 if all(result.invariants.values()) else 1
 
 
-def _quiet(name: str, loaded: dev_scenario.Scenario, folder: Path) -> dev_report.Report:
+def _quiet(name: str, loaded: dev_scenario.DevScenario, folder: Path) -> dev_report.DevReport:
     """Lines on stderr, so that stdout holds the report alone."""
     started = time.monotonic()
     said: list[str] = []
@@ -53,25 +53,25 @@ def _quiet(name: str, loaded: dev_scenario.Scenario, folder: Path) -> dev_report
             said.append(line)
             sys.stderr.write(f"{time.monotonic() - started:6.1f} s  {line}\n")
 
-    with LocalStage(loaded, folder, tell) as stage:
+    with LocalRegion(loaded, folder, tell) as stage:
         return _judged(play(name, loaded, stage, lambda say, _world: tell(say)), stage)
 
 
-def _live(name: str, loaded: dev_scenario.Scenario, folder: Path) -> dev_report.Report:
+def _live(name: str, loaded: dev_scenario.DevScenario, folder: Path) -> dev_report.DevReport:
     console = Console()
     happened: list[str] = []
-    with console.status("setting up") as status, LocalStage(loaded, folder, status.update) as stage:
+    with console.status("setting up") as status, LocalRegion(loaded, folder, status.update) as stage:
         status.stop()
         with Live(console=console, refresh_per_second=4, transient=True) as picture:
 
-            def show(say: str, world: Observation) -> None:
+            def show(say: str, world: RegionObservation) -> None:
                 screen.remember(happened, world)
                 picture.update(screen.frame(loaded.about, say, world, happened))
 
             return _judged(play(name, loaded, stage, show), stage)
 
 
-def _judged(result: dev_report.Report, stage: LocalStage) -> dev_report.Report:
+def _judged(result: dev_report.DevReport, stage: LocalRegion) -> dev_report.DevReport:
     """The logs of a run that failed are kept."""
     if not all(result.invariants.values()):
         sys.stderr.write(f"the logs of the run are in {stage.keep_logs()}\n")

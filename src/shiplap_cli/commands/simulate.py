@@ -20,10 +20,19 @@ from shiplap.manifests.files.loading import load_manifests
 from shiplap_cli.output import Format, Output, counted, emit
 from shiplap_cli.render.html_file import HtmlFile, write
 from shiplap_cli.render.html_simulation import SIDES, comparison_report, simulation_report
-from shiplap_lab.simulation.campaign import Figures, Found, compared, differences, hunt, outcomes, run, shrunk
+from shiplap_lab.simulation.campaign import (
+    MutantResult,
+    RunFigures,
+    compare_manifests,
+    differences,
+    hunt_mutants,
+    run_seed,
+    run_seeds,
+    with_fewest_faults,
+)
 from shiplap_lab.simulation.mutants import MUTANTS, planted
-from shiplap_lab.simulation.recording import Recording, watched
-from shiplap_lab.simulation.run import Outcome
+from shiplap_lab.simulation.recording import Recording, run_recorded
+from shiplap_lab.simulation.run import RunOutcome
 from shiplap_lab.virtual_time.scenario import Play, load
 
 
@@ -72,18 +81,18 @@ def simulate(
     if seeds > 1:
         return _campaign(play, scenario, many, processes or os.cpu_count() or 1, hours, mutant, output, shrink=shrink)
     with planted(mutant):
-        outcome = run(play, seed, hours=hours)
+        outcome = run_seed(play, seed, hours=hours)
         if outcome.violations and shrink:
-            outcome = shrunk(play, outcome, hours=hours)
+            outcome = with_fewest_faults(play, outcome, hours=hours)
         if kept:
-            _write(watched(play, seed, outcome.faults, hours), html, recording, records)
+            _write(run_recorded(play, seed, outcome.faults, hours), html, recording, records)
     if trace is not None:
         trace.write_text("".join(f"{line}\n" for line in outcome.lines), encoding="utf-8")
     emit(document(outcome), output, lambda: _page(outcome))
     return 1 if outcome.violations else 0
 
 
-def _write(run: tuple[Outcome, Recording], html: Path | None, recording: Path | None, records: Path | None) -> None:
+def _write(run: tuple[RunOutcome, Recording], html: Path | None, recording: Path | None, records: Path | None) -> None:
     """What was seen of a run, as asked for; the ids of records, seen from their folder, are the paths of files."""
     outcome, seen = run
     timeline = seen.timeline(outcome)
@@ -99,7 +108,7 @@ def _write(run: tuple[Outcome, Recording], html: Path | None, recording: Path | 
 
 
 def _comparison(play: Play, other: Manifests, seed: int, hours: float | None, output: Format, html: Path | None) -> int:
-    mine, others = compared(play, other, seed, hours)
+    mine, others = compare_manifests(play, other, seed, hours)
     value = {"scenario": play.name, "seed": seed, "own": mine.figures, "other": others.figures}
     if html is not None:
         write(html, comparison_report(mine, others))
@@ -107,14 +116,14 @@ def _comparison(play: Play, other: Manifests, seed: int, hours: float | None, ou
     return 0 if mine.figures.kept and others.figures.kept else 1
 
 
-def _side_by_side(mine: Figures, others: Figures) -> Table:
+def _side_by_side(mine: RunFigures, others: RunFigures) -> Table:
     table = Table("", *SIDES, "difference", box=None, pad_edge=False)
     for row in differences(mine, others):
         table.add_row(*row)
     return table
 
 
-def document(outcome: Outcome) -> dict[str, Any]:
+def document(outcome: RunOutcome) -> dict[str, Any]:
     """An outcome in the fixed format of `shiplap simulate -o json`."""
     return {
         "scenario": outcome.scenario,
@@ -146,16 +155,16 @@ def _campaign(
     *,
     shrink: bool,
 ) -> int:
-    failed: list[Outcome] = []
+    failed: list[RunOutcome] = []
     steps = launched = 0
-    for outcome in outcomes(name, seeds, processes=processes, mutant=mutant):
+    for outcome in run_seeds(name, seeds, processes=processes, mutant=mutant):
         steps += outcome.steps
         launched += outcome.launched
         if outcome.violations:
             failed.append(outcome)
     if failed and shrink:
         with planted(mutant):
-            failed[0] = replace(shrunk(play, failed[0], hours=hours), lines=())
+            failed[0] = replace(with_fewest_faults(play, failed[0], hours=hours), lines=())
     value = {
         "scenario": play.name,
         "seeds": len(seeds),
@@ -170,7 +179,7 @@ def _campaign(
 
 def _mutants(seeds: range, processes: int, output: Format) -> int:
     start = time.monotonic()
-    found = list(hunt(MUTANTS, seeds, processes=processes))
+    found = list(hunt_mutants(MUTANTS, seeds, processes=processes))
     value = {
         "mutants": {
             item.mutant: {"foundAfterSeeds": item.seeds, "scenario": item.scenario, "promise": item.promise}
@@ -182,14 +191,14 @@ def _mutants(seeds: range, processes: int, output: Format) -> int:
     return 0 if all(item.seeds for item in found) else 1
 
 
-def _mutant_table(found: list[Found], most: int, seconds: float) -> RenderableType:
+def _mutant_table(found: list[MutantResult], most: int, seconds: float) -> RenderableType:
     table = Table("defect", "found after seeds", "in", "by the promise", box=None, pad_edge=False)
     for item in found:
         table.add_row(item.mutant, str(item.seeds or f"not within {most}"), item.scenario, item.promise)
     return Group(table, Text(f"{sum(item.seeds > 0 for item in found)} of {len(found)} found in {seconds:.0f} s"))
 
 
-def _page(outcome: Outcome) -> RenderableType:
+def _page(outcome: RunOutcome) -> RenderableType:
     facts = Table(box=None, show_header=False, pad_edge=False)
     facts.add_row("seed", str(outcome.seed))
     facts.add_row("trace", outcome.trace)

@@ -55,9 +55,9 @@ def doctor(
     if context and not cluster:
         raise InvalidInput("--context", "a context is of one cluster: name it with --cluster")
     if dev:
-        from shiplap_lab.dev.running import find  # noqa: PLC0415 - not for those who ask a live install
+        from shiplap_lab.dev.running import find_session  # noqa: PLC0415 - not for those who ask a live install
 
-        os.environ.update(find().environment)
+        os.environ.update(find_session().environment)
     from shiplap_cli.doctor import findings  # noqa: PLC0415 - so that --help does not wait for botocore
     from shiplap_cli.doctor.findings import Verdict  # noqa: PLC0415
 

@@ -10,7 +10,7 @@ import msgspec
 from shiplap.drawing import markup
 from shiplap.drawing.markup import dollars, duration, text
 from shiplap.drawing.palette import colour_numbers
-from shiplap_lab.simulation.recording import Happening, Sample, Timeline, thinned
+from shiplap_lab.simulation.recording import Sample, Timeline, TimelineEvent, thinned
 
 _WIDTH, _HEIGHT = 1000.0, 100.0
 _POINTS = 400
@@ -111,14 +111,14 @@ def chart(
     )
 
 
-def happenings(events: Sequence[Happening], ends_s: float) -> str:
+def happenings(events: Sequence[TimelineEvent], ends_s: float) -> str:
     """What happened, a row for each kind; a mark stands for all of its kind within a hundredth of the time."""
-    kinds: dict[str, list[Happening]] = {}
+    kinds: dict[str, list[TimelineEvent]] = {}
     for event in events:
         kinds.setdefault(event.kind, []).append(event)
     rows = []
     for kind, some in list(kinds.items())[:_ROWS]:
-        marks: dict[int, list[Happening]] = {}
+        marks: dict[int, list[TimelineEvent]] = {}
         for event in some:
             marks.setdefault(min(int(_COLUMNS * event.at_s / ends_s), _COLUMNS - 1), []).append(event)
         width = _WIDTH / _COLUMNS
@@ -138,7 +138,7 @@ def happenings(events: Sequence[Happening], ends_s: float) -> str:
     return f"<figure class=events><figcaption>What happened</figcaption>{''.join(rows)}</figure>"
 
 
-def _told(events: Sequence[Happening]) -> str:
+def _told(events: Sequence[TimelineEvent]) -> str:
     first = [f"{duration(event.at_s)}: {markup.short(event.text, 120)}" for event in events[:4]]
     more = [f"and {len(events) - 4:,} more"] if len(events) > 4 else []
     return text("\n".join(first + more))

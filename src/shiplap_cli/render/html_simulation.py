@@ -8,12 +8,12 @@ from shiplap.drawing.packing_map import node_table
 from shiplap_cli.render.charts import charts
 from shiplap_cli.render.moments import moments
 from shiplap_cli.render.page import page
-from shiplap_lab.simulation.campaign import Side, differences
+from shiplap_lab.simulation.campaign import ComparedRun, differences
 from shiplap_lab.simulation.recording import Timeline
-from shiplap_lab.simulation.run import Outcome
+from shiplap_lab.simulation.run import RunOutcome
 
 
-def simulation_report(outcome: Outcome, timeline: Timeline) -> str:
+def simulation_report(outcome: RunOutcome, timeline: Timeline) -> str:
     """Verdict and numbers first, then what happened when, then the packing."""
     pools = sorted({pool for frame in timeline.frames for pool in frame.picture.pools})
     rest = f"all at rest after {duration(outcome.settled_at)}" if outcome.settled_at >= 0 else "never came to rest"
@@ -34,7 +34,7 @@ SIDES = ("its own manifests", "the others")
 """What the two runs of a comparison are called."""
 
 
-def comparison_report(mine: Side, others: Side) -> str:
+def comparison_report(mine: ComparedRun, others: ComparedRun) -> str:
     """What differs in numbers first, then both runs over the same time, one below the other."""
     sides = (mine, others)
     pools = sorted({pool for side in sides for frame in side.timeline.frames for pool in frame.picture.pools})
@@ -47,7 +47,7 @@ def comparison_report(mine: Side, others: Side) -> str:
     return page(f"Two runs of {outcome.scenario}", lead, "".join([*body, _faults(outcome)]))
 
 
-def _verdict(outcome: Outcome) -> str:
+def _verdict(outcome: RunOutcome) -> str:
     if not outcome.violations:
         return "<p class=good><b>Every promise was kept.</b></p>"
     return "".join(
@@ -57,7 +57,7 @@ def _verdict(outcome: Outcome) -> str:
     )
 
 
-def _numbers(outcome: Outcome) -> str:
+def _numbers(outcome: RunOutcome) -> str:
     facts = (
         ("instances launched", f"{outcome.launched:,}"),
         ("instances ended", f"{outcome.ended:,}"),
@@ -71,7 +71,7 @@ def _numbers(outcome: Outcome) -> str:
     return f"<dl class=totals>{shown}</dl>"
 
 
-def _faults(outcome: Outcome) -> str:
+def _faults(outcome: RunOutcome) -> str:
     if not outcome.faults:
         return ""
     rows = [

@@ -9,7 +9,7 @@ import msgspec
 
 from shiplap.errors import ResourceVersionGone
 from shiplap_lab.api_server.changelog import Change
-from shiplap_lab.api_server.server import ApiServer, Selection
+from shiplap_lab.api_server.server import ApiServer, ListOptions
 
 Typed = TypeVar("Typed", bound=msgspec.Struct)
 
@@ -17,7 +17,7 @@ Typed = TypeVar("Typed", bound=msgspec.Struct)
 class Mirror(Generic[Typed]):
     """The objects of one kind that match a selection, in the order of lists."""
 
-    def __init__(self, server: ApiServer, plural: str, kind: type[Typed], selection: Selection) -> None:
+    def __init__(self, server: ApiServer, plural: str, kind: type[Typed], selection: ListOptions) -> None:
         self._server, self._plural, self._kind, self._selection = server, plural, kind, selection
         self._lock = Lock()
         self._version = ""

@@ -42,7 +42,7 @@ class ObjectList(msgspec.Struct, frozen=True):
     remaining: int = 0
 
 
-class Selection(msgspec.Struct, frozen=True):
+class ListOptions(msgspec.Struct, frozen=True):
     """Which objects of a kind a list or a watch wants; an empty namespace means all."""
 
     namespace: str = ""
@@ -55,7 +55,7 @@ class Selection(msgspec.Struct, frozen=True):
 
 
 @lru_cache(maxsize=4096)
-def _compiled(selection: Selection, resource: Resource) -> Test:
+def _compiled(selection: ListOptions, resource: Resource) -> Test:
     tests: list[Test] = []
     if namespace := selection.namespace:
         tests.append(lambda item: item["metadata"].get("namespace") == namespace)
@@ -68,7 +68,7 @@ def _compiled(selection: Selection, resource: Resource) -> Test:
     return tests[0] if len(tests) == 1 else lambda item: all(test(item) for test in tests)
 
 
-EVERYTHING = Selection()
+EVERYTHING = ListOptions()
 _NONE: tuple[Object, None] = ({}, None)
 
 
@@ -129,7 +129,7 @@ class ApiServer:
                 raise ObjectNotFound(f'{plural} "{name}" not found', status=404) from None
 
     def list(
-        self, plural: str, selection: Selection = EVERYTHING, *, limit: int = 0, continue_token: str = ""
+        self, plural: str, selection: ListOptions = EVERYTHING, *, limit: int = 0, continue_token: str = ""
     ) -> ObjectList:
         """Objects sorted by namespace and name; all pages of a list show the moment of its first.
 
@@ -274,13 +274,13 @@ class ApiServer:
         """
         with self._lock:
             pod = self.get("pods", name, namespace)
-            around = Selection(namespace=pod["metadata"]["namespace"])
+            around = ListOptions(namespace=pod["metadata"]["namespace"])
             budgets = self.list("poddisruptionbudgets", around).items
             stored_pods.check_eviction(pod, self.list("pods", around).items if budgets else [], budgets)
             return self.delete("pods", name, namespace, grace_s=grace_s, uid=uid)
 
     def changes(
-        self, plural: str, resource_version: str, selection: Selection = EVERYTHING
+        self, plural: str, resource_version: str, selection: ListOptions = EVERYTHING
     ) -> tuple[tuple[Change, ...], str]:
         """What a watch from a version sees until now, and the version that it has caught up with.
 

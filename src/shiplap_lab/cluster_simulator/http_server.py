@@ -18,7 +18,7 @@ import msgspec
 
 from shiplap.errors import ClusterDenied, ClusterError, ObjectConflict
 from shiplap_lab.api_server.api_resources import RESOURCES
-from shiplap_lab.api_server.server import ApiServer, Selection
+from shiplap_lab.api_server.server import ApiServer, ListOptions
 from shiplap_lab.cluster_simulator.access import PolicyRule, allowed
 from shiplap_lab.cluster_simulator.routes import ApiRequest, parse
 
@@ -284,8 +284,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
 
-def _selection(request: ApiRequest, query: dict[str, str]) -> Selection:
-    return Selection(request.namespace, query.get("labelSelector", ""), query.get("fieldSelector", ""))
+def _selection(request: ApiRequest, query: dict[str, str]) -> ListOptions:
+    return ListOptions(request.namespace, query.get("labelSelector", ""), query.get("fieldSelector", ""))
 
 
 def _number(query: dict[str, str], name: str) -> int:

@@ -21,7 +21,7 @@ from shiplap.kubernetes.timestamps import rfc3339
 from shiplap_lab.api_server.server import ApiServer
 from shiplap_lab.api_server.stored_pods import condition
 from shiplap_lab.cluster_simulator.informer import Informer, Kept
-from shiplap_lab.cluster_simulator.scheduler_filters import NodeState, PodNeeds, refusals
+from shiplap_lab.cluster_simulator.scheduler_filters import NodeInfo, PodInfo, refusals
 from shiplap_lab.cluster_simulator.scheduler_scores import Rankings, best
 
 NAME = "default-scheduler"
@@ -40,10 +40,10 @@ class Scheduler:
         self._most = most
         self._events = events
         self._informer = Informer(server, self._changed)
-        self._waiting = Waiting()
-        self._there: dict[str, dict[str, PodNeeds]] = {}
-        self._nominated: dict[str, dict[str, PodNeeds]] = {}
-        self._nodes: dict[str, NodeState] = {}
+        self._waiting = SchedulingQueue()
+        self._there: dict[str, dict[str, PodInfo]] = {}
+        self._nominated: dict[str, dict[str, PodInfo]] = {}
+        self._nodes: dict[str, NodeInfo] = {}
         self._rankings = Rankings(self._nodes)
         self._stale: set[str] = set()
         self._disliked: set[str] = set()
@@ -75,7 +75,7 @@ class Scheduler:
                 tries += 1
         return bound
 
-    def _decide(self, needs: PodNeeds, hopeless: dict[bytes, str]) -> tuple[NodeState | None, str]:
+    def _decide(self, needs: PodInfo, hopeless: dict[bytes, str]) -> tuple[NodeInfo | None, str]:
         """Nodes only fill up during a step, so a pod like one that did not fit will not fit either.
 
         A nominated pod is not like others, for the room it is promised is denied to them.
@@ -107,7 +107,7 @@ class Scheduler:
         if isinstance(after, Pod) and after.status.phase not in TERMINAL_PHASES:
             self._put_in(key, after, known)
 
-    def _take_out(self, key: str, pod: Pod) -> PodNeeds | None:
+    def _take_out(self, key: str, pod: Pod) -> PodInfo | None:
         known = self._waiting.drop(key)
         for kept, node in ((self._there, pod.spec.node_name), (self._nominated, pod.status.nominated_node_name)):
             if node and (there := kept.get(node, {}).pop(key, None)) is not None:
@@ -115,8 +115,8 @@ class Scheduler:
                 self._stale.add(node)
         return known
 
-    def _put_in(self, key: str, pod: Pod, known: PodNeeds | None) -> None:
-        needs = PodNeeds.of(pod, known)
+    def _put_in(self, key: str, pod: Pod, known: PodInfo | None) -> None:
+        needs = PodInfo.of(pod, known)
         spec = pod.spec
         if spec.node_name:
             self._there.setdefault(spec.node_name, {})[key] = needs
@@ -137,7 +137,7 @@ class Scheduler:
             node = self._informer.nodes.get(name)
             if node is None:
                 continue
-            state = self._nodes[name] = NodeState.of(node)
+            state = self._nodes[name] = NodeInfo.of(node)
             for needs in self._there.get(name, {}).values():
                 state.add(needs)
             state.nominated.extend(self._nominated.get(name, {}).values())
@@ -145,7 +145,7 @@ class Scheduler:
                 self._disliked.add(name)
         self._stale.clear()
 
-    def _choose(self, needs: PodNeeds) -> tuple[NodeState | None, str]:
+    def _choose(self, needs: PodInfo) -> tuple[NodeInfo | None, str]:
         """The node to bind to, or none and the reason as kube-scheduler words it."""
         if self._disliked or _prefers(needs.pod):
             return choose(needs, self._nodes)
@@ -155,7 +155,7 @@ class Scheduler:
         chosen, reasons = self._rankings.of(needs)
         return (chosen, "") if chosen is not None else (None, worded(reasons, len(self._nodes)))
 
-    def _bind(self, needs: PodNeeds, state: NodeState) -> bool:
+    def _bind(self, needs: PodInfo, state: NodeInfo) -> bool:
         metadata = needs.pod.metadata
         try:
             self._server.bind(metadata.name, state.node.metadata.name, metadata.namespace)
@@ -204,7 +204,7 @@ class Scheduler:
         )
 
 
-def choose(needs: PodNeeds, nodes: dict[str, NodeState]) -> tuple[NodeState | None, str]:
+def choose(needs: PodInfo, nodes: dict[str, NodeInfo]) -> tuple[NodeInfo | None, str]:
     """The node to bind to when each is looked at, or none and the reason as kube-scheduler words it."""
     nominated = nodes.get(needs.pod.status.nominated_node_name)
     if nominated is not None and not refusals(needs, nominated):
@@ -239,16 +239,16 @@ _NOMINATED = b""
 """The line of pods that are nominated somewhere; all others stand in line with those of their shape."""
 
 
-class Waiting:
+class SchedulingQueue:
     """Pods by key, each in a line of its like."""
 
     def __init__(self) -> None:
-        self._needs: dict[str, PodNeeds] = {}
+        self._needs: dict[str, PodInfo] = {}
         self._at: dict[str, tuple[_Order, bytes]] = {}
         self._lines: dict[bytes, list[_Order]] = {}
         self._hopeless: set[bytes] = set()
 
-    def put(self, key: str, needs: PodNeeds, tried_at: float) -> None:
+    def put(self, key: str, needs: PodInfo, tried_at: float) -> None:
         """Let a pod wait, or what is known of it now in the place of what was known before.
 
         Where it is put while pods are being taken counts from the next time on.
@@ -260,16 +260,16 @@ class Waiting:
             self._at[key] = place
             heappush(self._lines.setdefault(place[1], []), order)
 
-    def drop(self, key: str) -> PodNeeds | None:
+    def drop(self, key: str) -> PodInfo | None:
         """A pod waits no longer; its place is kept in case it comes back unchanged. Returns what was known of it."""
         return self._needs.pop(key, None)
 
-    def pass_over(self, needs: PodNeeds) -> None:
+    def pass_over(self, needs: PodInfo) -> None:
         """Nothing fits pods of this shape: of those being taken, leave out its like that have been tried before."""
         if _line_of(needs) != _NOMINATED:
             self._hopeless.add(needs.shape)
 
-    def in_order(self) -> Generator[tuple[str, PodNeeds]]:
+    def in_order(self) -> Generator[tuple[str, PodInfo]]:
         """Each pod once; to be closed."""
         self._hopeless.clear()
         lines, self._lines = self._lines, {}
@@ -303,5 +303,5 @@ class Waiting:
             self._lines = lines
 
 
-def _line_of(needs: PodNeeds) -> bytes:
+def _line_of(needs: PodInfo) -> bytes:
     return _NOMINATED if needs.pod.status.nominated_node_name else needs.shape

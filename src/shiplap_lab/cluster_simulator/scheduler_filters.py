@@ -22,7 +22,7 @@ Port = tuple[str, int, str]
 """Protocol, host port, host address."""
 
 
-class PodNeeds(msgspec.Struct, frozen=True):
+class PodInfo(msgspec.Struct, frozen=True):
     """What one pod asks of a node. Equal `shape` means that the filters treat two pods alike."""
 
     pod: Pod
@@ -32,7 +32,7 @@ class PodNeeds(msgspec.Struct, frozen=True):
     shape: bytes
 
     @classmethod
-    def of(cls, pod: Pod, before: PodNeeds | None = None) -> PodNeeds:
+    def of(cls, pod: Pod, before: PodInfo | None = None) -> PodInfo:
         """From the pod, and what was known of it before. Raises ValueError when a quantity is malformed."""
         if before is not None and before.pod.spec is pod.spec and _held(before.pod) == _held(pod):
             return cls(pod, before.requests, before.scored, before.ports, before.shape)
@@ -54,7 +54,7 @@ class PodNeeds(msgspec.Struct, frozen=True):
         return cls(pod, requests, scored, ports, shape)
 
 
-class NodeState(msgspec.Struct):
+class NodeInfo(msgspec.Struct):
     """A node and what its pods hold; `add` counts a pod in as soon as it is bound."""
 
     node: Node
@@ -62,14 +62,14 @@ class NodeState(msgspec.Struct):
     used: dict[str, int] = {}
     scored: dict[str, int] = {}
     ports: list[Port] = []
-    nominated: list[PodNeeds] = []
+    nominated: list[PodInfo] = []
 
     @classmethod
-    def of(cls, node: Node) -> NodeState:
+    def of(cls, node: Node) -> NodeInfo:
         """An empty node. Raises ValueError when a quantity is malformed."""
         return cls(node, parse_resources(node.status.allocatable))
 
-    def add(self, needs: PodNeeds) -> None:
+    def add(self, needs: PodInfo) -> None:
         """Count a bound pod in."""
         for resource, amount in needs.requests.items():
             self.used[resource] = self.used.get(resource, 0) + amount
@@ -78,7 +78,7 @@ class NodeState(msgspec.Struct):
         self.ports.extend(needs.ports)
 
 
-def refusals(needs: PodNeeds, state: NodeState) -> list[str]:
+def refusals(needs: PodInfo, state: NodeInfo) -> list[str]:
     """Why the node does not take the pod; empty when it does."""
     spec, node = needs.pod.spec, state.node
     if node.spec.unschedulable:
@@ -93,7 +93,7 @@ def refusals(needs: PodNeeds, state: NodeState) -> list[str]:
     return _shortages(needs, state)
 
 
-def _shortages(needs: PodNeeds, state: NodeState) -> list[str]:
+def _shortages(needs: PodInfo, state: NodeInfo) -> list[str]:
     """Resources that are short, pods nominated to the node with at least this pod's priority counted as there."""
     ahead = [
         other

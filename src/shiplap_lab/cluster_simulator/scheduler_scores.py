@@ -18,14 +18,14 @@ from msgspec.structs import replace
 from shiplap.kubernetes.quantity import CPU, MEMORY
 from shiplap.kubernetes.selectors import term_matches
 from shiplap.kubernetes.taints import tolerates
-from shiplap_lab.cluster_simulator.scheduler_filters import NodeState, PodNeeds, refusals
+from shiplap_lab.cluster_simulator.scheduler_filters import NodeInfo, PodInfo, refusals
 
 _MAX = 100
 _WEIGHT_TAINTS = 3
 _WEIGHT_AFFINITY = 2
 
 
-def best(needs: PodNeeds, fitting: list[NodeState]) -> NodeState:
+def best(needs: PodInfo, fitting: list[NodeInfo]) -> NodeInfo:
     """The node with the highest score; the first by name among equals."""
     preferred = [_preferred_affinity(needs, state) for state in fitting]
     disliked = [_intolerable_preferences(needs, state) for state in fitting]
@@ -43,7 +43,7 @@ def best(needs: PodNeeds, fitting: list[NodeState]) -> NodeState:
     return fitting[min(range(len(fitting)), key=rank)]
 
 
-def least_allocated(needs: PodNeeds, state: NodeState) -> int:
+def least_allocated(needs: PodInfo, state: NodeInfo) -> int:
     """0 to 100: the mean share of cpu and memory that stays free."""
     shares = []
     for resource in (CPU, MEMORY):
@@ -54,7 +54,7 @@ def least_allocated(needs: PodNeeds, state: NodeState) -> int:
     return sum(shares) // len(shares) if shares else 0
 
 
-def balanced_allocation(needs: PodNeeds, state: NodeState) -> int:
+def balanced_allocation(needs: PodInfo, state: NodeInfo) -> int:
     """0 to 100: 100 less the standard deviation of the used shares of cpu and memory."""
     shares = []
     for resource in (CPU, MEMORY):
@@ -69,14 +69,14 @@ def balanced_allocation(needs: PodNeeds, state: NodeState) -> int:
     return int((1 - deviation) * _MAX)
 
 
-def _preferred_affinity(needs: PodNeeds, state: NodeState) -> int:
+def _preferred_affinity(needs: PodInfo, state: NodeInfo) -> int:
     affinity = needs.pod.spec.affinity
     if affinity is None or affinity.node_affinity is None:
         return 0
     return sum(term.weight for term in affinity.node_affinity.preferred if term_matches(term.preference, state.node))
 
 
-def _intolerable_preferences(needs: PodNeeds, state: NodeState) -> int:
+def _intolerable_preferences(needs: PodInfo, state: NodeInfo) -> int:
     return sum(
         taint.effect == "PreferNoSchedule" and not any(tolerates(known, taint) for known in needs.pod.spec.tolerations)
         for taint in state.node.spec.taints
@@ -90,7 +90,7 @@ _LONGEST_LOG = 200_000
 class Rankings:
     """The nodes of a cluster as pods of each shape see them. `nodes` is shared; who changes one says so."""
 
-    def __init__(self, nodes: dict[str, NodeState]) -> None:
+    def __init__(self, nodes: dict[str, NodeInfo]) -> None:
         self._nodes = nodes
         self._shapes: dict[bytes, _Ranking] = {}
         self._log: list[str] = []
@@ -103,7 +103,7 @@ class Rankings:
         if self._shapes:
             self._log.append(node)
 
-    def of(self, needs: PodNeeds) -> tuple[NodeState | None, Counter[str]]:
+    def of(self, needs: PodInfo) -> tuple[NodeInfo | None, Counter[str]]:
         """The best node for a pod that is nominated nowhere and prefers none, or None; and why others refuse it."""
         known = self._shapes.get(needs.shape)
         if known is None:
@@ -120,7 +120,7 @@ class Rankings:
 class _Ranking:
     """One shape's view. `read` is how far it has followed the log of changes."""
 
-    def __init__(self, needs: PodNeeds) -> None:
+    def __init__(self, needs: PodInfo) -> None:
         pod = needs.pod
         self.read = 0
         self.reasons: Counter[str] = Counter()
@@ -130,7 +130,7 @@ class _Ranking:
         self._rank: dict[str, int] = {}
         self._heap: list[tuple[int, str]] = []
 
-    def judge(self, names: dict[str, NodeState] | dict[str, None], nodes: dict[str, NodeState]) -> None:
+    def judge(self, names: dict[str, NodeInfo] | dict[str, None], nodes: dict[str, NodeInfo]) -> None:
         for name in names:
             self.reasons.subtract(self._refused.pop(name, ()))
             self._rank.pop(name, None)
@@ -147,7 +147,7 @@ class _Ranking:
                 heappush(self._heap, (rank, name))
         self.reasons += Counter()  # drops those that are down to nothing
 
-    def best(self, nodes: dict[str, NodeState]) -> NodeState | None:
+    def best(self, nodes: dict[str, NodeInfo]) -> NodeInfo | None:
         while self._heap:
             rank, name = self._heap[0]
             if self._rank.get(name) == rank:

@@ -9,10 +9,10 @@ from shiplap.kubernetes.objects import Node, Pod
 from shiplap.kubernetes.quantity import parse_amount
 from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap_lab.dev.dev_scenario import Expectation
-from shiplap_lab.dev.observation import ENDED, ClusterObservation, Observation
+from shiplap_lab.dev.observation import ENDED, ClusterObservation, RegionObservation
 
 
-def unmet(expectation: Expectation, world: Observation, cluster: str) -> tuple[str, ...]:
+def unmet(expectation: Expectation, world: RegionObservation, cluster: str) -> tuple[str, ...]:
     """What is not yet (or no longer) as expected, one line each; empty when all of it holds."""
     seen = world.cluster(cluster)
     return (
@@ -96,7 +96,7 @@ def _capacity(expectation: Expectation, name: str, node: Node | None) -> Iterato
         yield f"{name} takes {pods} pods, expected {expectation.pod_capacity}"
 
 
-def _learned(expectation: Expectation, world: Observation) -> Iterator[str]:
+def _learned(expectation: Expectation, world: RegionObservation) -> Iterator[str]:
     known = {f"{entry.ami}/{entry.instance_type}": entry for entry in world.learned}
     for key, quantity in expectation.learned.items():
         entry = known.get(key)

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from shiplap.kubernetes import labels
 from shiplap.manifests.nodeclaim import ClaimState
-from shiplap_lab.dev.observation import ClusterObservation, Observation
+from shiplap_lab.dev.observation import ClusterObservation, RegionObservation
 
 
 class NodeReport(msgspec.Struct, frozen=True, rename="camel"):
@@ -31,7 +31,7 @@ class Latency(msgspec.Struct, frozen=True):
     max: float
 
 
-class Report(msgspec.Struct, frozen=True, rename="camel"):
+class DevReport(msgspec.Struct, frozen=True, rename="camel"):
     """`event_to_launch_seconds` runs from the first event of a claim's pods to its instance's launch, real time."""
 
     scenario: str
@@ -45,7 +45,7 @@ class Report(msgspec.Struct, frozen=True, rename="camel"):
     invariants: dict[str, bool]
 
 
-def summarize(scenario: str, world: Observation, verdicts: dict[str, bool]) -> Report:
+def summarize(scenario: str, world: RegionObservation, verdicts: dict[str, bool]) -> DevReport:
     """Everything a reader wants to know at the end. `verdicts` are invariants and the steps' expectations."""
     nodes = tuple(node for cluster in world.clusters for node in _nodes(cluster))
     workload = [pod for cluster in world.clusters for pod in cluster.workload]
@@ -56,7 +56,7 @@ def summarize(scenario: str, world: Observation, verdicts: dict[str, bool]) -> R
         for claim in claims
         if claim.first_event_at and started.get(claim.instance_id)
     ]
-    return Report(
+    return DevReport(
         scenario=scenario,
         pods=len(workload),
         bound=sum(bool(pod.spec.node_name) for pod in workload),
@@ -91,7 +91,7 @@ def _nodes(cluster: ClusterObservation) -> list[NodeReport]:
     return rows
 
 
-def table(report: Report) -> Table:
+def table(report: DevReport) -> Table:
     """The report for people."""
     drawn = Table(title=f"{report.scenario}: {report.bound} of {report.pods} pods run", title_justify="left")
     for heading in ("node", "type", "zone", "pool", "tier", "pods", "AMI", "USD/h"):

@@ -1,6 +1,6 @@
 """What a scenario file may say.
 
-A scenario is a folder under `scenarios`: `scenario.yaml` (this module's `Scenario`) and folders of manifests. It
+A scenario is a folder under `scenarios`: `scenario.yaml` (this module's `DevScenario`) and folders of manifests. It
 describes clusters, what nodes of the played world really yield, and steps; it names no timing, so that it plays on the
 emulator in real time and on twins in virtual time alike.
 """
@@ -26,7 +26,7 @@ class _Part(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=T
     """Base of everything in scenario.yaml."""
 
 
-class Truth(_Part, frozen=True):
+class NodeMemoryRule(_Part, frozen=True):
     """What nodes of some types (globs) on some AMIs (globs) really report; the last rule that matches counts.
 
     `memory` is the capacity as a quantity, else `overhead_percent` of EC2's figure is missing from it.
@@ -42,7 +42,7 @@ class Truth(_Part, frozen=True):
         return fnmatchcase(instance_type, self.instance_type) and fnmatchcase(ami, self.ami)
 
 
-class Image(_Part, frozen=True):
+class ScenarioImage(_Part, frozen=True):
     """An AMI of the played world, found through `ssm_parameters`. `architecture` x86_64 or arm64."""
 
     id: str
@@ -52,7 +52,7 @@ class Image(_Part, frozen=True):
     ssm_parameters: tuple[str, ...] = ()
 
 
-class Cluster(_Part, frozen=True):
+class ScenarioCluster(_Part, frozen=True):
     """One cluster: its manifests folder, settings that differ from the defaults, and objects it starts with."""
 
     name: str
@@ -129,7 +129,7 @@ class Expectation(_Part, frozen=True):
     untouched: tuple[str, ...] = ()
 
 
-class Step(_Part, frozen=True):
+class ScenarioStep(_Part, frozen=True):
     """One move, done in this order: the world changes, objects and pods appear, things settle, expectations are met.
 
     `delete` takes pods away for good, whoever owns them: globs of their `namespace/name`. While a step with `disrupt`
@@ -140,7 +140,7 @@ class Step(_Part, frozen=True):
     cluster: str
     outages: tuple[Outage, ...] = ()
     interruptions: tuple[Interruption, ...] = ()
-    truth: tuple[Truth, ...] = ()
+    truth: tuple[NodeMemoryRule, ...] = ()
     objects: tuple[dict[str, Any], ...] = ()
     delete: tuple[str, ...] = ()
     pods: tuple[PodGroup, ...] = ()
@@ -149,14 +149,14 @@ class Step(_Part, frozen=True):
     expect: tuple[Expectation, ...] = ()
 
 
-class Scenario(_Part, frozen=True):
+class DevScenario(_Part, frozen=True):
     """The whole play; `time_limit_s` bounds it in the played world's time."""
 
     about: str
-    clusters: tuple[Cluster, ...]
-    steps: tuple[Step, ...]
-    truth: tuple[Truth, ...] = (Truth(),)
-    images: tuple[Image, ...] = ()
+    clusters: tuple[ScenarioCluster, ...]
+    steps: tuple[ScenarioStep, ...]
+    truth: tuple[NodeMemoryRule, ...] = (NodeMemoryRule(),)
+    images: tuple[ScenarioImage, ...] = ()
     time_limit_s: int = 300
 
 
@@ -177,7 +177,7 @@ def folder_of(name: str) -> Path:
     raise InvalidInput("--scenario", f"no scenario {name!r}; bundled are {', '.join(names())}")
 
 
-def load(folder: Path) -> Scenario:
+def load(folder: Path) -> DevScenario:
     """Read and check `scenario.yaml`.
 
     Raises:
@@ -188,7 +188,7 @@ def load(folder: Path) -> Scenario:
     if len(documents) != 1:
         raise InvalidInput(str(path), f"expected one document, found {len(documents)}")
     try:
-        scenario = msgspec.convert(documents[0].data, Scenario)
+        scenario = msgspec.convert(documents[0].data, DevScenario)
     except msgspec.ValidationError as error:
         raise InvalidInput(str(path), str(error)) from error
     known = {cluster.name for cluster in scenario.clusters}

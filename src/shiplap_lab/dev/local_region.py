@@ -34,10 +34,10 @@ from shiplap_lab.catalogue import embedded
 from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
 from shiplap_lab.cluster_simulator.machines import CatalogHardware, Machine
 from shiplap_lab.cluster_simulator.simulation_steps import Runner, SimulatedCluster
-from shiplap_lab.dev.dev_scenario import Cluster, Outage, Scenario, Truth
-from shiplap_lab.dev.observation import ClusterObservation, Observation
-from shiplap_lab.dev.running import announce
-from shiplap_lab.emulated_aws.emulator import ACCOUNT, AwsEmulator, Deployed
+from shiplap_lab.dev.dev_scenario import DevScenario, NodeMemoryRule, Outage, ScenarioCluster
+from shiplap_lab.dev.observation import ClusterObservation, RegionObservation
+from shiplap_lab.dev.running import announce_session
+from shiplap_lab.emulated_aws.emulator import ACCOUNT, AwsEmulator, DeployedStack
 from shiplap_lab.emulated_ec2 import seed
 from shiplap_lab.emulated_ec2.control import EmulatedImage, EmulatedInstance
 from shiplap_lab.emulated_ec2.ec2_server import Ec2Emulator
@@ -62,25 +62,25 @@ class RealClock:
         return time.time()
 
 
-class LocalStage:
+class LocalRegion:
     """A scenario's world; a context manager that sets everything up on entry and takes it down on exit.
 
     `tell` receives a line for each phase of the set-up.
     """
 
-    def __init__(self, scenario: Scenario, folder: Path, tell: Tell) -> None:
+    def __init__(self, scenario: DevScenario, folder: Path, tell: Tell) -> None:
         self._scenario = scenario
         self._folder = folder
         self._tell = tell
         self._clock = RealClock()
         self._running = ExitStack()
         self._aws: AwsEmulator | None = None
-        self._truth: tuple[Truth, ...] = scenario.truth
+        self._truth: tuple[NodeMemoryRule, ...] = scenario.truth
         self._instances: tuple[EmulatedInstance, ...] = ()
         self._servers: dict[str, ApiServer] = {}
         self._objects = {cluster.name: _Objects() for cluster in scenario.clusters}
 
-    def __enter__(self) -> LocalStage:
+    def __enter__(self) -> LocalRegion:
         try:
             self._set_up()
         except BaseException:
@@ -128,7 +128,7 @@ class LocalStage:
             QueueUrl=self._deployed.interruption_queue_url, MessageBody=msgspec.json.encode(body).decode()
         )
 
-    def truth(self, rules: Sequence[Truth]) -> None:
+    def truth(self, rules: Sequence[NodeMemoryRule]) -> None:
         self._truth = tuple(rules)
 
     def apply(self, cluster: str, item: dict[str, Any]) -> None:
@@ -153,13 +153,13 @@ class LocalStage:
             QueueUrl=self._deployed.provisioning_queue_url, MessageBody=msgspec.json.encode(sweep).decode()
         )
 
-    def observe(self) -> Observation:
+    def observe(self) -> RegionObservation:
         """Look at everything, through the front doors: the API servers, the tables, EC2, the queues."""
         instances = self._ec2.control.instances()
         clusters = tuple(self._cluster(cluster, instances) for cluster in self._scenario.clusters)
-        return Observation(clusters, self._capacity.all(), self._dead_letters())
+        return RegionObservation(clusters, self._capacity.all(), self._dead_letters())
 
-    def _cluster(self, cluster: Cluster, instances: Sequence[EmulatedInstance]) -> ClusterObservation:
+    def _cluster(self, cluster: ScenarioCluster, instances: Sequence[EmulatedInstance]) -> ClusterObservation:
         server, objects = self._servers[cluster.name], self._objects[cluster.name]
         return ClusterObservation(
             name=cluster.name,
@@ -189,12 +189,12 @@ class LocalStage:
         self._tell("deploying the stack with cdk deploy")
         settings = self._write_settings(aws.state / "install", endpoints)
         services = dict.fromkeys(("EC2", "SSM", "PRICING"), self._ec2.url)
-        self._deployed: Deployed = aws.deploy(settings, services)
+        self._deployed: DeployedStack = aws.deploy(settings, services)
         self._state = DynamoState(aws.client("dynamodb"), self._deployed.state_table)
         self._capacity = DynamoCapacity(aws.client("dynamodb"), self._deployed.capacity_table)
         self._sqs = aws.client("sqs")
         elsewhere = {f"AWS_ENDPOINT_URL_{service}": url for service, url in services.items()}
-        announce(aws.state, aws.environment() | elsewhere, self._deployed.bucket, endpoints)
+        announce_session(aws.state, aws.environment() | elsewhere, self._deployed.bucket, endpoints)
         self._tell("reading what EC2 sells")
         self._functions = functions = aws.client("lambda")
         _invoke(functions, self._deployed.functions["catalog"], {})
@@ -218,14 +218,16 @@ class LocalStage:
             aws_access_key_id=ACCOUNT,
             aws_secret_access_key="local",  # noqa: S106 - the emulator checks none
         )
-        seed.network(client, "shared", ZONES)  # one VPC: the manifests of every cluster may select it
+        seed.create_network(client, "shared", ZONES)  # one VPC: the manifests of every cluster may select it
         for version in sorted({cluster.kubernetes_version for cluster in self._scenario.clusters}):
-            seed.images(control, seed.released("al2023@latest", version))
-            seed.images(control, seed.released("bottlerocket@latest", version))
-        seed.images(
+            seed.register_images(control, seed.release_images("al2023@latest", version))
+            seed.register_images(control, seed.release_images("bottlerocket@latest", version))
+        seed.register_images(
             control,
             [
-                seed.Image(EmulatedImage(image.id, image.name, image.architecture, image.created), image.ssm_parameters)
+                seed.PublishedImage(
+                    EmulatedImage(image.id, image.name, image.architecture, image.created), image.ssm_parameters
+                )
                 for image in self._scenario.images
             ],
         )
@@ -287,7 +289,7 @@ class LocalStage:
 
     def _memory(self, kind: Ec2InstanceType, ami: str) -> int:
         """Bytes of memory a node really has, by the newest rule of the scenario that speaks about it."""
-        rule = [rule for rule in (Truth(), *self._truth) if rule.applies(kind.instance_type, ami)][-1]
+        rule = [rule for rule in (NodeMemoryRule(), *self._truth) if rule.applies(kind.instance_type, ami)][-1]
         if rule.memory:
             return parse_amount("memory", rule.memory)
         return int(nominal_memory(kind) * (1 - rule.overhead_percent / 100)) // _MIB * _MIB

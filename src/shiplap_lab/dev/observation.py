@@ -47,7 +47,7 @@ class ClusterObservation(msgspec.Struct, frozen=True):
         return tuple(pod for pod in self.workload if pod.spec.node_name == node)
 
 
-class Observation(msgspec.Struct, frozen=True):
+class RegionObservation(msgspec.Struct, frozen=True):
     """All clusters, the account's learned capacity, and messages that ended in dead-letter queues."""
 
     clusters: tuple[ClusterObservation, ...] = ()
@@ -59,7 +59,7 @@ class Observation(msgspec.Struct, frozen=True):
         return next((cluster for cluster in self.clusters if cluster.name == name), ClusterObservation(name))
 
 
-def judge(world: Observation, *, may_wait: frozenset[str]) -> dict[str, bool]:
+def check_invariants(world: RegionObservation, *, may_wait: frozenset[str]) -> dict[str, bool]:
     """Each promise by name, and whether it holds. `may_wait` holds `cluster/namespace/pod` allowed to stay pending."""
     clusters = world.clusters
     return {
@@ -82,7 +82,7 @@ def _nobody_stranded(cluster: ClusterObservation, may_wait: frozenset[str]) -> b
     return all(pod.spec.node_name or f"{cluster.name}/{pod.key}" in may_wait for pod in cluster.workload)
 
 
-def _no_second_miss(world: Observation) -> bool:
+def _no_second_miss(world: RegionObservation) -> bool:
     """At most one miss per (AMI, instance type, kubelet settings), and at most one per pod."""
     missed = [claim for cluster in world.clusters for claim in cluster.claims if claim.missed]
     keys = Counter((claim.ami, claim.instance_type, claim.kubelet_hash) for claim in missed)

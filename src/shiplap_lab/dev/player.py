@@ -12,9 +12,17 @@ from typing import Any, Protocol
 
 from shiplap.kubernetes.objects import Pod
 from shiplap_lab.dev.checks import unmet
-from shiplap_lab.dev.dev_report import Report, summarize
-from shiplap_lab.dev.dev_scenario import Expectation, Interruption, Outage, PodGroup, Scenario, Step, Truth
-from shiplap_lab.dev.observation import ClusterObservation, Observation, judge
+from shiplap_lab.dev.dev_report import DevReport, summarize
+from shiplap_lab.dev.dev_scenario import (
+    DevScenario,
+    Expectation,
+    Interruption,
+    NodeMemoryRule,
+    Outage,
+    PodGroup,
+    ScenarioStep,
+)
+from shiplap_lab.dev.observation import ClusterObservation, RegionObservation, check_invariants
 
 _STEP_LIMIT_S = 100.0
 _HOLD_S = 1.0
@@ -23,20 +31,20 @@ _HELD_BACK_S = 6.0
 """Nothing happening must be watched for longer than something having happened."""
 
 
-class Stage(Protocol):
+class ScenarioRegion(Protocol):
     """A world to play in. `let_time_pass` returns after a moment of that world's time; `now` is its clock."""
 
     def now(self) -> float: ...
 
     def let_time_pass(self) -> None: ...
 
-    def observe(self) -> Observation: ...
+    def observe(self) -> RegionObservation: ...
 
     def outage(self, outage: Outage) -> None: ...
 
     def interrupt(self, instance_id: str, kind: str) -> None: ...
 
-    def truth(self, rules: Sequence[Truth]) -> None: ...
+    def truth(self, rules: Sequence[NodeMemoryRule]) -> None: ...
 
     def apply(self, cluster: str, item: dict[str, Any]) -> None: ...
 
@@ -45,11 +53,11 @@ class Stage(Protocol):
     def disrupt(self, cluster: str) -> None: ...
 
 
-Show = Callable[[str, Observation], None]
+Show = Callable[[str, RegionObservation], None]
 """Called with the step's text and the newest observation, as often as there is something new to look at."""
 
 
-def play(name: str, scenario: Scenario, stage: Stage, show: Show) -> Report:
+def play(name: str, scenario: DevScenario, stage: ScenarioRegion, show: Show) -> DevReport:
     """Play every step; each expectation and each promise becomes a verdict of the report."""
     verdicts: dict[str, bool] = {}
     ends_at = stage.now() + scenario.time_limit_s
@@ -63,15 +71,15 @@ def play(name: str, scenario: Scenario, stage: Stage, show: Show) -> Report:
             continue
         missing, world = _settle(step, stage, show, min(ends_at, stage.now() + _limit_s(step)))
         verdicts.update({expectation.name: not reasons for expectation, reasons in missing})
-    return summarize(name, world, {**verdicts, **judge(world, may_wait=_may_wait(scenario))})
+    return summarize(name, world, {**verdicts, **check_invariants(world, may_wait=_may_wait(scenario))})
 
 
-def _limit_s(step: Step) -> float:
+def _limit_s(step: ScenarioStep) -> float:
     """How long a step may take. Nodes are emptied by sweeps, a minute apart, where nothing presses."""
     return _STEP_LIMIT_S * (2.5 if step.disrupt else 1.0)
 
 
-def _move(step: Step, truth: Sequence[Truth], stage: Stage) -> None:
+def _move(step: ScenarioStep, truth: Sequence[NodeMemoryRule], stage: ScenarioRegion) -> None:
     for outage in step.outages:
         stage.outage(outage)
     for interruption in step.interruptions:
@@ -97,8 +105,8 @@ def _instances_of(interruption: Interruption, seen: ClusterObservation) -> list[
 
 
 def _settle(
-    step: Step, stage: Stage, show: Show, ends_at: float
-) -> tuple[list[tuple[Expectation, tuple[str, ...]]], Observation]:
+    step: ScenarioStep, stage: ScenarioRegion, show: Show, ends_at: float
+) -> tuple[list[tuple[Expectation, tuple[str, ...]]], RegionObservation]:
     """Look until every expectation has held for a while, or time is up."""
     hold_s = _HELD_BACK_S if any(item.held_back for item in step.expect) else _HOLD_S
     met_since: float | None = None
@@ -121,12 +129,12 @@ def _settle(
         stage.let_time_pass()
 
 
-def _text(step: Step, missing: list[tuple[Expectation, tuple[str, ...]]]) -> str:
+def _text(step: ScenarioStep, missing: list[tuple[Expectation, tuple[str, ...]]]) -> str:
     waits = [f"{item.name}: {reasons[0]}" for item, reasons in missing if reasons]
     return f"{step.say}  [{waits[0]}]" if waits else step.say
 
 
-def _may_wait(scenario: Scenario) -> frozenset[str]:
+def _may_wait(scenario: DevScenario) -> frozenset[str]:
     """Pods whose newest expectation is to stay pending."""
     newest: dict[tuple[str, str], bool] = {}
     for step in scenario.steps:

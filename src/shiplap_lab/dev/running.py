@@ -14,7 +14,7 @@ _FOLDER = ROOT / "build" / "local"
 _NOTE = "running.json"
 
 
-class Running(msgspec.Struct, frozen=True):
+class DevSession(msgspec.Struct, frozen=True):
     """`environment` points AWS clients at the emulated account; `process` is the id of the process that runs it."""
 
     process: int
@@ -23,13 +23,15 @@ class Running(msgspec.Struct, frozen=True):
     endpoints: dict[str, str] = {}
 
 
-def announce(state: Path, environment: dict[str, str], bucket: str, endpoints: dict[str, str] | None = None) -> None:
+def announce_session(
+    state: Path, environment: dict[str, str], bucket: str, endpoints: dict[str, str] | None = None
+) -> None:
     """Leave a note in the folder of a run, which is removed with it."""
-    note = Running(os.getpid(), environment, bucket, endpoints or {})
+    note = DevSession(os.getpid(), environment, bucket, endpoints or {})
     (state / _NOTE).write_bytes(msgspec.json.encode(note))
 
 
-def find(folder: Path = _FOLDER) -> Running:
+def find_session(folder: Path = _FOLDER) -> DevSession:
     """The newest that still runs.
 
     Raises:
@@ -37,7 +39,7 @@ def find(folder: Path = _FOLDER) -> Running:
     """
     notes = sorted(folder.glob(f"*/{_NOTE}"), key=lambda path: (path.stat().st_mtime, path), reverse=True)
     for path in notes:
-        note = msgspec.json.decode(path.read_bytes(), type=Running)
+        note = msgspec.json.decode(path.read_bytes(), type=DevSession)
         if _runs(note.process):
             return note
     raise InvalidInput(

@@ -16,7 +16,7 @@ from shiplap.kubernetes.pod_requests import pod_requests
 from shiplap.kubernetes.quantity import CPU, MEMORY, add_resources, parse_resources
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap_lab.dev.dev_report import summarize
-from shiplap_lab.dev.observation import ClusterObservation, Observation
+from shiplap_lab.dev.observation import ClusterObservation, RegionObservation
 
 _BAR_WIDTH = 8
 _EVENT_LINES = 10
@@ -24,7 +24,7 @@ _TIER_COLOURS = ("green", "yellow", "magenta")
 _DIGITS = "0123456789"
 
 
-def frame(title: str, say: str, world: Observation, happened: Sequence[str]) -> RenderableType:
+def frame(title: str, say: str, world: RegionObservation, happened: Sequence[str]) -> RenderableType:
     """One frame: the step being played, each cluster's nodes, the newest events and the totals; for 120 columns."""
     step, _, waits_for = say.partition("  [")
     return Group(
@@ -126,7 +126,7 @@ def _bar(used: int, of: int) -> Text:
     return Text("█" * filled + "░" * (_BAR_WIDTH - filled) + f" {share:4.0%}", style="red" if share > 1 else "")
 
 
-def _totals(world: Observation) -> Text:
+def _totals(world: RegionObservation) -> Text:
     result = summarize("", world, {})
     latency = result.event_to_launch_seconds
     spent = f"; launched after {latency.p50:.2f} s (max {latency.max:.2f} s)" if result.launches else ""
@@ -137,7 +137,7 @@ def _totals(world: Observation) -> Text:
     )
 
 
-def remember(happened: list[str], world: Observation) -> None:
+def remember(happened: list[str], world: RegionObservation) -> None:
     """Add a line for everything that is new in an observation: launches, joins, misses, bindings per node."""
     lines = []
     for cluster in world.clusters:

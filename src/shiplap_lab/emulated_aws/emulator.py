@@ -37,7 +37,7 @@ _FUNCTION = "Function"
 """Ends the name of each output that names a function."""
 
 
-class Deployed(msgspec.Struct, frozen=True):
+class DeployedStack(msgspec.Struct, frozen=True):
     """Names and addresses of what the stack made. `functions` maps a function to its name in Lambda."""
 
     bus: str
@@ -58,7 +58,7 @@ class Deployed(msgspec.Struct, frozen=True):
         return self.provisioning_dead_letters_url, self.lifecycle_dead_letters_url, self.interruption_dead_letters_url
 
     @classmethod
-    def of(cls, outputs: Mapping[str, str]) -> Deployed:
+    def of(cls, outputs: Mapping[str, str]) -> DeployedStack:
         """From the stack's outputs, whose names are these fields' in CamelCase."""
         named = {
             field: outputs["".join(word.capitalize() for word in field.split("_"))]
@@ -116,7 +116,7 @@ class AwsEmulator:
         self._bootstrap = self._running.enter_context(self._cdk.bootstrap())
         return self
 
-    def deploy(self, settings: Path, endpoints: Mapping[str, str]) -> Deployed:
+    def deploy(self, settings: Path, endpoints: Mapping[str, str]) -> DeployedStack:
         """Deploy the stack for a `shiplap.yaml`.
 
         Args:
@@ -138,7 +138,7 @@ class AwsEmulator:
         for name in self._cdk.recursive_functions():
             self.client("lambda").put_function_recursion_config(FunctionName=name, RecursiveLoop="Allow")
         self.phases["deploy"] = time.monotonic() - began
-        return Deployed.of(self._cdk.outputs())
+        return DeployedStack.of(self._cdk.outputs())
 
     def client(self, service: str) -> Any:
         """A boto3 client of an emulated service."""

@@ -33,7 +33,7 @@ Message = Mapping[str, Any]
 """As SQS's ReceiveMessage returns it."""
 
 
-class Mapped(msgspec.Struct, frozen=True):
+class EventSourceMapping(msgspec.Struct, frozen=True):
     """What the stack says of a mapping; `window_s` in seconds; `recursive` when the function may invoke itself."""
 
     queue_url: str
@@ -45,7 +45,7 @@ class Mapped(msgspec.Struct, frozen=True):
     recursive: bool = False
 
 
-class Handed(msgspec.Struct, frozen=True):
+class AnsweredInvocation(msgspec.Struct, frozen=True):
     """One invocation: the ids of its messages, and when, in epoch seconds, it was begun and answered."""
 
     messages: tuple[str, ...]
@@ -53,7 +53,7 @@ class Handed(msgspec.Struct, frozen=True):
     answered_at: float
 
 
-def taken_over(lambda_: Any, queue_url: str, function: str) -> Mapped:
+def take_over_mapping(lambda_: Any, queue_url: str, function: str) -> EventSourceMapping:
     """Switch the emulator's own polling of a queue off; what the template says of it. `function` with its alias."""
     (mapping,) = [
         item
@@ -62,7 +62,7 @@ def taken_over(lambda_: Any, queue_url: str, function: str) -> Mapped:
     ]
     lambda_.update_event_source_mapping(UUID=mapping["UUID"], Enabled=False)
     loop = lambda_.get_function_recursion_config(FunctionName=function.partition(":")[0])["RecursiveLoop"]
-    return Mapped(
+    return EventSourceMapping(
         queue_url=queue_url,
         queue_arn=mapping["EventSourceArn"],
         function=function,
@@ -73,7 +73,7 @@ def taken_over(lambda_: Any, queue_url: str, function: str) -> Mapped:
     )
 
 
-class EventSource:
+class EventSourcePoller:
     """Polls a queue and invokes a function until it is stopped.
 
     Attributes:
@@ -89,7 +89,7 @@ class EventSource:
         self,
         sqs: Any,
         lambda_: Any,
-        mapped: Mapped,
+        mapped: EventSourceMapping,
         *,
         clock: Callable[[], float] = time.time,
         pause: Callable[[float], None] = time.sleep,
@@ -97,7 +97,7 @@ class EventSource:
         self.invocations: list[int] = []
         self.received: dict[str, int] = {}
         self.bodies: dict[str, str] = {}
-        self.handed: list[Handed] = []
+        self.answered: list[AnsweredInvocation] = []
         self.dropped: list[str] = []
         self.failure: Exception | None = None
         self._sqs = sqs
@@ -113,7 +113,7 @@ class EventSource:
             Thread(target=self._poll, name=f"poller-{number}", daemon=True) for number in range(mapped.most_at_once)
         ]
 
-    def __enter__(self) -> EventSource:
+    def __enter__(self) -> EventSourcePoller:
         for poller in self._pollers:
             poller.start()
         return self
@@ -143,7 +143,7 @@ class EventSource:
             size += _size(more)
         return batch
 
-    def hand_over(self, batch: Sequence[Message]) -> None:
+    def invoke(self, batch: Sequence[Message]) -> None:
         """Invoke the function on a batch, and delete the messages it did not report as failed."""
         headers = [message.get("Attributes", {}).get("AWSTraceHeader", "") for message in batch]
         trace = lineage.longest(headers, self._mapped.function)
@@ -164,7 +164,7 @@ class EventSource:
         said = answer["Payload"].read()
         ids = tuple(message["MessageId"] for message in batch)
         with self._lock:
-            self.handed.append(Handed(ids, invoked_at, self._clock()))
+            self.answered.append(AnsweredInvocation(ids, invoked_at, self._clock()))
         if answer.get("FunctionError"):
             return  # all of it comes again when it is visible
         failed = {item["itemIdentifier"] for item in msgspec.json.decode(said)["batchItemFailures"]}
@@ -218,7 +218,7 @@ class EventSource:
             try:
                 batch = self.gather()
                 if batch:
-                    self.hand_over(batch)
+                    self.invoke(batch)
             except Exception as error:  # noqa: BLE001 - kept for whoever looks: a thread has no caller
                 self.failure = error
                 return

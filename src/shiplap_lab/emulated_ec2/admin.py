@@ -12,7 +12,7 @@ from moto.ec2.models import ec2_backends
 from moto.ec2.models.amis import Ami
 from moto.ssm.models import Parameter, ssm_backends
 
-from shiplap_lab.emulated_ec2.behaviour import Behaviour, CapacityRule, Death, Fault, Timing
+from shiplap_lab.emulated_ec2.behaviour import ActionFault, Behaviour, CapacityRule, StartFailure, Timing
 from shiplap_lab.emulated_ec2.control import EmulatedImage, EmulatedInstance
 from shiplap_lab.emulated_ec2.launching import decoded, settle
 
@@ -84,10 +84,10 @@ class Admin:
         rules.append(rule)
 
     def _fault(self, request: _Request) -> None:
-        self._behaviour.faults.append(msgspec.json.decode(request.body, type=Fault))
+        self._behaviour.faults.append(msgspec.json.decode(request.body, type=ActionFault))
 
     def _death(self, request: _Request) -> None:
-        self._behaviour.deaths.append(msgspec.json.decode(request.body, type=Death))
+        self._behaviour.start_failures.append(msgspec.json.decode(request.body, type=StartFailure))
 
     def _silence(self, request: _Request) -> None:
         self._behaviour.silent_fleets = msgspec.json.decode(request.body, type=_Silence).fleets

@@ -16,7 +16,7 @@ SCARCE = 5
 """A spot pool with fewer instances left than this counts as nearly empty."""
 
 
-class Pool(msgspec.Struct, frozen=True, order=True):
+class CapacityPool(msgspec.Struct, frozen=True, order=True):
     """What EC2 keeps count of: one instance type in one zone, sold in one way."""
 
     instance_type: str
@@ -24,13 +24,13 @@ class Pool(msgspec.Struct, frozen=True, order=True):
     capacity_type: str
 
 
-class Candidate(msgspec.Struct, frozen=True):
+class FleetCandidate(msgspec.Struct, frozen=True):
     """One override of a fleet request, resolved. `price` in USD per hour; `available` None means plenty.
 
     `template` is the launch template specification to echo, `override` the request's own override.
     """
 
-    pool: Pool
+    pool: CapacityPool
     price: float
     available: int | None
     priority: float
@@ -45,7 +45,7 @@ class Candidate(msgspec.Struct, frozen=True):
         return self.available is not None and self.available < SCARCE
 
 
-_Key = Callable[[Candidate], tuple[Any, ...]]
+_Key = Callable[[FleetCandidate], tuple[Any, ...]]
 
 _STRATEGIES: dict[str, _Key] = {
     "lowest-price": lambda candidate: (candidate.price,),
@@ -56,7 +56,7 @@ _STRATEGIES: dict[str, _Key] = {
 }
 
 
-def order(candidates: Iterable[Candidate], strategy: str) -> list[Candidate]:
+def order(candidates: Iterable[FleetCandidate], strategy: str) -> list[FleetCandidate]:
     """Candidates in the order EC2 would try them; ties break by type, zone and subnet.
 
     Raises:

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from shiplap.errors import AwsError
-from shiplap_lab.emulated_ec2.allocation import Pool
+from shiplap_lab.emulated_ec2.allocation import CapacityPool
 from shiplap_lab.emulated_ec2.regional_prices import Prices
 
 
@@ -31,7 +31,7 @@ class CapacityRule(msgspec.Struct, rename="camel"):
     capacity_type: str = "*"
     available: int | None = None
 
-    def matches(self, pool: Pool) -> bool:
+    def matches(self, pool: CapacityPool) -> bool:
         return (
             fnmatchcase(pool.instance_type, self.instance_type)
             and fnmatchcase(pool.zone, self.zone)
@@ -39,7 +39,7 @@ class CapacityRule(msgspec.Struct, rename="camel"):
         )
 
 
-class Fault(msgspec.Struct, rename="camel"):
+class ActionFault(msgspec.Struct, rename="camel"):
     """Make the next `times` calls of an action fail with `code`; `after` the effect, as when an answer gets lost."""
 
     action: str
@@ -49,7 +49,7 @@ class Fault(msgspec.Struct, rename="camel"):
     after: bool = False
 
 
-class Death(msgspec.Struct, rename="camel"):
+class StartFailure(msgspec.Struct, rename="camel"):
     """The next `times` instances end while they start, with EC2's reason `code`, as when a volume's key is refused."""
 
     code: str
@@ -98,8 +98,8 @@ class Behaviour:
         with self.lock:
             self.timing = Timing()
             self.rules: list[CapacityRule] = []
-            self.faults: list[Fault] = []
-            self.deaths: list[Death] = []
+            self.faults: list[ActionFault] = []
+            self.start_failures: list[StartFailure] = []
             self.silent_fleets = 0
             self.launchable = InstanceBucket(1000, 2)
             self.endable = InstanceBucket(1000, 20)
@@ -117,12 +117,12 @@ class Behaviour:
         with self.lock:
             self._ahead_s += seconds
 
-    def available(self, pool: Pool) -> int | None:
+    def available(self, pool: CapacityPool) -> int | None:
         """How many more instances a pool gives; None means plenty."""
         rule = self._rule(pool)
         return None if rule is None else rule.available
 
-    def take(self, pool: Pool) -> bool:
+    def take(self, pool: CapacityPool) -> bool:
         """Use one instance of a pool; False when there is none left."""
         with self.lock:
             rule = self._rule(pool)
@@ -133,7 +133,7 @@ class Behaviour:
             rule.available -= 1
             return True
 
-    def _rule(self, pool: Pool) -> CapacityRule | None:
+    def _rule(self, pool: CapacityPool) -> CapacityRule | None:
         return next((rule for rule in reversed(self.rules) if rule.matches(pool)), None)
 
     def once(self, action: str, token: str, parameters: Any, produce: Callable[[], Any]) -> Any:
@@ -156,7 +156,7 @@ class Behaviour:
                 )
             return known[1]
 
-    def fault(self, action: str, *, after: bool) -> Fault | None:
+    def fault(self, action: str, *, after: bool) -> ActionFault | None:
         """The fault this call must answer with, used up by one."""
         with self.lock:
             for fault in self.faults:
@@ -165,10 +165,10 @@ class Behaviour:
                     return fault
             return None
 
-    def death(self) -> Death | None:
+    def death(self) -> StartFailure | None:
         """How the instance that starts now ends, used up by one."""
         with self.lock:
-            for death in self.deaths:
+            for death in self.start_failures:
                 if death.times > 0:
                     death.times -= 1
                     return death

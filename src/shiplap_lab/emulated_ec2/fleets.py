@@ -8,7 +8,7 @@ from typing import Any
 from moto.ec2.exceptions import EC2ClientError
 from moto.ec2.utils import convert_tag_spec, random_fleet_id
 
-from shiplap_lab.emulated_ec2.allocation import Candidate, Pool, order
+from shiplap_lab.emulated_ec2.allocation import CapacityPool, FleetCandidate, order
 from shiplap_lab.emulated_ec2.behaviour import Behaviour
 from shiplap_lab.emulated_ec2.launching import launch
 
@@ -62,7 +62,7 @@ def described(behaviour: Behaviour, fleet_ids: list[str]) -> dict[str, Any]:
     return {"Fleets": [state | behaviour.fleets[fleet_id] for fleet_id in fleet_ids]}
 
 
-def _described(candidate: Candidate) -> dict[str, Any]:
+def _described(candidate: FleetCandidate) -> dict[str, Any]:
     return {
         "LaunchTemplateAndOverrides": {
             "LaunchTemplateSpecification": candidate.template,
@@ -74,7 +74,7 @@ def _described(candidate: Candidate) -> dict[str, Any]:
 
 def _candidates(
     behaviour: Behaviour, backend: Any, request: Mapping[str, Any], capacity_type: str
-) -> Iterator[Candidate]:
+) -> Iterator[FleetCandidate]:
     configs = request.get("LaunchTemplateConfigs") or []
     if not configs:
         raise EC2ClientError("MissingParameter", "The request must contain the parameter LaunchTemplateConfigs")
@@ -85,8 +85,8 @@ def _candidates(
             if "InstanceType" not in merged:
                 raise EC2ClientError("MissingParameter", "An override needs an InstanceType")
             subnet_id = merged.get("SubnetId", "")
-            pool = Pool(merged["InstanceType"], _zone_of(backend, subnet_id), capacity_type)
-            yield Candidate(
+            pool = CapacityPool(merged["InstanceType"], _zone_of(backend, subnet_id), capacity_type)
+            yield FleetCandidate(
                 pool,
                 behaviour.prices.price(pool.instance_type, pool.zone, capacity_type),
                 behaviour.available(pool),

@@ -12,7 +12,7 @@ from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS, INSTANCE_TYP
 from moto.ec2.models.instances import InstanceState, StateReason
 from moto.ec2.utils import convert_tag_spec
 
-from shiplap_lab.emulated_ec2.allocation import Candidate, Pool
+from shiplap_lab.emulated_ec2.allocation import CapacityPool, FleetCandidate
 from shiplap_lab.emulated_ec2.behaviour import Behaviour
 
 USER_DATA_BYTES = 16384
@@ -31,7 +31,7 @@ def offered(region: str, instance_type: str, zone: str) -> bool:
     )
 
 
-def refusal_of_pool(region: str, pool: Pool) -> Refusal | None:
+def refusal_of_pool(region: str, pool: CapacityPool) -> Refusal | None:
     """Why a pool can never be bought from, or None."""
     if pool.instance_type not in INSTANCE_TYPES:
         return "InvalidParameterValue", f"Invalid value '{pool.instance_type}' for InstanceType."
@@ -59,7 +59,7 @@ def refusal_of_image(backend: Any, image_id: str, instance_type: str) -> Refusal
     return None
 
 
-def no_capacity(pool: Pool) -> Refusal:
+def no_capacity(pool: CapacityPool) -> Refusal:
     """EC2's answer when a pool is empty."""
     if pool.capacity_type == "spot":
         return "InsufficientInstanceCapacity", "There is no Spot capacity available that matches your request."
@@ -69,7 +69,7 @@ def no_capacity(pool: Pool) -> Refusal:
     )
 
 
-def _refusal(backend: Any, candidate: Candidate) -> Refusal | None:
+def _refusal(backend: Any, candidate: FleetCandidate) -> Refusal | None:
     """Everything EC2 checks of an override before it looks for capacity."""
     if candidate.pool.zone == "":
         return "InvalidSubnetID.NotFound", f"The subnet ID '{candidate.subnet_id}' does not exist"
@@ -100,7 +100,7 @@ def groups_of(data: Mapping[str, Any]) -> list[str]:
 
 
 def launch(
-    behaviour: Behaviour, backend: Any, candidate: Candidate, tags: Mapping[str, Mapping[str, str]], count: int
+    behaviour: Behaviour, backend: Any, candidate: FleetCandidate, tags: Mapping[str, Mapping[str, str]], count: int
 ) -> tuple[list[str], Refusal | None]:
     """Ids of up to `count` new instances of a candidate, and why there are not more."""
     refused = _refusal(backend, candidate)
@@ -122,7 +122,7 @@ def launch(
     return launched, None
 
 
-def _start(behaviour: Behaviour, backend: Any, candidate: Candidate, tags: Mapping[str, Mapping[str, str]]) -> str:
+def _start(behaviour: Behaviour, backend: Any, candidate: FleetCandidate, tags: Mapping[str, Mapping[str, str]]) -> str:
     data = candidate.data
     own = convert_tag_spec(data.get("TagSpecifications") or [])
     reservation = backend.run_instances(

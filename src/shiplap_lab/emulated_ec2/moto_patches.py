@@ -21,7 +21,7 @@ from moto.ec2.responses import EC2Response
 from moto.ec2.utils import EC2_PREFIX_TO_RESOURCE, convert_tag_spec, get_prefix, random_ami_id
 
 from shiplap.errors import AwsError
-from shiplap_lab.emulated_ec2.allocation import Pool
+from shiplap_lab.emulated_ec2.allocation import CapacityPool
 from shiplap_lab.emulated_ec2.behaviour import Behaviour
 from shiplap_lab.emulated_ec2.fleets import create_instant, described
 from shiplap_lab.emulated_ec2.launching import TOO_MANY, begin, end, no_capacity, refusal_of_pool, settle
@@ -210,7 +210,7 @@ def _run_instances(behaviour: Behaviour, original: _Answer) -> _Answer:
     return run_instances
 
 
-def _pool_of(self: Any) -> Pool:
+def _pool_of(self: Any) -> CapacityPool:
     """The pool a RunInstances request buys from; like EC2 it defaults to the region's first zone."""
     subnet_id = self._get_param("SubnetId")
     for interface in self._get_param("NetworkInterfaces") or ():
@@ -223,7 +223,7 @@ def _pool_of(self: Any) -> Pool:
     template = self._get_param("LaunchTemplate")
     if not instance_type and template:
         instance_type = self.ec2_backend._get_template_from_args(template).instance_type
-    return Pool(instance_type or "m1.small", zone, "spot" if market == "spot" else "on-demand")
+    return CapacityPool(instance_type or "m1.small", zone, "spot" if market == "spot" else "on-demand")
 
 
 def _terminate_instances(behaviour: Behaviour, original: _Answer) -> _Answer:

@@ -23,7 +23,7 @@ DISCOVERY_TAG = "karpenter.sh/discovery"
 _MACHINES = {"amd64": "x86_64", "arm64": "arm64"}
 
 
-class Network(msgspec.Struct, frozen=True):
+class ClusterVpc(msgspec.Struct, frozen=True):
     """A VPC with a subnet per zone and a security group, all tagged `karpenter.sh/discovery`."""
 
     vpc_id: str
@@ -31,14 +31,14 @@ class Network(msgspec.Struct, frozen=True):
     security_group: str
 
 
-class Image(msgspec.Struct, frozen=True):
+class PublishedImage(msgspec.Struct, frozen=True):
     """An AMI and the SSM parameters whose value it is."""
 
     image: EmulatedImage
     parameters: tuple[str, ...] = ()
 
 
-def network(ec2: EC2Client, cluster: str, zones: Sequence[str], *, block: int = 0) -> Network:
+def create_network(ec2: EC2Client, cluster: str, zones: Sequence[str], *, block: int = 0) -> ClusterVpc:
     """Make the network of a cluster: 10.<block>.0.0/16 with a /19 in each zone (at most eight)."""
     vpc_id = ec2.create_vpc(CidrBlock=f"10.{block}.0.0/16")["Vpc"]["VpcId"]
     subnets = {
@@ -49,10 +49,10 @@ def network(ec2: EC2Client, cluster: str, zones: Sequence[str], *, block: int = 
     }
     group = ec2.create_security_group(GroupName=f"{cluster}-nodes", Description=f"Nodes of {cluster}", VpcId=vpc_id)
     ec2.create_tags(Resources=[*subnets.values(), group["GroupId"]], Tags=[{"Key": DISCOVERY_TAG, "Value": cluster}])
-    return Network(vpc_id, subnets, group["GroupId"])
+    return ClusterVpc(vpc_id, subnets, group["GroupId"])
 
 
-def images(control: Ec2Control, wanted: Iterable[Image]) -> None:
+def register_images(control: Ec2Control, wanted: Iterable[PublishedImage]) -> None:
     """Register AMIs under their own ids and point their parameters at them."""
     parameters: dict[str, str] = {}
     for item in wanted:
@@ -61,7 +61,9 @@ def images(control: Ec2Control, wanted: Iterable[Image]) -> None:
     control.parameters(parameters)
 
 
-def released(alias: str, kubernetes_version: str, created: str = "2026-01-01T00:00:00Z") -> tuple[Image, ...]:
+def release_images(
+    alias: str, kubernetes_version: str, created: str = "2026-01-01T00:00:00Z"
+) -> tuple[PublishedImage, ...]:
     """Every image a release such as `al2023@latest` consists of, under ids made up from what it is."""
     by_parameter: dict[str, str] = {}
     for variant in ami_variants(alias, kubernetes_version):
@@ -71,7 +73,7 @@ def released(alias: str, kubernetes_version: str, created: str = "2026-01-01T00:
     for number, (parameter, arch) in enumerate(by_parameter.items(), 1):
         name = parameter.removesuffix("/image_id").rpartition("/aws/service/")[2].replace("/", "-")
         image_id = f"ami-{_digits(alias + kubernetes_version)}{number:02x}"
-        found.append(Image(EmulatedImage(image_id, name, _MACHINES[arch], created), (parameter,)))
+        found.append(PublishedImage(EmulatedImage(image_id, name, _MACHINES[arch], created), (parameter,)))
     return tuple(found)
 
 

@@ -47,10 +47,10 @@ from shiplap.kubernetes.workloads import (
 from shiplap.ports import KnownPods, WatchEvent
 from shiplap.scheduling.model.snapshot import ClusterView
 from shiplap_lab.api_server.mirror import Mirror
-from shiplap_lab.api_server.server import EVERYTHING, ApiServer, Selection
+from shiplap_lab.api_server.server import EVERYTHING, ApiServer, ListOptions
 from shiplap_lab.fakes.faults import Faults
 
-__all__ = ["ApiServer", "Selection", "TwinCluster"]
+__all__ = ["ApiServer", "ListOptions", "TwinCluster"]
 
 Typed = TypeVar(
     "Typed",
@@ -72,14 +72,14 @@ Typed = TypeVar(
     | Scalable,
 )
 
-_PENDING = Selection(field_selector=PENDING_PODS)
-_BOUND = Selection(field_selector=BOUND_PODS)
-_SCALE_UPS = Selection(field_selector=SCALE_UP_EVENTS)
+_PENDING = ListOptions(field_selector=PENDING_PODS)
+_BOUND = ListOptions(field_selector=BOUND_PODS)
+_SCALE_UPS = ListOptions(field_selector=SCALE_UP_EVENTS)
 _MIRRORED = (EVERYTHING, _PENDING, _BOUND, _SCALE_UPS)
 """Lists that come again and again; a mirror is kept of each."""
 
 _PAGE = 500
-_WATCHED: dict[str, tuple[str, type[Pod | Node], Selection]] = {
+_WATCHED: dict[str, tuple[str, type[Pod | Node], ListOptions]] = {
     "pods": ("pods", Pod, _PENDING),
     "bound": ("pods", Pod, _BOUND),
     "nodes": ("nodes", Node, EVERYTHING),
@@ -92,7 +92,7 @@ class TwinCluster:
     def __init__(self, server: ApiServer, *, faults: Faults | None = None) -> None:
         self.server = server
         self._faults = faults or Faults()
-        self._mirrors: dict[tuple[str, Selection], Mirror[Any]] = {}
+        self._mirrors: dict[tuple[str, ListOptions], Mirror[Any]] = {}
         self._last: tuple[tuple[str, frozenset[str], bool], ClusterView] | None = None
 
     def view(
@@ -131,7 +131,7 @@ class TwinCluster:
     def pending_pod(self, namespace: str, name: str) -> Pod | None:
         """An unfinished pod without a node."""
         with self._faults.effect("cluster.pending_pod"):
-            found = self._list("pods", Pod, Selection(namespace, field_selector=pending_pod(name)))
+            found = self._list("pods", Pod, ListOptions(namespace, field_selector=pending_pod(name)))
             return next(iter(found), None)
 
     def nodes(self) -> tuple[Node, ...]:
@@ -147,7 +147,7 @@ class TwinCluster:
     def pods_on(self, node: str) -> tuple[Pod, ...]:
         """Unfinished pods of one node, sorted by namespace and name."""
         with self._faults.effect("cluster.pods_on"):
-            return self._list("pods", Pod, Selection(field_selector=pods_on(node)))
+            return self._list("pods", Pod, ListOptions(field_selector=pods_on(node)))
 
     def watch(self, kind: str, resource_version: str, timeout_s: float) -> Iterator[WatchEvent]:  # noqa: ARG002 - time does not pass
         """Changes since a version, and a bookmark if time went on after them. Raises ResourceVersionGone."""
@@ -275,7 +275,7 @@ class TwinCluster:
             replication_controllers=self._list("replicationcontrollers", ReplicationController),
         )
 
-    def _list(self, plural: str, typed: type[Typed], selection: Selection = EVERYTHING) -> tuple[Typed, ...]:
+    def _list(self, plural: str, typed: type[Typed], selection: ListOptions = EVERYTHING) -> tuple[Typed, ...]:
         if selection not in _MIRRORED:
             return tuple(self.server.typed(item, typed) for item in self.server.list(plural, selection).items)
         mirror: Mirror[Typed] | None = self._mirrors.get((plural, selection))

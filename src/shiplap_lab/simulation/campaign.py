@@ -15,23 +15,23 @@ import msgspec
 from msgspec.structs import astuple, replace
 
 from shiplap.manifests.custom_resources import Manifests
-from shiplap_lab.simulation.chaos import draw
+from shiplap_lab.simulation.chaos import draw_faults
 from shiplap_lab.simulation.mutants import MUTANTS, planted
-from shiplap_lab.simulation.recording import Sample, Timeline, recorded
-from shiplap_lab.simulation.run import Outcome, Simulation
+from shiplap_lab.simulation.recording import Sample, Timeline, run_with_timeline
+from shiplap_lab.simulation.run import RunOutcome, Simulation
 from shiplap_lab.virtual_time.scenario import Fault, Play, load
 
 _MOST_TRIES = 120
 """Runs that shrinking may take."""
 
 
-def run(play: Play, seed: int, *, hours: float | None = None, faults: Sequence[Fault] | None = None) -> Outcome:
+def run_seed(play: Play, seed: int, *, hours: float | None = None, faults: Sequence[Fault] | None = None) -> RunOutcome:
     """One run. Without `faults` they are drawn from the seed; `hours` of virtual time at least, else the scenario's."""
-    drawn = draw(play.scenario, seed) if faults is None else faults
+    drawn = draw_faults(play.scenario, seed) if faults is None else faults
     return Simulation(play, seed, drawn, play.scenario.hours if hours is None else hours).play()
 
 
-def shrunk(play: Play, outcome: Outcome, *, hours: float | None = None) -> Outcome:
+def with_fewest_faults(play: Play, outcome: RunOutcome, *, hours: float | None = None) -> RunOutcome:
     """The run with the fewest faults that breaks the same promise: faults are left out one by one while it does."""
     promise = outcome.violations[0].promise
     best, tries, progress = outcome, 0, True
@@ -40,14 +40,14 @@ def shrunk(play: Play, outcome: Outcome, *, hours: float | None = None) -> Outco
         for number in range(len(best.faults)):
             fewer = best.faults[:number] + best.faults[number + 1 :]
             tries += 1
-            again = run(play, outcome.seed, hours=hours, faults=fewer)
+            again = run_seed(play, outcome.seed, hours=hours, faults=fewer)
             if again.violations and again.violations[0].promise == promise:
                 best, progress = again, True
                 break
     return best
 
 
-def outcomes(name: str, seeds: Iterable[int], *, processes: int, mutant: str = "") -> Iterator[Outcome]:
+def run_seeds(name: str, seeds: Iterable[int], *, processes: int, mutant: str = "") -> Iterator[RunOutcome]:
     """A run per seed, as they end; traces are left out. `mutant` names a defect that is planted first."""
     one = partial(_one, name, mutant)
     if processes == 1:
@@ -57,7 +57,7 @@ def outcomes(name: str, seeds: Iterable[int], *, processes: int, mutant: str = "
         yield from pool.map(one, seeds, chunksize=4)
 
 
-class Found(msgspec.Struct, frozen=True):
+class MutantResult(msgspec.Struct, frozen=True):
     """How a planted defect was found: after how many seeds (0: not at all), in which scenario, by which promise."""
 
     mutant: str
@@ -66,25 +66,25 @@ class Found(msgspec.Struct, frozen=True):
     promise: str = ""
 
 
-def first_failure(mutant: str, seeds: Iterable[int]) -> Found:
+def first_failure(mutant: str, seeds: Iterable[int]) -> MutantResult:
     """How many seeds it takes, each played with all of the defect's scenarios, until a promise is broken."""
     for number, seed in enumerate(seeds, start=1):
         for name in MUTANTS[mutant].scenarios:
             outcome = _one(name, mutant, seed)
             if outcome.violations:
-                return Found(mutant, number, name, outcome.violations[0].promise)
-    return Found(mutant)
+                return MutantResult(mutant, number, name, outcome.violations[0].promise)
+    return MutantResult(mutant)
 
 
-def hunt(mutants: Iterable[str], seeds: Sequence[int], *, processes: int) -> Iterator[Found]:
+def hunt_mutants(mutants: Iterable[str], seeds: Sequence[int], *, processes: int) -> Iterator[MutantResult]:
     """`first_failure` of each, in their order, side by side."""
     with ProcessPoolExecutor(processes) as pool:
         yield from pool.map(first_failure, mutants, repeat(seeds))
 
 
-def _one(name: str, mutant: str, seed: int) -> Outcome:
+def _one(name: str, mutant: str, seed: int) -> RunOutcome:
     with planted(mutant):
-        return replace(run(_loaded(name), seed), lines=())
+        return replace(run_seed(_loaded(name), seed), lines=())
 
 
 @cache
@@ -93,7 +93,7 @@ def _loaded(name: str) -> Play:
     return load(name)
 
 
-class Figures(msgspec.Struct, frozen=True, rename="camel"):
+class RunFigures(msgspec.Struct, frozen=True, rename="camel"):
     """One run until `hours` of virtual time; USD. `pod_hours_pending` adds up what all pods waited.
 
     `bound_dollars` is what the pods that had nodes cost at least, None when nothing can be bought.
@@ -111,20 +111,22 @@ class Figures(msgspec.Struct, frozen=True, rename="camel"):
     longest_pending_seconds: float
 
 
-class Side(NamedTuple):
+class ComparedRun(NamedTuple):
     """One of the two: in figures, and over time until the moment at which the sooner of both ended."""
 
-    figures: Figures
-    outcome: Outcome
+    figures: RunFigures
+    outcome: RunOutcome
     timeline: Timeline
 
 
-def compared(play: Play, other: Manifests, seed: int, hours: float | None = None) -> tuple[Side, Side]:
+def compare_manifests(
+    play: Play, other: Manifests, seed: int, hours: float | None = None
+) -> tuple[ComparedRun, ComparedRun]:
     """The play with its own manifests and with others, same seed and faults, both until the sooner of their ends."""
-    faults = draw(play.scenario, seed)
-    runs = [recorded(item, seed, faults, hours) for item in (play, replace(play, manifests=other))]
+    faults = draw_faults(play.scenario, seed)
+    runs = [run_with_timeline(item, seed, faults, hours) for item in (play, replace(play, manifests=other))]
     until = min(outcome.ended_at for outcome, _ in runs)
-    mine, others = (Side(figures(*run, until), run[0], _until(run[1], until)) for run in runs)
+    mine, others = (ComparedRun(figures(*run, until), run[0], _until(run[1], until)) for run in runs)
     return mine, others
 
 
@@ -138,11 +140,11 @@ def _until(timeline: Timeline, end: float) -> Timeline:
     )
 
 
-def figures(outcome: Outcome, timeline: Timeline, until: float) -> Figures:
+def figures(outcome: RunOutcome, timeline: Timeline, until: float) -> RunFigures:
     """A run in figures until a moment, seconds since its start."""
     samples = [item for item in timeline.samples if item.at_s <= until]
     priced = all(item.bound_hourly is not None for item in samples)
-    return Figures(
+    return RunFigures(
         trace=outcome.trace,
         kept=not outcome.violations,
         hours=round(until / 3600, 3),
@@ -158,10 +160,10 @@ def figures(outcome: Outcome, timeline: Timeline, until: float) -> Figures:
     )
 
 
-def differences(mine: Figures, others: Figures) -> list[tuple[str, str, str, str]]:
+def differences(mine: RunFigures, others: RunFigures) -> list[tuple[str, str, str, str]]:
     """A row for each figure: its name, both values, and by how much the other is more."""
     rows = []
-    for name, left, right in zip(Figures.__struct_fields__, astuple(mine), astuple(others), strict=True):
+    for name, left, right in zip(RunFigures.__struct_fields__, astuple(mine), astuple(others), strict=True):
         if name == "trace":
             continue
         counted = isinstance(left, int | float) and isinstance(right, int | float) and name not in ("kept", "hours")

@@ -43,7 +43,7 @@ _WRITES = (
 _OFFERINGS = ("*", "c7i-flex.*", "*/eu-west-1a/*", "*/*/spot", "m6i.*", "*/eu-west-1b/*")
 
 
-def draw(scenario: Scenario, seed: int) -> tuple[Fault, ...]:
+def draw_faults(scenario: Scenario, seed: int) -> tuple[Fault, ...]:
     """The scenario's own faults and `chaos` more, in the order of their moments."""
     chance = Random(f"{seed}:faults")  # noqa: S311 - chance that can be repeated is what is wanted
     kinds = scenario.chaos_kinds or FAULT_KINDS
@@ -59,7 +59,7 @@ def placement(scenario: Scenario, seed: int) -> str:
     return chance.choice((NOMINATE, NOMINATE, NONE, BIND))
 
 
-def beats(scenario: Scenario, seed: int, hours: float) -> Iterator[Wave]:
+def waves_of_rhythms(scenario: Scenario, seed: int, hours: float) -> Iterator[Wave]:
     """The waves that a scenario's rhythms make of the first `hours`."""
     for rhythm in scenario.rhythms:
         chance = Random(f"{seed}:rhythm:{rhythm.group}")  # noqa: S311 - repeatable chance

@@ -71,7 +71,7 @@ def _forgets_conditions() -> list[Patch]:
     advance, advance_all = WatchedState.advance, WatchedState.advance_all
 
     def unread(self: WatchedState, claim: NodeClaim) -> NodeClaim:
-        known = self._promises.claims.get((claim.cluster, claim.name))
+        known = self._checker.claims.get((claim.cluster, claim.name))
         return replace(claim, version=known.version if known else 0)
 
     def one(self: WatchedState, claim: NodeClaim, to: ClaimState, **changes: Any) -> NodeClaim:

@@ -27,7 +27,7 @@ from shiplap.manifests.custom_resources import Manifests
 from shiplap.scheduling.model.snapshot import NodeClassCatalog, Snapshot
 from shiplap.settings import ClusterSettings
 from shiplap_lab.simulation.packing_bounds import Offers, hourly_bound, offers_of
-from shiplap_lab.simulation.run import Outcome, Simulation
+from shiplap_lab.simulation.run import RunOutcome, Simulation
 from shiplap_lab.virtual_time.scenario import Fault, Play
 from shiplap_lab.virtual_time.simulated_cluster import Kube
 from shiplap_lab.virtual_time.supply import REGION, catalog
@@ -97,7 +97,7 @@ class Recording:
                 self._frames, self._frame_every = _every_other(self._frames), 2 * self._frame_every
         self._looks += 1
 
-    def timeline(self, outcome: Outcome) -> Timeline:
+    def timeline(self, outcome: RunOutcome) -> Timeline:
         """Everything recorded until the end, and what the trace of the outcome tells."""
         last, happenings = self._frame(), _happenings(outcome)
         frames = [frame for frame in self._frames if frame.at_s < last.at_s]
@@ -115,7 +115,7 @@ class Recording:
         recorders = [recorder for install in installs for recorder in install.recorders.values()]
         return {name: document for recorder in recorders for name, document in recorder.records.items()}
 
-    def _decisions(self, happenings: Iterable[Happening]) -> tuple[Headline, ...]:
+    def _decisions(self, happenings: Iterable[TimelineEvent]) -> tuple[Headline, ...]:
         lines = [headline(document, name) for name, document in self.records().items()]
         lines += (
             Headline(self._start + event.at_s, _STEPS[event.kind], f"{event.kind}: {event.text}")
@@ -133,10 +133,10 @@ class Recording:
         nodes: dict[str, int] = {}
         hourly = listed = 0.0
         paid = (
-            (witness.price(instance), instance)
-            for witness in self._simulation.witnesses
-            for instance in witness.instances.values()
-            if instance.id not in witness.ended
+            (checker.price(instance), instance)
+            for checker in self._simulation.checkers
+            for instance in checker.instances.values()
+            if instance.id not in checker.ended
         )
         for price, instance in paid:
             pool = _named(instance.cluster, instance.node_pool, many=many)
@@ -178,7 +178,7 @@ class Recording:
         return Frame(self._passed(), pictures[0] if len(pictures) == 1 else merged(pictures))
 
     def _picture(self, kube: Kube) -> ClusterPicture:
-        known = (claim for witness in self._simulation.witnesses for claim in witness.claims.values())
+        known = (claim for checker in self._simulation.checkers for claim in checker.claims.values())
         claims = [claim for claim in known if claim.cluster == kube.name]
         nodes, pods = kube.informer.nodes, kube.informer.pods
         return picture_of_cluster(
@@ -191,16 +191,20 @@ class Recording:
         )
 
 
-def watched(play: Play, seed: int, faults: Sequence[Fault], hours: float | None = None) -> tuple[Outcome, Recording]:
+def run_recorded(
+    play: Play, seed: int, faults: Sequence[Fault], hours: float | None = None
+) -> tuple[RunOutcome, Recording]:
     """A run with these faults, and who watched it; the outcome is that of the same run unwatched."""
     simulation = Simulation(play, seed, faults, play.scenario.hours if hours is None else hours)
     recording = Recording(simulation, play)
     return simulation.play(), recording
 
 
-def recorded(play: Play, seed: int, faults: Sequence[Fault], hours: float | None = None) -> tuple[Outcome, Timeline]:
-    """As `watched`, with what was seen."""
-    outcome, recording = watched(play, seed, faults, hours)
+def run_with_timeline(
+    play: Play, seed: int, faults: Sequence[Fault], hours: float | None = None
+) -> tuple[RunOutcome, Timeline]:
+    """As `run_recorded`, with what was seen."""
+    outcome, recording = run_recorded(play, seed, faults, hours)
     return outcome, recording.timeline(outcome)
 
 
@@ -242,14 +246,14 @@ def _offers(manifests: Manifests) -> Offers | None:
     return offers_of(Snapshot(cluster="bound", now=0.0, manifests=manifests, catalogs=tuple(catalogs)))
 
 
-def _happenings(outcome: Outcome) -> tuple[Happening, ...]:
+def _happenings(outcome: RunOutcome) -> tuple[TimelineEvent, ...]:
     broken = "promise broken"
-    found = [Happening(item.at, broken, f"{item.promise}: {item.detail}", bad=True) for item in outcome.violations]
+    found = [TimelineEvent(item.at, broken, f"{item.promise}: {item.detail}", bad=True) for item in outcome.violations]
     for line in outcome.lines:
         facts: dict[str, Any] = msgspec.json.decode(line)
         what, at_s = str(facts.pop("what")), float(facts.pop("t"))
         if what in _TOLD and len(found) < _MOST_HAPPENINGS:
-            found.append(Happening(at_s, _TOLD[what], _told(facts), bad=what in _BAD))
+            found.append(TimelineEvent(at_s, _TOLD[what], _told(facts), bad=what in _BAD))
     return tuple(sorted(found, key=lambda event: event.at_s))
 
 
@@ -272,7 +276,7 @@ class Sample(msgspec.Struct, frozen=True, omit_defaults=True):
     bound_hourly: float | None = None
 
 
-class Happening(msgspec.Struct, frozen=True):
+class TimelineEvent(msgspec.Struct, frozen=True):
     """Something that happened: `kind` is its row in the picture, `text` says what exactly; `bad` if nobody wants it."""
 
     at_s: float
@@ -293,7 +297,7 @@ class Timeline(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ends_s: float
     samples: tuple[Sample, ...] = ()
-    happenings: tuple[Happening, ...] = ()
+    happenings: tuple[TimelineEvent, ...] = ()
     frames: tuple[Frame, ...] = ()
     decisions: tuple[Headline, ...] = ()
 

@@ -21,15 +21,15 @@ from shiplap.ports import FleetOverride, FleetRequest, Instance
 from shiplap.scheduling.model.planned_pods import do_not_disrupt
 from shiplap.settings import ClusterSettings
 from shiplap_lab.fakes.clock import TwinClock, TwinMeter
-from shiplap_lab.simulation.chaos import beats, placement
-from shiplap_lab.virtual_time.event_loop import Loop
-from shiplap_lab.virtual_time.functions import Breakdowns
-from shiplap_lab.virtual_time.interference import Interference
-from shiplap_lab.virtual_time.invariants import Promises, Violation
+from shiplap_lab.simulation.chaos import placement, waves_of_rhythms
+from shiplap_lab.virtual_time.event_loop import EventLoop
+from shiplap_lab.virtual_time.functions import TracebackHandler
+from shiplap_lab.virtual_time.interference import FaultInjector
+from shiplap_lab.virtual_time.invariants import InvariantChecker, Violation
 from shiplap_lab.virtual_time.scenario import Fault, Play, Wave
 from shiplap_lab.virtual_time.simulated_cluster import STEP_S, Kube
-from shiplap_lab.virtual_time.simulated_install import Install, Stage, settings_of
-from shiplap_lab.virtual_time.supply import REGION, ZONES, Truth, catalog
+from shiplap_lab.virtual_time.simulated_install import SimulatedInstall, SimulationContext, settings_of
+from shiplap_lab.virtual_time.supply import REGION, ZONES, SimulatedHardware, catalog
 from shiplap_lab.virtual_time.trace import Trace
 from shiplap_lab.virtual_time.watched import WatchedCompute
 
@@ -49,7 +49,7 @@ _SPOT = "EC2 Spot Instance Interruption Warning"
 _STATE = "EC2 Instance State-change Notification"
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """What came of a run. Seconds since the start; money in USD; `settled_at` -1 when it never came to rest."""
 
     scenario: str
@@ -80,38 +80,40 @@ class Simulation:
     def __init__(self, play: Play, seed: int, faults: Sequence[Fault], hours: float) -> None:
         scenario = play.scenario
         self._play, self._seed, self._planned, self._hours = play, seed, tuple(faults), hours
-        self._waves = (*scenario.waves, *beats(scenario, seed, hours))
-        self.loop = Loop(TwinClock())
+        self._waves = (*scenario.waves, *waves_of_rhythms(scenario, seed, hours))
+        self.loop = EventLoop(TwinClock())
         self._start = self.loop.now()
         self.trace = Trace(self.loop.now, self._start)
-        self.faults = Interference(self.loop, self.trace, seed)
+        self.faults = FaultInjector(self.loop, self.trace, seed)
         self._sold = catalog()
         self._placement = placement(scenario, seed)
         cluster = ClusterSettings(name="", region=REGION, manifests=play.manifests, placement=self._placement)
-        self._truth = Truth(self._sold, play.manifests, cluster, scenario.memory, seed)
+        self._truth = SimulatedHardware(self._sold, play.manifests, cluster, scenario.memory, seed)
         self._class_of = {
             pool.metadata.name: pool.spec.template.spec.node_class_ref.name for pool in play.manifests.node_pools
         }
         self.meter = TwinMeter()
-        stage = Stage(self.loop, self.faults, self.trace, self._sold, self.meter)
+        stage = SimulationContext(self.loop, self.faults, self.trace, self._sold, self.meter)
         self.compute = WatchedCompute(
             self.loop.clock,
             self.faults,
             _amis(play),
-            self._witness(),
+            self._new_checker(),
             self._pods_of_instance,
             self._instance_ended,
             scenario.installs[0],
         )
         self.compute.on_launch.append(self._launched)
         self.installs = {
-            name: Install(settings_of(cluster, scenario.clusters, name), stage, compute, compute.promises)
+            name: SimulatedInstall(settings_of(cluster, scenario.clusters, name), stage, compute, compute.checker)
             for name in scenario.installs
-            for compute in [self.compute if name == self.compute.install else self.compute.of(name, self._witness())]
+            for compute in [
+                self.compute if name == self.compute.install else self.compute.of(name, self._new_checker())
+            ]
         }
         self.kubes = {name: self._kube(name) for name in scenario.clusters}
         for install in self.installs.values():
-            install.enter(self.kubes)
+            install.connect(self.kubes)
         self._seen: dict[str, set[str]] = {name: set() for name in self.kubes}
         self._pending_since: dict[str, float] = {}
         self._longest_pending = 0.0
@@ -122,9 +124,9 @@ class Simulation:
         self._calm_from = self._end_of_trouble()
         self.observers: list[Callable[[], object]] = []
 
-    def _witness(self) -> Promises:
+    def _new_checker(self) -> InvariantChecker:
         """Of one install."""
-        made = Promises(
+        made = InvariantChecker(
             self._play.manifests,
             now=self.loop.now,
             price=self._price,
@@ -139,27 +141,27 @@ class Simulation:
         return made
 
     @property
-    def witnesses(self) -> tuple[Promises, ...]:
+    def checkers(self) -> tuple[InvariantChecker, ...]:
         """What is known of each install."""
-        return tuple(install.promises for install in self.installs.values())
+        return tuple(install.checker for install in self.installs.values())
 
     @property
     def _running(self) -> int:
-        return sum(len(witness.instances) - len(witness.ended) for witness in self.witnesses)
+        return sum(len(checker.instances) - len(checker.ended) for checker in self.checkers)
 
-    def _witness_of(self, instance_id: str) -> Promises:
-        return next(witness for witness in self.witnesses if instance_id in witness.instances)
+    def _checker_of(self, instance_id: str) -> InvariantChecker:
+        return next(checker for checker in self.checkers if instance_id in checker.instances)
 
-    def _broken(self, promise: str, detail: str) -> None:
+    def _violated(self, promise: str, detail: str) -> None:
         """By the simulated account as a whole."""
-        self.witnesses[0].broken(promise, detail)
+        self.checkers[0].violated(promise, detail)
 
-    def _expire(self, install: Install) -> None:
+    def _expire(self, install: SimulatedInstall) -> None:
         install.state.expire(self.loop.now() - _TTL_LATE_S)
 
     # The run
 
-    def play(self) -> Outcome:
+    def play(self) -> RunOutcome:
         """Run until all is settled, or until it should have been."""
         for kube in self.kubes.values():
             for group in self._play.scenario.groups:
@@ -189,7 +191,7 @@ class Simulation:
             if now >= least and self._settled_since is not None and now - self._settled_since >= QUIET_S:
                 return
             if now >= latest and self._settled_since is None:
-                self._broken("all comes to rest", "; ".join(self._unrest()[:6]) or "it did, but too late")
+                self._violated("all comes to rest", "; ".join(self._unrest()[:6]) or "it did, but too late")
                 return
 
     def _end_of_trouble(self) -> float:
@@ -200,46 +202,46 @@ class Simulation:
         self.loop.stopped = True
 
     def _broke_down(self, traceback: str) -> None:
-        self._broken("no flow breaks down", traceback[-1500:])
+        self._violated("no flow breaks down", traceback[-1500:])
 
     # What is seen
 
     def _unrest(self) -> list[str]:
         pending = [f"pod {pod.key} is pending" for kube in self.kubes.values() for pod in kube.pending()]
-        return pending + [line for witness in self.witnesses for line in witness.unfinished()]
+        return pending + [line for checker in self.checkers for line in checker.unfinished()]
 
     def _look(self) -> None:
         now = self.loop.now()
         calm = now >= self._calm_from
         for install in self.installs.values():
-            install.promises.look(calm=calm)
+            install.checker.look(calm=calm)
             if install.dead_letters.letters:
-                self._broken("every message can be read", str(install.dead_letters.letters[0])[:300])
+                self._violated("every message can be read", str(install.dead_letters.letters[0])[:300])
         pending = {uid for kube in self.kubes.values() for uid in kube.pending_uids()}
         for uid, since in self._pending_since.items():
             self._longest_pending = max(self._longest_pending, now - since)
             self._bound += uid not in pending
             if 0 < self._patience_s < now - since and uid in pending:
-                self._broken("no pod waits longer than stated", f"{uid} has waited for {now - since:.0f} s")
+                self._violated("no pod waits longer than stated", f"{uid} has waited for {now - since:.0f} s")
         self._pending_since = {uid: self._pending_since.get(uid, now) for uid in sorted(pending)}
         self._most_nodes = max(self._most_nodes, self._running)
-        if pending or any(witness.unfinished() for witness in self.witnesses):
+        if pending or any(checker.unfinished() for checker in self.checkers):
             self._settled_since = None
         elif self._settled_since is None:
             self._settled_since = now
-            self.trace.tell("settled", nodes=self._running)
+            self.trace.record("settled", nodes=self._running)
         for observe in self.observers:
             observe()
 
     def _watch(self, kube: Kube) -> None:
         """What the watch function sees and tells."""
-        if self.faults.on_now("api-down"):
+        if self.faults.active_of("api-down"):
             return
         seen = self._seen[kube.name]
         pods: list[Pod] = []
         joined: list[Node] = []
         ready: list[Node] = []
-        for _, item in sorted(kube.news.items()):
+        for _, item in sorted(kube.changed_objects.items()):
             if isinstance(item, Pod):
                 if not item.spec.node_name and item.metadata.uid not in seen and _is_unschedulable(item):
                     pods.append(item)
@@ -248,7 +250,7 @@ class Simulation:
                 joined.append(item)
             if _is_ready(item) and f"{item.metadata.uid}/ready" not in seen:
                 ready.append(item)
-        kube.news.clear()
+        kube.changed_objects.clear()
         seen.update(pod.metadata.uid for pod in pods)
         seen.update(node.metadata.uid for node in joined)
         seen.update(f"{node.metadata.uid}/ready" for node in ready)
@@ -268,47 +270,47 @@ class Simulation:
             self._truth,
             seed=self._seed,
             node_class_of=self._class_of.__getitem__,
-            alive=lambda instance_id: instance_id not in self._witness_of(instance_id).ended,
-            joined=lambda instance, allocatable: self._witness_of(instance.id).joined(instance, allocatable),
+            alive=lambda instance_id: instance_id not in self._checker_of(instance_id).ended,
+            joined=lambda instance, allocatable: self._checker_of(instance.id).joined(instance, allocatable),
         )
 
     def _wave(self, wave: Wave) -> None:
         for name, kube in self.kubes.items():
             if wave.cluster in ("", name):
                 kube.wanted[wave.group] = wave.replicas
-        self.trace.tell("wave", group=wave.group, replicas=wave.replicas)
+        self.trace.record("wave", group=wave.group, replicas=wave.replicas)
 
     def _launched(self, instance: Instance, request: FleetRequest, override: FleetOverride) -> None:  # noqa: ARG002
-        self.trace.tell(
+        self.trace.record(
             "launched", instance=instance.id, type=instance.instance_type, zone=instance.zone, token=request.token
         )
-        self.installs[instance.install].promises.launched(instance, request)
+        self.installs[instance.install].checker.launched(instance, request)
         self.kubes[instance.cluster].boot(instance)
 
     def _instance_ended(self, instance_id: str) -> None:
-        witness = self._witness_of(instance_id)
-        if instance_id in witness.ended:
+        checker = self._checker_of(instance_id)
+        if instance_id in checker.ended:
             return
-        instance = witness.instances[instance_id]
-        self.trace.tell("instance ended", instance=instance_id)
-        witness.over(instance_id)
+        instance = checker.instances[instance_id]
+        self.trace.record("instance ended", instance=instance_id)
+        checker.instance_ended(instance_id)
         self.kubes[instance.cluster].end(instance)
         self.loop.after(3.0, partial(self._aws_says, _STATE, instance_id, state="terminated"))
 
     def _aws_says(self, detail_type: str, instance_id: str, **detail: str) -> None:
         """The default bus is the account's: every install hears."""
         for install in self.installs.values():
-            install.functions.aws_says(detail_type, instance_id, **detail)
+            install.functions.ec2_event(detail_type, instance_id, **detail)
 
     def _lose(self, instance_id: str) -> None:
-        if instance_id not in self._witness_of(instance_id).ended:
+        if instance_id not in self._checker_of(instance_id).ended:
             self.compute.lose(instance_id)
             self._instance_ended(instance_id)
 
     def _pods_of_instance(self, cluster: str, instance_id: str) -> Sequence[Pod]:
         kube = self.kubes[cluster]
         kube.informer.refresh()
-        node = kube.informer.nodes.get(self._witness_of(instance_id).instances[instance_id].private_dns)
+        node = kube.informer.nodes.get(self._checker_of(instance_id).instances[instance_id].private_dns)
         return kube.pods_of(node.metadata.name) if node is not None and _is_ready(node) else ()
 
     def _was_in_service(self, claim: NodeClaim, at: float) -> bool:
@@ -331,7 +333,7 @@ class Simulation:
     # Faults
 
     def _begin(self, number: int, fault: Fault) -> None:
-        self.trace.tell("fault", kind=fault.kind, target=fault.target, amount=fault.amount, minutes=fault.minutes)
+        self.trace.record("fault", kind=fault.kind, target=fault.target, amount=fault.amount, minutes=fault.minutes)
         if fault.kind == "crash":
             self.faults.crashes.setdefault(fault.target, []).append(int(fault.amount))
         elif fault.kind == "interrupt":
@@ -355,17 +357,17 @@ class Simulation:
 
     def _restart(self) -> None:
         """Another version is in service: what runs dies, and what processes remembered is gone."""
-        self.faults.end_all()
+        self.faults.kill_all()
         for install in self.installs.values():
             install.functions.forget()
 
     def _adjust(self) -> None:
         """Have the twin of EC2 know what it lacks and how late it shows things."""
         for install in self.installs.values():
-            lags = (fault.amount for _, fault in self.faults.on_now("describe-lag"))
+            lags = (fault.amount for _, fault in self.faults.active_of("describe-lag"))
             install.compute.describe_lag_s = max(lags, default=0.0)
         self.compute.quotas.clear()
-        for _, fault in self.faults.on_now("quota"):
+        for _, fault in self.faults.active_of("quota"):
             for capacity_type in ("on-demand", "spot"):
                 if fault.target in ("*", capacity_type):
                     left = min(int(fault.amount), self.compute.quotas.get(capacity_type, int(fault.amount)))
@@ -375,7 +377,7 @@ class Simulation:
             for zone in ZONES:
                 for capacity_type in ("on-demand", "spot"):
                     name = f"{kind.instance_type}/{zone}/{capacity_type}"
-                    most = [int(f.amount) for _, f in self.faults.on_now("no-capacity", name)]
+                    most = [int(f.amount) for _, f in self.faults.active_of("no-capacity", name)]
                     if most:
                         self.compute.capacity[kind.instance_type, zone, capacity_type] = min(most)
 
@@ -384,19 +386,19 @@ class Simulation:
 
     def _interrupt(self, number: int, fault: Fault) -> None:
         """The share of spot instances that is taken back, one after the other within the fault's minutes."""
-        chance = self.faults.chance(number)
+        chance = self.faults.random_of(number)
         for instance in self._alive("spot"):
             if chance.random() < fault.amount:
                 self.loop.after(chance.uniform(0, fault.minutes * 60), partial(self._warn, instance.id))
 
     def _warn(self, instance_id: str) -> None:
-        self.trace.tell("spot warning", instance=instance_id)
+        self.trace.record("spot warning", instance=instance_id)
         self._aws_says(_SPOT, instance_id, **{"instance-action": "terminate"})
         self.loop.after(_WARNING_S, partial(self._lose, instance_id))
 
     def _terminate(self, number: int, fault: Fault) -> None:
         alive = self._alive()
-        chance: Random = self.faults.chance(number)
+        chance: Random = self.faults.random_of(number)
         for instance in chance.sample(alive, min(len(alive), int(fault.amount))):
             self._lose(instance.id)
 
@@ -419,31 +421,31 @@ class Simulation:
                 launch=f"forgotten-{number}",
                 install=self.compute.install,
             )
-            self.trace.tell("stray", instance=instance.id)
+            self.trace.record("stray", instance=instance.id)
             self.compute.add(instance)
-            self.compute.promises.instances[instance.id] = instance
+            self.compute.checker.instances[instance.id] = instance
             self.kubes[instance.cluster].boot(instance)
 
     # The end
 
-    def _outcome(self) -> Outcome:
-        spent = sum(witness.spent() for witness in self.witnesses)
-        ledger, unclaimed = map(sum, zip(*(witness.ledger() for witness in self.witnesses), strict=True))
+    def _outcome(self) -> RunOutcome:
+        spent = sum(checker.spent() for checker in self.checkers)
+        ledger, unclaimed = map(sum, zip(*(checker.ledger() for checker in self.checkers), strict=True))
         if abs(spent - ledger - unclaimed) > 1e-6:
-            self._broken("money spent equals the ledger", f"{spent:.4f} is not {ledger:.4f} + {unclaimed:.4f}")
+            self._violated("money spent equals the ledger", f"{spent:.4f} is not {ledger:.4f} + {unclaimed:.4f}")
         now = self.loop.now() - self._start
         settled = self._settled_since - self._start if self._settled_since is not None else -1.0
-        return Outcome(
+        return RunOutcome(
             scenario=self._play.name,
             seed=self._seed,
             trace=self.trace.digest,
             placement=self._placement,
-            violations=tuple(found for witness in self.witnesses for found in witness.violations),
+            violations=tuple(found for checker in self.checkers for found in checker.violations),
             settled_at=settled,
             ended_at=now,
             steps=self.loop.steps,
-            launched=sum(len(witness.instances) for witness in self.witnesses),
-            ended=sum(len(witness.ended) for witness in self.witnesses),
+            launched=sum(len(checker.instances) for checker in self.checkers),
+            ended=sum(len(checker.ended) for checker in self.checkers),
             most_nodes=self._most_nodes,
             pods_bound=self._bound,
             longest_pending=self._longest_pending,
@@ -473,7 +475,7 @@ def _listening(found: Callable[[str], object]) -> Iterator[None]:
     """Logs of the flows are not printed meanwhile; what breaks down is told."""
     logger = logging.getLogger("shiplap")
     handlers, level, propagate = logger.handlers, logger.level, logger.propagate
-    logger.handlers = [Breakdowns(found)]
+    logger.handlers = [TracebackHandler(found)]
     logger.setLevel(logging.ERROR)
     logger.propagate = False
     try:

@@ -15,14 +15,14 @@ from threading import Lock, Thread
 
 from shiplap_lab.fakes.clock import TwinClock
 
-Act = Callable[[], object]
+Action = Callable[[], object]
 
 
-class _Strand:
+class _Task:
     """Something that runs until it waits, and goes on from there. `back` is what sleeps until it, or who it hands over
     to, leaves off."""
 
-    def __init__(self, act: Act, carrier: _Carrier, ended: Callable[[_Strand], object]) -> None:
+    def __init__(self, act: Action, carrier: _Worker, ended: Callable[[_Task], object]) -> None:
         self.back = Lock()
         self.error: BaseException | None = None
         self.carrier = carrier
@@ -54,16 +54,16 @@ class _Strand:
             self.back.release()
 
 
-class _Carrier:
+class _Worker:
     """A thread that runs one strand after the other: to start a thread takes longer than many a strand."""
 
     def __init__(self) -> None:
         self._thread = Thread(target=self._run, daemon=True)
-        self._strand: _Strand | None = None
+        self._strand: _Task | None = None
         self._turn = Lock()
         self._turn.acquire()
 
-    def carry(self, strand: _Strand) -> None:
+    def carry(self, strand: _Task) -> None:
         """Run a strand; called when the one before has ended."""
         self._strand = strand
         if self._thread.ident is None:
@@ -84,48 +84,48 @@ class _Carrier:
             self._turn.acquire()
 
 
-class _Wake:
+class _Resume:
     """The event that somebody who waits goes on."""
 
     __slots__ = ("_loop", "strand")
 
-    def __init__(self, loop: Loop, strand: _Strand) -> None:
+    def __init__(self, loop: EventLoop, strand: _Task) -> None:
         self._loop, self.strand = loop, strand
 
     def __call__(self) -> None:
         self._loop.wake(self.strand)
 
 
-class Loop:
+class EventLoop:
     """Events to come. `steps` counts those that have happened; `stopped` lets no further one happen."""
 
     def __init__(self, clock: TwinClock) -> None:
         self.clock = clock
         self.steps = 0
         self.stopped = False
-        self._events: list[tuple[float, int, Act]] = []
+        self._events: list[tuple[float, int, Action]] = []
         self._numbers = count()
-        self._strand: _Strand | None = None
-        self._waiting: dict[int, _Strand] = {}
+        self._strand: _Task | None = None
+        self._waiting: dict[int, _Task] = {}
         # The one that the loop itself has let go on, so that nothing is left to do behind it but the next event.
-        self._woken: _Strand | None = None
-        self._ended: list[_Strand] = []
-        self._idle: list[_Carrier] = []
+        self._woken: _Task | None = None
+        self._ended: list[_Task] = []
+        self._idle: list[_Worker] = []
         self._horizon = float("-inf")
 
     def now(self) -> float:
         """Epoch seconds."""
         return self.clock.now()
 
-    def at(self, moment: float, act: Act) -> None:
+    def at(self, moment: float, act: Action) -> None:
         """Have something happen at a moment, epoch seconds; what lies in the past happens next."""
         heapq.heappush(self._events, (moment, next(self._numbers), act))
 
-    def after(self, seconds: float, act: Act) -> None:
+    def after(self, seconds: float, act: Action) -> None:
         """Have something happen so many seconds from now."""
         self.at(self.now() + seconds, act)
 
-    def every(self, seconds: float, act: Act, *, first_s: float = 0.0) -> None:
+    def every(self, seconds: float, act: Action, *, first_s: float = 0.0) -> None:
         """Have something happen again and again, for the first time in `first_s` seconds."""
 
         def again() -> None:
@@ -146,10 +146,10 @@ class Loop:
         if self.now() < moment and not self.stopped:
             self.clock.set(moment)
 
-    def begin(self, act: Act) -> None:
+    def begin(self, act: Action) -> None:
         """Do something that may wait; the loop goes on when it first does."""
-        carrier = self._idle.pop() if self._idle else _Carrier()
-        self._let(_Strand(act, carrier, self._ended.append))
+        carrier = self._idle.pop() if self._idle else _Worker()
+        self._let(_Task(act, carrier, self._ended.append))
 
     def wait(self, seconds: float) -> None:
         """Called in what was begun: let others go on for so many seconds."""
@@ -165,12 +165,12 @@ class Loop:
             self._pass_to(moment)
             return
         self._waiting[id(strand)] = strand
-        self.at(moment, _Wake(self, strand))
+        self.at(moment, _Resume(self, strand))
         if not (foremost and self._handed_over(strand)):
             strand.back.release()
         strand.sleep()
 
-    def wake(self, strand: _Strand) -> None:
+    def wake(self, strand: _Task) -> None:
         """Let who has waited go on, as an event of its own."""
         self._woken = strand
         try:
@@ -191,12 +191,12 @@ class Loop:
         if moment > self.now():
             self.clock.set(moment)
 
-    def _handed_over(self, strand: _Strand) -> bool:
+    def _handed_over(self, strand: _Task) -> bool:
         """Whether the next thing that happens is that somebody else goes on, who then has been let."""
         if self.stopped or self._events[0][0] > self._horizon:
             return False
         due, _, act = self._events[0]
-        if not isinstance(act, _Wake) or act.strand is strand:
+        if not isinstance(act, _Resume) or act.strand is strand:
             return False
         heapq.heappop(self._events)
         self._pass_to(due)
@@ -207,7 +207,7 @@ class Loop:
         after.go_on()
         return True
 
-    def _let(self, strand: _Strand) -> None:
+    def _let(self, strand: _Task) -> None:
         self._waiting.pop(id(strand), None)
         outer, self._strand = self._strand, strand
         back = strand.back = Lock()

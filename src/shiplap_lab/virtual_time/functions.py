@@ -23,9 +23,9 @@ from shiplap.settings import ClusterSettings, Settings
 from shiplap_lab.fakes.bucket import TwinMemory
 from shiplap_lab.fakes.dead_letters import TwinDeadLetters
 from shiplap_lab.fakes.state import TwinState
-from shiplap_lab.virtual_time.event_loop import Loop
-from shiplap_lab.virtual_time.interference import Interference, Invocation
-from shiplap_lab.virtual_time.queues import Feed, Queue
+from shiplap_lab.virtual_time.event_loop import EventLoop
+from shiplap_lab.virtual_time.interference import FaultInjector, Invocation
+from shiplap_lab.virtual_time.queues import DeliverySettings, SimulatedQueue
 from shiplap_lab.virtual_time.trace import Trace
 
 TIMEOUT_S = {"schedule": 300.0, "lifecycle": 60.0, "interrupt": 10.0, "disrupt": 300.0, "catalog": 300.0}
@@ -38,14 +38,14 @@ _VISIBILITY_FACTOR = 6
 _HINTS = {messages.POD_PENDING: "provisioning", messages.NODE_JOINED: "lifecycle", messages.NODE_READY: "lifecycle"}
 
 
-class Functions:
+class SimulatedFunctions:
     """All functions of one install, its queues and its schedules."""
 
     def __init__(
         self,
         settings: Settings,
-        loop: Loop,
-        faults: Interference,
+        loop: EventLoop,
+        faults: FaultInjector,
         trace: Trace,
         *,
         state: TwinState,
@@ -71,9 +71,9 @@ class Functions:
         window_s: float,
         function: str,
         at_once: int,
-    ) -> Queue:
-        feed = Feed(size, window_s, _VISIBILITY_FACTOR * TIMEOUT_S[function], at_once)
-        return Queue(name, self._loop, self._faults, self._trace, deliver, feed)
+    ) -> SimulatedQueue:
+        feed = DeliverySettings(size, window_s, _VISIBILITY_FACTOR * TIMEOUT_S[function], at_once)
+        return SimulatedQueue(name, self._loop, self._faults, self._trace, deliver, feed)
 
     # What calls them
 
@@ -104,7 +104,7 @@ class Functions:
         """A timer was set."""
         self._queues["lifecycle"].send(json.dumps({"cluster": cluster, "claim": claim, "step": step}), delay_s)
 
-    def aws_says(self, detail_type: str, instance_id: str, **detail: str) -> None:
+    def ec2_event(self, detail_type: str, instance_id: str, **detail: str) -> None:
         """An event of EC2 on the default bus."""
         body = {
             "source": "aws.ec2",
@@ -125,9 +125,9 @@ class Functions:
         self._invocations += 1
         name = f"{function}-{self._invocations}"
         invocation = Invocation(function, name, self._loop.now() + TIMEOUT_S[function], self._loop.now())
-        self._trace.tell("invoked", invocation=name)
+        self._trace.record("invoked", invocation=name)
         lived = self._faults.run(invocation, lambda: act(invocation))
-        self._trace.tell("ended", invocation=name, effects=invocation.points)
+        self._trace.record("ended", invocation=name, effects=invocation.points)
         return lived
 
     def _records(self, due: Sequence[tuple[str, str]]) -> list[dict[str, str]]:
@@ -145,7 +145,7 @@ class Functions:
                 context = self.contexts[cluster.name]
                 report = schedule(cluster, hints, context, owner=invocation.name, deadline=until)
                 if report.launched or report.failed or report.unfinished:
-                    self._trace.tell(
+                    self._trace.record(
                         "scheduled",
                         invocation=invocation.name,
                         launched=report.launched,
@@ -162,7 +162,7 @@ class Functions:
         def flow(cluster: ClusterSettings, hints: Sequence[NodeSeen | Timer], _until: float) -> str:
             report = visit_claims(cluster, hints, self.contexts[cluster.name])
             if report.registered or report.initialized or report.ended:
-                self._trace.tell(
+                self._trace.record(
                     "attended", registered=report.registered, initialized=report.initialized, ended=report.ended
                 )
             return ""
@@ -204,13 +204,13 @@ class Functions:
             try:
                 report = disrupt(cluster, self.contexts[cluster.name], self._memory, decision_of=last)
             except ShiplapError as error:
-                self._trace.tell("disrupt failed", error=type(error).__name__)
+                self._trace.record("disrupt failed", error=type(error).__name__)
                 return
             except Exception:  # noqa: BLE001 - Lambda logs what breaks down, and so is it told here
                 _LOG.exception("a flow broke down")
                 return
             if report.begun or report.done or report.undone:
-                self._trace.tell("disrupted", begun=report.begun, done=report.done, undone=report.undone)
+                self._trace.record("disrupted", begun=report.begun, done=report.done, undone=report.undone)
 
         def invoke() -> None:
             if not self._invoke("disrupt", act):
@@ -226,12 +226,12 @@ class Functions:
                 if context.source is not None:
                     refresh(context.source, context.catalog, context.meter)
             except ShiplapError as error:
-                self._trace.tell("refresh failed", error=type(error).__name__)
+                self._trace.record("refresh failed", error=type(error).__name__)
 
         self._loop.begin(lambda: self._invoke("catalog", act))
 
 
-class Breakdowns(logging.Handler):
+class TracebackHandler(logging.Handler):
     """Catches what flows log when they break down on an error that nobody had thought of."""
 
     def __init__(self, found: Callable[[str], object]) -> None:

@@ -18,7 +18,7 @@ from shiplap.errors import (
     StoreThrottled,
 )
 from shiplap_lab.fakes.faults import Crash, Faults
-from shiplap_lab.virtual_time.event_loop import Loop
+from shiplap_lab.virtual_time.event_loop import EventLoop
 from shiplap_lab.virtual_time.scenario import Fault
 from shiplap_lab.virtual_time.trace import Trace
 
@@ -38,13 +38,13 @@ class Invocation(msgspec.Struct):
     dies_at: int = -1
 
 
-class Interference(Faults):
+class FaultInjector(Faults):
     """Knows which faults are on. Only what functions do is interfered with: `current` is the one at work.
 
     `on_point` are told of every moment at which a function could die, before it does.
     """
 
-    def __init__(self, loop: Loop, trace: Trace, seed: int) -> None:
+    def __init__(self, loop: EventLoop, trace: Trace, seed: int) -> None:
         super().__init__()
         self.current: Invocation | None = None
         self.on_point: list[Callable[[Invocation, str], object]] = []
@@ -57,11 +57,11 @@ class Interference(Faults):
         self._latency = Random(f"{seed}:latency")  # noqa: S311 - repeatable chance
         self._chances: dict[int, Random] = {}
 
-    def chance(self, number: int) -> Random:
+    def random_of(self, number: int) -> Random:
         """The chance of one fault, its own, so that leaving out another does not change it."""
         return self._chances.setdefault(number, Random(f"{self._seed}:{number}"))  # noqa: S311
 
-    def on_now(self, kind: str, name: str = "") -> list[tuple[int, Fault]]:
+    def active_of(self, kind: str, name: str = "") -> list[tuple[int, Fault]]:
         """The faults of a kind that are on and mean `name`, with their numbers."""
         if not self.active:
             return []
@@ -71,9 +71,9 @@ class Interference(Faults):
             if fault.kind == kind and (not name or fnmatchcase(name, fault.target))
         ]
 
-    def strikes(self, kind: str, name: str = "") -> bool:
+    def hits(self, kind: str, name: str = "") -> bool:
         """Whether a fault of a kind hits now, by its probability."""
-        return any(self.chance(number).random() < fault.amount for number, fault in self.on_now(kind, name))
+        return any(self.random_of(number).random() < fault.amount for number, fault in self.active_of(kind, name))
 
     def run(self, invocation: Invocation, act: Callable[[], object]) -> bool:
         """Have a function run to its end, or to its death; whether it lived."""
@@ -86,14 +86,14 @@ class Interference(Faults):
             act()
         except Crash as crash:
             if not self._loop.stopped:
-                self._trace.tell("died", invocation=invocation.name, at=str(crash))
+                self._trace.record("died", invocation=invocation.name, at=str(crash))
             return False
         finally:
             self.current = None
             del self._at_work[id(invocation)]
         return True
 
-    def end_all(self) -> None:
+    def kill_all(self) -> None:
         """Every function at work dies before it does anything more."""
         for invocation in self._at_work.values():
             invocation.deadline = self._loop.now()
@@ -105,12 +105,12 @@ class Interference(Faults):
             return
         self._wait(_LATENCY_S.get(effect, _USUAL_S) * self._latency.uniform(0.5, 2.0) + self._slower(effect))
         self._live(invocation, "before", effect)
-        if effect.startswith(_CLUSTER) and self.on_now("api-down"):
+        if effect.startswith(_CLUSTER) and self.active_of("api-down"):
             raise ClusterUnreachable("the API server does not answer")
-        if effect == "cluster.patch_node" and self.strikes("conflict"):
+        if effect == "cluster.patch_node" and self.hits("conflict"):
             raise ObjectConflict("the object has been modified", status=409)
-        if self.strikes("refuse", effect):
-            self._trace.tell("refused", invocation=invocation.name, effect=effect)
+        if self.hits("refuse", effect):
+            self._trace.record("refused", invocation=invocation.name, effect=effect)
             raise _refusal(effect)
 
     def after(self, effect: str) -> None:
@@ -119,13 +119,13 @@ class Interference(Faults):
         if invocation is None:
             return
         self._live(invocation, "after", effect)
-        lost = effect == "compute.launch" and self.strikes("no-answer")
-        if lost or self.strikes("answer-lost", effect):
-            self._trace.tell("answer lost", invocation=invocation.name, effect=effect)
+        lost = effect == "compute.launch" and self.hits("no-answer")
+        if lost or self.hits("answer-lost", effect):
+            self._trace.record("answer lost", invocation=invocation.name, effect=effect)
             raise _silence(effect)
 
     def _slower(self, effect: str) -> float:
-        return sum(fault.amount for _, fault in self.on_now("slow", effect))
+        return sum(fault.amount for _, fault in self.active_of("slow", effect))
 
     def _wait(self, seconds: float) -> None:
         """Let others go on meanwhile."""

@@ -36,7 +36,7 @@ class Violation(msgspec.Struct, frozen=True):
     at: float
 
 
-class Promises:
+class InvariantChecker:
     """Everything a witness sees of one install.
 
     Attributes:
@@ -90,7 +90,7 @@ class Promises:
         self._misses: Counter[tuple[str, ...]] = Counter()
         self._unaccounted: dict[str, float] = {}
 
-    def broken(self, promise: str, detail: str) -> None:
+    def violated(self, promise: str, detail: str) -> None:
         """Note a violation."""
         self.violations.append(Violation(promise, detail, round(self._now() - self._start, 3)))
         self._found()
@@ -104,7 +104,7 @@ class Promises:
         self.claims[key] = claim
         self._index(claim)
         if before is not None and claim.state not in (before.state, *TRANSITIONS.get(before.state, ())):
-            self.broken(
+            self.violated(
                 "nothing is written over what was not read", f"{claim.name}: {before.state} became {claim.state}"
             )
         if before is None:
@@ -119,7 +119,9 @@ class Promises:
             return
         holder = self._holder.get(claim.instance_id)
         if holder is not None and (holder.cluster, holder.name) != key:
-            self.broken("an instance has one claim", f"{claim.instance_id} was given to {holder.name} and {claim.name}")
+            self.violated(
+                "an instance has one claim", f"{claim.instance_id} was given to {holder.name} and {claim.name}"
+            )
         self._holder[claim.instance_id] = claim
         if claim.state is ClaimState.LAUNCHED and before is not None and before.state is not ClaimState.LAUNCHED:
             self._check_launched(claim)
@@ -164,12 +166,12 @@ class Promises:
         self._launched[token] += 1
         if self._launched[token] > self._tokens[token]:
             have = f"launch {token} has {self._launched[token]} instances for {self._tokens[token]} claims"
-            self.broken("never more instances than claims", have)
+            self.violated("never more instances than claims", have)
         for claim in request.claims:
             if (claim.cluster, claim.name) not in self.claims:
-                self.broken("a claim is written before its instance exists", f"{claim.name} was never written")
+                self.violated("a claim is written before its instance exists", f"{claim.name} was never written")
 
-    def over(self, instance_id: str) -> None:
+    def instance_ended(self, instance_id: str) -> None:
         """An instance has ended."""
         self.ended.setdefault(instance_id, self._now())
 
@@ -179,14 +181,16 @@ class Promises:
         now = self._now()
         if claim is None:
             if self._is_awaited(instance):
-                self.broken("only what leaves is ended", f"{instance.id} was ended while a claim waited for it")
+                self.violated("only what leaves is ended", f"{instance.id} was ended while a claim waited for it")
             return
         if claim.state not in FINAL and claim.state is not ClaimState.TERMINATING:
-            self.broken("only what leaves is ended", f"{instance.id} was ended while {claim.name} was {claim.state}")
+            self.violated("only what leaves is ended", f"{instance.id} was ended while {claim.name} was {claim.state}")
         overdue = bool(claim.deadline_at) and now >= claim.deadline_at
         left = [pod.key for pod in pods if must_leave(pod, now) and not pod.metadata.deletion_timestamp]
         if left and not overdue and claim.failure in (*_COMMANDS, "SpotInterruption", "RebalanceRecommendation"):
-            self.broken("no pod ends with its node", f"{instance.id} ({claim.failure}) was ended with {left[0]} on it")
+            self.violated(
+                "no pod ends with its node", f"{instance.id} ({claim.failure}) was ended with {left[0]} on it"
+            )
 
     def _is_awaited(self, instance: Instance) -> bool:
         """Whether as many claims of the instance's launch have none yet as there are instances that nobody has."""
@@ -205,15 +209,15 @@ class Promises:
         now = self._now()
         claim = self.claims.get(self._of_node.get(pod.spec.node_name, ("", "")))
         if claim is None:
-            self.broken("nothing is emptied that is not ours", f"{pod.key} on {pod.spec.node_name}")
+            self.violated("nothing is emptied that is not ours", f"{pod.key} on {pod.spec.node_name}")
         deadline = claim.deadline_at if claim is not None else 0.0
         last = deadline - grace_s(pod) - MARGIN_S - _SLACK_S if deadline else float("inf")
         if now >= last or pod.metadata.deletion_timestamp:
             return
         if forced:
-            self.broken("budgets of pods are kept", f"{pod.key} was deleted before its last moment")
+            self.violated("budgets of pods are kept", f"{pod.key} was deleted before its last moment")
         if do_not_disrupt(pod, now):
-            self.broken("do-not-disrupt is kept", f"{pod.key} was evicted before its last moment")
+            self.violated("do-not-disrupt is kept", f"{pod.key} was evicted before its last moment")
 
     def joined(self, instance: Instance, allocatable: dict[str, int]) -> None:
         """A Node has reported what it has."""
@@ -240,7 +244,7 @@ class Promises:
         self._unaccounted = {name: self._unaccounted.get(name, now) if calm else now for name in sorted(missing)}
         for name, since in self._unaccounted.items():
             if now - since > UNACCOUNTED_S:
-                self.broken("no instance unaccounted for", f"{name} {missing[name]} for {now - since:.0f} s")
+                self.violated("no instance unaccounted for", f"{name} {missing[name]} for {now - since:.0f} s")
                 return
 
     def unfinished(self) -> list[str]:
@@ -283,10 +287,12 @@ class Promises:
     def _check_launched(self, claim: NodeClaim) -> None:
         instance = self.instances.get(claim.instance_id)
         if instance is None:
-            self.broken("a claim's instance exists", f"{claim.name} has {claim.instance_id}, which was never launched")
+            self.violated(
+                "a claim's instance exists", f"{claim.name} has {claim.instance_id}, which was never launched"
+            )
             return
         if abs(claim.hourly - self.price(instance)) > 1e-9:
-            self.broken(
+            self.violated(
                 "money spent equals the ledger", f"{claim.name} costs {self.price(instance)}, not {claim.hourly}"
             )
         self._judge(claim)
@@ -317,13 +323,13 @@ class Promises:
         made_up_for = len((taken - set(moved)) | self._taken_from.get(pod.uid, set()) | given_away)
         names = ", ".join(name for _, name in nodes)
         if len(waited) - made_up_for > self._most_nodes_per_pod:
-            self.broken("few nodes for one pod", f"{pod.name} got {len(waited)} nodes as it waited: {names}")
+            self.violated("few nodes for one pod", f"{pod.name} got {len(waited)} nodes as it waited: {names}")
         if len(moved) - len(taken & set(moved)) > self._most_nodes_per_pod:
-            self.broken("few nodes for one pod", f"{pod.name} got {len(moved)} nodes by commands: {names}")
+            self.violated("few nodes for one pod", f"{pod.name} got {len(moved)} nodes by commands: {names}")
         commands = {self._command_of[key] for key in moved}
         kept = sorted(name for name in commands if self.commands[name].state is not CommandState.UNDONE)
         if len(kept) > 1:
-            self.broken("few nodes for one pod", f"{pod.name} is moved by {len(kept)} commands: {', '.join(kept)}")
+            self.violated("few nodes for one pod", f"{pod.name} is moved by {len(kept)} commands: {', '.join(kept)}")
 
     def _is_given_away(self, claim: NodeClaim) -> bool:
         """Whether pods are on its node that it was not launched for."""
@@ -343,7 +349,9 @@ class Promises:
             self._misses[claim.cluster, pod.uid] += 1
         twice = [key for key, number in self._misses.items() if number > 1]
         if twice:
-            self.broken("nothing misses twice", f"{claim.name} misses {sorted(short)}; again for {' '.join(twice[0])}")
+            self.violated(
+                "nothing misses twice", f"{claim.name} misses {sorted(short)}; again for {' '.join(twice[0])}"
+            )
 
     def _check_limit(self, cluster: str, pool: str, without: Collection[str] = ()) -> None:
         """Nodes that go for good are expected to be replaced, and instances that have ended are no capacity, whether or
@@ -358,7 +366,7 @@ class Promises:
         ]
         used = sum(self._cpu_of(known) for known in staying if known.instance_type)
         if used > limit:
-            self.broken("limits are kept", f"pool {pool} has {used} of {limit} millicores")
+            self.violated("limits are kept", f"pool {pool} has {used} of {limit} millicores")
 
     def _cpu_of(self, claim: NodeClaim) -> int:
         """Millicores; they do not depend on the AMI."""
@@ -388,7 +396,7 @@ class Promises:
             if known.instance_id and shortfall(known.requests, known.allocatable):
                 continue
             if known.cluster == claim.cluster and pods <= {pod.uid for pod in known.pods}:
-                self.broken("decisions are made one after the other", f"{claim.name} is for pods of {known.name}")
+                self.violated("decisions are made one after the other", f"{claim.name} is for pods of {known.name}")
                 return
 
     def _check_budgets(self, command: DisruptionCommand) -> None:
@@ -414,7 +422,7 @@ class Promises:
             mine = any(claim.name in command.targets for claim in leaving)
             if mine and len(leaving) > most:
                 have = f"{len(leaving)} nodes of {name} leave, {most} of {len(nodes)} may"
-                self.broken("disruption budgets are kept", have)
+                self.violated("disruption budgets are kept", have)
 
 
 def _is_taken(claim: NodeClaim) -> bool:

@@ -7,23 +7,23 @@ from itertools import count
 
 import msgspec
 
-from shiplap_lab.virtual_time.event_loop import Loop
-from shiplap_lab.virtual_time.interference import Interference
+from shiplap_lab.virtual_time.event_loop import EventLoop
+from shiplap_lab.virtual_time.interference import FaultInjector
 from shiplap_lab.virtual_time.trace import Trace
-from shiplap_lab.virtual_time.versions import sent_before
+from shiplap_lab.virtual_time.versions import message_of_previous_version
 
 MOST_DELIVERIES = 5
 
 _TRANSIT_S = 0.1
 
 
-class Feed(msgspec.Struct, frozen=True):
+class DeliverySettings(msgspec.Struct, frozen=True):
     """How a queue feeds its function: the largest batch, how long one is gathered, and how many run at once."""
 
-    batch: int
+    batch_size: int
     window_s: float
     visibility_s: float
-    at_once: int
+    max_concurrency: int
 
 
 class _Message(msgspec.Struct):
@@ -32,7 +32,7 @@ class _Message(msgspec.Struct):
     deliveries: int = 0
 
 
-class Queue:
+class SimulatedQueue:
     """One queue and the function it feeds.
 
     `deliver` takes (message id, body) pairs and returns the ids to deliver again, or None when the function died.
@@ -42,11 +42,11 @@ class Queue:
     def __init__(
         self,
         name: str,
-        loop: Loop,
-        faults: Interference,
+        loop: EventLoop,
+        faults: FaultInjector,
         trace: Trace,
         deliver: Callable[[list[tuple[str, str]]], set[str] | None],
-        feed: Feed,
+        feed: DeliverySettings,
     ) -> None:
         self.name = name
         self.dead = 0
@@ -62,19 +62,19 @@ class Queue:
 
     def send(self, body: str, delay_s: float = 0.0) -> None:
         """Put a message in, as often as the faults that are on will have it."""
-        if self._faults.strikes("lose", self.name):
-            self._trace.tell("message lost", queue=self.name)
+        if self._faults.hits("lose", self.name):
+            self._trace.record("message lost", queue=self.name)
             return
-        if self._faults.on_now("upgrade"):
-            body = sent_before(body)
+        if self._faults.active_of("upgrade"):
+            body = message_of_previous_version(body)
         self._put(body, delay_s)
-        if self._faults.strikes("double", self.name):
+        if self._faults.hits("double", self.name):
             self._put(body, delay_s + 20.0)
 
     def _put(self, body: str, delay_s: float) -> None:
         late = sum(
-            self._faults.chance(number).uniform(0, fault.amount)
-            for number, fault in self._faults.on_now("delay", self.name)
+            self._faults.random_of(number).uniform(0, fault.amount)
+            for number, fault in self._faults.active_of("delay", self.name)
         )
         message = _Message(body, self._loop.now() + delay_s + late + _TRANSIT_S)
         self._messages[f"{self.name}-{next(self._numbers)}"] = message
@@ -90,10 +90,10 @@ class Queue:
             return  # an earlier poll took its place
         self._poll_at = float("inf")
         now = self._loop.now()
-        if self._busy >= self._feed.at_once:
+        if self._busy >= self._feed.max_concurrency:
             self._wake(now + 1.0)
             return
-        due = [name for name, message in self._messages.items() if message.visible_at <= now][: self._feed.batch]
+        due = [name for name, message in self._messages.items() if message.visible_at <= now][: self._feed.batch_size]
         for name in due:
             message = self._messages[name]
             message.deliveries += 1
@@ -106,7 +106,7 @@ class Queue:
     def _is_dead(self, name: str) -> bool:
         if self._messages[name].deliveries <= MOST_DELIVERIES:
             return False
-        self._trace.tell("dead letter", queue=self.name, body=self._messages.pop(name).body[:200])
+        self._trace.record("dead letter", queue=self.name, body=self._messages.pop(name).body[:200])
         self.dead += 1
         return True
 

@@ -79,7 +79,7 @@ class Fault(_Part, frozen=True):
     amount: float = 1.0
 
 
-class Group(_Part, frozen=True):
+class ReplicaGroup(_Part, frozen=True):
     """Pods that a ReplicaSet keeps. `max_unavailable` makes a PodDisruptionBudget; `spec` is merged into each pod's."""
 
     name: str
@@ -132,7 +132,7 @@ class Scenario(_Part, frozen=True):
     kind: str = KIND
     clusters: tuple[str, ...] = ("demo",)
     installs: tuple[str, ...] = ("shiplap",)
-    groups: tuple[Group, ...] = ()
+    groups: tuple[ReplicaGroup, ...] = ()
     waves: tuple[Wave, ...] = ()
     rhythms: tuple[Rhythm, ...] = ()
     faults: tuple[Fault, ...] = ()

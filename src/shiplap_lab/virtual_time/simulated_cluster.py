@@ -18,10 +18,10 @@ from shiplap_lab.api_server.server import ApiServer
 from shiplap_lab.api_server.stored_pods import condition
 from shiplap_lab.cluster_simulator.informer import Informer, Kept
 from shiplap_lab.cluster_simulator.kube_scheduler import Scheduler
-from shiplap_lab.virtual_time.event_loop import Loop
-from shiplap_lab.virtual_time.interference import Interference
-from shiplap_lab.virtual_time.scenario import Group
-from shiplap_lab.virtual_time.supply import REGION, Truth
+from shiplap_lab.virtual_time.event_loop import EventLoop
+from shiplap_lab.virtual_time.interference import FaultInjector
+from shiplap_lab.virtual_time.scenario import ReplicaGroup
+from shiplap_lab.virtual_time.supply import REGION, SimulatedHardware
 from shiplap_lab.virtual_time.trace import Trace
 
 STEP_S = 2.0
@@ -48,10 +48,10 @@ class Kube:
     def __init__(
         self,
         name: str,
-        loop: Loop,
-        faults: Interference,
+        loop: EventLoop,
+        faults: FaultInjector,
         trace: Trace,
-        truth: Truth,
+        truth: SimulatedHardware,
         *,
         seed: int,
         node_class_of: Callable[[str], str],
@@ -61,9 +61,9 @@ class Kube:
         self.name = name
         self.server = ApiServer(loop.clock)
         self.informer = Informer(self.server, self._changed)
-        self.news: dict[tuple[str, str], Pod | Node] = {}
+        self.changed_objects: dict[tuple[str, str], Pod | Node] = {}
         self.wanted: dict[str, int] = {}
-        self._groups: dict[str, Group] = {}
+        self._groups: dict[str, ReplicaGroup] = {}
         self._made: dict[str, int] = {}
         self._loop, self._faults, self._trace, self._truth = loop, faults, trace, truth
         self._seed = seed
@@ -80,7 +80,7 @@ class Kube:
 
     # What users do
 
-    def apply(self, group: Group) -> None:
+    def apply(self, group: ReplicaGroup) -> None:
         """Make a group and its PodDisruptionBudget; it has no replicas yet."""
         self._groups[group.name] = group
         self.wanted.setdefault(group.name, 0)
@@ -94,15 +94,15 @@ class Kube:
     def boot(self, instance: Instance) -> None:
         """An instance starts; after a while its kubelet registers a Node, unless something is wrong with it."""
         chance = Random(f"{self._seed}:boot:{instance.id}")  # noqa: S311 - repeatable chance
-        delay = chance.uniform(*_BOOT_S) + sum(fault.amount for _, fault in self._faults.on_now("late-join"))
-        if self._faults.strikes("never-join"):
-            self._trace.tell("will not join", instance=instance.id)
+        delay = chance.uniform(*_BOOT_S) + sum(fault.amount for _, fault in self._faults.active_of("late-join"))
+        if self._faults.hits("never-join"):
+            self._trace.record("will not join", instance=instance.id)
             return
-        hostile = bool(self._faults.on_now("taint"))
+        hostile = bool(self._faults.active_of("taint"))
         self._loop.after(delay, lambda: self._register(instance, chance.uniform(*_READY_S), hostile=hostile))
 
     def _down(self) -> bool:
-        return bool(self._faults.on_now("api-down"))
+        return bool(self._faults.active_of("api-down"))
 
     def _register(self, instance: Instance, ready_s: float, *, hostile: bool) -> None:
         if not self._alive(instance.id):
@@ -140,7 +140,7 @@ class Kube:
         except ObjectConflict:
             self._loop.after(5.0, lambda: self._register(instance, ready_s, hostile=hostile))
             return
-        self._trace.tell("node joined", node=instance.private_dns, instance=instance.id)
+        self._trace.record("node joined", node=instance.private_dns, instance=instance.id)
         self._joined(instance, allocatable)
         self._loop.after(ready_s, lambda: self._ready(instance))
 
@@ -176,7 +176,7 @@ class Kube:
         node = self.informer.nodes.get(instance.private_dns)
         if node is None or node.spec.provider_id != instance.provider_id:
             return
-        self._trace.tell("node gone", node=instance.private_dns)
+        self._trace.record("node gone", node=instance.private_dns)
         self._delete("nodes", instance.private_dns)
         for pod in self.pods_of(instance.private_dns):
             self._delete("pods", pod.metadata.name, pod.metadata.namespace)
@@ -204,9 +204,9 @@ class Kube:
         elif isinstance(before, Node) and key in self.in_service:
             self.in_service[key] = self._loop.now()
         if isinstance(after, Pod | Node):
-            self.news[plural, key] = after
+            self.changed_objects[plural, key] = after
         else:
-            self.news.pop((plural, key), None)
+            self.changed_objects.pop((plural, key), None)
 
     # What controllers do
 
@@ -238,7 +238,7 @@ class Kube:
                 for pod in newest[: len(pods) - wanted]:
                     self.server.delete("pods", pod.metadata.name, pod.metadata.namespace)
 
-    def _create(self, group: Group) -> None:
+    def _create(self, group: ReplicaGroup) -> None:
         self._made[group.name] += 1
         name = f"{group.name}-{self._made[group.name]:05d}"
         owner = {

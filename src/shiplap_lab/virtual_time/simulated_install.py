@@ -16,37 +16,39 @@ from shiplap_lab.fakes.clock import TwinMeter
 from shiplap_lab.fakes.dead_letters import TwinDeadLetters
 from shiplap_lab.fakes.health import TwinHealth
 from shiplap_lab.fakes.join_log import TwinJoins
-from shiplap_lab.virtual_time.event_loop import Loop
-from shiplap_lab.virtual_time.functions import Functions
-from shiplap_lab.virtual_time.interference import Interference
-from shiplap_lab.virtual_time.invariants import Promises
+from shiplap_lab.virtual_time.event_loop import EventLoop
+from shiplap_lab.virtual_time.functions import SimulatedFunctions
+from shiplap_lab.virtual_time.interference import FaultInjector
+from shiplap_lab.virtual_time.invariants import InvariantChecker
 from shiplap_lab.virtual_time.simulated_cluster import Kube
-from shiplap_lab.virtual_time.supply import Source
+from shiplap_lab.virtual_time.supply import FixedCatalogSource
 from shiplap_lab.virtual_time.trace import Trace
-from shiplap_lab.virtual_time.watched import Bus, Timers, WatchedCluster, WatchedCompute, WatchedState
+from shiplap_lab.virtual_time.watched import QueueTimers, RoutingBus, WatchedCluster, WatchedCompute, WatchedState
 
 
-class Stage(NamedTuple):
+class SimulationContext(NamedTuple):
     """What all installs share: time, chance and what is sold."""
 
-    loop: Loop
-    faults: Interference
+    loop: EventLoop
+    faults: FaultInjector
     trace: Trace
     sold: Catalog
     meter: TwinMeter
 
 
-class Install:
+class SimulatedInstall:
     """Tables, queues and functions of an install of its own; clusters and EC2 are everybody's."""
 
-    def __init__(self, settings: Settings, stage: Stage, compute: WatchedCompute, promises: Promises) -> None:
+    def __init__(
+        self, settings: Settings, stage: SimulationContext, compute: WatchedCompute, checker: InvariantChecker
+    ) -> None:
         self._stage = stage
         self.compute = compute
-        self.promises = promises
-        self.state = WatchedState(stage.faults, promises, stage.loop.clock)
+        self.checker = checker
+        self.state = WatchedState(stage.faults, checker, stage.loop.clock)
         self.dead_letters = TwinDeadLetters(stage.faults)
         self.recorders: dict[str, TwinRecorder] = {}
-        self.functions = Functions(
+        self.functions = SimulatedFunctions(
             settings,
             stage.loop,
             stage.faults,
@@ -56,7 +58,7 @@ class Install:
             dead_letters=self.dead_letters,
         )
 
-    def enter(self, kubes: Mapping[str, Kube]) -> None:
+    def connect(self, kubes: Mapping[str, Kube]) -> None:
         """Its functions may reach these clusters."""
         loop, faults, _, sold, meter = self._stage
         capacity, joins = TwinCapacity(faults), TwinJoins(faults)
@@ -64,14 +66,14 @@ class Install:
             self.recorders[name] = TwinRecorder(faults)
             self.functions.contexts[name] = FlowContext(
                 clock=loop.clock,
-                cluster=WatchedCluster(kube.server, faults, self.promises),
+                cluster=WatchedCluster(kube.server, faults, self.checker),
                 compute=self.compute,
                 state=self.state,
                 capacity=capacity,
                 catalog=TwinCatalog(sold, faults),
-                source=Source(sold),
-                bus=Bus(faults, self.functions.route),
-                timers=Timers(faults, self.functions.remind),
+                source=FixedCatalogSource(sold),
+                bus=RoutingBus(faults, self.functions.route),
+                timers=QueueTimers(faults, self.functions.remind),
                 recorder=self.recorders[name],
                 meter=meter,
                 health=TwinHealth(faults),

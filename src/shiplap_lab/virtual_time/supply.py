@@ -66,7 +66,7 @@ def catalog() -> Catalog:
     return Catalog(region=REGION, types=tuple(types), zones=zones, prices=prices)
 
 
-class Source:
+class FixedCatalogSource:
     """A CatalogSource that always finds the same."""
 
     def __init__(self, sold: Catalog) -> None:
@@ -77,7 +77,7 @@ class Source:
         return self._sold
 
 
-class Truth:
+class SimulatedHardware:
     """What a node of a type really has: memory somewhere between the careful bound and what EC2 states."""
 
     def __init__(

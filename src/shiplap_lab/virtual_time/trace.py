@@ -22,7 +22,7 @@ class Trace:
         self._start = start
         self._hash = hashlib.sha256()
 
-    def tell(self, what: str, **facts: Any) -> None:
+    def record(self, what: str, **facts: Any) -> None:
         """Add a line; `t` in it is seconds since the start."""
         line = msgspec.json.encode({"t": round(self._now() - self._start, 3), "what": what, **facts})
         self._hash.update(line + b"\n")

@@ -29,14 +29,14 @@ _FOREIGN = "ofAnotherVersion"
 _Record = TypeVar("_Record", NodeClaim, DisruptionCommand)
 
 
-def as_before(record: _Record) -> _Record:
+def as_previous_version(record: _Record) -> _Record:
     """A record as the version before leaves it when it writes it."""
     known: dict[str, Any] = msgspec.to_builtins(record)
     kept = {name: value for name, value in known.items() if name not in NEW_FIELDS[type(record)]}
     return msgspec.json.decode(msgspec.json.encode({**kept, _FOREIGN: True}), type=type(record))
 
 
-def sent_before(body: str) -> str:
+def message_of_previous_version(body: str) -> str:
     """A message as the version before sends it, with something besides that only it knows."""
     message = json.loads(body)
     if "detail" in message:

@@ -14,49 +14,49 @@ from shiplap_lab.fakes.cluster import ApiServer, TwinCluster
 from shiplap_lab.fakes.compute import TwinCompute
 from shiplap_lab.fakes.faults import Faults
 from shiplap_lab.fakes.state import TwinState
-from shiplap_lab.virtual_time.interference import Interference
-from shiplap_lab.virtual_time.invariants import Promises
-from shiplap_lab.virtual_time.versions import as_before
+from shiplap_lab.virtual_time.interference import FaultInjector
+from shiplap_lab.virtual_time.invariants import InvariantChecker
+from shiplap_lab.virtual_time.versions import as_previous_version
 
 
 class WatchedState(TwinState):
     """Shows each claim and command as soon as it is durable; its index of instances may lag."""
 
-    def __init__(self, faults: Interference, promises: Promises, clock: Clock) -> None:
+    def __init__(self, faults: FaultInjector, checker: InvariantChecker, clock: Clock) -> None:
         super().__init__(faults)
-        self._promises, self._interference, self._clock = promises, faults, clock
+        self._checker, self._interference, self._clock = checker, faults, clock
         self._indexed_at: dict[str, float] = {}
 
     def claim_of_instance(self, instance_id: str) -> NodeClaim | None:
         """As the twin's, unless the index has not caught up with the instance's launch."""
         found = super().claim_of_instance(instance_id)
-        lag = max((fault.amount for _, fault in self._interference.on_now("index-lag")), default=0.0)
+        lag = max((fault.amount for _, fault in self._interference.active_of("index-lag")), default=0.0)
         late = self._clock.now() < self._indexed_at.get(instance_id, 0.0) + lag
         return None if late else found
 
     def _put(self, claim: NodeClaim) -> None:
-        if self._interference.on_now("upgrade"):
-            claim = as_before(claim)
+        if self._interference.active_of("upgrade"):
+            claim = as_previous_version(claim)
         super()._put(claim)
         if claim.instance_id:
             self._indexed_at.setdefault(claim.instance_id, self._clock.now())
-        self._promises.claim_written(claim)
+        self._checker.claim_written(claim)
 
     def _put_command(self, command: DisruptionCommand) -> None:
-        super()._put_command(as_before(command) if self._interference.on_now("upgrade") else command)
+        super()._put_command(as_previous_version(command) if self._interference.active_of("upgrade") else command)
 
     def _commit_group(self, cluster: str, epoch: int, items: Sequence[NodeClaim | DisruptionCommand]) -> None:
         super()._commit_group(cluster, epoch, items)
         for item in items:
             if isinstance(item, DisruptionCommand):
-                self._promises.command_written(item)
+                self._checker.command_written(item)
 
     def advance_command(self, command: DisruptionCommand, to: CommandState, **changes: Any) -> DisruptionCommand:
         """As the twin's; what is durable is shown even if its writer is never told."""
         try:
             return super().advance_command(command, to, **changes)
         finally:
-            self._promises.command_written(self._commands[command.cluster, command.name])
+            self._checker.command_written(self._commands[command.cluster, command.name])
 
 
 class WatchedCompute(TwinCompute):
@@ -67,18 +67,18 @@ class WatchedCompute(TwinCompute):
         clock: Clock,
         faults: Faults,
         amis: Mapping[str, tuple[Ami, ...]],
-        promises: Promises,
+        checker: InvariantChecker,
         pods_of: Callable[[str, str], Sequence[Pod]],
         ended: Callable[[str], object],
         install: str,
     ) -> None:
         super().__init__(clock, faults=faults, amis=amis, install=install)
-        self.promises, self._pods_of, self._tell_ended = promises, pods_of, ended
+        self.checker, self._pods_of, self._tell_ended = checker, pods_of, ended
 
-    def of(self, install: str, promises: Promises) -> Self:
+    def of(self, install: str, checker: InvariantChecker) -> Self:
         """The same account in the hands of another install, under the eyes of its own witness."""
         other = self.beside(install)
-        other.promises = promises
+        other.checker = checker
         return other
 
     def terminate(self, cluster: str, *instance_ids: str) -> None:
@@ -87,11 +87,11 @@ class WatchedCompute(TwinCompute):
             self._terminate(cluster, instance_id)
 
     def _terminate(self, cluster: str, instance_id: str) -> None:
-        found = self.promises.instances.get(instance_id)
-        if found is not None and instance_id not in self.promises.ended:
-            self.promises.terminating(found, self._pods_of(cluster, instance_id))
+        found = self.checker.instances.get(instance_id)
+        if found is not None and instance_id not in self.checker.ended:
+            self.checker.terminating(found, self._pods_of(cluster, instance_id))
         elif found is None and instance_id in self.running:
-            self.promises.broken("nothing is ended that is not ours", f"{self.install} ends {instance_id}")
+            self.checker.violated("nothing is ended that is not ours", f"{self.install} ends {instance_id}")
         try:
             super().terminate(cluster, instance_id)
         finally:
@@ -107,22 +107,22 @@ class WatchedCompute(TwinCompute):
 class WatchedCluster(TwinCluster):
     """Shows which pods are asked to leave."""
 
-    def __init__(self, server: ApiServer, faults: Faults, promises: Promises) -> None:
+    def __init__(self, server: ApiServer, faults: Faults, checker: InvariantChecker) -> None:
         super().__init__(server, faults=faults)
-        self._promises = promises
+        self._checker = checker
 
     def evict(self, pod: Pod, grace_s: int | None = None) -> None:
         """As the twin's."""
         super().evict(pod, grace_s)
-        self._promises.evicted(pod, forced=False)
+        self._checker.evicted(pod, forced=False)
 
     def delete_pod(self, pod: Pod, grace_s: int) -> None:
         """As the twin's."""
         super().delete_pod(pod, grace_s)
-        self._promises.evicted(pod, forced=True)
+        self._checker.evicted(pod, forced=True)
 
 
-class Bus:
+class RoutingBus:
     """An EventBus that hands each event to a router."""
 
     def __init__(self, faults: Faults, route: Callable[[BusEvent], object]) -> None:
@@ -135,7 +135,7 @@ class Bus:
                 self._route(event)
 
 
-class Timers:
+class QueueTimers:
     """Timers as delayed messages."""
 
     def __init__(self, faults: Faults, send: Callable[[str, str, str, int], object]) -> None:

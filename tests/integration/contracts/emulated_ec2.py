@@ -56,10 +56,10 @@ class Region:
         """As new, and the clock back at the start."""
         self.control.reset()
 
-    def seed(self, cluster: str, alias: str = "al2023@latest", *, block: int = 0) -> seed.Network:
+    def seed(self, cluster: str, alias: str = "al2023@latest", *, block: int = 0) -> seed.ClusterVpc:
         """A network for a cluster and the images of an alias."""
-        seed.images(self.control, seed.released(alias, VERSION))
-        return seed.network(self.client("ec2"), cluster, ZONES, block=block)
+        seed.register_images(self.control, seed.release_images(alias, VERSION))
+        return seed.create_network(self.client("ec2"), cluster, ZONES, block=block)
 
     def compute(
         self, cluster: str = "demo", install: str = "shiplap", manifests: Manifests | None = None

@@ -12,7 +12,7 @@ from shiplap.flows.lifecycle.pod_placement import FIRST_PODS, MOST_WITHDRAWN, pl
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.kubernetes.quantity import parse_resources
 from shiplap.manifests.nodeclaim import NodeClaim, PodReference
-from shiplap_lab.api_server.server import Selection
+from shiplap_lab.api_server.server import ListOptions
 from tests.integration.flows.stage import FLEX_FIRST, Stage, share
 
 
@@ -66,7 +66,7 @@ def test_in_a_crowd_pods_are_nominated_without_being_read() -> None:
     stage.add_pods(1, cpu="500m", memory="500Mi", prefix="other")
     stage.faults.clear()
     stage.attend()
-    nominated = stage.server.list("pods", Selection(field_selector="status.nominatedNodeName!=")).items
+    nominated = stage.server.list("pods", ListOptions(field_selector="status.nominatedNodeName!=")).items
     assert [item["metadata"]["name"] for item in nominated] == ["web-000", "web-002"]
     assert reads_of_pods(stage) == ["after cluster.pending_pods"]
 
@@ -198,7 +198,7 @@ def test_of_very_many_nominations_the_oldest_are_withdrawn_first() -> None:
     assert nominated > MOST_WITHDRAWN
     stage.clock.advance(60)
     stage.sweep()
-    left = stage.server.list("pods", Selection(field_selector="status.nominatedNodeName!=")).items
+    left = stage.server.list("pods", ListOptions(field_selector="status.nominatedNodeName!=")).items
     assert stage.meter.counts["NominationsWithdrawn"] == MOST_WITHDRAWN
     assert len(left) == nominated - MOST_WITHDRAWN
     assert {item["metadata"]["name"][:3] for item in left} == {"web"}

@@ -23,7 +23,7 @@ from shiplap.flows.lifecycle.lifecycle import visit_claims
 from shiplap.flows.messages import NodeSeen, Timer, for_lifecycle
 from shiplap.flows.turns import Turns
 from shiplap.settings import ClusterSettings, Settings
-from shiplap_lab.emulated_aws.event_source import EventSource, Mapped
+from shiplap_lab.emulated_aws.event_source import EventSourceMapping, EventSourcePoller
 from shiplap_lab.emulated_aws.lineage import HEADER, MOST_TURNS, invoked, longest, turns
 from shiplap_lab.fakes.dead_letters import TwinDeadLetters
 from tests.integration.flows.leaving import evicted, first, serving, warning
@@ -113,7 +113,7 @@ class Lambda:
         return ""
 
 
-def warned(*, recursive: bool) -> tuple[Stage, Sqs, EventSource, str]:
+def warned(*, recursive: bool) -> tuple[Stage, Sqs, EventSourcePoller, str]:
     """A node two minutes before its end, whose pod a budget protects; its timer is the first message of a chain."""
     stage = serving()
     guard(stage)
@@ -122,15 +122,17 @@ def warned(*, recursive: bool) -> tuple[Stage, Sqs, EventSource, str]:
     sqs = Sqs(stage)
     for timer in stage.due():
         sqs.put(json.dumps({"cluster": timer.cluster, "claim": timer.claim, "step": timer.step}))
-    mapped = Mapped(f"{_URL}lifecycle", "arn:aws:sqs:eu-west-1:1:lifecycle", f"{FUNCTION}:live", 10, 0, 1, recursive)
-    source = EventSource(sqs, Lambda(stage, sqs), mapped, clock=stage.clock.now, pause=stage.clock.advance)
+    mapped = EventSourceMapping(
+        f"{_URL}lifecycle", "arn:aws:sqs:eu-west-1:1:lifecycle", f"{FUNCTION}:live", 10, 0, 1, recursive
+    )
+    source = EventSourcePoller(sqs, Lambda(stage, sqs), mapped, clock=stage.clock.now, pause=stage.clock.advance)
     return stage, sqs, source, claim.name
 
 
-def delivered(stage: Stage, source: EventSource, seconds: int) -> Iterator[None]:
+def delivered(stage: Stage, source: EventSourcePoller, seconds: int) -> Iterator[None]:
     for _ in range(seconds):
         if found := source.gather():
-            source.hand_over(found)
+            source.invoke(found)
             yield
         stage.clock.advance(1)
 

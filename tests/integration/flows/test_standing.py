@@ -14,7 +14,7 @@ from shiplap.kubernetes.compact_pods import SnapshotHeader, encode_pods
 from shiplap.kubernetes.request_bodies import BOUND_PODS
 from shiplap_lab.api_server.server import EVERYTHING
 from shiplap_lab.fakes.bucket import TwinSnapshots
-from shiplap_lab.fakes.cluster import Selection, TwinCluster
+from shiplap_lab.fakes.cluster import ListOptions, TwinCluster
 from tests.integration.flows.disrupted import Disrupted, kinds, oversized
 from tests.integration.flows.stage import CLUSTER, Stage
 
@@ -40,7 +40,7 @@ def lists_of(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     seen: list[tuple[str, str]] = []
     listing = TwinCluster._list
 
-    def noted(api: TwinCluster, plural: str, typed: type, selection: Selection = EVERYTHING) -> tuple:
+    def noted(api: TwinCluster, plural: str, typed: type, selection: ListOptions = EVERYTHING) -> tuple:
         seen.append((plural, selection.field_selector))
         return listing(api, plural, typed, selection)
 

@@ -14,7 +14,7 @@ from shiplap.drawing.markup import cores, dollars, duration, memory, percent, sh
 from shiplap_cli.render.charts import Line, chart, charts, happenings
 from shiplap_cli.render.moments import moments
 from shiplap_cli.render.page import SCRIPT, page
-from shiplap_lab.simulation.recording import Frame, Happening, Sample, Timeline, thinned
+from shiplap_lab.simulation.recording import Frame, Sample, Timeline, TimelineEvent, thinned
 from tests.pictures import GIB, HOSTILE, cluster
 
 
@@ -38,7 +38,7 @@ def test_all_charts_of_a_timeline() -> None:
         Sample(0.0, 7, {"web": 1}, 1.0, 2.0, 0.5),
         Sample(60.0, 0, {"web": 2, "batch": 1}, 3.0, 4.0, 2.5),
     )
-    drawn = charts(Timeline(120.0, samples, (Happening(30.0, "launched", HOSTILE),)))
+    drawn = charts(Timeline(120.0, samples, (TimelineEvent(30.0, "launched", HOSTILE),)))
     for title in ("Pods that wait", "Nodes by pool", "Dollars per hour", "What happened", "lower bound"):
         assert title in drawn
     assert "<script" not in drawn
@@ -56,7 +56,9 @@ def test_thinned_samples_keep_the_worst_that_pods_waited() -> None:
 
 
 def test_what_happens_together_is_one_mark_that_counts() -> None:
-    events = [Happening(10.0, "launched", f"i-{place}") for place in range(6)] + [Happening(99.0, "ended", "i-0")]
+    events = [TimelineEvent(10.0, "launched", f"i-{place}") for place in range(6)] + [
+        TimelineEvent(99.0, "ended", "i-0")
+    ]
     drawn = happenings(events, 100.0)
     assert drawn.count("<rect") == 2
     assert "and 2 more" in drawn

@@ -14,7 +14,7 @@ from shiplap.errors import (
 )
 from shiplap_lab.api_server.merge_patches import json_merge, strategic_merge
 from shiplap_lab.fakes.clock import TwinClock
-from shiplap_lab.fakes.cluster import ApiServer, Selection, TwinCluster
+from shiplap_lab.fakes.cluster import ApiServer, ListOptions, TwinCluster
 from shiplap_lab.fakes.faults import Crash, Faults
 
 
@@ -39,7 +39,7 @@ def budget(name: str = "web", **spec: object) -> dict:
 
 
 def names(server: ApiServer, plural: str, **selection: str) -> list[str]:
-    return [item["metadata"]["name"] for item in server.list(plural, Selection(**selection)).items]
+    return [item["metadata"]["name"] for item in server.list(plural, ListOptions(**selection)).items]
 
 
 class TestWriting:
@@ -347,13 +347,13 @@ class TestReading:
     @pytest.mark.parametrize(
         "selection",
         [
-            Selection(field_selector="spec.containers=x"),
-            Selection(field_selector="nonsense"),
-            Selection(label_selector="a b"),
-            Selection(label_selector="a in b"),
+            ListOptions(field_selector="spec.containers=x"),
+            ListOptions(field_selector="nonsense"),
+            ListOptions(label_selector="a b"),
+            ListOptions(label_selector="a in b"),
         ],
     )
-    def test_selectors_that_are_none_are_refused(self, server: ApiServer, selection: Selection) -> None:
+    def test_selectors_that_are_none_are_refused(self, server: ApiServer, selection: ListOptions) -> None:
         with pytest.raises(ClusterError) as caught:
             server.list("pods", selection)
         assert caught.value.status == 400
@@ -367,7 +367,7 @@ class TestWatching:
         assert server.changes("nodes", version) == ((), version)
 
     def test_objects_enter_and_leave_a_selection(self, server: ApiServer) -> None:
-        selection = Selection(label_selector="app=web")
+        selection = ListOptions(label_selector="app=web")
         start = server.resource_version
         server.create("configmaps", {"metadata": {"name": "a"}})
         server.patch("configmaps", "a", {"metadata": {"labels": {"app": "web"}}})

@@ -10,9 +10,14 @@ from typing import Any
 
 import pytest
 
-from shiplap_lab.emulated_aws.event_source import LARGEST_PAYLOAD, EventSource, Mapped, taken_over
+from shiplap_lab.emulated_aws.event_source import (
+    LARGEST_PAYLOAD,
+    EventSourceMapping,
+    EventSourcePoller,
+    take_over_mapping,
+)
 
-MAPPED = Mapped("https://sqs/q", "arn:aws:sqs:r:1:q", "f:live", batch_size=25, window_s=1.0, most_at_once=2)
+MAPPED = EventSourceMapping("https://sqs/q", "arn:aws:sqs:r:1:q", "f:live", batch_size=25, window_s=1.0, most_at_once=2)
 
 
 class Queue:
@@ -59,8 +64,8 @@ class Function:
         return answer | ({"FunctionError": self._error} if self._error else {})
 
 
-def source(queue: Queue, function: Function | None = None) -> EventSource:
-    return EventSource(
+def source(queue: Queue, function: Function | None = None) -> EventSourcePoller:
+    return EventSourcePoller(
         queue, function or Function({"batchItemFailures": []}), MAPPED, clock=lambda: queue.now, pause=queue.rest
     )
 
@@ -89,7 +94,7 @@ def test_nothing_is_no_batch() -> None:
 
 def test_a_batch_ends_before_lambda_would_refuse_it() -> None:
     queue = Queue(["x" * 200_000] * 40)
-    batch = EventSource(queue, Function({}), MAPPED, clock=lambda: 0.0).gather()
+    batch = EventSourcePoller(queue, Function({}), MAPPED, clock=lambda: 0.0).gather()
     assert sum(len(message["Body"]) for message in batch) < LARGEST_PAYLOAD
 
 
@@ -97,11 +102,11 @@ def test_what_failed_is_not_deleted_and_all_is_counted() -> None:
     queue = Queue(["{}"] * 12)
     function = Function({"batchItemFailures": [{"itemIdentifier": "m3"}]})
     own = source(queue, function)
-    own.hand_over(own.gather())
+    own.invoke(own.gather())
     assert queue.deleted == [f"r{number}" for number in range(12) if number != 3]
     assert own.invocations == [12]
     assert set(own.received.values()) == {1}
-    (handed,) = own.handed
+    (handed,) = own.answered
     assert handed.messages == tuple(f"m{number}" for number in range(12))
     assert handed.invoked_at == handed.answered_at == queue.now
     record = function.payloads[0]["Records"][0]
@@ -111,7 +116,7 @@ def test_what_failed_is_not_deleted_and_all_is_counted() -> None:
 def test_of_an_invocation_that_broke_nothing_is_deleted() -> None:
     queue = Queue(["{}"])
     own = source(queue, Function({"errorMessage": "no"}, error="Unhandled"))
-    own.hand_over(own.gather())
+    own.invoke(own.gather())
     assert queue.deleted == []
 
 
@@ -139,12 +144,12 @@ class Mappings:
 
 def test_the_mapping_of_a_queue_is_taken_over_with_what_the_template_says() -> None:
     mappings = Mappings()
-    assert taken_over(mappings, "https://sqs/q", "f:live") == MAPPED
+    assert take_over_mapping(mappings, "https://sqs/q", "f:live") == MAPPED
     assert mappings.off == ["u"]
     del mappings.listed[1]["MaximumBatchingWindowInSeconds"]
     mappings.loop = "Allow"
-    assert taken_over(mappings, "https://sqs/q", "f:live").window_s == 0
-    assert taken_over(mappings, "https://sqs/q", "f:live").recursive
+    assert take_over_mapping(mappings, "https://sqs/q", "f:live").window_s == 0
+    assert take_over_mapping(mappings, "https://sqs/q", "f:live").recursive
 
 
 def test_what_ends_a_poller_is_kept() -> None:

@@ -11,7 +11,7 @@ from shiplap.ports import Instance
 from shiplap_lab.dev import dev_report
 from shiplap_lab.dev.checks import unmet
 from shiplap_lab.dev.dev_scenario import Expectation
-from shiplap_lab.dev.observation import ClusterObservation, Observation, judge
+from shiplap_lab.dev.observation import ClusterObservation, RegionObservation, check_invariants
 
 GIB = 2**30
 
@@ -59,9 +59,9 @@ INSTANCE = Instance(
 )
 
 
-def world(**changes: object) -> Observation:
+def world(**changes: object) -> RegionObservation:
     seen = ClusterObservation("c", (pod("web-0"),), (node(),), (), (CLAIM,), (INSTANCE,))
-    return Observation((msgspec.structs.replace(seen, **changes),))
+    return RegionObservation((msgspec.structs.replace(seen, **changes),))
 
 
 def replaced(**changes: object) -> NodeClaim:
@@ -69,7 +69,7 @@ def replaced(**changes: object) -> NodeClaim:
 
 
 def test_a_sound_world_keeps_every_promise() -> None:
-    assert all(judge(world(), may_wait=frozenset()).values())
+    assert all(check_invariants(world(), may_wait=frozenset()).values())
 
 
 @pytest.mark.parametrize(
@@ -89,13 +89,13 @@ def test_a_sound_world_keeps_every_promise() -> None:
         ("no message was given up", msgspec.structs.replace(world(), dead_letters=1)),
     ],
 )
-def test_each_promise_can_be_seen_broken(promise: str, broken: Observation) -> None:
-    assert judge(broken, may_wait=frozenset())[promise] is False
+def test_each_promise_can_be_seen_broken(promise: str, broken: RegionObservation) -> None:
+    assert check_invariants(broken, may_wait=frozenset())[promise] is False
 
 
 def test_a_pod_may_wait_where_the_scenario_says_so() -> None:
     waiting = world(pods=(pod("web-0", node=""),))
-    assert judge(waiting, may_wait=frozenset({"c/default/web-0"}))["no pod is stranded"]
+    assert check_invariants(waiting, may_wait=frozenset({"c/default/web-0"}))["no pod is stranded"]
 
 
 def told(message: str) -> Event:
@@ -141,7 +141,7 @@ LEARNED = LearnedCapacity(
     ],
 )
 def test_each_expectation_can_be_met_and_missed(
-    expectation: Expectation, met: Observation, broken: Observation
+    expectation: Expectation, met: RegionObservation, broken: RegionObservation
 ) -> None:
     assert unmet(expectation, met, "c") == ()
     assert unmet(expectation, broken, "c")

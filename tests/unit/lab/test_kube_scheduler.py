@@ -7,7 +7,7 @@ import pytest
 
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap_lab.cluster_simulator.kube_scheduler import Scheduler
-from shiplap_lab.cluster_simulator.scheduler_filters import NodeState, PodNeeds, refusals
+from shiplap_lab.cluster_simulator.scheduler_filters import NodeInfo, PodInfo, refusals
 from shiplap_lab.cluster_simulator.scheduler_scores import balanced_allocation, best, least_allocated
 from shiplap_lab.fakes.clock import TwinClock
 from shiplap_lab.fakes.cluster import ApiServer
@@ -30,10 +30,10 @@ def pod(name: str = "p", cpu: str = "1", memory: str = "1Gi", ports: list | None
 
 
 def why(pod_json: dict, node_json: dict, *others: dict) -> list[str]:
-    state = NodeState.of(msgspec.convert(node_json, Node))
+    state = NodeInfo.of(msgspec.convert(node_json, Node))
     for other in others:
-        state.add(PodNeeds.of(msgspec.convert(other, Pod)))
-    return refusals(PodNeeds.of(msgspec.convert(pod_json, Pod)), state)
+        state.add(PodInfo.of(msgspec.convert(other, Pod)))
+    return refusals(PodInfo.of(msgspec.convert(pod_json, Pod)), state)
 
 
 def affinity(*terms: dict) -> dict:
@@ -121,39 +121,39 @@ class TestFilters:
 
 class TestScores:
     def test_the_emptier_and_the_more_balanced_node_score_higher(self) -> None:
-        needs = PodNeeds.of(msgspec.convert(pod(cpu="1", memory="2Gi"), Pod))
-        empty = NodeState.of(msgspec.convert(node(), Node))
+        needs = PodInfo.of(msgspec.convert(pod(cpu="1", memory="2Gi"), Pod))
+        empty = NodeInfo.of(msgspec.convert(node(), Node))
         assert least_allocated(needs, empty) == 75
         assert balanced_allocation(needs, empty) == 100
-        lopsided = NodeState.of(msgspec.convert(node(memory="64Gi"), Node))
+        lopsided = NodeInfo.of(msgspec.convert(node(memory="64Gi"), Node))
         assert balanced_allocation(needs, lopsided) == 89
-        full = NodeState.of(msgspec.convert(node(), Node))
+        full = NodeInfo.of(msgspec.convert(node(), Node))
         full.add(needs)
         assert least_allocated(needs, full) == 50
 
     def test_a_pod_without_requests_counts_with_a_default(self) -> None:
-        needs = PodNeeds.of(msgspec.convert({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c"}]}}, Pod))
+        needs = PodInfo.of(msgspec.convert({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c"}]}}, Pod))
         assert needs.scored == {"cpu": 100, "memory": 200 * 2**20}
         assert needs.requests == {"pods": 1}
 
     def test_equal_scores_are_decided_by_name(self) -> None:
-        needs = PodNeeds.of(msgspec.convert(pod(), Pod))
-        states = [NodeState.of(msgspec.convert(node(name), Node)) for name in ("b", "a", "c")]
+        needs = PodInfo.of(msgspec.convert(pod(), Pod))
+        states = [NodeInfo.of(msgspec.convert(node(name), Node)) for name in ("b", "a", "c")]
         assert best(needs, states).node.metadata.name == "a"
 
     def test_preferences_weigh_in(self) -> None:
         preferred = {"weight": 10, "preference": {"matchExpressions": [expression("disk", "In", "ssd")]}}
         wants = pod(affinity={"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [preferred]}})
         states = [
-            NodeState.of(msgspec.convert(node("a"), Node)),
-            NodeState.of(msgspec.convert(node("b", labels={"disk": "ssd"}), Node)),
+            NodeInfo.of(msgspec.convert(node("a"), Node)),
+            NodeInfo.of(msgspec.convert(node("b", labels={"disk": "ssd"}), Node)),
         ]
-        assert best(PodNeeds.of(msgspec.convert(wants, Pod)), states).node.metadata.name == "b"
+        assert best(PodInfo.of(msgspec.convert(wants, Pod)), states).node.metadata.name == "b"
         states = [
-            NodeState.of(msgspec.convert(node("a", taints=[{"key": "old", "effect": "PreferNoSchedule"}]), Node)),
-            NodeState.of(msgspec.convert(node("b"), Node)),
+            NodeInfo.of(msgspec.convert(node("a", taints=[{"key": "old", "effect": "PreferNoSchedule"}]), Node)),
+            NodeInfo.of(msgspec.convert(node("b"), Node)),
         ]
-        assert best(PodNeeds.of(msgspec.convert(pod(), Pod)), states).node.metadata.name == "b"
+        assert best(PodInfo.of(msgspec.convert(pod(), Pod)), states).node.metadata.name == "b"
 
 
 class TestScheduler:

@@ -5,8 +5,17 @@ from typing import Any
 import msgspec
 
 from shiplap.kubernetes.objects import Node, Pod
-from shiplap_lab.dev.dev_scenario import Cluster, Expectation, Interruption, Outage, PodGroup, Scenario, Step, Truth
-from shiplap_lab.dev.observation import ClusterObservation, Observation
+from shiplap_lab.dev.dev_scenario import (
+    DevScenario,
+    Expectation,
+    Interruption,
+    NodeMemoryRule,
+    Outage,
+    PodGroup,
+    ScenarioCluster,
+    ScenarioStep,
+)
+from shiplap_lab.dev.observation import ClusterObservation, RegionObservation
 from shiplap_lab.dev.player import play, pod_of
 
 
@@ -19,7 +28,7 @@ class ToyStage:
         self.applied: list[tuple[float, dict[str, Any]]] = []
         self.out = False
         self.interrupted: list[tuple[str, str]] = []
-        self.truths: tuple[Truth, ...] = ()
+        self.truths: tuple[NodeMemoryRule, ...] = ()
         self.disrupted: list[float] = []
 
     def now(self) -> float:
@@ -34,7 +43,7 @@ class ToyStage:
     def interrupt(self, instance_id: str, kind: str) -> None:
         self.interrupted.append((instance_id, kind))
 
-    def truth(self, rules: tuple[Truth, ...]) -> None:
+    def truth(self, rules: tuple[NodeMemoryRule, ...]) -> None:
         self.truths = tuple(rules)
 
     def apply(self, cluster: str, item: dict[str, Any]) -> None:
@@ -46,16 +55,16 @@ class ToyStage:
     def disrupt(self, cluster: str) -> None:
         self.disrupted.append(self.time)
 
-    def observe(self) -> Observation:
+    def observe(self) -> RegionObservation:
         pods = []
         for since, item in self.applied:
             bound = not self.out and self.time >= since + self.delay_s
             pods.append(msgspec.convert({**item, "spec": {**item["spec"], "nodeName": "n" if bound else ""}}, Pod))
-        return Observation((ClusterObservation("c", tuple(pods)),))
+        return RegionObservation((ClusterObservation("c", tuple(pods)),))
 
 
-def scenario(*steps: Step, **changes: Any) -> Scenario:
-    return Scenario("test", (Cluster("c", "m"),), steps, **changes)
+def scenario(*steps: ScenarioStep, **changes: Any) -> DevScenario:
+    return DevScenario("test", (ScenarioCluster("c", "m"),), steps, **changes)
 
 
 WEB = PodGroup("web", "1", "1Gi", count=2)
@@ -66,7 +75,7 @@ def test_a_step_lasts_until_its_expectations_hold() -> None:
     stage = ToyStage(delay_s=7.0)
     shown: list[str] = []
     result = play(
-        "toy", scenario(Step("go", "c", pods=(WEB,), expect=(BOUND,))), stage, lambda say, _: shown.append(say)
+        "toy", scenario(ScenarioStep("go", "c", pods=(WEB,), expect=(BOUND,))), stage, lambda say, _: shown.append(say)
     )
     assert result.invariants["web runs"] is True
     assert (result.pods, result.bound) == (2, 2)
@@ -76,7 +85,10 @@ def test_a_step_lasts_until_its_expectations_hold() -> None:
 
 def test_the_disrupt_function_looks_often_while_a_step_asks_for_it() -> None:
     stage = ToyStage(delay_s=20.0)
-    quiet, busy = Step("go", "c", pods=(WEB,), expect=(BOUND,)), Step("shrink", "c", expect=(BOUND,), disrupt=True)
+    quiet, busy = (
+        ScenarioStep("go", "c", pods=(WEB,), expect=(BOUND,)),
+        ScenarioStep("shrink", "c", expect=(BOUND,), disrupt=True),
+    )
     play("toy", scenario(quiet), stage, lambda *_: None)
     assert stage.disrupted == []
     again = ToyStage(delay_s=20.0)
@@ -87,15 +99,15 @@ def test_the_disrupt_function_looks_often_while_a_step_asks_for_it() -> None:
 def test_pods_are_deleted_by_globs_of_namespace_and_name() -> None:
     stage = ToyStage(delay_s=0.0)
     many = msgspec.structs.replace(WEB, count=4)
-    gone = Step("shrink", "c", delete=("default/web-[1-2]", "elsewhere/*"), expect=(BOUND,))
-    play("toy", scenario(Step("go", "c", pods=(many,), expect=(BOUND,)), gone), stage, lambda *_: None)
+    gone = ScenarioStep("shrink", "c", delete=("default/web-[1-2]", "elsewhere/*"), expect=(BOUND,))
+    play("toy", scenario(ScenarioStep("go", "c", pods=(many,), expect=(BOUND,)), gone), stage, lambda *_: None)
     assert [item["metadata"]["name"] for _, item in stage.applied] == ["web-0", "web-3"]
 
 
 def test_an_expectation_that_never_holds_is_reported_false_when_time_is_up() -> None:
     stage = ToyStage(delay_s=10_000.0)
     result = play(
-        "toy", scenario(Step("go", "c", pods=(WEB,), expect=(BOUND,)), time_limit_s=30), stage, lambda *_: None
+        "toy", scenario(ScenarioStep("go", "c", pods=(WEB,), expect=(BOUND,)), time_limit_s=30), stage, lambda *_: None
     )
     assert result.invariants["web runs"] is False
     assert result.invariants["no pod is stranded"] is False
@@ -106,7 +118,10 @@ def test_a_pod_meant_to_wait_is_watched_for_a_while_and_is_not_stranded() -> Non
     stage = ToyStage(delay_s=0.0)
     held = Expectation("held", pods="web", held_back=True)
     result = play(
-        "toy", scenario(Step("go", "c", outages=(Outage(),), pods=(WEB,), expect=(held,))), stage, lambda *_: None
+        "toy",
+        scenario(ScenarioStep("go", "c", outages=(Outage(),), pods=(WEB,), expect=(held,))),
+        stage,
+        lambda *_: None,
     )
     assert result.invariants["held"] is True
     assert result.invariants["no pod is stranded"] is True
@@ -115,28 +130,28 @@ def test_a_pod_meant_to_wait_is_watched_for_a_while_and_is_not_stranded() -> Non
 
 def test_truths_add_up_over_the_steps() -> None:
     stage = ToyStage(delay_s=0.0)
-    first, second = Truth(instance_type="a"), Truth(instance_type="b")
+    first, second = NodeMemoryRule(instance_type="a"), NodeMemoryRule(instance_type="b")
     play(
         "toy",
-        scenario(Step("1", "c", truth=(first,)), Step("2", "c", truth=(second,), settle=False)),
+        scenario(ScenarioStep("1", "c", truth=(first,)), ScenarioStep("2", "c", truth=(second,), settle=False)),
         stage,
         lambda *_: None,
     )
-    assert stage.truths == (Truth(), first, second)
+    assert stage.truths == (NodeMemoryRule(), first, second)
 
 
 def test_interruptions_reach_the_instances_that_run_a_group() -> None:
     class Nodes(ToyStage):
-        def observe(self) -> Observation:
+        def observe(self) -> RegionObservation:
             (toy,) = super().observe().clusters
             nodes = [
                 {"metadata": {"name": name}, "spec": {"providerID": f"aws:///zone/i-{name}"}} for name in ("n", "o")
             ]
-            return Observation((msgspec.structs.replace(toy, nodes=msgspec.convert(nodes, tuple[Node, ...])),))
+            return RegionObservation((msgspec.structs.replace(toy, nodes=msgspec.convert(nodes, tuple[Node, ...])),))
 
     stage = Nodes(delay_s=0.0)
     advice = Interruption("web", kind="rebalance", nodes=2)
-    steps = (Step("go", "c", pods=(WEB,), expect=(BOUND,)), Step("leave", "c", interruptions=(advice,)))
+    steps = (ScenarioStep("go", "c", pods=(WEB,), expect=(BOUND,)), ScenarioStep("leave", "c", interruptions=(advice,)))
     play("toy", scenario(*steps), stage, lambda *_: None)
     assert stage.interrupted == [("i-n", "rebalance")]  # nothing of the group runs on the other node
 

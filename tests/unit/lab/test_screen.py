@@ -8,7 +8,7 @@ from rich.console import Console
 from shiplap.kubernetes.objects import Node
 from shiplap.manifests.nodeclaim import ClaimState
 from shiplap_lab.dev import screen
-from shiplap_lab.dev.observation import ClusterObservation, Observation
+from shiplap_lab.dev.observation import ClusterObservation, RegionObservation
 from tests.unit.lab.test_judging_a_played_world import CLAIM, pod
 
 NODE = msgspec.convert(
@@ -34,7 +34,7 @@ PLANNED = msgspec.structs.replace(
 def drawn(*clusters: ClusterObservation, say: str = "Pods wait") -> str:
     console = Console(width=120)
     with console.capture() as captured:
-        console.print(screen.frame("A title", say, Observation(clusters), []))
+        console.print(screen.frame("A title", say, RegionObservation(clusters), []))
     return captured.get()
 
 

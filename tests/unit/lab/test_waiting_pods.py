@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from shiplap_lab.cluster_simulator.kube_scheduler import Waiting
-from shiplap_lab.cluster_simulator.scheduler_filters import PodNeeds
+from shiplap_lab.cluster_simulator.kube_scheduler import SchedulingQueue
+from shiplap_lab.cluster_simulator.scheduler_filters import PodInfo
 from tests.conformance.given import pod
 
 
-def needs(name: str, cpu: str = "1", *, priority: int = 0, nominated: str = "", created: str = "") -> PodNeeds:
+def needs(name: str, cpu: str = "1", *, priority: int = 0, nominated: str = "", created: str = "") -> PodInfo:
     item = pod(name, cpu=cpu)
-    return PodNeeds.of(
+    return PodInfo.of(
         replace(
             item,
             metadata=replace(item.metadata, creation_timestamp=created),
@@ -26,13 +26,13 @@ def needs(name: str, cpu: str = "1", *, priority: int = 0, nominated: str = "", 
     )
 
 
-def taken(waiting: Waiting, most: int = 1000) -> list[str]:
+def taken(waiting: SchedulingQueue, most: int = 1000) -> list[str]:
     with closing(waiting.in_order()) as queue:
         return [key for key, _ in islice(queue, most)]
 
 
 def test_the_most_important_then_the_untried_then_the_oldest() -> None:
-    waiting = Waiting()
+    waiting = SchedulingQueue()
     waiting.put("tried", needs("tried", created="1"), 5.0)
     waiting.put("young", needs("young", "2", created="2"), 0.0)
     waiting.put("old", needs("old", created="1"), 0.0)
@@ -44,7 +44,7 @@ def test_the_most_important_then_the_untried_then_the_oldest() -> None:
 
 
 def test_who_is_dropped_or_put_elsewhere_is_there_no_more_or_once() -> None:
-    waiting = Waiting()
+    waiting = SchedulingQueue()
     for name in ("a", "b", "c"):
         waiting.put(name, needs(name), 0.0)
     waiting.drop("b")
@@ -55,7 +55,7 @@ def test_who_is_dropped_or_put_elsewhere_is_there_no_more_or_once() -> None:
 
 
 def test_who_is_put_while_pods_are_taken_is_not_taken_twice() -> None:
-    waiting = Waiting()
+    waiting = SchedulingQueue()
     for name in ("a", "b"):
         waiting.put(name, needs(name), 0.0)
     seen = []
@@ -68,7 +68,7 @@ def test_who_is_put_while_pods_are_taken_is_not_taken_twice() -> None:
 
 
 def test_only_the_tried_of_a_hopeless_shape_are_passed_over() -> None:
-    waiting = Waiting()
+    waiting = SchedulingQueue()
     for number in range(4):
         waiting.put(f"new{number}", needs(f"new{number}"), 0.0)
         waiting.put(f"tried{number}", needs(f"tried{number}"), 1.0)
@@ -90,7 +90,7 @@ def test_only_the_tried_of_a_hopeless_shape_are_passed_over() -> None:
     )
 )
 def test_it_is_the_order_of_a_sort(steps: list[tuple[int, str, int, int, bool]]) -> None:
-    waiting = Waiting()
+    waiting = SchedulingQueue()
     there: dict[str, tuple[int, float, str, str]] = {}
     for number, cpu, priority, tried, stays in steps:
         key = f"p{number}"

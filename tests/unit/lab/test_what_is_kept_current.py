@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shiplap.errors import ObjectConflict, ObjectNotFound
-from shiplap_lab.api_server.server import Selection
+from shiplap_lab.api_server.server import ListOptions
 from shiplap_lab.cluster_simulator.informer import Informer
 from shiplap_lab.cluster_simulator.kube_scheduler import Scheduler, choose
-from shiplap_lab.cluster_simulator.scheduler_filters import NodeState, PodNeeds
+from shiplap_lab.cluster_simulator.scheduler_filters import NodeInfo, PodInfo
 from shiplap_lab.fakes.clock import TwinClock
 from shiplap_lab.fakes.cluster import ApiServer, TwinCluster
 
@@ -37,7 +37,7 @@ DEEDS = st.lists(
 class Forgetful(Scheduler):
     """Looks at every node for every pod."""
 
-    def _choose(self, needs: PodNeeds) -> tuple[NodeState | None, str]:
+    def _choose(self, needs: PodInfo) -> tuple[NodeInfo | None, str]:
         return choose(needs, self._nodes)
 
 
@@ -132,7 +132,7 @@ def test_pods_of_a_node_are_found_without_looking_at_the_others(deeds: list[tupl
     server = ApiServer(TwinClock())
     for deed in deeds:
         do(server, deed)
-    chosen = server.list("pods", Selection(field_selector=f"spec.nodeName={name}")).items
+    chosen = server.list("pods", ListOptions(field_selector=f"spec.nodeName={name}")).items
     assert chosen == [item for item in server.list("pods").items if item["spec"].get("nodeName", "") == name]
 
 
