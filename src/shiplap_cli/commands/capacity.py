@@ -324,7 +324,7 @@ def _store(place: Place, *, create: bool = False) -> Iterator[CapacityStore]:
         return
     # An install that is named on the command line counts over a table that the environment names.
     table = _deployed(place) if place.dev or place.stack != STACK or not place.table else place.table
-    # boto3 takes longer to import than everything else a file needs.
+    # botocore takes longer to import than everything else a file needs.
     from shiplap.aws.dynamodb.capacity_table import DynamoCapacity  # noqa: PLC0415
     from shiplap.aws.session import client  # noqa: PLC0415
 
