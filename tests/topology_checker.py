@@ -38,18 +38,13 @@ class Place:
 def topology_violations(snapshot: Snapshot, plan: Plan) -> list[str]:
     """Every required topology constraint that the plan breaks."""
     places = list(places_of(snapshot, plan))
-    return [*_too_close(places), *_too_far(places), *_uneven(places)]
+    return [*_too_close(places), *lacking_company(places), *_uneven(places)]
 
 
 def affinity_violations(snapshot: Snapshot, plan: Plan) -> list[str]:
     """Every required affinity and anti-affinity that the plan breaks."""
     places = list(places_of(snapshot, plan))
-    return [*_too_close(places), *_too_far(places)]
-
-
-def anti_affinity_violations(snapshot: Snapshot, plan: Plan) -> list[str]:
-    """Every required anti-affinity that the plan breaks."""
-    return list(_too_close(list(places_of(snapshot, plan))))
+    return [*_too_close(places), *lacking_company(places)]
 
 
 def places_of(snapshot: Snapshot, plan: Plan) -> Iterator[Place]:
@@ -100,7 +95,7 @@ def _too_close(places: Sequence[Place]) -> Iterator[str]:
                             yield f"{_name(keeper)} has to stay away from {_name(other)} over {term.topology_key}"
 
 
-def _too_far(places: Sequence[Place]) -> Iterator[str]:
+def lacking_company(places: Sequence[Place]) -> Iterator[str]:
     """Pods that some order of binding leaves without company: one that all required terms select, in each domain.
 
     Pods bind in any order, each again and again until kube-scheduler takes it. So company counts that is there anyway:

@@ -6,7 +6,7 @@ It knows only the rules, tries every node and every single new node, and shares 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.kubernetes.objects import Pod, Taint
@@ -14,7 +14,16 @@ from shiplap.kubernetes.quantity import parse_amount
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import Snapshot
-from tests.topology_checker import Place, counts, looks_at, places_of, required_terms, selected, spreads_of
+from tests.topology_checker import (
+    Place,
+    counts,
+    lacking_company,
+    looks_at,
+    places_of,
+    required_terms,
+    selected,
+    spreads_of,
+)
 
 HOST = "kubernetes.io/hostname"
 CPU, PODS = "cpu", "pods"
@@ -96,7 +105,18 @@ def _suits(pod: Pod, candidate: Candidate) -> bool:
 
 
 def _allowed(pod: Pod, here: Place, places: Sequence[Place], domains: Sequence[Place]) -> bool:
-    return _kept_apart(pod, here, places) and _in_company(pod, here, places) and _even(pod, here, places, domains)
+    return (
+        _kept_apart(pod, here, places)
+        and _in_company(pod, here, places)
+        and _even(pod, here, places, domains)
+        and _parts_nobody(pod, here, places)
+    )
+
+
+def _parts_nobody(pod: Pod, here: Place, places: Sequence[Place]) -> bool:
+    """Whether every pod of the plan still has its company if this one binds before all others."""
+    others = [place for place in places if place is not here]
+    return not list(lacking_company([*others, replace(here, new=[*here.new, pod])]))
 
 
 def _kept_apart(pod: Pod, here: Place, places: Sequence[Place]) -> bool:

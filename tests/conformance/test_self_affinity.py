@@ -221,3 +221,24 @@ def test_custom_labels_start_where_their_pool_has_them() -> None:
     far = node("far", cpu="1", labels={RACK: "r9"})
     assert given(old, *web(1, spec=near(RACK)), nodes=[far], pools=[racks]).claims == ()
     assert given(*web(2, spec=near(RACK)), pools=[racks]).scheduled
+
+
+def test_pods_that_require_each_other_start_together_or_one_of_them_waits() -> None:
+    """Each of two pods meets its own terms and is counted by the other's, over another label.
+
+    Whichever binds first, the other has to be in its domain. So no order of placing them helps, and a pod that the
+    group of the other counts goes to where that group starts, or waits.
+    """
+    labels = {"app": "web", "tier": "front"}
+    by_zone = pod("a-zone", cpu="1", metadata={"labels": labels}, selector={ZONE: Z1}, spec=near(ZONE))
+    terms = [{"topologyKey": KIND, "labelSelector": {"matchLabels": {"tier": "front"}}}]
+    by_kind = {"affinity": {"podAffinity": {REQUIRED: terms}}}
+
+    apart = given(by_zone, pod("b-kind", cpu="1", metadata={"labels": labels}, selector={ZONE: Z2}, spec=by_kind))
+    assert len(apart.plan.unschedulable) == 1
+    assert "they start together in" in apart.plan.unschedulable[0].message
+    assert topology_violations(apart.snapshot, apart.plan) == []
+
+    together = given(by_zone, pod("b-kind", cpu="1", metadata={"labels": labels}, spec=by_kind))
+    assert together.scheduled
+    assert {claim.launch.zone for claim in together.claims} == {Z1}

@@ -1,7 +1,7 @@
 """Pods written to cost much: their plans keep every rule as well, however many attempts ran out.
 
-Of topology constraints only anti-affinity is judged: the judge of the others tries few orders of binding, and does not
-look at node affinity.
+Of topology constraints affinity and anti-affinity are judged: the judge of spreads tries few orders of binding, and
+does not look at node affinity.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from shiplap.scheduling.planner import plan
 from tests.adversarial import drawn
 from tests.checker import violations
-from tests.topology_checker import anti_affinity_violations
+from tests.topology_checker import affinity_violations
 
 
 @settings(derandomize=True, deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
@@ -21,7 +21,7 @@ def test_a_plan_keeps_every_rule(seed: int, pods: int) -> None:
     snapshot = drawn(seed, pods)
     result = plan(snapshot)
     assert violations(snapshot, result) == []
-    assert anti_affinity_violations(snapshot, result) == []
+    assert affinity_violations(snapshot, result) == []
     placed = {entry for claim in result.node_claims for entry in claim.pods}
     placed |= {entry for place in result.existing_nodes for entry in place.pods}
     assert len(placed) + len(result.unschedulable) + len(result.ignored) == pods

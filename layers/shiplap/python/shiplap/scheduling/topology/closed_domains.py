@@ -22,14 +22,16 @@ _MOST_CONSTRAINTS = 20
 def binds(item: PodClass, counts: TopologyCounts) -> bool:
     """Whether any topology constraint can keep pods of this class out of a domain; others are merely counted."""
     demands = item.constraints
-    return bool(demands.spreads or demands.affinity or demands.anti or item.selected & counts.terms.anti)
+    own = demands.spreads or demands.affinity or demands.anti
+    return bool(own or item.selected & counts.terms.anti or counts.joined(item))
 
 
 def keys(item: PodClass, counts: TopologyCounts) -> frozenset[str]:
     """The labels, hostname aside, whose domains a class is bound by."""
     demands, terms = item.constraints, counts.terms
     own = terms.keys(frozenset({*demands.affinity, *demands.anti}))
-    return (own | terms.keys(item.selected & terms.anti) | {spread.key for spread in demands.spreads}) - {HOSTNAME}
+    others = terms.keys((item.selected & terms.anti) | counts.joined(item))
+    return (own | others | {spread.key for spread in demands.spreads}) - {HOSTNAME}
 
 
 def left_open(item: PodClass, key: str, values: Iterable[str], counts: TopologyCounts) -> list[str]:
@@ -47,6 +49,8 @@ def left_open(item: PodClass, key: str, values: Iterable[str], counts: TopologyC
     for term in terms.over(key, demands.affinity):
         if term not in item.selected or counts.begun(*item.series(term)):
             free &= counts.totals(term, key)[codes] > 0
+    for term in terms.over(key, counts.joined(item)):
+        free &= counts.totals(term, key)[codes] > 0
     for spread in demands.spreads:
         if spread.key == key:
             per_domain, present = counts.spread(item, spread)
@@ -64,6 +68,7 @@ def unsatisfied(item: PodClass, counts: TopologyCounts) -> str:
     closing = [(term, _company) for term in demands.affinity] + [(term, _kept_off) for term in demands.anti]
     others = (item.selected & terms.anti).difference(demands.anti)
     closing += [(term, _kept_off_by_others) for term in sorted(others)]
+    closing += [(term, _held_together) for term in sorted(counts.joined(item))]
     told = max(_MOST_CONSTRAINTS - len(parts), 1)
     parts += [words(item, term, counts) for term, words in closing[:told]]
     if len(closing) > told:
@@ -80,6 +85,12 @@ def _kept_off_by_others(_item: PodClass, term: int, counts: TopologyCounts) -> s
     key = counts.terms.all[term].key
     keepers = _places(counts, term, key, keeping=True)
     return f"anti-affinity of other pods over {key} (they are in {keepers or 'no domain'})"
+
+
+def _held_together(_item: PodClass, term: int, counts: TopologyCounts) -> str:
+    key = counts.terms.all[term].key
+    where = _places(counts, term, key)
+    return f"affinity of other pods over {key} (they start together in {where}, and count this pod)"
 
 
 def _company(item: PodClass, term: int, counts: TopologyCounts) -> str:

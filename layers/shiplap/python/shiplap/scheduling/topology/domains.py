@@ -80,7 +80,9 @@ class Domains:
         self._reach = ReachableDomains(openings, attempts)
         self._codes: dict[tuple[int, str], Ints] = {}
         self._dead_ends: dict[int, str] = {}
-        self._last_demands: tuple[Constraints, PodClass, tuple[list[str], dict[str, _Demand]]] | None = None
+        self._last_demands: (
+            tuple[Constraints, PodClass, frozenset[int], tuple[list[str], dict[str, _Demand]]] | None
+        ) = None
         self._options_version = (-1, -1)
         self._pulls: Pulls = {}
         self._strengths: dict[int, int] = {}
@@ -276,7 +278,7 @@ class Domains:
             rooms = np.where(on_rooms == 0, np.minimum(rooms, most), 0)
             claims = np.where(on_claims == 0, np.minimum(claims, most), 0)
             new = min(new, most)
-        for term in self._of_key(attempt.constraints.affinity, HOSTNAME):
+        for term in self._of_key(self._followed(attempt), HOSTNAME):
             on_rooms, on_claims = self._on_hosts(term)
             if term in item.selected and not counts.begun(*item.series(term)):
                 single = True
@@ -298,14 +300,14 @@ class Domains:
 
         Of labels that no node can have only those matter that the attempt cannot do without.
         """
-        last = self._last_demands
-        if last is not None and last[0] is attempt.constraints and last[1] is attempt.pod_class:
-            return last[2]
+        last, started = self._last_demands, self._counts.started
+        if last is not None and last[0] is attempt.constraints and last[1] is attempt.pod_class and last[2] is started:
+            return last[3]
         constraints = attempt.constraints
         spreads: dict[str, list[Spread]] = {}
         for spread in constraints.spreads:
             spreads.setdefault(spread.key, []).append(spread)
-        affinity, anti = self._by_key(constraints.affinity), self._by_key(constraints.anti)
+        affinity, anti = self._by_key(self._followed(attempt)), self._by_key(constraints.anti)
         matter = (
             affinity.keys()
             | spreads.keys()
@@ -316,8 +318,17 @@ class Domains:
             key: _Demand(tuple(spreads.get(key, ())), tuple(affinity.get(key, ())), tuple(anti.get(key, ())))
             for key in keys
         }
-        self._last_demands = (attempt.constraints, attempt.pod_class, (keys, demands))
+        self._last_demands = (attempt.constraints, attempt.pod_class, started, (keys, demands))
         return keys, demands
+
+    def _followed(self, attempt: PlacementAttempt) -> tuple[int, ...]:
+        """The affinity terms that an attempt has to satisfy: its own, and those of groups that this packing started."""
+        joined = self._counts.joined(attempt.pod_class)
+        return (
+            tuple(dict.fromkeys((*attempt.constraints.affinity, *sorted(joined))))
+            if joined
+            else attempt.constraints.affinity
+        )
 
     def _by_key(self, numbers: Iterable[int]) -> dict[str, list[int]]:
         found: dict[str, list[int]] = {}

@@ -83,6 +83,8 @@ class TopologyCounts:
         self.keeping = base.keeping.copy()
         self._open = open_claims
         self.version = 0
+        self.started: frozenset[int] = frozenset()
+        """Affinity terms of which this packing has placed the first pod that they count anywhere."""
         self._claims_counted: Ints = np.zeros((len(self.terms.all), 64), np.int64)
         self._claims_keeping: Ints = np.zeros((len(self.terms.all), 64), np.int64)
         self._values: dict[str, list[str]] = {}
@@ -97,6 +99,7 @@ class TopologyCounts:
 
     def record(self, item: PodClass, place: int, number: int, *, claim: bool) -> None:
         """`number` pods of a class now stand on a place, or on a claim."""
+        self._note_first(item)
         self.version += 1
         if claim:
             self._reach(place)
@@ -111,12 +114,27 @@ class TopologyCounts:
         """`number` [n] pods that topology sees as it sees those of this class now stand on each of `claims` [n]."""
         if not len(claims):
             return
+        self._note_first(item)
         self.version += 1
         self._reach(int(np.max(claims)))
         for term in item.selected:
             np.add.at(self._claims_counted[term], claims, number)
         for term in item.constraints.anti:
             np.add.at(self._claims_keeping[term], claims, number)
+
+    def _note_first(self, item: PodClass) -> None:
+        """Note the series of affinity terms that pods of this class start, if nothing they count is anywhere yet."""
+        series = set(item.constraints.affinity)
+        if series and series <= item.selected and not series <= self.started and not self.begun(*sorted(series)):
+            self.started |= series
+
+    def joined(self, item: PodClass) -> frozenset[int]:
+        """The affinity terms of other pods whose groups this packing has started and that count pods of a class.
+
+        A pod that such a group counts may bind first. The group could then only follow it, so it has to be where the
+        group is.
+        """
+        return (self.started & item.selected).difference(item.constraints.affinity) if self.started else self.started
 
     def _reach(self, place: int) -> None:
         while place >= self._claims_counted.shape[1]:
